@@ -1,0 +1,42 @@
+# One command each, the same here and in CI. `make demo` and `make test` need Python >= 3.11, no more.
+PY := .venv/bin/python
+READY := .venv/ready
+.DEFAULT_GOAL := help
+
+.PHONY: help demo test check test-real bench docs constraints clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1|/p' Makefile | column -t -s '|' 2>/dev/null
+
+$(READY): pyproject.toml constraints.txt scripts/venv
+	@echo "making .venv (once)"
+	@scripts/venv
+
+demo: $(READY)  ## a simulated TPU pod is created, used over SSH and preempted, in a minute
+	@$(PY) examples/demo/demo.py
+
+test: $(READY)  ## everything that runs on this machine as it is; ends with what was skipped and why
+	@$(PY) -m pytest -m "not heavy" $(ARGS)
+
+check: $(READY)  ## lint, format, types, import contracts, house rules
+	@$(PY) -m ruff check
+	@$(PY) -m ruff format --check
+	@$(PY) -m mypy
+	@.venv/bin/lint-imports --no-logo --no-cache
+	@$(PY) -m pytest tests/tidy $(ARGS)
+
+test-real: $(READY)  ## other people's heavy clients, each in an environment of its own
+	@$(PY) -m pytest -m heavy $(ARGS)
+
+bench: $(READY)  ## every figure that the README quotes
+	@for file in bench/*.py; do $(PY) $$file || exit 1; done
+
+docs: $(READY)  ## write the generated pages of docs/reference
+	@$(PY) docs/generate.py
+
+constraints:  ## choose the newest versions anew (needs uv)
+	@uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra dev \
+	    --no-header --no-emit-index-url --no-annotate --output-file constraints.txt pyproject.toml
+
+clean:  ## remove what these commands made
+	@rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

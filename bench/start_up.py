@@ -1,0 +1,52 @@
+"""What `herd --help` and `herd --version` cost beside a bare interpreter and other tools.
+
+    .venv/bin/python bench/start_up.py [--times 15]
+
+Medians of runs that alternate with each other, so that a busy machine disturbs all alike.
+"""
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def seconds(argv: list[str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    return time.perf_counter() - began
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=15)
+    times = parser.parse_args().times
+    herd = str(Path(sys.executable).with_name("herd"))
+    commands = {
+        "bare python": [sys.executable, "-c", "pass"],
+        "herd --help": [herd, "--help"],
+        "herd --version": [herd, "--version"],
+        "herd sim --help": [herd, "sim", "--help"],
+        "herd sim status": [herd, "sim", "status", "--json"],
+    }
+    for peer in ("gcloud", "kubectl"):
+        if found := shutil.which(peer):
+            commands[f"{peer} --help"] = [found, "--help"]
+    for argv in commands.values():
+        seconds(argv)  # once for the caches of the system
+    taken: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(times):
+        for name, argv in commands.items():
+            taken[name].append(seconds(argv))
+    bare = statistics.median(taken["bare python"])
+    for name, values in taken.items():
+        median = statistics.median(values)
+        print(f"{name:<16} {median * 1000:6.0f} ms  {median / bare:5.1f} x bare python")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

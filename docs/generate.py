@@ -1,0 +1,104 @@
+"""Writes the pages of docs/reference from the tables they describe: `make docs`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from tpuherd.cli import main as command_line
+from tpuherd.cli.page import page as help_page
+from tpuherd.sim.tpu.handle import ROUTES
+from tpuherd.sim.weather.reference import page as weather_page
+
+HERE = Path(__file__).parent / "reference"
+
+CLI_HEAD = """\
+# The command line
+
+*Written by `make docs` from the commands themselves.*
+
+Data goes to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 said wrongly,
+130 interrupted. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are obeyed; `HERD_WORLD` is `--world`,
+`HERD_DEBUG=1` shows the traceback of what should not have happened.
+
+```text
+{page}```
+"""
+
+API_HEAD = """\
+# What a world serves
+
+*Written by `make docs` from the routes of the model.*
+
+A world answers these methods on its one port, in every version named. Any bearer token is taken,
+or none. Field by field it follows Google's discovery documents, which it serves, too; where it
+guesses is listed in [the simulator's weak points](../explanation/simulator.md#weak-points).
+"""
+
+#: First word of a path → the heading over its methods.
+SERVICES = {
+    "v2": "Cloud TPU v2",
+    "v2alpha1": "Cloud TPU v2alpha1",
+    "v1": "Cloud TPU v1 (old tools)",
+    "compute": "Compute Engine",
+    "storage": "Cloud Storage",
+    "sim": "The world itself",
+}
+OTHERS = "Tokens, quota, discovery"
+
+
+def commands(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """A command and all below it, as they are typed."""
+    yield words, command
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from commands(f"{words} {name}", below)
+
+
+def cli_page() -> str:
+    """Every command's own help."""
+    parts = [CLI_HEAD.format(page=help_page())]
+    with click.Context(command_line.herd, info_name="herd") as top:
+        for name in command_line.herd.list_commands(top):
+            command = command_line.herd.get_command(top, name)
+            assert command is not None
+            for words, below in commands(f"herd {name}", command):
+                shown = below.get_help(click.Context(below, info_name=words, terminal_width=90))
+                parts.append(f"## {words}\n\n```text\n{shown}\n```\n")
+    return "\n".join(parts)
+
+
+def api_page() -> str:
+    """Every method, by service."""
+    groups: dict[str, list[str]] = {heading: [] for heading in [*SERVICES.values(), OTHERS]}
+    for route in ROUTES:
+        heading = SERVICES.get(route.template.strip("/").split("/")[0], OTHERS)
+        groups[heading].append(f"| {route.method} | `{route.template}` |")
+    parts = [API_HEAD]
+    for heading, rows in groups.items():
+        if rows:
+            table = "\n".join(["| method | path |", "|---|---|", *rows])
+            parts.append(f"## {heading}\n\n{table}\n")
+    return "\n".join(parts)
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page and what should stand in it."""
+    return {
+        HERE / "cli.md": cli_page(),
+        HERE / "api.md": api_page(),
+        HERE / "weather.md": weather_page(),
+    }
+
+
+def main() -> None:
+    """Write those that are not as they should be."""
+    HERE.mkdir(exist_ok=True)
+    for path, text in pages().items():
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            print(f"wrote {path.relative_to(HERE.parents[1])}")
+
+
+if __name__ == "__main__":
+    main()

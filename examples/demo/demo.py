@@ -1,0 +1,196 @@
+"""A TPU pod is made, used over SSH, taken away and cleaned up: one minute, on this machine."""
+
+import json
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+HERE = Path(__file__).parent
+HERD = Path(sys.executable).parent / "herd"
+ZONE = "us-west4-a"
+POD = {
+    "acceleratorType": "v5litepod-16",
+    "runtimeVersion": "v2-alpha-tpuv5-lite",
+    "networkConfig": {"enableExternalIps": True},
+    "schedulingConfig": {"spot": True},
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class World:
+    """A simulated Cloud TPU. What talks to it here would talk to Google's in the same words."""
+
+    folder: Path
+    url: str
+    ssh_port: int
+    key: Path
+
+    def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """One call of the Cloud TPU API."""
+        where = f"{self.url}/v2/projects/demo/locations/{ZONE}/{path}"
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(where, content, headers, method=method)
+        with urllib.request.urlopen(request, timeout=30) as response:
+            answer: dict[str, Any] = json.load(response)
+            return answer
+
+    def ssh(self, address: str, script: str) -> "subprocess.Popen[str]":
+        """Run one of our scripts on a host; its output comes line by line."""
+        program = self.folder / "bin" / "ssh"  # OpenSSH, told where the world keeps host keys
+        client: list[str | Path] = [program, "-o", "BatchMode=yes"]
+        if not program.exists():
+            client = [sys.executable, HERE / "ssh_client.py"]
+        where: list[str | Path] = [
+            "-i",
+            self.key,
+            "-p",
+            str(self.ssh_port),
+            f"demo@{address}",
+            "bash -s",
+        ]
+        with (HERE / script).open() as text:
+            return subprocess.Popen(
+                [*client, *where], stdin=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True,
+            )  # fmt: skip
+
+
+class Story:
+    """Prints what happens and when."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.bold, self.plain = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
+
+    def chapter(self, title: str) -> None:
+        print(f"\n{self.bold}{title}{self.plain}", flush=True)
+
+    def line(self, text: str) -> None:
+        print(f"  {time.monotonic() - self.began:5.1f} s  {text}", flush=True)
+
+    def begin(self, title: str) -> None:
+        """A chapter that counts its own seconds."""
+        self.chapter(title)
+        self.began = time.monotonic()
+
+
+def sim(folder: Path, verb: str, *words: str) -> str:
+    """`herd sim …` about this world."""
+    command: list[str | Path] = [HERD, "sim", verb, *words, "--state-dir", folder]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(done.returncode)
+    return done.stdout
+
+
+def follow(world: World, story: Story, until: str) -> dict[str, Any]:
+    """Ask for the pod until it is in that state, telling each state on the way."""
+    told = None
+    while told != until:
+        pod = world.ask("GET", "nodes/pod")
+        if pod["state"] != told:
+            told = pod["state"]
+            story.line(f"GET  nodes/pod       → {told}")
+        time.sleep(0.1)
+    return pod
+
+
+def create(world: World, story: Story) -> list[str]:
+    """Make the pod, and give the addresses of its hosts when it is READY."""
+    story.begin("A spot v5litepod-16 is created: 4 hosts × 4 chips")
+    body = {**POD, "metadata": {"ssh-keys": f"demo:{world.key.with_suffix('.pub').read_text()}"}}
+    world.ask("POST", "nodes?nodeId=pod", body)
+    story.line("POST nodes?nodeId=pod, its metadata has our SSH key")
+    pod = follow(world, story, until="READY")
+    return [end["accessConfig"]["externalIp"] for end in pod["networkEndpoints"]]
+
+
+def look(world: World, story: Story, hosts: list[str]) -> None:
+    """Run a command on every host at once."""
+    story.begin("One command runs on all of them over SSH")
+    for address, session in [(address, world.ssh(address, "look.sh")) for address in hosts]:
+        said, _ = session.communicate(timeout=60)
+        story.line(f"{address:<14} {said.strip()}")
+
+
+def preempt(world: World, story: Story, hosts: list[str]) -> None:
+    """Train on every host, take the pod away, and show what each sees of it."""
+    story.begin("A training runs on each host, and the pod is preempted")
+    heard: queue.Queue[str] = queue.Queue()
+    sessions = [world.ssh(address, "train.sh") for address in hosts]
+
+    def listen(worker: int) -> None:
+        session = sessions[worker]
+        assert session.stdout is not None
+        for line in session.stdout:
+            heard.put(f"worker {worker}: {line.strip()}")
+        heard.put(f"worker {worker}: ssh ends with status {session.wait()}")
+
+    for worker in range(len(hosts)):
+        threading.Thread(target=listen, args=[worker], daemon=True).start()
+    for _ in hosts:
+        story.line(heard.get(timeout=60))
+    time.sleep(1)  # a little training
+    story.begin("herd sim preempt pod: from now on it has 30 seconds")
+    sim(world.folder, "preempt", "pod")
+    ended = 0
+    while ended < len(hosts):
+        line = heard.get(timeout=60)
+        ended += "ssh ends" in line
+        story.line(line)
+    follow(world, story, until="PREEMPTED")
+
+
+def afterwards(world: World, story: Story, hosts: list[str]) -> None:
+    """What a client finds, and how it cleans up."""
+    story.begin("What is left for a client")
+    said, _ = world.ssh(hosts[0], "look.sh").communicate(timeout=60)
+    story.line(f"ssh  {hosts[0]}     → {said.strip()}")
+    try:
+        world.ask("POST", "nodes/pod:start", {})
+    except urllib.error.HTTPError as refused:
+        story.line(
+            f"POST nodes/pod:start → {refused.code}: {json.load(refused)['error']['message']}"
+        )
+    world.ask("DELETE", "nodes/pod")
+    story.line("DELETE nodes/pod")
+    while world.ask("GET", "nodes"):
+        time.sleep(0.1)
+    story.line("GET  nodes           → {}")
+
+
+def main() -> None:
+    """Tell the whole story in a folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="herd-demo-") as parent:
+        story, folder, key = Story(), Path(parent) / "world", Path(parent) / "key"
+        pair = asyncssh.generate_private_key("ssh-ed25519")
+        pair.write_private_key(str(key))
+        pair.write_public_key(f"{key}.pub")
+        story.chapter("A Cloud TPU of our own, on this machine")
+        sim(folder, "start", "--detach", "--time-scale", "30", "--seed", "7")
+        facts = json.loads((folder / "world.json").read_text())
+        story.line(f"serves {facts['url']}, its hosts: {facts['hosts']}")
+        world = World(folder=folder, url=facts["url"], ssh_port=facts["ssh_port"], key=key)
+        try:
+            hosts = create(world, story)
+            look(world, story, hosts)
+            preempt(world, story, hosts)
+            afterwards(world, story, hosts)
+        finally:
+            sim(folder, "stop")
+    story.chapter("Nothing is left. Yours: `.venv/bin/herd sim start`, and docs/tutorial.md.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Dated tables of what Google sells and where, and their one reader."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tpuherd.catalogue.nouns import (
+        Accelerator,
+        BucketLocation,
+        Generation,
+        Price,
+        Region,
+        Runtime,
+        Zone,
+    )
+    from tpuherd.catalogue.reader import (
+        accelerators,
+        bucket_locations,
+        by_topology,
+        discovery,
+        egress,
+        generations,
+        prices,
+        regions,
+        runtimes,
+        zones,
+    )
+
+
+__all__ = [
+    "Accelerator",
+    "BucketLocation",
+    "Generation",
+    "Price",
+    "Region",
+    "Runtime",
+    "Zone",
+    "accelerators",
+    "bucket_locations",
+    "by_topology",
+    "discovery",
+    "egress",
+    "generations",
+    "prices",
+    "regions",
+    "runtimes",
+    "zones",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the reader at the first use: who only imports this package pays almost nothing."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("tpuherd.catalogue.reader"), name)

@@ -1,0 +1,111 @@
+"""The `herd` command: finds the room of each command, and lets no traceback reach a user."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+import tpuherd
+from tpuherd.cli.invocation import Invocation
+from tpuherd.cli.page import SECTIONS, page
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+PLACES = {name: place for commands in SECTIONS.values() for name, (_, place) in commands.items()}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are loaded when they are called, and not before."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(PLACES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in PLACES:
+            return None
+        module, _, attribute = PLACES[cmd_name].partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in PLACES and not args[0].startswith("-"):
+            raise click.UsageError(unknown(args[0]), ctx)
+        return super().resolve_command(ctx, args)
+
+    def get_help(self, ctx: click.Context) -> str:
+        return page().rstrip()
+
+
+def unknown(word: str) -> str:
+    """The sentence for a command that does not exist."""
+    near = get_close_matches(word, PLACES, n=1)
+    advice = f"did you mean {near[0]}?" if near else "herd --help lists what there is."
+    return f"there is no command {word}; {advice}"
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--world", envvar="HERD_WORLD", type=click.Path(file_okay=False, path_type=Path), default=None
+)
+@click.option("-q", "--quiet", is_flag=True)
+@click.option("-v", "--verbose", count=True)
+@click.version_option(tpuherd.__version__, message="herd %(version)s")
+@click.pass_context
+def herd(ctx: click.Context, world: Path | None, quiet: bool, verbose: int) -> None:
+    """Rehearse on a Cloud TPU that runs on this machine."""
+    ctx.obj = Invocation(world=world, loud=-1 if quiet else verbose)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; the exit status is all that comes back."""
+    try:
+        result = herd.main(
+            list(arguments), prog_name="herd", standalone_mode=False, color=colour(os.environ)
+        )
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as asked:
+        print(asked.format_message(), file=sys.stderr)
+        return asked.exit_code
+    except click.ClickException as refusal:
+        complain(refusal)
+        return refusal.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone. Python would complain about it once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except Exception as surprise:  # the last net: no traceback reaches a user
+        if os.environ.get("HERD_DEBUG"):
+            raise
+        name = type(surprise).__name__
+        click.echo(f"herd: this should not happen: {name}: {surprise}", err=True)
+        click.echo("Set HERD_DEBUG=1 to see where.", err=True)
+        return 1
+
+
+def complain(refusal: click.ClickException) -> None:
+    """One sentence on stderr: which command says it, what is wrong, what to do."""
+    said_by = "herd"
+    if isinstance(refusal, click.UsageError) and refusal.ctx is not None:
+        said_by = refusal.ctx.command_path
+    sentence = refusal.format_message()
+    click.echo(f"{said_by}: {sentence[:1].lower()}{sentence[1:]}", err=True)
+
+
+def colour(environment: Mapping[str, str]) -> bool | None:
+    """Whether to colour: yes, no, or None for `where it is a terminal`."""
+    if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
+        return False
+    if environment.get("FORCE_COLOR") or environment.get("CLICOLOR_FORCE", "0") != "0":
+        return True
+    return None

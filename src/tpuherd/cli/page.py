@@ -1,0 +1,34 @@
+"""The commands there are, and the page of `herd --help`. Imports nothing: it must be quick."""
+
+#: By section and name: what it is for, and where it is (module:attribute).
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "A world to rehearse in": {
+        "sim": ("Start, look at and disturb a simulated Cloud TPU.", "tpuherd.cli.sim:sim"),
+    },
+}
+
+HEAD = """\
+Usage: herd [OPTIONS] COMMAND [ARGS]...
+
+  Rehearse on a Cloud TPU that runs on this machine.
+"""
+
+OPTIONS = """
+Options:
+  --world DIRECTORY  Talk to the simulated world kept there instead of Google
+                     Cloud; HERD_WORLD says the same.
+  -q, --quiet        Say only what was asked for.
+  -v, --verbose      Say more; twice for everything.
+  --version          Show the version.
+  -h, --help         Show this page; `herd COMMAND --help` shows a command's.
+"""
+
+
+def page() -> str:
+    """The whole of it."""
+    text = HEAD
+    for title, commands in SECTIONS.items():
+        text += f"\n{title}:\n"
+        for name, (sentence, _) in commands.items():
+            text += f"  {name:<17}  {sentence}\n"
+    return text + OPTIONS

@@ -1,0 +1,104 @@
+"""`herd sim start`: a world in this process or one of its own, and who is told what happens."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tpuherd.catalogue import zones
+from tpuherd.cli.sim_page import line, welcome
+from tpuherd.clock import WallClock
+from tpuherd.cli.apart import apart
+from tpuherd.sim.folder import Facts, Trouble, prepare
+from tpuherd.sim.serve import Options, serve
+from tpuherd.sim.state import Recovered
+from tpuherd.sim.tpu.world import Note
+from tpuherd.sim.weather import scenario as scenarios
+from tpuherd.sim.weather import storm as storms
+from tpuherd.sim.weather.sentences import sentence
+
+Said = Mapping[str, Any]  #: the options of the command line
+STORM_HOURS = 7 * 24.0
+
+
+class Reader:
+    """Prints what happens in the world."""
+
+    def __init__(
+        self, folder: Path, *, json_: bool, on_ready: Callable[[str], None] | None
+    ) -> None:
+        self._folder = folder
+        self._json = json_
+        self._on_ready = on_ready
+        self._terminal = click.get_text_stream("stdout").isatty()
+        self._begun = WallClock().now()
+
+    def ready(self, facts: Facts, recovered: Recovered | None, *, orderly: bool) -> None:
+        took = WallClock().now() - self._begun
+        if self._json:
+            text = json.dumps({**asdict(facts), "state_dir": str(self._folder)})
+        else:
+            text = welcome(facts, self._folder, took, full=self._terminal or bool(self._on_ready))
+        if recovered is not None and not orderly:
+            click.echo(f"the world had not been stopped in order: {recovered.sentence}", err=True)
+        if self._on_ready is None:
+            click.echo(text)
+        else:
+            self._on_ready(text)
+
+    def line(self, note: Note) -> None:
+        if self._json:
+            click.echo(json.dumps({"at": note.at, "name": note.name, "facts": dict(note.facts)}))
+        elif self._terminal or self._on_ready:
+            click.echo(line(note.at, sentence(note)))
+
+    def trouble(self, sentence: str) -> None:
+        click.echo(sentence, err=True)
+
+
+def here(said: Said, *, scenario: Path | None, storm: bool, json_: bool) -> None:
+    """Let the world run in this process until somebody ends it."""
+    options = understood(said, scenario, storm)
+    asyncio.run(serve(options, WallClock(), Reader(options.folder, json_=json_, on_ready=None)))
+
+
+def apart_from_here(said: Said, *, scenario: Path | None, storm: bool, json_: bool) -> None:
+    """Let the world run in a process of its own, and come back when it answers."""
+    options = understood(said, scenario, storm)
+    prepare(options.folder)
+
+    def work(ready: Callable[[str], None]) -> None:
+        asyncio.run(
+            serve(options, WallClock(), Reader(options.folder, json_=json_, on_ready=ready))
+        )
+
+    click.echo(apart(work, options.folder / "log.txt"))
+
+
+def understood(said: Said, scenario: Path | None, storm: bool) -> Options:
+    """The options, with the steps of a scenario file or of a storm."""
+    if scenario is not None and storm:
+        raise Trouble("A scenario file has its own storm: leave one of the two away")
+    steps: list[Any] = []
+    if scenario is not None:
+        steps = played(scenario)
+    if storm:
+        steps = storms.storm(said["seed"] or 0, sorted(zones()), STORM_HOURS)
+    return Options(**said, steps=tuple(steps))
+
+
+def played(file: Path) -> list[Any]:
+    """The steps of a scenario file; traces are looked for beside it."""
+    try:
+        text = file.read_text()
+        return scenarios.steps(
+            scenarios.parse(text, read=lambda path: (file.parent / path).read_text())
+        )
+    except (OSError, UnicodeDecodeError) as error:
+        raise Trouble(f"{file} can't be read ({error})") from error
+    except scenarios.ScenarioError as error:
+        raise Trouble(f"{file}, {error}") from error

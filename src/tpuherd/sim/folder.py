@@ -1,0 +1,173 @@
+"""The folder of a world: where it is, what it says of itself, and who has it in use."""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1  #: of everything in the folder; raised when an older world could not be read
+
+
+class Trouble(Exception):
+    """What was asked of the world can't be done: one sentence for the user, and what to do next."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What world.json says: all that a client needs to find the world."""
+
+    format: int
+    version: str  #: of tpuherd
+    url: str
+    port: int
+    ssh_port: int
+    tunnel_port: int  #: the front that plays *.googleapis.com over TLS
+    network: int  #: hosts answer on 127.<network>.y.z
+    project: str
+    project_number: int
+    hosts: str  #: none, processes, namespaces-user or namespaces-root
+    missing: tuple[str, ...]  #: what this machine does not give, a sentence each
+    started: float
+    pid: int | None  #: None where the world was stopped in order
+
+
+def default_folder(environ: Mapping[str, str]) -> Path:
+    """Where the world lives that nobody named."""
+    state = environ.get("XDG_STATE_HOME") or str(Path(environ.get("HOME") or "~") / ".local/state")
+    return Path(state).expanduser() / "tpuherd" / "world"
+
+
+def prepare(folder: Path) -> None:
+    """Make the folder for us alone, or refuse one that is something else."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        strange = not (folder / "lock").exists() and any(folder.iterdir())
+        if strange:
+            raise Trouble(
+                f"{folder} is not empty and no world's folder: name another one by --state-dir"
+            )
+        folder.chmod(0o700)
+    except OSError as error:
+        raise Trouble(
+            f"The world can't live in {folder} ({error.strerror}): name another one by --state-dir"
+        ) from error
+
+
+@contextlib.contextmanager
+def taken(folder: Path) -> Iterator[None]:
+    """Have the folder for ourselves; the system gives it back when we die."""
+    try:
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise Trouble(f"{folder}/lock can't be opened ({error.strerror})") from error
+    try:
+        _lock(lock, folder)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        yield
+        os.ftruncate(lock, 0)
+    finally:
+        os.close(lock)
+
+
+def _lock(lock: int, folder: Path) -> None:
+    """Lock, or say who is in the way."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    except BlockingIOError:
+        pid = _pid(lock)
+    if pid is not None and _alive(pid):
+        raise Trouble(
+            f"{folder} is in use by the world of pid {pid}: "
+            f"stop that one (`herd sim stop --state-dir {folder}`) or name another --state-dir"
+        )
+    fcntl.flock(lock, fcntl.LOCK_EX)  # somebody only looks whether it is taken: a moment's wait
+
+
+def holder(folder: Path) -> int | None:
+    """The pid of the world that runs in this folder."""
+    try:
+        lock = os.open(folder / "lock", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _pid(lock)
+    finally:
+        os.close(lock)
+    return None
+
+
+def vacant(folder: Path) -> None:
+    """Return when no world runs in this folder any more. Blocks."""
+    lock = os.open(folder / "lock", os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    finally:
+        os.close(lock)
+
+
+def _pid(lock: int) -> int | None:
+    text = os.pread(lock, 32, 0).decode()
+    return int(text) if text.isdigit() else None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def write_facts(folder: Path, facts: Facts) -> None:
+    """Say where we are."""
+    write(folder / "world.json", json.dumps(asdict(facts), indent=2) + "\n")
+
+
+def read_facts(folder: Path) -> Facts | None:
+    """What the world of this folder says, or said last; None where there never was one."""
+    try:
+        found = json.loads((folder / "world.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise Trouble(f"{folder}/world.json can't be read ({error})") from error
+    check_format(folder / "world.json", found)
+    try:
+        known = {field.name: found[field.name] for field in fields(Facts)}
+    except KeyError as error:
+        raise Trouble(f"{folder}/world.json has no {error}") from error
+    return Facts(**{**known, "missing": tuple(known["missing"])})
+
+
+def check_format(file: Path, found: Any) -> None:
+    """Refuse what another version wrote."""
+    there = found.get("format") if isinstance(found, dict) else None
+    if there != FORMAT:
+        raise Trouble(
+            f"{file} was written by another version (format {there}, this one reads {FORMAT}): "
+            "start it with the tpuherd that made it, or name another --state-dir"
+        )
+
+
+def write(file: Path, text: str | bytes, *, mode: int = 0o600) -> None:
+    """Write a file so that nobody ever sees half of it."""
+    content = text.encode() if isinstance(text, str) else text
+    half = file.with_name(f".{file.name}.new")
+    descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        with open(descriptor, "wb") as stream:
+            stream.write(content)
+        half.replace(file)
+    except OSError:
+        half.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,96 @@
+"""The logins of a host, kept in its own /etc/passwd and read from there as anybody would."""
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,63}\$?")
+FIRST, SHELL, EVERYBODY = 1001, "/bin/bash", ("google-sudoers",)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Login:
+    """A line of /etc/passwd."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+    shell: str
+
+
+def find(name: str) -> Login | None:
+    """The login of that name."""
+    for line in Path("/etc/passwd").read_text(errors="replace").splitlines():
+        parts = line.split(":")
+        if len(parts) >= 7 and parts[0] == name and parts[2].isdigit() and parts[3].isdigit():
+            return Login(
+                name=name, uid=int(parts[2]), gid=int(parts[3]), home=parts[5], shell=parts[6]
+            )
+    return None
+
+
+def ensure(name: str, *, single_id: bool) -> Login:
+    """The login of that name, made at the first use, with its home."""
+    if not NAME.fullmatch(name):
+        raise OSError(22, f"{name!r} can't be the name of a user")
+    login = find(name)
+    if login is None:
+        login = add_alias(name) if single_id else add(name)
+    home = Path(login.home)
+    if not home.is_dir():
+        home.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree("/etc/skel", home)
+        if not single_id:
+            for path in (home, *home.rglob("*")):
+                os.chown(path, login.uid, login.gid)
+        home.chmod(0o750)
+    return login
+
+
+def add(name: str) -> Login:
+    """A user with an id of its own, in the groups of those who may use sudo."""
+    taken = {int(line.split(":")[2]) for line in table("passwd")}
+    number = next(number for number in range(FIRST, 60000) if number not in taken)
+    append("passwd", f"{name}:x:{number}:{number}::/home/{name}:{SHELL}")
+    append("shadow", f"{name}:*:19000:0:99999:7:::")
+    groups = ""
+    for line in table("group"):
+        parts = line.split(":")
+        if parts[0] in EVERYBODY:
+            parts[3] = ",".join([*filter(None, parts[3].split(",")), name])
+        groups += ":".join(parts) + "\n"
+    Path("/etc/group").write_text(f"{groups}{name}:x:{number}:\n")
+    return Login(name=name, uid=number, gid=number, home=f"/home/{name}", shell=SHELL)
+
+
+def add_alias(name: str) -> Login:
+    """Another name of root, the first one, so that `whoami` says it."""
+    path = Path("/etc/passwd")
+    alias = f"{name}:x:0:0::/home/{name}:{SHELL}\n"
+    path.write_text(alias + path.read_text(errors="replace"))
+    return Login(name=name, uid=0, gid=0, home=f"/home/{name}", shell=SHELL)
+
+
+def groups_of(login: Login) -> list[int]:
+    """The groups in which it is."""
+    found = {login.gid}
+    for line in table("group"):
+        parts = line.split(":")
+        if login.name in parts[3].split(","):
+            found.add(int(parts[2]))
+    return sorted(found)
+
+
+def table(name: str) -> list[str]:
+    """The well-formed lines of passwd or group."""
+    lines = Path("/etc", name).read_text(errors="replace").splitlines()
+    return [line for line in lines if line.count(":") >= 3 and line.split(":")[2].isdigit()]
+
+
+def append(name: str, line: str) -> None:
+    """One more line."""
+    with Path("/etc", name).open("a") as file:
+        file.write(f"{line}\n")

@@ -1,0 +1,126 @@
+"""Questions and answers over one socket, on the controller's side. What comes in is not trusted."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Sequence
+
+from tpuherd.sim.hosts import wire
+from tpuherd.sim.hosts.wire import Message
+
+ANSWER_S = 10.0
+BATCH = 64  #: messages read in one go, so that a chatty host does not starve the others
+
+Answer = tuple[Message, list[int]]
+
+
+class Channel:
+    """One line to a zygote or to the init of a host."""
+
+    def __init__(
+        self,
+        link: socket.socket,
+        hear: Callable[[Message], None],
+        closed: Callable[[], None],
+    ) -> None:
+        self.link = link
+        self.hear = hear
+        self.closed = closed
+        self.asked = 0
+        self.waiting: dict[int, tuple[asyncio.Future[Answer], Callable[[Message], None] | None]] = {}
+        link.setblocking(False)
+        asyncio.get_running_loop().add_reader(link.fileno(), self.read)
+
+    async def ask(
+        self,
+        verb: str,
+        message: Message,
+        files: Sequence[int] = (),
+        *,
+        at_once: Callable[[Message], None] | None = None,
+    ) -> Answer:
+        """Ask for something; the answer and the files that came with it.
+
+        `at_once` sees the answer before any later message is read.
+        """
+        if self.link.fileno() < 0:
+            raise ConnectionError(107, "the host is gone")
+        self.asked += 1
+        number = self.asked
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.waiting[number] = (future, at_once)
+        try:
+            wire.send(self.link, {"verb": verb, "id": number, **message}, files)
+            async with asyncio.timeout(ANSWER_S):
+                reply, sent = await future
+        except (TimeoutError, BlockingIOError):
+            raise TimeoutError(110, f"no answer to {verb} within {ANSWER_S:.0f} s") from None
+        finally:
+            self.waiting.pop(number, None)
+        if "errno" in reply:
+            wire.close_all(sent)
+            raise OSError(whole(reply, "errno"), str(reply.get("why"))[:500])
+        return reply, sent
+
+    def read(self) -> None:
+        """Take in what came."""
+        for _ in range(BATCH):
+            try:
+                message, files = wire.receive(self.link)
+            except BlockingIOError:
+                return
+            except OSError:
+                message, files = None, []
+            if message is None:
+                self.close()
+                return
+            self.take(message, files)
+
+    def take(self, message: Message, files: list[int]) -> None:
+        """One message: an answer that somebody waits for, or news."""
+        number = message.get("id")
+        future, at_once = self.waiting.get(number, (None, None)) if isinstance(number, int) else (None, None)
+        if future is None or future.done():
+            wire.close_all(files)
+            if "event" in message:
+                self.hear(message)
+            return
+        if at_once is not None and "errno" not in message:
+            at_once(message)
+        future.set_result((message, files))
+
+    def close(self) -> None:
+        """Hang up; whoever waits learns it."""
+        if self.link.fileno() < 0:
+            return
+        asyncio.get_running_loop().remove_reader(self.link.fileno())
+        self.link.close()
+        for future, _ in self.waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionError(104, "the host is gone"))
+        self.waiting.clear()
+        self.closed()
+
+
+def whole(message: Message, name: str) -> int:
+    """A whole number out of an answer."""
+    value = message.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 1 << 53:
+        raise wire.Malformed(f"{name} is not a whole number")
+    return value
+
+
+def words(message: Message, name: str, most: int = 4096) -> str:
+    """A text out of an answer."""
+    value = message.get(name)
+    if not isinstance(value, str) or len(value) > most:
+        raise wire.Malformed(f"{name} is not a text of at most {most} letters")
+    return value
+
+
+def single(files: list[int], right: Callable[[int], bool]) -> int:
+    """The one file that came along, if its kind is right."""
+    if len(files) == 1 and right(os.fstat(files[0]).st_mode):
+        return files[0]
+    wire.close_all(files)
+    raise wire.Malformed("not the file that was asked for")

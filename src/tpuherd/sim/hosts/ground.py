@@ -1,0 +1,212 @@
+"""The private ground on which the hosts of a world stand: namespaces, layers, disks and switches."""
+
+import os
+import shutil
+from pathlib import Path
+
+from tpuherd.sim.hosts import layers, netlink, system
+from tpuherd.sim.hosts.wire import Message
+
+FIRST_ID, IDS = 0x70000000, 65536  #: the users of hosts, as the machine numbers them
+
+
+class Ground:
+    """Namespaces of our own, with a tmpfs as the current directory, in which all names are relative.
+
+    low/   the machine's directories that hosts may see, with the hosts' owners
+    own/   what hosts have and the machine has not
+    disk/  one tmpfs a host: all that it wrote
+    """
+
+    def __init__(self, order: Message) -> None:
+        files = layers.furniture()
+        self.single_id = order["mode"] != "namespaces-root"
+        self.disk_bytes: int = order["disk_bytes"]
+        self.lowers = {"usr": "/usr", **{name: f"/{name}" for name in layers.tops()}}
+        if Path("/var/lib/dpkg/info").is_dir():
+            self.lowers["var/lib/dpkg"] = "/var/lib/dpkg"
+        self.offers: list[str] = order["offers"]
+        for number, path in enumerate(self.offers):
+            self.lowers[f"offer{number}"] = path
+        if self.single_id:
+            become_root_of_nothing()
+        self.enter(order["folder"])
+        self.build(files)
+        self.line = netlink.Netlink()
+        self.switches: dict[str, tuple[str, set[int]]] = {}
+
+    def enter(self, folder: str) -> None:
+        """Leave the machine's mounts and network, and stand on a tmpfs that nobody else sees."""
+        system.unshare(system.NEWNS | system.NEWNET)
+        system.mount("none", "/", None, system.MS_REC | system.MS_PRIVATE)
+        system.mount("tpuherd", folder, "tmpfs", system.MS_NODEV, "mode=755")
+        os.chdir(folder)
+        for name in ("low", "own", "disk", "at"):
+            Path(name).mkdir()
+        if not self.single_id:
+            for name in ("own", "at"):
+                os.chown(name, FIRST_ID, FIRST_ID)
+        quiet = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
+        if quiet.exists():
+            quiet.write_text("1")
+
+    def build(self, files: layers.Furniture) -> None:
+        """Let a child that is only the hosts' root make the layers, and show the machine's below."""
+        ready, told = os.pipe()
+        flags = 0 if self.single_id else system.NEWUSER
+        child = system.clone(flags)
+        if child == 0:
+            os.close(told)
+            os._exit(building(ready, files, single_id=self.single_id))
+        os.close(ready)
+        try:
+            if self.single_id:
+                self.link_lowers()
+            else:
+                system.map_ids(child, FIRST_ID, IDS)
+                self.map_lowers(child)
+            os.write(told, b"x")
+        finally:
+            os.close(told)
+            status = os.waitpid(child, 0)[1]
+        if status or not Path("own/usr").is_dir():
+            why = Path("own/failed")
+            raise OSError(5, why.read_text() if why.exists() else f"no layers: status {status}")
+
+    def link_lowers(self) -> None:
+        """With a single user id the machine's directories are taken as they are."""
+        for name, path in self.lowers.items():
+            low = Path("low", flat(name))
+            low.symlink_to(path)
+
+    def map_lowers(self, child: int) -> None:
+        """Show the machine's directories with its root as the hosts' root."""
+        namespace = os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for name, path in self.lowers.items():
+                low = Path("low", flat(name))
+                low.mkdir()
+                system.clone_mapped(path, str(low), namespace)
+        finally:
+            os.close(namespace)
+
+    def view(self) -> Message:
+        """Which layers lie where in a host: path inside → names in own/ and low/."""
+        own = {"usr": "usr", "var/lib/dpkg": "dpkg"}
+        view = {}
+        for name, path in self.lowers.items():
+            inside = path.lstrip("/") if name.startswith("offer") else name
+            view[inside] = {"own": own.get(name, ""), "low": flat(name)}
+        return view
+
+    def disk(self, number: int) -> None:
+        """A host's disk; it stays through reboots."""
+        path = Path("disk", str(number))
+        if path.exists():
+            return
+        path.mkdir()
+        owner = 0 if self.single_id else FIRST_ID
+        options = f"size={self.disk_bytes},mode=755,uid={owner},gid={owner}"
+        system.mount("disk", str(path), "tmpfs", system.MS_NODEV, options)
+
+    def fill(self, number: int, *, full: bool) -> None:
+        """Shrink a disk to what is on it, or give it its size again."""
+        path = f"disk/{number}"
+        size = self.disk_bytes
+        if full:
+            found = os.statvfs(path)
+            size = (found.f_blocks - found.f_bfree) * found.f_frsize
+        flags = system.MS_REMOUNT | system.MS_NODEV
+        system.mount("disk", path, None, flags, f"size={max(size, 4096)}")
+
+    def drop(self, number: int) -> None:
+        """Throw a disk away."""
+        path = Path("disk", str(number))
+        if path.exists():
+            system.unmount(str(path))
+            path.rmdir()
+
+    def plug(self, number: int, pid: int, segment: str, address: str) -> None:
+        """Connect a starting host to the switch of its segment; other segments can't be reached."""
+        if segment not in self.switches:
+            name = f"b{number}"
+            self.line.add_bridge(name)
+            self.switches[segment] = (name, set())
+        name, members = self.switches[segment]
+        members.add(number)
+        packed = bytes(int(part) for part in address.split("."))
+        namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.line.add_cable(f"h{number}", name, namespace, b"\x42\x01" + packed)
+            with netlink.inside(namespace) as line:
+                quiet = Path("/proc/sys/net/ipv6/conf/eth0/disable_ipv6")
+                if quiet.exists():
+                    quiet.write_text("1")
+                line.switch("lo", up=True)
+                line.add_address("lo", "169.254.169.254")
+                line.add_address("eth0", address)
+                line.switch("eth0", up=True)
+                line.add_default_route("eth0")
+        finally:
+            os.close(namespace)
+
+    def unplug(self, number: int) -> None:
+        """Forget a host's place; its cable went with its network. An empty switch goes too."""
+        for segment, (name, members) in list(self.switches.items()):
+            members.discard(number)
+            if not members:
+                self.line.remove(name)
+                del self.switches[segment]
+
+    def weather(self, number: int, pid: int, network: str) -> None:
+        """A host's network: up, down or slow (in both directions)."""
+        name = f"h{number}"
+        self.line.switch(name, up=network != "down")
+        namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with netlink.inside(namespace) as line:
+                for end, link in ((self.line, name), (line, "eth0")):
+                    if network == "slow":
+                        end.slow_down(link)
+                    else:
+                        end.speed_up(link)
+        finally:
+            os.close(namespace)
+
+
+def become_root_of_nothing() -> None:
+    """Root of a user namespace with one user in it: who we are outside, which is not root."""
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setresgid(FIRST_ID, FIRST_ID, FIRST_ID)
+        os.setresuid(FIRST_ID, FIRST_ID, FIRST_ID)
+        system.be_dumpable()
+        system.die_with_parent()
+    user, group = os.getuid(), os.getgid()
+    system.unshare(system.NEWUSER)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+    Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+
+
+def building(ready: int, files: layers.Furniture, *, single_id: bool) -> int:
+    """The child's part of making the layers."""
+    try:
+        system.die_with_parent()
+        if not os.read(ready, 1):
+            return 1
+        if not single_id:
+            os.setgroups([])
+            os.setresgid(0, 0, 0)
+            os.setresuid(0, 0, 0)
+            system.die_with_parent()
+        layers.build(Path("own"), files, single_id=single_id)
+    except (OSError, shutil.Error, ValueError) as error:
+        Path("own/failed").write_text(str(error))
+        return 1
+    return 0
+
+
+def flat(name: str) -> str:
+    """A name without slashes, for a directory in low/."""
+    return name.replace("/", "-")

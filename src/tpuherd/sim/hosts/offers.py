@@ -1,0 +1,43 @@
+"""Which folders must be shown to hosts so that a virtual environment works in them."""
+
+from pathlib import Path
+
+SEEN_ANYWAY = Path("/usr")
+
+
+def offered(folder: Path) -> list[str]:
+    """The folder, its interpreter's, and the sources that it imports from; outermost first."""
+    wanted = [folder.absolute()]
+    base = base_prefix(folder)
+    if base is not None:
+        wanted.append(base)
+    wanted += editable_sources(folder)
+    places = {place for path in wanted for place in (path, path.resolve()) if place.is_dir()}
+    kept: list[Path] = []
+    for path in sorted(places, key=lambda place: len(place.parts)):
+        if not path.is_relative_to(SEEN_ANYWAY) and not any(map(path.is_relative_to, kept)):
+            kept.append(path)
+    return [str(path) for path in kept]
+
+
+def base_prefix(folder: Path) -> Path | None:
+    """Where the interpreter of a virtual environment lives."""
+    try:
+        text = (folder / "pyvenv.cfg").read_text(errors="replace")
+    except OSError:
+        return None
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name.strip() == "home":
+            return Path(value.strip()).parent
+    return None
+
+
+def editable_sources(folder: Path) -> list[Path]:
+    """Folders named in the .pth files: packages installed as their own source."""
+    found = []
+    for path in folder.glob("lib/python3*/site-packages/*.pth"):
+        for line in path.read_text(errors="replace").splitlines():
+            if line.startswith("/"):
+                found.append(Path(line.strip()))
+    return found

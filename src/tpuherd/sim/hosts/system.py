@@ -1,0 +1,181 @@
+"""Calls to the Linux kernel that Python does not offer, through the C library."""
+
+import ctypes
+import os
+import platform
+import signal
+import struct
+from dataclasses import dataclass
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+NEWNS, NEWUTS, NEWIPC = 0x00020000, 0x04000000, 0x08000000
+NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
+MNT_DETACH = 2
+RB_AUTOBOOT, RB_POWER_OFF = 0x01234567, 0x4321FEDC
+
+# The same numbers on every architecture.
+OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
+AT_FDCWD, AT_EMPTY_PATH, OPEN_TREE_CLONE = -100, 0x1000, 1
+MOUNT_ATTR_IDMAP, MOVE_MOUNT_F_EMPTY_PATH = 0x00100000, 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Numbers:
+    """What a kind of processor calls the system calls that we need."""
+
+    audit: int  #: its name in a seccomp filter
+    clone: int
+    pivot_root: int
+    kill: int
+    reboot: int
+    faked: tuple[int, ...]  #: change of owner or identity
+    make_node: tuple[tuple[int, int], ...]  #: (call, which argument is the mode)
+
+
+NUMBERS = {
+    "x86_64": Numbers(
+        audit=0xC000003E,
+        clone=56,
+        pivot_root=155,
+        kill=62,
+        reboot=169,
+        # chown fchown lchown fchownat, set{uid,gid,reuid,regid,groups,resuid,resgid,fsuid,fsgid}, capset
+        faked=(92, 93, 94, 260, 105, 106, 113, 114, 116, 117, 119, 122, 123, 126),
+        make_node=((133, 1), (259, 2)),
+    ),
+    "aarch64": Numbers(
+        audit=0xC00000B7,
+        clone=220,
+        pivot_root=41,
+        kill=129,
+        reboot=142,
+        faked=(54, 55, 143, 144, 145, 146, 147, 149, 151, 152, 159, 91),
+        make_node=((33, 2),),
+    ),
+}
+NUMBERS["arm64"] = NUMBERS["aarch64"]
+
+
+def numbers() -> Numbers:
+    """The table of this machine."""
+    try:
+        return NUMBERS[platform.machine()]
+    except KeyError:
+        raise OSError(38, f"no table of system calls for {platform.machine()}") from None
+
+
+def check(result: int, what: str) -> int:
+    """The result, or the error that the C library left behind."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def mount(
+    source: str, target: str, kind: str | None = None, flags: int = 0, options: str | None = None
+) -> None:
+    """mount(2)."""
+    texts = [None if text is None else text.encode() for text in (source, target, kind, options)]
+    check(
+        libc.mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3]),
+        f"mount {kind or source} on {target}",
+    )
+
+
+def unmount(target: str) -> None:
+    """Take a mount away now; what is still open of it goes later."""
+    check(libc.umount2(target.encode(), MNT_DETACH), f"unmount {target}")
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces of these kinds for fresh ones."""
+    check(libc.unshare(flags), "unshare")
+
+
+def enter(namespace: int) -> None:
+    """Go into the namespace behind an open file."""
+    check(libc.setns(namespace, 0), "setns")
+
+
+def pivot_root(new: str, old: str) -> None:
+    """Make `new` the root and put the old one at `old`."""
+    check(libc.syscall(numbers().pivot_root, new.encode(), old.encode()), "pivot_root")
+
+
+def clone(flags: int) -> int:
+    """fork(2) into fresh namespaces; like it, 0 is the answer in the child."""
+    pid = check(
+        libc.syscall(numbers().clone, ctypes.c_ulong(flags | signal.SIGCHLD), 0, 0, 0, 0), "clone"
+    )
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        signal.set_wakeup_fd(-1)
+    return pid
+
+
+def prctl(option: int, value: int = 0) -> None:
+    """prctl(2) with one argument."""
+    check(libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Get this signal when the thread that made us ends. Forgotten at every change of user."""
+    prctl(1, number)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose parent dies."""
+    prctl(36, 1)
+
+
+def be_dumpable() -> None:
+    """Own our files under /proc again after a change of user."""
+    prctl(4, 1)
+
+
+def call_ourselves(name: str) -> None:
+    """Show this name instead of the interpreter's path and arguments."""
+    libc.prctl(15, ctypes.c_char_p(name.encode()[:15]), 0, 0, 0)
+    with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    if 0 < start < end:
+        ctypes.memset(start, 0, end - start)
+        text = name.encode()[: end - start - 1]
+        ctypes.memmove(start, text, len(text))
+
+
+def map_ids(pid: int, first: int, count: int) -> None:
+    """Give a fresh user namespace the ids 0 … count-1, which are first … outside."""
+    for kind in ("uid_map", "gid_map"):
+        with open(f"/proc/{pid}/{kind}", "w", encoding="ascii") as file:
+            file.write(f"0 {first} {count}")
+
+
+def clone_mapped(source: str, target: str, user_namespace: int) -> None:
+    """Show `source` at `target` with the owners as a user namespace maps them (Linux 5.12)."""
+    flags = OPEN_TREE_CLONE | os.O_CLOEXEC
+    tree = check(libc.syscall(OPEN_TREE, AT_FDCWD, source.encode(), flags), f"open_tree {source}")
+    try:
+        attributes = struct.pack("QQQQ", MOUNT_ATTR_IDMAP, 0, 0, user_namespace)
+        check(
+            libc.syscall(MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, attributes, len(attributes)),
+            f"id-mapped mount of {source}",
+        )
+        check(
+            libc.syscall(
+                MOVE_MOUNT, tree, b"", AT_FDCWD, target.encode(), MOVE_MOUNT_F_EMPTY_PATH
+            ),
+            f"move_mount to {target}",
+        )
+    finally:
+        os.close(tree)
+
+
+def reboot(how: int) -> None:
+    """Ends the PID namespace that we are the init of; nothing else, as we are root of no more."""
+    check(libc.reboot(ctypes.c_int(how - (1 << 32) if how >> 31 else how)), "reboot")

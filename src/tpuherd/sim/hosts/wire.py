@@ -1,0 +1,56 @@
+"""Messages between the controller, the zygote and the hosts' inits: one JSON object and some files."""
+
+import json
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+Message = dict[str, Any]
+
+BYTES_MAX = 128 * 1024
+FILES_MAX = 4
+
+
+class Malformed(OSError):
+    """The other side sent what it should not."""
+
+
+def send(link: socket.socket, message: Message, files: Sequence[int] = ()) -> None:
+    """Send one message."""
+    content = json.dumps(message).encode()
+    if len(content) > BYTES_MAX:
+        raise Malformed(f"a message of {len(content)} bytes is too long")
+    if files:
+        socket.send_fds(link, [content], list(files))
+    else:
+        link.send(content)
+
+
+def receive(link: socket.socket) -> tuple[Message | None, list[int]]:
+    """The next message, None at the end. Whoever gets the files closes them."""
+    content, files, flags, _ = socket.recv_fds(
+        link, BYTES_MAX, FILES_MAX, socket.MSG_CMSG_CLOEXEC
+    )
+    if not content:
+        close_all(files)
+        return None, []
+    try:
+        if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            raise Malformed("a message is too long or has too many files")
+        message = json.loads(content)
+        if not isinstance(message, dict):
+            raise Malformed("a message is not an object")
+    except (ValueError, RecursionError) as error:
+        close_all(files)
+        raise Malformed(f"a message is not JSON: {error}") from None
+    except Malformed:
+        close_all(files)
+        raise
+    return message, files
+
+
+def close_all(files: Sequence[int]) -> None:
+    """Close them."""
+    for file in files:
+        os.close(file)

@@ -1,0 +1,201 @@
+"""The parent of all hosts of a world: owns their ground, starts and ends them, tells who died.
+
+It is started fresh with an empty environment, loads the standard library only and has one thread:
+hosts are forks of it and share its memory, and what it does not know they can't find.
+"""
+
+import encodings.ascii
+import encodings.idna  # noqa: F401  # nothing can be imported any more in a host
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+
+from tpuherd.sim.hosts import ground, init, system, wire
+from tpuherd.sim.hosts.wire import Message
+
+
+class Zygote:
+    """The loop of it."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.link = link
+        self.ground: ground.Ground | None = None
+        self.hosts: dict[int, int] = {}  #: number → pid
+        self.awake, wakeup = os.pipe()
+        os.set_blocking(self.awake, False)
+        os.set_blocking(wakeup, False)
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        self.verbs: dict[str, Callable[[Message, list[int]], Message]] = {
+            "prepare": self.prepare,
+            "boot": self.boot,
+            "kill": self.kill,
+            "hang": self.hang,
+            "network": self.network,
+            "disk": self.disk,
+            "drop": self.drop,
+        }
+
+    def serve(self) -> None:
+        """Until the controller hangs up."""
+        poll = select.poll()
+        poll.register(self.link, select.POLLIN)
+        poll.register(self.awake, select.POLLIN)
+        while True:
+            ready = {file for file, _ in poll.poll()}
+            if self.awake in ready:
+                self.reap()
+            if self.link.fileno() in ready:
+                order, files = wire.receive(self.link)
+                if order is None:
+                    return
+                self.obey(order, files)
+
+    def obey(self, order: Message, files: list[int]) -> None:
+        """Do one thing and say how it went."""
+        try:
+            reply = self.verbs[order["verb"]](order, files)
+        except OSError as error:
+            reply = {"errno": error.errno or 5, "why": error.strerror or str(error)}
+        finally:
+            wire.close_all(files)
+        wire.send(self.link, {"id": order["id"], **reply})
+
+    def reap(self) -> None:
+        """Bury the hosts that ended and report them."""
+        try:
+            while os.read(self.awake, 4096):
+                pass
+        except BlockingIOError:
+            pass
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            for number, host in list(self.hosts.items()):
+                if host == pid:
+                    del self.hosts[number]
+                    self.stand().unplug(number)
+                    wire.send(self.link, {"event": "dead", "host": number, "status": status})
+
+    def stand(self) -> ground.Ground:
+        """The ground, once prepared."""
+        if self.ground is None:
+            raise OSError(22, "no ground yet")
+        return self.ground
+
+    def prepare(self, order: Message, _: list[int]) -> Message:
+        self.ground = ground.Ground(order)
+        gc.collect()
+        gc.freeze()
+        return {}
+
+    def boot(self, order: Message, files: list[int]) -> Message:
+        """Start a host; it reports on the socket that came along when it is up."""
+        place, number, plan = self.stand(), order["number"], order["plan"]
+        place.disk(number)
+        plan |= {"number": number, "single_id": place.single_id, "lowers": place.view()}
+        ready, told = os.pipe()
+        kinds = system.NEWUSER | system.NEWNS | system.NEWPID
+        pid = system.clone(kinds | system.NEWUTS | system.NEWIPC | system.NEWNET)
+        if pid == 0:
+            self.become_host(files[0], ready, plan)
+        os.close(ready)
+        self.hosts[number] = pid
+        try:
+            if place.single_id:
+                system.map_ids(pid, 0, 1)
+            else:
+                system.map_ids(pid, ground.FIRST_ID, ground.IDS)
+            place.plug(number, pid, plan["segment"], plan["address"])
+            os.write(told, b"x")
+        finally:
+            os.close(told)
+        return {"pid": pid}
+
+    def become_host(self, link: int, ready: int, plan: Message) -> None:
+        """The child's part of starting a host: nothing of ours stays open in it."""
+        try:
+            for target, file in ((1000, link), (1001, ready)):
+                os.dup2(file, target)
+            os.closerange(3, 1000)
+            os.closerange(1002, 4096)
+            init.run(socket.socket(fileno=1000), 1001, plan)
+        finally:
+            os._exit(1)
+
+    def pid_of(self, order: Message) -> int:
+        """The process of a host."""
+        try:
+            return self.hosts[order["number"]]
+        except KeyError:
+            raise ProcessLookupError(3, "that host is off") from None
+
+    def kill(self, order: Message, _: list[int]) -> Message:
+        """Power off: everything in it dies with its init."""
+        os.kill(self.pid_of(order), signal.SIGKILL)
+        return {}
+
+    def hang(self, order: Message, _: list[int]) -> Message:
+        """Stop all that runs in a host, or let it go on."""
+        pid = self.pid_of(order)
+        number = signal.SIGSTOP if order["hung"] else signal.SIGCONT
+        told: set[int] = set()
+        while fresh := [each for each in family(pid) if each not in told]:
+            for each in fresh:
+                told.add(each)
+                try:
+                    os.kill(each, number)
+                except ProcessLookupError:
+                    pass
+        return {}
+
+    def network(self, order: Message, _: list[int]) -> Message:
+        """Up, down or slow."""
+        self.stand().weather(order["number"], self.pid_of(order), order["network"])
+        return {}
+
+    def disk(self, order: Message, _: list[int]) -> Message:
+        """Full, or with room again."""
+        self.stand().fill(order["number"], full=order["full"])
+        return {}
+
+    def drop(self, order: Message, _: list[int]) -> Message:
+        """The host is no more: throw its disk away."""
+        self.stand().drop(order["number"])
+        return {}
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    found = [pid]
+    for each in found:
+        try:
+            for thread in os.listdir(f"/proc/{each}/task"):  # noqa: PTH208
+                with open(f"/proc/{each}/task/{thread}/children", encoding="ascii") as file:
+                    found += [int(child) for child in file.read().split()]
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+def main() -> None:
+    """Serve on standard input, which is the controller's socket."""
+    system.die_with_parent()
+    if os.getppid() != int(sys.argv[1]):
+        return  # it died before it could be our death
+    link = socket.socket(fileno=os.dup(0))
+    nothing = os.open("/dev/null", os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)
+    os.close(nothing)
+    system.call_ourselves("tpuherd-hosts")
+    Zygote(link).serve()

@@ -1,0 +1,1 @@
+"""How a world is reached over HTTP: the app, its server, and the front that plays Google."""

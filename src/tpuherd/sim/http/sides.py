@@ -1,0 +1,106 @@
+"""What a world answers about itself rather than about TPUs: its page, its numbers, its sign-in."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import parse_qs
+
+from tpuherd.sim.desk import Desk
+from tpuherd.sim.folder import Facts
+from tpuherd.sim.http.app import Side
+from tpuherd.sim.overview import overview
+from tpuherd.sim.tpu.call import Json, Request, Response
+
+NEWS_S_MAX = 25.0  #: a client that waits for news hears from us at least so often
+PLAIN = ("Content-Type", "text/plain; charset=UTF-8")
+#: Without this header google-auth does not believe that it speaks to a metadata server.
+FLAVOR = ("Metadata-Flavor", "Google")
+TOKEN_S = 3599
+SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
+
+
+def sides(desk: Desk, facts: Facts) -> Mapping[str, Side]:
+    """All of them, by how their path begins."""
+
+    async def world(request: Request) -> Response:
+        return found({**asdict(facts), **overview(desk.world, desk.now())})
+
+    async def nodes(request: Request) -> Response:
+        return found({"nodes": sorted(desk.world.nodes)})
+
+    async def news(request: Request) -> Response:
+        """Once the log is longer than the client knows."""
+        since = parse_qs(request.query).get("since", ["0"])[0]
+        try:
+            async with asyncio.timeout(NEWS_S_MAX):
+                await desk.logged(int(since) if since.isdecimal() else 0)
+        except TimeoutError:
+            pass  # nothing happened; the client may ask again
+        return found({"lines": len(desk.world.log)})
+
+    async def metadata(request: Request) -> Response:
+        return signed_in(request, facts)
+
+    async def root(request: Request) -> Response:
+        return greeting(facts)
+
+    return {
+        "/": root,
+        "/sim/v1/world": world,
+        "/sim/v1/nodes": nodes,
+        "/sim/v1/news": news,
+        "/computeMetadata/": metadata,
+    }
+
+
+def found(content: Json) -> Response:
+    """JSON."""
+    return Response(body=json.dumps(content).encode())
+
+
+def greeting(facts: Facts) -> Response:
+    """The page at the root: where one is."""
+    text = (
+        f"This is a simulated Cloud TPU (tpuherd {facts.version}), project {facts.project}. "
+        f"Its API begins at {facts.url}/v2/projects/{facts.project}/locations\n"
+    )
+    return Response(body=text.encode(), headers=(PLAIN, FLAVOR))
+
+
+def signed_in(request: Request, facts: Facts) -> Response:
+    """The metadata server of the machine one sits at, as far as google-auth asks it who one is."""
+    if request.headers.get("metadata-flavor") != "Google":
+        return Response(
+            status=403, body=b"Missing Metadata-Flavor:Google header.", headers=(PLAIN,)
+        )
+    place: Any = tree(facts)
+    for part in request.path.removeprefix("/computeMetadata/v1").strip("/").split("/"):
+        if part:
+            place = place.get(part) if isinstance(place, dict) else None
+    if place is None:
+        return Response(status=404, body=b"not found\n", headers=(PLAIN, FLAVOR))
+    if not isinstance(place, dict):
+        return Response(body=str(place).encode(), headers=(PLAIN, FLAVOR))
+    if "recursive=true" in request.query.lower() or "access_token" in place:
+        return Response(body=json.dumps(place).encode(), headers=(FLAVOR,))
+    names = "".join(
+        f"{name}/\n" if isinstance(place[name], dict) else f"{name}\n" for name in place
+    )
+    return Response(body=names.encode(), headers=(PLAIN, FLAVOR))
+
+
+def tree(facts: Facts) -> Json:
+    """All that a sign-in asks for."""
+    email = f"{facts.project_number}-compute@developer.gserviceaccount.com"
+    token = {"access_token": "world.home", "expires_in": TOKEN_S, "token_type": "Bearer"}
+    account = {"aliases": ["default"], "email": email, "scopes": SCOPES, "token": token}
+    return {
+        "instance": {"service-accounts": {"default": account, email: account}},
+        "project": {
+            "project-id": facts.project,
+            "numeric-project-id": facts.project_number,
+        },
+        "universe": {"universe-domain": "googleapis.com"},
+    }

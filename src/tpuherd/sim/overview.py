@@ -1,0 +1,28 @@
+"""A world in numbers, for `herd sim status`."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tpuherd.sim.tpu import hosts
+from tpuherd.sim.tpu.call import Json
+from tpuherd.sim.tpu.world import World
+
+
+def overview(world: World, now: float) -> Json:
+    """How many of everything there are now."""
+    return {
+        "now": now,
+        "seed": world.settings.seed,
+        "time_scale": world.settings.time_scale,
+        "nodes": states(node.state for node in world.nodes.values()),
+        "queued_resources": states(request.state for request in world.requests.values()),
+        "hosts": sum(view.on for view in hosts.views(world).values()),
+        "rules": len(world.weather.rules),
+        "planned": sum(due.verb == "weather.do" for due in world.agenda),
+        "log": len(world.log),
+    }
+
+
+def states(found: Iterable[str]) -> dict[str, int]:
+    """How many are in which state."""
+    return dict(sorted(Counter(found).items()))

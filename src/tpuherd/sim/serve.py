@@ -1,0 +1,219 @@
+"""Puts a world together and lets it run until somebody ends it."""
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import tpuherd
+from tpuherd.clock import Clock
+from tpuherd.sim import addresses, folder
+from tpuherd.sim.desk import Desk
+from tpuherd.sim.folder import FORMAT, Facts, Trouble
+from tpuherd.sim.furniture import furnish
+from tpuherd.sim.http.app import app
+from tpuherd.sim.http.certificates import certificates, context
+from tpuherd.sim.http.server import serving
+from tpuherd.sim.http.sides import sides
+from tpuherd.sim.http.tunnel import tunnelling
+from tpuherd.sim.state import Recovered, State
+from tpuherd.sim.tpu.call import Json, Request
+from tpuherd.sim.tpu.handle import new_world
+from tpuherd.sim.tpu.world import Note, Settings, World
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """What a user can say about a world. None and 0: as it was before, else what is usual."""
+
+    folder: Path
+    path: str  #: where programs such as ssh are looked for
+    port: int = 0
+    ssh_port: int = 0
+    hosts: str = "auto"  #: auto, namespaces, processes or none
+    internet: bool = True
+    offer: Path | None = None  #: a folder of this machine that hosts can read
+    seed: int | None = None
+    time_scale: float | None = None
+    steps: tuple[Json, ...] = ()  #: a scenario to begin with
+
+
+class Audience(Protocol):
+    """Who is told what happens."""
+
+    def ready(self, facts: Facts, recovered: Recovered | None, *, orderly: bool) -> None:
+        """The world answers. `recovered` is what it goes on with; it ended in order, or not."""
+        ...
+
+    def line(self, note: Note) -> None:
+        """Something happened in the world."""
+        ...
+
+    def trouble(self, sentence: str) -> None:
+        """Something is not as it should be, and the world goes on all the same."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ground:
+    """What a world has of this machine."""
+
+    rest: socket.socket
+    tunnel: socket.socket
+    network: int
+    ssh_port: int
+
+
+async def serve(options: Options, clock: Clock, audience: Audience) -> None:
+    """Run a world until SIGTERM or SIGINT."""
+    folder.prepare(options.folder)
+    with folder.taken(options.folder), contextlib.ExitStack() as stack:
+        before = folder.read_facts(options.folder)
+        state = State(options.folder)
+        stack.callback(state.close)
+        recovered = state.load()
+        ground = stack.enter_context(grounded(options, before, state.world))
+        world = settled(options, state.world, ground.network, clock.now())
+        save(state, world)
+        desk = Desk(world, clock, state)
+        begin(desk, options)
+        facts = await run(options, desk, ground, audience, clock, (recovered, before))
+        try:
+            state.save(world)
+        except OSError as error:
+            audience.trouble(f"no snapshot could be written ({error.strerror}): the journal stays")
+        folder.write_facts(options.folder, dataclasses.replace(facts, pid=None))
+
+
+@contextlib.contextmanager
+def grounded(options: Options, before: Facts | None, world: World | None) -> Iterator[Ground]:
+    """Take ports and a network of this machine, and give them back at the end."""
+    with contextlib.ExitStack() as stack:
+        had = world.settings.network if world else None
+        network, mark = addresses.claim(options.folder, had)
+        address = addresses.HOME
+        if mark is not None:
+            stack.callback(mark.close)
+            address = addresses.MARK.format(network=network)
+        rest = addresses.favourite(options.port, "--port", before.port if before else 0)
+        stack.callback(rest.close)
+        tunnel = addresses.favourite(0, "--port", before.tunnel_port if before else 0)
+        stack.callback(tunnel.close)
+        ssh = addresses.ssh_port(options.ssh_port, before.ssh_port if before else 0, address)
+        yield Ground(rest=rest, tunnel=tunnel, network=network, ssh_port=ssh)
+
+
+def settled(options: Options, world: World | None, network: int, now: float) -> World:
+    """The world of before with what is asked otherwise now, or a new one."""
+    real = options.hosts != "none"
+    if world is None:
+        seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
+        scale = options.time_scale or 1.0
+        return new_world(
+            Settings(seed=seed, time_scale=scale, network=network, real_hosts=real, created=now)
+        )
+    if options.seed not in (None, world.settings.seed):
+        raise Trouble(
+            f"The world in {options.folder} has the seed {world.settings.seed}, once for all: "
+            "leave --seed away, or name another --state-dir"
+        )
+    scale = options.time_scale or world.settings.time_scale
+    world.settings = dataclasses.replace(world.settings, time_scale=scale, real_hosts=real)
+    return world
+
+
+def save(state: State, world: World) -> None:
+    """The first snapshot: without one nothing would be kept."""
+    try:
+        state.save(world)
+    except OSError as error:
+        raise Trouble(f"The world can't be written to {state.folder} ({error.strerror})") from error
+
+
+def begin(desk: Desk, options: Options) -> None:
+    """The machines of the last time are off, and a scenario begins."""
+    event = "rebooted" if options.hosts != "none" else "up"
+    for key, view in desk.views().items():
+        if view.on:
+            desk.handle(post(f"/sim/v1/hosts/{key}:report", {"event": event, "boot": view.boot}))
+    if options.steps:
+        desk.handle(Request(method="DELETE", path="/sim/v1/scenario"))
+        answer = desk.handle(post("/sim/v1/scenario", {"steps": list(options.steps)}))
+        if answer.status >= 400:
+            raise Trouble(json.loads(answer.body)["error"]["message"])
+
+
+def post(path: str, body: Json) -> Request:
+    """A request of our own."""
+    headers = {"content-type": "application/json"}
+    return Request(method="POST", path=path, headers=headers, body=json.dumps(body).encode())
+
+
+async def run(
+    options: Options,
+    desk: Desk,
+    ground: Ground,
+    audience: Audience,
+    clock: Clock,
+    past: tuple[Recovered | None, Facts | None],
+) -> Facts:
+    """Answer, boot, and let time pass, until a signal comes."""
+    port = ground.rest.getsockname()[1]
+    facts = Facts(
+        format=FORMAT,
+        version=tpuherd.__version__,
+        url=f"http://127.0.0.1:{port}",
+        port=port,
+        ssh_port=ground.ssh_port,
+        tunnel_port=ground.tunnel.getsockname()[1],
+        network=ground.network,
+        project=desk.world.settings.project,
+        project_number=desk.world.settings.project_number,
+        hosts="none",
+        missing=(),
+        started=clock.now(),
+        pid=os.getpid(),
+    )
+    trust = certificates(options.folder / "tls", clock.now())
+    async with contextlib.AsyncExitStack() as stack:
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        stop = listen()
+        lasting = [tasks.create_task(desk.run()), tasks.create_task(follow(desk, audience.line))]
+        await stack.enter_async_context(serving(app(desk, clock, sides(desk, facts)), ground.rest))
+        await stack.enter_async_context(
+            tunnelling(ground.tunnel, context(trust), port, audience.trouble)
+        )
+        furnish(options.folder, facts, options.path)
+        folder.write_facts(options.folder, facts)
+        recovered, before = past
+        audience.ready(facts, recovered, orderly=before is None or before.pid is None)
+        await stop.wait()
+        for task in lasting:
+            task.cancel()
+    return facts
+
+
+def listen() -> asyncio.Event:
+    """Set when somebody wants the world to end."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def follow(desk: Desk, line: Callable[[Note], None]) -> None:
+    """Tell what happens as it happens."""
+    told = len(desk.world.log)
+    while True:
+        await desk.logged(told)
+        for note in desk.world.log[told:]:
+            line(note)
+        told = len(desk.world.log)

@@ -1,0 +1,167 @@
+"""Carries bytes between an SSH channel and a host; each side waits for the other."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Protocol
+
+PIECE = 1 << 16  #: most that is read at once: what a pipe holds
+
+
+class Channel(Protocol):
+    """What a bridge needs of an SSH channel."""
+
+    def write(self, data: bytes, datatype: int | None = None) -> None: ...
+
+    def is_closing(self) -> bool: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Sink(Enum):
+    """What the client's input goes to, and so how its end is told."""
+
+    PIPE = "closed"
+    SOCKET = "shut for writing"
+    TERMINAL = "not told: a terminal has no end"
+
+
+class Bridge:
+    """Holds the descriptors. It begins without any: what the client sends before is kept."""
+
+    def __init__(self, channel: Channel, drained: Callable[[], None]) -> None:
+        self.channel = channel
+        self.drained = drained  #: called once, when every source has ended
+        self.loop = asyncio.get_running_loop()
+        self.sources: dict[int, int | None] = {}
+        self.sink: int | None = None
+        self.kind = Sink.PIPE
+        self.waiting = bytearray()  #: came from the client, not yet taken by the sink
+        self.ended = False  #: the client will send no more
+        self.full = False  #: the channel takes no more for now
+        self.held = False  #: the weather says that nothing moves
+
+    def attach(self, kind: Sink, sink: int, sources: Mapping[int, int | None]) -> None:
+        """Begin. It owns the descriptors; the sources have the type of their channel data."""
+        self.kind = kind
+        self.sink = sink
+        self.sources = dict(sources)
+        for descriptor in {sink, *sources}:
+            os.set_blocking(descriptor, False)
+        self.listen()
+        self.drain_input()
+
+    def listen(self) -> None:
+        """Read from the host exactly while somebody takes it."""
+        for descriptor, datatype in self.sources.items():
+            if self.full or self.held:
+                self.loop.remove_reader(descriptor)
+            else:
+                self.loop.add_reader(descriptor, self.take, descriptor, datatype)
+
+    def take(self, descriptor: int, datatype: int | None) -> bool:
+        """Carry one piece to the client; False when there was none."""
+        try:
+            piece = os.read(descriptor, PIECE)
+        except BlockingIOError:
+            return False
+        except OSError:  # a terminal whose programs are gone, or a connection that was reset
+            piece = b""
+        if piece and not self.channel.is_closing():
+            self.channel.write(piece, datatype)
+            return True
+        self.loop.remove_reader(descriptor)
+        del self.sources[descriptor]
+        if descriptor != self.sink:
+            os.close(descriptor)
+        if not self.sources:
+            self.drained()
+        return False
+
+    def take_rest(self, *, pieces: int = 16) -> None:
+        """Carry over what the sources hold at this moment, however slow the client is."""
+        for descriptor, datatype in list(self.sources.items()):
+            for _ in range(pieces):
+                if not self.take(descriptor, datatype):
+                    break
+
+    def give(self, data: bytes) -> None:
+        """The client sent something."""
+        self.waiting += data
+        self.drain_input()
+
+    def end_input(self) -> None:
+        """The client will send no more."""
+        self.ended = True
+        self.drain_input()
+
+    def drain_input(self) -> None:
+        """Write what waits; as long as something does, the client is not to send more."""
+        if self.sink is None or self.held:
+            if self.waiting:
+                self.channel.pause_reading()
+            return
+        try:
+            while self.waiting:
+                del self.waiting[: os.write(self.sink, self.waiting)]
+        except BlockingIOError:
+            self.channel.pause_reading()
+            self.loop.add_writer(self.sink, self.drain_input)
+            return
+        except OSError:  # nobody reads it any more: what the client says goes nowhere
+            self.waiting.clear()
+        self.loop.remove_writer(self.sink)
+        if self.ended:
+            self.finish_sink(self.sink)
+        self.channel.resume_reading()
+
+    def finish_sink(self, sink: int) -> None:
+        """Tell the sink that the client's input is over."""
+        self.ended = False
+        if self.kind is Sink.PIPE:
+            os.close(sink)
+            self.sink = None
+        elif self.kind is Sink.SOCKET:
+            with socket.socket(fileno=os.dup(sink)) as end:
+                try:
+                    end.shutdown(socket.SHUT_WR)
+                except OSError:  # the other side was quicker
+                    pass
+
+    def fill(self) -> None:
+        """The channel takes no more for now."""
+        self.full = True
+        self.listen()
+
+    def drain(self) -> None:
+        """The channel has room again."""
+        self.full = False
+        self.listen()
+
+    def hold(self) -> None:
+        """Let nothing move."""
+        self.held = True
+        if self.sink is not None:
+            self.loop.remove_writer(self.sink)
+        self.listen()
+
+    def release(self) -> None:
+        """Let everything move again."""
+        self.held = False
+        self.listen()
+        self.drain_input()
+
+    def close(self) -> None:
+        """Let go of every descriptor."""
+        descriptors = set(self.sources) | ({self.sink} if self.sink is not None else set())
+        self.sources = {}
+        self.sink = None
+        self.waiting.clear()
+        for descriptor in descriptors:
+            self.loop.remove_reader(descriptor)
+            self.loop.remove_writer(descriptor)
+            os.close(descriptor)

@@ -1,0 +1,31 @@
+"""The SSH keys of hosts, one file each: a reboot keeps a host's key, a new host has a new one."""
+
+import os
+from pathlib import Path
+
+import asyncssh
+
+
+def host_key(folder: Path, host: str) -> asyncssh.SSHKey:
+    """The private key of a host, made at the first use."""
+    file = folder / f"{host}.ed25519"
+    if not file.exists():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        made = asyncssh.generate_private_key("ssh-ed25519", comment=f"root@{host}")
+        fresh = file.with_suffix(".new")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "wb") as out:
+            out.write(made.export_private_key())
+        fresh.rename(file)
+    return asyncssh.read_private_key(file)
+
+
+def public_half(folder: Path, host: str) -> tuple[str, str]:
+    """Its type and its text, as the guest agent publishes them."""
+    kind, text = host_key(folder, host).export_public_key().decode().split()[:2]
+    return kind, text
+
+
+def forget(folder: Path, host: str) -> None:
+    """Throw the key away: the host is no more."""
+    (folder / f"{host}.ed25519").unlink(missing_ok=True)

@@ -1,0 +1,114 @@
+"""Lists in pages, over one zone or all, as complete and as recent as the weather lets them be."""
+
+import base64
+import binascii
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tpuherd.catalogue import zones
+from tpuherd.sim.tpu.call import Call, Refused, Response
+from tpuherd.sim.tpu.errors import JSON_HEADERS, from_weather, invalid
+from tpuherd.sim.tpu.names import ANY, check_zone
+from tpuherd.sim.tpu.render import dumps
+from tpuherd.sim.tpu.world import World
+from tpuherd.sim.weather.rules import strike
+
+PAGE_SIZE_MAX = 500  #: also where the client does not say
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """What is listed, and how one of it is shown."""
+
+    field: str  #: nodes, queuedResources, …
+    records: Mapping[str, Any]  #: by zone/id
+    render: Callable[[Any], bytes]
+
+
+def as_list(world: World, call: Call, now: float, page: Page) -> Response:
+    """One page of the records of a zone, or of all zones."""
+    zone = call.path["zone"]
+    check_zone(world, zone, now, wildcard=True)
+    size, after = page_size(call), page_token(call)
+    records = page.records
+    absent: list[str] = []
+    if world.weather.rules:
+        method = f"{page.field}.list"
+        absent = unreachable(world, zone, method, now)
+        stale = strike(world, "stale-list", now, zone=zone, method=method)
+        if stale is not None:
+            records = as_of(world, page, now - float(stale.params.get("age_s", 30.0)))
+    keys = sorted(records)
+    if zone != ANY:
+        # Everything of the zone lies between "zone/" and "zone0", the next character after a slash.
+        keys = keys[bisect_right(keys, f"{zone}/") : bisect_right(keys, f"{zone}0")]
+    if absent:
+        keys = [key for key in keys if key.partition("/")[0] not in absent]
+    start = bisect_right(keys, after) if after else 0
+    chosen = keys[start : start + size]
+    parts = []
+    if chosen:
+        items = b",".join([page.render(records[key]) for key in chosen])
+        parts.append(b'"%s":[%s]' % (page.field.encode(), items))
+    if start + size < len(keys):
+        parts.append(b'"nextPageToken":"%s"' % token(chosen[-1]))
+    if absent:
+        place = f"projects/{world.settings.project}/locations/"
+        parts.append(b'"unreachable":%s' % dumps([place + one for one in absent]))
+    return Response(body=b"{%s}" % b",".join(parts), headers=JSON_HEADERS)
+
+
+def unreachable(world: World, zone: str, method: str, now: float) -> list[str]:
+    """The zones that do not answer this time. Asked for one that doesn't, there is nothing to list."""
+    asked = [zone] if zone != ANY else sorted(zones())
+    absent = [
+        one for one in asked if strike(world, "unreachable-zone", now, zone=one, method=method)
+    ]
+    if absent and zone != ANY:
+        raise from_weather(world, 503, "", f"The service is unreachable in {zone}.")
+    return absent
+
+
+def as_of(world: World, page: Page, at: float) -> Mapping[str, Any]:
+    """The records as they were at that time, as far back as is remembered."""
+    records = dict(page.records)
+    for change in reversed(world.past):
+        if change.at <= at:
+            break
+        if change.collection != page.field:
+            continue
+        if change.old is None:
+            records.pop(change.key, None)
+        else:
+            records[change.key] = change.old
+    return records
+
+
+def page_size(call: Call) -> int:
+    """How many at most."""
+    size = int(call.query.get("pageSize", "0"))
+    if size < 0:
+        raise invalid("page_size must not be negative.", field="page_size")
+    return min(size or PAGE_SIZE_MAX, PAGE_SIZE_MAX)
+
+
+def page_token(call: Call) -> str:
+    """The key after which the page begins."""
+    given = call.query.get("pageToken", "")
+    if not given:
+        return ""
+    try:
+        key = base64.urlsafe_b64decode(given.encode()).decode()
+    except (binascii.Error, ValueError):
+        key = ""
+    zone = call.path.get("zone", ANY)
+    if "/" not in key or (zone != ANY and not key.startswith(f"{zone}/")):
+        raise Refused(400, "INVALID_ARGUMENT", "The page token is not valid.")
+    return key
+
+
+def token(key: str) -> bytes:
+    """The token of the page that begins after a key."""
+    return base64.urlsafe_b64encode(key.encode())

@@ -1,0 +1,114 @@
+"""Everything a world is, in one value that can be written down and read back."""
+
+import hashlib
+import heapq
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tpuherd.sim.tpu.records import Books, Change, Node, Operation, QueuedResource
+
+if TYPE_CHECKING:
+    from tpuherd.sim.services.state import Services
+    from tpuherd.sim.weather.rules import Weather
+
+#: Marks a field that follows from the others, or is only a convenience: it is not written down.
+UNKEPT = {"derived": True}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """What is decided once, when a world is made."""
+
+    seed: int = 0
+    project: str = "demo"
+    project_number: int = 123456789012
+    time_scale: float = 1.0  #: hastens the cloud's lifecycle only
+    network: int = 64  #: external addresses are 127.<network>.y.z
+    real_hosts: bool = False  #: a node waits for its hosts to report before it is READY
+    created: float = 0.0
+
+
+@dataclass(order=True, frozen=True, slots=True)
+class Due:
+    """Something that will happen by itself: `verb` names its function, the rest is its argument."""
+
+    at: float
+    seq: int
+    verb: str = field(compare=False)
+    target: str = field(compare=False)
+    args: Mapping[str, Any] = field(compare=False, default_factory=dict)
+
+
+@dataclass(kw_only=True, slots=True)
+class Dice:
+    """Chance that can be replayed: the n-th throw of a seed is always the same."""
+
+    seed: int
+    thrown: int = 0
+
+    def bits(self) -> int:
+        """64 fresh bits."""
+        self.thrown += 1
+        digest = hashlib.blake2b(f"{self.seed}:{self.thrown}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big")
+
+    def share(self) -> float:
+        """A number in [0, 1)."""
+        return (self.bits() >> 11) / (1 << 53)
+
+    def between(self, low: float, high: float) -> float:
+        """A number in [low, high)."""
+        return low + (high - low) * self.share()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Note:
+    """One line of the world's log: what was done, to whom, when."""
+
+    at: float
+    name: str  #: a constant such as node.preempted
+    facts: Mapping[str, Any]
+
+
+@dataclass(kw_only=True)
+class World:
+    """The one thing that changes. Only `handle` and `advance` change it."""
+
+    settings: Settings
+    dice: Dice
+    services: "Services"
+    weather: "Weather"
+    nodes: dict[str, Node] = field(default_factory=dict)  #: by zone/id
+    requests: dict[str, QueuedResource] = field(default_factory=dict)  #: by zone/id
+    operations: dict[str, Operation] = field(default_factory=dict)  #: by zone/id
+    agenda: list[Due] = field(default_factory=list)  #: a heap
+    planned: int = 0
+    log: list[Note] = field(default_factory=list)
+    books: Books = field(default_factory=Books)
+    #: Keys of hosts that changed; the server empties it.
+    touched: set[str] = field(default_factory=set, metadata=UNKEPT)
+    #: Bytes of resources as last answered, with the record that they show.
+    rendered: dict[tuple[str, str], tuple[object, bytes]] = field(
+        default_factory=dict, metadata=UNKEPT
+    )
+    past: deque[Change] = field(default_factory=deque, metadata=UNKEPT)  #: for lists out of date
+    #: Where each node's number was found last: derived, so it is neither written down nor compared.
+    places: dict[int, str] = field(default_factory=dict, compare=False, metadata={"derived": True})
+
+
+def plan(world: World, at: float, verb: str, target: str, **args: Any) -> None:
+    """Put something on the agenda."""
+    world.planned += 1
+    heapq.heappush(world.agenda, Due(at, world.planned, verb, target, args))
+
+
+def note(world: World, now: float, name: str, **facts: Any) -> None:
+    """Write a line into the log."""
+    world.log.append(Note(at=now, name=name, facts=facts))
+
+
+def scaled(world: World, seconds: float) -> float:
+    """How long a stretch of the cloud's lifecycle lasts in this world."""
+    return seconds / world.settings.time_scale

@@ -1,0 +1,235 @@
+"""google-api-python-client: every method of three API versions, every answer held to its schema."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conformance.schema import Document, document
+from tests.conformance.world import World, borrow, until
+
+ZONE = "projects/demo/locations/us-central2-b"
+NODE = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the client's own, not ours
+
+
+class Service:
+    """A service of one version; an answer that does not fit its schema fails the test."""
+
+    def __init__(self, world: World, version: str) -> None:
+        discovery = pytest.importorskip("googleapiclient.discovery")
+        cache = pytest.importorskip("googleapiclient.discovery_cache")
+        self.documents: Document = document(json.loads(cache.get_static_doc("tpu", version)))
+        self.version = version
+        self.seen: set[str] = set()
+        api = discovery.build(
+            "tpu",
+            version,
+            credentials=pytest.importorskip("google.auth.credentials").AnonymousCredentials(),
+            static_discovery=True,
+            client_options={"api_endpoint": f"{world.url}/"},
+        )
+        self.places = api.projects().locations()
+
+    def __call__(self, request: Any) -> Any:
+        answer = request.execute()
+        self.seen.add(request.methodId)
+        assert self.documents.faults(request.methodId, answer) == []
+        return answer
+
+    def wait(self, operation: Any) -> Any:
+        """The end of an operation, read again and again as programs do."""
+
+        def done() -> Any:
+            found = self(self.places.operations().get(name=operation["name"]))
+            return found if found["done"] else None
+
+        return until(done, operation["name"], seconds=60)
+
+
+@pytest.fixture(scope="module")
+def build(world: World) -> Callable[[str], Service]:
+    borrow("light")
+    made: dict[str, Service] = {}
+
+    def build(version: str) -> Service:
+        if version not in made:
+            made[version] = Service(world, version)
+        return made[version]
+
+    return build
+
+
+@pytest.mark.parametrize("version", ["v2", "v2alpha1"])
+def test_nodes(build: Callable[[str], Service], version: str) -> None:
+    say = build(version)
+    nodes = say.places.nodes()
+    body = NODE | {"labels": {"a": "b"}, "networkConfig": {"enableExternalIps": True}}
+    asked = say(nodes.create(parent=ZONE, nodeId="n1", body=body))
+    assert asked["done"] is False
+    made = say.wait(asked)["response"]
+    name = f"{ZONE}/nodes/n1"
+    assert made["@type"] == f"type.googleapis.com/google.cloud.tpu.{version}.Node"
+    assert (made["name"], made["state"], made["labels"]) == (name, "READY", {"a": "b"})
+    assert made["networkConfig"]["network"].split("/")[-1] == "default"
+    assert say(nodes.get(name=name))["id"] == made["id"]
+    assert [one["name"] for one in say(nodes.list(parent=ZONE))["nodes"]] == [name]
+    patch = nodes.patch(name=name, updateMask="labels", body={"labels": {"c": "d"}})
+    assert say.wait(say(patch))["response"]["labels"] == {"c": "d"}
+    say(nodes.getGuestAttributes(name=name, body={}))
+    assert say.wait(say(nodes.stop(name=name, body={})))["response"]["state"] == "STOPPED"
+    assert say.wait(say(nodes.start(name=name)))["response"]["state"] == "READY"
+    if version == "v2alpha1":
+        say(nodes.simulateMaintenanceEvent(name=name, body={"workerIds": ["0"]}))
+    gone = say.wait(say(nodes.delete(name=name)))
+    assert gone["response"] == {"@type": "type.googleapis.com/google.protobuf.Empty"}
+    assert say(nodes.list(parent=ZONE)) == {}
+
+
+@pytest.mark.parametrize("version", ["v2", "v2alpha1"])
+def test_queued_resources(build: Callable[[str], Service], version: str) -> None:
+    say = build(version)
+    queue = say.places.queuedResources()
+    params = "multisliceParams" if version == "v2" else "multiNodeParams"
+    spec = {"parent": ZONE, "node": NODE, params: {"nodeCount": 2, "nodeIdPrefix": "ms"}}
+    body = {"tpu": {"nodeSpec": [spec]}, "spot": {}}
+    asked = say(queue.create(parent=ZONE, queuedResourceId="q1", requestId="r-1", body=body))
+    again = say(queue.create(parent=ZONE, queuedResourceId="q1", requestId="r-1", body=body))
+    assert again["name"] == asked["name"]
+    say.wait(asked)
+    name = f"{ZONE}/queuedResources/q1"
+
+    def state(wanted: str) -> Any:
+        found = say(queue.get(name=name))
+        return found if found["state"]["state"] == wanted else None
+
+    active = until(lambda: state("ACTIVE"), "ACTIVE", seconds=60)
+    assert [slot["nodeId"] for slot in active["tpu"]["nodeSpec"]] == ["ms-0", "ms-1"]
+    nodes = say(say.places.nodes().list(parent=ZONE))["nodes"]
+    assert all(node["multisliceNode"] and node["queuedResource"] == name for node in nodes)
+    assert [one["name"] for one in say(queue.list(parent=ZONE))["queuedResources"]] == [name]
+    if version == "v2alpha1":
+        say(queue.getMaintenanceInfo(name=name))
+    say.wait(say(queue.reset(name=name, body={})))
+    until(lambda: state("ACTIVE"), "ACTIVE again", seconds=60)
+    say.wait(say(queue.delete(name=name, force=True)))
+    assert say(queue.list(parent=ZONE)) == {}
+
+
+def test_announced_maintenance_is_begun_early(
+    world: World, build: Callable[[str], Service]
+) -> None:
+    """Only the alpha can begin it; both show it."""
+    say, alpha = build("v2"), build("v2alpha1")
+    place = "projects/demo/locations/us-central1-b"
+    node = {"acceleratorType": "v6e-16", "runtimeVersion": "v2-alpha-tpuv6e"}
+    body = {"tpu": {"nodeSpec": [{"parent": place, "nodeId": "q1n", "node": node}]}}
+    queue = alpha.places.queuedResources()
+    alpha.wait(alpha(queue.create(parent=place, queuedResourceId="q1", body=body)))
+    world.node("us-central1-b", "n1", **node)
+    world.settled("us-central1-b", "q1n")
+    world.herd("weather", "maintain", "*", "notice_s=1h", "duration_s=1s")
+    nodes = [f"{place}/nodes/n1", f"{place}/nodes/q1n"]
+    for name in nodes:
+        told = say(say.places.nodes().get(name=name))["upcomingMaintenance"]
+        assert told["maintenanceStatus"] == "PENDING"
+    request = f"{place}/queuedResources/q1"
+    (info,) = alpha(queue.getMaintenanceInfo(name=request))["nodeUpcomingMaintenances"]
+    assert info["nodeName"].endswith("q1n")
+    alpha.wait(alpha(alpha.places.nodes().performMaintenance(name=nodes[0], body={})))
+    both = {"nodeNames": [nodes[1]]}
+    alpha.wait(alpha(queue.performMaintenanceQueuedResource(name=request, body=both)))
+
+    def over() -> bool:
+        shown = [say(say.places.nodes().get(name=name)) for name in nodes]
+        return not any("upcomingMaintenance" in node for node in shown)
+
+    until(over, "the maintenance to be over", seconds=30)
+
+
+@pytest.mark.parametrize("version", ["v2", "v2alpha1"])
+def test_what_a_zone_offers(build: Callable[[str], Service], version: str) -> None:
+    say = build(version)
+    types = say.places.acceleratorTypes()
+    assert "v4-8" in {one["type"] for one in say(types.list(parent=ZONE))["acceleratorTypes"]}
+    assert say(types.get(name=f"{ZONE}/acceleratorTypes/v4-8"))["type"] == "v4-8"
+    runtimes = say.places.runtimeVersions()
+    assert say(runtimes.list(parent=ZONE))["runtimeVersions"]
+    say(runtimes.get(name=f"{ZONE}/runtimeVersions/tpu-ubuntu2204-base"))
+    say(say.places.generateServiceIdentity(parent=ZONE, body={}))
+    places = say(say.places.list(name="projects/demo"))["locations"]
+    assert "us-central2-b" in {place["locationId"] for place in places}
+    assert say(say.places.get(name=ZONE))["locationId"] == "us-central2-b"
+    if version == "v2alpha1":
+        assert say(say.places.reservations().list(parent=ZONE)) == {}
+
+
+@pytest.mark.parametrize("version", ["v1", "v2", "v2alpha1"])
+def test_operations(build: Callable[[str], Service], version: str) -> None:
+    say, maker = build(version), build("v2")
+    made = maker.wait(maker(maker.places.nodes().create(parent=ZONE, nodeId="n1", body=NODE)))
+    operations = say.places.operations()
+    listed = say(operations.list(name=ZONE))["operations"]
+    assert made["name"] in {one["name"] for one in listed}
+    assert say(operations.get(name=made["name"]))["done"] is True
+    assert say(operations.cancel(name=made["name"])) == {}
+    assert say(operations.delete(name=made["name"])) == {}
+
+
+def test_the_old_version_lists_nodes_for_old_tools(build: Callable[[str], Service]) -> None:
+    say, maker = build("v1"), build("v2")
+    maker.wait(maker(maker.places.nodes().create(parent=ZONE, nodeId="n1", body=NODE)))
+    (node,) = say(say.places.nodes().list(parent=ZONE))["nodes"]
+    assert (node["acceleratorType"], node["state"]) == ("v4-8", "READY")
+    assert say(say.places.nodes().get(name=node["name"])) == node
+    assert say(say.places.acceleratorTypes().list(parent=ZONE))["acceleratorTypes"]
+    assert say(say.places.list(name="projects/demo"))["locations"]
+
+
+def test_pages_are_followed_with_list_next(build: Callable[[str], Service]) -> None:
+    say = build("v2")
+    nodes = say.places.nodes()
+    for number in range(3):
+        say(nodes.create(parent=ZONE, nodeId=f"n{number}", body=NODE))
+    found: list[str] = []
+    request = nodes.list(parent="projects/demo/locations/-", pageSize=2)
+    while request is not None:
+        answer = say(request)
+        found += [node["name"].split("/")[-1] for node in answer["nodes"]]
+        request = nodes.list_next(request, answer)
+    assert sorted(found) == ["n0", "n1", "n2"]
+
+
+def test_a_discovery_document_fetched_as_tools_do(world: World, build: Any) -> None:
+    """SkyPilot asks without a version and gets v2; tpunicorn names one."""
+    discovery = pytest.importorskip("googleapiclient.discovery")
+    credentials = pytest.importorskip("google.auth.credentials").AnonymousCredentials()
+    paths = {"v2": "", "v2alpha1": "?version={apiVersion}"}
+    for version, query in paths.items():
+        api = discovery.build(
+            "tpu",
+            version,
+            credentials=credentials,
+            static_discovery=False,
+            cache_discovery=False,
+            discoveryServiceUrl=f"{world.url}/$discovery/rest{query}",
+        )
+        places = api.projects().locations()
+        nodes = places.nodes().list(parent=ZONE)
+        assert nodes.uri.startswith(f"{world.url}/{version}/")
+        assert nodes.execute() == {}
+        served = document(json.loads(json.dumps(api._rootDesc)))
+        real = build(version).documents
+        assert set(served.methods) == set(real.methods)
+        assert set(served.schemas) == set(real.schemas)
+
+
+def test_every_method_was_called(build: Callable[[str], Service]) -> None:
+    """Runs last in this file, and counts only when all of it ran."""
+    for version in ("v2", "v2alpha1"):
+        say = build(version)
+        if len(say.seen) < 10:
+            pytest.skip("only a part of this file ran")
+        assert set(say.documents.methods) - say.seen == set()

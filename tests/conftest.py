@@ -1,0 +1,39 @@
+"""What this machine lacks is skipped with a word, and listed once more at the end."""
+
+import os
+import shutil
+from collections import Counter
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A world that the developer works in must not be the one that tests disturb.
+    for name in ("HERD_WORLD", "HERD_DEBUG", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
+        os.environ.pop(name, None)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        pytest.skip("needs root")
+    wanted = [name for mark in item.iter_markers("needs") for name in mark.args]
+    absent = [name for name in wanted if shutil.which(name) is None]
+    if absent:
+        pytest.skip(f"needs {', '.join(absent)} on PATH (.ci/run installs what can be had)")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    stats = terminalreporter.stats
+    reasons: Counter[tuple[str, str]] = Counter()
+    for report in stats.get("skipped", ()):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reasons[report.nodeid.partition("::")[0], reason.removeprefix("Skipped: ")] += 1
+    heavy = [item for item in stats.get("deselected", ()) if item.get_closest_marker("heavy")]
+    for file in sorted({item.nodeid.partition("::")[0] for item in heavy}):
+        reasons[file, "heavy: `make test-real` runs it"] = sum(
+            item.nodeid.startswith(file) for item in heavy
+        )
+    if reasons:
+        terminalreporter.section("skipped", sep="-")
+    for (file, reason), count in reasons.items():
+        terminalreporter.write_line(f"skipped: {count} in {file}: {reason}")

@@ -1,0 +1,32 @@
+"""Programs that believe to talk to Google Cloud: only their environment is another one."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.world import World, client, run, started
+
+SCRIPT = Path(__file__).parent / "clients" / "run_as_is.py"
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with started("--hosts", "none", "--time-scale", "600") as world:
+        yield world
+
+
+def test_googles_libraries_over_tls(world: World) -> None:
+    """REST and googleapiclient, discovery of both kinds, Compute, Storage, a service account."""
+    done = run([client("light"), SCRIPT, "demo-us-central2"], world.proxy_env)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["state"] == "READY"
+    assert found["project"] == "demo"
+    assert found["bucket"] == "US-CENTRAL2"
+    node = "projects/demo/locations/us-central2-b/nodes/as-is"
+    assert found["v2 static"] == found["v2alpha1 static"] == found["v2 dynamic"] == [node]
+    assert "default-allow-ssh" in found["firewall"]

@@ -1,0 +1,220 @@
+"""The real gcloud, command by command: what it prints of a world, and of its refusals."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.login import Login, logged_in
+from tests.conformance.world import World, run, started
+
+ZONE = "us-central2-b"
+TPU_VM = "compute tpus tpu-vm"
+QUEUE = "compute tpus queued-resources"
+
+pytestmark = [pytest.mark.real, pytest.mark.needs("gcloud", "ssh")]
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with started("--hosts", "none", "--time-scale", "600") as world:
+        yield world
+
+
+@pytest.fixture(autouse=True)
+def tidy(world: World) -> Iterator[None]:
+    yield
+    world.clear()
+
+
+Gcloud = Callable[..., str]
+
+
+@pytest.fixture
+def gcloud(world: World) -> Gcloud:
+    """Run a command and give what it prints; with `fails`, what it complains of."""
+
+    def gcloud(command: str, *more: str, fails: bool = False) -> str:
+        done = run(["gcloud", *command.split(), *more], world.env)
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stderr if fails else done.stdout
+
+    return gcloud
+
+
+def test_a_tpu_vm_from_create_to_delete(gcloud: Gcloud) -> None:
+    vm = f"n1 --zone {ZONE}"
+    gcloud(f"{TPU_VM} create {vm} --accelerator-type v4-8 --version tpu-ubuntu2204-base")
+    table = gcloud(f"{TPU_VM} list --zone {ZONE}").split("\n")
+    assert table[0].split() == [
+        "NAME", "ZONE", "ACCELERATOR_TYPE", "TYPE", "TOPOLOGY", "NETWORK", "RANGE", "STATUS",
+    ]  # fmt: skip
+    assert table[1].split()[:6] == ["n1", ZONE, "v4-8", "V4", "2x2x1", "default"]
+    assert table[1].split()[-1] == "READY"
+    node = json.loads(gcloud(f"{TPU_VM} describe {vm} --format json"))
+    assert (node["state"], node["apiVersion"]) == ("READY", "V2")
+    gcloud(f"{TPU_VM} update {vm} --update-labels a=b --description mine --add-tags t")
+    node = json.loads(gcloud(f"{TPU_VM} describe {vm} --format json"))
+    assert (node["labels"], node["description"], node["tags"]) == ({"a": "b"}, "mine", ["t"])
+    gcloud(f"{TPU_VM} get-guest-attributes {vm}")
+    gcloud(f"{TPU_VM} stop {vm}")
+    assert gcloud(f"{TPU_VM} describe {vm} --format value(state)") == "STOPPED\n"
+    said = gcloud(f"{TPU_VM} ssh {vm} --command true", fails=True)
+    assert 'This TPU has state "STOPPED", so it cannot be currently connected to.' in said
+    gcloud(f"{TPU_VM} start {vm}")
+    gcloud(f"{TPU_VM} delete {vm}")
+    said = gcloud(f"{TPU_VM} describe {vm}", fails=True)
+    assert "NOT_FOUND: " in said
+    assert "was not found" in said
+
+
+def test_alpha_and_maintenance(gcloud: Gcloud) -> None:
+    vm = f"n1 --zone {ZONE}"
+    disk = f"source=projects/demo/zones/{ZONE}/disks/d1,mode=read-only"
+    gcloud(
+        f"alpha {TPU_VM} create {vm} --type v4 --topology 2x2x2 --version tpu-ubuntu2204-base",
+        "--preemptible", "--labels", "a=b", "--data-disk", disk,
+    )  # fmt: skip
+    node = json.loads(gcloud(f"alpha {TPU_VM} describe {vm} --format json"))
+    assert node["acceleratorType"] == "v4-16"
+    assert node["schedulingConfig"]["preemptible"] is True
+    assert node["dataDisks"][0]["mode"] == "READ_ONLY"
+    gcloud(f"alpha {TPU_VM} simulate-maintenance-event {vm} --workers 0")
+    said = gcloud(f"{TPU_VM} stop {vm}", fails=True)
+    assert "ERROR: (gcloud.compute.tpus.tpu-vm.stop) " in said
+
+
+def test_queued_resources(gcloud: Gcloud) -> None:
+    qr = f"q1 --zone {ZONE}"
+    gcloud(
+        f"{QUEUE} create {qr} --node-count 2 --node-prefix ms --accelerator-type v4-16 --spot",
+        "--runtime-version", "tpu-ubuntu2204-base", "--valid-until-duration", "6h",
+    )  # fmt: skip
+    head, row = gcloud(f"{QUEUE} list --zone {ZONE}").strip().split("\n")
+    assert head.split() == ["NAME", "ZONE", "NODE_COUNT", "ACCELERATOR_TYPE", "STATE"]
+    assert row.split()[:4] == ["q1", ZONE, "2", "v4-16"]
+    found = json.loads(gcloud(f"{QUEUE} describe {qr} --format json"))
+    assert [slot["nodeId"] for slot in found["tpu"]["nodeSpec"]] == ["ms-0", "ms-1"]
+    assert "spot" in found
+    gcloud(f"{QUEUE} delete {qr} --force")
+    assert gcloud(f"alpha {QUEUE} list --zone {ZONE} --format value(name)") == ""
+
+
+def test_what_there_is(gcloud: Gcloud) -> None:
+    zone = f"--zone {ZONE}"
+    assert "tpu-ubuntu2204-base" in gcloud(f"{TPU_VM} versions list {zone}")
+    gcloud(f"{TPU_VM} versions describe tpu-ubuntu2204-base {zone}")
+    assert "v4-16" in gcloud(f"{TPU_VM} accelerator-types list {zone}")
+    assert "2x2x2" in gcloud(f"{TPU_VM} accelerator-types describe v4-16 {zone}")
+    assert "v4-16" in gcloud(f"compute tpus accelerator-types list {zone}")
+    assert ZONE in gcloud("compute tpus locations list")
+    assert "@cloud-tpu.iam." in gcloud(f"{TPU_VM} service-identity create {zone}")
+
+
+def test_what_a_refusal_looks_like(world: World, gcloud: Gcloud) -> None:
+    create = f"{TPU_VM} create n1 --zone {ZONE} --version tpu-ubuntu2204-base --accelerator-type"
+    said = gcloud(f"{create} v9-8", fails=True)
+    assert "ERROR: (gcloud.compute.tpus.tpu-vm.create) INVALID_ARGUMENT: Cloud TPU" in said
+    world.herd("weather", "capacity", ZONE, "*", "0")
+    try:
+        said = gcloud(f"{create} v4-8", fails=True)
+    finally:
+        world.herd("weather", "capacity", ZONE, "*", "unlimited")
+    assert "Create request issued for: [n1]" in said
+    assert '"code": 8,' in said
+    assert 'There is no more capacity in the zone \\"us-central2-b\\"' in said
+
+
+def test_a_preempted_node_cannot_be_reached(world: World, gcloud: Gcloud) -> None:
+    spot = {"acceleratorType": "v4-8", "schedulingConfig": {"spot": True}}
+    world.node(ZONE, "n1", **spot)
+    world.herd("preempt", "n1", "--no-notice")
+    said = gcloud(f"{TPU_VM} ssh n1 --zone {ZONE} --command true", fails=True)
+    assert 'This TPU has terminal state "PREEMPTED", so it cannot be used anymore.' in said
+
+
+class TestOnHosts:
+    """What needs real hosts."""
+
+    @pytest.fixture(scope="class")
+    def login(self) -> Iterator[Login]:
+        options = ("--no-internet", "--time-scale", "600")
+        with started(*options) as world, logged_in(world) as login:
+            world.node(ZONE, "n1", acceleratorType="v4-32")
+            yield login
+
+    def test_ssh_step_by_step(self, login: Login) -> None:
+        words = ["gcloud", *TPU_VM.split(), "ssh", "n1", "--zone", ZONE, "--command"]
+        first = run([*words, "hostname; exit 3", "--worker", "1-2"], login.env)
+        assert first.returncode == 3
+        assert sorted(name[-4:] for name in first.stdout.split()) == ["-w-1", "-w-2"]
+        for said in (
+            "Propagating SSH public key to all TPU workers",
+            "Using ssh batch size of 1. Attempting to SSH into 1 nodes with a total of 2 workers.",
+            "SSH: Attempting to connect to worker 1...",
+            "##### Command execution on worker 2 failed with exit status 3. Continuing.",
+        ):
+            assert said in first.stderr
+        one = run([*words, "id -un"], login.env)
+        assert (one.returncode, one.stdout) == (0, "vlialin\n")
+        assert "Propagating" not in one.stderr
+        known = (login.key.parent / "google_compute_known_hosts").read_text()
+        key = login.world.ask(
+            "POST", f"v2/projects/demo/locations/{ZONE}/nodes/n1:getGuestAttributes", {}
+        )
+        for entry in key["guestAttributes"][1:3]:
+            values = {item["key"]: item["value"] for item in entry["queryValue"]["items"]}
+            assert values["ssh-ed25519"] in known
+            assert f"-{values['ssh-ed25519'][-6:]} ssh-ed25519 " in known
+        far = run([*words, "true", "--worker", "9"], login.env)
+        assert "worker index 9 is larger than the valid worker indexes" in far.stderr
+        assert "in the range [0, 3], inclusive." in far.stderr
+
+    def test_a_project_key_serves_every_node(self, login: Login) -> None:
+        world = login.world
+        project = world.ask("GET", "compute/v1/projects/demo")["commonInstanceMetadata"]
+        items = [{"key": "ssh-keys", "value": login.line}]
+        body = {"fingerprint": project["fingerprint"], "items": items}
+        world.ask("POST", "compute/v1/projects/demo/setCommonInstanceMetadata", body)
+        world.node(ZONE, "n2", acceleratorType="v4-8")
+        words = [
+            "gcloud",
+            *TPU_VM.split(),
+            "ssh",
+            "ubuntu@n2",
+            "--zone",
+            ZONE,
+            "--command",
+            "id -un",
+        ]
+        done = run(words, login.env)
+        assert done.returncode == 0, done.stderr
+
+    def test_scp_both_ways_and_queued_resources(self, login: Login, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("there and back\n")
+        zone = ["--zone", ZONE]
+        there = ["scp", "file", "n1:", "--worker", "all", *zone]
+        done = run(["gcloud", *TPU_VM.split(), *there], login.env, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        back = ["scp", "n1:file", "back", "--worker", "3", *zone]
+        done = run(["gcloud", *TPU_VM.split(), *back], login.env, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "back").read_text() == "there and back\n"
+        create = ["create", "q1", "--node-id", "q1n", "--accelerator-type", "v4-16", *zone]
+        runtime = ["--runtime-version", "tpu-ubuntu2204-base"]
+        done = run(["gcloud", *QUEUE.split(), *create, *runtime], login.env)
+        assert done.returncode == 0, done.stderr
+        login.world.settled(ZONE, "q1n")
+        every = ["--node", "all", "--worker", "all", *zone]
+        done = run(
+            ["gcloud", "alpha", *QUEUE.split(), "scp", "file", "q1:", *every],
+            login.env,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr
+        done = run(
+            ["gcloud", "alpha", *QUEUE.split(), "ssh", "q1", *every, "--command", "cat file"],
+            login.env,
+        )
+        assert (done.returncode, done.stdout) == (0, "there and back\n" * 2), done.stderr

@@ -1,0 +1,50 @@
+"""Google's tpu-info inside a host: chips, who holds them, and how full they are."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.login import Login, logged_in
+from tests.conformance.world import client, run, started, until
+
+pytestmark = [pytest.mark.real, pytest.mark.needs("ssh", "ssh-agent")]
+
+ZONES = {"v6e-8": "us-central1-b", "v5litepod-4": "us-central1-a", "v4-8": "us-central2-b"}
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    return client("inside").with_name("tpu-info")
+
+
+@pytest.fixture(scope="module")
+def login(program: Path) -> Iterator[Login]:
+    venv = str(program.parents[1])
+    options = ("--no-internet", "--time-scale", "600", "--offer", venv)
+    with started(*options) as world, logged_in(world) as login:
+        for kind, zone in ZONES.items():
+            world.node(zone, kind, acceleratorType=kind, metadata={"ssh-keys": login.line})
+        yield login
+
+
+@pytest.mark.parametrize(
+    ("kind", "chips", "device"),
+    [("v6e-8", 8, "/dev/vfio/"), ("v5litepod-4", 4, "/dev/vfio/"), ("v4-8", 4, "/dev/accel")],
+)
+def test_the_tables(login: Login, program: Path, kind: str, chips: int, device: str) -> None:
+    (ip,) = login.addresses(ZONES[kind], kind)
+    idle = run([*login.ssh(ip), f"COLUMNS=160 {program}"], login.env).stdout
+    assert "TPU Chips" in idle
+    hold = f"exec setsid nohup sudo sleep 900 < {device}0 > /dev/null 2>&1 &"
+    run([*login.ssh(ip), hold], login.env)
+
+    def busy() -> str:
+        said = run([*login.ssh(ip), f"COLUMNS=160 sudo -E {program}"], login.env).stdout
+        return said if "GiB" in said else ""
+
+    table = until(busy, "tpu-info to see the workload", seconds=20)
+    assert table.count("GiB /") == chips
+    held = run([*login.ssh(ip), f"sudo {program} --process"], login.env).stdout
+    assert "sleep" in held
+    assert f"{device}0" in held
