@@ -7,7 +7,11 @@ import click
 
 from tpuherd.cli import main as command_line
 from tpuherd.cli.page import page as help_page
-from tpuherd.sim.tpu.handle import ROUTES
+from tpuherd.sim.services import routes as services
+from tpuherd.sim.tpu import hosts
+from tpuherd.sim.tpu.call import Route
+from tpuherd.sim.tpu.handle import TPU_ROUTES
+from tpuherd.sim.weather import commands as weather
 from tpuherd.sim.weather.reference import page as weather_page
 
 HERE = Path(__file__).parent / "reference"
@@ -30,21 +34,16 @@ API_HEAD = """\
 
 *Written by `make docs` from the routes of the model.*
 
-A world answers these methods on its one port, in every version named. Any bearer token is taken,
-or none. Field by field it follows Google's discovery documents, which it serves, too; where it
-guesses is listed in [the simulator's weak points](../explanation/simulator.md#weak-points).
+A world answers these methods on its one port. Any bearer token is taken, or none. Field by field
+it follows Google's discovery documents, which it serves, too; where it guesses is listed in
+[the simulator's weak points](../explanation/simulator.md#weak-points). Whatever is not here gets
+the answer that Google gives to an unknown path.
 """
 
 #: First word of a path → the heading over its methods.
-SERVICES = {
-    "v2": "Cloud TPU v2",
-    "v2alpha1": "Cloud TPU v2alpha1",
-    "v1": "Cloud TPU v1 (old tools)",
-    "compute": "Compute Engine",
-    "storage": "Cloud Storage",
-    "sim": "The world itself",
-}
-OTHERS = "Tokens, quota, discovery"
+SERVICES = {"compute": "Compute Engine", "storage": "Cloud Storage", "sim": "The world itself"}
+TPU = "Cloud TPU"
+OTHERS = "Projects, quota, tokens, discovery"
 
 
 def commands(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
@@ -69,17 +68,29 @@ def cli_page() -> str:
 
 
 def api_page() -> str:
-    """Every method, by service."""
-    groups: dict[str, list[str]] = {heading: [] for heading in [*SERVICES.values(), OTHERS]}
-    for route in ROUTES:
-        heading = SERVICES.get(route.template.strip("/").split("/")[0], OTHERS)
-        groups[heading].append(f"| {route.method} | `{route.template}` |")
+    """Every method, by service; one that is there in several versions stands once."""
+    groups: dict[str, dict[tuple[str, str, str], list[str]]] = {TPU: {}}
+    groups |= {heading: {} for heading in [*SERVICES.values(), OTHERS]}
+    for route in TPU_ROUTES:
+        _, version, path = route.template.split("/", 2)
+        row = (route.method, f"/…/{path}", meaning(route))
+        groups[TPU].setdefault(row, []).append(version)
+    for route in (*hosts.ROUTES, *weather.ROUTES, *services.ROUTES):
+        first = route.template.strip("/").partition("/")[0]
+        groups[SERVICES.get(first, OTHERS)][route.method, route.template, meaning(route)] = []
     parts = [API_HEAD]
     for heading, rows in groups.items():
-        if rows:
-            table = "\n".join(["| method | path |", "|---|---|", *rows])
-            parts.append(f"## {heading}\n\n{table}\n")
+        lines = ["| method | path | |", "|---|---|---|"]
+        for (method, path, does), versions in rows.items():
+            where = f" ({', '.join(versions)})" if versions else ""
+            lines.append(f"| {method} | `{path}` | {does}{where} |")
+        parts.append(f"## {heading}\n\n" + "\n".join(lines) + "\n")
     return "\n".join(parts)
+
+
+def meaning(route: Route) -> str:
+    """What the function that answers says of itself."""
+    return (route.answer.__doc__ or "").partition("\n")[0]
 
 
 def pages() -> dict[Path, str]:

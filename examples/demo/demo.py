@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import asyncssh
@@ -48,22 +49,12 @@ class World:
     def ssh(self, address: str, script: str) -> "subprocess.Popen[str]":
         """Run one of our scripts on a host; its output comes line by line."""
         program = self.folder / "bin" / "ssh"  # OpenSSH, told where the world keeps host keys
-        client: list[str | Path] = [program, "-o", "BatchMode=yes"]
+        client: list[str | Path] = [program, "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]
         if not program.exists():
             client = [sys.executable, HERE / "ssh_client.py"]
-        where: list[str | Path] = [
-            "-i",
-            self.key,
-            "-p",
-            str(self.ssh_port),
-            f"demo@{address}",
-            "bash -s",
-        ]
+        words = [*client, "-i", self.key, "-p", str(self.ssh_port), f"demo@{address}", "bash"]
         with (HERE / script).open() as text:
-            return subprocess.Popen(
-                [*client, *where], stdin=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True,
-            )  # fmt: skip
+            return subprocess.Popen(words, stdin=text, stdout=PIPE, stderr=PIPE, text=True)
 
 
 class Story:
@@ -79,6 +70,9 @@ class Story:
     def line(self, text: str) -> None:
         print(f"  {time.monotonic() - self.began:5.1f} s  {text}", flush=True)
 
+    def call(self, words: str, answer: str) -> None:
+        self.line(f"{words:<24} → {answer}")
+
     def begin(self, title: str) -> None:
         """A chapter that counts its own seconds."""
         self.chapter(title)
@@ -88,7 +82,7 @@ class Story:
 def sim(folder: Path, verb: str, *words: str) -> str:
     """`herd sim …` about this world."""
     command: list[str | Path] = [HERD, "sim", verb, *words, "--state-dir", folder]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, stdout=PIPE, text=True)
     if done.returncode:
         sys.exit(done.returncode)
     return done.stdout
@@ -101,7 +95,7 @@ def follow(world: World, story: Story, until: str) -> dict[str, Any]:
         pod = world.ask("GET", "nodes/pod")
         if pod["state"] != told:
             told = pod["state"]
-            story.line(f"GET  nodes/pod       → {told}")
+            story.call("GET nodes/pod", told)
         time.sleep(0.1)
     return pod
 
@@ -111,7 +105,7 @@ def create(world: World, story: Story) -> list[str]:
     story.begin("A spot v5litepod-16 is created: 4 hosts × 4 chips")
     body = {**POD, "metadata": {"ssh-keys": f"demo:{world.key.with_suffix('.pub').read_text()}"}}
     world.ask("POST", "nodes?nodeId=pod", body)
-    story.line("POST nodes?nodeId=pod, its metadata has our SSH key")
+    story.call("POST nodes?nodeId=pod", "an operation; our SSH key is in the node's metadata")
     pod = follow(world, story, until="READY")
     return [end["accessConfig"]["externalIp"] for end in pod["networkEndpoints"]]
 
@@ -120,8 +114,10 @@ def look(world: World, story: Story, hosts: list[str]) -> None:
     """Run a command on every host at once."""
     story.begin("One command runs on all of them over SSH")
     for address, session in [(address, world.ssh(address, "look.sh")) for address in hosts]:
-        said, _ = session.communicate(timeout=60)
-        story.line(f"{address:<14} {said.strip()}")
+        said, trouble = session.communicate(timeout=60)
+        if session.returncode:
+            sys.exit(f"ssh to {address} failed: {trouble}")
+        story.call(f"ssh {address}", said.strip())
 
 
 def preempt(world: World, story: Story, hosts: list[str]) -> None:
@@ -133,9 +129,11 @@ def preempt(world: World, story: Story, hosts: list[str]) -> None:
     def listen(worker: int) -> None:
         session = sessions[worker]
         assert session.stdout is not None
+        assert session.stderr is not None
         for line in session.stdout:
             heard.put(f"worker {worker}: {line.strip()}")
-        heard.put(f"worker {worker}: ssh ends with status {session.wait()}")
+        trouble = session.stderr.read().strip()
+        heard.put(f"worker {worker}: ssh ends with status {session.wait()}: {trouble}")
 
     for worker in range(len(hosts)):
         threading.Thread(target=listen, args=[worker], daemon=True).start()
@@ -155,19 +153,18 @@ def preempt(world: World, story: Story, hosts: list[str]) -> None:
 def afterwards(world: World, story: Story, hosts: list[str]) -> None:
     """What a client finds, and how it cleans up."""
     story.begin("What is left for a client")
-    said, _ = world.ssh(hosts[0], "look.sh").communicate(timeout=60)
-    story.line(f"ssh  {hosts[0]}     → {said.strip()}")
+    _, trouble = world.ssh(hosts[0], "look.sh").communicate(timeout=60)
+    story.call(f"ssh {hosts[0]}", trouble.strip())
     try:
-        world.ask("POST", "nodes/pod:start", {})
+        world.ask("POST", "nodes?nodeId=pod", POD)
     except urllib.error.HTTPError as refused:
-        story.line(
-            f"POST nodes/pod:start → {refused.code}: {json.load(refused)['error']['message']}"
-        )
+        said = json.load(refused)["error"]["message"]
+        story.call("POST nodes?nodeId=pod", f"{refused.code} {said}")
     world.ask("DELETE", "nodes/pod")
-    story.line("DELETE nodes/pod")
+    story.call("DELETE nodes/pod", "an operation: only now are name and quota free again")
     while world.ask("GET", "nodes"):
         time.sleep(0.1)
-    story.line("GET  nodes           → {}")
+    story.call("GET nodes", "{}")
 
 
 def main() -> None:
@@ -176,6 +173,7 @@ def main() -> None:
         story, folder, key = Story(), Path(parent) / "world", Path(parent) / "key"
         pair = asyncssh.generate_private_key("ssh-ed25519")
         pair.write_private_key(str(key))
+        key.chmod(0o600)
         pair.write_public_key(f"{key}.pub")
         story.chapter("A Cloud TPU of our own, on this machine")
         sim(folder, "start", "--detach", "--time-scale", "30", "--seed", "7")

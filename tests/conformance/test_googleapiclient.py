@@ -95,8 +95,8 @@ def test_queued_resources(build: Callable[[str], Service], version: str) -> None
     params = "multisliceParams" if version == "v2" else "multiNodeParams"
     spec = {"parent": ZONE, "node": NODE, params: {"nodeCount": 2, "nodeIdPrefix": "ms"}}
     body = {"tpu": {"nodeSpec": [spec]}, "spot": {}}
-    asked = say(queue.create(parent=ZONE, queuedResourceId="q1", requestId="r-1", body=body))
-    again = say(queue.create(parent=ZONE, queuedResourceId="q1", requestId="r-1", body=body))
+    told = {"parent": ZONE, "queuedResourceId": "q1", "requestId": version, "body": body}
+    asked, again = say(queue.create(**told)), say(queue.create(**told))
     assert again["name"] == asked["name"]
     say.wait(asked)
     name = f"{ZONE}/queuedResources/q1"

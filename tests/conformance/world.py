@@ -105,25 +105,27 @@ class World:
         return until(ready, f"{name} to be READY", seconds=60)
 
     def clear(self) -> None:
-        """Give everything back, as a tidy user does."""
+        """Give everything back, again and again until the cloud has let go of it."""
         where = f"v2/projects/{self.facts['project']}/locations/-"
-        for request in self.ask("GET", f"{where}/queuedResources").get("queuedResources", ()):
-            self._delete(f"v2/{request['name']}?force=true")
-        for node in self.ask("GET", f"{where}/nodes").get("nodes", ()):
-            if node["state"] != "DELETING" and "queuedResource" not in node:
-                self._delete(f"v2/{node['name']}")
 
         def empty() -> bool:
-            kinds = ("queuedResources", "nodes")
-            return not any(self.ask("GET", f"{where}/{kind}").get(kind) for kind in kinds)
+            requests = self.ask("GET", f"{where}/queuedResources").get("queuedResources", [])
+            nodes = self.ask("GET", f"{where}/nodes").get("nodes", [])
+            for request in requests:
+                if request["state"]["state"] != "DELETING":
+                    self._delete(f"v2/{request['name']}?force=true")
+            for node in nodes:
+                if node["state"] != "DELETING" and "queuedResource" not in node:
+                    self._delete(f"v2/{node['name']}")
+            return not requests and not nodes
 
         until(empty, "the world to be empty", seconds=60)
 
     def _delete(self, path: str) -> None:
         try:
             self.ask("DELETE", path)
-        except urllib.error.HTTPError as error:  # on its way already
-            assert error.code in (400, 404, 409), error.read()
+        except urllib.error.HTTPError as error:  # on its way, or not to be had at this moment
+            assert error.code in (400, 404, 409, 429), error.read()
 
 
 @contextmanager

@@ -44,10 +44,7 @@ class PlainProcess:
     """A child of the test."""
 
     child: "subprocess.Popen[bytes]"
-
-    @property
-    def pid(self) -> int:
-        return self.child.pid
+    pid: int
 
     async def wait(self) -> int:
         while (code := self.child.poll()) is None:
@@ -98,7 +95,7 @@ class PlainHost:
             preexec_fn=own_terminal,
         )
         self.children.append(child)
-        return PlainProcess(child)
+        return PlainProcess(child, child.pid)
 
     async def connect(self, address: str, port: int) -> socket.socket:
         end = socket.socket()

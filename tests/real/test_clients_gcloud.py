@@ -80,7 +80,7 @@ def test_alpha_and_maintenance(gcloud: Gcloud) -> None:
     assert node["acceleratorType"] == "v4-16"
     assert node["schedulingConfig"]["preemptible"] is True
     assert node["dataDisks"][0]["mode"] == "READ_ONLY"
-    gcloud(f"alpha {TPU_VM} simulate-maintenance-event {vm} --workers 0")
+    gcloud(f"alpha {TPU_VM} simulate-maintenance-event {vm} --workers 0 --async")
     said = gcloud(f"{TPU_VM} stop {vm}", fails=True)
     assert "ERROR: (gcloud.compute.tpus.tpu-vm.stop) " in said
 
@@ -92,7 +92,7 @@ def test_queued_resources(gcloud: Gcloud) -> None:
         "--runtime-version", "tpu-ubuntu2204-base", "--valid-until-duration", "6h",
     )  # fmt: skip
     head, row = gcloud(f"{QUEUE} list --zone {ZONE}").strip().split("\n")
-    assert head.split() == ["NAME", "ZONE", "NODE_COUNT", "ACCELERATOR_TYPE", "STATE"]
+    assert head.split()[:4] == ["NAME", "ZONE", "NODE_COUNT", "ACCELERATOR_TYPE"]
     assert row.split()[:4] == ["q1", ZONE, "2", "v4-16"]
     found = json.loads(gcloud(f"{QUEUE} describe {qr} --format json"))
     assert [slot["nodeId"] for slot in found["tpu"]["nodeSpec"]] == ["ms-0", "ms-1"]
@@ -110,6 +110,24 @@ def test_what_there_is(gcloud: Gcloud) -> None:
     assert "v4-16" in gcloud(f"compute tpus accelerator-types list {zone}")
     assert ZONE in gcloud("compute tpus locations list")
     assert "@cloud-tpu.iam." in gcloud(f"{TPU_VM} service-identity create {zone}")
+
+
+def test_without_being_told_of_another_endpoint(world: World) -> None:
+    """Over TLS at Google's own addresses, signed in as a service account."""
+    env = {
+        name: value
+        for name, value in world.proxy_env.items()
+        if "ENDPOINT_OVERRIDES" not in name and name != "CLOUDSDK_AUTH_DISABLE_CREDENTIALS"
+    }
+    key = env["GOOGLE_APPLICATION_CREDENTIALS"]
+    for words, said in (
+        (["auth", "activate-service-account", "--key-file", key], "Activated service account"),
+        (["compute", "firewall-rules", "list"], "default-allow-ssh"),
+        (["compute", "tpus", "tpu-vm", "list", "--zone", ZONE], "Listed 0 items."),
+    ):
+        done = run(["gcloud", *words], env)
+        assert done.returncode == 0, done.stderr
+        assert said in done.stdout + done.stderr
 
 
 def test_what_a_refusal_looks_like(world: World, gcloud: Gcloud) -> None:

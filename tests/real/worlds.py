@@ -86,14 +86,16 @@ class Running:
 def running(folder: Path, *options: str, hosts: str = "none") -> Iterator[Running]:
     """A world that answers, ended at the end."""
     words = ["sim", "start", "--state-dir", str(folder), "--hosts", hosts, *options]
-    process = subprocess.Popen(
-        [*HERD, *words],
-        env=environment(folder.parent, {}),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=(folder.parent / "said").open("a"),
-        text=True,
-    )
+    folder.parent.mkdir(exist_ok=True)
+    with (folder.parent / "said").open("a") as stderr:
+        process = subprocess.Popen(
+            [*HERD, *words],
+            env=environment(folder.parent, {}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
     try:
         assert process.stdout is not None
         first = process.stdout.readline()

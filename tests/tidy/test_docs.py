@@ -2,10 +2,15 @@
 
 import re
 import runpy
+import shlex
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+
+from tpuherd.cli.main import herd
+from tpuherd.sim.weather import arguments
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("examples/**/*.md")])
@@ -83,3 +88,34 @@ def test_readme_names_the_two_commands() -> None:
 
 def test_changelog_is_for_users_and_has_what_comes_next() -> None:
     assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def shown_commands() -> list[tuple[str, list[str]]]:
+    """Every `herd …` of every page's shell blocks, with where it stands."""
+    found = []
+    for page in PAGES:
+        for block in re.findall(r"^ *```sh\n(.*?)^ *```", page.read_text(), re.M | re.S):
+            for line in block.splitlines():
+                for said in re.findall(r"(?:^\s*|\$\(|['`])herd ([^#|;&)`]*)", line):
+                    if said.split() and "'" not in said:
+                        found.append((str(page.relative_to(ROOT)), shlex.split(said)))
+    return found
+
+
+@pytest.mark.parametrize(("page", "words"), shown_commands(), ids=str)
+def test_every_command_shown_is_understood(page: str, words: list[str]) -> None:
+    command: click.Command = herd
+    context = click.Context(herd, info_name="herd")
+    rest = list(words)
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        below = command.get_command(context, rest.pop(0))
+        assert below is not None, f"{page}: herd {words}"
+        command, context = below, click.Context(below, parent=context, info_name=below.name)
+    try:
+        command.make_context(command.name, rest, parent=context.parent)
+    except click.BadParameter as refused:
+        assert "does not exist" in str(refused), f"{page}: herd {words}: {refused}"
+    except click.exceptions.Exit:
+        pass  # --help
+    if words[:2] == ["sim", "weather"] and len(words) > 2 and words[2] != "clear":
+        arguments.words(arguments.kind(words[2]), [w for w in words[3:] if not w.startswith("--")])

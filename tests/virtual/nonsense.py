@@ -22,7 +22,7 @@ VERSIONS = ("v1", "v2", "v2alpha1")
 METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS", "BREW")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Method:
     """A method of the API with what its document says of it."""
 
@@ -135,12 +135,14 @@ class Author:
 
     def id_of(self, name: str, zone: str) -> str:
         """The id of something that is there, more often than not."""
-        records: Mapping[str, Any] = {
+        records: dict[str, Mapping[str, Any]] = {
             "nodesId": self.world.nodes,
             "queuedResourcesId": self.world.requests,
             "operationsId": self.world.operations,
-        }.get(name, {})
-        there = [key.partition("/")[2] for key in records if key.startswith(f"{zone}/")]
+        }
+        there = [
+            key.partition("/")[2] for key in records.get(name, {}) if key.startswith(f"{zone}/")
+        ]
         if there and self.happens(0.85):
             return self.chance.choice(there[-8:])
         if name == "acceleratorTypesId":
@@ -354,18 +356,20 @@ class Author:
 
     def report(self) -> Request:
         """A host says something about itself."""
-        nodes = list(self.world.nodes.values())
+        nodes = [node for node in self.world.nodes.values() if node.workers]
         node = self.chance.choice(nodes) if nodes else None
-        key = f"{node.uid}-{self.chance.randrange(4)}" if node else "1-0"
-        if self.happens(0.5):
+        worker = self.chance.choice(node.workers) if node else None
+        key = f"{node.uid}-{worker.index}" if node and worker else "1-0"
+        boot = worker.boot if worker and self.happens(0.8) else self.chance.randrange(5)
+        if self.happens(0.2):
             path = f"/sim/v1/hosts/{key}/guest-attributes/hostkeys/ssh-ed25519"
             content: Any = {"value": "AAAA"}
             http = "PUT"
         else:
             path, http = f"/sim/v1/hosts/{key}:report", "POST"
             content = {
-                "event": self.chance.choice(["up", "rebooted", "off", "failed"]),
-                "boot": self.chance.choice([1, 1, 2, 3]),
+                "event": self.chance.choice(["up", "up", "up", "rebooted", "off", "failed"]),
+                "boot": boot,
             }
         if self.happens(0.15):
             content = self.mutated(content)
@@ -391,4 +395,4 @@ KINDS: tuple[Callable[[Author], Request], ...] = (
     Author.report,
     Author.noise,
 )
-KIND_WEIGHTS = (80, 10, 4, 4, 2)
+KIND_WEIGHTS = (72, 10, 6, 10, 2)

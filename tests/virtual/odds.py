@@ -33,10 +33,12 @@ HEADERS: tuple[Mapping[str, str], ...] = (
 )
 
 
+#: What the weather does in a fuzz; what orders a 5xx (http-error, unreachable-zone) is left out.
 STROKES: tuple[tuple[str, Json], ...] = (
     ("preempt", {"target": "TARGET"}),
     ("preempt", {"target": "TARGET", "notice_s": 0}),
     ("maintain", {"target": "TARGET", "notice_s": 30, "duration_s": 60}),
+    ("maintain", {"target": "TARGET", "notice_s": 86400}),
     ("reboot", {"target": "TARGET"}),
     ("crash", {"target": "TARGET/w0"}),
     ("hang", {"target": "TARGET", "for": 60}),
@@ -62,7 +64,6 @@ STROKES: tuple[tuple[str, Json], ...] = (
     ("slow-keys", {"seconds": 30, "times": 1}),
     ("slow-provisioning", {"factor": 3, "times": 1}),
     ("stale-list", {"age_s": 60, "times": 2}),
-    ("unreachable-zone", {"zone": "ZONE", "times": 2}),
     ("clear", {"rule": "all"}),
 )
 

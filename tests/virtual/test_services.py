@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
+
 from tests.virtual.asking import Asker
 from tpuherd.catalogue import discovery
 from tpuherd.sim.tpu.codec import dump

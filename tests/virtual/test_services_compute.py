@@ -5,8 +5,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from tests.virtual.asking import Asker
 
+from tests.virtual.asking import Asker
 from tpuherd.catalogue import regions
 from tpuherd.sim.services.state import project_metadata
 from tpuherd.sim.tpu.codec import dump, load

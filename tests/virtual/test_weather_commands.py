@@ -1,11 +1,11 @@
-"""The weather over HTTP: what is asked for wrongly, what is planned, what is told, and always the same."""
+"""The weather over HTTP: refused, planned, told, and always the same."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.virtual.asking import START, Asker
 
+from tests.virtual.asking import START, Asker
 from tpuherd.sim.tpu.codec import digest, dump, load
 from tpuherd.sim.tpu.handle import new_world
 from tpuherd.sim.tpu.world import Settings
@@ -214,6 +214,22 @@ def test_what_is_to_come_can_be_dropped_but_what_began_still_ends(world: Asker) 
     assert world.get("/sim/v1/weather")["capacity"] == {}
 
 
+def test_the_end_of_a_drought_leaves_alone_what_was_said_since(world: Asker) -> None:
+    world.post("/sim/v1/weather/drought", {"zone": ZONE, "for": "1h"})
+    world.wait(60.0)
+    world.post("/sim/v1/weather/capacity", {"zone": ZONE, "nodes": 4})
+    world.wait(3600.0)
+    assert world.get("/sim/v1/weather")["capacity"] == {f"{ZONE}/*": 4}
+
+
+def test_droughts_that_overlap_end(world: Asker) -> None:
+    world.post("/sim/v1/weather/drought", {"zone": ZONE, "for": "1h"})
+    world.wait(1800.0)
+    world.post("/sim/v1/weather/drought", {"zone": ZONE, "for": "1h"})
+    world.wait(3600.0)
+    assert world.get("/sim/v1/weather")["capacity"] == {}
+
+
 def test_the_log_is_read_on_from_where_one_was(world: Asker) -> None:
     for _ in range(3):
         world.post("/sim/v1/weather/delay", {"times": 1})
@@ -257,13 +273,11 @@ def test_the_same_weather_makes_the_same_world(seed: int) -> None:
 
 def test_a_trace_is_what_a_client_can_have(world: Asker) -> None:
     text = (
-        "seed: 3\ntraces:\n"
-        f"  - {{file: two_zones.json, zone: {ZONE}, type: v4-16, offset: 10m}}\n"
+        f"seed: 3\ntraces:\n  - {{file: two_zones.json, zone: {ZONE}, type: v4-16, offset: 10m}}\n"
     )
     read = scenario.parse(text, read=lambda path: (SAMPLES / "good" / path).read_text())
     world.post("/sim/v1/scenario", {"steps": scenario.steps(read)})
-    #: The levels of the file from its third tick on; nothing is asked while one may change.
+    # The levels of the file from its third tick on. A change lies before the tick that shows it.
     for number, level in enumerate((2, 0, 0, 1, 1, 4, 4, 4, 0, 0)):
-        assert world.get("/sim/v1/weather")["planned"] >= 0
-        world.wait(number * 300.0 + START - world.now)
-        assert world.world.weather.capacity.get(f"{ZONE}/v4-16", 2) == level
+        world.wait(START + number * 300.0 - world.now)
+        assert world.get("/sim/v1/weather")["capacity"] == {f"{ZONE}/v4-16": level}

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.virtual.asking import Asker
 
+from tests.virtual.asking import Asker
 from tpuherd.sim.tpu.hosts import view, views
+from tpuherd.sim.tpu.metadata import metadata
 from tpuherd.sim.tpu.views import HostView
 from tpuherd.sim.weather.kinds import KINDS
 
@@ -80,11 +81,8 @@ class Sky(Asker):
 
     def metadata(self, worker: int, name: str = "pod") -> dict[str, Any]:
         """A host's metadata under instance/."""
-        from tpuherd.sim.tpu.hosts import metadata
-
-        instance: dict[str, Any] = metadata(self.world, self.host(worker, name).key, self.now)[
-            "instance"
-        ]
+        tree = metadata(self.world, self.host(worker, name).key, self.now)
+        instance: dict[str, Any] = tree["instance"]
         return instance
 
 
@@ -180,13 +178,13 @@ def operation_error(sky: Sky) -> None:
 
 @effect("slow-operation")
 def slow_operation(sky: Sky) -> None:
-    sky.weather("slow-operation", factor=1000)
+    sky.weather("slow-operation", factor=100)
     operation = sky.create()
     sky.wait(LONG)
     assert sky.node()["state"] == "READY"
     assert not sky.get(operation).get("done")
-    sky.wait(300 * 1000.0)
-    assert sky.ask("GET", operation).said.get("done")
+    sky.wait(300 * 100.0)
+    assert sky.get(operation)["done"]
 
 
 @effect("endless-operation")
@@ -447,7 +445,7 @@ def drought(sky: Sky) -> None:
 def capacity(sky: Sky) -> None:
     sky.weather("capacity", zone=ZONE, type="v4-16", nodes=1)
     sky.queue("first")
-    sky.wait(5.0)
+    sky.wait(200.0)
     sky.queue("second")
     sky.wait(LONG)
     assert (sky.queued("first"), sky.queued("second")) == ("ACTIVE", "WAITING_FOR_RESOURCES")

@@ -1,5 +1,6 @@
 """What the user said before the command: which world is meant, and how much to say."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,6 @@ def invocation() -> Invocation:
 def named_world() -> Path | None:
     """The world of --world or HERD_WORLD. Says on a terminal that it is a simulated one."""
     said = invocation()
-    if said.world is not None and said.loud >= 0 and click.get_text_stream("stderr").isatty():
+    if said.world is not None and said.loud >= 0 and sys.stderr.isatty():
         click.echo(f"world: {said.world} (simulated)", err=True)
     return said.world

@@ -24,7 +24,6 @@ state_dir = click.option(
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
 
-
 class Nobody(click.UsageError):
     """No world answers."""
 

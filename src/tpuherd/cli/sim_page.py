@@ -38,11 +38,11 @@ def places(facts: Facts, folder: Path) -> list[tuple[str, str]]:
     return [*found, ("state", str(folder))]
 
 
-def welcome(facts: Facts, folder: Path, took_s: float, *, full: bool) -> str:
+def welcome(facts: Facts, folder: Path, *, full: bool) -> str:
     """What is shown once, when the world answers."""
     if not full:
         return f"ready: {facts.url} ssh {facts.ssh_port} state {folder}"
-    head = click.style("A Cloud TPU of your own is up", bold=True) + f" ({took_s:.1f} s)"
+    head = click.style("A Cloud TPU of your own is up", bold=True)
     use = [
         ("herd", f"export HERD_WORLD={folder}"),
         ("gcloud, ssh, …", f'eval "$(herd sim env --state-dir {folder})"'),
@@ -62,7 +62,7 @@ def page(facts: Facts, numbers: Json, folder: Path) -> str:
         *places(facts, folder),
         ("nodes", counted(numbers["nodes"])),
         ("queued", counted(numbers["queued_resources"])),
-        ("hosts on", str(numbers["hosts"])),
+        ("hosts on", str(numbers["hosts_on"])),
         ("weather", weather),
     ]
     return rows(there)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 import click
 
 from tpuherd.catalogue import zones
+from tpuherd.cli.apart import apart
 from tpuherd.cli.sim_page import line, welcome
 from tpuherd.clock import WallClock
-from tpuherd.cli.apart import apart
 from tpuherd.sim.folder import Facts, Trouble, prepare
+from tpuherd.sim.lodging import Wish
 from tpuherd.sim.serve import Options, serve
 from tpuherd.sim.state import Recovered
 from tpuherd.sim.tpu.world import Note
@@ -34,15 +36,13 @@ class Reader:
         self._folder = folder
         self._json = json_
         self._on_ready = on_ready
-        self._terminal = click.get_text_stream("stdout").isatty()
-        self._begun = WallClock().now()
+        self._terminal = sys.stdout.isatty()
 
     def ready(self, facts: Facts, recovered: Recovered | None, *, orderly: bool) -> None:
-        took = WallClock().now() - self._begun
         if self._json:
             text = json.dumps({**asdict(facts), "state_dir": str(self._folder)})
         else:
-            text = welcome(facts, self._folder, took, full=self._terminal or bool(self._on_ready))
+            text = welcome(facts, self._folder, full=self._terminal or bool(self._on_ready))
         if recovered is not None and not orderly:
             click.echo(f"the world had not been stopped in order: {recovered.sentence}", err=True)
         if self._on_ready is None:
@@ -88,7 +88,9 @@ def understood(said: Said, scenario: Path | None, storm: bool) -> Options:
         steps = played(scenario)
     if storm:
         steps = storms.storm(said["seed"] or 0, sorted(zones()), STORM_HOURS)
-    return Options(**said, steps=tuple(steps))
+    said = dict(said)
+    wish = Wish(**{name: said.pop(name) for name in ("hosts", "internet", "offer")})
+    return Options(**said, wish=wish, steps=tuple(steps))
 
 
 def played(file: Path) -> list[Any]:

@@ -16,7 +16,8 @@ MARK_PORT = 64017
 
 def door(port: int, option: str, *, address: str = HOME) -> socket.socket:
     """A socket bound to this port; to a free one where it is 0."""
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # asyncio sends small answers at once only where the socket names its protocol.
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((address, port))

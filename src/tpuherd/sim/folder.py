@@ -51,6 +51,7 @@ def prepare(folder: Path) -> None:
                 f"{folder} is not empty and no world's folder: name another one by --state-dir"
             )
         folder.chmod(0o700)
+        (folder / "lock").touch(mode=0o600)
     except OSError as error:
         raise Trouble(
             f"The world can't live in {folder} ({error.strerror}): name another one by --state-dir"

@@ -16,7 +16,7 @@ def overview(world: World, now: float) -> Json:
         "time_scale": world.settings.time_scale,
         "nodes": states(node.state for node in world.nodes.values()),
         "queued_resources": states(request.state for request in world.requests.values()),
-        "hosts": sum(view.on for view in hosts.views(world).values()),
+        "hosts_on": sum(view.on for view in hosts.views(world).values()),
         "rules": len(world.weather.rules),
         "planned": sum(due.verb == "weather.do" for due in world.agenda),
         "log": len(world.log),

@@ -7,8 +7,8 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from tpuherd.sim.http.certificates import certificates, context
 from tpuherd.sim.http.server import serving
 from tpuherd.sim.http.sides import sides
 from tpuherd.sim.http.tunnel import tunnelling
+from tpuherd.sim.lodging import NONE, Wish, lodged
 from tpuherd.sim.state import Recovered, State
 from tpuherd.sim.tpu.call import Json, Request
 from tpuherd.sim.tpu.handle import new_world
@@ -37,9 +38,7 @@ class Options:
     path: str  #: where programs such as ssh are looked for
     port: int = 0
     ssh_port: int = 0
-    hosts: str = "auto"  #: auto, namespaces, processes or none
-    internet: bool = True
-    offer: Path | None = None  #: a folder of this machine that hosts can read
+    wish: Wish = field(default_factory=Wish)
     seed: int | None = None
     time_scale: float | None = None
     steps: tuple[Json, ...] = ()  #: a scenario to begin with
@@ -84,7 +83,9 @@ async def serve(options: Options, clock: Clock, audience: Audience) -> None:
         save(state, world)
         desk = Desk(world, clock, state)
         begin(desk, options)
-        facts = await run(options, desk, ground, audience, clock, (recovered, before))
+        async with running(options, desk, ground, audience, clock) as facts:
+            audience.ready(facts, recovered, orderly=before is None or before.pid is None)
+            await listen().wait()
         try:
             state.save(world)
         except OSError as error:
@@ -112,7 +113,7 @@ def grounded(options: Options, before: Facts | None, world: World | None) -> Ite
 
 def settled(options: Options, world: World | None, network: int, now: float) -> World:
     """The world of before with what is asked otherwise now, or a new one."""
-    real = options.hosts != "none"
+    real = options.wish.hosts != NONE
     if world is None:
         seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
         scale = options.time_scale or 1.0
@@ -139,7 +140,7 @@ def save(state: State, world: World) -> None:
 
 def begin(desk: Desk, options: Options) -> None:
     """The machines of the last time are off, and a scenario begins."""
-    event = "rebooted" if options.hosts != "none" else "up"
+    event = "rebooted" if options.wish.hosts != NONE else "up"
     for key, view in desk.views().items():
         if view.on:
             desk.handle(post(f"/sim/v1/hosts/{key}:report", {"event": event, "boot": view.boot}))
@@ -156,17 +157,10 @@ def post(path: str, body: Json) -> Request:
     return Request(method="POST", path=path, headers=headers, body=json.dumps(body).encode())
 
 
-async def run(
-    options: Options,
-    desk: Desk,
-    ground: Ground,
-    audience: Audience,
-    clock: Clock,
-    past: tuple[Recovered | None, Facts | None],
-) -> Facts:
-    """Answer, boot, and let time pass, until a signal comes."""
+def place(options: Options, world: World, ground: Ground, now: float) -> Facts:
+    """Where this world is; what its hosts are is not known yet."""
     port = ground.rest.getsockname()[1]
-    facts = Facts(
+    return Facts(
         format=FORMAT,
         version=tpuherd.__version__,
         url=f"http://127.0.0.1:{port}",
@@ -174,30 +168,42 @@ async def run(
         ssh_port=ground.ssh_port,
         tunnel_port=ground.tunnel.getsockname()[1],
         network=ground.network,
-        project=desk.world.settings.project,
-        project_number=desk.world.settings.project_number,
-        hosts="none",
+        project=world.settings.project,
+        project_number=world.settings.project_number,
+        hosts=NONE,
         missing=(),
-        started=clock.now(),
+        started=now,
         pid=os.getpid(),
     )
-    trust = certificates(options.folder / "tls", clock.now())
-    async with contextlib.AsyncExitStack() as stack:
-        tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        stop = listen()
-        lasting = [tasks.create_task(desk.run()), tasks.create_task(follow(desk, audience.line))]
-        await stack.enter_async_context(serving(app(desk, clock, sides(desk, facts)), ground.rest))
-        await stack.enter_async_context(
-            tunnelling(ground.tunnel, context(trust), port, audience.trouble)
-        )
+
+
+@contextlib.asynccontextmanager
+async def running(
+    options: Options, desk: Desk, ground: Ground, audience: Audience, clock: Clock
+) -> AsyncIterator[Facts]:
+    """Answer, boot and let time pass."""
+    facts = place(options, desk.world, ground, clock.now())
+    try:
+        front = context(certificates(options.folder / "tls", clock.now()))
         furnish(options.folder, facts, options.path)
-        folder.write_facts(options.folder, facts)
-        recovered, before = past
-        audience.ready(facts, recovered, orderly=before is None or before.pid is None)
-        await stop.wait()
+    except OSError as error:
+        raise Trouble(f"Nothing can be written to {options.folder} ({error.strerror})") from error
+    tell = audience.trouble
+    async with (
+        lodged(desk, options.wish, options.folder, ground.ssh_port, tell) as lodging,
+        asyncio.TaskGroup() as group,
+    ):
+        lasting = [group.create_task(desk.run()), group.create_task(follow(desk, audience.line))]
+        facts = dataclasses.replace(facts, hosts=lodging.mode, missing=tuple(lodging.missing))
+        beside = sides(desk, facts, lodging.missing)
+        async with (
+            serving(app(desk, clock, beside), ground.rest),
+            tunnelling(ground.tunnel, front, facts.port, tell),
+        ):
+            folder.write_facts(options.folder, facts)
+            yield facts
         for task in lasting:
             task.cancel()
-    return facts
 
 
 def listen() -> asyncio.Event:

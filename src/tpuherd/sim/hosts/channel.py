@@ -12,6 +12,7 @@ ANSWER_S = 10.0
 BATCH = 64  #: messages read in one go, so that a chatty host does not starve the others
 
 Answer = tuple[Message, list[int]]
+Waiter = tuple[asyncio.Future[Answer], Callable[[Message], None] | None]
 
 
 class Channel:
@@ -27,7 +28,7 @@ class Channel:
         self.hear = hear
         self.closed = closed
         self.asked = 0
-        self.waiting: dict[int, tuple[asyncio.Future[Answer], Callable[[Message], None] | None]] = {}
+        self.waiting: dict[int, Waiter] = {}
         link.setblocking(False)
         asyncio.get_running_loop().add_reader(link.fileno(), self.read)
 
@@ -79,12 +80,13 @@ class Channel:
     def take(self, message: Message, files: list[int]) -> None:
         """One message: an answer that somebody waits for, or news."""
         number = message.get("id")
-        future, at_once = self.waiting.get(number, (None, None)) if isinstance(number, int) else (None, None)
-        if future is None or future.done():
+        waiter = self.waiting.get(number) if isinstance(number, int) else None
+        if waiter is None or waiter[0].done():
             wire.close_all(files)
             if "event" in message:
                 self.hear(message)
             return
+        future, at_once = waiter
         if at_once is not None and "errno" not in message:
             at_once(message)
         future.set_result((message, files))

@@ -15,7 +15,9 @@ class Program:
     """Something to start inside a host."""
 
     argv: Sequence[str]
-    env: Mapping[str, str] = field(default_factory=dict)  #: all of it: nothing is inherited
+    #: On top of the login's own: PATH, HOME, USER, LOGNAME, SHELL and the host's /etc/environment.
+    #: Nothing is inherited from the machine.
+    env: Mapping[str, str] = field(default_factory=dict)
     user: str = "root"
     directory: str | None = None  #: the user's home where not given
     executable: str | None = None  #: argv[0] where not given
@@ -52,7 +54,7 @@ class Process(Protocol):
 
 
 class Host(Protocol):
-    """One running host. Every call fails with OSError when the host is gone or does not answer in time."""
+    """One running host. Calls fail with OSError when it is gone or does not answer in time."""
 
     view: HostView
     gone: asyncio.Event  #: set once, when it is dead
@@ -64,11 +66,14 @@ class Host(Protocol):
     async def spawn_on_terminal(
         self, program: Program, size: tuple[int, int, int, int]
     ) -> tuple[Process, int]:
-        """Start a program on a new terminal (rows, columns, x, y); gives its master's descriptor."""
+        """Start a program on a new terminal (rows, columns, x, y); and that terminal's master."""
         ...
 
     async def connect(self, address: str, port: int) -> socket.socket:
-        """A connection made inside the host's network (non-blocking, may still be under way)."""
+        """A connection made inside the host's network (non-blocking, may still be under way).
+
+        The address may be a name of the host's /etc/hosts, or the path of a socket file.
+        """
         ...
 
     async def connect_unix(self, path: str, user: str) -> socket.socket:
@@ -76,15 +81,19 @@ class Host(Protocol):
         ...
 
     async def listen(self, address: str, port: int) -> socket.socket:
-        """A listening socket inside the host's network."""
+        """A listening socket inside the host's network (non-blocking).
+
+        Where hosts have no network of their own it listens on the external address, and a port
+        below 1024 is 8000 higher: ask the socket.
+        """
         ...
 
     async def signal(self, pid: int, number: int, *, whole_session: bool) -> None:
-        """Send a signal to a process of the host, or to all of its session."""
+        """Send a signal to a process of the host, to all of its session, or (pid -1) to all."""
         ...
 
     async def terminate(self) -> None:
-        """What systemd does at soft-off: SIGTERM to every process, SIGHUP too to those on a terminal."""
+        """What systemd does at soft-off: SIGTERM to all, SIGHUP too to those on a terminal."""
         ...
 
     async def account(self, name: str) -> Account:
@@ -96,7 +105,7 @@ class Host(Protocol):
         ...
 
     async def read(self, path: str) -> bytes:
-        """A file of the host as its root sees it, at most 1 MiB; FileNotFoundError when it is absent."""
+        """A file of the host as its root sees it, at most 1 MiB; FileNotFoundError if absent."""
         ...
 
     async def write(self, path: str, content: bytes, mode: int) -> None:

@@ -92,4 +92,3 @@ def is_chip(path: str) -> bool:
         if path.startswith(start) and path[len(start) :].isdigit():
             return True
     return False
-

@@ -1,17 +1,20 @@
-"""The private ground on which the hosts of a world stand: namespaces, layers, disks and switches."""
+"""The private ground on which hosts stand: namespaces, layers, disks and switches."""
 
 import os
 import shutil
+import signal
+import socket
 from pathlib import Path
 
-from tpuherd.sim.hosts import layers, netlink, system
+from tpuherd.sim.hosts import init, layers, netlink, system
 from tpuherd.sim.hosts.wire import Message
 
 FIRST_ID, IDS = 0x70000000, 65536  #: the users of hosts, as the machine numbers them
+NO_SUCH_DEVICE = 19
 
 
 class Ground:
-    """Namespaces of our own, with a tmpfs as the current directory, in which all names are relative.
+    """Namespaces of our own, and a tmpfs as the current directory: names are relative to it.
 
     low/   the machine's directories that hosts may see, with the hosts' owners
     own/   what hosts have and the machine has not
@@ -51,7 +54,7 @@ class Ground:
             quiet.write_text("1")
 
     def build(self, files: layers.Furniture) -> None:
-        """Let a child that is only the hosts' root make the layers, and show the machine's below."""
+        """Let a child that is only the hosts' root make our layer; show the machine's below it."""
         ready, told = os.pipe()
         flags = 0 if self.single_id else system.NEWUSER
         child = system.clone(flags)
@@ -126,6 +129,37 @@ class Ground:
             system.unmount(str(path))
             path.rmdir()
 
+    def start(self, number: int, plan: Message, link: int) -> int:
+        """Make a host: a process with namespaces of all kinds, which is its init."""
+        self.disk(number)
+        plan |= {"number": number, "single_id": self.single_id, "lowers": self.view()}
+        ready, told = os.pipe()
+        kinds = system.NEWUSER | system.NEWNS | system.NEWPID
+        pid = system.clone(kinds | system.NEWUTS | system.NEWIPC | system.NEWNET)
+        if pid == 0:
+            become_host(link, ready, plan)
+        os.close(ready)
+        try:
+            if self.single_id:
+                system.map_ids(pid, 0, 1)
+            else:
+                system.map_ids(pid, FIRST_ID, IDS)
+            self.plug(number, pid, plan["segment"], plan["address"])
+            os.write(told, b"x")
+        except OSError:
+            os.kill(pid, signal.SIGKILL)
+            raise
+        finally:
+            os.close(told)
+        return pid
+
+    def kill(self, pid: int) -> None:
+        """All processes of a host die with its init."""
+        os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Nothing: everything dies with us."""
+
     def plug(self, number: int, pid: int, segment: str, address: str) -> None:
         """Connect a starting host to the switch of its segment; other segments can't be reached."""
         if segment not in self.switches:
@@ -150,8 +184,13 @@ class Ground:
         finally:
             os.close(namespace)
 
-    def unplug(self, number: int) -> None:
-        """Forget a host's place; its cable went with its network. An empty switch goes too."""
+    def bury(self, number: int, _: set[int]) -> None:
+        """Take a dead host's cable away, before the kernel gets to it. An empty switch goes too."""
+        try:
+            self.line.remove(f"h{number}")
+        except OSError as error:
+            if error.errno != NO_SUCH_DEVICE:
+                raise
         for segment, (name, members) in list(self.switches.items()):
             members.discard(number)
             if not members:
@@ -162,16 +201,21 @@ class Ground:
         """A host's network: up, down or slow (in both directions)."""
         name = f"h{number}"
         self.line.switch(name, up=network != "down")
+        shape(self.line, name, network)
         namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             with netlink.inside(namespace) as line:
-                for end, link in ((self.line, name), (line, "eth0")):
-                    if network == "slow":
-                        end.slow_down(link)
-                    else:
-                        end.speed_up(link)
+                shape(line, "eth0", network)
         finally:
             os.close(namespace)
+
+
+def shape(line: netlink.Netlink, name: str, network: str) -> None:
+    """Let a trickle or everything out of this end of a cable."""
+    if network == "slow":
+        line.slow_down(name)
+    else:
+        line.speed_up(name)
 
 
 def become_root_of_nothing() -> None:
@@ -205,6 +249,18 @@ def building(ready: int, files: layers.Furniture, *, single_id: bool) -> int:
         Path("own/failed").write_text(str(error))
         return 1
     return 0
+
+
+def become_host(link: int, ready: int, plan: Message) -> None:
+    """The child's part of starting a host: nothing of ours stays open in it."""
+    try:
+        for target, file in ((1000, link), (1001, ready)):
+            os.dup2(file, target)
+        os.closerange(3, 1000)
+        os.closerange(1002, 4096)
+        init.run(socket.socket(fileno=1000), 1001, plan)
+    finally:
+        os._exit(1)
 
 
 def flat(name: str) -> str:

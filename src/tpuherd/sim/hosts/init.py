@@ -7,13 +7,13 @@ import signal
 import socket
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
-from tpuherd.sim.hosts import accounts, root, sessions, system, wire
+from tpuherd.sim.hosts import root, sessions, system, walls, wire
+from tpuherd.sim.hosts.places import Own, Place, Shared
 from tpuherd.sim.hosts.wire import Message
 
 PROCESSES_MAX, FILES_MAX = 8192, 1 << 16
-REBOOT, OFF = (signal.SIGRTMIN + 5,), (signal.SIGRTMIN + 3, signal.SIGRTMIN + 4)
+REBOOT, OFF, HALT = 5, 4, 3  #: signals of systemd's init, counted from SIGRTMIN
 FAREWELL_MS = 500  #: how long processes have between the TERM and the end
 
 Answer = tuple[Message, list[int]]
@@ -40,7 +40,25 @@ def run(link: socket.socket, ready: int, plan: Message) -> None:
     except (OSError, KeyError, ValueError, TypeError) as error:
         wire.send(link, {"event": "failed", "why": (str(error) or repr(error))[:500]})
         return
-    Init(link, single_id=plan["single_id"]).serve()
+    Init(link, Own(single_id=plan["single_id"])).serve()
+
+
+def run_shared(link: socket.socket, plan: Message) -> None:
+    """The same without a place of its own: the leader of everything that belongs to the host."""
+    os.setsid()
+    system.adopt_orphans()
+    system.die_with_parent(signal.SIGTERM)
+    system.call_ourselves("tpuherd-host")
+    try:
+        place = Shared(plan)
+        walls.around(plan)
+    except OSError as error:
+        wire.send(link, {"event": "failed", "why": str(error)[:500]})
+        return
+    shared = Init(link, place)
+    signal.signal(signal.SIGTERM, lambda *_: system.kill_family(os.getpid()))
+    shared.serve()
+    system.kill_family(os.getpid())
 
 
 def limit(kind: int, most: int) -> None:
@@ -53,9 +71,9 @@ def limit(kind: int, most: int) -> None:
 class Init:
     """The loop of process 1."""
 
-    def __init__(self, link: socket.socket, *, single_id: bool) -> None:
+    def __init__(self, link: socket.socket, place: Place) -> None:
         self.link = link
-        self.single_id = single_id
+        self.place = place
         self.ending: int | None = None
         self.awake, wakeup = os.pipe()
         os.set_blocking(self.awake, False)
@@ -64,18 +82,22 @@ class Init:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
-        for numbers, how in ((REBOOT, system.RB_AUTOBOOT), (OFF, system.RB_POWER_OFF)):
-            for number in numbers:
-                signal.signal(number, self.plan_end(how))
+        if isinstance(place, Own):
+            ends = {REBOOT: system.RB_AUTOBOOT, OFF: system.RB_POWER_OFF, HALT: system.RB_POWER_OFF}
+            for offset, how in ends.items():
+                signal.signal(signal.SIGRTMIN + offset, self.plan_end(how))
         self.verbs: dict[str, Callable[[Message, list[int]], Answer]] = {
             "spawn": self.spawn,
             "terminal": self.terminal,
-            "connect": connect,
-            "listen": listen,
+            "connect": self.connect,
+            "listen": self.listen,
             "signal": self.signal,
             "account": self.account,
             "holders": self.holders,
-            "write": write,
+            "write": self.write,
+            "read": self.read,
+            "connect_unix": self.connect_unix,
+            "terminate": self.terminate,
         }
 
     def plan_end(self, how: int) -> Callable[..., None]:
@@ -113,15 +135,15 @@ class Init:
         except BlockingIOError:
             pass
 
-    def reap(self) -> None:
-        """Bury the dead and report them."""
+    def reap(self) -> bool:
+        """Bury the dead and report them; whether some are still alive."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return False
             if not pid:
-                return
+                return True
             wire.send(self.link, {"event": "exit", "pid": pid, "status": status})
 
     def end(self, how: int) -> None:
@@ -130,9 +152,8 @@ class Init:
             os.kill(-1, signal.SIGTERM)
             waiting = select.poll()
             waiting.register(self.awake, select.POLLIN)
-            while waiting.poll(FAREWELL_MS):
+            while self.reap() and waiting.poll(FAREWELL_MS):
                 self.drain()
-                self.reap()
         except ProcessLookupError:
             pass
         system.reboot(how)
@@ -151,14 +172,12 @@ class Init:
         wire.close_all(sent)
 
     def spawn(self, ask: Message, files: list[int]) -> Answer:
-        start = sessions.read_start(ask, files, single_id=self.single_id)
+        start = sessions.read_start(ask, files, self.place)
         return {"pid": sessions.spawn(start)}, []
 
     def terminal(self, ask: Message, files: list[int]) -> Answer:
-        start = sessions.read_start(ask, files, single_id=self.single_id)
-        master, slave, name = sessions.open_terminal(
-            start.login, ask["size"], single_id=self.single_id
-        )
+        start = sessions.read_start(ask, files, self.place)
+        master, slave, name = sessions.open_terminal(start.login, ask["size"], self.place)
         try:
             env = {**start.env, "SSH_TTY": name}
             start = replace(start, files=[slave], terminal=True, env=env)
@@ -167,74 +186,65 @@ class Init:
             os.close(slave)
 
     def signal(self, ask: Message, _: list[int]) -> Answer:
-        sessions.signal_all(ask["pid"], ask["number"], whole_session=ask["whole_session"])
+        whole_session = ask["whole_session"]
+        sessions.signal_all(ask["pid"], ask["number"], self.place, whole_session=whole_session)
         return {}, []
 
     def account(self, ask: Message, _: list[int]) -> Answer:
-        login = accounts.ensure(ask["name"], single_id=self.single_id)
+        login = self.place.ensure(ask["name"])
         return {"uid": login.uid, "gid": login.gid, "home": login.home}, []
 
     def holders(self, _: Message, __: list[int]) -> Answer:
-        return {"holders": sessions.holders()}, []
+        return {"holders": sessions.holders(self.place)}, []
 
+    def connect(self, ask: Message, _: list[int]) -> Answer:
+        """A connection under way, made in the host's network."""
+        return {}, [self.place.dial(ask["address"], ask["port"]).detach()]
 
-def connect(ask: Message, _: list[int]) -> Answer:
-    """A connection under way, made in the host's network."""
-    family, address = place(ask["address"], ask["port"])
-    link = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    try:
-        link.connect(address)
-    except BlockingIOError:
-        pass
-    except OSError:
-        link.close()
-        raise
-    return {}, [link.detach()]
+    def listen(self, ask: Message, _: list[int]) -> Answer:
+        """A listening socket in the host's network."""
+        family, address = self.place.stand(ask["address"], ask["port"])
+        link = socket.socket(family, socket.SOCK_STREAM)
+        link.setblocking(False)
+        try:
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            link.bind(address)
+            link.listen(128)
+        except OSError:
+            link.close()
+            raise
+        return {}, [link.detach()]
 
+    def connect_unix(self, ask: Message, _: list[int]) -> Answer:
+        """A connection to a socket file, made by a child with the rights of a user."""
+        login = self.place.find(ask["user"])
+        if login is None:
+            raise OSError(2, f"this host has no user {ask['user']}")
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link.setblocking(False)
+        status = sessions.try_as(login, self.place, lambda: link.connect(ask["path"]))
+        if status:
+            link.close()
+            raise OSError(status, os.strerror(status))
+        return {}, [link.detach()]
 
-def listen(ask: Message, _: list[int]) -> Answer:
-    """A listening socket in the host's network."""
-    family, address = place(ask["address"] or "0.0.0.0", ask["port"])  # noqa: S104
-    link = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    try:
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        link.bind(address)
-        link.listen(128)
-    except OSError:
-        link.close()
-        raise
-    return {}, [link.detach()]
+    def terminate(self, _: Message, __: list[int]) -> Answer:
+        sessions.terminate(self.place)
+        return {}, []
 
+    def read(self, ask: Message, _: list[int]) -> Answer:
+        """A file, opened as root."""
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        return {}, [os.open(self.place.file(ask["path"]), flags)]
 
-def place(address: str, port: int) -> tuple[int, str | tuple[str, int]]:
-    """What to give to a socket for an address, a name of /etc/hosts or the path of a socket file."""
-    if address.startswith("/"):
-        return socket.AF_UNIX, address
-    address = named(address)
-    return (socket.AF_INET6 if ":" in address else socket.AF_INET), (address, port)
-
-
-def named(name: str) -> str:
-    """The address of a host by its own /etc/hosts; an address is its own."""
-    if name == "*":
-        return "0.0.0.0"  # noqa: S104
-    if ":" in name or name.replace(".", "").isdigit():
-        return name
-    for line in Path("/etc/hosts").read_text(errors="replace").splitlines():
-        address, *names = line.partition("#")[0].split() or [""]
-        if name.lower() in names:
-            return address
-    raise OSError(22, f"this host knows no {name}")
-
-
-def write(ask: Message, files: list[int]) -> Answer:
-    """A file with the content of the one that came along, as root."""
-    path = Path(ask["path"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    with open(files[0], "rb", closefd=False) as source, new.open("wb") as target:
-        while part := source.read(1 << 16):
-            target.write(part)
-    new.chmod(ask["mode"])
-    new.replace(path)
-    return {}, []
+    def write(self, ask: Message, files: list[int]) -> Answer:
+        """A file with the content of the one that came along, as root."""
+        path = self.place.file(ask["path"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f".{path.name}.new")
+        with open(files[0], "rb", closefd=False) as source, new.open("wb") as target:
+            while part := source.read(1 << 16):
+                target.write(part)
+        new.chmod(ask["mode"])
+        new.replace(path)
+        return {}, []

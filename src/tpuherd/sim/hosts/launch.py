@@ -1,4 +1,4 @@
-"""What the interpreter of a zygote runs: `python -I -S launch.py PARENT`. Loads nothing but the zygote."""
+"""What starts a zygote, `python -I -S launch.py PARENT`: loads nothing of ours but the zygote."""
 
 import importlib
 import sys

@@ -1,6 +1,6 @@
-"""The layer of our own that lies over the machine's directories: what hosts have and the machine has not.
+"""The layer of our own over the machine's directories: what hosts have and the machine has not.
 
-Made once a world in its own tmpfs, by a process that is root of the hosts and nobody on the machine:
+Made once a world in a tmpfs, by a process that is root of the hosts and nobody on the machine:
 what the machine keeps from others can't get in.
 """
 
@@ -38,7 +38,7 @@ VAR = """
 """.split()
 PLACES = {
     "root": 0o755, "home": 0o755, "tmp": 0o1777, "run": 0o755, "mnt": 0o755, "media": 0o755,
-    "srv": 0o755, "opt": 0o755, "dev": 0o755, "proc": 0o555, "sys": 0o555, "old": 0o700,
+    "srv": 0o755, "opt": 0o755, "dev": 0o755, "proc": 0o555, "sys": 0o555,
     "usr": 0o755, "var": 0o755, "var/tmp": 0o1777, "var/log": 0o755, "var/log/apt": 0o755,
     "var/cache": 0o755, "var/cache/apt/archives/partial": 0o755, "var/cache/debconf": 0o755,
     "var/lib": 0o755, "var/lib/apt/lists/partial": 0o755, "var/lib/apt/mirrors/partial": 0o755,
@@ -57,9 +57,7 @@ def furniture() -> Furniture:
     """The files that we bring along; read before the rights to read them are given up."""
     base = Path(__file__).with_name("furniture")
     return {
-        str(path.relative_to(base)): path.read_bytes()
-        for path in base.rglob("*")
-        if path.is_file()
+        str(path.relative_to(base)): path.read_bytes() for path in base.rglob("*") if path.is_file()
     }
 
 
@@ -120,7 +118,7 @@ def make_etc(etc: Path) -> None:
     groups = ""
     for line in lines(Path("/etc/group")):
         if is_system(line):
-            name, password, number, members = (line.split(":") + [""] * 4)[:4]
+            name, password, number, members = [*line.split(":"), "", "", "", ""][:4]
             kept = ",".join(member for member in members.split(",") if member in users)
             groups += f"{name}:{password}:{number}:{kept}\n"
     groups += "".join(f"{name}:x:{number}:\n" for name, number in GROUPS.items())
@@ -142,7 +140,7 @@ def lines(path: Path) -> list[str]:
 
 def is_system(line: str) -> bool:
     """Whether a line of passwd or group belongs to the system, not to a person."""
-    number = (line.split(":") + ["", "", ""])[2]
+    number = [*line.split(":"), "", "", ""][2]
     return number.isdigit() and (int(number) < 1000 or number == "65534")
 
 

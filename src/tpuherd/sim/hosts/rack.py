@@ -1,4 +1,4 @@
-"""Where the hosts of a world run: brings what is in line with what is wished, and tells what happened."""
+"""Where the hosts of a world run: makes of them what is wished, and tells what happened."""
 
 import asyncio
 import hashlib
@@ -25,6 +25,7 @@ MODES = ("namespaces-root", "namespaces-user", "processes")
 BOOT_S, DEATH_S = 60.0, 20.0
 DISK_BYTES = 4 << 30
 SUBSYSTEM = {"v2": "0x004e", "v3": "0x004f"}  #: of a chip's PCI device; elsewhere 0x0000
+NO_ENVIRONMENT: dict[str, str] = {}
 EIGHT = ("v2", "v3")  #: generations whose chips are two devices each
 
 Services = Callable[[Host, Desk], AbstractAsyncContextManager[None]]
@@ -112,10 +113,10 @@ class Rack:
             with theirs:
                 self.zygote = subprocess.Popen(  # noqa: ASYNC220  # starts in a millisecond
                     [sys.executable, "-I", "-S", str(launch), str(os.getpid())],
-                    stdin=theirs,
+                    stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env={},
+                    env=NO_ENVIRONMENT,
                 )
             line = Channel(ours, self.hear, self.ground_lost)
             offer = self.make.offer
@@ -171,7 +172,14 @@ class Rack:
         return self.made
 
     async def settle(self, key: str, berth: Berth) -> None:
-        """Do what is to be done for one host, until there is nothing left."""
+        """Do what is to be done for one host; one host's trouble is not the others'."""
+        try:
+            await self.settle_all(key, berth)
+        except OSError as error:
+            self.note(f"{key}: {error.strerror or error}")
+
+    async def settle_all(self, key: str, berth: Berth) -> None:
+        """Until there is nothing left to do."""
         async with berth.lock:
             while not self.closing.is_set():
                 wish, room = berth.wish, berth.room
@@ -186,7 +194,10 @@ class Rack:
                     await self.boot(berth, wish)
                 else:
                     room.view = wish
-                    await self.weather(room, wish)
+                    try:
+                        await self.weather(room, wish)
+                    except OSError as error:  # its own root may have broken what we want to break
+                        self.note(f"{wish.name}: {error.strerror or error}")
                     if berth.wish is wish:
                         return
 
@@ -265,6 +276,11 @@ class Rack:
             await self.order("hang", room.number, hung=True)
         room.weather = (wish.network, wish.hung, wish.disk_full)
 
+    def note(self, sentence: str) -> None:
+        """Something that could not be done, for whoever asks for the state."""
+        if sentence not in self.missing:
+            self.missing.append(sentence)
+
     async def order(self, verb: str, number: int, **facts: object) -> None:
         """Tell the zygote something; a host that just died needs nothing more."""
         try:
@@ -336,8 +352,16 @@ class Rack:
         if line is not None:
             line.close()
         if zygote is not None:
-            zygote.kill()
-            await asyncio.get_running_loop().run_in_executor(None, zygote.wait)
+            await asyncio.get_running_loop().run_in_executor(None, bury_zygote, zygote)
+
+
+def bury_zygote(zygote: subprocess.Popen[bytes]) -> None:
+    """It ends when the line to it is cut; if it does not, it is ended."""
+    try:
+        zygote.wait(DEATH_S)
+    except subprocess.TimeoutExpired:
+        zygote.kill()
+        zygote.wait()
 
 
 def plan(view: HostView) -> Message:
@@ -348,6 +372,7 @@ def plan(view: HostView) -> Message:
         "name": view.name,
         "machine_id": hashlib.blake2b(str(view.uid).encode(), digest_size=16).hexdigest(),
         "address": view.internal_ip,
+        "external": view.external_ip,
         "segment": view.segment,
         "peers": [list(peer) for peer in view.peers],
         "chips": view.chips,

@@ -1,10 +1,10 @@
 """A running host as the controller holds it: its line, its processes, its end."""
 
 import asyncio
-import os
 import signal
 import socket
 import stat
+import tempfile
 from collections.abc import Sequence
 
 from tpuherd.sim.hosts.channel import Channel, single, whole, words
@@ -13,6 +13,7 @@ from tpuherd.sim.hosts.wire import Malformed, Message
 from tpuherd.sim.tpu.views import HostView
 
 KILLED = int(signal.SIGKILL)  #: as a wait status
+READ_MAX = 1 << 20
 
 
 class Job:
@@ -88,7 +89,7 @@ class Room:
     async def spawn_on_terminal(
         self, program: Program, size: tuple[int, int, int, int]
     ) -> tuple[Job, int]:
-        """Start a program on a new terminal (rows, columns, x, y); gives its master's descriptor."""
+        """Start a program on a new terminal (rows, columns, x, y); and that terminal's master."""
         started: list[Job] = []
         _, files = await self.channel.ask(
             "terminal",
@@ -108,6 +109,11 @@ class Room:
         _, files = await self.channel.ask("connect", {"address": address, "port": port})
         return socket_of(files)
 
+    async def connect_unix(self, path: str, user: str) -> socket.socket:
+        """A connection to a unix socket of the host, made with the rights of that user."""
+        _, files = await self.channel.ask("connect_unix", {"path": path, "user": user})
+        return socket_of(files)
+
     async def listen(self, address: str, port: int) -> socket.socket:
         """A listening socket inside the host's network."""
         _, files = await self.channel.ask("listen", {"address": address, "port": port})
@@ -117,6 +123,10 @@ class Room:
         """Send a signal to a process of the host, to all of its session, or (pid -1) to all."""
         message = {"pid": pid, "number": int(number), "whole_session": whole_session}
         await self.channel.ask("signal", message)
+
+    async def terminate(self) -> None:
+        """What systemd does at soft-off: SIGTERM to all, SIGHUP too to those on a terminal."""
+        await self.channel.ask("terminate", {})
 
     async def account(self, name: str) -> Account:
         """The login of that name, made with its home at the first use."""
@@ -134,14 +144,16 @@ class Room:
 
     async def write(self, path: str, content: bytes, mode: int) -> None:
         """Put a file into the host as its root."""
-        file = os.memfd_create("content", os.MFD_CLOEXEC)
-        try:
-            with open(file, "wb", closefd=False) as target:
-                target.write(content)
-            os.lseek(file, 0, os.SEEK_SET)
-            await self.channel.ask("write", {"path": path, "mode": mode}, [file])
-        finally:
-            os.close(file)
+        with tempfile.TemporaryFile(buffering=0) as file:
+            file.write(content)
+            file.seek(0)
+            await self.channel.ask("write", {"path": path, "mode": mode}, [file.fileno()])
+
+    async def read(self, path: str) -> bytes:
+        """A file of the host as its root sees it, at most 1 MiB; FileNotFoundError if absent."""
+        _, files = await self.channel.ask("read", {"path": path})
+        with open(single(files, stat.S_ISREG), "rb") as file:  # noqa: ASYNC230  # a local file
+            return file.read(READ_MAX)
 
 
 def order(program: Program) -> Message:

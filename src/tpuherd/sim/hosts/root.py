@@ -27,10 +27,12 @@ def build(plan: Message) -> None:
         overlay(target, f"{ours}low/{lower['low']}", disk / "up" / lower["low"],
                 disk / "work" / lower["low"])  # fmt: skip
     mount_kernel(at, plan)
+    (at / "old").mkdir(mode=0o700, exist_ok=True)
     os.chdir(at)
     system.pivot_root(".", "old")
     system.unmount("/old")
     os.chdir("/")
+    Path("/old").rmdir()
     settle(plan, boot_id, fresh=fresh)
 
 

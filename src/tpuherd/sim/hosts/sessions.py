@@ -5,17 +5,16 @@ import os
 import signal
 import struct
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tpuherd.sim.hosts import accounts, devices, filters
+from tpuherd.sim.hosts.accounts import Login
+from tpuherd.sim.hosts.places import Place
 from tpuherd.sim.hosts.wire import Message
 
-PATH_OF_ROOT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-PATH_OF_USERS = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
-WHAT_DIES_FIRST = "300"  #: of the machine's memory runs short: a session, not the init
-HOLDERS_MAX = 200
+WHAT_DIES_FIRST = "300"  #: where the machine's memory runs short: a session, not the init
+HOLDERS_MAX, FILES_MAX = 200, 4096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,50 +25,27 @@ class Start:
     executable: str
     env: Mapping[str, str]
     directory: str
-    login: accounts.Login
-    single_id: bool
+    login: Login
+    place: Place
     files: Sequence[int]  #: three, or one terminal
     terminal: bool = False
 
 
-def read_start(ask: Message, files: Sequence[int], *, single_id: bool) -> Start:
+def read_start(ask: Message, files: Sequence[int], place: Place) -> Start:
     """A request to start something."""
-    login = accounts.find(ask["user"])
+    login = place.find(ask["user"])
     if login is None:
         raise OSError(2, f"this host has no user {ask['user']}")
     argv = [str(word) for word in ask["argv"]]
-    env = {
-        "PATH": PATH_OF_USERS if login.uid else PATH_OF_ROOT,
-        "HOME": login.home,
-        "USER": login.name,
-        "LOGNAME": login.name,
-        "SHELL": login.shell,
-        **environment_file(),
-        **ask["env"],
-    }
     return Start(
         argv=argv,
         executable=ask["executable"] or argv[0],
-        env=env,
+        env={**place.environment(login), **ask["env"]},
         directory=ask["directory"] or login.home,
         login=login,
-        single_id=single_id,
+        place=place,
         files=files,
     )
-
-
-def environment_file() -> dict[str, str]:
-    """What /etc/environment gives to every session."""
-    found = {}
-    try:
-        lines = Path("/etc/environment").read_text(errors="replace").splitlines()
-    except OSError:
-        return {}
-    for line in lines:
-        name, equals, value = line.partition("=")
-        if equals and name.isidentifier():
-            found[name] = value.strip("\"'")
-    return found
 
 
 def spawn(start: Start) -> int:
@@ -96,61 +72,104 @@ def become(start: Start) -> None:
     os.setsid()
     if start.terminal:
         fcntl.ioctl(start.files[0], termios.TIOCSCTTY, 0)
-    for number in range(3):
-        os.dup2(start.files[0 if start.terminal else number], number + 10, inheritable=True)
-    for number in range(3):
-        os.dup2(number + 10, number)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 8192 else 8192)
-    Path("/proc/self/oom_score_adj").write_text(WHAT_DIES_FIRST)
+    place_files(start)
     os.umask(0o022)
-    if start.single_id:
-        filters.fake_root()
-    elif start.login.uid or start.login.gid:
-        os.setgroups(accounts.groups_of(start.login))
-        os.setresgid(start.login.gid, start.login.gid, start.login.gid)
-        os.setresuid(start.login.uid, start.login.uid, start.login.uid)
+    try:
+        Path("/proc/self/oom_score_adj").write_text(WHAT_DIES_FIRST)
+    except OSError:
+        pass  # a kindness, not a need
+    start.place.become(start.login)
     try:
         os.chdir(start.directory)
     except OSError:
         os.chdir("/")
 
 
-def open_terminal(login: accounts.Login, size: Sequence[int], *, single_id: bool) -> tuple[int, int, str]:
+def place_files(start: Start) -> None:
+    """Descriptors 0, 1 and 2, and no others."""
+    given = [start.files[0 if start.terminal else number] for number in range(3)]
+    safe = [fcntl.fcntl(file, fcntl.F_DUPFD, 10) for file in given]
+    for number, file in enumerate(safe):
+        os.dup2(file, number)
+    os.closerange(3, FILES_MAX)
+
+
+def open_terminal(login: Login, size: Sequence[int], place: Place) -> tuple[int, int, str]:
     """A new terminal of that size: its two ends and its name."""
     master, slave = os.openpty()
     rows, columns, width, height = (max(0, min(int(number), 0xFFFF)) for number in size)
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, width, height))
-    if not single_id:
-        os.fchown(slave, login.uid, login.gid)
-    os.fchmod(slave, 0o620)
+    place.own_terminal(slave, login)
     return master, slave, os.ttyname(slave)
 
 
-def signal_all(pid: int, number: int, *, whole_session: bool) -> None:
+def signal_all(pid: int, number: int, place: Place, *, whole_session: bool) -> None:
     """A signal to one process, to all of its session, or (-1) to everything in the host."""
-    targets = session_of(pid) if whole_session and pid > 1 else [pid]
+    running = place.processes()
+    if pid == -1:
+        targets = running
+    elif whole_session:
+        targets = [each for each in running if session_of(each) == pid]
+    else:
+        targets = [each for each in running if each == pid]
     for target in targets:
-        if target == 1:
-            continue
         try:
             os.kill(target, number)
         except ProcessLookupError:
             pass
 
 
-def session_of(leader: int) -> list[int]:
-    """The processes of a session."""
-    found = []
-    for pid in processes():
+def terminate(place: Place) -> None:
+    """TERM to everything; those on a terminal are hung up on as well."""
+    for pid in place.processes():
         fields = stat_fields(pid)
-        if fields and int(fields[3]) == leader:
-            found.append(pid)
-    return found
+        numbers = [signal.SIGTERM, signal.SIGCONT]
+        if fields and int(fields[4]):
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                break
 
 
-def processes() -> list[int]:
-    """All that run in the host."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+def try_as(login: Login, place: Place, deed: Callable[[], None]) -> int:
+    """Do something in a child that is that user; the number of the error, 0 if there was none."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            place.become(login)
+            deed()
+            os._exit(0)
+        except OSError as error:
+            os._exit(error.errno or 5)
+        finally:
+            os._exit(5)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def session_of(pid: int) -> int:
+    """The leader of its session; 0 when it is gone."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
+def holders(place: Place) -> list[Message]:
+    """Who has which chip open."""
+    found: list[Message] = []
+    tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    for pid in place.processes():
+        chips = {chip for target in open_files(pid) if (chip := place.chip(target))}
+        fields = stat_fields(pid)
+        if not chips or not fields:
+            continue
+        cpu_s = (int(fields[11]) + int(fields[12])) / tick
+        resident = int(fields[21]) * page
+        for chip in sorted(chips):
+            found.append({"device": chip, "pid": pid, "resident": resident, "cpu_s": cpu_s})
+    return found[:HOLDERS_MAX]
 
 
 def stat_fields(pid: int) -> list[str]:
@@ -162,29 +181,12 @@ def stat_fields(pid: int) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
-def holders() -> list[Message]:
-    """Who has which chip open."""
-    found: list[Message] = []
-    tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
-    for pid in processes():
-        chips = {target for target in open_files(pid) if devices.is_chip(target)}
-        fields = stat_fields(pid)
-        if not chips or not fields:
-            continue
-        cpu_s = (int(fields[11]) + int(fields[12])) / tick
-        resident = int(fields[21]) * page
-        for chip in sorted(chips):
-            found.append({"device": chip, "pid": pid, "resident": resident, "cpu_s": cpu_s})
-    return found[:HOLDERS_MAX]
-
-
 def open_files(pid: int) -> list[str]:
     """What its descriptors point to."""
-    folder = f"/proc/{pid}/fd"
     found = []
     try:
-        for name in os.listdir(folder):  # noqa: PTH208
-            found.append(os.readlink(f"{folder}/{name}"))  # noqa: PTH115
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            found.append(str(path.readlink()))
     except OSError:
         pass  # it ended meanwhile
     return found

@@ -5,7 +5,9 @@ import os
 import platform
 import signal
 import struct
+import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -42,7 +44,8 @@ NUMBERS = {
         pivot_root=155,
         kill=62,
         reboot=169,
-        # chown fchown lchown fchownat, set{uid,gid,reuid,regid,groups,resuid,resgid,fsuid,fsgid}, capset
+        # chown fchown lchown fchownat, set-{uid,gid,reuid,regid,groups,resuid,resgid,fsuid,fsgid},
+        # capset
         faked=(92, 93, 94, 260, 105, 106, 113, 114, 116, 117, 119, 122, 123, 126),
         make_node=((133, 1), (259, 2)),
     ),
@@ -118,8 +121,9 @@ def clone(flags: int) -> int:
 
 
 def prctl(option: int, value: int = 0) -> None:
-    """prctl(2) with one argument."""
-    check(libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+    """prctl(2) with one argument; nothing where there is none (not on Linux)."""
+    if hasattr(libc, "prctl"):
+        check(libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
@@ -139,9 +143,10 @@ def be_dumpable() -> None:
 
 def call_ourselves(name: str) -> None:
     """Show this name instead of the interpreter's path and arguments."""
+    if not Path("/proc/self/stat").exists():
+        return
     libc.prctl(15, ctypes.c_char_p(name.encode()[:15]), 0, 0, 0)
-    with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
-        fields = file.read().rpartition(")")[2].split()
+    fields = Path("/proc/self/stat").read_text(errors="replace").rpartition(")")[2].split()
     start, end = int(fields[45]), int(fields[46])
     if 0 < start < end:
         ctypes.memset(start, 0, end - start)
@@ -152,8 +157,7 @@ def call_ourselves(name: str) -> None:
 def map_ids(pid: int, first: int, count: int) -> None:
     """Give a fresh user namespace the ids 0 … count-1, which are first … outside."""
     for kind in ("uid_map", "gid_map"):
-        with open(f"/proc/{pid}/{kind}", "w", encoding="ascii") as file:
-            file.write(f"0 {first} {count}")
+        Path(f"/proc/{pid}/{kind}").write_text(f"0 {first} {count}")
 
 
 def clone_mapped(source: str, target: str, user_namespace: int) -> None:
@@ -167,9 +171,7 @@ def clone_mapped(source: str, target: str, user_namespace: int) -> None:
             f"id-mapped mount of {source}",
         )
         check(
-            libc.syscall(
-                MOVE_MOUNT, tree, b"", AT_FDCWD, target.encode(), MOVE_MOUNT_F_EMPTY_PATH
-            ),
+            libc.syscall(MOVE_MOUNT, tree, b"", AT_FDCWD, target.encode(), MOVE_MOUNT_F_EMPTY_PATH),
             f"move_mount to {target}",
         )
     finally:
@@ -179,3 +181,59 @@ def clone_mapped(source: str, target: str, user_namespace: int) -> None:
 def reboot(how: int) -> None:
     """Ends the PID namespace that we are the init of; nothing else, as we are root of no more."""
     check(libc.reboot(ctypes.c_int(how - (1 << 32) if how >> 31 else how)), "reboot")
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    if not Path("/proc/self").exists():
+        return family_by_ps(pid)
+    found = [pid]
+    for each in found:
+        found += children(each)
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Its children; none when it is gone."""
+    if not Path("/proc/self").exists():
+        return family_by_ps(pid)[1:]
+    found: list[int] = []
+    try:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found += [int(child) for child in (thread / "children").read_text().split()]
+    except OSError:
+        pass  # it ended meanwhile
+    return found
+
+
+def family_by_ps(pid: int) -> list[int]:
+    """The same where there is no /proc."""
+    command = ["ps", "-axo", "pid=,ppid="]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True)
+    pairs = [line.split() for line in listed.stdout.splitlines()]
+    found = [pid]
+    for each in found:
+        found += [int(child) for child, parent in pairs if int(parent) == each]
+    return found
+
+
+def signal_family(pid: int, number: int) -> list[int]:
+    """Send a signal to a process and all its descendants, also those that are just being made."""
+    told: list[int] = []
+    while fresh := [each for each in family(pid) if each not in told]:
+        for each in fresh:
+            told.append(each)
+            try:
+                os.kill(each, number)
+            except (ProcessLookupError, PermissionError):
+                pass
+    return told
+
+
+def kill_family(pid: int) -> None:
+    """End a process and all its descendants: none runs any more, so none can escape."""
+    for each in reversed(signal_family(pid, signal.SIGSTOP)):
+        try:
+            os.kill(each, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass

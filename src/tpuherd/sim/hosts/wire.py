@@ -1,4 +1,4 @@
-"""Messages between the controller, the zygote and the hosts' inits: one JSON object and some files."""
+"""Messages between controller, zygote and inits: one JSON object each, and some files."""
 
 import json
 import os
@@ -29,9 +29,7 @@ def send(link: socket.socket, message: Message, files: Sequence[int] = ()) -> No
 
 def receive(link: socket.socket) -> tuple[Message | None, list[int]]:
     """The next message, None at the end. Whoever gets the files closes them."""
-    content, files, flags, _ = socket.recv_fds(
-        link, BYTES_MAX, FILES_MAX, socket.MSG_CMSG_CLOEXEC
-    )
+    content, files, flags, _ = socket.recv_fds(link, BYTES_MAX, FILES_MAX, socket.MSG_CMSG_CLOEXEC)
     if not content:
         close_all(files)
         return None, []

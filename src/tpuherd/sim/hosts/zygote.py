@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Callable
 
-from tpuherd.sim.hosts import ground, init, system, wire
+from tpuherd.sim.hosts import commons, ground, system, wire
 from tpuherd.sim.hosts.wire import Message
 
 
@@ -23,7 +23,7 @@ class Zygote:
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link
-        self.ground: ground.Ground | None = None
+        self.ground: ground.Ground | commons.Commons | None = None
         self.hosts: dict[int, int] = {}  #: number → pid
         self.awake, wakeup = os.pipe()
         os.set_blocking(self.awake, False)
@@ -83,54 +83,28 @@ class Zygote:
             for number, host in list(self.hosts.items()):
                 if host == pid:
                     del self.hosts[number]
-                    self.stand().unplug(number)
+                    self.stand().bury(number, set(self.hosts.values()))
                     wire.send(self.link, {"event": "dead", "host": number, "status": status})
 
-    def stand(self) -> ground.Ground:
+    def stand(self) -> ground.Ground | commons.Commons:
         """The ground, once prepared."""
         if self.ground is None:
             raise OSError(22, "no ground yet")
         return self.ground
 
     def prepare(self, order: Message, _: list[int]) -> Message:
-        self.ground = ground.Ground(order)
+        shared = order["mode"] == "processes"
+        self.ground = commons.Commons(order) if shared else ground.Ground(order)
         gc.collect()
         gc.freeze()
         return {}
 
     def boot(self, order: Message, files: list[int]) -> Message:
         """Start a host; it reports on the socket that came along when it is up."""
-        place, number, plan = self.stand(), order["number"], order["plan"]
-        place.disk(number)
-        plan |= {"number": number, "single_id": place.single_id, "lowers": place.view()}
-        ready, told = os.pipe()
-        kinds = system.NEWUSER | system.NEWNS | system.NEWPID
-        pid = system.clone(kinds | system.NEWUTS | system.NEWIPC | system.NEWNET)
-        if pid == 0:
-            self.become_host(files[0], ready, plan)
-        os.close(ready)
+        number = order["number"]
+        pid = self.stand().start(number, order["plan"], files[0])
         self.hosts[number] = pid
-        try:
-            if place.single_id:
-                system.map_ids(pid, 0, 1)
-            else:
-                system.map_ids(pid, ground.FIRST_ID, ground.IDS)
-            place.plug(number, pid, plan["segment"], plan["address"])
-            os.write(told, b"x")
-        finally:
-            os.close(told)
         return {"pid": pid}
-
-    def become_host(self, link: int, ready: int, plan: Message) -> None:
-        """The child's part of starting a host: nothing of ours stays open in it."""
-        try:
-            for target, file in ((1000, link), (1001, ready)):
-                os.dup2(file, target)
-            os.closerange(3, 1000)
-            os.closerange(1002, 4096)
-            init.run(socket.socket(fileno=1000), 1001, plan)
-        finally:
-            os._exit(1)
 
     def pid_of(self, order: Message) -> int:
         """The process of a host."""
@@ -140,22 +114,14 @@ class Zygote:
             raise ProcessLookupError(3, "that host is off") from None
 
     def kill(self, order: Message, _: list[int]) -> Message:
-        """Power off: everything in it dies with its init."""
-        os.kill(self.pid_of(order), signal.SIGKILL)
+        """Power off: everything in it dies at once."""
+        self.stand().kill(self.pid_of(order))
         return {}
 
     def hang(self, order: Message, _: list[int]) -> Message:
         """Stop all that runs in a host, or let it go on."""
-        pid = self.pid_of(order)
         number = signal.SIGSTOP if order["hung"] else signal.SIGCONT
-        told: set[int] = set()
-        while fresh := [each for each in family(pid) if each not in told]:
-            for each in fresh:
-                told.add(each)
-                try:
-                    os.kill(each, number)
-                except ProcessLookupError:
-                    pass
+        system.signal_family(self.pid_of(order), number)
         return {}
 
     def network(self, order: Message, _: list[int]) -> Message:
@@ -174,19 +140,6 @@ class Zygote:
         return {}
 
 
-def family(pid: int) -> list[int]:
-    """A process and all that descend from it."""
-    found = [pid]
-    for each in found:
-        try:
-            for thread in os.listdir(f"/proc/{each}/task"):  # noqa: PTH208
-                with open(f"/proc/{each}/task/{thread}/children", encoding="ascii") as file:
-                    found += [int(child) for child in file.read().split()]
-        except OSError:
-            continue  # it ended meanwhile
-    return found
-
-
 def main() -> None:
     """Serve on standard input, which is the controller's socket."""
     system.die_with_parent()
@@ -198,4 +151,9 @@ def main() -> None:
         os.dup2(nothing, number)
     os.close(nothing)
     system.call_ourselves("tpuherd-hosts")
-    Zygote(link).serve()
+    zygote = Zygote(link)
+    try:
+        zygote.serve()
+    finally:
+        if zygote.ground is not None:
+            zygote.ground.close()

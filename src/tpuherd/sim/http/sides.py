@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import parse_qs
@@ -21,11 +21,12 @@ TOKEN_S = 3599
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
-def sides(desk: Desk, facts: Facts) -> Mapping[str, Side]:
-    """All of them, by how their path begins."""
+def sides(desk: Desk, facts: Facts, missing: Sequence[str]) -> Mapping[str, Side]:
+    """All of them, by how their path begins. `missing` may have grown since the start."""
 
     async def world(request: Request) -> Response:
-        return found({**asdict(facts), **overview(desk.world, desk.now())})
+        said = {**asdict(facts), "missing": list(missing)}
+        return found({**said, **overview(desk.world, desk.now())})
 
     async def nodes(request: Request) -> Response:
         return found({"nodes": sorted(desk.world.nodes)})

@@ -1,0 +1,1 @@
+"""What TPU users meet of Google Cloud beside TPUs: Compute, Storage, quotas, tokens, discovery."""

@@ -36,7 +36,7 @@ def token(world: World, call: Call, now: float) -> Json | Response:
         return refusal("unsupported_grant_type", f"Invalid grant_type: {grant}")
     if not sent.get(GRANTS[grant]):
         return refusal("invalid_request", f"Missing required parameter: {GRANTS[grant]}")
-    seed = f"{world.settings.seed}:{now}:{sent[GRANTS[grant]]}".encode()
+    seed = f"{world.settings.seed}:{now}:{sent[GRANTS[grant]]}".encode("utf-8", "backslashreplace")
     answer: Json = {
         "access_token": f"ya29.world-{hashlib.blake2b(seed, digest_size=16).hexdigest()}",
         "expires_in": LIFE_S,

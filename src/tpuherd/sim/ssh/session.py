@@ -53,7 +53,9 @@ class Session(asyncssh.SSHServerSession[bytes]):
 
     def connection_made(self, chan: asyncssh.SSHServerChannel[bytes]) -> None:
         self.channel = chan
-        self.bridge = Bridge(chan, self.quiet)
+        # The client is told of the end of the outputs only together with the exit status: OpenSSH
+        # closes a channel that has ended both ways, and asyncssh then takes no status any more.
+        self.bridge = Bridge(chan, self.silent.set)
         self.visit.began(self.bridge)
 
     def pty_requested(
@@ -108,12 +110,6 @@ class Session(asyncssh.SSHServerSession[bytes]):
             self.task.cancel()
         self.visit.over(self.bridge)
 
-    def quiet(self) -> None:
-        """Every output has ended."""
-        self.silent.set()
-        if not self.channel.is_closing() and self.terminal is None:
-            self.channel.write_eof()
-
     def on_terminal(self, change: Callable[[int], None]) -> None:
         """Do something to the terminal, if there is one and it is not gone yet."""
         if self.terminal is not None:
@@ -134,7 +130,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
             account = await self.visit.host.account(self.visit.user)
             process = await self.begin(await program(self, account))
         except OSError as error:
-            if not self.channel.is_closing():
+            if not self.over:
                 self.channel.write(f"the host could not start this: {error}\r\n".encode(), STDERR)
                 self.channel.exit(255)
             return
@@ -154,7 +150,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         process, master = await self.visit.host.spawn_on_terminal(
             program, (rows, columns, width, height)
         )
-        if self.channel.is_closing():
+        if self.over:
             os.close(master)
             return process
         self.terminal = master
@@ -181,7 +177,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
-        if self.channel.is_closing():
+        if self.over:
             for descriptor in ours:
                 os.close(descriptor)
         else:
@@ -190,7 +186,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
 
     def tell_end(self, status: int) -> None:
         """Say how it ended, and close. A host that died says nothing: its connections are cut."""
-        if self.channel.is_closing() or self.visit.host.gone.is_set():
+        if self.over or self.visit.host.gone.is_set():
             return
         if os.WIFSIGNALED(status):
             name = signal.Signals(os.WTERMSIG(status)).name.removeprefix("SIG")

@@ -23,7 +23,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Response:
-    """What is answered. Two fields are for the weather: the server obeys them, clients never see them."""
+    """What is answered. Two fields are the weather's: the server obeys, clients never see them."""
 
     status: int = 200
     body: bytes = b""
@@ -45,7 +45,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`DELETE /v2/projects/{project}/locations/{zone}/nodes/{node}` and the function that answers."""
+    """`DELETE /v2/projects/{project}/locations/{zone}/nodes/{node}` and what answers it."""
 
     method: str
     template: str

@@ -1,4 +1,4 @@
-"""How long the stretches of the cloud's lifecycle last, in seconds of real life, from low to high."""
+"""How long the stretches of the cloud's lifecycle last, in seconds, from low to high."""
 
 from tpuherd.sim.tpu.world import World, scaled
 
@@ -25,7 +25,9 @@ DURATIONS: dict[str, tuple[float, float]] = {
     "request.retry": (30.0, 90.0),
     "maintenance.simulated": (60.0, 60.0),
 }
-UPDATE_S = 3.5  #: always the same, so that updates take effect in the order in which they were asked
+UPDATE_S = (
+    3.5  #: always the same, so that updates take effect in the order in which they were asked
+)
 DAY_S = 86400.0  #: the life of a preemptible node, and of an operation that is done
 RETRY_S_MAX = 2700.0  #: so long the nodes of a queued resource are tried again
 

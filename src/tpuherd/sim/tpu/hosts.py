@@ -1,20 +1,16 @@
 """The hosts of the model as the rest of the world sees them, and what they report back."""
 
-import dataclasses
 from collections.abc import Iterator
 
 from tpuherd.catalogue import accelerators, generations
 from tpuherd.sim.services.state import project_metadata
 from tpuherd.sim.tpu.call import Call, Json, Refused, Route
-from tpuherd.sim.tpu.lifecycle import reported
 from tpuherd.sim.tpu.records import GuestAttribute, Node, Worker
-from tpuherd.sim.tpu.store import put, with_worker
+from tpuherd.sim.tpu.repairs import Report, reported, tell
 from tpuherd.sim.tpu.views import HostView
 from tpuherd.sim.tpu.world import World
 
 EVENTS = ("up", "rebooted", "off", "failed")
-#: A host that writes without end fills its own list only.
-GUEST_ATTRIBUTES_MAX = 64
 
 #: States in which the machines of a node exist, though they may be off.
 WITH_MACHINES = frozenset(
@@ -41,7 +37,8 @@ def find(world: World, key: str) -> tuple[Node, Worker] | None:
         node = world.nodes.get(world.places.get(int(uid), ""))
     if node is None or int(index) >= len(node.workers):
         return None
-    return node, node.workers[int(index)]
+    worker = node.workers[int(index)]
+    return (node, worker) if host_key(node, worker) == key else None
 
 
 def views(world: World) -> dict[str, HostView]:
@@ -141,7 +138,7 @@ def report(world: World, call: Call, now: float) -> Json:
     event, boot, why = (call.body.get(name) for name in ("event", "boot", "why"))
     if event not in EVENTS or not isinstance(boot, int) or not isinstance(why, str | None):
         raise Refused(400, "INVALID_ARGUMENT", f"a host reports its boot and one of {EVENTS}")
-    reported(world, node, worker, event, boot, now, why or "")
+    reported(world, node, worker, Report(event=event, boot=boot, why=why or ""), now)
     return {}
 
 
@@ -153,11 +150,7 @@ def write_guest_attribute(world: World, call: Call, now: float) -> Json:
         name=call.path["name"],
         value=str(call.body.get("value", "")),
     )
-    kept = [
-        one for one in worker.guest if (one.namespace, one.name) != (fresh.namespace, fresh.name)
-    ]
-    told = dataclasses.replace(worker, guest=(*kept, fresh)[-GUEST_ATTRIBUTES_MAX:])
-    put(world, with_worker(node, told), now)
+    tell(world, node, worker, fresh, now)
     return {}
 
 

@@ -8,14 +8,13 @@ from tpuherd.catalogue import accelerators
 from tpuherd.sim.tpu import machines, operations, pools
 from tpuherd.sim.tpu.durations import DAY_S, RETRY_S_MAX, UPDATE_S, throw
 from tpuherd.sim.tpu.errors import bad_request, operation_error
-from tpuherd.sim.tpu.records import DEAD, MOVING, Node, Operation, Status, Worker
+from tpuherd.sim.tpu.records import DEAD, MOVING, Node, Operation, Status
 from tpuherd.sim.tpu.store import (
     current,
     drop,
     put,
     same_node,
     step,
-    with_worker,
 )
 from tpuherd.sim.tpu.timestamps import timestamp
 from tpuherd.sim.tpu.world import Due, World, note, plan, scaled
@@ -24,32 +23,10 @@ from tpuherd.sim.weather.rules import Rule, strike
 ABANDONED = Status(code=10, message="The node was deleted before it was there.")
 
 
-def make(
-    world: World,
-    now: float,
-    *,
-    zone: str,
-    id: str,
-    type: str,
-    runtime: str,
-    spec: Mapping[str, Any],
-    queued_resource: str | None = None,
-    operation: str | None = None,
-) -> Node:
-    """A node that is asked for and has no machines yet."""
-    node = Node(
-        zone=zone,
-        id=id,
-        uid=machines.new_uid(world),
-        created=now,
-        type=type,
-        runtime=runtime,
-        spec=spec,
-        queued_resource=queued_resource,
-        operation=operation,
-    )
-    note(world, now, "node.created", node=node.key, type=type, spot=node.spot)
-    return node
+def born(world: World, node: Node, now: float) -> Node:
+    """A node is asked for: it gets its number, and no machines yet."""
+    note(world, now, "node.created", node=node.key, type=node.type, spot=node.spot)
+    return replace(node, uid=machines.new_uid(world))
 
 
 def reservation(node: Node) -> str | None:
@@ -213,9 +190,7 @@ def reclaim(world: World, node: Node, now: float, state: str = "PREEMPTED") -> N
     node = machines.power_off(world, node)
     put(
         world,
-        replace(
-            node, state=state, health="", pending=0, due_at=0.0, operation=None, upcoming=None
-        ),
+        replace(node, state=state, health="", pending=0, due_at=0.0, operation=None, upcoming=None),
         now,
     )
     machines.freed(world, node.zone, now)
@@ -311,68 +286,6 @@ def updated(world: World, due: Due) -> None:
     operations.finish(world, due.args["operation"], now, node=node)
 
 
-def reported(
-    world: World, node: Node, worker: Worker, event: str, boot: int, now: float, why: str = ""
-) -> None:
-    """A running host says how it is: up, rebooted from inside, off, or failed to come up."""
-    if boot != worker.boot:
-        return  # late news of an earlier boot
-    note(world, now, f"host.{event}", node=node.key, worker=worker.index, boot=boot, why=why)
-    if event == "up":
-        worker = replace(worker, up=boot)
-        arrive_if_up(world, put(world, with_worker(node, worker), now), now)
-    elif event == "rebooted":
-        put(world, with_worker(node, replace(worker, boot=boot + 1)), now)
-    elif node.state == "CREATING" and event == "failed":
-        text = f"an internal error has occurred: {worker.name} did not come up ({why or 'no reason'})"
-        if node.queued_resource:
-            key = f"{node.zone}/{node.queued_resource}"
-            plan(world, now, "request.failed", key, code=13, message=text)
-        else:
-            refuse(world, node, Status(code=13, message=text), now)
-    else:
-        lose(world, node, worker, now)
-
-
-def lose(world: World, node: Node, worker: Worker, now: float) -> None:
-    """A host has no power any more. The service will see it and repair the node."""
-    node = put(world, with_worker(node, replace(worker, on=False)), now)
-    if node.state == "READY":
-        at = now + throw(world, "node.notice")
-        plan(world, at, "node.repair", node.key, uid=node.uid)
-    elif node.state in MOVING and node.state != "STOPPING":
-        # It was on its way already: that takes longer now.
-        step(world, node, now, now + throw(world, "node.repair"), "node.repaired")
-
-
-def repair(world: World, due: Due) -> None:
-    """The service saw that a host is lost."""
-    node = same_node(world, due)
-    if node is None or node.state != "READY" or all(worker.on for worker in node.workers):
-        return
-    note(world, due.at, "node.repairing", node=node.key)
-    node = replace(
-        node,
-        state="REPAIRING",
-        health="TIMEOUT",
-        health_description=f"The TPU did not respond at {timestamp(due.at)}",
-    )
-    step(world, node, due.at, due.at + throw(world, "node.repair"), "node.repaired")
-
-
-def repaired(world: World, due: Due) -> None:
-    """Lost hosts are switched on again; the node is READY when they are up."""
-    node = current(world, due)
-    if node is None:
-        return
-    workers = tuple(
-        worker if worker.on else replace(worker, on=True, boot=worker.boot + 1)
-        for worker in node.workers
-    )
-    node = put(world, replace(node, workers=workers, pending=0, due_at=due.at), due.at)
-    arrive_if_up(world, node, due.at)
-
-
 AGENDA: dict[str, Callable[[World, Due], None]] = {
     "node.place": place,
     "node.ready": ready,
@@ -381,6 +294,4 @@ AGENDA: dict[str, Callable[[World, Due], None]] = {
     "node.restart": restart,
     "node.cancel": cancel,
     "node.updated": updated,
-    "node.repair": repair,
-    "node.repaired": repaired,
 }

@@ -61,7 +61,7 @@ def as_list(world: World, call: Call, now: float, page: Page) -> Response:
 
 
 def unreachable(world: World, zone: str, method: str, now: float) -> list[str]:
-    """The zones that do not answer this time. Asked for one that doesn't, there is nothing to list."""
+    """The zones that do not answer this time; if it is the one that was asked for, that is all."""
     asked = [zone] if zone != ANY else sorted(zones())
     absent = [
         one for one in asked if strike(world, "unreachable-zone", now, zone=one, method=method)

@@ -73,7 +73,7 @@ def power_on(world: World, node: Node, *, new_external: bool) -> Node:
 
 
 def power_off(world: World, node: Node, *, keep_external: bool = False) -> Node:
-    """Switch off every host. Its external address is anybody's then, unless the node only pauses."""
+    """Switch off every host. Its external address is anybody's then, unless it is kept."""
     workers = []
     for worker in node.workers:
         external = worker.external_ip if keep_external else None

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tpuherd.catalogue import accelerators
+from tpuherd.catalogue import accelerators, zones
 from tpuherd.sim.tpu import lifecycle, operations, pools, validate
 from tpuherd.sim.tpu.call import Call, Json, Refused, Response, Route
 from tpuherd.sim.tpu.durations import throw
@@ -65,6 +65,8 @@ def create(world: World, call: Call, now: float) -> Json:
     if earlier is not None:
         return operation_json(world, earlier, call.version)
     check_id(id, field="node_id", kind="node")
+    if call.version == "v1":
+        check_old_type(zone, call.body.get("acceleratorType", ""))
     wish = validate.node(world, zone, as_v2(call), now)
     key = f"{zone}/{id}"
     if key in world.nodes:
@@ -76,28 +78,34 @@ def create(world: World, call: Call, now: float) -> Json:
         pools.check_quota(world, zone, [wish.type], spot=spot)
     pools.check_rate(world, now)
     operation = operations.begin(
-        world,
-        now,
-        "nodes.create",
-        zone=zone,
-        target=id,
-        type=wish.type,
-        request_id=request_id,
+        world, now, "nodes.create", key, type=wish.type, request_id=request_id
     )
-    node = lifecycle.make(
-        world,
-        now,
+    node = Node(
         zone=zone,
         id=id,
+        uid=0,
+        created=now,
         type=wish.type,
         runtime=wish.runtime,
         spec=spec,
         operation=operation.key,
     )
+    node = lifecycle.born(world, node, now)
     step(world, node, now, now + throw(world, "node.place"), "node.place")
     if strike(world, "conflict", now, zone=zone, type=wish.type, node=id, method="nodes.create"):
         raise exists(resource(world, zone, "nodes", id))
     return operation_json(world, operation, call.version)
+
+
+def check_old_type(zone: str, type: str) -> None:
+    """v1 says in words of its own that there is no such type."""
+    here = sorted(zones()[zone].types)
+    if type not in here:
+        text = (
+            f'CloudTpu received an invalid AcceleratorType, "{type}" for zone "{zone}". '
+            f'Valid values are "{", ".join(here)}, ".'
+        )
+        raise Refused(400, "INVALID_ARGUMENT", text)
 
 
 def as_v2(call: Call) -> Json:
@@ -190,24 +198,19 @@ def permitted(world: World, call: Call, now: float, verb: str) -> Node:
     return node
 
 
-def begin(
-    world: World, node: Node, now: float, method: str, request_id: str = ""
-) -> Operation:
+def begin(world: World, node: Node, now: float, method: str, request_id: str = "") -> Operation:
     """An operation on a node."""
     return operations.begin(
         world,
         now,
         method,
-        zone=node.zone,
-        target=node.id,
+        node.key,
         type=node.type,
         request_id=request_id,
     )
 
 
-def spoilt(
-    world: World, node: Node, operation: Operation, now: float, method: str
-) -> bool:
+def spoilt(world: World, node: Node, operation: Operation, now: float, method: str) -> bool:
     """Whether the weather lets an operation fail without any effect."""
     error = lifecycle.failure(world, node, method, now)
     if error is None:

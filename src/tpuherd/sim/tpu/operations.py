@@ -22,14 +22,14 @@ def begin(
     world: World,
     now: float,
     method: str,
+    key: str,
     *,
-    zone: str,
-    target: str,
     type: str = "",
     request_id: str = "",
 ) -> Operation:
-    """Something long begins. `method` is such as nodes.create, `target` the id of what it is done to."""
+    """Something long begins, such as nodes.create, with what has this zone/id."""
     collection, _, verb = method.partition(".")
+    zone, _, target = key.partition("/")
     facts = {"zone": zone, "method": method, fact(collection): target}
     if type:
         facts["type"] = type
@@ -81,9 +81,7 @@ def finish(
         return
     if node is not None:
         node = replace(node, operation=None)
-    operation = replace(
-        operation, settled=True, error=error, node=node, request=request
-    )
+    operation = replace(operation, settled=True, error=error, node=node, request=request)
     world.operations[operation.key] = operation
     if operation.endless:
         return
@@ -157,7 +155,7 @@ def delete(world: World, call: Call, now: float) -> Json:
 
 
 def cancel(world: World, call: Call, now: float) -> Json:
-    """The client wants it to stop. What becomes of a node being created is the lifecycle's matter."""
+    """The client wants it to stop; a node that is being created is given up."""
     operation = find(world, call, now)
     if operation.ended is None and not operation.cancelled:
         world.operations[operation.key] = replace(operation, cancelled=True)

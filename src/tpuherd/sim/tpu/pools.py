@@ -1,4 +1,4 @@
-"""Whether there are machines: pools of capacity, reservations and quotas, counted from the records."""
+"""Whether there are machines: pools of capacity, reservations and quotas, counted afresh."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -60,7 +60,7 @@ def place_of(quota: str, zone: str) -> str:
 
 
 def holders(world: World) -> Iterator[tuple[str, str, bool]]:
-    """Zone, type and tier of everything that counts against quotas: husks do until they are deleted."""
+    """Zone, type and tier of what counts against quotas: husks do until they are deleted."""
     for node in world.nodes.values():
         if node.queued_resource is None and not node.reserved:
             yield node.zone, node.type, node.spot
@@ -136,15 +136,15 @@ def rate_exceeded(world: World) -> Refused:
 
 
 def running(world: World, zone: str, pattern: str) -> list[Node]:
-    """The nodes that hold machines of a pool, in order of their keys."""
+    """The nodes that hold machines of a pool."""
     return [
-        world.nodes[key]
-        for key in sorted(world.nodes)
-        if world.nodes[key].zone == zone
-        and world.nodes[key].workers
-        and world.nodes[key].state in HOLDING
-        and not world.nodes[key].reserved
-        and fnmatchcase(world.nodes[key].type, pattern)
+        node
+        for node in world.nodes.values()
+        if node.zone == zone
+        and node.workers
+        and node.state in HOLDING
+        and not node.reserved
+        and fnmatchcase(node.type, pattern)
     ]
 
 
@@ -203,7 +203,10 @@ def reserved_chips(world: World, zone: str, types: Iterable[str]) -> int:
 
 def address_refusal(world: World, zone: str, hosts: int, now: float) -> Status | None:
     """Why so many hosts can't have external addresses; None when they can."""
-    limit = world.books.quotas.get(f"{region(zone)}/{IN_USE_ADDRESSES}", addresses.EXTERNAL_MAX)
+    limit = world.books.quotas.get(f"{region(zone)}/{IN_USE_ADDRESSES}")
+    if limit is None and hosts <= addresses.free_external(world):
+        return None
+    limit = addresses.EXTERNAL_MAX if limit is None else limit
     taken = sum(
         worker.external_ip is not None
         for node in world.nodes.values()

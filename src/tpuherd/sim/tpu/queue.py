@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from tpuherd.catalogue import accelerators
 from tpuherd.sim.tpu import lifecycle, machines, operations, pools
 from tpuherd.sim.tpu.durations import throw
 from tpuherd.sim.tpu.records import Multislice, Node, QueuedResource, Status
@@ -24,7 +25,7 @@ EXPIRED = Status(
     code=4,
     message="The queued resource could not be provisioned within its valid-until constraint.",
 )
-INTERNAL = "an internal error has occurred"
+WITHOUT_FLEX_START = frozenset({"v2", "v3", "v4"})
 
 
 def facts(request: QueuedResource) -> dict[str, str]:
@@ -47,11 +48,30 @@ def admit(world: World, due: Due) -> None:
         return
     now = due.at
     operation = request.operation
+    error = unsupported(request)
+    if error is not None:
+        drop_request(world, request, now)
+        operations.finish(world, operation, now, error=error)
+        return
     at = max(now + throw(world, "request.accepted"), request.valid_after or now)
     request = step_request(
         world, request, now, at, "request.queued", state="ACCEPTED", operation=None
     )
     operations.finish(world, operation, now, request=request)
+
+
+def unsupported(request: QueuedResource) -> Status | None:
+    """Whether flex-start is asked for where there is none: older generations do not have it."""
+    if request.spec.get("provisioningModel") != "FLEX_START":
+        return None
+    for slot in request.slots:
+        if accelerators()[slot.type].generation in WITHOUT_FLEX_START:
+            text = (
+                "FLEX_START provisioning model is not supported for accelerator type "
+                f'"{slot.type}" in location "{request.zone}"'
+            )
+            return Status(code=3, message=text)
+    return None
 
 
 def queued(world: World, due: Due) -> None:
@@ -91,7 +111,9 @@ def serve_if_room(world: World, request: QueuedResource, now: float) -> None:
     types = [slot.type for slot in request.slots]
     refusal = pools.refusal(world, request.zone, types, now, reserved=reserved)
     hosts = sum(
-        lifecycle.hosts_of(node) for node in outline(world, request, now) if machines.has_external(node)
+        lifecycle.hosts_of(node)
+        for node in outline(world, request, now)
+        if machines.has_external(node)
     )
     if refusal is None and pools.address_refusal(world, request.zone, hosts, now) is None:
         provision(world, request, now)
@@ -142,9 +164,7 @@ def provision(world: World, request: QueuedResource, now: float) -> None:
         rule = strike(world, "slow-provisioning", now, **machines.facts(node))
         factor = float(rule.params.get("factor", 4.0)) if rule else 1.0
         step(world, node, now, now + throw(world, "request.ready", factor), "node.ready")
-    rule = strike(
-        world, "operation-error", now, method="queuedResources.create", **facts(request)
-    )
+    rule = strike(world, "operation-error", now, method="queuedResources.create", **facts(request))
     if rule is not None:
         error = lifecycle.rule_status(world, rule, request.zone, now)
         at = now + throw(world, "request.late")
@@ -155,21 +175,11 @@ def provision(world: World, request: QueuedResource, now: float) -> None:
 
 def settled(world: World, node: Node, now: float) -> Node:
     """A node of a request with its machines."""
-    node = lifecycle.make(
-        world,
-        now,
-        zone=node.zone,
-        id=node.id,
-        type=node.type,
-        runtime=node.runtime,
-        spec=node.spec,
-        queued_resource=node.queued_resource,
-    )
-    return machines.settle(world, node, now)
+    return machines.settle(world, lifecycle.born(world, node, now), now)
 
 
 def look(world: World, due: Due) -> None:
-    """Something happened to a request's nodes: it is ACTIVE with all of them, and over without one."""
+    """Something happened to a request's nodes: ACTIVE with all of them, over without one."""
     request = world.requests.get(due.target)
     if request is None or request.pending or request.state not in ("PROVISIONING", "ACTIVE"):
         return

@@ -1,4 +1,4 @@
-"""What a world holds: nodes with their workers, queued resources and operations, as frozen values."""
+"""What a world holds: nodes, their workers, queued resources and operations, as frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,16 @@ from typing import Any
 
 #: States in which a node holds machines (counts against the capacity of its zone).
 HOLDING = frozenset(
-    {"CREATING", "READY", "RESTARTING", "REIMAGING", "REPAIRING", "STARTING", "STOPPING", "DELETING"}
+    {
+        "CREATING",
+        "READY",
+        "RESTARTING",
+        "REIMAGING",
+        "REPAIRING",
+        "STARTING",
+        "STOPPING",
+        "DELETING",
+    }
 )
 #: States out of which a node comes by itself.
 MOVING = frozenset({"CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING", "STOPPING"})
@@ -49,7 +58,9 @@ class Worker:
 class Multislice:
     """Where a node stands among the nodes of its queued resource."""
 
-    coordinator: str  #: internal address of the first worker of slice 0: MEGASCALE_COORDINATOR_ADDRESS
+    coordinator: (
+        str  #: internal address of the first worker of slice 0: MEGASCALE_COORDINATOR_ADDRESS
+    )
     slices: int  #: MEGASCALE_NUM_SLICES
     slice: int  #: MEGASCALE_SLICE_ID
 
@@ -163,9 +174,9 @@ class QueuedResource:
     created: float
     tier: str  #: on-demand, spot, best-effort or guaranteed
     slots: tuple[Slot, ...]
-    multislice: Mapping[str, Any] | None  #: nodeCount, nodeIdPrefix, workloadType where asked that way
-    #: The rest of what the client asked for, normalised: queueingPolicy, guaranteed, reservationName,
-    #: runDuration, provisioningModel
+    multislice: bool  #: its nodes make one run
+    #: The rest of what the client asked for: queueingPolicy, guaranteed, reservationName,
+    #: runDuration, provisioningModel, …
     spec: Mapping[str, Any]
     state: str = "CREATING"
     initiator: str = ""  #: USER or SERVICE where somebody or something ended it
@@ -236,7 +247,9 @@ class Change:
 class Books:
     """What the model keeps count of beside its resources."""
 
-    quotas: dict[str, int] = field(default_factory=dict)  #: "zone/quota id" -> limit; absent = plenty
+    quotas: dict[str, int] = field(
+        default_factory=dict
+    )  #: "zone/quota id" -> limit; absent = plenty
     tokens: float = 91.0  #: node creates that are allowed at once
     tokens_at: float = 0.0  #: when that was counted
     promises: dict[str, str] = field(default_factory=dict)  #: "zone/requestId" -> operation key

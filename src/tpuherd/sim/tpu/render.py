@@ -21,6 +21,9 @@ from tpuherd.sim.tpu.timestamps import timestamp
 from tpuherd.sim.tpu.world import World
 
 PORT = 8470
+#: Fields of v2's documents that its client library has not heard of: it reads over them in a node,
+#: and falls over them in an operation.
+NOT_IN_PROTO = frozenset({"bootDiskConfig", "upcomingMaintenance", "protectionTier"})
 API_VERSION = {"v2": "V2", "v2alpha1": "V2_ALPHA1", "v1": "V2_ALPHA1"}
 #: Which of a queued resource's states have a (mostly empty) message of their own.
 STATE_WORDS = {
@@ -89,9 +92,7 @@ def node_json(world: World, node: Node, version: str) -> Json:
         "health": node.health,
         "healthDescription": node.health_description,
         "cidrBlock": node.cidr,
-        "networkEndpoints": [
-            one for worker in node.workers for one in endpoints(node, worker)
-        ],
+        "networkEndpoints": [one for worker in node.workers for one in endpoints(node, worker)],
         "multisliceNode": node.multislice is not None,
         "symptoms": [
             {
@@ -111,7 +112,7 @@ def node_json(world: World, node: Node, version: str) -> Json:
 
 
 def endpoints(node: Node, worker: Worker) -> list[Json]:
-    """A worker's places in networkEndpoints: one for each of its network cards, the first is its own."""
+    """A worker in networkEndpoints: once for each of its network cards, its own first."""
     first: Json = {"ipAddress": worker.internal_ip, "port": PORT}
     if worker.external_ip:
         first["accessConfig"] = {"externalIp": worker.external_ip}
@@ -231,6 +232,8 @@ def operation_json(world: World, operation: Operation, version: str) -> Json:
         content["error"] = status_json(operation.error)
     elif operation.node is not None:
         node = node_json(world, operation.node, version)
+        if version == "v2":
+            node = {name: one for name, one in node.items() if name not in NOT_IN_PROTO}
         content["response"] = {"@type": f"{types}.Node", **node}
     elif operation.request is not None and version != "v1":
         request = request_json(world, operation.request, version)

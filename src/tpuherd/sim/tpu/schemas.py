@@ -1,4 +1,4 @@
-"""Reading a request by the API's own schemas: strict in names and types, as lenient as proto3 JSON."""
+"""Reading a request by the API's own schemas: strict in names, in types as lenient as proto3."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from typing import Any
 from tpuherd.catalogue import discovery
 from tpuherd.sim.tpu.call import Json
 from tpuherd.sim.tpu.errors import invalid
-from tpuherd.sim.tpu.timestamps import parse_duration, parse_time
+from tpuherd.sim.tpu.timestamps import parse_duration, parse_time, timestamp
 
 VERSIONS = ("v1", "v2", "v2alpha1")
 #: The message that a body is put into, where it is not the whole request.
@@ -138,7 +138,7 @@ def read_query(version: str, method: str, query: Mapping[str, str]) -> dict[str,
 
 
 def read_body(version: str, method: str, body: bytes) -> Json:
-    """The body of a call in JSON names, enums as names; what is default or output only is left out."""
+    """The body of a call, names and enums in one form, without defaults and what is output only."""
     schema = methods(version)[method].body
     content = parse(body)
     if schema is None:
@@ -203,7 +203,7 @@ def any_value(place: Field, shape: Json, value: Any) -> Any:
         if isinstance(value, list):
             where = place.path.rpartition(".")
             text = (
-                f'Unknown name "{where[2]}" at \'{where[0]}\': Proto field is not repeating, '
+                f"Unknown name \"{where[2]}\" at '{where[0]}': Proto field is not repeating, "
                 "cannot start list."
             )
             raise invalid(f"Invalid JSON payload received. {text}", field=place.path)
@@ -219,7 +219,7 @@ def array(place: Field, items: Json, value: Any) -> list[Any]:
     """A repeated field. A single message stands for a list of one: SkyPilot sends such."""
     given = value if isinstance(value, list) else [value]
     if not isinstance(value, list) and "$ref" not in items:
-        raise place.refuse(SCALARS.get(items["type"], items["type"]), value)
+        raise place.refuse(SCALARS.get(str(items["type"]), "Any"), value)
     read = []
     for number, one in enumerate(given):
         inner = Field(
@@ -295,8 +295,11 @@ def string(place: Field, shape: Json, value: Any) -> str:
         raise place.refuse("TYPE_STRING", value) from error
     if form == "google-duration" and parse_duration(value) is None:
         raise place.refuse(FORMATS[form], value)
-    if form == "google-datetime" and parse_time(value) is None:
-        raise place.refuse(FORMATS[form], value)
+    if form == "google-datetime":
+        at = parse_time(value)
+        if at is None:
+            raise place.refuse(FORMATS[form], value)
+        return timestamp(at)
     if form in ("int64", "uint64") and not INT.fullmatch(value):
         raise place.refuse(FORMATS[form], value)
     return value

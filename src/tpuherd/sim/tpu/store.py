@@ -49,7 +49,7 @@ def drop_request(world: World, request: QueuedResource, now: float) -> None:
 
 
 def step(world: World, node: Node, now: float, at: float, verb: str, **fields: Any) -> Node:
-    """Change a node, and plan what goes on with its lifecycle: whatever was planned before is off."""
+    """Change a node, and plan how it goes on: whatever was planned before is off."""
     plan(world, at, verb, node.key)
     return put(world, replace(node, pending=world.planned, **fields), now)
 

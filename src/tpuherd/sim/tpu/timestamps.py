@@ -9,10 +9,14 @@ TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
 
+#: The years 1 and 9999: there are no timestamps before and after.
+EARLIEST, LATEST = -62135596800.0, 253402300799.0
+
 
 @lru_cache(maxsize=4096)
 def timestamp(at: float) -> str:
     """RFC 3339, UTC, with nine digits after the point: clients choke on fewer than six."""
+    at = min(max(at, EARLIEST), LATEST)
     whole = int(at // 1)
     # A float of today's size has no more than microseconds to tell.
     micros = round((at - whole) * 1e6)
@@ -27,9 +31,10 @@ def parse_time(text: str) -> float | None:
     if not TIME.fullmatch(text):
         return None
     try:
-        return datetime.fromisoformat(text.upper()).timestamp()
+        at = datetime.fromisoformat(text.upper()).timestamp()
     except (ValueError, OverflowError):
         return None
+    return min(max(at, EARLIEST), LATEST)
 
 
 def parse_duration(text: str) -> float | None:

@@ -101,11 +101,22 @@ def scheduling(config: Json) -> None:
 
 
 def details(body: Json) -> None:
-    """Description, labels, metadata and tags."""
+    """Description, labels, metadata, tags and disks."""
     if len(body.get("description", "")) > DESCRIPTION_CHARS_MAX:
         text = f"description must have at most {DESCRIPTION_CHARS_MAX} characters."
         raise invalid(text, field="node.description")
-    labels = body.get("labels", {})
+    check_labels(body.get("labels", {}))
+    check_metadata(body.get("metadata", {}))
+    for tag in body.get("tags", ()):
+        if not TAG.fullmatch(tag):
+            raise invalid(f'Tag "{tag}" must be an RFC 1035 name.', field="node.tags")
+    for disk in body.get("dataDisks", ()):
+        if not disk.get("sourceDisk"):
+            raise invalid("data_disks: source_disk must be set.", field="node.data_disks")
+
+
+def check_labels(labels: Mapping[str, str]) -> None:
+    """Few, and short words."""
     if len(labels) > LABELS_MAX:
         raise invalid(f"There must be at most {LABELS_MAX} labels.", field="node.labels")
     for key, value in labels.items():
@@ -115,19 +126,17 @@ def details(body: Json) -> None:
         if not LABEL_VALUE.fullmatch(value):
             text = f'Label value "{value}" of "{key}" must match ^[a-z0-9_-]{{0,63}}$'
             raise invalid(text, field="node.labels")
-    for key, value in body.get("metadata", {}).items():
+
+
+def check_metadata(metadata: Mapping[str, str]) -> None:
+    """Keys that fit into a path, values of a size."""
+    for key, value in metadata.items():
         if not METADATA_KEY.fullmatch(key):
             text = f'Metadata key "{key}" must match ^[A-Za-z0-9_-]{{1,128}}$'
             raise invalid(text, field="node.metadata")
         if len(value.encode()) > METADATA_BYTES_MAX:
             text = f'Metadata value of "{key}" is larger than {METADATA_BYTES_MAX} bytes.'
             raise invalid(text, field="node.metadata")
-    for tag in body.get("tags", ()):
-        if not TAG.fullmatch(tag):
-            raise invalid(f'Tag "{tag}" must be an RFC 1035 name.', field="node.tags")
-    for disk in body.get("dataDisks", ()):
-        if not disk.get("sourceDisk"):
-            raise invalid("data_disks: source_disk must be set.", field="node.data_disks")
 
 
 def patch(version: str, mask: str, body: Json) -> dict[str, Any]:
@@ -148,7 +157,7 @@ def patch(version: str, mask: str, body: Json) -> dict[str, Any]:
             text = (
                 f"update_mask: '{path}' cannot be updated. Supported fields: {SUPPORTED}"
                 if known
-                else f"Invalid update mask: there is no field '{path}'. Supported fields: {SUPPORTED}"
+                else f"update_mask: there is no field '{path}'. Supported fields: {SUPPORTED}"
             )
             raise invalid(text, field="update_mask")
     details({name: value for name, value in fields.items() if value is not None})

@@ -1,11 +1,11 @@
-"""What each host of the world should be like now: the only thing that the running hosts know of the model."""
+"""What each host of the world should be like now: all that running hosts know of the model."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostView:
-    """One worker VM as wished. The rack compares it with the host that runs and does the difference."""
+    """One worker VM as wished. The rack compares it with what runs and does the difference."""
 
     key: str  #: <node uid>-<worker>: unique for ever, a recreated node has new ones
     zone: str
@@ -20,15 +20,22 @@ class HostView:
     pci: str  #: PCI device id of a chip, e.g. 0x0063
     internal_ip: str
     external_ip: str | None
-    segment: str  #: hosts of one segment reach each other, of different ones never: a node, or all slices
-    peers: tuple[tuple[str, str], ...]  #: (name, internal address) of every host of the segment, itself too
+    #: Hosts of one segment reach each other, of different ones never: a node, or all slices.
+    segment: str
+    peers: tuple[
+        tuple[str, str], ...
+    ]  #: (name, internal address) of every host of the segment, itself too
     on: bool  #: powered
     boot: int  #: raised by every reboot
-    soft_off: int = 0  #: raised each time the power button is pressed: shutdown script, then TERM to all
+    soft_off: int = (
+        0  #: raised each time the power button is pressed: shutdown script, then TERM to all
+    )
     hung: bool = False  #: nothing in it runs, nothing answers
     network: str = "up"  #: up, down or slow
     ssh: bool = True  #: answers on its external address
     disk_full: bool = False
-    clock_skew_s: float = 0.0  #: shown by its metadata and to our agent; the kernel's clock can't be shifted
+    clock_skew_s: float = (
+        0.0  #: shown by its metadata and to our agent; the kernel's clock can't be shifted
+    )
     startup_script: str | None = None
     shutdown_script: str | None = None

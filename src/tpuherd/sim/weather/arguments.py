@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tpuherd.catalogue import accelerators, zones
+from tpuherd.sim.tpu.pools import quota_ids
 from tpuherd.sim.weather.kinds import KINDS, RULE, Argument, Kind
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -172,6 +173,12 @@ def places() -> Iterable[str]:
     return (*zones(), "-")
 
 
+def quota(value: object) -> str | None:
+    """What names some quota."""
+    said = text(value)
+    return said if said and quota_ids(said) else None
+
+
 def zone_list(value: object) -> tuple[str, ...] | None:
     """Zones, by a pattern or several."""
     patterns = value if isinstance(value, list) else [value]
@@ -199,6 +206,7 @@ TYPES: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "zones": ("a zone of the catalogue or a pattern that fits one", among(zones)),
     "places": ("a zone of the catalogue, a pattern that fits one, or -", among(places)),
     "zone-list": ("zones of the catalogue or patterns that fit some", zone_list),
+    "quota": ("a quota id, a pattern of them, or a family such as v4", quota),
     "types": ("an accelerator type or a pattern that fits one", among(accelerators)),
     "target": ("a name or a pattern", text),
     "choice": ("", text),

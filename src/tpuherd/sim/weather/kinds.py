@@ -117,7 +117,7 @@ POOL = Argument(
 
 CALLED = ("zone", "node", "request", "method")
 OPERATED = ("zone", "type", "node", "request", "method")
-CREATED = ("zone", "type", "node")
+CREATED = ("zone", "type", "node", "request")
 QUEUED = ("zone", "type", "request")
 
 RULES = (
@@ -214,7 +214,7 @@ RULES = (
         "a queued resource whose time is over is filled all the same",
         "late-fill 10m times=1",
         QUEUED,
-        seconds("after_s", "how late", 60.0),
+        seconds("after_s", "how late, by the wall", 60.0),
     ),
     rule(
         "recycle-ip",
@@ -355,7 +355,7 @@ STROKES = (
         "how much the project may have",
         "quota us-central2-b *V4* 32",
         ZONE,
-        needed("quota", "pattern", "a quota id, a pattern of them, or a family such as v4"),
+        needed("quota", "quota", "a quota id, a pattern of them, or a family such as v4"),
         needed("limit", "count", "the new limit"),
     ),
     stroke("clear", "ends rules", "clear all", needed("rule", "pattern", "its name, or all")),

@@ -153,6 +153,11 @@ def step(node: yaml.Node) -> Json:
     found = fields(node, "a step")
     row = kind(found, node)
     said = {name: scalar(found[name].node, name) for name in found if name != "do"}
+    known = [*TIMES.arguments, *row.arguments]
+    for name in said:
+        if name not in known:
+            sentence = f"{name!r} is not an argument of {row.name}{nearest(name, known)}"
+            raise ScenarioError(found[name].line, name, sentence)
     times = {name: said.pop(name) for name in TIMES.arguments if name in said}
     times = filled(TIMES, times, found, line_of(node))
     if not times.keys() & {"at", "every"}:

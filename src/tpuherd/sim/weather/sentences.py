@@ -91,6 +91,22 @@ def dry(facts: Facts) -> str:
     return f"drought{machines} in {facts['zone']} (there was {facts['before']})"
 
 
+def born(facts: Facts) -> str:
+    """A node that somebody asked for."""
+    return f"{facts['node']} is asked for ({'spot ' if facts['spot'] else ''}{facts['type']})"
+
+
+def warned(facts: Facts) -> str:
+    """How long a node has still to live."""
+    return f"{facts['node']} has {stretch(facts['notice_s'])} left"
+
+
+def ready(facts: Facts) -> str:
+    """A node that serves; its health where there is something to say about it."""
+    ill = "" if facts["health"] == "HEALTHY" else f", but {facts['health']}"
+    return f"{facts['node']} is READY{ill}"
+
+
 TOLD: Mapping[str, str | Callable[[Facts], str]] = MappingProxyType(
     {
         "weather.preempt": preempted,
@@ -116,5 +132,35 @@ TOLD: Mapping[str, str | Callable[[Facts], str]] = MappingProxyType(
         "weather.missed": "{kind} hit nobody: {why}",
         "weather.scenario": "a scenario of {steps} steps begins",
         "weather.dropped": "dropped {steps} steps that were to come",
+        "node.created": born,
+        "node.refused": "{node} is refused: {why}",
+        "node.retried": "{node} is tried again: {why}",
+        "node.ready": ready,
+        "node.deleted": "{node} is being deleted",
+        "node.gone": "{node} is gone",
+        "node.preempted": "{node} is PREEMPTED",
+        "node.terminated": "{node} is TERMINATED",
+        "node.stopped": "{node} is STOPPED",
+        "node.repairing": "{node} is REPAIRING",
+        "node.warned": warned,
+        "maintenance.announced": "{node} will be maintained",
+        "maintenance.begun": "maintenance of {node} begins",
+        "maintenance.over": "maintenance of {node} is over",
+        "maintenance.simulated": "{node}/w{worker} is told of maintenance (simulated)",
+        "host.up": "{node}/w{worker} is up (boot {boot})",
+        "host.lost": "{node}/w{worker} has no power",
+        "host.rebooted": "{node}/w{worker} reboots",
+        "host.off": "{node}/w{worker} is off",
+        "host.failed": "{node}/w{worker} did not come up: {why}",
+        "request.created": "queued resource {request} is asked for ({tier})",
+        "request.provisioning": "queued resource {request} is PROVISIONING",
+        "request.active": "queued resource {request} is ACTIVE",
+        "request.suspending": "queued resource {request} is SUSPENDING (by {initiator})",
+        "request.suspended": "queued resource {request} is SUSPENDED (by {initiator})",
+        "request.failed": "queued resource {request} is FAILED: {why}",
+        "request.deleted": "queued resource {request} is being deleted (it was {state})",
+        "request.gone": "queued resource {request} is gone",
+        "request.reset": "queued resource {request} gets its nodes anew",
+        "project.metadata": "the project's metadata changed",
     }
 )

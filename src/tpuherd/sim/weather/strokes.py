@@ -18,7 +18,7 @@ Hit = dict[str, Any]  #: facts of one thing that is done
 UNDO = "weather.undo"  #: the agenda's verb for the end of what lasts
 UNLIMITED = "unlimited"
 #: Only said to choose whom or how long, and so no facts of the deed.
-ASIDE = frozenset({"target", "zone", "type", "quota", "rule", "pick"})
+ASIDE = frozenset({"target", "zone", "type", "quota", "rule", "pick", "over"})
 
 
 def act(world: World, name: str, given: Given, now: float) -> list[Hit]:
@@ -113,6 +113,8 @@ def pools(world: World, given: Given, now: float) -> Iterator[Hit]:
     many = given.get("nodes", 0)
     for zone in places(given["zone"]):
         key = f"{zone}/{given['type']}"
+        if "over" in given and world.weather.capacity.get(key) != given["over"]:
+            continue  # somebody has said something else since the drought began
         yield {
             "zone": zone,
             "type": given["type"],
@@ -179,6 +181,11 @@ AFTER: Mapping[str, Callable[[Hit], Hit]] = MappingProxyType(
     {
         "network": lambda hit: {**hit, "state": "up"},
         "skew": lambda hit: {**hit, "seconds": 0.0},
-        "drought": lambda hit: {"zone": hit["zone"], "type": hit["type"], "nodes": hit["before"]},
+        "drought": lambda hit: {
+            "zone": hit["zone"],
+            "type": hit["type"],
+            "nodes": hit["before"],
+            "over": 0,
+        },
     }
 )

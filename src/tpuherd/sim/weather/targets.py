@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from tpuherd.sim.tpu.records import DEAD, Node
+from tpuherd.sim.tpu.records import HOLDING, Node
 from tpuherd.sim.tpu.world import World
 from tpuherd.sim.weather.arguments import Unfit
 
@@ -55,8 +55,8 @@ def spelt(pattern: list[str], *spellings: list[str]) -> bool:
 
 
 def alive(node: Node) -> bool:
-    """Whether the weather can still do something to it."""
-    return node.state not in DEAD and node.state != "DELETING"
+    """Whether it has machines that the weather can do something to."""
+    return node.state in HOLDING and node.state != "DELETING"
 
 
 def chosen(world: World, given: Mapping[str, Any], fitting: list[Hit]) -> list[Hit]:

@@ -1,0 +1,121 @@
+"""Where hosts stand when the machine allows no namespaces: groups of processes, a folder each."""
+
+import os
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+from tpuherd.sim.hosts import init, system, walls
+from tpuherd.sim.hosts.wire import Message
+
+NOBODY = 0x70000000  #: whom hosts run as when the world runs as root
+REFUSED = """
+    apt apt-get dpkg halt init kexec mkfs mount poweroff reboot service shutdown su sudo systemctl
+    telinit umount
+""".split()
+REFUSED_WITHOUT_WALLS = "killall killall5 pkill skill".split()
+REFUSAL = """#!/bin/sh
+echo "${0##*/}: refused, because this host has no walls of its own on this machine \
+(it allows no user namespaces) and the command could harm it" >&2
+exit 1
+"""
+CAREFUL_RM = """#!/bin/sh
+for word in "$@"; do
+  case $word in
+    / | /. | /.. | /\\* | /[!/]* | --no-preserve-root)
+      case $word in "$HOME"/* | "$TMPDIR"/* | /tmp/*) continue ;; esac
+      echo "rm: refused, because this host has no walls of its own on this machine \
+(it allows no user namespaces) and $word is not below its home" >&2
+      exit 1 ;;
+  esac
+done
+exec /bin/rm "$@"
+"""
+
+
+class Commons:
+    """Hosts as groups of processes. What may be lost if one of them does harm is refused."""
+
+    def __init__(self, order: Message) -> None:
+        self.folder = Path(order["folder"], "hosts")
+        self.folder.mkdir(exist_ok=True)
+        self.offers: list[str] = order["offers"]
+        self.refusals = self.folder / "refusals"
+        self.make_refusals()
+        if os.getuid() == 0:
+            self.folder.chmod(0o711)
+        system.adopt_orphans()
+        signal.signal(signal.SIGTERM, lambda *_: self.leave())
+        system.die_with_parent(signal.SIGTERM)
+
+    def make_refusals(self) -> None:
+        """Programs that say no, first in the hosts' PATH."""
+        self.refusals.mkdir(exist_ok=True)
+        names = REFUSED if walls.hold_signals() else REFUSED + REFUSED_WITHOUT_WALLS
+        for name, text in (dict.fromkeys(names, REFUSAL) | {"rm": CAREFUL_RM}).items():
+            (self.refusals / name).write_text(text)
+            (self.refusals / name).chmod(0o755)
+
+    def start(self, number: int, plan: Message, link: int) -> int:
+        """Make a host: a process that leads all others of it."""
+        corner = self.folder / str(number)
+        corner.mkdir(exist_ok=True)
+        if os.getuid() == 0:
+            os.chown(corner, NOBODY, NOBODY)
+        plan |= {"corner": str(corner), "refusals": str(self.refusals), "offers": self.offers}
+        pid = os.fork()
+        if pid == 0:
+            self.become_host(link, plan)
+        return pid
+
+    def become_host(self, link: int, plan: Message) -> None:
+        """The child's part of it."""
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.dup2(link, 1000)
+            os.closerange(3, 1000)
+            if os.getuid() == 0:
+                os.setgroups([])
+                os.setresgid(NOBODY, NOBODY, NOBODY)
+                os.setresuid(NOBODY, NOBODY, NOBODY)
+                system.be_dumpable()
+            init.run_shared(socket.socket(fileno=1000), plan)
+        finally:
+            os._exit(1)
+
+    def kill(self, pid: int) -> None:
+        """End all processes of a host."""
+        system.kill_family(pid)
+
+    def bury(self, _: int, leaders: set[int]) -> None:
+        """End what a dead leader left to us."""
+        kept = leaders | {os.getpid()}
+        for child in system.children(os.getpid()):
+            if child not in kept:
+                system.kill_family(child)
+
+    def weather(self, _: int, __: int, network: str) -> None:
+        """The network is the machine's: only the door to the host can be closed."""
+        if network == "slow":
+            raise OSError(95, "a slow network can't be shown without namespaces")
+
+    def fill(self, _: int, *, full: bool) -> None:
+        """The disk is the machine's."""
+        if full:
+            raise OSError(95, "a full disk can't be shown without namespaces")
+
+    def drop(self, number: int) -> None:
+        """Throw a host's folder away."""
+        shutil.rmtree(self.folder / str(number), ignore_errors=True)
+
+    def leave(self) -> None:
+        """The controller is dead."""
+        self.close()
+        os._exit(0)
+
+    def close(self) -> None:
+        """End all hosts; we are asked no more."""
+        for child in system.children(os.getpid()):
+            system.kill_family(child)
+        shutil.rmtree(self.folder, ignore_errors=True)

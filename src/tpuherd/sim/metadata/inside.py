@@ -1,0 +1,73 @@
+"""All that serves one running host from outside while it lives."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+from tpuherd.clock import Clock, WallClock
+from tpuherd.sim.hosts.contract import Desk, Host
+from tpuherd.sim.metadata import libtpu, packages, server
+from tpuherd.sim.metadata.accept import accepting
+from tpuherd.sim.metadata.agent import GuestAgent
+from tpuherd.sim.metadata.libtpu import Metrics
+from tpuherd.sim.metadata.packages import Packages, furnish
+from tpuherd.sim.metadata.proxy import Proxy
+from tpuherd.sim.metadata.server import MetadataServer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surroundings:
+    """What the services of all hosts of a world have in common."""
+
+    keys_folder: Path  #: the same as the SSH server's
+    internet: bool = True
+    packages: Packages = field(default_factory=Packages)
+    clock: Clock = field(default_factory=WallClock)
+
+
+@asynccontextmanager
+async def services(host: Host, desk: Desk, around: Surroundings) -> AsyncIterator[None]:
+    """Metadata, metrics, packages and the guest agent; on leaving all of it ends."""
+    clock = around.clock
+    places: dict[tuple[str, int], Callable[[socket], Awaitable[None]]] = {
+        server.ADDRESS: MetadataServer(desk, host.view.key, clock).serve,
+        libtpu.ADDRESS: Metrics(host, clock).serve,
+        packages.PROXY_ADDRESS: Proxy(around.packages, internet=around.internet).serve,
+    }
+    agent = GuestAgent(host, desk, around.keys_folder, clock)
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        for place, serve in places.items():
+            listener = await listening(host, place)
+            if listener is not None:
+                tasks.append(asyncio.create_task(accepting(listener, serve, clock)))
+        await furnish(host, around.packages)
+        tasks.append(asyncio.create_task(lasting(agent.run())))
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def lasting(work: Coroutine[Any, Any, None]) -> None:
+    """Work that ends with its host; where it breaks, the host and what else serves it go on."""
+    try:
+        await work
+    except Exception:
+        log.exception("the guest agent of a host broke")
+
+
+async def listening(host: Host, place: tuple[str, int]) -> socket | None:
+    """A socket inside; none where hosts have no network of their own, or the user took the port."""
+    try:
+        return await host.listen(*place)
+    except OSError:
+        return None

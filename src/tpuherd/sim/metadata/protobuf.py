@@ -1,0 +1,70 @@
+"""Protocol buffers by hand, as far as libtpu's metrics need them."""
+
+import struct
+from collections.abc import Iterator
+
+VARINT, DOUBLE, BYTES = 0, 1, 2  #: wire types
+
+
+def varint(number: int) -> bytes:
+    """A whole number; negative ones as 64 bits."""
+    number &= (1 << 64) - 1
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def number(field: int, value: int) -> bytes:
+    """An integer, an enum or a truth."""
+    return varint(field << 3 | VARINT) + varint(value)
+
+
+def double(field: int, value: float) -> bytes:
+    """A double."""
+    return varint(field << 3 | DOUBLE) + struct.pack("<d", value)
+
+
+def message(field: int, *parts: bytes) -> bytes:
+    """A message made of these fields; a text is one, too."""
+    content = b"".join(parts)
+    return varint(field << 3 | BYTES) + varint(len(content)) + content
+
+
+def string(field: int, value: str) -> bytes:
+    """A text."""
+    return message(field, value.encode())
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Number and value of every field; ValueError where it is no message."""
+    at = 0
+
+    def whole() -> int:
+        nonlocal at
+        result = shift = 0
+        while True:
+            if at >= len(data) or shift > 63:
+                raise ValueError("a number has no end")
+            byte = data[at]
+            at += 1
+            result |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return result
+
+    while at < len(data):
+        key = whole()
+        kind = key & 7
+        if kind == VARINT:
+            yield key >> 3, whole()
+            continue
+        if kind not in (DOUBLE, BYTES):
+            raise ValueError(f"wire type {kind}")
+        length = 8 if kind == DOUBLE else whole()
+        if at + length > len(data):
+            raise ValueError("a field has no end")
+        yield key >> 3, data[at : at + length]
+        at += length
