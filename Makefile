@@ -2,6 +2,9 @@
 PY := .venv/bin/python
 READY := .venv/ready
 .DEFAULT_GOAL := help
+# uv trusts what this machine trusts (a company's proxy signs with a key of its own).
+export UV_SYSTEM_CERTS := 1
+export UV_NATIVE_TLS := 1
 
 .PHONY: help demo test check test-real bench docs constraints clean
 

@@ -9,6 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
@@ -25,6 +26,8 @@ POD = {
     "networkConfig": {"enableExternalIps": True},
     "schedulingConfig": {"spot": True},
 }
+ENDED = "ssh ends with status"
+Heard = queue.Queue[tuple[int, str]]  #: who says what
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +36,8 @@ class World:
 
     folder: Path
     url: str
-    ssh_port: int
+    ssh_port: str
+    client: tuple[str | Path, ...]  #: the beginning of an ssh command line
     key: Path
 
     def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
@@ -48,13 +52,20 @@ class World:
 
     def ssh(self, address: str, script: str) -> "subprocess.Popen[str]":
         """Run one of our scripts on a host; its output comes line by line."""
-        program = self.folder / "bin" / "ssh"  # OpenSSH, told where the world keeps host keys
-        client: list[str | Path] = [program, "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]
-        if not program.exists():
-            client = [sys.executable, HERE / "ssh_client.py"]
-        words = [*client, "-i", self.key, "-p", str(self.ssh_port), f"demo@{address}", "bash"]
+        words = [*self.client, "-i", self.key, "-p", self.ssh_port, f"demo@{address}", "bash"]
         with (HERE / script).open() as text:
             return subprocess.Popen(words, stdin=text, stdout=PIPE, stderr=PIPE, text=True)
+
+
+def ssh_client(folder: Path) -> tuple[str | Path, ...]:
+    """OpenSSH, told where the world keeps host keys; a stand-in where there is none that works."""
+    program = folder / "bin" / "ssh"
+    if (
+        program.exists()
+        and not subprocess.run([program, "-G", "x"], capture_output=True).returncode
+    ):
+        return program, "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"
+    return sys.executable, HERE / "ssh_client.py"
 
 
 class Story:
@@ -123,31 +134,43 @@ def look(world: World, story: Story, hosts: list[str]) -> None:
 def preempt(world: World, story: Story, hosts: list[str]) -> None:
     """Train on every host, take the pod away, and show what each sees of it."""
     story.begin("A training runs on each host, and the pod is preempted")
-    heard: queue.Queue[str] = queue.Queue()
-    sessions = [world.ssh(address, "train.sh") for address in hosts]
-
-    def listen(worker: int) -> None:
-        session = sessions[worker]
-        assert session.stdout is not None
-        assert session.stderr is not None
-        for line in session.stdout:
-            heard.put(f"worker {worker}: {line.strip()}")
-        trouble = session.stderr.read().strip()
-        heard.put(f"worker {worker}: ssh ends with status {session.wait()}: {trouble}")
-
-    for worker in range(len(hosts)):
-        threading.Thread(target=listen, args=[worker], daemon=True).start()
-    for _ in hosts:
-        story.line(heard.get(timeout=60))
+    heard: Heard = queue.Queue()
+    for worker, address in enumerate(hosts):
+        session = world.ssh(address, "train.sh")
+        threading.Thread(target=listen, args=[worker, session, heard], daemon=True).start()
+    ended = tell(heard, story)
     time.sleep(1)  # a little training
     story.begin("herd sim preempt pod: from now on it has 30 seconds")
     sim(world.folder, "preempt", "pod")
-    ended = 0
     while ended < len(hosts):
-        line = heard.get(timeout=60)
-        ended += "ssh ends" in line
-        story.line(line)
+        ended += tell(heard, story)
     follow(world, story, until="PREEMPTED")
+
+
+def listen(worker: int, session: "subprocess.Popen[str]", heard: Heard) -> None:
+    """Pass on what a session says, and at last how it ended."""
+    assert session.stdout is not None
+    assert session.stderr is not None
+    for line in session.stdout:
+        heard.put((worker, line.strip()))
+    trouble = session.stderr.read().strip().splitlines()[-1:]
+    heard.put((worker, f"{ENDED} {session.wait()}: {''.join(trouble)}"))
+
+
+def tell(heard: Heard, story: Story) -> int:
+    """Print what is said next, equal lines of several hosts as one; how many sessions ended."""
+    said: dict[str, list[str]] = {}
+    wait_s = 60.0
+    with suppress(queue.Empty):
+        while True:
+            worker, line = heard.get(timeout=wait_s)
+            said.setdefault(line, []).append(str(worker))
+            wait_s = 0.2
+    if not said:
+        sys.exit("the hosts have fallen silent")
+    for line, workers in said.items():
+        story.line(f"worker {','.join(sorted(workers)):<7} {line}")
+    return sum(len(workers) for line, workers in said.items() if line.startswith(ENDED))
 
 
 def afterwards(world: World, story: Story, hosts: list[str]) -> None:
@@ -179,7 +202,13 @@ def main() -> None:
         sim(folder, "start", "--detach", "--time-scale", "30", "--seed", "7")
         facts = json.loads((folder / "world.json").read_text())
         story.line(f"serves {facts['url']}, its hosts: {facts['hosts']}")
-        world = World(folder=folder, url=facts["url"], ssh_port=facts["ssh_port"], key=key)
+        world = World(
+            folder=folder,
+            url=facts["url"],
+            ssh_port=str(facts["ssh_port"]),
+            client=ssh_client(folder),
+            key=key,
+        )
         try:
             hosts = create(world, story)
             look(world, story, hosts)

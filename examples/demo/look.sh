@@ -1,5 +1,6 @@
 # What a host says of itself.
-metadata=http://metadata.google.internal/computeMetadata/v1/instance
+metadata=http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/instance
 worker=$(curl -s -H 'Metadata-Flavor: Google' "$metadata/attributes/agent-worker-number")
-chips=$(ls -d /dev/accel* /dev/vfio/[0-9]* 2>/dev/null | tr '\n' ' ')
-echo "worker $worker: $(hostname), $(hostname -I | cut -d' ' -f1), chips $chips"
+address=$(curl -s -H 'Metadata-Flavor: Google' "$metadata/network-interfaces/0/ip")
+chips=$(ls -d /dev/accel* /dev/vfio/[0-9]* 2>/dev/null | wc -l)
+echo "worker $worker is $(hostname), $address inside, with $chips chips"

@@ -8,7 +8,9 @@ from typing import Any
 PATTERNS = {
     "google-datetime": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6}|\.\d{9})Z"),
     "google-duration": re.compile(r"-?\d+(\.\d{1,9})?s"),
+    "date-time": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"),
     "int64": re.compile(r"-?\d{1,19}"),
+    "uint64": re.compile(r"\d{1,20}"),
 }
 PLAIN = {"string": str, "boolean": bool, "object": dict, "array": list}
 TYPED = re.compile(r"type\.googleapis\.com/google\.(?:cloud\.tpu\.(\w+)|protobuf)\.(\w+)")

@@ -7,27 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.world import World, borrow, until
+from tests.conformance.world import World, until
 
 ZONE = "projects/demo/locations/us-central2-b"
 NODE = {"accelerator_type": "v4-8", "runtime_version": "tpu-ubuntu2204-base"}
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the client's own, not ours
-
-
-@pytest.fixture(scope="module")
-def tpu(world: World) -> Any:
-    borrow("light")
-    credentials = pytest.importorskip("google.auth.credentials").AnonymousCredentials()
-    return pytest.importorskip("google.cloud.tpu_v2").TpuClient(
-        credentials=credentials, transport="rest", client_options={"api_endpoint": world.url}
-    )
-
-
-@pytest.fixture(scope="module")
-def errors() -> Any:
-    borrow("light")
-    return pytest.importorskip("google.api_core.exceptions")
 
 
 def create(name: str = "n1", parent: str = ZONE, **fields: Any) -> Callable[[Any], Any]:
@@ -204,17 +189,9 @@ def test_over_quota_is_429_with_its_details(world: World, tpu: Any, errors: Any)
     assert caught.value.details
 
 
-def test_the_other_client_library_shows_text_and_details(world: World) -> None:
-    borrow("light")
-    discovery = pytest.importorskip("googleapiclient.discovery")
+def test_the_other_client_library_shows_text_and_details(build: Any) -> None:
     error = pytest.importorskip("googleapiclient.errors").HttpError
-    api = discovery.build(
-        "tpu",
-        "v2",
-        credentials=pytest.importorskip("google.auth.credentials").AnonymousCredentials(),
-        client_options={"api_endpoint": f"{world.url}/"},
-    )
-    nodes = api.projects().locations().nodes()
+    nodes = build("v2").projects().locations().nodes()
     with pytest.raises(error) as caught:
         nodes.get(name=f"{ZONE}/nodes/nobody").execute()
     assert (caught.value.resp.status, caught.value.status_code) == (404, 404)

@@ -17,20 +17,6 @@ def v2() -> Any:
     return pytest.importorskip("google.cloud.tpu_v2")
 
 
-@pytest.fixture(scope="module")
-def errors() -> Any:
-    borrow("light")
-    return pytest.importorskip("google.api_core.exceptions")
-
-
-@pytest.fixture(scope="module")
-def tpu(world: World, v2: Any) -> Any:
-    credentials = pytest.importorskip("google.auth.credentials").AnonymousCredentials()
-    return v2.TpuClient(
-        credentials=credentials, transport="rest", client_options={"api_endpoint": world.url}
-    )
-
-
 @pytest.fixture
 def node(v2: Any) -> Any:
     return v2.Node(accelerator_type="v4-16", runtime_version="tpu-ubuntu2204-base")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.schema import Document, document
-from tests.conformance.world import World, borrow, until
+from tests.conformance.world import World, until
 
 ZONE = "projects/demo/locations/us-central2-b"
 NODE = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
@@ -18,20 +18,12 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # the client's own, not ours
 class Service:
     """A service of one version; an answer that does not fit its schema fails the test."""
 
-    def __init__(self, world: World, version: str) -> None:
-        discovery = pytest.importorskip("googleapiclient.discovery")
+    def __init__(self, build: Any, version: str) -> None:
         cache = pytest.importorskip("googleapiclient.discovery_cache")
         self.documents: Document = document(json.loads(cache.get_static_doc("tpu", version)))
         self.version = version
         self.seen: set[str] = set()
-        api = discovery.build(
-            "tpu",
-            version,
-            credentials=pytest.importorskip("google.auth.credentials").AnonymousCredentials(),
-            static_discovery=True,
-            client_options={"api_endpoint": f"{world.url}/"},
-        )
-        self.places = api.projects().locations()
+        self.places = build(version, static_discovery=True).projects().locations()
 
     def __call__(self, request: Any) -> Any:
         answer = request.execute()
@@ -50,21 +42,20 @@ class Service:
 
 
 @pytest.fixture(scope="module")
-def build(world: World) -> Callable[[str], Service]:
-    borrow("light")
+def service(build: Any) -> Callable[[str], Service]:
     made: dict[str, Service] = {}
 
-    def build(version: str) -> Service:
+    def service(version: str) -> Service:
         if version not in made:
-            made[version] = Service(world, version)
+            made[version] = Service(build, version)
         return made[version]
 
-    return build
+    return service
 
 
 @pytest.mark.parametrize("version", ["v2", "v2alpha1"])
-def test_nodes(build: Callable[[str], Service], version: str) -> None:
-    say = build(version)
+def test_nodes(service: Callable[[str], Service], version: str) -> None:
+    say = service(version)
     nodes = say.places.nodes()
     body = NODE | {"labels": {"a": "b"}, "networkConfig": {"enableExternalIps": True}}
     asked = say(nodes.create(parent=ZONE, nodeId="n1", body=body))
@@ -89,8 +80,8 @@ def test_nodes(build: Callable[[str], Service], version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["v2", "v2alpha1"])
-def test_queued_resources(build: Callable[[str], Service], version: str) -> None:
-    say = build(version)
+def test_queued_resources(service: Callable[[str], Service], version: str) -> None:
+    say = service(version)
     queue = say.places.queuedResources()
     params = "multisliceParams" if version == "v2" else "multiNodeParams"
     spec = {"parent": ZONE, "node": NODE, params: {"nodeCount": 2, "nodeIdPrefix": "ms"}}
@@ -119,10 +110,10 @@ def test_queued_resources(build: Callable[[str], Service], version: str) -> None
 
 
 def test_announced_maintenance_is_begun_early(
-    world: World, build: Callable[[str], Service]
+    world: World, service: Callable[[str], Service]
 ) -> None:
     """Only the alpha can begin it; both show it."""
-    say, alpha = build("v2"), build("v2alpha1")
+    say, alpha = service("v2"), service("v2alpha1")
     place = "projects/demo/locations/us-central1-b"
     node = {"acceleratorType": "v6e-16", "runtimeVersion": "v2-alpha-tpuv6e"}
     body = {"tpu": {"nodeSpec": [{"parent": place, "nodeId": "q1n", "node": node}]}}
@@ -150,8 +141,8 @@ def test_announced_maintenance_is_begun_early(
 
 
 @pytest.mark.parametrize("version", ["v2", "v2alpha1"])
-def test_what_a_zone_offers(build: Callable[[str], Service], version: str) -> None:
-    say = build(version)
+def test_what_a_zone_offers(service: Callable[[str], Service], version: str) -> None:
+    say = service(version)
     types = say.places.acceleratorTypes()
     assert "v4-8" in {one["type"] for one in say(types.list(parent=ZONE))["acceleratorTypes"]}
     assert say(types.get(name=f"{ZONE}/acceleratorTypes/v4-8"))["type"] == "v4-8"
@@ -167,8 +158,8 @@ def test_what_a_zone_offers(build: Callable[[str], Service], version: str) -> No
 
 
 @pytest.mark.parametrize("version", ["v1", "v2", "v2alpha1"])
-def test_operations(build: Callable[[str], Service], version: str) -> None:
-    say, maker = build(version), build("v2")
+def test_operations(service: Callable[[str], Service], version: str) -> None:
+    say, maker = service(version), service("v2")
     made = maker.wait(maker(maker.places.nodes().create(parent=ZONE, nodeId="n1", body=NODE)))
     operations = say.places.operations()
     listed = say(operations.list(name=ZONE))["operations"]
@@ -178,8 +169,8 @@ def test_operations(build: Callable[[str], Service], version: str) -> None:
     assert say(operations.delete(name=made["name"])) == {}
 
 
-def test_the_old_version_lists_nodes_for_old_tools(build: Callable[[str], Service]) -> None:
-    say, maker = build("v1"), build("v2")
+def test_the_old_version_lists_nodes_for_old_tools(service: Callable[[str], Service]) -> None:
+    say, maker = service("v1"), service("v2")
     maker.wait(maker(maker.places.nodes().create(parent=ZONE, nodeId="n1", body=NODE)))
     (node,) = say(say.places.nodes().list(parent=ZONE))["nodes"]
     assert (node["acceleratorType"], node["state"]) == ("v4-8", "READY")
@@ -188,8 +179,8 @@ def test_the_old_version_lists_nodes_for_old_tools(build: Callable[[str], Servic
     assert say(say.places.list(name="projects/demo"))["locations"]
 
 
-def test_pages_are_followed_with_list_next(build: Callable[[str], Service]) -> None:
-    say = build("v2")
+def test_pages_are_followed_with_list_next(service: Callable[[str], Service]) -> None:
+    say = service("v2")
     nodes = say.places.nodes()
     for number in range(3):
         say(nodes.create(parent=ZONE, nodeId=f"n{number}", body=NODE))
@@ -202,34 +193,26 @@ def test_pages_are_followed_with_list_next(build: Callable[[str], Service]) -> N
     assert sorted(found) == ["n0", "n1", "n2"]
 
 
-def test_a_discovery_document_fetched_as_tools_do(world: World, build: Any) -> None:
+def test_a_discovery_document_fetched_as_tools_do(
+    world: World, build: Any, service: Callable[[str], Service]
+) -> None:
     """SkyPilot asks without a version and gets v2; tpunicorn names one."""
-    discovery = pytest.importorskip("googleapiclient.discovery")
-    credentials = pytest.importorskip("google.auth.credentials").AnonymousCredentials()
-    paths = {"v2": "", "v2alpha1": "?version={apiVersion}"}
-    for version, query in paths.items():
-        api = discovery.build(
-            "tpu",
-            version,
-            credentials=credentials,
-            static_discovery=False,
-            cache_discovery=False,
-            discoveryServiceUrl=f"{world.url}/$discovery/rest{query}",
-        )
-        places = api.projects().locations()
-        nodes = places.nodes().list(parent=ZONE)
+    for version, query in {"v2": "", "v2alpha1": "?version={apiVersion}"}.items():
+        url = f"{world.url}/$discovery/rest{query}"
+        more = {"static_discovery": False, "cache_discovery": False, "discoveryServiceUrl": url}
+        api = build(version, **more)
+        nodes = api.projects().locations().nodes().list(parent=ZONE)
         assert nodes.uri.startswith(f"{world.url}/{version}/")
         assert nodes.execute() == {}
-        served = document(json.loads(json.dumps(api._rootDesc)))
-        real = build(version).documents
+        served, real = document(api._rootDesc), service(version).documents
         assert set(served.methods) == set(real.methods)
         assert set(served.schemas) == set(real.schemas)
 
 
-def test_every_method_was_called(build: Callable[[str], Service]) -> None:
+def test_every_method_was_called(service: Callable[[str], Service]) -> None:
     """Runs last in this file, and counts only when all of it ran."""
     for version in ("v2", "v2alpha1"):
-        say = build(version)
+        say = service(version)
         if len(say.seen) < 10:
             pytest.skip("only a part of this file ran")
         assert set(say.documents.methods) - say.seen == set()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.world import World, borrow, client, run
+from tests.conformance.world import World, client, run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the client's own, not ours
 
@@ -43,16 +43,6 @@ def test_default_credentials_from_the_metadata_server(world: World) -> None:
     assert mail.endswith("-compute@developer.gserviceaccount.com")
 
 
-@pytest.fixture(scope="module")
-def storage(world: World) -> Any:
-    borrow("light")
-    return pytest.importorskip("google.cloud.storage").Client(
-        project="demo",
-        credentials=pytest.importorskip("google.auth.credentials").AnonymousCredentials(),
-        client_options={"api_endpoint": world.url},
-    )
-
-
 @pytest.mark.parametrize(
     ("location", "kind"),
     [("us-central2", "region"), ("NAM4", "dual-region"), ("EU", "multi-region")],
@@ -66,9 +56,8 @@ def test_where_a_bucket_is(storage: Any, location: str, kind: str) -> None:
     found.delete()
 
 
-def test_no_bucket_and_the_emulator_variable(world: World, storage: Any) -> None:
-    missing = pytest.importorskip("google.api_core.exceptions").NotFound
-    with pytest.raises(missing, match="The specified bucket does not exist"):
+def test_no_bucket_and_the_emulator_variable(world: World, storage: Any, errors: Any) -> None:
+    with pytest.raises(errors.NotFound, match="The specified bucket does not exist"):
         storage.get_bucket("nobody-has-this")
     script = "from google.cloud import storage; c = storage.Client.create_anonymous_client()\n"
     script += "print(c.lookup_bucket('nobody-has-this'))"

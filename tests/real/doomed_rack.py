@@ -10,8 +10,9 @@ from tpuherd.sim.hosts.system import family
 
 STUBBORN = """
 trap '' HUP TERM INT
-(setsid nohup bash -c 'trap "" TERM HUP; exec -a --doomed-hosts-of-a-test sleep 600' >/dev/null 2>&1 &)
-(setsid setsid bash -c 'exec -a --doomed-hosts-of-a-test sleep 600' >/dev/null 2>&1 &)
+exec >&- 2>&- <&-
+(setsid nohup bash -c 'trap "" TERM HUP; exec -a --doomed-hosts-of-a-test sleep 600' &)
+(setsid setsid bash -c 'exec -a --doomed-hosts-of-a-test sleep 600' &)
 """
 
 

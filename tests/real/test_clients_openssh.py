@@ -160,3 +160,24 @@ def test_preemption_cuts_the_line(login: Login) -> None:
         assert line.wait(10) == 255
         assert time.monotonic() - before < 5
     assert run([*login.ssh(ip, "-o", "ConnectTimeout=2"), "true"], login.env).returncode == 255
+
+
+@pytest.mark.root
+def test_port_22_for_root(tmp_path: Path) -> None:
+    """Programs that know no other port, and nothing of the wrappers that `herd sim env` brings."""
+    with socket.socket() as wish:
+        try:
+            wish.bind(("127.0.0.1", 22))
+        except OSError:
+            pytest.skip("this machine's own sshd has port 22")
+    options = ("--no-internet", "--time-scale", "600")
+    with started(*options, ssh_port=22) as world, logged_in(world) as login:
+        keys = {"ssh-keys": login.line}
+        world.node(ZONE, "n1", acceleratorType="v5litepod-4", metadata=keys)
+        (ip,) = login.addresses(ZONE, "n1")
+        plain = ["ssh", "-F", "none", "-o", "StrictHostKeyChecking=no", "-i", str(login.key)]
+        known = f"UserKnownHostsFile={tmp_path / 'known'}"
+        words = [*plain, "-o", known, f"{login.env['USER']}@{ip}", "hostname"]
+        done = run(words, {"PATH": os.defpath, "HOME": str(tmp_path)})
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.endswith("-w-0\n")

@@ -1,7 +1,6 @@
 """What is inside a host can neither see nor harm what is outside it."""
 
 import asyncio
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,7 +44,9 @@ def test_nothing_of_the_machine_s_people_is_seen(
             assert tops.text.split() == "/home: /mnt: /opt: /root: /srv: /tmp:".split()
             assert (await run(host, f"cat {secret} /proc/1/root{secret}")).code != 0
             environ = await run(host, "cat /proc/[0-9]*/environ | tr '\\0' '\\n'")
-            assert "s3cret" not in environ.text and "tpuherd" not in environ.text.replace("/usr/lib/tpuherd", "")
+            assert "s3cret" not in environ.text and "tpuherd" not in environ.text.replace(
+                "/usr/lib/tpuherd", ""
+            )
             shadow = (await run(host, "cat /etc/shadow")).text
             assert "$" not in shadow and "*" in shadow
             assert not (await run(host, "ls /etc/ssh/*key* /etc/netrc /etc/pip.conf 2>&-")).text
@@ -100,7 +101,6 @@ def test_root_of_a_host_is_not_root_of_the_machine(mode: str) -> None:
                 "mount -t ext4 /dev/vda /mnt",
                 "mount -o remount,rw /sys && echo x > /sys/kernel/mm/ksm/run",
                 "umount -l / && ls /old/root",
-                "ip link add link eth0 name outside netns 1 type macvlan",
                 "nsenter -t 1 --mount --root=/proc/1/root ls /lost+found",
             ):
                 done = await run(host, f"({harm}) 2>&1")
@@ -160,9 +160,10 @@ def test_two_pods_may_have_the_same_addresses(mode: str) -> None:
 def test_killing_the_world_leaves_nothing(mode: str, tmp_path: Path) -> None:
     """SIGKILL to the controller of eight hosts full of processes that do not want to die."""
     tmp_path.chmod(0o755)
-    program = Path(__file__).with_name("doomed_rack.py")
-    words = [sys.executable, str(program), mode, str(tmp_path / "w")]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as controller:
+    links = set(Path("/sys/class/net").iterdir())
+    words = [sys.executable, "-m", "tests.real.doomed_rack", mode, str(tmp_path / "w")]
+    top = Path(__file__).parents[2]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=top) as controller:
         assert controller.stdout is not None
         pids = [int(word) for word in controller.stdout.readline().split()]
         assert len(pids) > 8, "the hosts are up and busy"
@@ -176,7 +177,7 @@ def test_killing_the_world_leaves_nothing(mode: str, tmp_path: Path) -> None:
 
     assert asyncio.run(becomes(none_left))
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
-    assert not [name for name in os.listdir("/sys/class/net") if name.startswith(("h1", "b1"))]  # noqa: PTH208
+    assert set(Path("/sys/class/net").iterdir()) == links
 
 
 def alive(path: Path) -> bool:

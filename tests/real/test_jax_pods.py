@@ -1,8 +1,8 @@
 """JAX on simulated pods: a bare `jax.distributed.initialize()` finds its pod, and no other."""
 
 import json
-import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,23 +37,17 @@ def tidy(login: Login) -> Iterator[None]:
 
 def together(login: Login, python: Path, ips: list[str]) -> list[dict[str, Any]]:
     """What the program says on each of these hosts, all started at once."""
-    source = PROGRAM.read_bytes()
-    running = []
-    for ip in ips:
+    source = PROGRAM.read_text()
+
+    def on(ip: str) -> dict[str, Any]:
         words = [*login.ssh(ip), f"cat > program.py && exec {python} program.py"]
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(words, env=login.env, stdin=pipe, stdout=pipe, stderr=pipe)
-        assert process.stdin is not None
-        process.stdin.write(source)
-        process.stdin.close()
-        process.stdin = None
-        running.append(process)
-    said = []
-    for process in running:
-        out, problems = process.communicate(timeout=150)
-        assert process.returncode == 0, problems.decode()[-3000:]
-        said.append(json.loads(out.decode().strip().splitlines()[-1]))
-    return said
+        done = run(words, login.env, input=source, seconds=150)
+        assert done.returncode == 0, done.stderr[-3000:]
+        said: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+        return said
+
+    with ThreadPoolExecutor(len(ips)) as pool:
+        return list(pool.map(on, ips))
 
 
 def names(login: Login, ips: list[str]) -> list[str]:

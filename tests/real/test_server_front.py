@@ -94,7 +94,7 @@ def test_many_requests_through_the_front_at_once(world: Running, astray: httpx2.
         assert read.json()["metadata"] == body["metadata"]
 
 
-@pytest.mark.parametrize("host", ["pypi.org", "googleapis.com.evil.example", "127.0.0.1"])
+@pytest.mark.parametrize("host", ["packages.example", "googleapis.com.evil.example", "127.0.0.1"])
 def test_nothing_else_is_reached_through_the_front(astray: httpx2.Client, host: str) -> None:
     with pytest.raises(httpx2.ProxyError, match="leads only to the simulated world"):
         astray.get(f"https://{host}/")

@@ -28,6 +28,8 @@ def python(version: str) -> str | None:
     shims = [Path(p) for p in os.get_exec_path() if Path(p).name == "shims"]
     for shim in shims:
         versions = shim.parent / "versions"
+        if not os.access(versions, os.R_OK):
+            continue
         candidates += [str(p) for p in versions.glob(f"{version}.*/bin/python{version}")]
     for candidate in filter(None, candidates):
         said = subprocess.run([candidate, "-V"], capture_output=True, text=True)

@@ -11,6 +11,7 @@ from tpuherd.catalogue import accelerators, zones
 from tpuherd.sim.tpu.codec import dump, load
 from tpuherd.sim.tpu.handle import next_due
 from tpuherd.sim.tpu.hosts import views
+from tpuherd.sim.tpu.records import MOVING
 from tpuherd.sim.tpu.world import World
 
 #: States of a queued resource in which none of its nodes may be there.
@@ -176,3 +177,16 @@ RULES: tuple[Callable[[World, float], Iterator[str]], ...] = (
     log_goes_forward,
     hosts_are_those_of_nodes,
 )
+
+
+def restless(world: World) -> Iterator[str]:
+    """What is still under way, though the weather is fair and nobody has asked for anything."""
+    for key, node in world.nodes.items():
+        if node.state in MOVING or node.state == "DELETING":
+            yield f"{key} is {node.state} for ever"
+    for key, request in world.requests.items():
+        if request.state in ("CREATING", "ACCEPTED", "PROVISIONING", "SUSPENDING", "DELETING"):
+            yield f"{key} is {request.state} for ever"
+    for key, operation in world.operations.items():
+        if operation.ended is None and not operation.endless:
+            yield f"{key} ({operation.verb} of {operation.target}) is never done"

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conformance.schema import Document, document
 from tests.virtual.asking import START
-from tests.virtual.invariants import broken, forgotten
+from tests.virtual.invariants import broken, forgotten, restless
 from tests.virtual.nonsense import EVERY_METHOD, VERSIONS, Author, Method
 from tpuherd.catalogue import discovery
 from tpuherd.sim.desk import changes
@@ -27,6 +27,7 @@ SEEDS = 20
 REQUESTS = 500  #: of each seed
 CHECK_EVERY = 10
 WRITE_EVERY = 100
+REST_S = 40 * 86400.0  #: more than the 30 days of a queued resource that the weather holds up
 STATUS = re.compile(r"[A-Z_]{4,30}")
 OLD_STYLE = ("compute", "storage")
 
@@ -151,6 +152,20 @@ def test_what_wrote_makes_the_same_world_again(seed: int) -> None:
         handle(again, request, at)
     advance(again, now)
     assert digest(again) == digest(world)
+
+
+@pytest.mark.parametrize(
+    "seed", [seed for seed in range(SEEDS) if seed % 5 == 3], ids=lambda seed: f"seed-{seed}"
+)
+def test_everything_comes_to_rest(seed: int) -> None:
+    world, now = fresh(seed), START
+    for now, request in story(seed, world):
+        handle(world, request, now)
+    clear = Request(method="POST", path="/sim/v1/weather/clear", body=b'{"rule": "all"}')
+    assert handle(world, clear, now).status in (200, 400, 404)
+    advance(world, now + REST_S)
+    assert list(restless(world)) == []
+    assert broken(world, now + REST_S) == []
 
 
 def test_every_method_of_every_version_is_asked_for() -> None:

@@ -1,6 +1,7 @@
 """Run something as a process of its own that outlives the command that began it."""
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -8,12 +9,12 @@ from pathlib import Path
 
 from tpuherd.sim.folder import Trouble
 
-#: Called in the new process once it is ready, with what its beginner shall know.
-Ready = Callable[[str], None]
+#: Called in the new process once it is ready, with what its beginner shall print and warn of.
+Ready = Callable[[str, str], None]
 
 
-def apart(work: Callable[[Ready], None], log: Path) -> str:
-    """Begin `work` and return what it said when it was ready; raise what it said instead."""
+def apart(work: Callable[[Ready], None], log: Path) -> tuple[str, str]:
+    """Begin `work`; return what it said when it was ready, or raise what it said instead."""
     sys.stdout.flush()
     sys.stderr.flush()
     ear, mouth = os.pipe()
@@ -22,11 +23,10 @@ def apart(work: Callable[[Ready], None], log: Path) -> str:
         alone(work, log, mouth)
     os.close(mouth)
     with open(ear, encoding="utf-8") as stream:
-        said = stream.read()
-    verdict, _, rest = said.partition("\n")
-    if verdict == "ready":
-        return rest
-    raise Trouble(rest or f"The world ended before it was ready: {log} may say why")
+        said = json.loads(stream.read() or "{}")
+    if "ready" in said:
+        return said["ready"], said["warning"]
+    raise Trouble(said.get("trouble") or f"The world did not come about: {log} may say why")
 
 
 def alone(work: Callable[[Ready], None], log: Path, mouth: int) -> None:
@@ -41,15 +41,15 @@ def alone(work: Callable[[Ready], None], log: Path, mouth: int) -> None:
         os.closerange(3, mouth)
         os.closerange(mouth + 1, mouth + 1024)
 
-        def ready(message: str) -> None:
-            os.write(mouth, f"ready\n{message}".encode())
+        def ready(message: str, warning: str) -> None:
+            os.write(mouth, json.dumps({"ready": message, "warning": warning}).encode())
             os.close(mouth)
 
         work(ready)
         status = 0
     except Trouble as trouble:
         with contextlib.suppress(OSError):
-            os.write(mouth, f"no\n{trouble}".encode())
+            os.write(mouth, json.dumps({"trouble": str(trouble)}).encode())
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -2,25 +2,24 @@
 
 import asyncio
 import json
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tpuherd.catalogue import zones
-from tpuherd.cli.apart import apart
+from tpuherd.cli.apart import Ready, apart
 from tpuherd.cli.sim_page import line, welcome
 from tpuherd.clock import WallClock
 from tpuherd.sim.folder import Facts, Trouble, prepare
-from tpuherd.sim.lodging import Wish
+from tpuherd.sim.quarters import Lodged, Wish
 from tpuherd.sim.serve import Options, serve
 from tpuherd.sim.state import Recovered
 from tpuherd.sim.tpu.world import Note
-from tpuherd.sim.weather import scenario as scenarios
-from tpuherd.sim.weather import storm as storms
 from tpuherd.sim.weather.sentences import sentence
 
 Said = Mapping[str, Any]  #: the options of the command line
@@ -30,40 +29,43 @@ STORM_HOURS = 7 * 24.0
 class Reader:
     """Prints what happens in the world."""
 
-    def __init__(
-        self, folder: Path, *, json_: bool, on_ready: Callable[[str], None] | None
-    ) -> None:
+    def __init__(self, folder: Path, *, json_: bool, on_ready: Ready | None) -> None:
         self._folder = folder
         self._json = json_
         self._on_ready = on_ready
         self._terminal = sys.stdout.isatty()
 
     def ready(self, facts: Facts, recovered: Recovered | None, *, orderly: bool) -> None:
+        """The block that says where everything is."""
+        text = welcome(facts, self._folder, full=self._terminal or self._on_ready is not None)
         if self._json:
             text = json.dumps({**asdict(facts), "state_dir": str(self._folder)})
-        else:
-            text = welcome(facts, self._folder, full=self._terminal or bool(self._on_ready))
+        warning = ""
         if recovered is not None and not orderly:
-            click.echo(f"the world had not been stopped in order: {recovered.sentence}", err=True)
+            warning = f"the world had not been stopped in order: {recovered.sentence}"
+            click.echo(warning, err=True)
         if self._on_ready is None:
             click.echo(text)
         else:
-            self._on_ready(text)
+            self._on_ready(text, warning)
 
     def line(self, note: Note) -> None:
+        """A line of the log, for whoever looks on."""
         if self._json:
             click.echo(json.dumps({"at": note.at, "name": note.name, "facts": dict(note.facts)}))
         elif self._terminal or self._on_ready:
             click.echo(line(note.at, sentence(note)))
 
     def trouble(self, sentence: str) -> None:
+        """A sentence for stderr."""
         click.echo(sentence, err=True)
 
 
 def here(said: Said, *, scenario: Path | None, storm: bool, json_: bool) -> None:
     """Let the world run in this process until somebody ends it."""
     options = understood(said, scenario, storm)
-    asyncio.run(serve(options, WallClock(), Reader(options.folder, json_=json_, on_ready=None)))
+    reader = Reader(options.folder, json_=json_, on_ready=None)
+    asyncio.run(serve(options, WallClock(), reader, lodged))
 
 
 def apart_from_here(said: Said, *, scenario: Path | None, storm: bool, json_: bool) -> None:
@@ -71,12 +73,22 @@ def apart_from_here(said: Said, *, scenario: Path | None, storm: bool, json_: bo
     options = understood(said, scenario, storm)
     prepare(options.folder)
 
-    def work(ready: Callable[[str], None]) -> None:
-        asyncio.run(
-            serve(options, WallClock(), Reader(options.folder, json_=json_, on_ready=ready))
-        )
+    def work(ready: Ready) -> None:
+        reader = Reader(options.folder, json_=json_, on_ready=ready)
+        asyncio.run(serve(options, WallClock(), reader, lodged))
 
-    click.echo(apart(work, options.folder / "log.txt"))
+    said_out, said_err = apart(work, options.folder / "log.txt")
+    if said_err:
+        click.echo(said_err, err=True)
+    click.echo(said_out)
+
+
+def lodged() -> Lodged:
+    """What runs hosts, loaded only now: the world answers long before."""
+    from tpuherd.sim.lodging import lodged
+    from tpuherd.sim.metadata.packages import machine_packages
+
+    return partial(lodged, machine_packages(os.environ, Path.home()))
 
 
 def understood(said: Said, scenario: Path | None, storm: bool) -> Options:
@@ -87,14 +99,24 @@ def understood(said: Said, scenario: Path | None, storm: bool) -> Options:
     if scenario is not None:
         steps = played(scenario)
     if storm:
-        steps = storms.storm(said["seed"] or 0, sorted(zones()), STORM_HOURS)
+        steps = stormy(said["seed"] or 0)
     said = dict(said)
     wish = Wish(**{name: said.pop(name) for name in ("hosts", "internet", "offer")})
     return Options(**said, wish=wish, steps=tuple(steps))
 
 
+def stormy(seed: int) -> list[Any]:
+    """Weather by chance everywhere."""
+    from tpuherd.catalogue import zones
+    from tpuherd.sim.weather.storm import storm
+
+    return storm(seed, sorted(zones()), STORM_HOURS)
+
+
 def played(file: Path) -> list[Any]:
     """The steps of a scenario file; traces are looked for beside it."""
+    from tpuherd.sim.weather import scenario as scenarios
+
     try:
         text = file.read_text()
         return scenarios.steps(

@@ -51,6 +51,8 @@ class Desk:
     def handle(self, request: Request) -> Response:
         """Let a request happen, now."""
         now = self.now()
+        # What is due may put a rule of the weather in force; then a mere reading changes things.
+        model.advance(self.world, now)
         if self._journal is not None and changes(self.world, request):
             try:
                 self._journal.write(now, request)

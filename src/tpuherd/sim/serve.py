@@ -23,7 +23,7 @@ from tpuherd.sim.http.certificates import certificates, context
 from tpuherd.sim.http.server import serving
 from tpuherd.sim.http.sides import sides
 from tpuherd.sim.http.tunnel import tunnelling
-from tpuherd.sim.lodging import NONE, Wish, lodged
+from tpuherd.sim.quarters import NONE, STARTING, Board, Lodged, Lodging, Site, Wish
 from tpuherd.sim.state import Recovered, State
 from tpuherd.sim.tpu.call import Json, Request
 from tpuherd.sim.tpu.handle import new_world
@@ -70,8 +70,10 @@ class Ground:
     ssh_port: int
 
 
-async def serve(options: Options, clock: Clock, audience: Audience) -> None:
-    """Run a world until SIGTERM or SIGINT."""
+async def serve(
+    options: Options, clock: Clock, audience: Audience, lodged: Callable[[], Lodged]
+) -> None:
+    """Run a world until SIGTERM or SIGINT. `lodged` loads what runs hosts, which takes a while."""
     folder.prepare(options.folder)
     with folder.taken(options.folder), contextlib.ExitStack() as stack:
         before = folder.read_facts(options.folder)
@@ -83,14 +85,21 @@ async def serve(options: Options, clock: Clock, audience: Audience) -> None:
         save(state, world)
         desk = Desk(world, clock, state)
         begin(desk, options)
-        async with running(options, desk, ground, audience, clock) as facts:
-            audience.ready(facts, recovered, orderly=before is None or before.pid is None)
-            await listen().wait()
+        orderly = before is None or before.pid is None
+        facts = place(world, ground, clock.now())
+        board = Board(facts=facts, lodging=Lodging(mode=STARTING))
+        stop = listen()
         try:
-            state.save(world)
-        except OSError as error:
-            audience.trouble(f"no snapshot could be written ({error.strerror}): the journal stays")
-        folder.write_facts(options.folder, dataclasses.replace(facts, pid=None))
+            async with (
+                answering(options, desk, ground, board, (clock, audience)),
+                housed(options, desk, board, audience, lodged),
+            ):
+                audience.ready(board.now(), recovered, orderly=orderly)
+                await stop.wait()
+        except BaseExceptionGroup as group:
+            raise bare(group) from group
+        finally:
+            leave(state, world, board, audience)
 
 
 @contextlib.contextmanager
@@ -157,7 +166,7 @@ def post(path: str, body: Json) -> Request:
     return Request(method="POST", path=path, headers=headers, body=json.dumps(body).encode())
 
 
-def place(options: Options, world: World, ground: Ground, now: float) -> Facts:
+def place(world: World, ground: Ground, now: float) -> Facts:
     """Where this world is; what its hosts are is not known yet."""
     port = ground.rest.getsockname()[1]
     return Facts(
@@ -170,7 +179,7 @@ def place(options: Options, world: World, ground: Ground, now: float) -> Facts:
         network=ground.network,
         project=world.settings.project,
         project_number=world.settings.project_number,
-        hosts=NONE,
+        hosts=STARTING,
         missing=(),
         started=now,
         pid=os.getpid(),
@@ -178,32 +187,62 @@ def place(options: Options, world: World, ground: Ground, now: float) -> Facts:
 
 
 @contextlib.asynccontextmanager
-async def running(
-    options: Options, desk: Desk, ground: Ground, audience: Audience, clock: Clock
-) -> AsyncIterator[Facts]:
-    """Answer, boot and let time pass."""
-    facts = place(options, desk.world, ground, clock.now())
+async def answering(
+    options: Options, desk: Desk, ground: Ground, board: Board, outside: tuple[Clock, Audience]
+) -> AsyncIterator[None]:
+    """Answer, and let time pass."""
+    clock, audience = outside
     try:
         front = context(certificates(options.folder / "tls", clock.now()))
-        furnish(options.folder, facts, options.path)
+        furnish(options.folder, board.facts, options.path)
+        folder.write_facts(options.folder, board.now())
     except OSError as error:
         raise Trouble(f"Nothing can be written to {options.folder} ({error.strerror})") from error
-    tell = audience.trouble
     async with (
-        lodged(desk, options.wish, options.folder, ground.ssh_port, tell) as lodging,
         asyncio.TaskGroup() as group,
+        serving(app(desk, clock, sides(desk, board)), ground.rest),
+        tunnelling(ground.tunnel, front, board.facts.port, audience.trouble),
     ):
         lasting = [group.create_task(desk.run()), group.create_task(follow(desk, audience.line))]
-        facts = dataclasses.replace(facts, hosts=lodging.mode, missing=tuple(lodging.missing))
-        beside = sides(desk, facts, lodging.missing)
-        async with (
-            serving(app(desk, clock, beside), ground.rest),
-            tunnelling(ground.tunnel, front, facts.port, tell),
-        ):
-            folder.write_facts(options.folder, facts)
-            yield facts
-        for task in lasting:
-            task.cancel()
+        try:
+            yield
+        finally:
+            for task in lasting:
+                task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def housed(
+    options: Options, desk: Desk, board: Board, audience: Audience, lodged: Callable[[], Lodged]
+) -> AsyncIterator[None]:
+    """Have hosts, and say which."""
+    async with contextlib.AsyncExitStack() as stack:
+        if options.wish.hosts == NONE:
+            board.lodging = Lodging()
+        else:
+            enter = await asyncio.to_thread(lodged)
+            port, tell = board.facts.ssh_port, audience.trouble
+            site = Site(desk=desk, folder=options.folder, ssh_port=port, tell=tell)
+            board.lodging = await stack.enter_async_context(enter(options.wish, site))
+        folder.write_facts(options.folder, board.now())
+        yield
+
+
+def leave(state: State, world: World, board: Board, audience: Audience) -> None:
+    """Write the world down, so that the next start has nothing to recover."""
+    try:
+        state.save(world)
+        folder.write_facts(state.folder, dataclasses.replace(board.now(), pid=None))
+    except OSError as error:
+        audience.trouble(f"no snapshot could be written ({error.strerror}): the journal stays")
+
+
+def bare(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The trouble in it, if there is one."""
+    found: BaseException | None = group.subgroup(Trouble)
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found or group
 
 
 def listen() -> asyncio.Event:

@@ -26,6 +26,7 @@ def main(bucket: str) -> None:
     rules = compute.firewalls().list(project=found["project"]).execute()["items"]
     found["firewall"] = sorted(rule["name"] for rule in rules)
     tpu.delete_node(name=made.name).result(timeout=60)
+    storage.Client().create_bucket(bucket, location="us-central2")
     found["bucket"] = storage.Client().get_bucket(bucket).location
     print(json.dumps(found))
 

@@ -39,6 +39,7 @@ class Channel:
         files: Sequence[int] = (),
         *,
         at_once: Callable[[Message], None] | None = None,
+        within_s: float | None = None,
     ) -> Answer:
         """Ask for something; the answer and the files that came with it.
 
@@ -46,16 +47,17 @@ class Channel:
         """
         if self.link.fileno() < 0:
             raise ConnectionError(107, "the host is gone")
+        patience_s = ANSWER_S if within_s is None else within_s
         self.asked += 1
         number = self.asked
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.waiting[number] = (future, at_once)
         try:
             wire.send(self.link, {"verb": verb, "id": number, **message}, files)
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(patience_s):
                 reply, sent = await future
         except (TimeoutError, BlockingIOError):
-            raise TimeoutError(110, f"no answer to {verb} within {ANSWER_S:.0f} s") from None
+            raise TimeoutError(110, f"no answer to {verb} within {patience_s:g} s") from None
         finally:
             self.waiting.pop(number, None)
         if "errno" in reply:

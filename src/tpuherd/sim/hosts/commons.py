@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import socket
+import tempfile
 from pathlib import Path
 
 from tpuherd.sim.hosts import init, system, walls
@@ -39,12 +40,14 @@ class Commons:
 
     def __init__(self, order: Message) -> None:
         self.folder = Path(order["folder"], "hosts")
+        if os.getuid() == 0:
+            # The hosts' user could not go where root keeps its worlds.
+            self.folder = Path(tempfile.mkdtemp(prefix="tpuherd-hosts-"))
+            self.folder.chmod(0o711)
         self.folder.mkdir(exist_ok=True)
         self.offers: list[str] = order["offers"]
         self.refusals = self.folder / "refusals"
         self.make_refusals()
-        if os.getuid() == 0:
-            self.folder.chmod(0o711)
         system.adopt_orphans()
         signal.signal(signal.SIGTERM, lambda *_: self.leave())
         system.die_with_parent(signal.SIGTERM)

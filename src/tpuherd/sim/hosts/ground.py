@@ -31,8 +31,6 @@ class Ground:
         self.offers: list[str] = order["offers"]
         for number, path in enumerate(self.offers):
             self.lowers[f"offer{number}"] = path
-        if self.single_id:
-            become_root_of_nothing()
         self.enter(order["folder"])
         self.build(files)
         self.line = netlink.Netlink()
@@ -40,10 +38,16 @@ class Ground:
 
     def enter(self, folder: str) -> None:
         """Leave the machine's mounts and network, and stand on a tmpfs that nobody else sees."""
-        system.unshare(system.NEWNS | system.NEWNET)
-        system.mount("none", "/", None, system.MS_REC | system.MS_PRIVATE)
-        system.mount("tpuherd", folder, "tmpfs", system.MS_NODEV, "mode=755")
-        os.chdir(folder)
+        if self.single_id and os.getuid() == 0:
+            # Root may have put the folder where the user that we become can't go: go there first.
+            stand_on_tmpfs(folder, system.NEWNS, f"mode=755,uid={FIRST_ID},gid={FIRST_ID}")
+            give_up_root()
+            become_root_of_nothing()
+            system.unshare(system.NEWNET)
+        else:
+            if self.single_id:
+                become_root_of_nothing()
+            stand_on_tmpfs(folder, system.NEWNS | system.NEWNET, "mode=755")
         for name in ("low", "own", "disk", "at"):
             Path(name).mkdir()
         if not self.single_id:
@@ -218,16 +222,27 @@ def shape(line: netlink.Netlink, name: str, network: str) -> None:
         line.speed_up(name)
 
 
+def stand_on_tmpfs(folder: str, namespaces: int, options: str) -> None:
+    """Leave these namespaces; put a tmpfs over a folder that only we see, and go there."""
+    system.unshare(namespaces)
+    system.mount("none", "/", None, system.MS_REC | system.MS_PRIVATE)
+    system.mount("tpuherd", folder, "tmpfs", system.MS_NODEV, options)
+    os.chdir(folder)
+
+
+def give_up_root() -> None:
+    """Be a user that nobody else is."""
+    os.setgroups([])
+    os.setresgid(FIRST_ID, FIRST_ID, FIRST_ID)
+    os.setresuid(FIRST_ID, FIRST_ID, FIRST_ID)
+    system.be_dumpable()
+    system.die_with_parent()
+
+
 def become_root_of_nothing() -> None:
     """Root of a user namespace with one user in it: who we are outside, which is not root."""
-    if os.getuid() == 0:
-        os.setgroups([])
-        os.setresgid(FIRST_ID, FIRST_ID, FIRST_ID)
-        os.setresuid(FIRST_ID, FIRST_ID, FIRST_ID)
-        system.be_dumpable()
-        system.die_with_parent()
     user, group = os.getuid(), os.getgid()
-    system.unshare(system.NEWUSER)
+    system.unshare(system.NEWUSER | system.NEWNS)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"0 {user} 1")
     Path("/proc/self/gid_map").write_text(f"0 {group} 1")

@@ -14,7 +14,7 @@ def offered(folder: Path) -> list[str]:
     wanted += editable_sources(folder)
     places = {place for path in wanted for place in (path, path.resolve()) if place.is_dir()}
     kept: list[Path] = []
-    for path in sorted(places, key=lambda place: len(place.parts)):
+    for path in sorted(places, key=lambda place: (len(place.parts), place)):
         if not path.is_relative_to(SEEN_ANYWAY) and not any(map(path.is_relative_to, kept)):
             kept.append(path)
     return [str(path) for path in kept]

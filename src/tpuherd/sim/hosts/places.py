@@ -11,8 +11,7 @@ from tpuherd.sim.hosts import accounts, devices, filters, system
 from tpuherd.sim.hosts.accounts import Login
 from tpuherd.sim.hosts.wire import Message
 
-PATH_OF_ROOT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-PATH_OF_USERS = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games"
 SHIFT = 8000  #: added to ports that only root may listen on, where hosts share the machine's
 
 Address = str | tuple[str, int]
@@ -75,8 +74,7 @@ class Own:
         return accounts.ensure(name, single_id=self.single_id)
 
     def environment(self, login: Login) -> dict[str, str]:
-        path = PATH_OF_USERS if login.uid else PATH_OF_ROOT
-        return {"PATH": path, **identity(login), **settings(Path("/etc/environment"))}
+        return {"PATH": PATH, **identity(login), **settings(Path("/etc/environment"))}
 
     def become(self, login: Login) -> None:
         if self.single_id:
@@ -148,7 +146,7 @@ class Shared:
 
     def environment(self, login: Login) -> dict[str, str]:
         return {
-            "PATH": f"{self.refusals}:{PATH_OF_USERS}",
+            "PATH": f"{self.refusals}:{PATH}",
             **identity(login),
             **self.settings,
             "TMPDIR": str(self.folder / "tmp"),

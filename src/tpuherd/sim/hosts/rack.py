@@ -126,7 +126,11 @@ class Rack:
                 "disk_bytes": self.make.disk_bytes,
                 "offers": offered(offer) if offer else [],
             }
-            await line.ask("prepare", order)
+            try:
+                await line.ask("prepare", order, within_s=BOOT_S)
+            except OSError:
+                line.close()
+                raise
             self.line = line
             return line
 
@@ -243,7 +247,7 @@ class Rack:
         try:
             with theirs:
                 message = {"number": berth.number, "plan": plan(wish)}
-                reply, _ = await line.ask("boot", message, [theirs.fileno()])
+                reply, _ = await line.ask("boot", message, [theirs.fileno()], within_s=BOOT_S)
         except OSError:
             berth.room = None
             room.die()
@@ -325,6 +329,8 @@ class Rack:
     def ground_lost(self) -> None:
         """The zygote is dead, and every host with it. The next boot starts another one."""
         self.line = None
+        if self.zygote is not None:
+            bury_zygote(self.zygote)
         for berth in list(self.berths.values()):
             if berth.room is not None:
                 self.bury(berth, berth.room, int(signal.SIGKILL))

@@ -2,15 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 from urllib.parse import parse_qs
 
 from tpuherd.sim.desk import Desk
 from tpuherd.sim.folder import Facts
 from tpuherd.sim.http.app import Side
+from tpuherd.sim.metadata.tree import reply
 from tpuherd.sim.overview import overview
+from tpuherd.sim.quarters import Board
 from tpuherd.sim.tpu.call import Json, Request, Response
 
 NEWS_S_MAX = 25.0  #: a client that waits for news hears from us at least so often
@@ -21,12 +22,12 @@ TOKEN_S = 3599
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
-def sides(desk: Desk, facts: Facts, missing: Sequence[str]) -> Mapping[str, Side]:
-    """All of them, by how their path begins. `missing` may have grown since the start."""
+def sides(desk: Desk, board: Board) -> Mapping[str, Side]:
+    """All of them, by their path or how it begins."""
+    facts = board.facts
 
     async def world(request: Request) -> Response:
-        said = {**asdict(facts), "missing": list(missing)}
-        return found({**said, **overview(desk.world, desk.now())})
+        return found({**asdict(board.now()), **overview(desk.world, desk.now())})
 
     async def nodes(request: Request) -> Response:
         return found({"nodes": sorted(desk.world.nodes)})
@@ -42,7 +43,8 @@ def sides(desk: Desk, facts: Facts, missing: Sequence[str]) -> Mapping[str, Side
         return found({"lines": len(desk.world.log)})
 
     async def metadata(request: Request) -> Response:
-        return signed_in(request, facts)
+        """For google-auth on this machine, where GCE_METADATA_HOST names us."""
+        return reply(tree(facts), request)
 
     async def root(request: Request) -> Response:
         return greeting(facts)
@@ -68,28 +70,6 @@ def greeting(facts: Facts) -> Response:
         f"Its API begins at {facts.url}/v2/projects/{facts.project}/locations\n"
     )
     return Response(body=text.encode(), headers=(PLAIN, FLAVOR))
-
-
-def signed_in(request: Request, facts: Facts) -> Response:
-    """The metadata server of the machine one sits at, as far as google-auth asks it who one is."""
-    if request.headers.get("metadata-flavor") != "Google":
-        return Response(
-            status=403, body=b"Missing Metadata-Flavor:Google header.", headers=(PLAIN,)
-        )
-    place: Any = tree(facts)
-    for part in request.path.removeprefix("/computeMetadata/v1").strip("/").split("/"):
-        if part:
-            place = place.get(part) if isinstance(place, dict) else None
-    if place is None:
-        return Response(status=404, body=b"not found\n", headers=(PLAIN, FLAVOR))
-    if not isinstance(place, dict):
-        return Response(body=str(place).encode(), headers=(PLAIN, FLAVOR))
-    if "recursive=true" in request.query.lower() or "access_token" in place:
-        return Response(body=json.dumps(place).encode(), headers=(FLAVOR,))
-    names = "".join(
-        f"{name}/\n" if isinstance(place[name], dict) else f"{name}\n" for name in place
-    )
-    return Response(body=names.encode(), headers=(PLAIN, FLAVOR))
 
 
 def tree(facts: Facts) -> Json:

@@ -33,11 +33,14 @@ class Door:
     async def match(self, views: Mapping[str, HostView | None]) -> None:
         """Bring the addresses of these hosts to what their views say; None: it is no more."""
         failed = []
-        for key, view in views.items():
+
+        async def match_one(key: str, view: HostView | None) -> None:
             try:
                 await self.match_one(key, view)
             except OSError as error:
                 failed.append(f"{view.name if view else key}: {error.strerror or error}")
+
+        await asyncio.gather(*(match_one(key, view) for key, view in views.items()))
         if failed:
             raise OSError(
                 f"some hosts have no SSH address on port {self.port} ({'; '.join(failed)});"

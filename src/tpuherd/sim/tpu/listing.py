@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpuherd.catalogue import zones
-from tpuherd.sim.tpu.call import Call, Refused, Response
+from tpuherd.sim.tpu.call import Call, Json, Refused, Response
 from tpuherd.sim.tpu.errors import JSON_HEADERS, from_weather, invalid
 from tpuherd.sim.tpu.names import ANY, check_zone
 from tpuherd.sim.tpu.render import dumps
@@ -16,6 +16,9 @@ from tpuherd.sim.tpu.world import World
 from tpuherd.sim.weather.rules import strike
 
 PAGE_SIZE_MAX = 500  #: also where the client does not say
+#: Lists that are kept until something in them changes, and how many different ones.
+REMEMBERED = frozenset({"nodes", "queuedResources"})
+PAGES_MAX = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +32,19 @@ class Page:
 
 def as_list(world: World, call: Call, now: float, page: Page) -> Response:
     """One page of the records of a zone, or of all zones."""
+    if world.weather.rules or page.field not in REMEMBERED:
+        return fresh_list(world, call, now, page)
+    asked = (call.version, page.field, call.path["zone"], call.request.query)
+    answer = world.pages.get(asked)
+    if answer is None:
+        answer = fresh_list(world, call, now, page)
+        if len(world.pages) < PAGES_MAX:
+            world.pages[asked] = answer
+    return answer
+
+
+def fresh_list(world: World, call: Call, now: float, page: Page) -> Response:
+    """The same, made anew."""
     zone = call.path["zone"]
     check_zone(world, zone, now, wildcard=True)
     size, after = page_size(call), page_token(call)
@@ -48,16 +64,24 @@ def as_list(world: World, call: Call, now: float, page: Page) -> Response:
         keys = [key for key in keys if key.partition("/")[0] not in absent]
     start = bisect_right(keys, after) if after else 0
     chosen = keys[start : start + size]
-    parts = []
-    if chosen:
-        items = b",".join([page.render(records[key]) for key in chosen])
-        parts.append(b'"%s":[%s]' % (page.field.encode(), items))
+    rest: Json = {}
     if start + size < len(keys):
-        parts.append(b'"nextPageToken":"%s"' % token(chosen[-1]))
+        rest["nextPageToken"] = token(chosen[-1])
     if absent:
         place = f"projects/{world.settings.project}/locations/"
-        parts.append(b'"unreachable":%s' % dumps([place + one for one in absent]))
-    return Response(body=b"{%s}" % b",".join(parts), headers=JSON_HEADERS)
+        rest["unreachable"] = [place + one for one in absent]
+    items = [page.render(records[key]) for key in chosen]
+    return Response(body=assemble(page.field, items, rest), headers=JSON_HEADERS)
+
+
+def assemble(field: str, items: list[bytes], rest: Json) -> bytes:
+    """The JSON of a page; its items are copied only once, for there can be megabytes of them."""
+    end = dumps(rest)
+    if not items:
+        return end
+    items[0] = b'{"%s":[%s' % (field.encode(), items[0])
+    items[-1] += b"]," + end[1:] if rest else b"]}"
+    return b",".join(items)
 
 
 def unreachable(world: World, zone: str, method: str, now: float) -> list[str]:
@@ -109,6 +133,6 @@ def page_token(call: Call) -> str:
     return key
 
 
-def token(key: str) -> bytes:
+def token(key: str) -> str:
     """The token of the page that begins after a key."""
-    return base64.urlsafe_b64encode(key.encode())
+    return base64.urlsafe_b64encode(key.encode()).decode()

@@ -30,7 +30,7 @@ def list_locations(world: World, call: Call, now: float) -> Response:
     names = [name for name in sorted(zones()) if KEY.format(name) > after]
     content: Json = {"locations": [location_json(world, zones()[name]) for name in names[:size]]}
     if len(names) > size:
-        content["nextPageToken"] = token(KEY.format(names[size - 1])).decode()
+        content["nextPageToken"] = token(KEY.format(names[size - 1]))
     return Response(body=dumps(content), headers=JSON_HEADERS)
 
 

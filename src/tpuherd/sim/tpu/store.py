@@ -109,6 +109,7 @@ def differ(node: Node, old: Node) -> bool:
 
 def remember(world: World, change: Change) -> None:
     """Keep what was, for lists that are out of date."""
+    world.pages.clear()
     past = world.past
     past.append(change)
     while past[0].at < change.at - MEMORY_S:

@@ -22,20 +22,17 @@ class HostView:
     external_ip: str | None
     #: Hosts of one segment reach each other, of different ones never: a node, or all slices.
     segment: str
-    peers: tuple[
-        tuple[str, str], ...
-    ]  #: (name, internal address) of every host of the segment, itself too
+    #: (name, internal address) of every host of the segment, itself too
+    peers: tuple[tuple[str, str], ...]
     on: bool  #: powered
     boot: int  #: raised by every reboot
-    soft_off: int = (
-        0  #: raised each time the power button is pressed: shutdown script, then TERM to all
-    )
+    #: Raised each time the power button is pressed: shutdown script, then TERM to all.
+    soft_off: int = 0
     hung: bool = False  #: nothing in it runs, nothing answers
     network: str = "up"  #: up, down or slow
     ssh: bool = True  #: answers on its external address
     disk_full: bool = False
-    clock_skew_s: float = (
-        0.0  #: shown by its metadata and to our agent; the kernel's clock can't be shifted
-    )
+    #: Shown by its metadata and to our agent; the kernel's clock can't be shifted.
+    clock_skew_s: float = 0.0
     startup_script: str | None = None
     shutdown_script: str | None = None

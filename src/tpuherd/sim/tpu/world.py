@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tpuherd.sim.tpu.call import Response
 from tpuherd.sim.tpu.records import Books, Change, Node, Operation, QueuedResource
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class World:
     rendered: dict[tuple[str, str], tuple[object, bytes]] = field(
         default_factory=dict, metadata=UNKEPT
     )
+    #: Lists as last answered, by what was asked; emptied when a node or a request changes.
+    pages: dict[tuple[str, ...], Response] = field(default_factory=dict, metadata=UNKEPT)
     past: deque[Change] = field(default_factory=deque, metadata=UNKEPT)  #: for lists out of date
     #: Where each node's number was found last: derived, so it is neither written down nor compared.
     places: dict[int, str] = field(default_factory=dict, compare=False, metadata={"derived": True})

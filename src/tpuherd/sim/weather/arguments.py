@@ -12,6 +12,7 @@ from tpuherd.sim.tpu.pools import quota_ids
 from tpuherd.sim.weather.kinds import KINDS, RULE, Argument, Kind
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+LONGEST_S = 10 * 366 * 86400.0  #: nobody rehearses longer
 STRETCH = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
 YES = {"true", "yes", "on", "1"}
 NO = {"false", "no", "off", "0"}
@@ -97,10 +98,11 @@ def duration(value: object) -> float | None:
     """Seconds: a number, or a text such as 90s, 10m, 2h, 1d, 1h30m."""
     number = signed(value)
     if number is not None:
-        return number if number >= 0 else None
+        return number if 0 <= number <= LONGEST_S else None
     if not isinstance(value, str) or STRETCH.sub("", value.strip()) or not value.strip():
         return None
-    return sum(float(many) * UNITS[unit] for many, unit in STRETCH.findall(value))
+    total = sum(float(many) * UNITS[unit] for many, unit in STRETCH.findall(value))
+    return total if total <= LONGEST_S else None
 
 
 def signed(value: object) -> float | None:

@@ -1,0 +1,95 @@
+"""How a controller and an agent speak over one stream of bytes: frames, and nothing but frames.
+
+A call is opened by CALL under an id that the caller chose, may carry DATA both ways, and is closed
+by one REPLY or FAIL. The id is free again then. EVENT comes unasked, under the id 0. Each side may
+send as much DATA of a call as the other gave CREDIT for; the opening itself gives WINDOW of it.
+"""
+
+import json
+import struct
+from typing import Any, Dict, Iterator, NamedTuple
+
+PROTOCOL = 1  #: raised when an older partner could not understand
+HEAD = struct.Struct(">IBI")  #: length of the payload, kind, id
+PAYLOAD_MAX = 1 << 20
+DATA_MAX = 1 << 16  #: so that one call's data does not hold up another's
+WINDOW = 1 << 18  #: bytes of DATA of one call, each way, before the first CREDIT
+
+HELLO = 1  #: JSON; the first frame each way, id 0
+CALL = 2  #: JSON {"verb": name, ...}
+REPLY = 3  #: JSON; ends the call well
+FAIL = 4  #: JSON {"error": word, "sentence": text}; ends the call badly
+DATA = 5  #: one byte of port, then bytes
+END = 6  #: one byte of port: no more data on it from this side
+CREDIT = 7  #: four bytes: so many more bytes of DATA may come
+EVENT = 8  #: JSON {"event": name, ...}; id 0
+CANCEL = 9  #: the caller has lost interest; the call ends by FAIL "cancelled"
+
+STDIN, STDOUT, STDERR, LOG, BLOBS = 0, 1, 2, 3, 4  #: ports of DATA
+
+
+class BadFrame(Exception):
+    """The partner speaks something else: hang up."""
+
+
+class Frame(NamedTuple):
+    """One of them."""
+
+    kind: int
+    id: int
+    payload: bytes
+
+    @property
+    def content(self) -> Dict[str, Any]:
+        """The payload of a frame whose payload is JSON."""
+        try:
+            content = json.loads(self.payload)
+        except ValueError as error:
+            raise BadFrame("not JSON") from error
+        if not isinstance(content, dict):
+            raise BadFrame("not an object")
+        return content
+
+
+def said(kind: int, id: int, content: Dict[str, Any]) -> bytes:
+    """A frame with JSON, as bytes."""
+    return packed(kind, id, json.dumps(content, separators=(",", ":")).encode())
+
+
+def data(id: int, port: int, piece: bytes) -> bytes:
+    """A frame with data, as bytes."""
+    return packed(DATA, id, bytes([port]) + piece)
+
+
+def credit(id: int, many: int) -> bytes:
+    """A frame that lets more data come, as bytes."""
+    return packed(CREDIT, id, struct.pack(">I", many))
+
+
+def packed(kind: int, id: int, payload: bytes) -> bytes:
+    """Any frame, as bytes."""
+    if len(payload) > PAYLOAD_MAX:
+        raise ValueError(f"too much for one frame: {len(payload)} bytes")
+    return HEAD.pack(len(payload), kind, id) + payload
+
+
+class Reader:
+    """Takes bytes as they come and gives whole frames."""
+
+    def __init__(self) -> None:
+        self.rest = bytearray()
+
+    def feed(self, piece: bytes) -> Iterator[Frame]:
+        """The frames that are whole now."""
+        self.rest += piece
+        start = 0
+        while len(self.rest) - start >= HEAD.size:
+            length, kind, id = HEAD.unpack_from(self.rest, start)
+            if length > PAYLOAD_MAX or not HELLO <= kind <= CANCEL:
+                raise BadFrame("no frame begins like this")
+            end = start + HEAD.size + length
+            if len(self.rest) < end:
+                break
+            yield Frame(kind, id, bytes(self.rest[start + HEAD.size : end]))
+            start = end
+        del self.rest[:start]

@@ -1,0 +1,85 @@
+"""Compute, Storage and Service Usage by google-api-python-client, held to their schemas."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conformance.schema import document
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the client's own, not ours
+
+
+class Service:
+    """A service whose answers fail the test when they do not fit."""
+
+    def __init__(self, build: Any, api: str, version: str) -> None:
+        cache = pytest.importorskip("googleapiclient.discovery_cache")
+        self.documents = document(json.loads(cache.get_static_doc(api, version)))
+        self.api = build(version, api)
+
+    def __call__(self, request: Any) -> Any:
+        answer = request.execute()
+        if "response" in self.documents.methods[request.methodId]:
+            assert self.documents.faults(request.methodId, answer) == []
+        return answer
+
+
+def test_project_metadata_with_its_fingerprint(build: Any) -> None:
+    say = Service(build, "compute", "v1")
+    projects = say.api.projects()
+    before = say(projects.get(project="demo"))["commonInstanceMetadata"]
+    items = [{"key": "ssh-keys", "value": "me:ssh-ed25519 AAAA me"}]
+    body = {"fingerprint": before["fingerprint"], "items": items}
+    told = say(projects.setCommonInstanceMetadata(project="demo", body=body))
+    done = say(say.api.globalOperations().wait(project="demo", operation=told["name"]))
+    assert done["status"] == "DONE"
+    assert say(projects.get(project="demo"))["commonInstanceMetadata"]["items"] == items
+    error = pytest.importorskip("googleapiclient.errors").HttpError
+    with pytest.raises(error) as caught:
+        projects.setCommonInstanceMetadata(project="demo", body=body).execute()
+    assert caught.value.resp.status == 412
+
+
+def test_a_firewall_rule_from_insert_to_delete(build: Any) -> None:
+    say = Service(build, "compute", "v1")
+    rules, operations = say.api.firewalls(), say.api.globalOperations()
+    body = {"name": "allow-all", "sourceRanges": ["0.0.0.0/0"], "allowed": [{"IPProtocol": "all"}]}
+
+    def wait(operation: Any) -> None:
+        say(operations.wait(project="demo", operation=operation["name"]))
+
+    wait(say(rules.insert(project="demo", body=body)))
+    assert say(rules.get(project="demo", firewall="allow-all"))["priority"] == 1000
+    wait(say(rules.patch(project="demo", firewall="allow-all", body={"priority": 5})))
+    found = {rule["name"]: rule["priority"] for rule in say(rules.list(project="demo"))["items"]}
+    assert found["allow-all"] == 5
+    wait(say(rules.delete(project="demo", firewall="allow-all")))
+    assert "allow-all" not in {rule["name"] for rule in say(rules.list(project="demo"))["items"]}
+
+
+def test_networks_zones_and_regions(build: Any) -> None:
+    say = Service(build, "compute", "v1")
+    assert say(say.api.networks().get(project="demo", network="default"))["name"] == "default"
+    assert say(say.api.networks().list(project="demo"))["items"]
+    zones = {zone["name"] for zone in say(say.api.zones().list(project="demo"))["items"]}
+    assert "us-central2-b" in zones
+    assert say(say.api.regions().list(project="demo"))["items"]
+    where = {"project": "demo", "region": "us-central2"}
+    assert say(say.api.subnetworks().get(subnetwork="default", **where))["name"] == "default"
+
+
+def test_a_bucket(build: Any) -> None:
+    say = Service(build, "storage", "v1")
+    buckets = say.api.buckets()
+    say(buckets.insert(project="demo", body={"name": "schema-held", "location": "EUROPE-WEST4"}))
+    assert say(buckets.get(bucket="schema-held"))["location"] == "EUROPE-WEST4"
+    say(buckets.list(project="demo"))
+    buckets.delete(bucket="schema-held").execute()
+
+
+def test_quotas(build: Any) -> None:
+    say = Service(build, "serviceusage", "v1beta1")
+    metrics = say.api.services().consumerQuotaMetrics()
+    found = say(metrics.list(parent="projects/demo/services/tpu.googleapis.com"))["metrics"]
+    assert any("tpu.googleapis.com" in metric["metric"] for metric in found)

@@ -1,0 +1,118 @@
+"""Hosts without namespaces refuse what would harm, and leave nothing behind."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.real.rooms import becomes, floor, need, run, view
+from tpuherd.sim.hosts import walls
+
+pytestmark = pytest.mark.real
+WALLS = "Landlock 6 (Linux 6.12) is not to be had"
+
+
+@pytest.fixture(autouse=True)
+def possible() -> None:
+    need("processes")
+
+
+@pytest.mark.parametrize("harm", ["sudo id", "reboot", "shutdown -h now", "apt-get install x",
+                                  "rm -rf --no-preserve-root /", "rm -rf /usr/share", "su"])  # fmt: skip
+def test_what_would_harm_is_refused_in_a_sentence(harm: str) -> None:
+    async def story() -> None:
+        async with floor("processes") as here:
+            (host,) = await here.wish(view())
+            await host.account("alice")
+            done = await run(host, f"{harm} 2>&1", "alice")
+            assert done.code == 1
+            assert done.text.count("\n") == 0 and "refused" in done.text
+
+    asyncio.run(story())
+
+
+def test_a_signal_to_everybody_reaches_nobody() -> None:
+    words = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as bystander:
+
+        async def story() -> None:
+            async with floor("processes") as here:
+                (host,) = await here.wish(view())
+                assert (await run(host, "kill -9 -1; echo $?")).text.endswith("1")
+                if walls.hold_signals():
+                    assert (await run(host, f"kill {bystander.pid}; echo $?")).text.endswith("1")
+
+        asyncio.run(story())
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+@pytest.mark.skipif(not walls.version(), reason="Landlock is not to be had")
+def test_files_of_others_can_be_neither_changed_nor_seen(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret")
+    secret.chmod(0o666)
+    tmp_path.chmod(0o777)
+
+    async def story() -> None:
+        async with floor("processes") as here:
+            (host,) = await here.wish(view())
+            account = await host.account("alice")
+            assert (await run(host, f"cat {secret}", "alice")).code == 1
+            assert (await run(host, f"/bin/rm -rf {tmp_path}", "alice")).code == 1
+            done = await run(host, "echo mine > ~/mine && cat ~/mine && pwd && echo $USER", "alice")
+            assert done.text.split() == ["mine", account.home, "alice"]
+            assert (await run(host, "f=$(mktemp) && echo x > $f && /bin/rm $f", "alice")).code == 0
+
+    asyncio.run(story())
+    assert secret.read_text() == "s3cret"
+
+
+def test_a_host_listens_on_its_own_address() -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        async with floor("processes") as here:
+            one, other = await here.wish(view(0), view(1))
+            with (
+                await one.listen("169.254.169.254", 80) as first,
+                await other.listen("169.254.169.254", 80) as second,
+            ):
+                assert first.getsockname() == ("127.66.0.2", 8080)
+                assert second.getsockname() == ("127.66.0.3", 8080)
+                with await one.connect("169.254.169.254", 80) as end:
+                    met, _ = await loop.sock_accept(first)
+                    with met:
+                        await loop.sock_sendall(met, b"hello")
+                        assert await loop.sock_recv(end, 9) == b"hello"
+                told = (await run(other, "echo $GCE_METADATA_HOST")).text
+                assert told == "127.66.0.3:8080"
+
+    asyncio.run(story())
+
+
+def test_processes_of_a_dead_leader_die_too() -> None:
+    mark = f"--orphan-of-{os.getpid()}"
+
+    def left() -> bool:
+        lines = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                lines.append(path.read_bytes())
+            except OSError:
+                continue
+        return any(mark.encode() in line for line in lines)
+
+    async def story() -> None:
+        async with floor("processes") as here:
+            (host,) = await here.wish(view())
+            start = f"(setsid setsid bash -c 'exec -a {mark} sleep 600' >&- 2>&- <&- &)"
+            await run(host, start)
+            assert await becomes(left)
+            await run(host, "kill -9 $PPID")
+            await here.ear.hears("a-0", "failed", 0)
+            assert await becomes(lambda: not left())
+
+    asyncio.run(story())
