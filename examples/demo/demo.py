@@ -202,6 +202,8 @@ def main() -> None:
         sim(folder, "start", "--detach", "--time-scale", "30", "--seed", "7")
         facts = json.loads((folder / "world.json").read_text())
         story.line(f"serves {facts['url']}, its hosts: {facts['hosts']}")
+        for sentence in facts["missing"]:
+            story.line(f"missing: {sentence}")
         world = World(
             folder=folder,
             url=facts["url"],

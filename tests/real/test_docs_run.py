@@ -28,7 +28,7 @@ def test_the_demo_tells_its_story(tmp_path: Path) -> None:
         timeout=180,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    told = ["READY", "worker 3", "notice", "PREEMPTED", "SIGTERM", "DELETE", "{}"]
+    told = ["READY", "worker 3 is", "preempted = TRUE", "SIGTERM", "PREEMPTED", "409", "{}"]
     assert [word for word in told if word not in done.stdout] == [], done.stdout
     assert done.stderr == ""
     assert "\033" not in done.stdout, "coloured although it is no terminal"

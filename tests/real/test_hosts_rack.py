@@ -247,6 +247,8 @@ def test_a_lying_init_is_not_believed(walled: str) -> None:
             for lie in lies:
                 room.channel.take(dict(lie), [os.open(os.devnull, os.O_RDONLY)])
             assert (await run(host, "echo still here")).text == "still here"
+            room.channel.close()
+            await here.ear.hears("a-0", "failed", 0)
             assert (await run(other, "echo here too")).text == "here too"
 
     asyncio.run(story())

@@ -12,7 +12,6 @@ from tests.real.rooms import becomes, floor, need, run, view
 from tpuherd.sim.hosts import walls
 
 pytestmark = pytest.mark.real
-WALLS = "Landlock 6 (Linux 6.12) is not to be had"
 
 
 @pytest.fixture(autouse=True)
@@ -20,8 +19,42 @@ def possible() -> None:
     need("processes")
 
 
-@pytest.mark.parametrize("harm", ["sudo id", "reboot", "shutdown -h now", "apt-get install x",
-                                  "rm -rf --no-preserve-root /", "rm -rf /usr/share", "su"])  # fmt: skip
+HARM = [
+    *("sudo id", "reboot", "shutdown -h now", "apt-get install x", "su"),
+    *("rm -rf --no-preserve-root /", "rm -rf /usr/share"),
+]
+WITHOUT_NAMESPACES = """
+import asyncio
+from tests.real.rooms import floor, run, view
+
+async def main():
+    async with floor(None) as here:
+        (host,) = await here.wish(view())
+        print(here.rack.mode, (await run(host, "echo $USER")).text)
+        print(*here.rack.missing)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.needs("unshare")
+def test_a_machine_that_forbids_namespaces_is_seen_as_such() -> None:
+    need("namespaces-user")
+    words = ["unshare", "--user", "--map-user=1001", "--map-group=1001", "--keep-caps"]
+    script = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -c "$1"'
+    done = subprocess.run(
+        [*words, "sh", "-c", script, sys.executable, WITHOUT_NAMESPACES],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith("processes root\n"), done.stdout + done.stderr
+    assert "namespaces-user is not possible here: unshare: No space left" in done.stdout
+    assert "user.max_user_namespaces is 0" in done.stdout
+
+
+@pytest.mark.parametrize("harm", HARM)
 def test_what_would_harm_is_refused_in_a_sentence(harm: str) -> None:
     async def story() -> None:
         async with floor("processes") as here:

@@ -158,7 +158,7 @@ def test_ways_in_and_out(mode: str, tmp_path: Path) -> None:
             assert await reader.read() == f"hello of {view(0).name}".encode()
             writer.close()
         client.stdin.close()
-        client.terminate()
+        client.kill()
         await client.wait()
         async with echoing() as port:
             flags = ("-R", f"{echoed}:127.0.0.1:{port}", "-o", "ExitOnForwardFailure=yes")

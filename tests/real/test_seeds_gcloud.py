@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.conformance.login import Login, logged_in
-from tests.conformance.world import ROOT, run, started
+from tests.conformance.world import CLIENTS, ROOT, client, run, started
 
 SEEDS = ROOT.parent / "shared" / "seeds"
 SCENES = yaml.safe_load((Path(__file__).parent / "clients" / "seeds.yaml").read_text())
@@ -71,7 +71,8 @@ class Scene:
     def everywhere(self, command: str) -> list[str]:
         """Do something on every host of the first node; what went wrong."""
         name = next(iter(self.what["nodes"]))
-        command = command.replace("{folder}", str(self.folder))
+        inside = CLIENTS / self.what.get("offer", "")
+        command = command.replace("{folder}", str(self.folder)).replace("{inside}", str(inside))
         said = [
             run([*self.login.ssh(ip), command], self.login.env)
             for ip in self.login.addresses(self.what["zone"], name)
@@ -83,12 +84,10 @@ class Scene:
         found = self.everywhere(line["before"]) if "before" in line else []
         done = self.type(line["run"], line.get("types", "") + "\n")
         said = done.stdout + done.stderr
-        if "fails" in line:
-            fine = done.returncode != 0 and line["fails"] in said
-        else:
-            fine = done.returncode == line.get("exits", 0)
-        counts = {text: said.count(text) for text in line.get("says", {})}
-        if not fine or counts != line.get("says", {}):
+        fine = (done.returncode != 0) == ("fails" in line) and line.get("fails", "") in said
+        wanted = line.get("says", {})
+        counts = {text: said.count(text) for text in wanted}
+        if not fine or counts != wanted:
             found.append(f"exit {done.returncode}, {counts}: {said}")
         return found + (self.everywhere(line["after"]) if "after" in line else [])
 
@@ -100,10 +99,12 @@ def play(what: Mapping[str, Any], folder: Path) -> list[list[str]]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     project = ["--project", what["project"]] if "project" in what else []
-    options = ("--no-internet", "--time-scale", "600", *project)
+    offer = ["--offer", str(client(what["offer"]).parents[1])] if "offer" in what else []
+    options = ("--no-internet", "--time-scale", "600", *project, *offer)
     with started(*options) as world, logged_in(world) as login:
+        keys = {"ssh-keys": login.line}
         for name, kind in what.get("nodes", {}).items():
-            world.node(what["zone"], name, acceleratorType=kind)
+            world.node(what["zone"], name, acceleratorType=kind, metadata=keys)
         scene = Scene(what, login, folder)
         return [scene.faults(line) for line in what["lines"]]
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,13 @@ class Nobody(click.UsageError):
     """No world answers."""
 
     exit_code = 7
+
+
+def project_id(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Refuse what Google Cloud could not have as the id of a project."""
+    if value is not None and not re.fullmatch(r"[a-z][a-z0-9-]{2,28}[a-z0-9]", value):
+        raise click.BadParameter(f"{value!r} is no project id: a-z, 0-9 and -, 4 to 30 of them")
+    return value
 
 
 @click.group()
@@ -72,6 +80,7 @@ def show(found: Any) -> None:
 )
 @click.option("--weather", type=click.Choice(["storm"]), help="Weather made by chance.")
 @click.option("--seed", type=click.IntRange(min=0), help="Of all chance in the world.")
+@click.option("--project", metavar="NAME", callback=project_id, help="Its only one; else demo.")
 @click.option(
     "--time-scale",
     type=click.FloatRange(0.01, 1e6),

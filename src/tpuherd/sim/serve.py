@@ -40,6 +40,7 @@ class Options:
     ssh_port: int = 0
     wish: Wish = field(default_factory=Wish)
     seed: int | None = None
+    project: str | None = None
     time_scale: float | None = None
     steps: tuple[Json, ...] = ()  #: a scenario to begin with
 
@@ -81,8 +82,10 @@ async def serve(
         stack.callback(state.close)
         recovered = state.load()
         ground = stack.enter_context(grounded(options, before, state.world))
+        had = state.world and state.world.settings
         world = settled(options, state.world, ground.network, clock.now())
-        save(state, world)
+        if recovered is None or recovered.entries or recovered.torn or had != world.settings:
+            save(state, world)
         desk = Desk(world, clock, state)
         begin(desk, options)
         orderly = before is None or before.pid is None
@@ -125,15 +128,15 @@ def settled(options: Options, world: World | None, network: int, now: float) -> 
     real = options.wish.hosts != NONE
     if world is None:
         seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
-        scale = options.time_scale or 1.0
-        return new_world(
-            Settings(seed=seed, time_scale=scale, network=network, real_hosts=real, created=now)
-        )
-    if options.seed not in (None, world.settings.seed):
-        raise Trouble(
-            f"The world in {options.folder} has the seed {world.settings.seed}, once for all: "
-            "leave --seed away, or name another --state-dir"
-        )
+        usual = Settings(seed=seed, network=network, real_hosts=real, created=now)
+        scale, project = options.time_scale or usual.time_scale, options.project or usual.project
+        return new_world(dataclasses.replace(usual, time_scale=scale, project=project))
+    for name in ("seed", "project"):
+        if getattr(options, name) not in (None, getattr(world.settings, name)):
+            raise Trouble(
+                f"The world in {options.folder} has the {name} {getattr(world.settings, name)}, "
+                f"once for all: leave --{name} away, or name another --state-dir"
+            )
     scale = options.time_scale or world.settings.time_scale
     world.settings = dataclasses.replace(world.settings, time_scale=scale, real_hosts=real)
     return world

@@ -79,7 +79,7 @@ class State:
             else:
                 handle(world, *entry)
                 entries += 1
-        self.world = world
+        self.world, self._snapshot_size = world, len(text)
         return Recovered(
             nodes=len(world.nodes), requests=len(world.requests), entries=entries, torn=torn
         )

@@ -5,17 +5,20 @@ import sys
 import types
 from pathlib import Path
 
-HERE = Path(__file__).parent
 
-# Stand-ins for the packages above, so that none of their own code is loaded.
-for name, folder in (
-    ("tpuherd", HERE.parent.parent),
-    ("tpuherd.sim", HERE.parent),
-    ("tpuherd.sim.hosts", HERE),
-):
-    package = types.ModuleType(name)
-    package.__path__ = [str(folder)]
-    sys.modules[name] = package
+def main() -> None:
+    """Put stand-ins for the packages above, so that none of their own code is loaded."""
+    here = Path(__file__).parent
+    for name, folder in (
+        ("tpuherd", here.parent.parent),
+        ("tpuherd.sim", here.parent),
+        ("tpuherd.sim.hosts", here),
+    ):
+        package = types.ModuleType(name)
+        package.__path__ = [str(folder)]
+        sys.modules[name] = package
+    importlib.import_module("tpuherd.sim.hosts.zygote").main()
+
 
 if __name__ == "__main__":
-    importlib.import_module("tpuherd.sim.hosts.zygote").main()
+    main()

@@ -1,7 +1,6 @@
 """Where the hosts of a world run: makes of them what is wished, and tells what happened."""
 
 import asyncio
-import hashlib
 import json
 import os
 import signal
@@ -15,18 +14,17 @@ from pathlib import Path
 
 from tpuherd.sim.hosts.channel import Channel, whole
 from tpuherd.sim.hosts.contract import Desk, Host
+from tpuherd.sim.hosts.modes import MODES, refusal
 from tpuherd.sim.hosts.offers import offered
+from tpuherd.sim.hosts.plans import plan
 from tpuherd.sim.hosts.room import Room
 from tpuherd.sim.hosts.wire import Message
 from tpuherd.sim.tpu.call import Request
 from tpuherd.sim.tpu.views import HostView
 
-MODES = ("namespaces-root", "namespaces-user", "processes")
 BOOT_S, DEATH_S = 60.0, 20.0
 DISK_BYTES = 4 << 30
-SUBSYSTEM = {"v2": "0x004e", "v3": "0x004f"}  #: of a chip's PCI device; elsewhere 0x0000
 NO_ENVIRONMENT: dict[str, str] = {}
-EIGHT = ("v2", "v3")  #: generations whose chips are two devices each
 
 Services = Callable[[Host, Desk], AbstractAsyncContextManager[None]]
 
@@ -89,7 +87,7 @@ class Rack:
                 await self.revive()
                 await self.try_out()
             except OSError as error:
-                self.missing.append(f"{mode} is not possible here: {error.strerror or error}")
+                self.missing.append(refusal(mode, error))
                 await self.end_zygote()
             else:
                 return
@@ -243,7 +241,7 @@ class Rack:
         """Have the zygote make the host."""
         line = await self.revive()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        room = berth.room = Room(wish, berth.number, ours)
+        room = berth.room = Room(wish, berth.number, ours, self.cut)
         try:
             with theirs:
                 message = {"number": berth.number, "plan": plan(wish)}
@@ -254,6 +252,18 @@ class Rack:
             raise
         whole(reply, "pid")
         return room
+
+    def cut(self, room: Room) -> None:
+        """The line to a host is cut, although it is not dead: it lies or is broken. End it."""
+        if self.lives is not None and not self.closing.is_set():
+            self.lives.create_task(self.end_cut(room))
+
+    async def end_cut(self, room: Room) -> None:
+        """Its death is told as any other."""
+        try:
+            await self.order("kill", room.number)
+        except OSError as error:
+            self.note(f"{room.view.name}: {error.strerror or error}")
 
     async def live(self, room: Room, served: asyncio.Event) -> None:
         """What serves a host, as long as it lives."""
@@ -286,11 +296,11 @@ class Rack:
             self.missing.append(sentence)
 
     async def order(self, verb: str, number: int, **facts: object) -> None:
-        """Tell the zygote something; a host that just died needs nothing more."""
+        """Tell the zygote something; a host that just died needs nothing more, nor a world."""
         try:
             if self.line is not None:
                 await self.line.ask(verb, {"number": number, **facts})
-        except ProcessLookupError:
+        except (ProcessLookupError, ConnectionError):
             pass
 
     async def order_death(self, room: Room) -> None:
@@ -368,22 +378,3 @@ def bury_zygote(zygote: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         zygote.kill()
         zygote.wait()
-
-
-def plan(view: HostView) -> Message:
-    """What the zygote and the init must know of a host."""
-    generation = view.accelerator[:2]
-    devices = 8 if generation in EIGHT else view.chips
-    return {
-        "name": view.name,
-        "machine_id": hashlib.blake2b(str(view.uid).encode(), digest_size=16).hexdigest(),
-        "address": view.internal_ip,
-        "external": view.external_ip,
-        "segment": view.segment,
-        "peers": [list(peer) for peer in view.peers],
-        "chips": view.chips,
-        "device": view.device,
-        "pci": view.pci,
-        "subsystem": SUBSYSTEM.get(generation, "0x0000"),
-        "settings": {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)},
-    }

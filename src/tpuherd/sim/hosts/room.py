@@ -5,7 +5,7 @@ import signal
 import socket
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tpuherd.sim.hosts.channel import Channel, single, whole, words
 from tpuherd.sim.hosts.contract import Account, Holder, Program
@@ -36,7 +36,9 @@ class Job:
 class Room:
     """One boot of one host."""
 
-    def __init__(self, view: HostView, number: int, link: socket.socket) -> None:
+    def __init__(
+        self, view: HostView, number: int, link: socket.socket, cut: Callable[["Room"], None]
+    ) -> None:
         self.view = view
         self.number = number
         self.boot = view.boot
@@ -45,6 +47,7 @@ class Room:
         self.expected = False  #: its end is our doing, or was told already
         self.weather = ("up", False, False)  #: network, hung, disk full: as in force
         self.jobs: dict[int, Job] = {}
+        self.cut = cut
         self.channel = Channel(link, self.hear, self.hung_up)
 
     def hear(self, news: Message) -> None:
@@ -64,17 +67,19 @@ class Room:
                         job.end(status & 0xFFFF)
 
     def hung_up(self) -> None:
-        """The line is cut. Its death follows, or has been."""
+        """The line is cut: it is dead, or will be."""
+        if not self.gone.is_set():
+            self.cut(self)
         if not self.up.done():
             self.up.set_exception(OSError(104, "the host died while it started"))
 
     def die(self) -> None:
         """It is dead, with all that ran in it."""
+        self.gone.set()
         self.channel.close()
         for job in self.jobs.values():
             job.end(KILLED)
         self.jobs.clear()
-        self.gone.set()
         if self.up.done() and not self.up.cancelled():
             self.up.exception()  # seen
 

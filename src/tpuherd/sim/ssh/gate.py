@@ -72,13 +72,16 @@ class Gate:
             kbdint_auth=False,
             host_based_auth=False,
         )
+        self.start(self.watch())
+
+    async def open_inside(self) -> None:
+        """Let the other hosts in too, once the outer address is taken: they may be the same."""
         try:
             self.inside = await self.host.listen(*INSIDE)
-        except (
-            OSError
-        ):  # the user's own sshd has the port, or the hosts have no network of their own
-            self.inside = None
-        self.start(self.watch())
+        except OSError:  # taken by the user's own sshd
+            return
+        if self.manner is Manner.OPEN:
+            self.accepting.append(self.start(self.accept(self.inside)))
 
     @property
     def still(self) -> bool:

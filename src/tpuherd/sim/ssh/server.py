@@ -60,10 +60,16 @@ class Door:
             forget(self.keys_folder, key)
         if wanted is Manner.SHUT or view is None or host is None:
             return
-        if gate is None:
-            gate = self.gates[key] = Gate(self.desk, key, host, self.clock)
-            await gate.open(host_key(self.keys_folder, key))
-        gate.behave(wanted, (view.external_ip, self.port) if view.external_ip else None)
+        address = (view.external_ip, self.port) if view.external_ip else None
+        if gate is not None:
+            gate.behave(wanted, address)
+            return
+        gate = self.gates[key] = Gate(self.desk, key, host, self.clock)
+        await gate.open(host_key(self.keys_folder, key))
+        try:
+            gate.behave(wanted, address)
+        finally:
+            await gate.open_inside()
 
     async def close(self) -> None:
         """Shut all."""

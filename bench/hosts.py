@@ -1,0 +1,122 @@
+"""How fast 64 hosts of a world are up, what they cost while idle, and how fast they are gone."""
+
+import asyncio
+import os
+import resource
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from tpuherd.sim.hosts.modes import MODES
+from tpuherd.sim.hosts.rack import Make, Rack
+from tpuherd.sim.hosts.system import children
+from tpuherd.sim.tpu.call import Request, Response
+from tpuherd.sim.tpu.views import HostView
+
+HOSTS, PER_NODE, IDLE_S = 64, 16, 3.0
+
+
+class Deaf:
+    """A world that wants to know nothing."""
+
+    def view(self, key: str) -> HostView | None:
+        return None
+
+    def metadata(self, key: str) -> dict[str, Any]:
+        return {}
+
+    def logins(self, key: str) -> Mapping[str, Sequence[str]]:
+        return {}
+
+    def handle(self, request: Request) -> Response:
+        return Response()
+
+    async def changed(self, key: str) -> None:
+        await asyncio.Event().wait()
+
+
+def view(index: int, **fields: Any) -> HostView:
+    """One of the hosts, of one of the nodes."""
+    node, worker = divmod(index, PER_NODE)
+    peers = [(f"t1v-n-{node}-w-{each}", f"10.128.{node}.{each + 2}") for each in range(PER_NODE)]
+    return HostView(
+        key=f"{node}-{worker}",
+        zone="us-central2-b",
+        node=f"n{node}",
+        worker=worker,
+        name=peers[worker][0],
+        uid=index,
+        image="tpu-ubuntu2204-base",
+        accelerator="v5litepod-64",
+        chips=4,
+        device="vfio",
+        pci="0x0063",
+        internal_ip=peers[worker][1],
+        external_ip=f"127.67.{node}.{worker + 2}",
+        segment=f"n{node}",
+        peers=tuple(peers),
+        **{"on": True, "boot": 0, **fields},
+    )
+
+
+def memory_kib(pids: Sequence[int], kind: str) -> int:
+    """The sum of a line of smaps_rollup."""
+    total = 0
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith(f"{kind}:"):
+                total += int(line.split()[1])
+    return total
+
+
+def available_kib() -> int:
+    """What the machine has left."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+
+
+async def measure(mode: str, folder: Path) -> None:
+    """All figures of one mode."""
+    rack = Rack(Deaf(), folder, Make(mode=mode))
+    start = perf_counter()
+    await rack.start()
+    started = perf_counter() - start
+    assert rack.zygote is not None
+    before = available_kib()
+    start = perf_counter()
+    await rack.match({f"{index}": view(index) for index in range(HOSTS)})
+    up = perf_counter() - start
+    assert len(rack.hosts) == HOSTS
+    inits = children(rack.zygote.pid)
+    pss, rss = (memory_kib(inits, kind) / HOSTS / 1024 for kind in ("Pss", "Rss"))
+    kernel = (before - available_kib()) / HOSTS / 1024
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    await asyncio.sleep(IDLE_S)
+    idle = (resource.getrusage(resource.RUSAGE_SELF).ru_utime - used) / IDLE_S
+    start = perf_counter()
+    await rack.match({f"{index}": view(index, on=False) for index in range(HOSTS)})
+    gone = perf_counter() - start
+    await rack.close()
+    print(f"{mode}: ready in {started:.2f} s; {HOSTS} hosts up in {up:.2f} s, gone in {gone:.2f} s")
+    print(
+        f"  a host idles at PSS {pss:.1f} MB (RSS {rss:.1f} MB), {kernel:.1f} MB of the machine's"
+    )
+    print(f"  controller while idle: {idle * 100:.1f} % of a core")
+
+
+def main() -> None:
+    for mode in MODES:
+        if mode == "namespaces-root" and os.getuid() != 0:
+            print(f"{mode}: needs root")
+            continue
+        with tempfile.TemporaryDirectory(prefix="bench-hosts-") as folder:
+            try:
+                asyncio.run(measure(mode, Path(folder)))
+            except OSError as error:
+                print(f"{mode}: {error}")
+
+
+if __name__ == "__main__":
+    main()
