@@ -15,10 +15,15 @@ $(READY): pyproject.toml constraints.txt scripts/venv
 	@echo "making .venv (once)"
 	@scripts/venv
 
+# Other people's programs live in environments of their own; where one can't be made its tests skip.
+CLIENTS := light inside skypilot tpunicorn tpucare ray
+VENVS := PATH="$(CURDIR)/.venv/bin:$$PATH" PYTHON="$(CURDIR)/$(PY)" sh tests/real/clients/make_venv.sh
+
 demo: $(READY)  ## a simulated TPU pod is created, used over SSH and preempted, in a minute
 	@$(PY) examples/demo/demo.py
 
 test: $(READY)  ## everything that runs on this machine as it is; ends with what was skipped and why
+	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"
 	@$(PY) -m pytest -m "not heavy" $(ARGS)
 
 check: $(READY)  ## lint, format, types, import contracts, house rules
@@ -29,6 +34,7 @@ check: $(READY)  ## lint, format, types, import contracts, house rules
 	@$(PY) -m pytest tests/tidy $(ARGS)
 
 test-real: $(READY)  ## other people's heavy clients, each in an environment of its own
+	@$(VENVS) $(CLIENTS)
 	@$(PY) -m pytest -m heavy $(ARGS)
 
 bench: $(READY)  ## every figure that the README quotes

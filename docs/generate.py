@@ -21,9 +21,9 @@ CLI_HEAD = """\
 
 *Written by `make docs` from the commands themselves.*
 
-Data goes to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 said wrongly,
-130 interrupted. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are obeyed; `HERD_WORLD` is `--world`,
-`HERD_DEBUG=1` shows the traceback of what should not have happened.
+Data goes to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 said wrongly or
+refused, 7 nobody answers there, 130 interrupted. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are
+obeyed; `HERD_WORLD` is `--world`, `HERD_DEBUG=1` shows the traceback of what should not happen.
 
 ```text
 {page}```
@@ -46,24 +46,25 @@ TPU = "Cloud TPU"
 OTHERS = "Projects, quota, tokens, discovery"
 
 
-def commands(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    """A command and all below it, as they are typed."""
-    yield words, command
+def commands(command: click.Command, above: click.Context) -> Iterator[click.Context]:
+    """A command and all below it, each in the context in which it would run."""
+    context = click.Context(command, above, info_name=command.name, terminal_width=90)
+    yield context
     if isinstance(command, click.Group):
-        for name, below in command.commands.items():
-            yield from commands(f"{words} {name}", below)
+        for below in command.commands.values():
+            yield from commands(below, context)
 
 
 def cli_page() -> str:
     """Every command's own help."""
     parts = [CLI_HEAD.format(page=help_page())]
-    with click.Context(command_line.herd, info_name="herd") as top:
-        for name in command_line.herd.list_commands(top):
-            command = command_line.herd.get_command(top, name)
-            assert command is not None
-            for words, below in commands(f"herd {name}", command):
-                shown = below.get_help(click.Context(below, info_name=words, terminal_width=90))
-                parts.append(f"## {words}\n\n```text\n{shown}\n```\n")
+    top = click.Context(command_line.herd, info_name="herd", **command_line.herd.context_settings)
+    for name in command_line.herd.list_commands(top):
+        command = command_line.herd.get_command(top, name)
+        assert command is not None
+        for context in commands(command, top):
+            text = context.get_help()
+            parts.append(f"## {context.command_path}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
 
 

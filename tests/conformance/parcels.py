@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tpuherd_host import agent
+from tpuherd_host.agent.frames import PROTOCOL
 
-MAIN = '''
+MAIN = """
 import json, os, socket, sys, time
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.frames import *
@@ -56,25 +57,26 @@ def begin(id, asked):
         send(said(FAIL, id, {"error": "unknown", "sentence": "no such verb: " + verb}))
 
 main()
-'''
+"""
 
 
 @dataclass(frozen=True)
 class Small:
     """It, as it is sent to hosts."""
 
-    hash: str
+    name: str
     content: bytes
 
 
-def small(mark: str = "") -> Small:
+def small(mark: str = "", protocol: int = PROTOCOL) -> Small:
     """The small agent; another mark makes another one."""
     frames = Path(agent.__file__).with_name("frames.py").read_bytes()
+    main = MAIN.replace('"protocol": PROTOCOL', f'"protocol": {protocol}')
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("tpuherd_host/__init__.py", "")
         archive.writestr("tpuherd_host/agent/__init__.py", "")
         archive.writestr("tpuherd_host/agent/frames.py", frames)
-        archive.writestr("__main__.py", MAIN + f"\n# {mark}\n")
+        archive.writestr("__main__.py", main + f"\n# {mark}\n")
     content = packed.getvalue()
-    return Small(hashlib.sha256(content).hexdigest()[:16], content)
+    return Small(f"agent-0.{hashlib.sha256(content).hexdigest()[:16]}.pyz", content)

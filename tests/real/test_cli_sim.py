@@ -78,8 +78,10 @@ def test_weather_lists_does_and_ends(world: Running) -> None:
     _, answer = world.ask("POST", "/v2/projects/demo/locations/us-central2-b/nodes?nodeId=x", {})
     assert answer["error"]["code"] == 429
     assert sim(world, "weather", "delay", "0.01")[0] == 0
+    assert sim(world, "weather", "capacity", "us-east1-d", "v3-32", "4")[0] == 0
     assert sim(world, "weather", "clear")[0] == 0
-    assert json.loads(sim(world, "weather", "--json")[1])["rules"] == []
+    left = json.loads(sim(world, "weather", "--json")[1])
+    assert (left["rules"], left["capacity"], left["planned"]) == ([], {}, 0)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from tests.real.rooms import WALLED, becomes, floor, need, run, trouble, view
 from tpuherd.sim.hosts import channel
 from tpuherd.sim.hosts.contract import Desk, Host
-from tpuherd.sim.hosts.system import children
+from tpuherd.sim.hosts.system import children, family
 
 pytestmark = pytest.mark.real
 EVERY = (*WALLED, "processes")
@@ -221,10 +221,18 @@ def test_the_death_of_the_zygote_is_survived(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())
+            busy = asyncio.create_task(run(host, "trap '' TERM HUP; sleep 60"))
+            room = here.rack.berths["a-0"].room
+            assert room is not None and await becomes(lambda: bool(room.jobs))
             assert here.rack.zygote is not None
+            everybody = family(here.rack.zygote.pid)
+            assert len(everybody) >= 3
             here.rack.zygote.kill()
             await here.ear.hears("a-0", "failed", 0)
-            assert host.gone.is_set()
+            assert host.gone.is_set() and (await busy).code == -signal.SIGKILL
+            assert await becomes(
+                lambda: not any(Path(f"/proc/{pid}").exists() for pid in everybody)
+            )
             assert await here.change("a-0", boot=1) is not None
 
     asyncio.run(story())

@@ -157,11 +157,13 @@ def test_two_pods_may_have_the_same_addresses(mode: str) -> None:
     asyncio.run(on_a_floor())
 
 
-def test_killing_the_world_leaves_nothing(mode: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [*WALLED, "processes"])
+def test_killing_the_world_leaves_nothing(kind: str, tmp_path: Path) -> None:
     """SIGKILL to the controller of eight hosts full of processes that do not want to die."""
+    need(kind)
     tmp_path.chmod(0o755)
     links = set(Path("/sys/class/net").iterdir())
-    words = [sys.executable, "-m", "tests.real.doomed_rack", mode, str(tmp_path / "w")]
+    words = [sys.executable, "-m", "tests.real.doomed_rack", kind, str(tmp_path / "w")]
     top = Path(__file__).parents[2]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=top) as controller:
         assert controller.stdout is not None

@@ -21,7 +21,6 @@ LINES = {
     for number, scene in enumerate(SCENES)
     for place, _ in enumerate(scene["lines"])
 }
-AT_ONCE = 3  #: scenes; gcloud mostly waits
 CALL = re.compile(r"^(gcloud|gloud)\b")
 
 pytestmark = pytest.mark.real
@@ -111,7 +110,7 @@ def play(what: Mapping[str, Any], folder: Path) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list["Future[list[list[str]]]"]]:
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(len(SCENES)) as pool:  # gcloud mostly waits
         yield [pool.submit(play, what, tmp_path_factory.mktemp("seed")) for what in SCENES]
 
 

@@ -29,6 +29,9 @@ CLOCK = ("clock.py",)
 PROCESSES = (
     "sim/hosts/",  # hosts are processes
     "cli/apart.py",  # --detach
+    "front.py",  # it begins the keeper
+    "hosts/snapshot_git.py",  # asks git
+    "cloud/auth.py",  # asks gcloud for a token
 )
 ENVIRONMENT = ("front.py", "cli/", "app.py")
 ALLOWED = {

@@ -2,10 +2,11 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -64,14 +65,34 @@ def herd(ctx: click.Context, world: Path | None, quiet: bool, verbose: int) -> N
     ctx.obj = Invocation(world=world, loud=-1 if quiet else verbose)
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command line; the exit status is all that comes back."""
+def here(errand: Any) -> int:
+    """Do what is to be done on hosts in this process."""
+    from tpuherd.cli.here import do
+
+    return do(errand, os.environ, colour(os.environ))
+
+
+def run(
+    arguments: Sequence[str],
+    environ: Mapping[str, str] = os.environ,
+    do: Callable[[Any], int] = here,
+) -> int:
+    """Run one command line; the exit status is all that comes back.
+
+    What works on hosts is returned by its command as an Errand, and `do` does it.
+    """
     try:
         result = herd.main(
-            list(arguments), prog_name="herd", standalone_mode=False, color=colour(os.environ)
+            list(arguments),
+            prog_name="herd",
+            standalone_mode=False,
+            color=colour(environ),
+            default_map={"world": environ.get("HERD_WORLD")},  # the keeper's own has none
         )
         sys.stdout.flush()
-        return result if isinstance(result, int) else 0
+        if result is not None and not isinstance(result, int):
+            return do(result)
+        return result or 0
     except click.exceptions.NoArgsIsHelpError as asked:
         print(asked.format_message(), file=sys.stderr)
         return asked.exit_code
@@ -85,7 +106,7 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except Exception as surprise:  # the last net: no traceback reaches a user
-        if os.environ.get("HERD_DEBUG"):
+        if environ.get("HERD_DEBUG"):
             raise
         name = type(surprise).__name__
         click.echo(f"herd: this should not happen: {name}: {surprise}", err=True)

@@ -2,6 +2,9 @@
 
 #: By section and name: what it is for, and where it is (module:attribute).
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Hosts": {
+        "exec": ("Run a command on all hosts of TARGET.", "tpuherd.cli.exec:exec_"),
+    },
     "A world to rehearse in": {
         "sim": ("Start, look at and disturb a simulated Cloud TPU.", "tpuherd.cli.sim:sim"),
     },

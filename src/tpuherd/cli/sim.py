@@ -14,7 +14,7 @@ import click
 
 from tpuherd.cli.invocation import named_world
 from tpuherd.sim.folder import Facts, Trouble, default_folder
-from tpuherd.sim.visit import Absent, Denied, ask, find
+from tpuherd.sim.visit import Absent, Denied, Json, ask, find
 
 state_dir = click.option(
     "--state-dir",
@@ -245,18 +245,28 @@ def weather(words: tuple[str, ...], state_dir: Path | None, json_: bool) -> None
             found = ask(facts, "GET", "weather")
             show(found) if json_ else click.echo(forecast(found))
             return
-        answer = ask(facts, "POST", "weather", words[0], body=understood(words))
         if words == ("clear",):
-            answer |= ask(facts, "DELETE", "scenario")
+            answer = calm(facts)
+        else:
+            answer = ask(facts, "POST", "weather", words[0], body=understood(words))
         show(answer) if json_ else click.echo(done(words[0], answer))
+
+
+def calm(facts: Facts) -> Json:
+    """End all of it: what is still to come, what is in force, what is short."""
+    dropped = ask(facts, "DELETE", "scenario")
+    answer = ask(facts, "POST", "weather", "clear", body={"rule": "all"})
+    for pool in ask(facts, "GET", "weather")["capacity"]:
+        zone, _, type_ = pool.partition("/")
+        room = {"zone": zone, "type": type_, "nodes": "unlimited"}
+        answer["done"] += ask(facts, "POST", "weather", "capacity", body=room)["done"]
+    return {**answer, **dropped}
 
 
 def understood(words: tuple[str, ...]) -> dict[str, str]:
     """The arguments of a kind of weather out of bare words."""
     from tpuherd.sim.weather import arguments
 
-    if words == ("clear",):
-        return {"rule": "all"}
     try:
         return arguments.words(arguments.kind(words[0]), words[1:])
     except arguments.Unfit as unfit:

@@ -12,7 +12,7 @@ from tpuherd.sim.tpu import hosts
 from tpuherd.sim.tpu.call import Request, Response
 from tpuherd.sim.tpu.metadata import metadata
 from tpuherd.sim.tpu.views import HostView
-from tpuherd.sim.tpu.world import World
+from tpuherd.sim.tpu.world import World, written
 
 #: A laptop that slept has lost its timers' time, not its clock's: look again this often.
 NAP_S_MAX = 60.0
@@ -92,7 +92,7 @@ class Desk:
 
     async def logged(self, lines: int) -> None:
         """Return when the log has more lines than these."""
-        while len(self.world.log) <= lines:
+        while written(self.world) <= lines:
             await self._written.wait()
 
     async def run(self) -> None:
@@ -124,8 +124,8 @@ class Desk:
             for key in keys & self._changes.keys():
                 self._changes.pop(key).set()
             keys.clear()
-        if len(self.world.log) != self._lines:
-            self._lines = len(self.world.log)
+        if written(self.world) != self._lines:
+            self._lines = written(self.world)
             self._written.set()
             self._written = asyncio.Event()
         due = model.next_due(self.world)

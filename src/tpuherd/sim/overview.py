@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from tpuherd.sim.tpu import hosts
 from tpuherd.sim.tpu.call import Json
-from tpuherd.sim.tpu.world import World
+from tpuherd.sim.tpu.world import World, written
 
 
 def overview(world: World, now: float) -> Json:
@@ -19,7 +19,7 @@ def overview(world: World, now: float) -> Json:
         "hosts_on": sum(view.on for view in hosts.views(world).values()),
         "rules": len(world.weather.rules),
         "planned": sum(due.verb == "weather.do" for due in world.agenda),
-        "log": len(world.log),
+        "log": written(world),
     }
 
 

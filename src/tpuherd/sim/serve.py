@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -27,7 +28,9 @@ from tpuherd.sim.quarters import NONE, STARTING, Board, Lodged, Lodging, Site, W
 from tpuherd.sim.state import Recovered, State
 from tpuherd.sim.tpu.call import Json, Request
 from tpuherd.sim.tpu.handle import new_world
-from tpuherd.sim.tpu.world import Note, Settings, World
+from tpuherd.sim.tpu.world import Note, Settings, World, lines_from, written
+
+FILES_MAX = 65536
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +79,7 @@ async def serve(
 ) -> None:
     """Run a world until SIGTERM or SIGINT. `lodged` loads what runs hosts, which takes a while."""
     folder.prepare(options.folder)
+    many_files()
     with folder.taken(options.folder), contextlib.ExitStack() as stack:
         before = folder.read_facts(options.folder)
         state = State(options.folder)
@@ -248,6 +252,14 @@ def bare(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return found or group
 
 
+def many_files() -> None:
+    """A host takes six descriptors and a login four more: as many as the system gives."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def listen() -> asyncio.Event:
     """Set when somebody wants the world to end."""
     stop = asyncio.Event()
@@ -259,9 +271,9 @@ def listen() -> asyncio.Event:
 
 async def follow(desk: Desk, line: Callable[[Note], None]) -> None:
     """Tell what happens as it happens."""
-    told = len(desk.world.log)
+    told = written(desk.world)
     while True:
         await desk.logged(told)
-        for note in desk.world.log[told:]:
+        for note in lines_from(desk.world, told)[1]:
             line(note)
-        told = len(desk.world.log)
+        told = written(desk.world)

@@ -29,6 +29,8 @@ class Channel:
         self.closed = closed
         self.asked = 0
         self.waiting: dict[int, Waiter] = {}
+        self.turn = asyncio.Lock()  #: of those who have something to send
+        self.free = asyncio.Event()  #: whoever's turn it is may try again
         link.setblocking(False)
         asyncio.get_running_loop().add_reader(link.fileno(), self.read)
 
@@ -53,10 +55,10 @@ class Channel:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.waiting[number] = (future, at_once)
         try:
-            wire.send(self.link, {"verb": verb, "id": number, **message}, files)
             async with asyncio.timeout(patience_s):
+                await self.send({"verb": verb, "id": number, **message}, files)
                 reply, sent = await future
-        except (TimeoutError, BlockingIOError):
+        except TimeoutError:
             raise TimeoutError(110, f"no answer to {verb} within {patience_s:g} s") from None
         finally:
             self.waiting.pop(number, None)
@@ -64,6 +66,28 @@ class Channel:
             wire.close_all(sent)
             raise OSError(whole(reply, "errno"), str(reply.get("why"))[:500])
         return reply, sent
+
+    async def send(self, message: Message, files: Sequence[int]) -> None:
+        """Send, as soon as the other side has taken in enough of what it was sent before."""
+        async with self.turn:
+            while True:
+                if self.link.fileno() < 0:
+                    raise ConnectionError(104, "the host is gone")
+                try:
+                    wire.send(self.link, message, files)
+                    return
+                except BlockingIOError:
+                    await self.room()
+
+    async def room(self) -> None:
+        """Wait until the socket can take more."""
+        self.free.clear()
+        asyncio.get_running_loop().add_writer(self.link.fileno(), self.free.set)
+        try:
+            await self.free.wait()
+        finally:
+            if self.link.fileno() >= 0:
+                asyncio.get_running_loop().remove_writer(self.link.fileno())
 
     def read(self) -> None:
         """Take in what came."""
@@ -98,7 +122,9 @@ class Channel:
         if self.link.fileno() < 0:
             return
         asyncio.get_running_loop().remove_reader(self.link.fileno())
+        asyncio.get_running_loop().remove_writer(self.link.fileno())
         self.link.close()
+        self.free.set()
         for future, _ in self.waiting.values():
             if not future.done():
                 future.set_exception(ConnectionError(104, "the host is gone"))

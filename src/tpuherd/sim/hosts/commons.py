@@ -40,10 +40,15 @@ class Commons:
 
     def __init__(self, order: Message) -> None:
         self.folder = Path(order["folder"], "hosts")
+        elsewhere = Path(order["folder"], "elsewhere")
+        for left in (self.folder, Path(elsewhere.read_text()) if elsewhere.exists() else None):
+            if left is not None:  # by a world that was killed
+                shutil.rmtree(left, ignore_errors=True)
         if os.getuid() == 0:
             # The hosts' user could not go where root keeps its worlds.
             self.folder = Path(tempfile.mkdtemp(prefix="tpuherd-hosts-"))
             self.folder.chmod(0o711)
+            elsewhere.write_text(str(self.folder))
         self.folder.mkdir(exist_ok=True)
         self.offers: list[str] = order["offers"]
         self.refusals = self.folder / "refusals"

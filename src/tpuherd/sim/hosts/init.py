@@ -5,6 +5,7 @@ import resource
 import select
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -56,9 +57,12 @@ def run_shared(link: socket.socket, plan: Message) -> None:
         wire.send(link, {"event": "failed", "why": str(error)[:500]})
         return
     shared = Init(link, place)
-    signal.signal(signal.SIGTERM, lambda *_: system.kill_family(os.getpid()))
-    shared.serve()
-    system.kill_family(os.getpid())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    try:
+        shared.serve()
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        system.kill_family(os.getpid())
 
 
 def limit(kind: int, most: int) -> None:

@@ -23,6 +23,8 @@ from tpuherd.sim.tpu.call import Request
 from tpuherd.sim.tpu.views import HostView
 
 BOOT_S, DEATH_S = 60.0, 20.0
+UNAVAILABLE = 503
+AGAIN_S = 1.0  #: until a report that found no room is tried again
 DISK_BYTES = 4 << 30
 NO_ENVIRONMENT: dict[str, str] = {}
 
@@ -349,7 +351,10 @@ class Rack:
         """Tell the world what became of a host."""
         body = {"event": event, "boot": view.boot if boot is None else boot, "why": why}
         path = f"/sim/v1/hosts/{view.key}:report"
-        self.desk.handle(Request(method="POST", path=path, body=json.dumps(body).encode()))
+        request = Request(method="POST", path=path, body=json.dumps(body).encode())
+        if self.desk.handle(request).status == UNAVAILABLE and not self.closing.is_set():
+            # The world has no room to remember it now. Unheard, its node would never be READY.
+            asyncio.get_running_loop().call_later(AGAIN_S, self.report, view, event, why, boot)
 
     async def close(self) -> None:
         """End everything."""

@@ -218,9 +218,13 @@ def family_by_ps(pid: int) -> list[int]:
 
 
 def signal_family(pid: int, number: int) -> list[int]:
-    """Send a signal to a process and all its descendants, also those that are just being made."""
+    """Send a signal to a process and all its descendants, also those that are just being made.
+
+    Never to ourselves: who stops himself finishes nothing.
+    """
     told: list[int] = []
-    while fresh := [each for each in family(pid) if each not in told]:
+    us = os.getpid()
+    while fresh := [each for each in family(pid) if each not in told and each != us]:
         for each in fresh:
             told.append(each)
             try:

@@ -13,6 +13,7 @@ from tpuherd.sim.metadata.tree import reply
 from tpuherd.sim.overview import overview
 from tpuherd.sim.quarters import Board
 from tpuherd.sim.tpu.call import Json, Request, Response
+from tpuherd.sim.tpu.world import written
 
 NEWS_S_MAX = 25.0  #: a client that waits for news hears from us at least so often
 PLAIN = ("Content-Type", "text/plain; charset=UTF-8")
@@ -40,7 +41,7 @@ def sides(desk: Desk, board: Board) -> Mapping[str, Side]:
                 await desk.logged(int(since) if since.isdecimal() else 0)
         except TimeoutError:
             pass  # nothing happened; the client may ask again
-        return found({"lines": len(desk.world.log)})
+        return found({"lines": written(desk.world)})
 
     async def metadata(request: Request) -> Response:
         """For google-auth on this machine, where GCE_METADATA_HOST names us."""

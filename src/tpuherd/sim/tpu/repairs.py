@@ -109,7 +109,7 @@ def repaired(world: World, due: Due) -> None:
     if node is None:
         return
     workers = tuple(
-        worker if worker.on else replace(worker, on=True, boot=worker.boot + 1)
+        worker if worker.on else replace(worker, on=True, hung=False, boot=worker.boot + 1)
         for worker in node.workers
     )
     node = put(world, replace(node, workers=workers, pending=0, due_at=due.at), due.at)

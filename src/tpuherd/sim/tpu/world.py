@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 UNKEPT = {"derived": True}
 
 
+LOG_LINES_MAX = 20_000
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
     """What is decided once, when a world is made."""
@@ -87,6 +90,7 @@ class World:
     agenda: list[Due] = field(default_factory=list)  #: a heap
     planned: int = 0
     log: list[Note] = field(default_factory=list)
+    forgotten: int = 0  #: lines that the log has had before its first
     books: Books = field(default_factory=Books)
     #: Keys of hosts that changed; the server empties it.
     touched: set[str] = field(default_factory=set, metadata=UNKEPT)
@@ -108,8 +112,22 @@ def plan(world: World, at: float, verb: str, target: str, **args: Any) -> None:
 
 
 def note(world: World, now: float, name: str, **facts: Any) -> None:
-    """Write a line into the log."""
+    """Write a line into the log; of a very long one the older half is forgotten."""
     world.log.append(Note(at=now, name=name, facts=facts))
+    if len(world.log) > LOG_LINES_MAX:
+        del world.log[: LOG_LINES_MAX // 2]
+        world.forgotten += LOG_LINES_MAX // 2
+
+
+def written(world: World) -> int:
+    """How many lines the log has had: the number of the next one."""
+    return world.forgotten + len(world.log)
+
+
+def lines_from(world: World, since: int) -> tuple[int, list[Note]]:
+    """The number of the first line from there on that is not forgotten, and all after it."""
+    first = max(since, world.forgotten)
+    return first, world.log[first - world.forgotten :]
 
 
 def scaled(world: World, seconds: float) -> float:

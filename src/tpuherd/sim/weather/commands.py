@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tpuherd.sim.tpu.call import Call, Json, Refused, Route
-from tpuherd.sim.tpu.world import Due, World, note, plan, scaled
+from tpuherd.sim.tpu.world import Due, World, lines_from, note, plan, scaled, written
 from tpuherd.sim.weather import arguments
 from tpuherd.sim.weather.arguments import Unfit
 from tpuherd.sim.weather.reference import rows
@@ -103,7 +103,8 @@ def log(world: World, call: Call, now: float) -> Json:
     since = arguments.count(call.query.get("since", "0"))
     if since is None:
         raise refusal(Unfit("since", "'since' must be the number of a line, from 0 on"))
-    lines = world.log[since : since + LOG_LINES]
+    first, rest = lines_from(world, since)
+    lines = rest[:LOG_LINES]
     return {
         "lines": [
             {
@@ -113,10 +114,10 @@ def log(world: World, call: Call, now: float) -> Json:
                 "facts": dict(line.facts),
                 "sentence": sentence(line),
             }
-            for number, line in enumerate(lines, since)
+            for number, line in enumerate(lines, first)
         ],
-        "next": min(since, len(world.log)) + len(lines),
-        "more": since + len(lines) < len(world.log),
+        "next": min(first, written(world)) + len(lines),
+        "more": len(lines) < len(rest),
     }
 
 

@@ -1,0 +1,202 @@
+"""A command on many hosts at once: followed on each until it ends, through every cut."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tpuherd.cli.console import Gone
+from tpuherd.cli.errand import TRANSPORT
+from tpuherd.cli.keeping import Keeping
+from tpuherd.cli.screen import Screen
+from tpuherd.cli.supply import Supply
+from tpuherd.cli.work import Outcome, ended
+from tpuherd.clock import Clock
+from tpuherd.hosts import fanout
+from tpuherd.hosts.lane import Call
+from tpuherd.hosts.ssh import Ways
+from tpuherd.ports import Broken, HerdError, Host, NotAllowed, NotReached, Stranger, Verb
+from tpuherd_host.agent.frames import LOG
+from tpuherd_host.agent.records import GAP, JUMP, Record, Records, number
+
+TAIL_MAX = 2048
+PATIENCE_S = 120.0  #: so long after a cut a host is looked for
+PAUSE_S, PAUSE_S_MAX = 0.3, 5.0
+AGENT = 3  #: the port of what is said about a host
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """What is asked of every agent."""
+
+    id: str
+    verb: str  #: run, or attach
+    words: Mapping[str, Any]
+    stdin: bool = False
+    starts: Mapping[Host, int] | None = None  #: the offsets to begin at
+
+    def at(self, offset: int) -> Verb:
+        """The call that goes on from there; a `run` that was heard already is not run again."""
+        words = {**self.words, "id": self.id, "from": offset}
+        return Verb(name=self.verb, arguments={**words, "stdin": True} if self.stdin else words)
+
+
+class Cast:
+    """Holds the calls that are under way."""
+
+    def __init__(
+        self,
+        order: Order,
+        hosts: Mapping[Host, str],
+        ways: Ways,
+        screen: Screen,
+        keeping: Keeping,
+        clock: Clock,
+    ) -> None:
+        self.order = order
+        self.hosts = hosts  #: with what each is called
+        self.outcomes: dict[Host, Outcome] = {}
+        self.supply: Supply | None = None
+        self.when_unread: Callable[[], object] = lambda: None  #: nobody reads the output any more
+        self._ways = ways
+        self._screen = screen
+        self._keeping = keeping
+        self._clock = clock
+        self._tails: dict[Host, bytes] = {}
+        self._begun: set[Host] = set()
+
+    @property
+    def under_way(self) -> list[Host]:
+        """Where it may still run."""
+        return [host for host in self.hosts if host not in self.outcomes]
+
+    async def play(self) -> None:
+        """On every host, to its end."""
+        hosts = list(self.hosts)
+        async with aclosing(fanout.each(hosts, self._one, at_once=len(hosts))) as results:
+            async for done in results:
+                outcome = done.value
+                if done.error is not None:
+                    outcome = self._failed(done.host, done.error)
+                assert outcome is not None
+                self.outcomes[done.host] = outcome
+                self._keeping.close(done.host)
+                if self.supply is not None:
+                    self.supply.drop(done.host)
+                await self._shown(self._screen.end(self.hosts[done.host]))
+        await self._shown(self._screen.close())
+
+    def _failed(self, host: Host, error: HerdError) -> Outcome:
+        """It could not be followed to its end."""
+        hint = f" ({error.hint})" if error.hint else ""
+        why = f"{error.sentence}{hint}"
+        if host in self._begun and isinstance(error, NotReached):
+            why += "; what was begun there may go on"
+        tail = self._tails.get(host, b"")
+        return Outcome(label=self.hosts[host], status=TRANSPORT, why=why, tail=tail)
+
+    async def _one(self, host: Host) -> Outcome:
+        """On one host, through cuts."""
+        offset = (self.order.starts or {}).get(host, 0)
+        lost_at: float | None = None
+        broken_at = -1
+        pause_s = PAUSE_S
+        while True:
+            reader = Records(offset)
+            try:
+                return await self._follow(host, reader)
+            except NotReached:
+                if host not in self._begun:
+                    raise
+                if self.supply is not None and not self.supply.safe(host):
+                    await self.stop_one(host, 0.0)
+                    raise NotReached("it was cut off while it read its input: stopped") from None
+                now = self._clock.now()
+                if reader.offset > offset or lost_at is None:
+                    lost_at, pause_s = now, PAUSE_S
+                if now - lost_at > PATIENCE_S:
+                    raise
+            except (NotAllowed, Stranger):
+                raise
+            except Broken:  # its oldest output was dropped, as we read too slowly; the next says so
+                if broken_at == reader.offset:
+                    raise
+                broken_at, pause_s = reader.offset, 0.0
+            offset = reader.offset
+            await self._clock.sleep(pause_s)
+            pause_s = min(max(PAUSE_S, pause_s * 2), PAUSE_S_MAX)
+
+    async def _follow(self, host: Host, reader: Records) -> Outcome:
+        """By one link, until it ends or breaks."""
+        link = await self._ways.link(host)
+        async with link.stream(self.order.at(reader.offset)) as call:
+            self._begun.add(host)
+            feeding = self._fed(host, call)
+            try:
+                await self._hear(host, call, reader)
+                work = await call.reply()
+            finally:
+                if feeding is not None:
+                    feeding.cancel()
+        return ended(self.hosts[host], work, self._tails.get(host, b""))
+
+    def _fed(self, host: Host, call: Call) -> "asyncio.Task[None] | None":
+        if self.supply is None:
+            return None
+        return asyncio.create_task(self.supply.feed(host, call))
+
+    async def _hear(self, host: Host, call: Call, reader: Records) -> None:
+        """Its output, as it comes."""
+        while (got := await call.read()) is not None:
+            port, piece = got
+            if port == LOG:
+                before = reader.offset
+                for record in reader.feed(piece):
+                    await self._record(host, before, record)
+                    before = reader.offset
+
+    async def _record(self, host: Host, offset: int, record: Record) -> None:
+        """One record of its log: kept, and shown."""
+        self._keeping.put(host, offset, record)
+        port, piece = record.port, record.piece
+        if port in (GAP, JUMP):
+            port, piece = AGENT, lost(offset, record)
+        else:
+            self._tails[host] = (self._tails.get(host, b"")[-TAIL_MAX:] + piece)[-TAIL_MAX:]
+        await self._shown(self._screen.feed(self.hosts[host], port, piece, record.at))
+
+    async def _shown(self, showing: Awaitable[None]) -> None:
+        try:
+            await showing
+        except Gone:
+            self.when_unread()
+
+    async def stop(self, grace_s: float) -> None:
+        """Stop it wherever it may run."""
+        await asyncio.gather(*(self.stop_one(host, grace_s) for host in self.under_way))
+
+    async def stop_one(self, host: Host, grace_s: float) -> None:
+        """TERM, and KILL when the grace is over. A host that can't be told is named at the end."""
+        asked = {"id": self.order.id, "grace_s": grace_s, "why": "its user stopped it"}
+        verb = Verb(name="stop", arguments=asked)
+        try:
+            link = await self._ways.link(host)
+            await link.call(verb)
+        except HerdError as error:
+            if host not in self.outcomes:
+                outcome = self._failed(host, error)
+                self.outcomes[host] = replace(outcome, why=f"could not be stopped: {outcome.why}")
+
+
+def lost(offset: int, record: Record) -> bytes:
+    """The line for output that nobody will see."""
+    if record.port == GAP:
+        return b"[%d bytes were lost here: the host's disk was full]\n" % number(record.piece)
+    many = number(record.piece) - offset
+    return b"[%d bytes before this are dropped: there was too much output]\n" % max(many, 0)
+
+
+def labels_of(hosts: Sequence[Host], names: Mapping[Host, str]) -> list[str]:
+    """What these are called."""
+    return [names[host] for host in hosts]

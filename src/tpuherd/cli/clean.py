@@ -1,0 +1,67 @@
+"""`herd clean`: end what earlier work left on hosts, and free the chips' lock."""
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import click
+
+from tpuherd.cli.console import Console
+from tpuherd.cli.errand import FAILED, Errand, Home, errand
+from tpuherd.cli.words import Duration
+
+PATIENCE_S = 60.0  #: beyond the grace
+
+
+@click.command()
+@click.argument("target")
+@click.option("--all", "all_", is_flag=True, help="Also what runs now, and whoever has the chips.")
+@click.option(
+    "--grace", "grace_s", type=Duration(), default="10s", show_default=True,
+    help="Between TERM and KILL.",
+)  # fmt: skip
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+def clean(target: str, all_: bool, grace_s: float, json_: bool) -> Errand:
+    """End leftover processes on TARGET, and remove stale locks of libtpu.
+
+    Only what earlier work of ours left behind; with --all everything of ours, and everybody who
+    has the chips.
+    """
+    return errand("herd clean", partial(work, target, all_, grace_s, json_))
+
+
+async def work(
+    target: str, all_: bool, grace_s: float, json_: bool, console: Console, home: Home
+) -> int:
+    """On every host."""
+    from tpuherd.cli.asked import ask
+
+    asked = {"all": all_, "grace_s": grace_s}
+    answers, status = await ask(
+        target, "clean", asked, console, home, seconds=grace_s + PATIENCE_S
+    )
+    if json_:
+        await console.say(json.dumps(answers, indent=2).encode() + b"\n")
+    else:
+        await console.say("".join(f"{line}\n" for line in lines(answers)).encode())
+    return status or (FAILED if any(answer["left"] for answer in answers.values()) else 0)
+
+
+def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What was done where; hosts of which the same is to be said stand together."""
+    from tpuherd.core.targets import fold
+
+    groups: dict[str, list[str]] = {}
+    for host, answer in answers.items():
+        for sentence in sentences(answer) or ["there was nothing to clean"]:
+            groups.setdefault(sentence, []).append(host)
+    return [f"{fold(hosts)}: {sentence}" for sentence, hosts in groups.items()]
+
+
+def sentences(answer: Mapping[str, Any]) -> list[str]:
+    """What became of one host."""
+    said = [f"ended {one['command']} (pid {one['pid']})" for one in answer["ended"]]
+    said += [f"could not end {one['command']} (pid {one['pid']})" for one in answer["left"]]
+    said += [f"removed {path}, which nobody held" for path in answer["removed"]]
+    return said + [f"made {path} writable for all" for path in answer["mended"]]

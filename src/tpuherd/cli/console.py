@@ -1,0 +1,143 @@
+"""The user's end of a command: three files, perhaps a terminal, and what its user wants of us."""
+
+import asyncio
+import os
+import signal
+import termios
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tpuherd.cli.files import Ear, Gone, Pen
+from tpuherd.cli.invocation import Invocation
+
+__all__ = ["Console", "Gone"]
+
+LOCAL_FLAGS = 3  #: where termios has them
+
+
+class Console:
+    """Never makes others wait: its files are read and written by threads of its own."""
+
+    def __init__(
+        self, files: Sequence[int], folder: Path, environ: Mapping[str, str], *, colour: bool | None
+    ) -> None:
+        self.files = files
+        self.folder = folder  #: where the user stands
+        self.environ = environ
+        self.said = Invocation()  #: what was said before the command; its world's path is whole
+        self.signals: asyncio.Queue[int] = asyncio.Queue()
+        self.on_release: Callable[[int], None] | None = None
+        self._ear = Ear(files[0])
+        self._pens = {1: Pen(files[1]), 2: Pen(files[2])}
+        self._terminals = [os.isatty(file) for file in files]
+        self._colour = colour
+
+    def terminal(self, port: int) -> bool:
+        """Whether it is one."""
+        return self._terminals[port]
+
+    def coloured(self, port: int) -> bool:
+        """Whether to colour what is written there."""
+        return self._terminals[port] if self._colour is None else self._colour
+
+    def size(self) -> tuple[int, int]:
+        """Rows and columns of the terminal."""
+        for file in self.files:
+            try:
+                columns, rows = os.get_terminal_size(file)
+            except OSError:
+                continue
+            if columns and rows:
+                return rows, columns
+        return 24, 80
+
+    async def read(self) -> bytes:
+        """The next piece of standard input; nothing at its end."""
+        return await self._ear.read()
+
+    async def say(self, piece: bytes, port: int = 1) -> None:
+        """Write; waits while the reader has much to read. Gone if there is none any more."""
+        await self._pens[port].write(piece)
+
+    async def tell(self, sentence: str) -> None:
+        """A line on stderr, whether somebody reads it or not."""
+        try:
+            await self.say(f"{sentence}\n".encode(errors="replace"), 2)
+        except Gone:
+            pass
+
+    async def flush(self) -> None:
+        """Wait until all is written."""
+        for pen in self._pens.values():
+            await pen.flush()
+
+    def hear(self, number: int) -> None:
+        """A signal to the command."""
+        if number in (signal.SIGTSTP, signal.SIGCONT):
+            for pen in self._pens.values():
+                pen.hold(number == signal.SIGTSTP)
+        self.signals.put_nowait(number)
+
+    def release(self, status: int) -> bool:
+        """Let the user go. Whether we may go on without."""
+        if self.on_release is None:
+            return False
+        self.mute()
+        self.on_release(status)
+        return True
+
+    def mute(self) -> None:
+        """Say nothing more."""
+        for pen in self._pens.values():
+            pen.close()
+
+    async def ask(self, question: str, answers: Mapping[str, str]) -> str:
+        """Which of the answers, by its first letter; what else is written waits. "" at the end."""
+        for pen in self._pens.values():
+            pen.hold(True)
+        try:
+            while True:
+                self._pens[2].urgent(f"{question} ".encode())
+                line = (await self.read()).decode(errors="replace").strip().lower()
+                if not line:
+                    return ""
+                if line[0] in answers:
+                    return line[0]
+                meanings = ", ".join(f"{key} to {answer}" for key, answer in answers.items())
+                self._pens[2].urgent(f"({meanings})\n".encode())
+        finally:
+            for pen in self._pens.values():
+                pen.hold(False)
+
+    @contextmanager
+    def raw(self) -> Iterator[None]:
+        """Every key as it is pressed, and nothing of the local terminal's own."""
+        if not self.terminal(0):
+            yield
+            return
+        before = termios.tcgetattr(self.files[0])
+        now = [*before[:6], list(before[6])]
+        now[0] &= ~(
+            termios.BRKINT | termios.ICRNL | termios.INPCK | termios.ISTRIP | termios.IXON
+            | termios.IGNBRK | termios.INLCR | termios.IGNCR | termios.PARMRK
+        )  # fmt: skip
+        now[1] &= ~termios.OPOST
+        now[2] = now[2] & ~(termios.CSIZE | termios.PARENB) | termios.CS8
+        now[LOCAL_FLAGS] &= ~(
+            termios.ECHO | termios.ECHONL | termios.ICANON | termios.IEXTEN | termios.ISIG
+        )
+        now[6][termios.VMIN], now[6][termios.VTIME] = 1, 0
+        termios.tcsetattr(self.files[0], termios.TCSADRAIN, now)
+        try:
+            yield
+        finally:
+            try:
+                termios.tcsetattr(self.files[0], termios.TCSADRAIN, before)
+            except termios.error:
+                pass  # it was closed
+
+    def close(self) -> None:
+        """The user's files are not needed any more."""
+        self.mute()
+        self._ear.close()

@@ -1,0 +1,130 @@
+"""What a command does on hosts, as a value: the keeper does it, or this process."""
+
+import asyncio
+import signal
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tpuherd.cli.console import Console, Gone
+from tpuherd.cli.invocation import Invocation, invocation
+from tpuherd.ports import Broken, HerdError, NotAllowed, NotFound, NotReached, Stranger, Unfit
+
+if TYPE_CHECKING:  # they load what is heavy, and a page of help needs none of it
+    from tpuherd.app import Place
+    from tpuherd.reach import Reach
+
+FAILED, MISUSED, PARTLY, ABSENT, FORBIDDEN, UNREACHED, ABORTED = 1, 2, 3, 4, 6, 7, 8
+TIMED_OUT, SIGNALLED, INTERRUPTED, BROKEN_PIPE, TRANSPORT = 124, 128, 130, 141, 255
+#: The exit status for what stopped a command as a whole. docs/reference/exit-codes.md
+STATUS: Mapping[type[HerdError], int] = {
+    NotFound: ABSENT,
+    NotAllowed: FORBIDDEN,
+    NotReached: UNREACHED,
+    Stranger: FORBIDDEN,
+    Unfit: MISUSED,
+    Broken: FAILED,
+}
+
+
+class Home(Protocol):
+    """Where errands are done: it has the ways to hosts, and keeps them."""
+
+    async def reach(self, console: Console) -> "tuple[Place, Reach]":
+        """The place that is meant, and the ways to its hosts."""
+        ...
+
+    def standing(self) -> Mapping[str, object] | None:
+        """How the keeper is; None where this is none."""
+        ...
+
+    def leave(self, *, now: bool) -> bool:
+        """End the keeper: at once, or only if nothing is under way. Whether it ends."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Errand:
+    """A command line that was understood, and is still to be done."""
+
+    name: str  #: who says it, if there is something to be said: herd exec
+    said: Invocation
+    work: Callable[[Console, Home], Awaitable[int]]
+    #: It hears signals, and that its user is gone, by itself. Others are cancelled by both.
+    attentive: bool = False
+
+
+def errand(
+    name: str, work: Callable[[Console, Home], Awaitable[int]], *, attentive: bool = False
+) -> Errand:
+    """The errand of the command that is being parsed."""
+    return Errand(name=name, said=invocation(), work=work, attentive=attentive)
+
+
+async def perform(errand: Errand, console: Console, home: Home) -> int:
+    """Do it; whatever goes wrong is a sentence and an exit status."""
+    try:
+        said = console.said = placed(errand.said, console)
+        if said.world is not None and said.loud >= 0 and console.terminal(2):
+            await console.tell(f"world: {said.world} (simulated)")
+        status = await heeded(errand, console, home)
+        await console.flush()
+        return status
+    except HerdError as error:
+        return await regret(errand.name, error, console)
+    except Gone:
+        return BROKEN_PIPE
+    except asyncio.CancelledError:
+        raise
+    except Exception as surprise:  # noqa: BLE001 - the last net: no traceback reaches a user
+        while isinstance(surprise, ExceptionGroup):
+            surprise = surprise.exceptions[0]
+        name = type(surprise).__name__
+        await console.tell(f"herd: this should not happen: {name}: {surprise}")
+        if console.environ.get("HERD_DEBUG"):
+            await console.tell(traceback.format_exc().rstrip())
+        else:
+            await console.tell("Set HERD_DEBUG=1 to see where.")
+        traceback.print_exc(file=sys.stderr)
+        return FAILED
+
+
+def placed(said: Invocation, console: Console) -> Invocation:
+    """With a world's folder that is the same wherever one stands."""
+    return replace(said, world=said.world and Path(console.folder, said.world))
+
+
+async def regret(name: str, error: HerdError, console: Console) -> int:
+    """One sentence, what to do, and the exit status."""
+    hint = f"; {error.hint}" if error.hint else ""
+    await console.tell(f"{name}: {error.sentence}{hint}")
+    await console.flush()
+    return next(code for kind, code in STATUS.items() if isinstance(error, kind))
+
+
+async def heeded(errand: Errand, console: Console, home: Home) -> int:
+    """The work; if it does not listen by itself, a signal or the user's leaving ends it."""
+    work = asyncio.ensure_future(errand.work(console, home))
+    if errand.attentive:
+        return await work
+    signals = asyncio.ensure_future(ending(console))
+    try:
+        await asyncio.wait((work, signals), return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+        return SIGNALLED + signals.result()
+    finally:
+        for task in (work, signals):
+            task.cancel()
+        await asyncio.gather(work, signals, return_exceptions=True)
+
+
+async def ending(console: Console) -> int:
+    """The first signal that is meant to end us."""
+    while True:
+        number = await console.signals.get()
+        if number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            return number

@@ -1,0 +1,87 @@
+"""`herd exec`: run a command on hosts, look after those that run, and get to them again."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tpuherd.cli.errand import Errand, errand
+from tpuherd.cli.words import Duration
+from tpuherd.cli.work import Wish
+
+OUTPUTS = ("fold", "stream", "dir", "json")
+
+
+@click.command()
+@click.argument("target", required=False)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("-c", "shell", metavar="TEXT", help="Run this by the login's shell.")
+@click.option(
+    "--output",
+    type=click.Choice(OUTPUTS),
+    help="fold: lines that several hosts say stand once (the default; one host's come as they"
+    " are). stream: each host's own lines. dir: a file for each host. json: a line of JSON each.",
+)
+@click.option(
+    "--into",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIRECTORY",
+    help="Where --output dir puts the files; else herd-ID here.",
+)
+@click.option(
+    "--timeout", "timeout_s", type=Duration(), help="Stop it after so long (30s, 5m); exit 124."
+)
+@click.option("-t", "--tty", is_flag=True, help="With a terminal, on one host.")
+@click.option("-i", "--stdin", "stdin", flag_value=True, help="Pass the terminal's input on, too.")
+@click.option("-n", "--no-stdin", "stdin", flag_value=False, help="Pass no input on.")
+@click.option("--list", "listing", is_flag=True, help="Show commands that run, or ended lately.")
+@click.option("--attach", metavar="ID", help="See a command's output from now on.")
+@click.option("--kill", metavar="ID", help="Stop a command: TERM, and KILL 10 s later.")
+@click.option("--json", "json_", is_flag=True, help="The same as --output json.")
+def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> Errand:
+    """Run a command on all hosts of TARGET.
+
+    TARGET is a node, a slot or a job, one of their hosts, or several: gpt, gpt-[0-3],
+    gpt/w0, gpt-[0-3]/w0,other. The exit status is the greatest of all hosts', and 255 if one
+    was not reached. What a terminal begins does not end with it: for 24 h the command is
+    listed, and can be attached to and killed.
+
+    \b
+    herd exec gpt -- nvidia-smi             herd exec gpt -c 'ls *.log | wc -l'
+    herd exec gpt/w0 --tty -- htop          cat names | herd exec gpt -- sort
+    """
+    said["output"] = "json" if said.pop("json_") else said["output"]
+    kept = {word: said.pop(word) for word in ("listing", "attach", "kill")}
+    if any(kept.values()):
+        if command or said["shell"] or list(map(bool, kept.values())).count(True) > 1:
+            raise click.UsageError("--list, --attach and --kill stand alone, without a command")
+        return of_kept(target, kept, said)
+    if not target or bool(command) == (said["shell"] is not None):
+        raise click.UsageError(
+            "say where and what: herd exec TARGET -- COMMAND, or herd exec TARGET -c 'TEXT'"
+        )
+    tty = said.pop("tty")
+    wish = Wish(target=target, argv=command, **said)
+    if not tty:
+        from tpuherd.cli.exec_run import run
+
+        return errand("herd exec", partial(run, wish), attentive=True)
+    if wish.output:
+        raise click.UsageError("a terminal shows one host as it is: --tty goes without --output")
+    from tpuherd.cli.session import run as converse
+
+    return errand("herd exec", partial(converse, wish), attentive=True)
+
+
+def of_kept(target: str | None, kept: Mapping[str, Any], said: Mapping[str, Any]) -> Errand:
+    """What is asked about commands that were begun before."""
+    from tpuherd.cli import exec_kept
+
+    if kept["listing"]:
+        return errand("herd exec", partial(exec_kept.show, target, said["output"] == "json"))
+    if kept["kill"]:
+        return errand("herd exec", partial(exec_kept.kill, target, kept["kill"]))
+    look = partial(exec_kept.attach, target, kept["attach"], said["output"], said["into"])
+    return errand("herd exec", look, attentive=True)

@@ -1,0 +1,197 @@
+"""Commands that were begun before: list them, see their output again, stop them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tpuherd.cli.cast import Cast, Order
+from tpuherd.cli.console import Console
+from tpuherd.cli.errand import PARTLY, UNREACHED, Home
+from tpuherd.cli.exec_run import shelf
+from tpuherd.cli.keeping import Keeping
+from tpuherd.cli.play import GRACE_S, Play
+from tpuherd.cli.screen import screen
+from tpuherd.cli.session import Session
+from tpuherd.cli.work import ended, named, place_of
+from tpuherd.core.targets import fold
+from tpuherd.hosts import fanout
+from tpuherd.hosts.fanout import Done
+from tpuherd.ports import Host, NotFound, NotReached, Unfit, Verb
+from tpuherd.reach import Reach
+from tpuherd.store.logs import COMMAND, About, Shelf
+
+KEPT_S = 86400.0
+LOOK_S = 20.0
+Work = Mapping[str, Any]
+
+
+async def commands_of(reach: Reach, host: Host) -> list[Work]:
+    """What its agent has."""
+    link = await reach.ways.link(host)
+    reply = await link.call(Verb(name="commands"))
+    found: list[Work] = reply["commands"]
+    return found
+
+
+async def looked_for(target: str | None, reach: Reach, kept: Shelf, id: str = "") -> list[Host]:
+    """The hosts to ask: those of the target, else where we began something in the last day."""
+    if target is not None:
+        return await reach.hosts(target)
+    now = reach.clock.now()
+    about = [one for one in kept.all() if one.kind == COMMAND and one.started > now - KEPT_S]
+    places = {place for one in about if id in ("", one.id) for place in one.places}
+    if not places and id:
+        raise NotFound(
+            f"no command {id} was begun here", hint=f"say where: herd exec TARGET --attach {id}"
+        )
+    survey = await reach.registrar.look()
+    there = {(node.zone, node.name, node.incarnation) for node in survey.nodes}
+    left = [place for place in places if (place.zone, place.node, place.incarnation) in there]
+    if not left:
+        if id:
+            raise NotFound(
+                f"the hosts of {id} are gone", hint="herd logs shows what they said until then"
+            )
+        return []
+    return await reach.hosts(",".join(f"{one.zone}/{one.node}/w{one.worker}" for one in left))
+
+
+async def show(target: str | None, json_: bool, console: Console, home: Home) -> int:
+    """The list."""
+    place, reach = await home.reach(console)
+    hosts = await looked_for(target, reach, shelf(place))
+    names = named(hosts)
+    results = await fanout.everyone(hosts, partial(commands_of, reach), seconds=LOOK_S)
+    if json_:
+        rows = [{"host": names[d.host], **work} for d in results for work in d.value or ()]
+        await console.say(json.dumps(rows, indent=2).encode() + b"\n")
+    else:
+        await console.say("".join(f"{line}\n" for line in table(results, names)).encode())
+    return await missed(results, console)
+
+
+async def missed(results: Sequence[Done[Any]], console: Console) -> int:
+    """Who could not be asked, on stderr; and the exit status that this is worth."""
+    for line in fanout.failures(results):
+        await console.tell(line)
+    failed = sum(done.error is not None for done in results)
+    if not failed:
+        return 0
+    return UNREACHED if failed == len(results) else PARTLY
+
+
+def table(results: Sequence[Done[list[Work]]], names: Mapping[Host, str]) -> list[str]:
+    """A line for each command and each way in which it stands."""
+    groups: dict[tuple[float, str, str, str], list[str]] = {}
+    begun: dict[str, float] = {}
+    for done in results:
+        for work in done.value or ():
+            at = begun.setdefault(work["id"], float(work["asked"]))
+            key = (at, work["id"], stands(work), work["title"])
+            groups.setdefault(key, []).append(names[done.host])
+    rows = [
+        (id, clock(at), how, fold(hosts), title)
+        for (at, id, how, title), hosts in sorted(groups.items())
+    ]
+    return columns([("ID", "SINCE", "STATE", "HOSTS", "COMMAND"), *rows]) if rows else []
+
+
+def stands(work: Work) -> str:
+    """running, exit 0, killed by 9, lost"""
+    if work["phase"] == "ended":
+        return f"exit {ended('', work).status}"
+    return "lost" if work["phase"] == "lost" else "running"
+
+
+def clock(at: float) -> str:
+    """The time of day here."""
+    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%H:%M:%S")
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows with their columns under each other; the last is as long as it is."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths[-1] = 0
+    return [
+        "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+async def found(
+    target: str | None, id: str, reach: Reach, kept: Shelf, console: Console
+) -> dict[Host, Work]:
+    """Where the command is, and how it stands there."""
+    hosts = await looked_for(target, reach, kept, id)
+    results = await fanout.everyone(hosts, partial(commands_of, reach), seconds=LOOK_S)
+    having = {
+        done.host: work for done in results for work in done.value or () if work["id"] == id
+    }
+    failed = fanout.failures(results)
+    if not having:
+        if failed:
+            raise NotReached(f"who may have {id} can't be asked: {'; '.join(failed)}")
+        raise NotFound(f"no command {id} is there", hint="herd exec --list shows what is")
+    for line in failed:
+        await console.tell(line)
+    return having
+
+
+async def kill(target: str | None, id: str, console: Console, home: Home) -> int:
+    """Stop it everywhere."""
+    place, reach = await home.reach(console)
+    having = await found(target, id, reach, shelf(place), console)
+    names = named(list(having))
+
+    async def one(host: Host) -> Work:
+        link = await reach.ways.link(host)
+        asked = {"id": id, "grace_s": GRACE_S, "why": "its user killed it"}
+        return await link.call(Verb(name="stop", arguments=asked))
+
+    results = await fanout.everyone(list(having), one)
+    groups: dict[str, list[str]] = {}
+    for done in results:
+        if done.value is not None:
+            was = having[done.host]["phase"] in ("ended", "lost")
+            how = f"had ended: {stands(done.value)}" if was else f"stopped: {stands(done.value)}"
+            groups.setdefault(how, []).append(names[done.host])
+    for how, labels in groups.items():
+        await console.say(f"{fold(labels)}: {how}\n".encode())
+    return await missed(results, console)
+
+
+async def attach(
+    target: str | None,
+    id: str,
+    output: str | None,
+    into: Path | None,
+    console: Console,
+    home: Home,
+) -> int:
+    """Its output from where ours ends, and its exit status."""
+    place, reach = await home.reach(console)
+    kept = shelf(place)
+    having = await found(target, id, reach, kept, console)
+    hosts = list(having)
+    names = named(hosts)
+    first = having[hosts[0]]
+    if first["terminal"]:
+        if len(hosts) > 1:
+            raise Unfit(f"{id} has a terminal on {fold(names.values())}: name one of them")
+        order = Order(id=id, verb="attach", words={"stdin": True})
+        return await Session(console, reach, hosts[0], order).through()
+    about = kept.of(id) or About(
+        id=id, kind=COMMAND, title=first["title"], target=target or "",
+        started=first["asked"], places=tuple(map(place_of, hosts)),
+    )  # fmt: skip
+    starts = {host: kept.end(id, place_of(host)) for host in hosts}
+    if any(starts.values()) and console.said.loud >= 0:
+        await console.tell(f"herd exec: from now on; herd logs --attempt {id} shows what was before")
+    order = Order(id=id, verb="attach", words={}, starts=starts)
+    shown = screen(console, list(names.values()), output, into or Path(f"herd-{id}"), reach.clock)
+    keeping = Keeping(kept, about, reach.clock)
+    cast = Cast(order, names, reach.ways, shown, keeping, reach.clock)
+    return await Play(console, cast, shown, keeping, reach.clock).through(None)

@@ -1,0 +1,60 @@
+"""`herd exec TARGET -- COMMAND`: run it on all hosts, and tell how it went."""
+
+import os
+import stat
+from pathlib import Path
+
+from tpuherd.app import Place
+from tpuherd.cli.cast import Cast, Order
+from tpuherd.cli.console import Console
+from tpuherd.cli.errand import Home
+from tpuherd.cli.keeping import Keeping
+from tpuherd.cli.play import Play
+from tpuherd.cli.screen import screen
+from tpuherd.cli.supply import Supply
+from tpuherd.cli.work import Wish, named, new_id, place_of
+from tpuherd.store.logs import COMMAND, About, Shelf, folder
+
+
+async def run(wish: Wish, console: Console, home: Home) -> int:
+    """From the target to the exit status."""
+    place, reach = await home.reach(console)
+    hosts = await reach.hosts(wish.target)
+    names = named(hosts)
+    id = new_id()
+    about = About(
+        id=id,
+        kind=COMMAND,
+        title=wish.title,
+        target=wish.target,
+        started=reach.clock.now(),
+        places=tuple(map(place_of, hosts)),
+    )
+    stdin = takes_input(wish, console)
+    order = Order(id=id, verb="run", words=wish.words, stdin=stdin)
+    into = wish.into or Path(f"herd-{id}")
+    shown = screen(console, list(names.values()), wish.output, into, reach.clock)
+    keeping = Keeping(shelf(place), about, reach.clock)
+    cast = Cast(order, names, reach.ways, shown, keeping, reach.clock)
+    if stdin:
+        cast.supply = Supply(console, hosts)
+    play = Play(console, cast, shown, keeping, reach.clock)
+    status = await play.through(wish.timeout_s)
+    if wish.output == "dir" and console.said.loud >= 0:
+        await console.tell(f"herd exec: what they said is in {into}")
+    return status
+
+
+def takes_input(wish: Wish, console: Console) -> bool:
+    """Whether our input is passed on: a terminal's only where that is said."""
+    if wish.stdin is not None:
+        return wish.stdin
+    if console.terminal(0):
+        return False
+    found = os.fstat(console.files[0])
+    return not (stat.S_ISCHR(found.st_mode) and found.st_rdev == Path(os.devnull).stat().st_rdev)
+
+
+def shelf(place: Place) -> Shelf:
+    """Where this place's logs are kept."""
+    return Shelf(folder(place.folders.state, world=place.world, project=place.project))

@@ -1,0 +1,58 @@
+"""`herd holders`: who has the chips."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import click
+
+from tpuherd.cli.console import Console
+from tpuherd.cli.errand import Errand, Home, errand
+
+
+@click.command()
+@click.argument("target")
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+def holders(target: str, json_: bool) -> Errand:
+    """Show which processes have the chips of TARGET.
+
+    Those that have /dev/accel* or /dev/vfio/* open, or hold libtpu's lock: pid, user, since when.
+    """
+    return errand("herd holders", partial(show, target, json_))
+
+
+async def show(target: str, json_: bool, console: Console, home: Home) -> int:
+    """Ask every host."""
+    from tpuherd.cli.asked import ask
+
+    answers, status = await ask(target, "holders", {}, console, home)
+    if json_:
+        await console.say(json.dumps(answers, indent=2).encode() + b"\n")
+    else:
+        await console.say("".join(f"{line}\n" for line in lines(answers)).encode())
+    return status
+
+
+def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A line for each device and who has it; hosts whose chips nobody has stand together."""
+    from tpuherd.cli.exec_kept import columns
+    from tpuherd.core.targets import fold
+
+    rows = [row(host, one) for host, answer in answers.items() for one in answer["holders"]]
+    free = [host for host, answer in answers.items() if not answer["holders"]]
+    text = columns([("HOST", "DEVICE", "PID", "USER", "SINCE", "COMMAND"), *rows]) if rows else []
+    return [*text, f"{fold(free)}: nobody has the chips"] if free else text
+
+
+def row(host: str, one: Mapping[str, Any]) -> Sequence[str]:
+    """One holder."""
+    from tpuherd.cli.exec_kept import clock
+
+    since = clock(float(one["since"])) if one.get("since") else "?"
+    work = f"  ({one['work']} of ours)" if one.get("ours") else ""
+    pid = "?" if one.get("pid") is None else str(one["pid"])
+    return (
+        host, str(one["device"]), pid, str(one.get("user") or "?"), since,
+        f"{one.get('command') or '?'}{work}",
+    )  # fmt: skip

@@ -1,0 +1,164 @@
+"""How the output of many hosts is shown: folded, host by host, as JSON, in files, or as it is."""
+
+import asyncio
+import os
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tpuherd.cli.console import Console
+from tpuherd.clock import Clock
+from tpuherd.core.gather import Block, Fold, Plain, as_json, cut, file_name, prefixed
+from tpuherd.core.targets import fold
+from tpuherd.ports import Unfit
+
+COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
+PORTS = {1: "stdout", 2: "stderr"}
+
+Show = Callable[[Block], bytes]
+
+
+class Gatherer(Protocol):
+    """One of core/gather's, or ours."""
+
+    def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]: ...
+
+    def end(self, host: str, now: float) -> list[Block]: ...
+
+    def due(self, now: float) -> list[Block]: ...
+
+    def wake_at(self) -> float | None: ...
+
+    def close(self, now: float) -> list[Block]: ...
+
+
+class AsIs:
+    """Every byte at once: for one host."""
+
+    def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]:
+        return [Block((host,), port, piece, now)]
+
+    def end(self, host: str, now: float) -> list[Block]:
+        return []
+
+    def due(self, now: float) -> list[Block]:
+        return []
+
+    def wake_at(self) -> float | None:
+        return None
+
+    def close(self, now: float) -> list[Block]:
+        return []
+
+
+class Screen:
+    """Shows what hosts say."""
+
+    def __init__(
+        self,
+        console: Console,
+        gatherer: Gatherer,
+        show: Show,
+        clock: Clock,
+        *,
+        records: bool = False,
+    ) -> None:
+        self._records = records  #: all goes to stdout, with the hosts' own times
+        self._console = console
+        self._gatherer = gatherer
+        self._show = show
+        self._clock = clock
+        self._stirred = asyncio.Event()
+
+    async def feed(self, host: str, port: int, piece: bytes, at: float) -> None:
+        """A host said something."""
+        now = at if self._records else self._clock.now()
+        await self._put(self._gatherer.feed(host, port, piece, now))
+        self._stirred.set()
+
+    async def end(self, host: str) -> None:
+        """It will say nothing more."""
+        await self._put(self._gatherer.end(host, self._clock.now()))
+
+    async def close(self) -> None:
+        """What is left."""
+        await self._put(self._gatherer.close(self._clock.now()))
+
+    async def tick(self) -> None:
+        """Show what has waited long enough, again and again."""
+        while True:
+            await self._stirred.wait()
+            self._stirred.clear()
+            while (at := self._gatherer.wake_at()) is not None:
+                await self._clock.sleep(max(0.0, at - self._clock.now()))
+                await self._put(self._gatherer.due(self._clock.now()))
+
+    async def _put(self, blocks: Iterable[Block]) -> None:
+        for block in blocks:
+            if text := self._show(block):
+                port = block.port if block.port in PORTS else 2
+                await self._console.say(text, 1 if self._records else port)
+
+
+def screen(
+    console: Console, labels: Sequence[str], output: str | None, into: Path, clock: Clock
+) -> Screen:
+    """The one that the user wants; one host's output is shown as it is unless he says otherwise."""
+    if output is None and len(labels) == 1:
+        return Screen(console, AsIs(), lambda block: block.text, clock)
+    if output == "json":
+        return Screen(console, Plain(), as_lines, clock, records=True)
+    if output == "dir":
+        return Screen(console, AsIs(), Files(console.folder / into, labels).put, clock)
+    gatherer = Plain() if output == "stream" else Fold(labels)
+    return Screen(console, gatherer, named_by(console), clock)
+
+
+def named_by(console: Console) -> Show:
+    """With the hosts before every line, in colour on a terminal."""
+    names: dict[tuple[str, ...], str] = {}
+
+    def show(block: Block) -> bytes:
+        prefix = names.get(block.hosts)
+        if prefix is None:
+            name = fold(block.hosts)
+            prefix = f"{name}: "
+            if console.coloured(block.port if block.port in PORTS else 2):
+                colour = COLOURS[zlib.crc32(name.encode()) % len(COLOURS)]
+                prefix = f"\x1b[{colour}m{name}:\x1b[0m "
+            names[block.hosts] = prefix
+        return prefixed(block, prefix=prefix)
+
+    return show
+
+
+def as_lines(block: Block) -> bytes:
+    """A line of JSON for every line."""
+    port = PORTS.get(block.port, "agent")
+    lines = (line.removesuffix(b"\n") for line in cut(block.text))
+    return b"".join(as_json(block.hosts[0], port, line, block.at) for line in lines)
+
+
+class Files:
+    """A file for each host and port; it is there from the first byte on."""
+
+    def __init__(self, folder: Path, labels: Sequence[str]) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for label in labels:
+                (folder / file_name(label, PORTS[1])).write_bytes(b"")
+                (folder / file_name(label, PORTS[2])).unlink(missing_ok=True)
+        except OSError as error:
+            raise Unfit(f"{folder} can't be written ({os.strerror(error.errno or 0)})") from error
+
+    def put(self, block: Block) -> bytes:
+        """Append; nothing is left to be shown."""
+        file = self.folder / file_name(block.hosts[0], PORTS.get(block.port, PORTS[2]))
+        try:
+            with file.open("ab") as stream:
+                stream.write(block.text)
+        except OSError as error:
+            raise Unfit(f"{file} can't be written ({os.strerror(error.errno or 0)})") from error
+        return b""

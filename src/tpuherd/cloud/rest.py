@@ -1,0 +1,106 @@
+"""A thin client of the cloud's REST interfaces: one try, JSON both ways, clear errors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import httpx2
+
+from tpuherd.ports import Broken, HerdError, NotAllowed, NotFound, NotReached, Unfit
+
+Json = dict[str, Any]
+TIMEOUT_S = 30.0
+
+
+class Stale(Broken):
+    """Somebody else changed it meanwhile, or it is busy: look again."""
+
+
+class Bearer(Protocol):
+    """Who may ask."""
+
+    async def headers(self) -> Mapping[str, str]:
+        """What to put into each request."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Urls:
+    """Where the services are."""
+
+    tpu: str
+    compute: str
+
+
+class Rest:
+    """The connections to the cloud."""
+
+    def __init__(self, client: httpx2.AsyncClient, urls: Urls, bearer: Bearer) -> None:
+        self.client = client
+        self.urls = urls
+        self.bearer = bearer
+
+    async def tpu(
+        self, method: str, path: str, body: Json | None = None, **query: str | int
+    ) -> Json:
+        """Cloud TPU: the path follows /v2/."""
+        return await self._ask(method, f"{self.urls.tpu}/v2/{path}", body, query)
+
+    async def compute(
+        self, method: str, path: str, body: Json | None = None, **query: str | int
+    ) -> Json:
+        """Compute: the path follows /compute/v1/."""
+        return await self._ask(method, f"{self.urls.compute}/compute/v1/{path}", body, query)
+
+    async def _ask(
+        self, method: str, url: str, body: Json | None, query: Mapping[str, str | int]
+    ) -> Json:
+        """One request, one answer."""
+        headers = await self.bearer.headers()
+        try:
+            answer = await self.client.request(
+                method,
+                url,
+                json=body,
+                params={name: word for name, word in query.items() if word != ""},
+                headers=dict(headers),
+            )
+        except httpx2.TimeoutException as error:
+            raise NotReached(f"the cloud gave no answer in {TIMEOUT_S:g} s") from error
+        except httpx2.HTTPError as error:
+            raise NotReached(
+                f"the cloud at {url.partition('/v')[0]} can't be reached ({error})",
+                hint="is the network up? A simulated world is started by `herd sim start`",
+            ) from error
+        try:
+            content = answer.json() if answer.content else {}
+        except ValueError:
+            content = {}
+        if answer.status_code >= 400 or not isinstance(content, dict):
+            raise refusal(answer.status_code, content)
+        return content
+
+
+def client(transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
+    """Keeps connections; through `transport` where the cloud is in this process."""
+    return httpx2.AsyncClient(transport=transport, timeout=TIMEOUT_S)
+
+
+def refusal(status: int, content: object) -> HerdError:
+    """The cloud's refusal as one of our errors."""
+    said = content.get("error") if isinstance(content, dict) else None
+    sentence = said.get("message") if isinstance(said, dict) else None
+    sentence = str(sentence or f"the cloud answered with HTTP status {status}").rstrip(".")
+    if status == 404:
+        return NotFound(sentence)
+    if status == 401:
+        return NotAllowed(sentence, hint="log in anew: gcloud auth application-default login")
+    if status == 403:
+        return NotAllowed(sentence, hint="does the account have the role roles/tpu.admin?")
+    if status in (409, 412):
+        return Stale(sentence)
+    if status == 400:
+        return Unfit(sentence)
+    if status == 429:
+        return Broken(sentence, hint="the cloud limits how often it is asked: wait a minute")
+    return Broken(sentence)

@@ -1,0 +1,1 @@
+"""The way to the hosts: SSH connections that are kept, and the agents at their ends."""

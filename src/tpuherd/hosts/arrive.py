@@ -1,0 +1,168 @@
+"""Brings up the agent at the end of one SSH channel, sending it along only if it is missing."""
+
+import asyncio
+import shlex
+import zlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import asyncssh
+
+from tpuherd.hosts.lane import Lane
+from tpuherd.ports import Broken, HerdError, NotReached
+from tpuherd_host.agent.frames import PROTOCOL
+
+MARK = b"\x01tpuherd "  #: before it a host may say what it likes: the user's start files do
+NOISE_MAX = 1 << 16
+LAST_WORDS_MAX = 4096
+WINDOW = 2 << 20  #: of the channel; each call has its own credit within
+HERE = Path(__file__).parent
+
+
+class Parcel(Protocol):
+    """The agent as it is sent: a file whose name changes with what is in it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def content(self) -> bytes: ...
+
+
+class Arrival(asyncssh.SSHClientSession[bytes]):
+    """The client's end of the channel: the start, then a lane's wire."""
+
+    def __init__(self, parcel: Parcel, hello: Mapping[str, Any]) -> None:
+        self.lane = Lane(self)
+        self._parcel = parcel
+        self._hello = hello
+        self._noise = b""
+        self._there = False  #: what comes now is frames
+        self._last_words = b""
+        self._status: int | None = None
+
+    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
+        self._channel = chan
+
+    def write(self, piece: bytes) -> None:
+        """For the lane. What is written to a broken one is lost with it."""
+        if not self._channel.is_closing():
+            self._channel.write(piece)
+
+    def close(self) -> None:
+        """Hang up. The agent goes on without us."""
+        self._channel.abort()
+
+    def pause_writing(self) -> None:
+        self.lane.free.clear()
+
+    def resume_writing(self) -> None:
+        self.lane.free.set()
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        if datatype is not None:
+            self._last_words = (self._last_words + data)[-LAST_WORDS_MAX:]
+        elif self._there:
+            self.lane.feed(data)
+        else:
+            self._noise += data
+            self._listen()
+
+    def _listen(self) -> None:
+        """Look for what the start script has to say."""
+        while not self._there:
+            start = self._noise.find(MARK)
+            end = self._noise.find(b"\n", start)
+            if start < 0 or end < 0:
+                if len(self._noise) > NOISE_MAX:
+                    self.lane.lose(Broken("its shell says too much before the agent can start"))
+                    self.close()
+                return
+            word, self._noise = self._noise[start + len(MARK) : end], self._noise[end + 1 :]
+            if word == b"want":
+                self.write(install() + self._parcel.content)
+            elif word == b"have":
+                self._there = True
+                self.lane.greet(self._hello)
+                self.lane.feed(self._noise)
+                self._noise = b""
+            else:
+                self.lane.lose(
+                    Broken("it has no python3", hint="the agent needs Python 3.8 or newer")
+                )
+
+    def eof_received(self) -> bool:
+        return False
+
+    def exit_status_received(self, status: int) -> None:
+        self._status = status
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lane.lose(self._end(exc))
+
+    def _end(self, exc: Exception | None) -> HerdError:
+        """Why there is nothing more."""
+        words = self._last_words.decode("utf-8", "replace").strip().splitlines()
+        if self._status is not None and words:
+            kind = NotReached if self.lane.hello.done() else Broken
+            return kind(f"the agent ended: {words[-1]}")
+        if self._status is not None:
+            return NotReached(f"the agent ended with status {self._status}")
+        return NotReached("the connection was cut")
+
+
+@cache
+def install() -> bytes:
+    """The program that takes the agent on the host."""
+    return (HERE / "install.py").read_bytes()
+
+
+@cache
+def script() -> str:
+    """What looks for the agent there."""
+    return shlex.quote((HERE / "arrive.sh").read_text())
+
+
+@cache
+def checksum(content: bytes) -> int:
+    """By which the host knows that the agent came whole; SSH sees to it that it is ours."""
+    return zlib.crc32(content)
+
+
+def command(parcel: Parcel) -> str:
+    """What the login shell of the host is given."""
+    content = parcel.content
+    lengths = [str(len(content)), str(len(install()))]
+    words = [parcel.name, *lengths, str(checksum(content))]
+    return " ".join(["exec sh -c", script(), "tpuherd", *words])
+
+
+async def arrive(
+    connection: asyncssh.SSHClientConnection, parcel: Parcel, hello: Mapping[str, Any]
+) -> tuple[Lane, Mapping[str, Any]]:
+    """A lane to the host's agent, and what that said of itself."""
+    try:
+        _, arrival = await connection.create_session(
+            lambda: Arrival(parcel, hello),
+            command(parcel),
+            encoding=None,
+            window=WINDOW,
+            request_pty=False,
+        )
+    except (OSError, asyncssh.Error) as error:
+        raise NotReached(f"it opens no channel ({error})") from error
+    assert isinstance(arrival, Arrival)
+    try:
+        theirs = await arrival.lane.hello
+    except asyncio.CancelledError:
+        arrival.close()
+        raise
+    if theirs.get("protocol") != PROTOCOL:
+        arrival.close()
+        raise Broken(
+            f"its agent speaks protocol {theirs.get('protocol')}, we speak {PROTOCOL}",
+            hint="another tpuherd, newer than this one, is at work there: use that one",
+        )
+    return arrival.lane, theirs

@@ -1,0 +1,87 @@
+"""What should not leave this machine unasked: keys, credentials, and very much of anything."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+BYTES_MAX = 2_000_000_000
+LOOKED_AT = 256_000  #: keys are small; a file is looked at so far
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """Something to ask about before it is shipped."""
+
+    path: str
+    why: str
+    id: str  #: what an approval is for: the content, wherever it stands
+
+
+#: File names that keys and credentials have; those that end in .pub never have them.
+NAMES = (
+    (
+        re.compile(rb"(?:^|/)id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?$"),
+        "an SSH private key",
+    ),
+    (re.compile(rb"(?:^|/)[._]netrc$"), "passwords for hosts (.netrc)"),
+    (re.compile(rb"(?:^|/)\.(?:pgpass|git-credentials|htpasswd)$"), "passwords by its name"),
+    (re.compile(rb"\.(?:p12|pfx|jks|keystore|kdbx)$"), "a store of keys by its name"),
+    (re.compile(rb"(?:^|/)\.aws/credentials$"), "AWS credentials"),
+    (re.compile(rb"(?:^|/)application_default_credentials\.json$"), "Google credentials"),
+    (re.compile(rb"(?:^|/)\.(?:kube/config|docker/config\.json)$"), "credentials by its name"),
+)
+
+#: What stands in them: a piece that is quick to look for, then the whole, then what it is.
+CONTENTS = (
+    (b"PRIVATE KEY", rb"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----\s", "a private key"),
+    (b"service_account", rb'"type"\s*:\s*"service_account"', "a Google service account's key"),
+    (b"authorized_user", rb'"type"\s*:\s*"authorized_user"', "Google credentials"),
+    (b"AKIA", rb"\bAKIA[0-9A-Z]{16}\b", "an AWS access key"),
+    (b"aws_secret", rb"(?i)aws_secret_access_key['\"]?\s*[=:]\s*['\"]?[\w/+]{40}", "an AWS secret"),
+    (b"ghp_", rb"\bghp_[0-9A-Za-z]{36}\b", "a GitHub token"),
+    (b"github_pat_", rb"\bgithub_pat_\w{40,}", "a GitHub token"),
+    (b"hf_", rb"\bhf_[0-9A-Za-z]{34}\b", "a Hugging Face token"),
+    (b"xox", rb"\bxox[abpr]-[0-9A-Za-z-]{20,}", "a Slack token"),
+    (b"AIza", rb"\bAIza[0-9A-Za-z_-]{35}\b", "a Google API key"),
+    (b"_authToken", rb"_authToken\s*=\s*[^\s$]{8,}", "a package registry's token"),
+    (b"WANDB_API_KEY", rb"WANDB_API_KEY['\"]?\s*[=:]\s*['\"]?[0-9a-f]{40}", "a W&B key"),
+)
+ENV_FILE = re.compile(rb"(?:^|/)\.env(?!\.(?:example|sample|template|dist)$)(?:\.[\w.-]+)?$")
+ENV_LINE = re.compile(
+    rb"(?im)^\s*(?:export\s+)?\w*(?:SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY)\w*"
+    rb"\s*=\s*['\"]?[^\s'\"$<{#][^\s]{5,}"
+)
+ENV_WHY = "an .env file with secrets"
+
+Look = Callable[[bytes], bool]
+_CONTENTS = tuple((piece, re.compile(whole), why) for piece, whole, why in CONTENTS)
+
+#: Every reason there is; a cache keeps the number. 0: none.
+REASONS = ("", ENV_WHY, *(why for _, why in NAMES), *(why for _, _, why in CONTENTS))
+
+
+def verdict(path: bytes, head: bytes) -> int:
+    """The number of the reason for which to ask; `head` is what the file begins with."""
+    for number, (pattern, _) in enumerate(NAMES, 2):
+        if pattern.search(path):
+            return number
+    if ENV_FILE.search(path) and ENV_LINE.search(head):
+        return 1
+    for number, (piece, whole, _) in enumerate(_CONTENTS, 2 + len(NAMES)):
+        if piece in head and whole.search(head):
+            return number
+    return 0
+
+
+def finding(path: bytes, number: int, id: bytes) -> Finding:
+    """That reason, for a file."""
+    name = path.decode(errors="replace")
+    return Finding(path=name, why=f"{name} looks like {REASONS[number]}", id=id.hex())
+
+
+def heavy(bytes: int) -> tuple[Finding, ...]:
+    """Whether it is very much. An approval holds until it is a gigabyte more."""
+    if bytes <= BYTES_MAX:
+        return ()
+    giga = bytes / 1e9
+    return (Finding(path="", why=f"{giga:.1f} GB would be shipped", id=f"{-(-bytes // 10**9)} GB"),)

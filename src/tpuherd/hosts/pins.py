@@ -1,0 +1,82 @@
+"""Which host key belongs to which worker of which incarnation, kept in a file."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpuherd.ports import Host
+
+PINS_MAX = 20_000  #: the oldest go first
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pin:
+    """The keys by which a host is known."""
+
+    incarnation: str
+    worker: int
+    name: str  #: gpt-0/w3, for sentences
+    keys: tuple[str, ...]
+
+
+class Pins:
+    """The file and what is in it. Several of us may append at once; the last word counts."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._read_up_to = 0
+        self._pins: dict[tuple[str, int], Pin] = {}
+        self._owners: dict[str, Pin] = {}
+
+    def of(self, host: Host) -> tuple[str, ...]:
+        """The keys that are pinned for a host: none if it was never seen."""
+        self._read()
+        pin = self._pins.get((host.incarnation, host.worker))
+        return pin.keys if pin else ()
+
+    def owner(self, key: str) -> Pin | None:
+        """Whose key this is."""
+        self._read()
+        return self._owners.get(key)
+
+    def keep(self, host: Host, keys: Sequence[str]) -> None:
+        """Pin these keys to this incarnation of the host."""
+        if self.of(host) == tuple(keys):
+            return
+        line = [host.incarnation, host.worker, host.name, *keys]
+        self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with open(descriptor, "ab") as stream:
+            stream.write(json.dumps(line).encode() + b"\n")
+        self._read()
+
+    def _read(self) -> None:
+        """Take what was appended since."""
+        try:
+            size = self.file.stat().st_size
+        except FileNotFoundError:
+            return
+        if size == self._read_up_to:
+            return
+        with self.file.open("rb") as stream:
+            if size > self._read_up_to:
+                stream.seek(self._read_up_to)
+            text = stream.read()
+            whole = text.rfind(b"\n") + 1
+            self._read_up_to = stream.tell() - len(text) + whole
+        for line in text[:whole].splitlines():
+            self._take(line)
+        while len(self._pins) > PINS_MAX:
+            del self._pins[next(iter(self._pins))]
+
+    def _take(self, line: bytes) -> None:
+        try:
+            incarnation, worker, name, *keys = json.loads(line)
+        except ValueError:  # somebody's half line
+            return
+        pin = Pin(incarnation=incarnation, worker=worker, name=name, keys=tuple(keys))
+        self._pins.pop((incarnation, worker), None)
+        self._pins[incarnation, worker] = pin
+        self._owners.update((key, pin) for key in keys)

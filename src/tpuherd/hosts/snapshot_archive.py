@@ -1,0 +1,148 @@
+"""Snapshots kept on this machine, so that any of them can be shipped again exactly."""
+
+import contextlib
+import hashlib
+import os
+import struct
+from collections.abc import Container, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tpuherd.hosts.guard import Finding
+from tpuherd_host.agent.blobs import Blobs, Busy
+from tpuherd_host.agent.snapshots_rows import contents, named, packed, parsed, unpacked
+
+AGE_MAX_S = 90 * 86_400
+BYTES_MAX = 10_000_000_000
+SEEN = struct.Struct(">qqQQIBH")
+MAGIC = b"tpuherd seen 1\n"
+
+Signature = tuple[int, int, int, int, int]  #: mtime_ns, ctime_ns, size, inode, mode
+
+
+class Seen(NamedTuple):
+    """A file as it was when it was read last."""
+
+    signature: Signature
+    row: bytes
+    verdict: int
+
+
+class Archive:
+    """The folder with all snapshots, their contents, and what is known of the trees they are of."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rows_folder = folder / "rows"
+        self.seen_folder = folder / "seen"
+        self.repositories = folder / "repositories"
+        for each in (self.rows_folder, self.seen_folder, self.repositories):
+            each.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.blobs = Blobs(folder / "blobs")
+        self._seen: dict[Path, tuple[int, dict[bytes, Seen]]] = {}
+
+    # ---- snapshots -------------------------------------------------------------------------------
+
+    def rows(self, id: str) -> list[bytes] | None:
+        """A snapshot's rows; None when it isn't here."""
+        try:
+            return unpacked((self.rows_folder / id).read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def add(self, rows: Sequence[bytes]) -> str:
+        """Keep a snapshot whose contents are here; its id."""
+        id = named(rows).hex()
+        file = self.rows_folder / id
+        if file.exists():
+            os.utime(file)  # the age by which it goes counts from its last use
+        else:
+            written(file, packed(rows))
+        return id
+
+    def tidy(self, now: float, pinned: Container[str] = ()) -> None:
+        """Old snapshots go, and the oldest where all are too much; those that are pinned stay."""
+        files = sorted(self.rows_folder.iterdir(), key=lambda file: -file.stat().st_mtime)
+        live: dict[bytes, int] = {}
+        for file in files:
+            rows = contents(map(parsed, unpacked(file.read_bytes())))
+            total = sum({**live, **rows}.values())
+            old = file.stat().st_mtime < now - AGE_MAX_S or total > BYTES_MAX
+            if old and file.name not in pinned and file != files[0]:
+                file.unlink()
+            else:
+                live.update(rows)
+        with contextlib.suppress(Busy):
+            self.blobs.keep(live)
+
+    # ---- what trees looked like ------------------------------------------------------------------
+
+    def seen(self, tree: Path) -> dict[bytes, Seen]:
+        """What is known of a tree's files, by their path."""
+        file = self._seen_file(tree)
+        try:
+            stamp = file.stat().st_mtime_ns
+        except FileNotFoundError:
+            return {}
+        if tree not in self._seen or self._seen[tree][0] != stamp:
+            self._seen[tree] = (stamp, loaded(file.read_bytes()))
+        return self._seen[tree][1]
+
+    def remember(self, tree: Path, seen: dict[bytes, Seen]) -> None:
+        """This is how its files are now."""
+        file = self._seen_file(tree)
+        written(file, MAGIC + b"".join(dumped(each) for each in seen.values()))
+        self._seen[tree] = (file.stat().st_mtime_ns, seen)
+
+    def _seen_file(self, tree: Path) -> Path:
+        return self.seen_folder / hashlib.sha256(os.fsencode(tree)).hexdigest()[:24]
+
+    def tick(self) -> int:
+        """The time by this machine's file systems."""
+        file = self.folder / "tick"
+        file.touch()
+        os.utime(file)
+        return file.stat().st_mtime_ns
+
+    # ---- approvals -------------------------------------------------------------------------------
+
+    def approve(self, findings: Iterable[Finding]) -> None:
+        """These may be shipped: do not ask again."""
+        with open(self.folder / "approved", "a") as file:
+            file.writelines(f"{each.id}\n" for each in findings)
+
+    def approved(self) -> frozenset[str]:
+        """What was approved."""
+        try:
+            return frozenset((self.folder / "approved").read_text().splitlines())
+        except FileNotFoundError:
+            return frozenset()
+
+
+def written(file: Path, piece: bytes) -> None:
+    """A file, whole or not at all."""
+    fresh = file.with_name(f"{file.name}.{os.urandom(4).hex()}")
+    fresh.write_bytes(piece)
+    fresh.replace(file)
+
+
+def dumped(seen: Seen) -> bytes:
+    """One file, as bytes."""
+    return SEEN.pack(*seen.signature, seen.verdict, len(seen.row)) + seen.row
+
+
+def loaded(piece: bytes) -> dict[bytes, Seen]:
+    """All files of a tree; none where they were written by another version, or cut."""
+    found: dict[bytes, Seen] = {}
+    if not piece.startswith(MAGIC):
+        return found
+    at, size, unpack = len(MAGIC), SEEN.size, SEEN.unpack_from
+    try:
+        while at < len(piece):
+            *signature, verdict, length = unpack(piece, at)
+            row = piece[at + size : at + size + length]
+            found[row[:-53]] = Seen((*signature,), row, verdict)
+            at += size + length
+    except struct.error:
+        return {}
+    return found

@@ -1,0 +1,168 @@
+"""Asking git: which files it would ship, and what a commit holds."""
+
+import hashlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from tpuherd.ports import Broken, NotFound, Unfit
+
+HERDIGNORE = ".herdignore"
+PIECE = 1 << 20
+SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+#: As hooks of another repository have them.
+ELSEWHERE = {
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_LITERAL_PATHSPECS",
+}  # fmt: skip
+
+Environment = Mapping[str, str]
+
+
+def plain(environment: Environment) -> dict[str, str]:
+    """Without what points git elsewhere; it answers in English and asks nobody."""
+    kept = {name: value for name, value in environment.items() if name not in ELSEWHERE}
+    return {**kept, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+
+
+def git(*words: str | Path, folder: Path, environment: Environment) -> bytes:
+    """What git says; Broken with its last line when it fails."""
+    try:
+        done = subprocess.run(
+            ["git", *words],
+            cwd=folder,
+            env=plain(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
+    except FileNotFoundError:
+        hint = "install git"
+        raise Unfit("git is needed to know which files to ship", hint=hint) from None
+    said = done.stderr.decode(errors="replace").strip()
+    if done.returncode:
+        raise Broken(f"git: {said.splitlines()[-1] if said else done.returncode}")
+    if "could not open directory" in said:
+        raise Unfit(f"not all of {folder} can be read: {said.splitlines()[-1]}")
+    return done.stdout
+
+
+def work_tree(folder: Path) -> bool:
+    """Whether git looks after this folder."""
+    return any((above / ".git").exists() for above in (folder, *folder.parents))
+
+
+def names(listed: bytes) -> set[bytes]:
+    """Paths that end in a zero byte each."""
+    return {path for path in listed.split(b"\0") if path}
+
+
+def listed(folder: Path, empty: Path, environment: Environment) -> set[bytes]:
+    """Paths below a folder: what git would ship, or all where there is no git, but for what
+    .herdignore names. `empty` is where an empty repository may stand. Repositories inside may end
+    in "/".
+    """
+    ignore = folder / HERDIGNORE
+    excluded: list[str | Path] = ["-X", HERDIGNORE] if ignore.is_file() else []
+    if work_tree(folder):
+        words: list[str | Path] = ["ls-files", "-co", "--exclude-standard", "-z"]
+        found = names(git(*words, folder=folder, environment=environment))
+        if excluded and found:
+            words = ["ls-files", "-coi", "-z", *excluded]
+            found -= names(git(*words, folder=folder, environment=environment))
+        return found
+    bare(empty, environment)
+    words = [f"--git-dir={empty}", f"--work-tree={folder}", "ls-files", "-o", "-z", *excluded]
+    return names(git(*words, folder=folder, environment=environment))
+
+
+def bare(folder: Path, environment: Environment) -> None:
+    """A repository without a work tree, made if it isn't there."""
+    if not (folder / "HEAD").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        git("init", "-q", "--bare", folder, folder=folder, environment=environment)
+
+
+def shown(url: str) -> str:
+    """A URL without who asks, and with which password."""
+    return re.sub(r"(?<=://)[^/@]*@", "", url)
+
+
+def fetched(url: str, ref: str, repositories: Path, environment: Environment) -> tuple[Path, str]:
+    """A repository that has a commit, and that commit's full name."""
+    if ref.startswith("-") or url.startswith("-") or not ref:
+        raise Unfit(f"{ref or url!r} names no commit")
+    folder = repositories / hashlib.sha256(url.encode()).hexdigest()[:16]
+    bare(folder, environment)
+
+    def ask(*words: str) -> str | None:
+        try:
+            return git(*words, folder=folder, environment=environment).decode().strip()
+        except Broken:
+            return None
+
+    if SHA.fullmatch(ref) and (found := ask("rev-parse", "-q", "--verify", f"{ref}^{{commit}}")):
+        return folder, found
+    wanted = "refs/herd/wanted"
+    if ask("fetch", "-q", "--depth=1", "--no-tags", "--force", url, f"{ref}:{wanted}") is not None:
+        found = ask("rev-parse", "-q", "--verify", f"{wanted}^{{commit}}")
+        if found:
+            return folder, found
+    every = ["+refs/heads/*:refs/remotes/it/*", "+refs/tags/*:refs/tags/*"]
+    try:
+        git("fetch", "-q", "--prune", url, *every, folder=folder, environment=environment)
+    except Broken as error:
+        raise Broken(f"{shown(url)} could not be fetched: {shown(error.sentence)}") from None
+    for name in (f"refs/remotes/it/{ref}", f"refs/tags/{ref}", ref):
+        if found := ask("rev-parse", "-q", "--verify", f"{name}^{{commit}}"):
+            return folder, found
+    raise NotFound(f"{shown(url)} has no {ref}", hint="push it, or name another commit")
+
+
+def tree(folder: Path, commit: str, environment: Environment) -> list[tuple[int, str, bytes]]:
+    """Mode, git's name of the content, and path of all that a commit holds."""
+    found = []
+    words = ["ls-tree", "-r", "-z", "--full-tree", commit]
+    for each in names(git(*words, folder=folder, environment=environment)):
+        facts, _, path = each.partition(b"\t")
+        mode, _, name = facts.decode().split(" ")
+        found.append((int(mode, 8), name, path))
+    return sorted(found, key=lambda one: one[2])
+
+
+@contextmanager
+def contents(
+    folder: Path, wanted: Sequence[str], environment: Environment
+) -> Iterator[Iterator[Iterator[bytes]]]:
+    """Those contents, one after the other; each is to be read to its end."""
+    with tempfile.TemporaryFile() as asked:
+        asked.write("".join(f"{name}\n" for name in wanted).encode())
+        asked.seek(0)
+        words = ["git", "cat-file", "--batch"]
+        with subprocess.Popen(
+            words, cwd=folder, env=plain(environment), stdin=asked, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            try:
+                yield (one(process.stdout) for _ in wanted)
+            finally:
+                process.kill()
+
+
+def one(said: IO[bytes]) -> Iterator[bytes]:
+    """The next content, piece by piece."""
+    head = said.readline().split()
+    if len(head) != 3:
+        raise Broken("git has lost a content of the commit")
+    left = int(head[2])
+    while left:
+        piece = said.read(min(left, PIECE))
+        if not piece:
+            raise Broken("git ended too early")
+        left -= len(piece)
+        yield piece
+    said.read(1)

@@ -1,0 +1,133 @@
+"""What SSH starts: brings the controller's channel to the agent, which it starts where needed.
+
+It hands its standard input and output to the agent and waits until that lets go, so that nothing is
+copied. Only what the fastest start needs is imported.
+"""
+
+import _socket
+import fcntl
+import os
+import select
+import sys
+from typing import Dict, Mapping, Optional
+
+FOLDER = ".tpuherd"
+SOCKET = "agent.sock"
+START_LOCK = "start.lock"
+READY_S = 20.0
+GREETING = b"\xff"  #: no frame begins like this
+PLEASE, STAYS, LEAVES, REFUSES = b"?", b"=", b"-", b"!"
+SOL_SOCKET, SCM_RIGHTS = 1, 1
+#: What must not reach the agent's own process, nor its commands.
+DROPPED = ("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SHLVL", "_", "OLDPWD")
+PRELOAD = "HERD_LD_PRELOAD"  #: how LD_PRELOAD passes by the agent to its commands
+
+
+def go_home() -> str:
+    """Be in the agent's folder: paths of sockets must be short."""
+    folder = os.path.join(os.path.expanduser("~"), FOLDER)
+    os.makedirs(folder, 0o700, exist_ok=True)
+    os.chdir(folder)
+    return folder
+
+
+def knock() -> Optional["_socket.socket"]:
+    """A connection to the agent; None when there is none."""
+    line = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        line.connect(SOCKET)
+    except (FileNotFoundError, ConnectionRefusedError):
+        line.close()
+        return None
+    return line
+
+
+def received(line: "_socket.socket", seconds: Optional[float]) -> bytes:
+    """One byte, or nothing where it ends or takes too long."""
+    if not select.select([line], [], [], seconds)[0]:
+        return b""
+    try:
+        return line.recv(1)
+    except OSError:
+        return b""
+
+
+def handed_over(line: "_socket.socket", version: str) -> bytes:
+    """Offer our two files; how the agent answers."""
+    files = (0).to_bytes(4, sys.byteorder) + (1).to_bytes(4, sys.byteorder)
+    word = GREETING + PLEASE + version.encode().ljust(40)[:40]
+    try:
+        line.sendmsg([word], [(SOL_SOCKET, SCM_RIGHTS, files)])
+    except OSError:
+        return b""
+    return received(line, READY_S)
+
+
+def environment(login: Mapping[str, str]) -> Dict[str, str]:
+    """What the agent starts with: the login's, but for what belongs to this connection."""
+    env = {key: value for key, value in login.items() if key not in DROPPED}
+    env = {key: value for key, value in env.items() if not key.startswith("HERD_")}
+    preload = env.pop("LD_PRELOAD", "")
+    if preload:
+        env[PRELOAD] = preload
+    return env
+
+
+def start(pyz: str) -> bool:
+    """Start the agent, in its own session, with nothing of ours; whether it is ready."""
+    hear, say = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+            null = os.open(os.devnull, os.O_RDWR)
+            for file in (0, 1):
+                os.dup2(null, file)
+            log = os.open("agent.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(log if os.fstat(log).st_size < 1 << 20 else null, 2)
+            os.dup2(say, 3)
+            os.closerange(4, 1 << 12)
+            words = [sys.executable, "-I", "-S", pyz, "serve"]
+            os.execve(sys.executable, words, environment(os.environ))
+        finally:
+            os._exit(1)
+    os.close(say)
+    os.waitpid(pid, 0)
+    ready = bool(select.select([hear], [], [], READY_S)[0]) and os.read(hear, 1) == b"r"
+    os.close(hear)
+    return ready
+
+
+def wait_for_leaving(line: "_socket.socket") -> None:
+    """The older agent closes its side when it is gone."""
+    received(line, READY_S)
+    line.close()
+
+
+def attach(pyz: str, version: str) -> int:
+    """The exit status of `attach`."""
+    go_home()
+    for _ in range(3):
+        line = knock()
+        if line is None:
+            lock = os.open(START_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX)  # others wait here and find it started
+            line = knock()
+            if line is None and not start(pyz):
+                sys.stderr.write("the agent did not start; ~/.tpuherd/agent.log says why\n")
+                return 69
+            os.close(lock)
+            line = line or knock()
+        if line is None:
+            continue
+        answer = handed_over(line, version)
+        if answer == STAYS:
+            for file in (0, 1):
+                os.close(file)
+            received(line, None)
+            return 0
+        wait_for_leaving(line) if answer == LEAVES else line.close()
+    sys.stderr.write("the agent does not answer; ~/.tpuherd/agent.log may say why\n")
+    return 69

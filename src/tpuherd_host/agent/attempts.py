@@ -1,0 +1,204 @@
+"""The verbs for attempts and setup, the lease with its dead-man switch, and notices."""
+
+from typing import Any, Dict, Mapping, Optional
+
+from tpuherd_host.agent.commands import awaited, named, signature, stage, title
+from tpuherd_host.agent.state import (
+    ATTEMPT,
+    ATTEMPT_KEEP_S,
+    ATTEMPT_LOG_BYTES,
+    SETUP,
+    Connection,
+    Work,
+    shown,
+)
+from tpuherd_host.agent.turn import Refused, Turn, fields
+from tpuherd_host.agent.words import Keep, Note, Reported
+from tpuherd_host.agent.works import WORD_PORT, begin, stop
+
+STEPS_MAX = 100
+REPORT_S = 1.0  #: events of steps come at most so often; heartbeats carry the latest
+DEADLY = {
+    "preempted": ("TRUE",),
+    "maintenance-event": ("TERMINATE_ON_HOST_MAINTENANCE",),
+    "shutdown": ("TERM",),  #: the host tells its processes to end
+}
+
+Content = Mapping[str, Any]
+
+
+def fenced(turn: Turn, one: Connection) -> None:
+    """Only the newest engine of an owner may say what attempts do."""
+    known = turn.state.epochs.get(one.owner, 0)
+    if one.epoch < known or not one.epoch:
+        sentence = f"an engine with epoch {known} leads here; this one has {one.epoch}"
+        raise Refused("outdated", sentence)
+    if one.epoch > known:
+        epochs = {**turn.state.epochs, one.owner: one.epoch}
+        turn.state = turn.state._replace(epochs=epochs)
+        turn.do(Keep(epochs))
+
+
+def start(turn: Turn, one: Connection, call: int, content: Content) -> Content:
+    """Setup steps, then the command; the same asked again is not started again."""
+    fenced(turn, one)
+    id = named(content, "attempt")
+    work = turn.state.works.get(id)
+    if work is not None:
+        if work.signed != signature(content):
+            raise Refused("taken", f"{id} was started with another command already")
+        return {**shown(work), "again": True}
+    asked = fields(
+        content, slot=str, number=int, setup=list, grace_s=float, notice_grace_s=float,
+        lease_s=float, log_bytes=int, keep_s=float,
+    )  # fmt: skip
+    slot = asked.get("slot", "")
+    for other in turn.state.works.values():
+        if other.kind == ATTEMPT and other.live and other.slot == slot:
+            raise Refused("busy", f"attempt {other.id} of {slot or 'this slot'} still runs")
+    steps = [stage(step) for step in checked(asked.get("setup", []))]
+    work = Work(
+        id=id,
+        kind=ATTEMPT,
+        stages=(*(step._replace(preload=False) for step in steps), stage(content)),
+        asked=turn.now,
+        who=one.who,
+        owner=one.owner,
+        slot=slot,
+        number=asked.get("number", 0),
+        title=title(content),
+        keep_s=asked.get("keep_s", ATTEMPT_KEEP_S),
+        log_bytes=max(1 << 20, asked.get("log_bytes", ATTEMPT_LOG_BYTES)),
+        grace_s=asked.get("grace_s", 30.0),
+        notice_grace_s=asked.get("notice_grace_s", 25.0),
+        signed=signature(content),
+    )
+    work = turn.changed(leased(work, asked.get("lease_s"), turn.now))
+    return {**shown(begin(turn, work)), "again": False}
+
+
+def checked(steps: Any) -> Any:
+    """Steps are objects, and not too many."""
+    if len(steps) > STEPS_MAX or not all(isinstance(step, dict) for step in steps):
+        raise Refused("unfit", f"setup is a list of at most {STEPS_MAX} steps")
+    return steps
+
+
+def leased(work: Work, seconds: Optional[float], now: float) -> Work:
+    """With a lease that ends then; none: its switch is not armed."""
+    if seconds is None:
+        return work
+    if seconds <= 0:
+        raise Refused("unfit", "a lease lasts longer than nothing")
+    return work._replace(lease_s=seconds, lease_until=now + seconds)
+
+
+def setup(turn: Turn, one: Connection, call: int, content: Content) -> Optional[Content]:
+    """Steps alone; answered when the last has ended."""
+    id = named(content, "id")
+    work = turn.state.works.get(id)
+    if work is None:
+        steps = [stage(step) for step in checked(fields(content, steps=list).get("steps", []))]
+        if not steps:
+            raise Refused("unfit", "a setup has steps")
+        work = Work(
+            id=id,
+            kind=SETUP,
+            stages=tuple(step._replace(preload=False) for step in steps),
+            asked=turn.now,
+            who=one.who,
+            owner=one.owner,
+            title=", ".join(step.name for step in steps if step.name)[:200] or "setup",
+            signed=signature(content),
+        )
+        awaited(turn, one, call, id)
+        begin(turn, turn.changed(work))
+        return None
+    if not work.live:
+        return shown(work)
+    awaited(turn, one, call, id)
+    return None
+
+
+def listed(turn: Turn, one: Connection, call: int, content: Content) -> Content:
+    """Attempts that run or are kept."""
+    works = turn.state.works.values()
+    return {"attempts": [shown(work) for work in works if work.kind == ATTEMPT]}
+
+
+def halt(turn: Turn, one: Connection, call: int, content: Content) -> Optional[Content]:
+    """Stop an attempt properly; answered when its chips are free."""
+    fenced(turn, one)
+    id = named(content, "attempt")
+    work = turn.state.works.get(id)
+    if work is None or work.kind != ATTEMPT:
+        return {"id": id, "kind": ATTEMPT, "phase": "absent"}
+    if not work.live:
+        return shown(work)
+    grace_s = fields(content, grace_s=float).get("grace_s", work.grace_s)
+    awaited(turn, one, call, id)
+    stop(turn, work, max(0.0, grace_s), str(content.get("why") or "it was stopped")[:500])
+    return None
+
+
+def lease(turn: Turn, one: Connection, call: int, content: Content) -> Content:
+    """Everything is well up there: renew the leases of this owner's attempts, or of one."""
+    fenced(turn, one)
+    asked = fields(content, seconds=float, attempt=str)
+    renewed: Dict[str, float] = {}
+    for work in list(turn.state.works.values()):
+        meant = asked.get("attempt", work.id) == work.id and work.owner == one.owner
+        if work.kind == ATTEMPT and work.live and meant:
+            seconds = asked.get("seconds", work.lease_s)
+            if seconds is not None:
+                work = turn.changed(leased(work, seconds, turn.now), hard=False)
+                renewed[work.id] = turn.now + seconds
+    return {"leases": renewed}
+
+
+def expired(turn: Turn, work: Work) -> None:
+    """Nobody has renewed its lease: stop it, mark it, and say that its node is wanted no more."""
+    work = turn.put(work._replace(deadman=True, lease_until=None))
+    why = f"no lease for {work.lease_s or 0:.0f} s: the dead-man switch"
+    turn.do(Note(work, WORD_PORT, f"{why}; it is stopped, and its node should be deleted"))
+    turn.tell({"event": "deadman", "attempt": work.id, "wanted": "delete", "why": why})
+    stop(turn, work, work.grace_s, why)
+
+
+def reported(turn: Turn, happening: Reported) -> None:
+    """A training program said how far it is."""
+    content = dict(happening.content)
+    work = turn.state.works.get(str(content.pop("attempt", "")))
+    if work is None or not work.live:
+        return
+    told = turn.now >= work.reported_at + REPORT_S
+    at = turn.now if told else work.reported_at
+    turn.put(work._replace(report={**content, "time": turn.now}, reported_at=at))
+    if told:
+        event = {"event": "step", "attempt": work.id, "time": turn.now, "report": content}
+        turn.tell(event, engines=True)
+
+
+def news(turn: Turn, key: str, value: str) -> None:
+    """The host's metadata changed: tell all, and let attempts save while there is time."""
+    if turn.state.notices.get(key) == value:
+        return
+    turn.state = turn.state._replace(notices={**turn.state.notices, key: value})
+    deadly = value in DEADLY.get(key, ())
+    event = {"event": "notice", "what": key, "value": value, "deadly": deadly, "time": turn.now}
+    turn.tell(event)
+    for work in list(turn.state.works.values()):
+        if deadly and work.kind == ATTEMPT and work.live and work.kill_at is None:
+            why = f"the host is going away: {key} is {value}"
+            turn.do(Note(work, WORD_PORT, why))
+            stop(turn, work, work.notice_grace_s, why)
+
+
+def heartbeat(turn: Turn) -> None:
+    """Attempts are well, as engines are told from time to time."""
+    live = [w for w in turn.state.works.values() if w.kind == ATTEMPT and w.live]
+    if live:
+        keys = ("id", "phase", "stage", "length", "report")
+        told = [{key: shown(work)[key] for key in keys} for work in live]
+        event = {"event": "heartbeat", "time": turn.now, "attempts": told}
+        turn.tell(event, engines=True)

@@ -1,0 +1,194 @@
+"""Contents by their sha256, many in one file, checked whenever they are read.
+
+A pack is written once, from front to back; its index gets a line after each content, so that what
+was written before a cut can be used. Nobody edits packs: trees get copies.
+"""
+
+import fcntl
+import hashlib
+import os
+import struct
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Container, Dict, Iterable, Iterator, Optional, Set, Tuple
+
+PIECE = 1 << 20
+ENTRY = struct.Struct(">32sQQ")  #: id, offset, size
+INDEX = ".index"
+
+
+class Spoiled(ValueError):
+    """A content is not what its id says."""
+
+
+class Busy(OSError):
+    """Somebody reads here just now."""
+
+
+class Blobs:
+    """A folder of packs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.places: Dict[bytes, Tuple[str, int, int]] = {}
+        self.packs: Dict[str, int] = {}  #: how much of each index is known
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.look()
+
+    def look(self) -> None:
+        """See what others have added or removed."""
+        there = {file.stem for file in self.folder.iterdir() if file.suffix == INDEX}
+        if self.packs.keys() - there:
+            self.packs.clear()
+            self.places.clear()
+        for name in there:
+            self._load(name)
+
+    def _load(self, name: str) -> None:
+        known = self.packs.get(name, 0)
+        with suppress(FileNotFoundError), open(str(self.folder / (name + INDEX)), "rb") as index:
+            index.seek(known)
+            piece = index.read()
+            whole = len(piece) - len(piece) % ENTRY.size
+            for id, offset, size in ENTRY.iter_unpack(piece[:whole]):
+                self.places[id] = (name, offset, size)
+            self.packs[name] = known + whole
+
+    def __contains__(self, id: object) -> bool:
+        return id in self.places
+
+    def missing(self, ids: Iterable[bytes]) -> Set[bytes]:
+        """Those of them that are not here."""
+        return set(ids).difference(self.places)
+
+    def pieces(self, id: bytes) -> Iterator[bytes]:
+        """A content, piece by piece; Spoiled at the end if it isn't what it should be."""
+        try:
+            name, offset, left = self.places[id]
+            file = open(str(self.folder / name), "rb")  # noqa: SIM115
+        except (KeyError, FileNotFoundError):
+            self.places.pop(id, None)
+            raise Spoiled(f"{id.hex()} is not here") from None
+        digest = hashlib.sha256()
+        with file:
+            file.seek(offset)
+            while left:
+                piece = file.read(min(left, PIECE))
+                if not piece:
+                    break
+                digest.update(piece)
+                left -= len(piece)
+                yield piece
+        if digest.digest() != id:
+            self.places.pop(id, None)
+            raise Spoiled(f"{id.hex()} is spoiled in {name}")
+
+    def writer(self) -> "Pack":
+        """A new pack."""
+        return Pack(self, os.urandom(8).hex())
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nothing is removed as long as the block lasts."""
+        with open(str(self.folder / "lock"), "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            self.look()
+            yield
+
+    def keep(self, ids: Container[bytes]) -> None:
+        """Remove all others; Busy when somebody reads."""
+        with open(str(self.folder / "lock"), "ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Busy from None
+            self.look()
+            self._sweep(ids)
+        self.look()
+
+    def _sweep(self, ids: Container[bytes]) -> None:
+        live: Dict[str, Dict[bytes, int]] = {name: {} for name in self.packs}
+        for id, (name, _, size) in self.places.items():
+            if id in ids:
+                live[name][id] = size
+        for file in list(self.folder.iterdir()):  # packs without an index: cut before their first
+            if file.name != "lock" and file.name.replace(INDEX, "") not in live:
+                file.unlink()
+        for name, kept in live.items():
+            if (self.folder / name).stat().st_size <= 2 * sum(kept.values()):
+                continue
+            if kept:
+                with self.writer() as pack:
+                    for id in kept:
+                        with suppress(Spoiled):
+                            pack.add(self.pieces(id), again=True)
+            (self.folder / (name + INDEX)).unlink()
+            (self.folder / name).unlink()
+
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return sum(file.stat().st_size for file in self.folder.iterdir())
+
+
+class Pack:
+    """A pack that is being written. Its files are made with the first content."""
+
+    def __init__(self, blobs: Blobs, name: str) -> None:
+        self.blobs = blobs
+        self.name = name
+        self.offset = 0
+        self.file: Optional[BinaryIO] = None
+        self.index: Optional[BinaryIO] = None
+
+    def __enter__(self) -> "Pack":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in (self.file, self.index):
+            if file is not None:
+                with suppress(OSError):  # a full disk says so again
+                    file.close()
+
+    def _open(self) -> Tuple[BinaryIO, BinaryIO]:
+        if self.file is None or self.index is None:
+            path = str(self.blobs.folder / self.name)
+            self.file = open(path, "xb")  # noqa: SIM115
+            self.index = open(path + INDEX, "xb", buffering=0)  # noqa: SIM115
+        return self.file, self.index
+
+    def add(
+        self, pieces: Iterable[bytes], id: Optional[bytes] = None, *, again: bool = False
+    ) -> Tuple[bytes, int]:
+        """One content; its id and size. Spoiled, and nothing added, if it isn't that of `id`."""
+        file, index = self._open()
+        digest = hashlib.sha256()
+        size = 0
+        try:
+            for piece in pieces:
+                digest.update(piece)
+                file.write(piece)
+                size += len(piece)
+            found = digest.digest()
+            if id is not None and found != id:
+                raise Spoiled(f"{id.hex()} came as {found.hex()}")
+            if found in self.blobs.places and not again:
+                raise FileExistsError
+            file.flush()
+        except FileExistsError:
+            self._back(file)
+            return found, size
+        except BaseException:
+            self._back(file)
+            raise
+        index.write(ENTRY.pack(found, self.offset, size))
+        self.blobs.places[found] = (self.name, self.offset, size)
+        self.blobs.packs[self.name] = index.tell()
+        self.offset += size
+        return found, size
+
+    def _back(self, file: BinaryIO) -> None:
+        """As before the last content."""
+        with suppress(OSError):
+            file.flush()
+        file.seek(self.offset)
+        file.truncate()

@@ -1,0 +1,154 @@
+"""Ends what earlier work left behind, and frees the chips' lock: the verbs `holders` and `clean`."""
+
+import os
+import signal
+import subprocess
+import threading
+from typing import Any, Callable, Dict, List, Set
+
+from tpuherd_host.agent import holders, processes
+from tpuherd_host.agent.threads import Talk
+from tpuherd_host.agent.turn import fields
+
+GRACE_S = 10.0
+LOOK_S = 0.1
+GONE_S = 5.0
+TPU_LOGS = "/tmp/tpu_logs"
+SUDO_S = 10.0
+
+
+def told_holders(talk: Talk) -> Dict[str, Any]:
+    """Who has the chips, and whether that is something of ours."""
+    rows = holders.everybody(talk.house.home)
+    for row in rows:
+        row["ours"] = bool(row["work"])
+    return {"holders": rows, "devices": holders.devices()}
+
+
+def clean(talk: Talk) -> Dict[str, Any]:
+    """End leftovers, remove a lock file that nobody holds, make libtpu's log folder writable."""
+    asked = fields(talk.content, all=bool, grace_s=float)
+    everything = asked.get("all", False)
+    works = talk.house.state().works
+    live = {id for id, work in works.items() if work.live}
+    wanted = leftovers(set() if everything else live)
+    if everything:
+        rows = holders.everybody(talk.house.home)
+        wanted |= {int(row["pid"]) for row in rows if row["pid"]}
+    wanted -= family_of_agent()
+    ended = [described(pid) for pid in sorted(wanted)]
+    left = end(wanted, asked.get("grace_s", GRACE_S), talk)
+    return {
+        "ended": [row for row in ended if row["pid"] not in left],
+        "left": [row for row in ended if row["pid"] in left],
+        "removed": unlocked(talk.house.home),
+        "mended": mended(),
+        "holders": told_holders(talk)["holders"],
+    }
+
+
+def leftovers(spared: Set[str]) -> Set[int]:
+    """Processes that bear our mark, of work that is not spared, and what descends from them."""
+    among = processes.all_processes()
+    marks = {pid: processes.marked(pid) for pid in among}
+    spare = processes.family({pid for pid, work in marks.items() if work in spared}, among)
+    seeds = {pid for pid, work in marks.items() if work and work not in spared}
+    found = processes.family(seeds, among) - spare
+    return {pid for pid in found if not among[pid].gone}
+
+
+def family_of_agent() -> Set[int]:
+    """Ourselves and all above us, and our nurse: it is the one child that bears no mark."""
+    spared = {0, 1}
+    among = processes.all_processes()
+    pid = os.getpid()
+    while pid in among:
+        spared.add(pid)
+        pid = among[pid].parent
+    children = {one.pid for one in among.values() if one.parent == os.getpid()}
+    return spared | {pid for pid in children if not processes.marked(pid)}
+
+
+def described(pid: int) -> Dict[str, Any]:
+    """For the report."""
+    return {
+        "pid": pid,
+        "command": processes.command(pid),
+        "work": processes.marked(pid),
+        "user": holders.user_of(pid),
+    }
+
+
+def end(wanted: Set[int], grace_s: float, talk: Talk) -> Set[int]:
+    """TERM, grace, KILL; who is left all the same."""
+    born = {pid: one.ticks for pid in wanted for one in [processes.process(pid)] if one}
+
+    def left() -> Set[int]:
+        return {pid for pid, ticks in born.items() if processes.alive(pid, ticks)}
+
+    for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, GONE_S)):
+        for pid in left():
+            strike(pid, number)
+        wait(lambda: not left(), patience_s, talk)
+    return left()
+
+
+def strike(pid: int, number: int) -> None:
+    """A signal, by sudo where it is not our own process."""
+    try:
+        os.kill(pid, number)
+    except PermissionError:
+        sudo("kill", f"-{int(number)}", str(pid))
+    except ProcessLookupError:
+        pass  # gone by itself
+
+
+def wait(over: Callable[[], bool], patience_s: float, talk: Talk) -> None:
+    """Until it is so, or for so long."""
+    pause = threading.Event()
+    for _ in range(int(patience_s / LOOK_S) + 1):
+        if over():
+            return
+        talk.check()
+        pause.wait(LOOK_S)
+
+
+def sudo(*words: str) -> bool:
+    """As root, where no password is asked; whether it went well."""
+    try:
+        done = subprocess.run(
+            ["sudo", "-n", *words],
+            capture_output=True,
+            timeout=SUDO_S,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0
+
+
+def unlocked(home: str) -> List[str]:
+    """Lock files that nobody holds are removed: a lock file is no lock."""
+    removed = []
+    for path in holders.lock_files(home):
+        if holders.lock_holder(path) is not None:
+            continue
+        try:
+            os.unlink(path)
+        except OSError:
+            if not sudo("rm", "-f", path):
+                continue
+        removed.append(path)
+    return removed
+
+
+def mended() -> List[str]:
+    """A log folder that root made first keeps everybody else's libtpu from logging."""
+    if not os.path.isdir(TPU_LOGS) or os.access(TPU_LOGS, os.W_OK):
+        return []
+    try:
+        os.chmod(TPU_LOGS, 0o1777)
+    except OSError:
+        if not sudo("chmod", "1777", TPU_LOGS):
+            return []
+    return [TPU_LOGS]

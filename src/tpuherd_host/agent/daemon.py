@@ -1,0 +1,186 @@
+"""The agent as it runs: waits for what happens, asks the judgement, and does what follows."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections import deque
+from typing import Deque, Dict, Optional, Set, Tuple
+
+from tpuherd_host.agent import deeds, nurse, words
+from tpuherd_host.agent.doors import Doors
+from tpuherd_host.agent.files import Files
+from tpuherd_host.agent.outlet import Outlet
+from tpuherd_host.agent.shelf import Shelf
+from tpuherd_host.agent.state import State, Work
+from tpuherd_host.agent.step import step, wake_at
+from tpuherd_host.agent.threads import House, Talk
+from tpuherd_host.agent.verbs import PURE, THREADED
+
+SYNC_S = 0.8  #: what a host wrote is on its disk after at most so long, and a moment
+SAVE_S = 5.0  #: what a full disk refused is tried again so often
+
+
+class Daemon:
+    """Owns the loop, and all that it runs on."""
+
+    def __init__(self, folder: str, home: str, version: str, environment: Dict[str, str]) -> None:
+        self.files = Files()
+        self.shelf = Shelf(folder)
+        self.doors = Doors(version, self.files, self.happen, lambda: self.state)
+        self.house = House(folder, home, environment, lambda: self.state, self.post)
+        self.state = State()
+        self.queue: Deque[words.Happening] = deque()
+        self.posted: Deque[words.Happening] = deque()  #: by threads
+        self.outlets: Dict[str, Outlet] = {}
+        self.grown: Set[str] = set()
+        self.talks: Dict[Tuple[int, int], Talk] = {}
+        self.unseen: Dict[str, float] = {}  #: work whose process is gone: since when
+        self.nurse: Optional[socket.socket] = None
+        self.nurse_pid = 0
+        self.nurse_rest = bytearray()
+        self.leaving = False  #: the host goes down
+        self.sync_at: Optional[float] = None
+        self.save_at: Optional[float] = None
+        self.syncs: Deque[int] = deque()
+        self.sync_news = threading.Condition()
+        self.anchor = time.time() - time.monotonic()
+        self.wake_in, self.wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.files.watch(self.wake_in, False, self.woken)
+
+    def now(self) -> float:
+        """Seconds since 1970; a clock that is set meanwhile moves no deadline."""
+        return self.anchor + time.monotonic()
+
+    # ---- the loop --------------------------------------------------------------------------------
+
+    def live(self) -> None:
+        """Until another agent takes over, or the host goes down."""
+        while not self.doors.replaced:
+            self.files.wait(self.patience())
+            self.timers()
+            self.judge()
+            if self.leaving and not any(work.live for work in self.state.works.values()):
+                return
+
+    def patience(self) -> Optional[float]:
+        """How long to sleep at most."""
+        times = [at for at in (wake_at(self.state), self.sync_at, self.save_at) if at is not None]
+        return max(0.0, min(times) - self.now()) if times else None
+
+    def timers(self) -> None:
+        """What is due."""
+        now = self.now()
+        due = wake_at(self.state)
+        if due is not None and due <= now:
+            self.happen(words.Woke())
+        if self.sync_at is not None and self.sync_at <= now:
+            self.sync_at = None
+            self.sync()
+        if self.save_at is not None and self.save_at <= now:
+            self.save_at = None
+            for work in list(self.shelf.unsaved.values()):
+                self.save(work, False)
+
+    def happen(self, happening: words.Happening) -> None:
+        """To be judged in this round."""
+        self.queue.append(happening)
+
+    def post(self, happening: words.Happening) -> None:
+        """The same, from another thread or a signal."""
+        self.posted.append(happening)
+        try:
+            os.write(self.wake_out, b".")
+        except BlockingIOError:
+            pass  # it is awake anyway
+
+    def woken(self) -> None:
+        """By a thread or a signal."""
+        os.read(self.wake_in, 1 << 12)
+        while self.posted:
+            self.queue.append(self.posted.popleft())
+
+    def judge(self) -> None:
+        """Everything that happened, and all that follows from it."""
+        while self.queue or self.grown or self.doors.flushing:
+            for work in list(self.grown):
+                self.grow(work)
+            self.grown.clear()
+            while self.queue:
+                happening = self.queue.popleft()
+                self.state, todo = step(self.state, happening, self.now(), PURE, THREADED)
+                for deed in todo:
+                    deeds.DEEDS[type(deed)](self, deed)
+            self.doors.flush_all()
+
+    # ---- work ------------------------------------------------------------------------------------
+
+    def grow(self, id: str) -> None:
+        """A log has more."""
+        outlet = self.outlets.get(id)
+        if outlet is not None:
+            log = outlet.log
+            self.happen(words.Grew(id, log.first, log.length, log.lost_bytes))
+            if self.sync_at is None and log.dirty:
+                self.sync_at = self.now() + SYNC_S
+
+    def sync(self) -> None:
+        """Hand dirty logs to the thread that waits for the disk."""
+        with self.sync_news:
+            for outlet in self.outlets.values():
+                file = outlet.log.sync_file()
+                if file is not None:
+                    self.syncs.append(file)
+            self.sync_news.notify()
+
+    def syncing(self) -> None:
+        """The life of that thread."""
+        while True:
+            with self.sync_news:
+                self.sync_news.wait_for(lambda: bool(self.syncs))
+                file = self.syncs.popleft()
+            try:
+                os.fdatasync(file)
+            except OSError:
+                pass  # a full or broken disk shows itself at the next write
+            os.close(file)
+
+    def save(self, work: Work, hard: bool) -> None:
+        """Write down how a piece of work stands; again later where the disk is full."""
+        if not self.shelf.save(work, hard) and self.save_at is None:
+            self.save_at = self.now() + SAVE_S
+
+    # ---- the nurse -------------------------------------------------------------------------------
+
+    def hire(self) -> None:
+        """Fork a nurse."""
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        pid = os.fork()
+        if not pid:
+            try:
+                nurse.nurse(its)
+            finally:
+                os._exit(0)
+        its.close()
+        self.nurse, self.nurse_pid = ours, pid
+        self.nurse_rest.clear()
+        self.files.watch(ours.fileno(), False, self.hear_nurse)
+
+    def hear_nurse(self) -> None:
+        """What became of processes."""
+        assert self.nurse is not None
+        try:
+            piece = self.nurse.recv(1 << 16)
+        except OSError:
+            piece = b""
+        self.nurse_rest += piece
+        for told in nurse.unpacked(self.nurse_rest):
+            deeds.nursed(self, told)
+        if not piece:
+            self.files.unwatch(self.nurse.fileno())
+            self.nurse.close()
+            os.kill(self.nurse_pid, signal.SIGKILL)
+            os.waitpid(self.nurse_pid, 0)
+            deeds.orphaned(self)
+            self.hire()

@@ -1,0 +1,393 @@
+"""How each deed is done."""
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Type
+
+from tpuherd_host.agent import holders, nurse, processes, threads, words
+from tpuherd_host.agent.apt import lock_holder
+from tpuherd_host.agent.frames import data
+from tpuherd_host.agent.logs import Log
+from tpuherd_host.agent.outlet import Outlet
+from tpuherd_host.agent.reports import VARIABLE, place
+from tpuherd_host.agent.state import Ending, Work
+from tpuherd_host.agent.verbs import THREADED
+
+if TYPE_CHECKING:
+    from tpuherd_host.agent.daemon import Daemon
+
+UNSEEN_S = 2.0  #: how long its nurse may take to write down how a process ended
+FAILED = {  # of an exec, by its errno: exit status, and what is told
+    2: (127, "{}: command not found"),
+    20: (127, "{}: command not found"),
+    13: (126, "{}: not allowed to execute it"),
+    8: (126, "{}: not a program"),
+    7: (126, "{}: its arguments and environment are too long"),
+}
+NO_DIRECTORY = (125, "no such directory on the host: {}")
+
+
+# ---- connections ---------------------------------------------------------------------------------
+
+
+def send(daemon: "Daemon", deed: words.Send) -> None:
+    """A frame."""
+    daemon.doors.say(deed.connection, deed.frame)
+
+
+def pour(daemon: "Daemon", deed: words.Pour) -> None:
+    """A piece of a log."""
+    piece = outlet_of(daemon, daemon.state.works[deed.work]).log.read(deed.offset, deed.many)
+    daemon.doors.say(deed.connection, data(deed.call, deed.port, piece))
+
+
+def hang(daemon: "Daemon", deed: words.Hang) -> None:
+    """Close it."""
+    daemon.doors.hang(deed.connection)
+
+
+def thread(daemon: "Daemon", deed: words.Thread) -> None:
+    """Begin a threaded verb."""
+    talk = threads.Talk(daemon.house, deed.content, deed.connection, deed.call)
+    daemon.talks[deed.connection, deed.call] = talk
+    threads.begin(THREADED[deed.verb], talk)
+
+
+def hand(daemon: "Daemon", deed: words.Hand) -> None:
+    """Bytes for it."""
+    talk = daemon.talks.get((deed.connection, deed.call))
+    if talk is not None:
+        talk.hand(deed.port, deed.piece)
+
+
+def grant(daemon: "Daemon", deed: words.Grant) -> None:
+    """It may send more."""
+    talk = daemon.talks.get((deed.connection, deed.call))
+    if talk is not None:
+        talk.grant(deed.many)
+
+
+def drop(daemon: "Daemon", deed: words.Drop) -> None:
+    """Nobody waits for it, or it is through."""
+    talk = daemon.talks.pop((deed.connection, deed.call), None)
+    if talk is not None:
+        talk.drop()
+
+
+# ---- processes -----------------------------------------------------------------------------------
+
+
+def spawn(daemon: "Daemon", deed: words.Spawn) -> None:
+    """Make its folder and pipes, and ask the nurse for its process."""
+    work = deed.work
+    stage = work.stages[work.stage]
+    try:
+        folder = daemon.shelf.place(work)
+        daemon.shelf.save(work, False)
+        daemon.shelf.save_env(work)
+        ends = outlet_of(daemon, work).ready(work.stdin, work.terminal)
+    except OSError as error:
+        why = f"{os.strerror(error.errno) if error.errno else error}"
+        daemon.happen(words.Unborn(work.id, 125, f"the host could not begin it: {why}"))
+        return
+    env = environment(daemon, work)
+    argv = [env.get("SHELL") or "/bin/sh" if word == "$SHELL" else word for word in stage.argv]
+    order = {
+        "do": "spawn",
+        "id": work.id,
+        "argv": argv,
+        "env": env,
+        "directory": os.path.join(daemon.house.home, os.path.expanduser(stage.directory or "")),
+        "folder": folder,
+        **ends,
+    }
+    assert daemon.nurse is not None
+    daemon.nurse.sendall(nurse.packed(order))
+
+
+def environment(daemon: "Daemon", work: Work) -> Dict[str, str]:
+    """The login's, what was asked for, and by what a process is known as ours."""
+    stage = work.stages[work.stage]
+    env = dict(daemon.house.environment)
+    if not stage.preload:
+        env.pop("LD_PRELOAD", None)  # the image's tcmalloc breaks some tools
+    if work.terminal is not None:
+        env["TERM"] = str(work.terminal.get("term") or "xterm")
+    env.setdefault("HOME", daemon.house.home)
+    env[processes.MARK] = work.id
+    if work.kind == "attempt":
+        env["HERD_ATTEMPT"] = work.id
+        env[VARIABLE] = place(daemon.house.folder)
+    env.update(stage.env)
+    return env
+
+
+def nursed(daemon: "Daemon", told: Mapping[str, Any]) -> None:
+    """What the nurse says of a process."""
+    id = told["id"]
+    work = daemon.state.works.get(id)
+    outlet = daemon.outlets.get(id)
+    if work is None or outlet is None:
+        return
+    if "began" in told:
+        try:
+            outlet.began()
+            feed(daemon, words.Feed(id, b""))  # what came before it had its ends
+        except OSError:
+            pass  # its pipes are gone: somebody emptied our folder. It runs, unheard
+        daemon.happen(words.Began(id, told["began"], told["ticks"]))
+    elif "failed" in told:
+        where, number = told["failed"]
+        stage = work.stages[work.stage]
+        exit, sentence = FAILED.get(number, (126, "{}: " + os.strerror(number)))
+        if where == "directory":
+            exit, sentence = NO_DIRECTORY
+        name = stage.directory if where == "directory" else stage.argv[0]
+        daemon.happen(words.Unborn(id, exit, sentence.format(name)))
+        outlet.close()
+    else:
+        read_on(daemon, id)
+        daemon.happen(ending(id, told))
+
+
+def ending(id: str, told: Mapping[str, Any]) -> words.Ended:
+    """How a process ended, as its nurse tells."""
+    how = Ending(exit=told["exit"], signal=told["signal"], rusage=told["rusage"])
+    return words.Ended(id, how, told["ended"])
+
+
+def orphaned(daemon: "Daemon") -> None:
+    """The nurse was killed: watch by ourselves what it began."""
+    for work in list(daemon.state.works.values()):
+        if work.mortal and work.pid:
+            adopted = work._replace(adopted=True, due=daemon.now())
+            daemon.state = daemon.state._replace(works={**daemon.state.works, work.id: adopted})
+        elif work.mortal:
+            daemon.happen(words.Unborn(work.id, 125, "the agent's nurse was killed"))
+
+
+def take_up(daemon: "Daemon", work: Work) -> Work:
+    """What an earlier agent left, with its log as long as it really is."""
+    try:
+        outlet = outlet_of(daemon, work)
+        if work.live and work.terminal is None:
+            outlet.adopt()
+    except OSError:
+        return work
+    log = outlet.log
+    log.close()
+    return work._replace(first=log.first, length=log.length)
+
+
+def look_for_end(daemon: "Daemon", deed: words.LookForEnd) -> None:
+    """Does an adopted process still run, and how did it end?"""
+    work = deed.work
+    told = daemon.shelf.ending(work)
+    if told is None and processes.alive(work.pid, work.ticks):
+        return
+    since = daemon.unseen.setdefault(work.id, daemon.now())
+    if told is not None:
+        read_on(daemon, work.id)
+        daemon.happen(ending(work.id, told))
+    elif daemon.now() > since + UNSEEN_S:
+        daemon.happen(words.Ended(work.id, Ending(), daemon.now()))
+    else:
+        return
+    daemon.unseen.pop(work.id, None)
+
+
+def send_signal(daemon: "Daemon", deed: words.Signal) -> None:
+    """To its leader, or to all of it."""
+    work = deed.work
+    if not deed.whole:
+        if processes.alive(work.pid, work.ticks):
+            kill(work.pid, deed.number)
+        return
+    for one in members(daemon, work):
+        kill(one.pid, deed.number)
+
+
+def sweep(daemon: "Daemon", deed: words.Sweep) -> None:
+    """To all that is left of it, and count."""
+    found = members(daemon, deed.work)
+    for one in found:
+        if deed.number:
+            kill(one.pid, deed.number)
+    if deed.number == signal.SIGKILL:
+        found = members(daemon, deed.work)
+    daemon.happen(words.Swept(deed.work.id, len(found)))
+
+
+def members(daemon: "Daemon", work: Work) -> List[processes.Process]:
+    """Its processes, never ourselves."""
+    return processes.members(work.id, work.pid, (os.getpid(), daemon.nurse_pid))
+
+
+def kill(pid: int, number: int) -> None:
+    """A signal; it may be gone already, or another user's."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def look_at_chips(daemon: "Daemon", deed: words.LookAtChips) -> None:
+    """Who has them: of those we may look into, which are all of ours."""
+    rows = holders.told(holders.raw(daemon.house.home))
+    daemon.happen(words.Seen(deed.work, tuple(rows)))
+
+
+def look_at_apt(daemon: "Daemon", deed: words.LookAtApt) -> None:
+    """Who has its locks."""
+    daemon.happen(words.AptSeen(deed.work, lock_holder()))
+
+
+# ---- output, input, records ----------------------------------------------------------------------
+
+
+def outlet_of(daemon: "Daemon", work: Work) -> Outlet:
+    """Its pipes and log."""
+    outlet = daemon.outlets.get(work.id)
+    if outlet is None:
+        folder = daemon.shelf.place(work)
+        log = Log(folder, work.log_bytes, raw=work.terminal is not None)
+        outlet = Outlet(
+            folder,
+            log,
+            daemon.files.watch,
+            daemon.files.unwatch,
+            lambda: readable(daemon, work.id),
+        )
+        daemon.outlets[work.id] = outlet
+    return outlet
+
+
+def readable(daemon: "Daemon", id: str) -> None:
+    """Its output has something, or its input takes something."""
+    outlet = daemon.outlets[id]
+    if outlet.fed:
+        took = outlet.pass_on()
+        if took:
+            daemon.happen(words.Took(id, took))
+    if not outlet.paused and outlet.outputs:
+        last = outlet.take(daemon.now())
+        daemon.grown.add(id)
+        if last:
+            daemon.grow(id)
+            daemon.happen(words.Drained(id))
+
+
+def read_on(daemon: "Daemon", id: str) -> None:
+    """It has ended: what it wrote before is in its pipes now."""
+    outlet = daemon.outlets.get(id)
+    if outlet is not None and outlet.outputs and not outlet.paused:
+        readable(daemon, id)
+        daemon.grow(id)
+
+
+def feed(daemon: "Daemon", deed: words.Feed) -> None:
+    """Bytes for its standard input."""
+    outlet = daemon.outlets.get(deed.work)
+    took = len(deed.piece or b"") if outlet is None else outlet.feed(deed.piece)
+    if took:
+        daemon.happen(words.Took(deed.work, took))
+
+
+def resize(daemon: "Daemon", deed: words.Resize) -> None:
+    """Its terminal."""
+    outlet = daemon.outlets.get(deed.work)
+    if outlet is not None:
+        outlet.resize(deed.rows, deed.columns)
+
+
+def note(daemon: "Daemon", deed: words.Note) -> None:
+    """A line of the agent's own."""
+    try:
+        log = outlet_of(daemon, deed.work).log
+    except OSError:
+        return  # the state says it too
+    log.append(daemon.now(), deed.port, f"herd: {deed.sentence}\n".encode())
+    daemon.grow(deed.work.id)
+
+
+def pause(daemon: "Daemon", deed: words.Pause) -> None:
+    """Read its output no more, or again."""
+    outlet = daemon.outlets.get(deed.work)
+    if outlet is not None:
+        outlet.pause(deed.on)
+
+
+def tail(daemon: "Daemon", deed: words.Tail) -> None:
+    """Its last lines."""
+    work = daemon.state.works[deed.work]
+    try:
+        lines = outlet_of(daemon, work).log.tail()
+    except OSError:
+        lines = []
+    daemon.happen(words.Tailed(deed.work, tuple(lines)))
+
+
+def save(daemon: "Daemon", deed: words.Save) -> None:
+    """How it stands."""
+    work = deed.work
+    try:
+        daemon.shelf.place(work)
+    except OSError:
+        return
+    daemon.save(work, deed.hard)
+    outlet = daemon.outlets.get(work.id)
+    if outlet is not None and not work.live:
+        if outlet.outputs:
+            outlet.log.close()  # something that it left behind still writes
+        else:
+            outlet.close()
+
+
+def forget(daemon: "Daemon", deed: words.Forget) -> None:
+    """All of it."""
+    outlet = daemon.outlets.pop(deed.work.id, None)
+    if outlet is not None:
+        outlet.close()
+    daemon.shelf.forget(deed.work)
+
+
+def keep(daemon: "Daemon", deed: words.Keep) -> None:
+    """The epochs."""
+    try:
+        daemon.shelf.keep(deed.epochs)
+    except OSError:
+        pass  # a full disk: this agent knows them all the same
+
+
+def stamp(daemon: "Daemon", deed: words.Stamp) -> None:
+    """A step went well."""
+    try:
+        daemon.shelf.stamp(deed.stamp, deed.name)
+    except OSError:
+        pass  # a full disk: it will be done again
+
+
+DEEDS: Dict[Type[Any], Callable[["Daemon", Any], None]] = {
+    words.Send: send,
+    words.Pour: pour,
+    words.Hang: hang,
+    words.Thread: thread,
+    words.Hand: hand,
+    words.Grant: grant,
+    words.Drop: drop,
+    words.Spawn: spawn,
+    words.LookForEnd: look_for_end,
+    words.Signal: send_signal,
+    words.Sweep: sweep,
+    words.LookAtChips: look_at_chips,
+    words.LookAtApt: look_at_apt,
+    words.Feed: feed,
+    words.Resize: resize,
+    words.Note: note,
+    words.Pause: pause,
+    words.Tail: tail,
+    words.Save: save,
+    words.Forget: forget,
+    words.Keep: keep,
+    words.Stamp: stamp,
+}

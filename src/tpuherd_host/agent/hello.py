@@ -1,0 +1,29 @@
+"""What the agent says of itself and its host when it greets."""
+
+import os
+import pwd
+import socket
+import sys
+import zlib
+from typing import Any, Dict
+
+from tpuherd_host.agent.frames import PROTOCOL
+
+
+def hello(version: str, home: str, boot: str) -> Dict[str, Any]:
+    """All but epoch and time."""
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    return {
+        "protocol": PROTOCOL,
+        "agent": version.partition(".")[2],  #: the hash in its file's name
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "host": socket.gethostname(),
+        "boot": boot,
+        "user": user,
+        "home": home,
+        "pid": os.getpid(),
+        "zlib": zlib.ZLIB_VERSION,
+    }

@@ -1,0 +1,153 @@
+"""Who has the chips: which processes have their devices open or hold libtpu's lock."""
+
+import fcntl
+import json
+import os
+import pwd
+import re
+import struct
+import subprocess
+import sys
+import time
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+
+from tpuherd_host.agent import processes
+
+ACCEL = re.compile(r"accel\d+")
+NUMBER = re.compile(r"\d+")
+FLOCK = struct.Struct("hhqqi4x")
+LOCKS = "/tmp/libtpu_lockfile", "/tmp/libtpu_lock_{uid}/libtpu_lockfile", "{home}/.libtpu_lockfile"
+SUDO_S = 10.0
+
+
+def devices() -> List[str]:
+    """The chips' files."""
+    found = []
+    for folder, pattern in (("/dev", ACCEL), ("/dev/vfio", NUMBER)):
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            continue
+        paths = (os.path.join(folder, name) for name in names if pattern.fullmatch(name))
+        found += [path for path in paths if not os.path.isdir(path)]
+    return found
+
+
+def lock_files(home: str) -> List[str]:
+    """libtpu's lock files that are there."""
+    paths = [path.format(uid=os.getuid(), home=home) for path in LOCKS]
+    return [path for path in paths if os.path.exists(path)]
+
+
+def open_in(chips: Iterable[str]) -> Iterator[Tuple[str, int]]:
+    """Which process has which chip open, of those that may be looked into."""
+    wanted = set(chips)
+    for name in os.listdir("/proc") if wanted else ():
+        if not name.isdigit():
+            continue
+        folder = f"/proc/{name}/fd"
+        try:
+            targets = {os.readlink(os.path.join(folder, file)) for file in os.listdir(folder)}
+        except OSError:
+            continue
+        for path in sorted(wanted & targets):
+            yield path, int(name)
+
+
+def lock_holder(path: str) -> Optional[int]:
+    """Who holds a lock on it: 0 is somebody who cannot be seen; None: nobody."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return listed_holder(path)
+    try:
+        asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+    return None if kind == fcntl.F_UNLCK else max(0, pid)
+
+
+def listed_holder(path: str) -> Optional[int]:
+    """The same from /proc/locks, for a file that may not be opened."""
+    try:
+        inode = os.stat(path).st_ino
+        with open("/proc/locks") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return None
+    return locked(lines, inode)
+
+
+def locked(lines: Iterable[str], inode: int) -> Optional[int]:
+    """Who has a lock on an inode, by the lines of /proc/locks."""
+    for line in lines:
+        words = line.split()
+        if len(words) > 5 and words[1] == "POSIX" and words[5].endswith(f":{inode}"):
+            return max(0, int(words[4]))
+    return None
+
+
+def raw(home: str) -> List[Tuple[str, int]]:
+    """Path and pid of all who can be seen."""
+    found = list(open_in(devices()))
+    for path in lock_files(home):
+        pid = lock_holder(path)
+        if pid is not None:
+            found.append((path, pid))
+    return found
+
+
+def user_of(pid: int) -> str:
+    """Whose process it is."""
+    try:
+        uid = os.stat(f"/proc/{pid}").st_uid
+        return pwd.getpwuid(uid).pw_name
+    except (OSError, KeyError):
+        return ""
+
+
+def told(found: Iterable[Tuple[str, int]]) -> List[Dict[str, Any]]:
+    """With all that a person wants to know of them."""
+    rows = []
+    uptime_s, now = processes.uptime(), time.time()
+    for path, pid in found:
+        one = processes.process(pid) if pid else None
+        rows.append(
+            {
+                "device": path,
+                "pid": pid or None,
+                "user": user_of(pid) if pid else "",
+                "command": processes.command(pid) if pid else "",
+                "since": processes.born(one.ticks, uptime_s, now) if one else None,
+                "work": processes.marked(pid) if pid else "",
+            }
+        )
+    return rows
+
+
+def print_all() -> int:
+    """As JSON, for an agent that asks by sudo."""
+    json.dump(told(raw(os.path.expanduser("~"))), sys.stdout)
+    return 0
+
+
+def everybody(home: str) -> List[Dict[str, Any]]:
+    """Also those of other users, where sudo asks for no password."""
+    if os.getuid() == 0 or not (devices() or lock_files(home)):
+        return told(raw(home))
+    words = ["sudo", "-n", sys.executable, "-I", "-S", sys.argv[0], "holders"]
+    try:
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            timeout=SUDO_S,
+            stdin=subprocess.DEVNULL,
+        )
+        rows: List[Dict[str, Any]] = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return told(raw(home))
+    mine = told((path, pid) for path, pid in raw(home) if path.startswith(home))
+    return rows + [row for row in mine if row not in rows]

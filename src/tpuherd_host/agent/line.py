@@ -1,0 +1,93 @@
+"""One controller's connection: bytes in and out, none of which ever waits."""
+
+import os
+import socket
+from collections import deque
+from typing import Deque, List, Optional
+
+from tpuherd_host.agent.frames import BadFrame, Frame, Reader
+
+READ_MAX = 1 << 18
+PIECES_AT_ONCE = 64
+UNSENT_MAX = 1 << 20  #: with so much unsent nothing more is read from it
+
+
+class Line:
+    """Owns the two files and, where somebody attached for them, that one's socket."""
+
+    def __init__(self, id: int, control: socket.socket) -> None:
+        self.id = id
+        self.control: Optional[socket.socket] = control
+        self.incoming = control.fileno()
+        self.outgoing = control.fileno()
+        self.reader = Reader()
+        self.unsent: Deque[bytes] = deque()
+        self.many = 0
+        self.hanging = False
+        self.greeted = False
+        self.files: List[int] = []  #: handed over by `attach`
+        self.reading = False
+        self.writing = False
+
+    def hand_over(self, files: List[int]) -> None:
+        """The controller is at these files; the socket only tells when `attach` dies."""
+        for file in files:
+            os.set_blocking(file, False)
+        self.files = files
+        self.incoming, self.outgoing = files
+
+    def take(self) -> Optional[List[Frame]]:
+        """The frames that have come; None: it is over."""
+        try:
+            piece = os.read(self.incoming, READ_MAX)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        if not piece:
+            return None
+        return self.whole(piece)
+
+    def whole(self, piece: bytes) -> Optional[List[Frame]]:
+        """The frames that are whole now; None: it speaks something else."""
+        frames: List[Frame] = []
+        try:
+            frames += self.reader.feed(piece)
+        except BadFrame:
+            return None
+        return frames
+
+    def say(self, frame: bytes) -> None:
+        """To be sent."""
+        self.unsent.append(frame)
+        self.many += len(frame)
+
+    def flush(self) -> Optional[int]:
+        """How much has left; None: it is over."""
+        sent = 0
+        while self.unsent:
+            pieces = [self.unsent[i] for i in range(min(PIECES_AT_ONCE, len(self.unsent)))]
+            try:
+                many = os.writev(self.outgoing, pieces)
+            except BlockingIOError:
+                break
+            except OSError:
+                return None
+            sent += many
+            while many:
+                piece = self.unsent.popleft()
+                if many < len(piece):
+                    self.unsent.appendleft(piece[many:])
+                    break
+                many -= len(piece)
+        self.many -= sent
+        return sent
+
+    def close(self) -> None:
+        """It is over."""
+        for file in self.files:
+            os.close(file)
+        self.files = []
+        if self.control is not None:
+            self.control.close()
+            self.control = None

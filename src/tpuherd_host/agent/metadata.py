@@ -1,0 +1,87 @@
+"""Hears from the host's metadata server when the host is going away."""
+
+import socket
+import threading
+from typing import Callable, Mapping, Optional, Tuple
+
+KEYS = ("preempted", "maintenance-event")
+SERVER = "169.254.169.254"
+HOST_VARIABLES = ("GCE_METADATA_HOST", "GCE_METADATA_IP")
+POLL_S = 60
+ANSWER_MAX = 1 << 16
+PATIENCE_S = (5.0, 300.0)  #: between tries, where there is no such server
+
+
+def address(environment: Mapping[str, str]) -> Tuple[str, int]:
+    """Where it is."""
+    for name in HOST_VARIABLES:
+        host, _, port = environment.get(name, "").partition(":")
+        if host:
+            return host, int(port) if port.isdigit() else 80
+    return SERVER, 80
+
+
+def request(key: str, host: str, tag: str) -> bytes:
+    """Wait for a change of one key, or at most POLL_S; without a tag, what it is now."""
+    wait = f"?wait_for_change=true&timeout_sec={POLL_S}&last_etag={tag}" if tag else ""
+    path = f"/computeMetadata/v1/instance/{key}{wait}"
+    head = f"GET {path} HTTP/1.0\r\nHost: {host}\r\nMetadata-Flavor: Google\r\n\r\n"
+    return head.encode()
+
+
+def parsed(answer: bytes) -> Optional[Tuple[str, str]]:
+    """Value and tag; None where it is no good answer."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *lines = head.decode("latin-1").split("\r\n")
+    if status.split(" ")[1:2] != ["200"]:
+        return None
+    fields = {name.lower(): value.strip() for name, _, value in (n.partition(":") for n in lines)}
+    if fields.get("metadata-flavor") != "Google":
+        return None  # somebody else has that address
+    return body.decode("utf-8", "replace").strip(), fields.get("etag", "0")
+
+
+def ask(key: str, where: Tuple[str, int], tag: str) -> Optional[Tuple[str, str]]:
+    """One question, one answer."""
+    with socket.create_connection(where, 3.0) as line:
+        line.settimeout(POLL_S + 15.0)
+        line.sendall(request(key, where[0], tag))
+        answer = b""
+        while len(answer) < ANSWER_MAX:
+            piece = line.recv(1 << 14)
+            if not piece:
+                break
+            answer += piece
+    return parsed(answer)
+
+
+def watch(
+    key: str, where: Tuple[str, int], tell: Callable[[str, str], None], over: threading.Event
+) -> None:
+    """Tell each change of a key, for ever."""
+    tag = ""
+    patience_s = PATIENCE_S[0]
+    while not over.is_set():
+        try:
+            found = ask(key, where, tag)
+        except OSError:
+            found = None
+        if found is None:
+            tag = ""
+            over.wait(patience_s)
+            patience_s = min(patience_s * 2, PATIENCE_S[1])
+            continue
+        patience_s = PATIENCE_S[0]
+        if found[1] == tag:
+            over.wait(0.05)  # a server that does not wait must not make us spin
+        tag = found[1]
+        tell(key, found[0])
+
+
+def begin(environment: Mapping[str, str], tell: Callable[[str, str], None]) -> threading.Event:
+    """A thread for each key; the event ends them."""
+    over = threading.Event()
+    for key in KEYS:
+        arguments = (key, address(environment), tell, over)
+        threading.Thread(target=watch, args=arguments, name=key, daemon=True).start()
+    return over

@@ -1,0 +1,115 @@
+"""Which processes there are and whose they are, read off /proc."""
+
+import os
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set
+
+MARK = "HERD_WORK"  #: a variable by which a process is known as ours, whatever it did to itself
+
+
+class Process(NamedTuple):
+    """One of them."""
+
+    pid: int
+    parent: int
+    session: int
+    ticks: int
+    gone: bool  #: a zombie: only its parent can do anything about it
+
+
+def parsed(pid: int, stat: bytes) -> Process:
+    """From the text of /proc/PID/stat."""
+    words = stat.rpartition(b")")[2].split()
+    gone = words[0] in (b"Z", b"X")
+    return Process(pid, int(words[1]), int(words[3]), int(words[19]), gone)
+
+
+def process(pid: int) -> Optional[Process]:
+    """One process, if there is one."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return parsed(pid, file.read())
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def all_processes() -> Dict[int, Process]:
+    """Those that can be seen."""
+    found = (process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {one.pid: one for one in found if one is not None}
+
+
+def alive(pid: int, ticks: int) -> bool:
+    """Whether it is still the one that was born then."""
+    one = process(pid) if pid else None
+    return one is not None and not one.gone and (not ticks or one.ticks == ticks)
+
+
+def marked(pid: int) -> str:
+    """To which piece of work it belongs by its environment; empty: to none, or it is not ours."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            text = file.read(1 << 20)
+    except OSError:
+        return ""
+    start = f"{MARK}=".encode()
+    for word in text.split(b"\0"):
+        if word.startswith(start):
+            return word[len(start) :].decode("utf-8", "replace")
+    return ""
+
+
+def family(seeds: Set[int], among: Dict[int, Process]) -> Set[int]:
+    """These and all that descend from them."""
+    children: Dict[int, List[int]] = {}
+    for one in among.values():
+        children.setdefault(one.parent, []).append(one.pid)
+    found: Set[int] = set()
+    waiting = list(seeds)
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.add(pid)
+            waiting += children.get(pid, ())
+    return found
+
+
+def members(work: str, leader: int, spare: Iterable[int]) -> List[Process]:
+    """What runs of a piece of work: its session, what bears its mark, and what descends from it."""
+    among = all_processes()
+    seeds = {
+        one.pid
+        for one in among.values()
+        if not one.gone and ((leader and one.session == leader) or marked(one.pid) == work)
+    }
+    found = family(seeds, among) - set(spare)
+    return [among[pid] for pid in sorted(found) if not among[pid].gone]
+
+
+def command(pid: int) -> str:
+    """What it was started as."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            text = file.read(4096)
+    except OSError:
+        return ""
+    return text.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+
+
+def born(ticks: int, uptime_s: float, now: float) -> float:
+    """When a process began, in seconds since 1970."""
+    return round(now - uptime_s + ticks / os.sysconf("SC_CLK_TCK"), 2)
+
+
+def uptime() -> float:
+    """Seconds since boot."""
+    with open("/proc/uptime") as file:
+        return float(file.read().split()[0])
+
+
+def boot_id() -> str:
+    """Which boot this is."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

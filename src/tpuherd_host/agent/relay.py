@@ -1,0 +1,186 @@
+"""Passing a stream on to other hosts over the internal network, each of which passes it on further.
+
+Whoever is to get it listens for a short while. Both ends prove by a token of this transfer, which
+came over SSH, that they are meant; the token itself is never sent. What is sent is not secret from
+the internal network, and is checked against the snapshot's id, which came over SSH too.
+"""
+
+import contextlib
+import hmac
+import json
+import os
+import queue
+import socket
+import threading
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
+
+from tpuherd_host.agent.snapshots_stream import HEAD_MAX, NUMBER, Torn
+
+DIAL_S = 2.0
+STALL_S = 10.0  #: a child that takes nothing for so long is given up
+WAIT_S = 90.0  #: how long a host listens for its parent
+AHEAD = 32  #: blocks that a child may be behind
+EARS_MAX = 64
+NONCE = 16
+PROOF = 32
+
+Plan = Sequence[Mapping[str, Any]]  #: {"name", "address", "port", "token", "children"} each
+
+EARS: Dict[str, socket.socket] = {}  #: token → who listens
+
+
+def proof(token: str, who: bytes, nonces: bytes) -> bytes:
+    """That one knows the token."""
+    return hmac.new(token.encode(), who + nonces, "sha256").digest()
+
+
+def listen(token: str, address: str) -> int:
+    """Listen for a parent; the port."""
+    forget(token)
+    while len(EARS) >= EARS_MAX:
+        forget(next(iter(EARS)))
+    ear = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    try:
+        try:
+            ear.bind((address, 0))
+        except OSError:
+            ear.bind(("", 0))  # behind an address translation the host does not know its address
+        ear.listen(4)
+    except OSError:
+        ear.close()
+        raise
+    EARS[token] = ear
+    port: int = ear.getsockname()[1]
+    return port
+
+
+def forget(token: str) -> None:
+    """Listen no more."""
+    ear = EARS.pop(token, None)
+    if ear is not None:
+        with contextlib.suppress(OSError):
+            ear.shutdown(socket.SHUT_RDWR)  # wakes who waits there
+        ear.close()
+
+
+def exactly(line: socket.socket, many: int) -> bytes:
+    """So many bytes."""
+    found = b""
+    while len(found) < many:
+        piece = line.recv(many - len(found))
+        if not piece:
+            raise Torn("the other host hung up")
+        found += piece
+    return found
+
+
+@contextlib.contextmanager
+def heard(token: str) -> Iterator[Tuple[Callable[[], bytes], Plan]]:
+    """The parent's bytes, and to whom they are to be passed on. Strangers are sent away."""
+    ear = EARS.get(token)
+    if ear is None:
+        raise Torn("nobody listens for this transfer any more")
+    ear.settimeout(WAIT_S)
+    try:
+        line, plan = None, None
+        while line is None or plan is None:
+            line, _ = ear.accept()
+            plan = greeted(line, token)
+        with line:
+            line.settimeout(WAIT_S)
+            yield lambda: line.recv(1 << 16), plan
+    except socket.timeout:
+        raise Torn("no other host came with it") from None
+    finally:
+        forget(token)
+
+
+def greeted(line: socket.socket, token: str) -> "Plan | None":
+    """The plan, from a parent that knows the token."""
+    try:
+        line.settimeout(DIAL_S)
+        nonces = exactly(line, NONCE) + os.urandom(NONCE)
+        line.sendall(nonces[NONCE:] + proof(token, b"child", nonces))
+        if hmac.compare_digest(exactly(line, PROOF), proof(token, b"parent", nonces)):
+            length = NUMBER.unpack(exactly(line, NUMBER.size))[0]
+            plan: Plan = json.loads(exactly(line, min(length, HEAD_MAX)))
+            return plan
+    except (OSError, Torn):
+        pass
+    line.close()
+    return None
+
+
+def dialled(child: Mapping[str, Any]) -> socket.socket:
+    """A line to a child that knows its token; it has its plan."""
+    token = child["token"]
+    line = socket.create_connection((child["address"], child["port"]), DIAL_S)
+    try:
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        mine = os.urandom(NONCE)
+        line.sendall(mine)
+        nonces = mine + exactly(line, NONCE)
+        if not hmac.compare_digest(exactly(line, PROOF), proof(token, b"child", nonces)):
+            raise Torn("somebody else is there")
+        plan = json.dumps(child["children"]).encode()
+        line.sendall(proof(token, b"parent", nonces) + NUMBER.pack(len(plan)) + plan)
+        line.settimeout(STALL_S)
+    except BaseException:
+        line.close()
+        raise
+    return line
+
+
+class Tee:
+    """The lines to all children. One that can't be reached or stalls holds up nobody for long."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.lost: List[str] = []
+        self.branches: Dict[str, queue.Queue[bytes]] = {}
+        self.threads: List[threading.Thread] = []
+        for child in plan:
+            branch: queue.Queue[bytes] = queue.Queue(AHEAD)
+            self.branches[child["name"]] = branch
+            thread = threading.Thread(target=self._pump, args=(child, branch), daemon=True)
+            thread.start()
+            self.threads.append(thread)
+
+    def _pump(self, child: Mapping[str, Any], branch: "queue.Queue[bytes]") -> None:
+        try:
+            with dialled(child) as line:
+                while True:
+                    block = branch.get()
+                    if not block:
+                        break
+                    line.sendall(block)
+        except (OSError, Torn):
+            self._lose(child["name"])
+
+    def _lose(self, name: str) -> None:
+        branch = self.branches.pop(name, None)
+        if branch is not None:
+            self.lost.append(name)
+            with contextlib.suppress(queue.Empty):
+                while True:  # whoever waits for room in it
+                    branch.get_nowait()
+
+    def over(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        """The same blocks, which all children get as well."""
+        for block in blocks:
+            self.put(block)
+            yield block
+
+    def put(self, block: bytes) -> None:
+        """To all of them."""
+        for name, branch in list(self.branches.items()):
+            try:
+                branch.put(block, timeout=STALL_S)
+            except queue.Full:
+                self._lose(name)
+
+    def close(self) -> List[str]:
+        """No more; who did not get all of it."""
+        self.put(b"")
+        for thread in self.threads:
+            thread.join(2 * STALL_S)
+        return sorted(self.lost)

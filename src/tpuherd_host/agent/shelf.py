@@ -1,0 +1,187 @@
+"""What the agent keeps on the disk: one folder for each piece of work, stamps and epochs."""
+
+import json
+import os
+import shutil
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional
+
+from tpuherd_host.agent.nurse import private, ticks_of
+from tpuherd_host.agent.state import Ending, Stage, Work
+
+FOLDERS = {"command": "commands", "attempt": "attempts", "setup": "setups"}
+DISK_MIN = 8 << 20  #: with less free, a new command is kept in memory
+RAM = "/dev/shm"
+
+
+def ram_folder() -> str:
+    """Where commands are kept while the disk is full."""
+    return os.path.join(RAM, f"tpuherd-{os.getuid()}")
+
+
+def own(folder: str) -> bool:
+    """Make a folder that only we may read; False where it cannot be, or is somebody else's."""
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        facts = os.lstat(folder)
+    except OSError:
+        return False
+    return facts.st_uid == os.getuid() and not facts.st_mode & 0o077 and not os.path.islink(folder)
+
+
+def write(path: str, content: Any, hard: bool = False) -> None:
+    """JSON into a file, whole or not at all; `hard`: onto the disk before anything else."""
+    with open(f"{path}.new", "w", opener=private) as file:
+        json.dump(content, file)
+        if hard:
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(f"{path}.new", path)
+
+
+def read(path: str) -> Any:
+    """JSON of a file; None where there is none, or it is broken."""
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+def packed(work: Work) -> Dict[str, Any]:
+    """A piece of work, as JSON; what may be secret is not in it."""
+    content = work._asdict()
+    content["stages"] = [dict(stage._asdict(), env={}) for stage in work.stages]
+    content["ending"] = dict(work.ending._asdict())
+    content["feeder"] = None
+    return content
+
+
+def unpacked(content: Mapping[str, Any], env: Any) -> Work:
+    """A piece of work, from JSON of this or an older agent."""
+    known = {key: value for key, value in content.items() if key in Work._fields}
+    stages = []
+    for index, told in enumerate(known["stages"]):
+        stage = Stage(**{key: told[key] for key in told if key in Stage._fields})
+        secret = env[index] if isinstance(env, list) and index < len(env) else {}
+        stages.append(stage._replace(argv=tuple(stage.argv), env=secret))
+    known["stages"] = tuple(stages)
+    known["ending"] = Ending(**known["ending"])
+    known["tail"] = tuple(known.get("tail", ()))
+    known["holders"] = tuple(known.get("holders", ()))
+    return Work(**known)
+
+
+class Shelf:
+    """The agent's folder."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.places: Dict[str, str] = {}  #: a piece of work to its folder
+        self.unsaved: Dict[str, Work] = {}  #: the disk was full
+
+    def place(self, work: Work) -> str:
+        """The folder of a piece of work; OSError where there is no room at all."""
+        if work.id not in self.places:
+            for root in (self.root, ram_folder()):
+                folder = os.path.join(root, FOLDERS[work.kind], work.id)
+                if roomy(root) and own(folder):
+                    self.places[work.id] = folder
+                    break
+            else:
+                raise OSError("the disk is full, and so is memory")
+        return self.places[work.id]
+
+    def save(self, work: Work, hard: bool) -> bool:
+        """Write down how it stands; again later where the disk is full."""
+        folder = self.places.get(work.id)
+        if folder is None:
+            return True
+        try:
+            write(os.path.join(folder, "status.json"), packed(work), hard)
+        except OSError:
+            self.unsaved[work.id] = work
+            return False
+        self.unsaved.pop(work.id, None)
+        return True
+
+    def save_env(self, work: Work) -> None:
+        """What its stages have in their environment: in a file that only its owner may read."""
+        if work.kind != "command":
+            path = os.path.join(self.place(work), "env.json")
+            write(path, [dict(stage.env) for stage in work.stages])
+
+    def forget(self, work: Work) -> None:
+        """All of it."""
+        self.unsaved.pop(work.id, None)
+        folder = self.places.pop(work.id, None)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def load(self) -> List[Work]:
+        """What earlier agents left."""
+        found = []
+        for root in (self.root, ram_folder()):
+            for kind in FOLDERS.values():
+                above = os.path.join(root, kind)
+                for name in sorted(os.listdir(above)) if own(above) else ():
+                    work = self.load_one(os.path.join(above, name))
+                    if work is not None:
+                        found.append(work)
+        return found
+
+    def load_one(self, folder: str) -> Optional[Work]:
+        """One of them; what cannot be read is no more."""
+        content = read(os.path.join(folder, "status.json"))
+        try:
+            work = unpacked(content, read(os.path.join(folder, "env.json")))
+        except (TypeError, KeyError, AttributeError):
+            shutil.rmtree(folder, ignore_errors=True)
+            return None
+        self.places[work.id] = folder
+        born = read(os.path.join(folder, "pid"))
+        if work.live and isinstance(born, list) and work.phase == "starting":
+            work = work._replace(pid=born[0], ticks=born[1], phase="running")
+        if work.live and work.started is None and work.pid:
+            work = work._replace(started=work.asked)
+        return work
+
+    def ending(self, work: Work) -> Optional[Dict[str, Any]]:
+        """How its process ended, as its nurse wrote; None: not yet, or nobody saw it."""
+        told = read(os.path.join(self.places[work.id], "exit"))
+        if isinstance(told, dict) and told.get("pid") == work.pid:
+            return told
+        return None
+
+    def stamps(self) -> FrozenSet[str]:
+        """Steps that went well on this host."""
+        folder = os.path.join(self.root, "stamps")
+        return frozenset(os.listdir(folder)) if own(folder) else frozenset()
+
+    def stamp(self, stamp: str, name: str) -> None:
+        """One more."""
+        folder = os.path.join(self.root, "stamps")
+        if own(folder):
+            write(os.path.join(folder, stamp), {"name": name}, hard=True)
+
+    def epochs(self) -> Dict[str, int]:
+        """The newest engine of each owner."""
+        told = read(os.path.join(self.root, "epochs.json"))
+        return told if isinstance(told, dict) else {}
+
+    def keep(self, epochs: Mapping[str, int]) -> None:
+        """It stays known, also when the agent is killed."""
+        write(os.path.join(self.root, "epochs.json"), dict(epochs), hard=True)
+
+
+def roomy(root: str) -> bool:
+    """Whether there is room for one more."""
+    try:
+        facts = os.statvfs(root if os.path.isdir(root) else os.path.dirname(root))
+    except OSError:
+        return False
+    return facts.f_bavail * facts.f_frsize > DISK_MIN and (not facts.f_files or facts.f_favail > 16)
+
+
+def same_boot(work: Work) -> bool:
+    """Whether its process still is the one that was begun."""
+    return bool(work.pid) and ticks_of(work.pid) == work.ticks

@@ -1,0 +1,245 @@
+"""The verbs that fill a host: what it has, receive, pass on, switch; and give files back."""
+
+import base64
+import errno
+import os
+import shutil
+import struct
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping
+
+from tpuherd_host.agent import relay, snapshots_place
+from tpuherd_host.agent.frames import BLOBS
+from tpuherd_host.agent.snapshots_fill import Order, filled, ordered, staged, target
+from tpuherd_host.agent.snapshots_place import Place, alone, blobs, place, recorded, rows_of
+from tpuherd_host.agent.snapshots_rows import contents, packed, parsed
+from tpuherd_host.agent.snapshots_stream import Content, Torn, blocks, stream
+from tpuherd_host.agent.snapshots_tree import carry, merge, same, switch
+from tpuherd_host.agent.threads import Talk
+from tpuherd_host.agent.turn import Refused
+from tpuherd_host.agent.words import Consumed
+
+AHEAD = 4 << 20  #: bytes that may be under way to us: what a line holds, and more
+PASS_LEVEL = 1
+
+
+def rooms(talk: Talk) -> "tuple[Path, Path]":
+    """The agent's folder and the login's home."""
+    return Path(talk.house.folder), Path(talk.house.home)
+
+
+@contextmanager
+def plainly(what: str) -> Iterator[None]:
+    """What can go wrong, as sentences."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, struct.error) as error:
+        raise Refused("torn", f"{what}: {error}") from None
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Refused("full", f"{what}: the disk is full") from None
+        raise Refused(
+            "broken", f"{what}: {error.strerror or error} {error.filename or ''}"
+        ) from None
+
+
+# ---- before --------------------------------------------------------------------------------------
+
+
+def have(talk: Talk) -> Mapping[str, Any]:
+    """What stands at a destination, which snapshots are here whole, and where to listen."""
+    house, home = rooms(talk)
+    asked = talk.content
+    port = None
+    with plainly("the destination can't be looked at"):
+        if asked.get("tops") is not None:
+            into = target(house, home, asked["dest"], asked["tops"]).into
+            answer: Dict[str, Any] = {"dest": str(into)}
+        else:
+            answer = stood(house, home, asked)
+        if asked.get("address") is not None:
+            port = relay.listen(asked["token"], asked["address"])
+    return {**answer, "port": port}
+
+
+def stood(house: Path, home: Path, asked: Mapping[str, Any]) -> Dict[str, Any]:
+    """What the destination of a snapshot has."""
+    spot = place(house, home, asked["dest"], force=bool(asked.get("force")))
+    rows = rows_of(house, asked["id"], part=True)
+    intact, held = False, None
+    if rows is not None:
+        found = [parsed(each) for each in rows]
+        if spot.current == asked["id"]:
+            dest = os.fsencode(str(spot.dest))
+            intact = all(same(dest, one) for one in found)
+        if not intact:
+            held = bits(blobs(house).missing(contents(found)), list(contents(found)))
+    folder = snapshots_place.rows_file(house, "x").parent
+    whole = sorted(
+        (file for file in folder.iterdir() if "." not in file.name),
+        key=lambda file: file.stat().st_mtime,
+        reverse=True,
+    )
+    return {
+        "dest": str(spot.dest),
+        "current": spot.current,
+        "intact": intact,
+        "whole": [file.name for file in whole[: snapshots_place.ROWS_KEPT]],
+        "held": held,
+        "free": shutil.disk_usage(str(house)).free,
+    }
+
+
+def bits(missing: "set[bytes]", ids: List[bytes]) -> str:
+    """Which contents are here, one bit each, in the order of the rows."""
+    found = bytearray((len(ids) + 7) // 8)
+    for number, id in enumerate(ids):
+        if id not in missing:
+            found[number // 8] |= 1 << number % 8
+    return base64.b64encode(bytes(found)).decode()
+
+
+# ---- filling -------------------------------------------------------------------------------------
+
+
+def receive(talk: Talk) -> Mapping[str, Any]:
+    """Be filled over this link, and pass it on."""
+    talk.house.post(Consumed(talk.connection, talk.call, AHEAD))
+
+    def read() -> bytes:
+        while True:
+            come = talk.read()
+            if come is not None and come[0] == BLOBS:
+                return come[1] or b""
+
+    return fill(talk, blocks(read), talk.content.get("children") or ())
+
+
+def follow(talk: Talk) -> Mapping[str, Any]:
+    """Be filled by another host, and pass it on."""
+    token = talk.content["token"]
+    with plainly("nothing came from the other hosts"), relay.heard(token) as (read, plan):
+        return fill(talk, blocks(read), plan)
+
+
+def fill(talk: Talk, coming: Iterator[bytes], plan: relay.Plan) -> Mapping[str, Any]:
+    """Pass on and fill; whatever goes wrong here, the others get theirs."""
+    house, home = rooms(talk)
+    order = ordered(talk.content)
+    tee = relay.Tee(plan)
+    passed = tee.over(coming)
+    try:
+        with plainly("it could not be filled"):
+            filled(house, home, order, passed)
+    except Refused:
+        with suppress(Torn, OSError):
+            for _ in passed:
+                pass
+        raise
+    finally:
+        lost = tee.close()
+    if talk.cut:
+        dropped(house, home, order)
+    talk.check()
+    return {"ready": order.id, "lost": lost}
+
+
+def feed(talk: Talk) -> Mapping[str, Any]:
+    """Pass on to other hosts what is here whole."""
+    house, _ = rooms(talk)
+    id = talk.content["id"]
+    rows = rows_of(house, id)
+    if rows is None:
+        raise Refused("not-found", f"the snapshot {id[:12]} is not here")
+    store = blobs(house)
+    tee = relay.Tee(talk.content["children"])
+    try:
+        with plainly("it could not be passed on"), store.held():
+            numbers = {one.id: n for n, one in reversed(list(enumerate(map(parsed, rows))))}
+            wanted = contents(map(parsed, rows))
+            pieces = (Content(numbers[i], size, store.pieces(i)) for i, size in wanted.items())
+            head = {"id": id, "base": None, "gone": 0, "give": len(wanted)}
+            for block in stream(head, packed(rows), pieces, lambda: PASS_LEVEL):
+                talk.check()
+                tee.put(block)
+    finally:
+        lost = tee.close()
+    return {"lost": lost}
+
+
+# ---- after ---------------------------------------------------------------------------------------
+
+
+def commit(talk: Talk) -> Mapping[str, Any]:
+    """Put what was filled in its place, at once."""
+    house, home = rooms(talk)
+    order = ordered(talk.content)
+    with plainly("it could not be put in its place"):
+        if order.tops is not None:
+            return laid(house, home, order, order.tops)
+        spot = place(house, home, order.dest, force=order.force)
+        with alone(spot):
+            answer = switched(house, place(house, home, order.dest, force=order.force), order)
+    threading.Thread(target=snapshots_place.swept, args=(house,), daemon=True).start()
+    return answer
+
+
+def switched(house: Path, spot: Place, order: Order) -> Mapping[str, Any]:
+    """The new tree at the destination; what the host made goes on in it."""
+    new = spot.folder / order.token
+    inodes = {tree["inode"] for tree in spot.trees}
+    if not new.is_dir() or new.stat().st_ino in inodes:
+        if spot.current == order.id:
+            return {"switched": order.id, "was": spot.current, "stays": []}  # asked twice
+        raise Refused("not-found", "what was to be put in its place is gone; sync again")
+    spot.dest.parent.mkdir(parents=True, exist_ok=True)
+    trees = [*spot.trees, {"id": order.id, "inode": new.stat().st_ino}]
+    recorded(spot, trees)
+    stays: List[bytes] = []
+    if switch(new, spot.dest):
+        new = new.rename(new.with_name(f"was-{order.token}"))
+        known = snapshots_place.known(house, spot.current)
+        stays = carry(os.fsencode(str(new)), os.fsencode(str(spot.dest)), known)
+        if spot.current is None:
+            if not any(new.iterdir()):
+                new.rmdir()
+            elif new.stat().st_ino not in inodes:  # mixed in with --force
+                trees.insert(0, {"id": "", "inode": new.stat().st_ino})
+    recorded(spot, snapshots_place.tidied(house, spot, trees))
+    names = [path.decode(errors="replace") for path in stays[:20]]
+    return {"switched": order.id, "was": spot.current, "stays": names}
+
+
+def laid(house: Path, home: Path, order: Order, tops: List[str]) -> Mapping[str, Any]:
+    """Files of a copy, each in its place."""
+    goal = target(house, home, order.dest, tops)
+    tree = goal.tree / order.token
+    rows = rows_of(house, order.id, part=True)
+    if rows is None or not tree.is_dir():
+        raise Refused("not-found", "what was to be copied is gone; copy again")
+    found = [parsed(each) for each in rows]
+    merge(os.fsencode(str(tree)), os.fsencode(str(goal.into)), found, goal.renamed)
+    shutil.rmtree(str(tree), ignore_errors=True)
+    return {"switched": order.id, "was": None, "stays": []}
+
+
+def abandon(talk: Talk) -> Mapping[str, Any]:
+    """Forget what was filled but never put in its place."""
+    house, home = rooms(talk)
+    order = ordered(talk.content)
+    relay.forget(order.token)
+    with plainly("it could not be removed"):
+        dropped(house, home, order)
+    return {}
+
+
+def dropped(house: Path, home: Path, order: Order) -> None:
+    """Remove what was filled, unless it has had its place already: then it is the tree before."""
+    tree = staged(house, home, order._replace(force=True))
+    if order.tops is None and tree.exists():
+        spot = place(house, home, order.dest, force=True)
+        if tree.stat().st_ino in {one["inode"] for one in spot.trees}:
+            return
+    shutil.rmtree(str(tree), ignore_errors=True)

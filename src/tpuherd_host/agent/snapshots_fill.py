@@ -1,0 +1,215 @@
+"""Taking a snapshot or a copy out of its stream and writing it beside its destination."""
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+
+from tpuherd_host.agent import snapshots_place
+from tpuherd_host.agent.blobs import Spoiled
+from tpuherd_host.agent.snapshots_place import PART, blobs, known, path_of, place, rows_of
+from tpuherd_host.agent.snapshots_rows import (
+    Row,
+    applied,
+    checked,
+    contents,
+    named,
+    packed,
+    unpacked,
+)
+from tpuherd_host.agent.snapshots_stream import Source, Torn, plain
+from tpuherd_host.agent.snapshots_tree import dress, inside, lay, share, write
+from tpuherd_host.agent.turn import Refused
+
+MARGIN = 8 << 20  #: bytes that stay free
+TOKEN_MAX = 64
+
+
+class Order(NamedTuple):
+    """What is to be filled, as the controller said over SSH."""
+
+    id: str
+    dest: str
+    token: str
+    force: bool
+    tops: Optional[List[str]]  #: a copy's topmost names; None: a snapshot
+
+
+class Growth(NamedTuple):
+    """A tree to be, and the one that stands there now."""
+
+    tree: bytes
+    base: bytes
+    before: Mapping[bytes, Row]  #: by path, what the base was written as
+
+
+class Target(NamedTuple):
+    """Where a copy goes."""
+
+    tree: Path  #: the folder for trees on the same file system
+    into: Path
+    renamed: Dict[bytes, bytes]
+
+
+def ordered(content: Mapping[str, Any]) -> Order:
+    """The order in a call."""
+    id, dest, token = (str(content.get(key) or "") for key in ("id", "dest", "token"))
+    if len(id) != 64 or not id.isalnum() or not token.isalnum() or len(token) > TOKEN_MAX:
+        raise Refused("unfit", "this is no order to fill a host")
+    tops = content.get("tops")
+    return Order(id, dest, token, bool(content.get("force")), tops)
+
+
+def target(house: Path, home: Path, dest: str, tops: Sequence[str]) -> Target:
+    """Where a copy goes, by cp's rules: into a folder that is there, else under the new name."""
+    path = path_of(home, dest)
+    inner = path.is_dir() or dest.endswith("/") or len(tops) > 1
+    if inner and path.exists() and not path.is_dir():
+        raise Refused("unfit", f"{path} is a file, not a folder; name another destination")
+    above = path
+    while not above.is_dir():
+        if above.exists():
+            raise Refused("unfit", f"{path} leads through a file; name another destination")
+        above = above.parent
+    trees = house / "trees"
+    trees.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if above.stat().st_dev != trees.stat().st_dev:
+        trees = above / ".tpuherd-trees"
+    if inner:
+        return Target(trees / "copies", path, {})
+    return Target(trees / "copies", path.parent, {os.fsencode(tops[0]): os.fsencode(path.name)})
+
+
+def staged(house: Path, home: Path, order: Order) -> Path:
+    """Where it is filled."""
+    if order.tops is not None:
+        return target(house, home, order.dest, order.tops).tree / order.token
+    return place(house, home, order.dest, force=order.force).folder / order.token
+
+
+def filled(house: Path, home: Path, order: Order, coming: Iterator[bytes]) -> None:
+    """Fill. Nothing of it is in its place yet; cut, what came is kept for the next time."""
+    source = Source(plain(coming))
+    head = source.head()
+    rows = rows_in(house, head, source.take(int(head["body"])))
+    if named(rows).hex() != order.id:
+        raise Torn("it is another snapshot than was announced")
+    found = checked(rows)
+    file = snapshots_place.rows_file(house, order.id)
+    if not file.exists():
+        file.with_name(file.name + PART).write_bytes(packed(rows))
+    tree = staged(house, home, order)
+    tree.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    shutil.rmtree(str(tree), ignore_errors=True)
+    try:
+        if order.tops is None:
+            spot = place(house, home, order.dest, force=order.force)
+            before = {one.path: one for one in known(house, spot.current)}
+            took(house, source, int(head["give"]), found, before)
+            base = os.fsencode(str(spot.dest))
+            grown(house, file, Growth(os.fsencode(str(tree)), base, before), found)
+        else:
+            room(tree.parent, sum(one.size for one in found))
+            spread(os.fsencode(str(tree)), source, int(head["give"]), found)
+        source.drain()
+    except BaseException:
+        shutil.rmtree(str(tree), ignore_errors=True)
+        raise
+
+
+def rows_in(house: Path, head: Mapping[str, Any], body: bytes) -> List[bytes]:
+    """All rows: as they came, or a base that is here and the changes to it."""
+    if head["base"] is None:
+        return unpacked(body)
+    base = rows_of(house, head["base"])
+    if base is None:
+        raise Torn("the snapshot that this one is told by is not here any more; sync again")
+    cut = int(head["gone"])
+    return applied(base, unpacked(body[:cut]), unpacked(body[cut:]))
+
+
+def room(path: Path, needed: int) -> None:
+    """Refused where it would not fit."""
+    free = shutil.disk_usage(str(path)).free
+    if needed + MARGIN > free:
+        sentence = f"{needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are free"
+        raise Refused("full", f"the disk is full: {sentence}")
+
+
+def took(
+    house: Path, source: Source, give: int, rows: Sequence[Row], before: Mapping[bytes, Row]
+) -> None:
+    """The contents that came, into the store."""
+    store = blobs(house)
+    wanted = contents(rows)
+    needed = sum(wanted[id] for id in store.missing(wanted))
+    room(house, needed + sum(one.size for one in rows if before.get(one.path) != one))
+    with store.held(), store.writer() as pack:
+        for _ in range(give):
+            one = rows[source.number()]
+            pieces = source.pieces(one.size)
+            if one.id in store:
+                for _ in pieces:
+                    pass
+            else:
+                pack.add(pieces, one.id)
+    if store.missing(wanted):
+        raise Torn("contents are missing; sync again")
+
+
+def grown(house: Path, file: Path, growth: Growth, rows: Sequence[Row]) -> None:
+    """The tree, of files that the present one has unchanged and of the store's contents."""
+    part = file.with_name(file.name + PART)
+    if part.exists():
+        part.replace(file)
+    os.utime(str(file))
+    lay(growth.tree, rows)
+    store = blobs(house)
+    try:
+        with store.held():
+            for one in rows:
+                shared = growth.before.get(one.path) == one
+                if not shared or not share(growth.base, growth.tree, one):
+                    write(growth.tree, one, store.pieces(one.id))
+    except Spoiled:
+        file.replace(part)
+        raise
+
+
+def spread(tree: bytes, source: Source, give: int, rows: Sequence[Row]) -> None:
+    """The contents of a copy, straight into its tree."""
+    lay(tree, rows)
+    first: Dict[bytes, Row] = {}
+    for _ in range(give):
+        one = rows[source.number()]
+        write(tree, one, verified(source.pieces(one.size), one.id))
+        first[one.id] = one
+    for one in rows:
+        if one.folder or first.get(one.id) == one:
+            continue
+        if one.id not in first:
+            raise Torn("contents are missing; copy again")
+        twin(tree, first[one.id], one)
+
+
+def twin(tree: bytes, first: Row, one: Row) -> None:
+    """The same content at another path."""
+    here, there = inside(tree, first.path), inside(tree, one.path)
+    shutil.copyfile(here, there, follow_symlinks=False)
+    if not one.link:
+        file = os.open(there, os.O_WRONLY | os.O_NOFOLLOW)
+        try:
+            dress(file, one)
+        finally:
+            os.close(file)
+
+
+def verified(pieces: Iterable[bytes], id: bytes) -> Iterator[bytes]:
+    """The same; Spoiled at the end if they are not what they should be."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+        yield piece
+    if digest.digest() != id:
+        raise Spoiled(f"{id.hex()} came as {digest.hexdigest()}")

@@ -1,0 +1,87 @@
+"""Giving files of this host back, as they are, in the stream that snapshots travel in."""
+
+import glob
+import os
+import stat
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
+
+from tpuherd_host.agent.frames import BLOBS
+from tpuherd_host.agent.snapshots_rows import NOBODY, packed, parsed, row
+from tpuherd_host.agent.snapshots_stream import Content, stream
+from tpuherd_host.agent.threads import Talk
+from tpuherd_host.agent.turn import Refused
+
+LEVEL = 3  #: a host compresses as fast as most lines carry
+PIECE = 1 << 20
+
+
+def give(talk: Talk) -> Mapping[str, Any]:
+    """Files and folders, by paths or patterns from the login's home."""
+    found, skipped = sought(Path(talk.house.home), [str(path) for path in talk.content["paths"]])
+    rows = sorted(found)
+    wanted = [(n, parsed(each)) for n, each in enumerate(rows)]
+    files = [(n, one) for n, one in wanted if not one.folder]
+    contents = (Content(n, one.size, read(found[rows[n]], one.size, one.link)) for n, one in files)
+    head = {"give": len(files)}
+    try:
+        for block in stream(head, packed(rows), contents, lambda: LEVEL):
+            talk.write(BLOBS, block)
+    except OSError as error:
+        raise Refused("broken", f"{error.filename or 'it'}: {error.strerror or error}") from None
+    talk.end(BLOBS)
+    return {"skipped": skipped[:100]}
+
+
+def sought(home: Path, paths: List[str]) -> Tuple[Dict[bytes, bytes], List[str]]:
+    """Rows with where each is; and what is neither file, folder nor symlink."""
+    found: Dict[bytes, bytes] = {}
+    skipped: List[str] = []
+    tops: Dict[bytes, str] = {}
+    for text in paths:
+        text = text[2:] if text.startswith("~/") else text
+        whole = str(home / text) if text not in ("", "~") else str(home)
+        matches = [whole] if os.path.lexists(whole) else sorted(glob.glob(whole))
+        if not matches:
+            raise Refused("not-found", f"{text} is not there")
+        for match in matches:
+            top = os.fsencode(Path(match).name or "root")
+            if top in tops:
+                raise Refused("unfit", f"{tops[top]} and {match} have one name; copy them apart")
+            tops[top] = match
+            gathered(os.fsencode(os.path.realpath(match)), top, found, skipped)
+    return found, skipped
+
+
+def gathered(whole: bytes, path: bytes, found: Dict[bytes, bytes], skipped: List[str]) -> None:
+    """A file, or a folder with all that is in it."""
+    waiting = [(whole, path)]
+    while waiting:
+        whole, path = waiting.pop()
+        facts = os.lstat(whole)
+        mtime_ns = facts.st_mtime_ns or 1
+        if stat.S_ISDIR(facts.st_mode):
+            found[row(path, facts.st_mode, 0, NOBODY, mtime_ns)] = whole
+            with os.scandir(whole) as entries:
+                waiting += [(entry.path, path + b"/" + entry.name) for entry in entries]
+        elif stat.S_ISLNK(facts.st_mode):
+            target = os.readlink(whole)
+            found[row(path, facts.st_mode, len(target), NOBODY, mtime_ns)] = whole
+        elif stat.S_ISREG(facts.st_mode):
+            found[row(path, facts.st_mode, facts.st_size, NOBODY, mtime_ns)] = whole
+        else:
+            skipped.append(os.fsdecode(whole))
+
+
+def read(whole: bytes, size: int, link: bool) -> Iterator[bytes]:
+    """So much of it as there was: one that grows meanwhile is cut there, one that shrinks fails."""
+    if link:
+        yield os.readlink(whole)
+        return
+    with open(whole, "rb") as file:
+        while size:
+            piece = file.read(min(size, PIECE))
+            if not piece:
+                raise Refused("broken", f"{os.fsdecode(whole)} shrank while it was read; try again")
+            size -= len(piece)
+            yield piece

@@ -1,0 +1,132 @@
+"""What a snapshot is made of: sorted rows of path, kind, size and content id, as bytes.
+
+A row is the path, a zero byte, then mode, mtime (0 in snapshots), size and sha256. Rows are
+compared, sorted and sent as they are; the sha256 of all of them is the snapshot's id. A symlink's
+content is what it points to. Folders stand in rows of copies only.
+"""
+
+import hashlib
+import stat
+import struct
+from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
+
+TAIL = struct.Struct(">IqQ32s")
+LENGTH = struct.Struct(">H")
+END = TAIL.size + 1
+KINDS = (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR)
+NOBODY = bytes(32)  #: the id of a content that nobody has hashed
+PATH_MAX = 4096
+AWAY = {b"", b".", b".."}  #: what no path of a snapshot goes through
+
+
+class BadRows(ValueError):
+    """These can't be a snapshot's rows."""
+
+
+class Row(NamedTuple):
+    """One of them, taken apart."""
+
+    path: bytes
+    mode: int
+    mtime_ns: int
+    size: int
+    id: bytes
+
+    @property
+    def folder(self) -> bool:
+        """Whether it is a folder."""
+        return stat.S_ISDIR(self.mode)
+
+    @property
+    def link(self) -> bool:
+        """Whether it is a symlink."""
+        return stat.S_ISLNK(self.mode)
+
+
+def row(path: bytes, mode: int, size: int, id: bytes, mtime_ns: int = 0) -> bytes:
+    """One row, as bytes."""
+    return path + b"\0" + TAIL.pack(mode, mtime_ns, size, id)
+
+
+def parsed(row: bytes) -> Row:
+    """One row, taken apart."""
+    return Row(row[:-END], *TAIL.unpack_from(row, len(row) - TAIL.size))
+
+
+def packed(rows: Iterable[bytes]) -> bytes:
+    """All rows in one piece."""
+    length = LENGTH.pack
+    return b"".join([length(len(row)) + row for row in rows])
+
+
+def unpacked(piece: bytes) -> List[bytes]:
+    """Rows again."""
+    rows, at, end, length = [], 0, len(piece), LENGTH.unpack_from
+    while at < end:
+        if at + 2 > end:
+            raise BadRows("cut")
+        after = at + 2 + length(piece, at)[0]
+        rows.append(piece[at + 2 : after])
+        at = after
+    if at != end:
+        raise BadRows("cut")
+    return rows
+
+
+def named(rows: Iterable[bytes]) -> bytes:
+    """The id of the snapshot with these rows."""
+    return hashlib.sha256(packed(rows)).digest()
+
+
+def checked(rows: Sequence[bytes]) -> List[Row]:
+    """All rows taken apart; BadRows if a path leads elsewhere or through something else."""
+    found: List[Row] = []
+    barred = set()
+    before = b""
+    for each in rows:
+        if len(each) <= END:
+            raise BadRows("too short")
+        one = parsed(each)
+        if not AWAY.isdisjoint(one.path.split(b"/")) or b"\0" in one.path:
+            raise BadRows(f"no path of a snapshot: {one.path!r}")
+        if len(one.path) > PATH_MAX or stat.S_IFMT(one.mode) not in KINDS:
+            raise BadRows(f"neither file nor symlink: {one.path!r}")
+        if found and (each <= before or one.path == found[-1].path):
+            raise BadRows(f"out of order: {one.path!r}")
+        if not one.folder:
+            barred.add(one.path)
+        found.append(one)
+        before = each
+    passed = {b""}
+    for one in found:
+        above = one.path.rpartition(b"/")[0]
+        while above not in passed:
+            if above in barred:
+                raise BadRows(f"leads through a file: {one.path!r}")
+            passed.add(above)
+            above = above.rpartition(b"/")[0]
+    return found
+
+
+def contents(rows: Iterable[Row]) -> Dict[bytes, int]:
+    """Every content once, in the order of the rows, with its size."""
+    found: Dict[bytes, int] = {}
+    for one in rows:
+        if not one.folder:
+            found.setdefault(one.id, one.size)
+    return found
+
+
+def changed(base: Sequence[bytes], rows: Sequence[bytes]) -> Tuple[List[bytes], List[bytes]]:
+    """The way from one snapshot to another: paths that are gone, rows that are new or other."""
+    put = sorted(set(rows).difference(base))
+    stale = set(base).difference(rows)
+    paths = {each[:-END] for each in put}
+    return sorted({each[:-END] for each in stale} - paths), put
+
+
+def applied(base: Sequence[bytes], gone: Iterable[bytes], put: Iterable[bytes]) -> List[bytes]:
+    """The other snapshot again."""
+    put = list(put)
+    away = {*gone, *(each[:-END] for each in put)}
+    return sorted([*(each for each in base if each[:-END] not in away), *put])

@@ -1,0 +1,246 @@
+"""Trees of files as snapshots say them: written, compared, and put in another's place at once.
+
+The nanoseconds of a file's time are a mark of its content. So a file that somebody has edited in
+place is known without reading it, and never taken for what the snapshot says.
+"""
+
+import ctypes
+import errno
+import hashlib
+import os
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Iterable, Iterator, List, Mapping, Set, Tuple
+
+from tpuherd_host.agent.snapshots_rows import Row
+
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+SECOND = 1_000_000_000
+CACHE = b"__pycache__"  #: is made again at any time
+
+
+def inside(tree: bytes, path: bytes) -> bytes:
+    """A path of a row, in a tree."""
+    return tree + b"/" + path if path else tree
+
+
+def mark(id: bytes) -> int:
+    """What the nanoseconds of a file with this content are."""
+    return int.from_bytes(id[:8], "big") % SECOND
+
+
+# ---- to compare ----------------------------------------------------------------------------------
+
+
+def same(tree: bytes, one: Row) -> bool:
+    """Whether a tree has this row as it was written there."""
+    path = inside(tree, one.path)
+    try:
+        found = os.lstat(path)
+        if stat.S_IFMT(found.st_mode) != stat.S_IFMT(one.mode):
+            return False
+        if one.link:
+            return hashlib.sha256(os.readlink(path)).digest() == one.id
+    except OSError:
+        return False
+    return (
+        found.st_size == one.size
+        and found.st_mtime_ns % SECOND == mark(one.id)
+        and found.st_mode & 0o100 == one.mode & 0o100
+    )
+
+
+def folders(rows: Iterable[Row]) -> Set[bytes]:
+    """Every folder that the rows need; the tree itself is the empty path."""
+    found = {b""}
+    for one in rows:
+        above = one.path if one.folder else one.path.rpartition(b"/")[0]
+        while above and above not in found:
+            found.add(above)
+            above = above.rpartition(b"/")[0]
+    return found
+
+
+def walked(tree: bytes, known: Set[bytes]) -> Iterator[Tuple[bytes, List["os.DirEntry[bytes]"]]]:
+    """Those folders of a tree, from the top, with what they hold; symlinks are not followed."""
+    waiting = [b""]
+    while waiting:
+        path = waiting.pop()
+        with os.scandir(inside(tree, path)) as entries:
+            found = list(entries)
+        for entry in found:
+            below = path + b"/" + entry.name if path else entry.name
+            if below in known and entry.is_dir(follow_symlinks=False):
+                waiting.append(below)
+        yield path, found
+
+
+def strangers(tree: bytes, rows: Iterable[Row]) -> Iterator[bytes]:
+    """What a tree holds and the rows don't know: the topmost paths."""
+    rows = list(rows)
+    above, files = folders(rows), {one.path for one in rows if not one.folder}
+    for path, entries in walked(tree, above):
+        for entry in entries:
+            below = path + b"/" + entry.name if path else entry.name
+            ours = below in above and entry.is_dir(follow_symlinks=False)
+            ours = ours or (below in files and not entry.is_dir(follow_symlinks=False))
+            if not ours:
+                yield below
+
+
+# ---- to write ------------------------------------------------------------------------------------
+
+
+def lay(tree: bytes, rows: Iterable[Row]) -> None:
+    """The folders that the rows need, in a new tree."""
+    for path in sorted(folders(rows)):
+        os.mkdir(inside(tree, path), 0o755)
+
+
+def write(tree: bytes, one: Row, pieces: Iterable[bytes]) -> None:
+    """One file or symlink."""
+    path = inside(tree, one.path)
+    if one.link:
+        os.symlink(b"".join(pieces), path)
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(path, flags, 0o600)
+    try:
+        for piece in pieces:
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+        dress(file, one)
+    finally:
+        os.close(file)
+
+
+def dress(file: int, one: Row) -> None:
+    """Mode and time: as the row says, or (in a snapshot) a second ago with the content's mark."""
+    os.fchmod(file, one.mode & 0o777)
+    when = one.mtime_ns
+    if not when:
+        when = (os.fstat(file).st_mtime_ns // SECOND - 1) * SECOND + mark(one.id)
+    os.utime(file, ns=(when, when))
+
+
+def share(base: bytes, tree: bytes, one: Row) -> bool:
+    """The same file as in another tree, if that has it unchanged."""
+    if one.link or not same(base, one):
+        return False
+    with suppress(OSError):  # another file system, or its limit of links
+        os.link(inside(base, one.path), inside(tree, one.path))
+        return True
+    return False
+
+
+# ---- to switch -----------------------------------------------------------------------------------
+
+
+def switch(new: Path, dest: Path) -> bool:
+    """A tree at a path that had another or none; the other is where the tree was. Its answer: was
+    there another?"""
+    if not os.path.lexists(str(dest)):
+        new.rename(dest)
+        return False
+    try:
+        exchange(new, dest)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS):
+            raise
+        aside = new.with_name(new.name + ".aside")  # this file system can't: as near as may be
+        dest.rename(aside)
+        try:
+            new.rename(dest)
+        except OSError:
+            aside.rename(dest)
+            raise
+        aside.rename(new)
+    return True
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Two paths change places at once."""
+    library = ctypes.CDLL(None, use_errno=True)
+    call = getattr(library, "renameat2", None)
+    if call is None:
+        raise OSError(errno.ENOSYS, "no renameat2")
+    paths = (os.fsencode(str(one)), os.fsencode(str(other)))
+    if call(AT_FDCWD, paths[0], AT_FDCWD, paths[1], RENAME_EXCHANGE):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(other))
+
+
+def carry(old: bytes, dest: bytes, rows: Iterable[Row]) -> List[bytes]:
+    """What the host itself made in the old tree goes on in the new one, and can still be reached by
+    the old way by whoever runs there. What can't be carried is named, and stays."""
+    stays = []
+    for path in list(strangers(old, rows)):
+        here, there = inside(old, path), inside(dest, path)
+        above, _, name = path.rpartition(b"/")
+        try:
+            if name == CACHE:
+                if os.path.isdir(inside(dest, above)) and not os.path.lexists(there):
+                    os.rename(here, there)
+                else:
+                    shutil.rmtree(here)
+            elif os.path.islink(here) and os.readlink(here) == there:
+                continue
+            elif os.path.lexists(there):
+                stays.append(path)
+            else:
+                os.makedirs(inside(dest, above), exist_ok=True)
+                os.rename(here, there)
+                os.symlink(there, here)
+        except OSError:
+            stays.append(path)
+    return stays
+
+
+def clear(tree: bytes, dest: bytes, rows: Iterable[Row]) -> bool:
+    """Remove of an old tree what the rows know. Whether that was all."""
+    rows = list(rows)
+    above, files = folders(rows), {one.path for one in rows if not one.folder}
+    for path, entries in reversed(list(walked(tree, above))):
+        for entry in entries:
+            below = path + b"/" + entry.name if path else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name == CACHE:
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                continue
+            led = entry.is_symlink() and os.readlink(entry.path) == inside(dest, below)
+            if led or below in files:
+                os.unlink(entry.path)
+        with suppress(OSError):  # not empty: what the host made is not ours to remove
+            os.rmdir(inside(tree, path))
+    return not os.path.lexists(tree)
+
+
+# ---- copies --------------------------------------------------------------------------------------
+
+
+def merge(tree: bytes, dest: bytes, rows: Iterable[Row], names: Mapping[bytes, bytes]) -> None:
+    """Each file of a tree to its place below `dest`, whatever else is there; `names` renames the
+    topmost. OSError, before anything is done, where a folder is in a file's place or a file in its.
+    """
+    moves = []
+    for one in rows:
+        top, _, rest = one.path.partition(b"/")
+        path = names.get(top, top) + (b"/" + rest if rest else b"")
+        there = inside(dest, path)
+        if os.path.lexists(there) and os.path.isdir(there) != one.folder:
+            kind = "a folder" if os.path.isdir(there) else "no folder"
+            raise OSError(errno.EEXIST, f"is {kind}", os.fsdecode(there))
+        moves.append((one, inside(tree, one.path), there))
+    for one, here, there in moves:
+        if one.folder:
+            os.makedirs(there, exist_ok=True)
+        else:
+            os.makedirs(os.path.dirname(there), exist_ok=True)
+            os.replace(here, there)
+    for one, _, there in reversed(moves):
+        if one.folder:
+            os.chmod(there, one.mode & 0o777)
+            os.utime(there, ns=(one.mtime_ns, one.mtime_ns))

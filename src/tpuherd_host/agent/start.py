@@ -1,0 +1,27 @@
+"""What `python3 agent-<hash>.pyz` does: attach, serve, version."""
+
+import sys
+from importlib import import_module
+from typing import List
+
+PREFIX, SUFFIX = "agent-", ".pyz"
+USAGE = "usage: agent.pyz attach|serve|version|holders\n"
+
+
+def main(words: List[str], pyz: str, protocol: int) -> int:
+    """One word says what; only what that needs is loaded. The file's name says which one it is."""
+    word = words[0] if len(words) == 1 else ""
+    name = pyz.rpartition("/")[2]
+    version = f"{protocol}.{name[len(PREFIX) : -len(SUFFIX)]}"
+    room = f"{__package__}."
+    if word == "attach":
+        return int(import_module(room + "attach").attach(pyz, version))
+    if word == "serve":
+        return int(import_module(room + "serve").serve(version))
+    if word == "holders":
+        return int(import_module(room + "holders").print_all())
+    if word == "version":
+        sys.stdout.write(version + "\n")
+        return 0
+    sys.stderr.write(USAGE)
+    return 64

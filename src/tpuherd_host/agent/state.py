@@ -1,0 +1,188 @@
+"""What the agent knows, as values: connections, their calls, and the work it looks after."""
+
+from typing import Any, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
+
+from tpuherd_host.agent.frames import WINDOW
+
+COMMAND, ATTEMPT, SETUP = "command", "attempt", "setup"
+
+#: The phases of a piece of work, in order. Those in LIVE have processes or will have.
+WAITING = "waiting"  #: a stage's delay, or until apt's locks are free
+STARTING = "starting"
+RUNNING = "running"
+SWEEPING = "sweeping"  #: the leader has ended, the rest is being ended
+FREEING = "freeing"  #: waiting until the chips are free
+CLOSING = "closing"  #: the last output is coming
+ENDED = "ended"
+LOST = "lost"  #: how it ended was not seen: a reboot, or the agent was killed too
+LIVE = frozenset({WAITING, STARTING, RUNNING, SWEEPING, FREEING, CLOSING})
+
+COMMAND_LOG_BYTES = 256 << 20
+ATTEMPT_LOG_BYTES = 1 << 30
+KEEP_S = 86400.0
+ATTEMPT_KEEP_S = 14 * 86400.0
+
+
+class Stage(NamedTuple):
+    """One thing to execute; a command has one, an attempt its setup steps and then its command."""
+
+    argv: Tuple[str, ...]
+    name: str = ""
+    env: Mapping[str, str] = {}
+    directory: Optional[str] = None
+    stamp: str = ""  #: skipped where this was stamped, and stamped when it went well
+    delay_s: float = 0.0
+    apt: bool = False  #: wait for apt's locks, and again when somebody was quicker
+    preload: bool = True  #: keep the host's LD_PRELOAD
+
+
+class Ending(NamedTuple):
+    """How a process ended."""
+
+    exit: Optional[int] = None
+    signal: Optional[int] = None
+    rusage: Mapping[str, float] = {}
+
+
+class Work(NamedTuple):
+    """A command, an attempt or a setup, from its asking until it is forgotten."""
+
+    id: str
+    kind: str
+    stages: Tuple[Stage, ...]
+    asked: float
+    phase: str = WAITING
+    stage: int = 0
+    owner: str = ""
+    who: str = ""
+    slot: str = ""
+    number: int = 0
+    title: str = ""  #: what a list shows of it
+    stdin: bool = False
+    terminal: Optional[Mapping[str, Any]] = None  #: rows, columns, term
+    keep_s: float = KEEP_S
+    log_bytes: int = COMMAND_LOG_BYTES
+    grace_s: float = 10.0
+    notice_grace_s: float = 25.0
+    boot: str = ""
+    pid: int = 0
+    ticks: int = 0  #: when the process was born, by the kernel: tells it from a later one
+    started: Optional[float] = None
+    ended: Optional[float] = None
+    ending: Ending = Ending()
+    why: str = ""  #: a sentence: why it was stopped, or could not begin
+    first: int = 0  #: the log begins at this offset; what was before is dropped
+    length: int = 0
+    lost_bytes: int = 0  #: output that a full disk ate
+    drained: bool = False  #: its outputs are closed
+    paused: bool = False  #: its output is not read, since a reader is far behind
+    due: Optional[float] = None  #: when to look at it again
+    kill_at: Optional[float] = None  #: set: it is being stopped
+    termed: bool = False
+    free_by: float = 0.0
+    free: Optional[bool] = None
+    holders: Tuple[Mapping[str, Any], ...] = ()
+    lease_s: Optional[float] = None
+    lease_until: Optional[float] = None
+    deadman: bool = False
+    report: Optional[Mapping[str, Any]] = None  #: the latest step that it reported
+    reported_at: float = 0.0
+    tail: Tuple[str, ...] = ()  #: its last lines
+    feeder: Optional[Tuple[int, int]] = None  #: connection and call that may write to it
+    unseen: bool = False  #: nobody saw how it ended
+    adopted: bool = False  #: begun by an agent before this one: its end is read from a file
+    retried: int = 0
+    signed: str = ""  #: hash of what was asked, so that the same may be asked twice
+
+    @property
+    def live(self) -> bool:
+        """Whether something of it may still run."""
+        return self.phase in LIVE
+
+    @property
+    def mortal(self) -> bool:
+        """Whether its leader runs."""
+        return self.phase in (STARTING, RUNNING)
+
+
+class Call(NamedTuple):
+    """One that is not answered yet."""
+
+    id: int
+    verb: str
+    work: str = ""  #: whose log it follows, or for whose end it waits
+    follows: bool = False
+    offset: int = 0
+    credit: int = WINDOW  #: so much may be sent to it
+    given: int = WINDOW  #: so much may come from it
+    holds: bool = False  #: the work's output waits for this reader
+    poured: bool = False  #: something of the log was sent
+    moved_at: float = 0.0  #: when it last gave credit
+    threaded: bool = False
+
+
+class Connection(NamedTuple):
+    """A controller."""
+
+    id: int
+    greeted: bool = False
+    who: str = ""
+    owner: str = ""
+    epoch: int = 0
+    unsent: int = 0
+    missed: int = 0  #: events it was too slow for
+    calls: Mapping[int, Call] = {}
+
+
+class State(NamedTuple):
+    """All of it."""
+
+    hello: Mapping[str, Any] = {}
+    boot: str = ""
+    connections: Mapping[int, Connection] = {}
+    works: Mapping[str, Work] = {}
+    epochs: Mapping[str, int] = {}
+    stamps: FrozenSet[str] = frozenset()
+    notices: Mapping[str, str] = {}
+    beat_at: float = 0.0
+
+
+def shown(work: Work) -> Dict[str, Any]:
+    """A piece of work, as it is told."""
+    told: Dict[str, Any] = {
+        "id": work.id,
+        "kind": work.kind,
+        "phase": work.phase,
+        "title": work.title,
+        "who": work.who,
+        "owner": work.owner,
+        "pid": work.pid or None,
+        "asked": work.asked,
+        "started": work.started,
+        "ended": work.ended,
+        "exit": work.ending.exit,
+        "signal": work.ending.signal,
+        "rusage": dict(work.ending.rusage),
+        "why": work.why,
+        "first": work.first,
+        "length": work.length,
+        "lost_bytes": work.lost_bytes,
+        "terminal": work.terminal is not None,
+        "stdin": work.stdin,
+    }
+    if work.kind != COMMAND:
+        current = work.stages[work.stage] if work.stage < len(work.stages) else None
+        told.update(
+            slot=work.slot,
+            number=work.number,
+            stage=work.stage,
+            stages=len(work.stages),
+            stage_name=current.name if current else "",
+            lease_until=work.lease_until,
+            deadman=work.deadman,
+            report=work.report,
+            tail=list(work.tail),
+            free=work.free,
+            holders=[dict(holder) for holder in work.holders],
+        )
+    return told

@@ -1,0 +1,133 @@
+"""Verbs that block: each call of one runs in a thread of its own and speaks through a Talk."""
+
+import threading
+from collections import deque
+from importlib import import_module
+from typing import Any, Callable, Deque, Dict, Mapping, NamedTuple, Optional, Tuple
+
+from tpuherd_host.agent.frames import DATA_MAX, WINDOW
+from tpuherd_host.agent.state import State
+from tpuherd_host.agent.turn import Refused
+from tpuherd_host.agent.words import Answered, Consumed, Happening, Spoke, Told
+
+
+class Cut(Exception):
+    """Nobody waits for the answer any more: leave."""
+
+
+class House(NamedTuple):
+    """What a threaded verb may know of the agent."""
+
+    folder: str  #: ~/.tpuherd
+    home: str
+    environment: Mapping[str, str]  #: the login's, as commands have it
+    state: Callable[[], State]
+    post: Callable[[Happening], None]
+
+
+class Talk:
+    """One call of a threaded verb. Reading and writing wait, and raise Cut when nobody is there."""
+
+    def __init__(
+        self, house: House, content: Mapping[str, Any], connection: int, call: int
+    ) -> None:
+        self.house = house
+        self.content = content  #: the JSON of the CALL
+        self.connection = connection
+        self.call = call
+        self.news = threading.Condition()
+        self.pieces: Deque[Tuple[int, Optional[bytes]]] = deque()
+        self.credit = WINDOW
+        self.cut = False
+
+    # ---- what the verb does ----------------------------------------------------------------------
+
+    def read(self, timeout_s: Optional[float] = None) -> Optional[Tuple[int, Optional[bytes]]]:
+        """The next (port, piece); (port, None) when no more comes on it; None: not in this time."""
+        with self.news:
+            self.news.wait_for(lambda: self.pieces or self.cut, timeout_s)
+            if self.cut:
+                raise Cut
+            if not self.pieces:
+                return None
+            port, piece = self.pieces.popleft()
+        if piece:
+            self.house.post(Consumed(self.connection, self.call, len(piece)))
+        return port, piece
+
+    def write(self, port: int, text: bytes) -> None:
+        """Send bytes, however many; waits while the other side has enough."""
+        view = memoryview(text)
+        while view:
+            with self.news:
+                self.news.wait_for(lambda: self.credit > 0 or self.cut)
+                if self.cut:
+                    raise Cut
+                many = min(len(view), self.credit, DATA_MAX - 1)
+                self.credit -= many
+            piece = bytes(view[:many])
+            self.house.post(Spoke(self.connection, self.call, port, piece))
+            view = view[many:]
+
+    def end(self, port: int) -> None:
+        """No more on this port."""
+        self.house.post(Spoke(self.connection, self.call, port, b"", last=True))
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """An EVENT to all who are attached; it has a key "event"."""
+        self.house.post(Told(event))
+
+    def check(self) -> None:
+        """Raise Cut where nobody waits any more."""
+        if self.cut:
+            raise Cut
+
+    # ---- what the daemon does --------------------------------------------------------------------
+
+    def hand(self, port: int, piece: Optional[bytes]) -> None:
+        """Something came."""
+        with self.news:
+            self.pieces.append((port, piece))
+            self.news.notify()
+
+    def grant(self, many: int) -> None:
+        """More may be sent."""
+        with self.news:
+            self.credit += many
+            self.news.notify()
+
+    def drop(self) -> None:
+        """Nobody waits."""
+        with self.news:
+            self.cut = True
+            self.news.notify()
+
+
+def begin(place: str, talk: Talk) -> None:
+    """In a thread that nobody waits for. `place` is a function's, as in verbs.THREADED."""
+    threading.Thread(target=live, args=(place, talk), name=place, daemon=True).start()
+
+
+def live(place: str, talk: Talk) -> None:
+    """The life of that thread."""
+    answer: Dict[str, Any] = {}
+    error = ""
+    try:
+        module, _, name = place.partition(".")
+        function = getattr(import_module(f"{__package__}.{module}"), name)
+        answer = dict(function(talk))
+    except Cut:
+        return
+    except Refused as refused:
+        error, answer = refused.word, {"sentence": refused.sentence}
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        LookupError,
+        RuntimeError,
+        ImportError,
+    ) as why:
+        error, answer = "broken", {"sentence": f"{type(why).__name__}: {why}"}
+    talk.house.post(Answered(talk.connection, talk.call, answer, error))

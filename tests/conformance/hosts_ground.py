@@ -1,0 +1,103 @@
+"""Grounds on which the way to hosts is tried, and the way itself with a key and pins of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pytest
+
+from tests.conformance.hosts_sim import sim
+from tests.conformance.hosts_sshd import lacking, town
+from tests.conformance.parcels import small
+from tpuherd.clock import WallClock
+from tpuherd.hosts.arrive import Parcel
+from tpuherd.hosts.keys import key_pair
+from tpuherd.hosts.pins import Pins
+from tpuherd.hosts.ssh import Caller, Register, Ways
+from tpuherd.hosts.ways import Way
+from tpuherd.ports import Host, Verb
+from tpuherd_host.agent.frames import PROTOCOL
+
+T = TypeVar("T")
+PING = Verb(name="ping")
+KINDS = ["sim", "sshd"]
+
+
+class Ground(Protocol):
+    """Where hosts are, and what may befall them."""
+
+    login: str
+
+    def node(self, name: str, workers: int = 1) -> list[Host]: ...
+    def hosts(self, name: str) -> list[Host]: ...
+    def recreate(self, name: str) -> list[Host]: ...
+    def refuse(self, host: Host) -> None: ...
+    def silence(self, host: Host) -> None: ...
+    def hang(self, host: Host) -> None: ...
+    def reboot(self, host: Host) -> None: ...
+    def cut(self, host: Host) -> None: ...
+    def move(self, host: Host) -> None: ...
+    def register(self) -> AbstractAsyncContextManager[Register]: ...
+
+
+@contextmanager
+def standing(kind: str) -> Iterator[Ground]:
+    """A ground of that kind, or a skip that says why there is none."""
+    if kind == "sshd" and (why := lacking()):
+        pytest.skip(f"real sshd: {why}")
+    with town() if kind == "sshd" else sim() as place:
+        yield place
+
+
+def opened(
+    ground: Ground, folder: Path, parcel: Parcel | None = None, ways: tuple[Way, ...] = ()
+) -> "Opened":
+    return Opened(ground, folder, parcel or small(), ways)
+
+
+class Opened:
+    """Ways from here to a ground, with keys and pins in a folder."""
+
+    def __init__(
+        self, ground: Ground, folder: Path, parcel: Parcel, ways: tuple[Way, ...] = ()
+    ) -> None:
+        self.ground = ground
+        self.folder = folder
+        self.parcel = parcel
+        self.chosen = ways
+
+    @asynccontextmanager
+    async def ways(self) -> AsyncIterator[Ways]:
+        hello = {"protocol": PROTOCOL, "who": "a test", "owner": "abc", "epoch": 0}
+        caller = Caller(
+            login=self.ground.login,
+            keys=key_pair(self.folder / "config"),
+            hello=hello,
+            parcel=self.parcel,
+            ways=self.chosen,
+        )
+        async with self.ground.register() as register:
+            ways = Ways(register, caller, Pins(self.folder / "pins"), WallClock())
+            try:
+                yield ways
+            finally:
+                await ways.close()
+
+    def run(self, work: Callable[[Ways], Awaitable[T]]) -> T:
+        async def main() -> T:
+            async with AsyncExitStack() as stack:
+                return await work(await stack.enter_async_context(self.ways()))
+
+        return asyncio.run(main())
+
+
+async def ping(ways: Ways, host: Host) -> Any:
+    link = await ways.link(host)
+    return await link.call(PING)

@@ -1,0 +1,135 @@
+"""Commands outlive the connection that began them: the real agent, on both kinds of hosts."""
+
+import asyncio
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.hosts_ground import KINDS, Ground, opened, standing
+from tpuherd.hosts import fanout
+from tpuherd.hosts.link import AgentLink
+from tpuherd.hosts.ssh import Ways
+from tpuherd.hosts.zipapp import agent
+from tpuherd.ports import Broken, Host, NotReached, Verb
+from tpuherd_host.agent.frames import LOG, STDOUT
+from tpuherd_host.agent.records import Records
+
+pytestmark = pytest.mark.real
+LINES = 40_000
+COUNT = f"for i in $(seq {LINES}); do echo line $i; done"
+
+
+@pytest.fixture(autouse=True)
+def tidy() -> None:
+    """Nothing here is done to the world of the other tests."""
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    with standing(request.param) as place:
+        yield place
+
+
+class Reader:
+    """Follows a command's log, wherever it was left."""
+
+    def __init__(self) -> None:
+        self.records = Records()
+        self.said = bytearray()
+
+    async def follow(self, link: AgentLink, verb: str, **more: Any) -> Any:
+        """Read to the end; what the agent answers then."""
+        asked = {"id": "one", "from": self.records.offset, **more}
+        self.records.rest.clear()
+        async with link.stream(Verb(name=verb, arguments=asked)) as call:
+            while (piece := await call.read()) is not None:
+                if piece[0] == LOG:
+                    for record in self.records.feed(piece[1]):
+                        if record.port == STDOUT:
+                            self.said += record.piece
+            return await call.reply()
+
+
+def test_a_command_survives_cuts_and_nothing_is_lost(ground: Ground, tmp_path: Path) -> None:
+    (host,) = ground.node("long")
+    reader = Reader()
+
+    async def work(ways: Ways) -> Any:
+        asked: dict[str, Any] = {"shell": f"{COUNT}; sleep 1; exit 7"}
+        verb, cuts = "run", 0
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            while True:
+                link = await linked(ways, host)
+                following = group.create_task(tried(reader.follow(link, verb, **asked)))
+                seen = len(reader.said)
+                while cuts < 3 and len(reader.said) == seen and not following.done():
+                    await asyncio.sleep(0.01)
+                if cuts < 3:
+                    cuts += 1
+                    await asyncio.to_thread(ground.cut, host)
+                answer = await following
+                if answer is not None:
+                    return answer
+                verb, asked = "attach", {}
+
+    answer = opened(ground, tmp_path, agent()).run(work)
+    assert answer["exit"] == 7
+    whole = "".join(f"line {number}\n" for number in range(1, LINES + 1)).encode()
+    assert hashlib.sha256(reader.said).digest() == hashlib.sha256(whole).digest()
+
+
+async def linked(ways: Ways, host: Host) -> AgentLink:
+    """A link, as soon as there can be one."""
+    while True:
+        try:
+            return await ways.link(host)
+        except (NotReached, Broken):
+            await asyncio.sleep(0.2)
+
+
+async def tried(work: Any) -> Any:
+    """The answer, or None where the connection was cut."""
+    try:
+        return await work
+    except NotReached:
+        return None
+
+
+def test_a_reboot_ends_a_command_and_says_so(ground: Ground, tmp_path: Path) -> None:
+    (host,) = ground.node("victim")
+
+    async def work(ways: Ways) -> None:
+        link = await ways.link(host)
+        asked = {"id": "two", "argv": ["sleep", "600"]}
+        async with link.stream(Verb(name="run", arguments=asked)) as call:
+            await link.call(Verb(name="ping"))
+            await asyncio.to_thread(ground.reboot, host)
+            async with asyncio.timeout(40):
+                with pytest.raises(NotReached):
+                    await call.reply()
+        async with asyncio.timeout(60):
+            link = await linked(ways, host)
+        answer = await link.call(Verb(name="attach", arguments={"id": "two"}))
+        assert answer["exit"] is None
+        assert answer["phase"] != "running"
+
+    opened(ground, tmp_path, agent()).run(work)
+
+
+def test_the_same_on_all_hosts(ground: Ground, tmp_path: Path) -> None:
+    hosts = ground.node("gang", 4)
+
+    async def work(ways: Ways) -> list[fanout.Done[Any]]:
+        async def one(host: Host) -> Any:
+            link = await ways.link(host)
+            asked = {"id": "one", "shell": f"exit {host.worker}"}
+            return (await link.call(Verb(name="run", arguments=asked)))["exit"]
+
+        return await fanout.everyone(hosts, one, seconds=60)
+
+    done = opened(ground, tmp_path, agent()).run(work)
+    assert fanout.failures(done) == []
+    assert [one.value for one in done] == [0, 1, 2, 3]

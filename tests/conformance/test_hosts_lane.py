@@ -1,0 +1,234 @@
+"""The stream to an agent: many calls, credit, lost interest, and what is no frame."""
+
+import asyncio
+import json
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tpuherd.hosts import lane as lanes
+from tpuherd.hosts.lane import Lane
+from tpuherd.ports import Broken, HerdError, NotAllowed, NotFound, NotReached, Unfit, Verb
+from tpuherd_host.agent import frames
+from tpuherd_host.agent.frames import Frame
+
+PORT = frames.STDOUT
+
+
+@pytest.fixture(autouse=True)
+def tidy() -> None:
+    """Nothing here is done to the world of the other tests."""
+
+
+class Partner:
+    """The other end, in this process: notes what comes and says what it is told."""
+
+    def __init__(self) -> None:
+        self.reader = frames.Reader()
+        self.heard: list[Frame] = []
+        self.closed = False
+        self.lane = Lane(self)
+
+    def write(self, piece: bytes) -> None:
+        self.heard += self.reader.feed(piece)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def say(self, kind: int, id: int, content: dict[str, Any]) -> None:
+        self.lane.feed(frames.said(kind, id, content))
+
+    def kinds(self, id: int) -> list[int]:
+        return [frame.kind for frame in self.heard if frame.id == id]
+
+    def data(self, id: int) -> bytes:
+        return b"".join(f.payload[1:] for f in self.heard if (f.kind, f.id) == (frames.DATA, id))
+
+
+def met(work: Callable[[Partner], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(10):
+            await work(Partner())
+
+    asyncio.run(main())
+
+
+def test_calls_do_not_get_in_each_others_way() -> None:
+    async def work(partner: Partner) -> None:
+        lane = partner.lane
+        first, second = lane.open(Verb(name="a")), lane.open(Verb(name="b", arguments={"x": 1}))
+        assert first.id != second.id
+        assert json.loads(partner.heard[1].payload) == {"verb": "b", "x": 1}
+        partner.say(frames.REPLY, second.id, {"two": 2})
+        partner.say(frames.REPLY, first.id, {"one": 1})
+        assert await first.reply() == {"one": 1}
+        assert await second.reply() == {"two": 2}
+        assert lane.calls == {}
+
+    met(work)
+
+
+def test_frames_come_in_any_pieces() -> None:
+    async def work(partner: Partner) -> None:
+        call = partner.lane.open(Verb(name="a"))
+        text = frames.data(call.id, PORT, b"hello") + frames.said(frames.REPLY, call.id, {})
+        for at in range(len(text)):
+            partner.lane.feed(text[at : at + 1])
+        assert await call.read() == (PORT, b"hello")
+        assert await call.read() is None
+
+    met(work)
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [("unknown", NotFound), ("unfit", Unfit), ("outdated", NotAllowed), ("full", Broken)],
+)
+def test_failures_are_sentences(word: str, kind: type[HerdError]) -> None:
+    async def work(partner: Partner) -> None:
+        call = partner.lane.open(Verb(name="a"))
+        partner.say(frames.FAIL, call.id, {"error": word, "sentence": "so it is"})
+        assert await call.read() is None
+        with pytest.raises(kind, match="so it is"):
+            await call.reply()
+
+    met(work)
+
+
+def test_a_writer_waits_for_credit() -> None:
+    async def work(partner: Partner) -> None:
+        call = partner.lane.open(Verb(name="a"))
+        text = bytes(range(256)) * (frames.WINDOW // 128)  # twice the window
+        writing = asyncio.create_task(call.write(PORT, text))
+        await asyncio.sleep(0)
+        assert not writing.done()
+        assert len(partner.data(call.id)) == frames.WINDOW
+        partner.lane.feed(frames.credit(call.id, frames.WINDOW))
+        await writing
+        assert partner.data(call.id) == text
+
+    met(work)
+
+
+def test_a_slow_reader_gives_no_credit() -> None:
+    async def work(partner: Partner) -> None:
+        call = partner.lane.open(Verb(name="a"))
+        for _ in range(4):
+            partner.lane.feed(frames.data(call.id, PORT, b"x" * (frames.WINDOW // 4 - 1)))
+        await asyncio.sleep(0)
+        assert frames.CREDIT not in partner.kinds(call.id)
+        total = 0
+        for _ in range(4):
+            piece = await call.read()
+            assert piece is not None
+            total += len(piece[1])
+        given = [f.payload for f in partner.heard if f.kind == frames.CREDIT]
+        assert sum(struct.unpack(">I", one)[0] for one in given) >= total // 2
+
+    met(work)
+
+
+def test_a_broken_lane_fails_all_that_is_under_way_and_all_that_comes() -> None:
+    async def work(partner: Partner) -> None:
+        lane = partner.lane
+        call, other = lane.open(Verb(name="a")), lane.open(Verb(name="b"))
+        partner.lane.feed(frames.data(call.id, PORT, b"last words"))
+        lane.lose(NotReached("the connection was cut"))
+        assert await call.read() == (PORT, b"last words")
+        for wait in (call.read(), call.reply(), other.read(), other.write(PORT, b"x")):
+            with pytest.raises(NotReached, match="was cut"):
+                await wait
+        with pytest.raises(NotReached):
+            lane.open(Verb(name="c"))
+        assert [event async for event in lane.events()] == []
+
+    met(work)
+
+
+def test_leaving_says_so_and_hears_nothing_more() -> None:
+    async def work(partner: Partner) -> None:
+        async with partner.lane.stream(Verb(name="a")) as call:
+            pass
+        assert partner.kinds(call.id) == [frames.CALL, frames.CANCEL]
+        partner.lane.feed(frames.data(call.id, PORT, b"too late"))
+        partner.say(frames.FAIL, call.id, {"error": "cancelled", "sentence": "cancelled"})
+        assert partner.lane.calls == {}
+        assert not call._pieces
+
+    met(work)
+
+
+def test_a_call_that_is_over_is_not_cancelled() -> None:
+    async def work(partner: Partner) -> None:
+        async with partner.lane.stream(Verb(name="a")) as call:
+            partner.say(frames.REPLY, call.id, {})
+        assert partner.kinds(call.id) == [frames.CALL]
+
+    met(work)
+
+
+def test_events_reach_all_who_listen() -> None:
+    async def work(partner: Partner) -> None:
+        heard: list[list[Any]] = [[], []]
+
+        async def listen(ear: list[Any]) -> None:
+            async for event in partner.lane.events():
+                ear.append(event["event"])
+
+        async with asyncio.TaskGroup() as group:
+            for ear in heard:
+                group.create_task(listen(ear))
+            await asyncio.sleep(0)
+            partner.say(frames.EVENT, 0, {"event": "notice"})
+            partner.say(frames.EVENT, 0, {"event": "ended"})
+            partner.lane.lose(NotReached("over"))
+        assert heard == [["notice", "ended"]] * 2
+
+    met(work)
+
+
+def test_who_does_not_listen_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "EVENTS_MAX", 3)
+
+    async def work(partner: Partner) -> None:
+        events = partner.lane.events()
+        first = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        for number in range(9):
+            partner.say(frames.EVENT, 0, {"event": number})
+        assert (await first)["event"] == 0
+        assert len([event async for event in events]) <= 3
+
+    met(work)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        frames.packed(frames.HELLO, 0, b"[]"),
+        frames.packed(frames.EVENT, 0, b"{"),
+        frames.HEAD.pack(0, 99, 1),
+    ],
+)
+def test_nonsense_hangs_up(nonsense: bytes) -> None:
+    async def work(partner: Partner) -> None:
+        call = partner.lane.open(Verb(name="a"))
+        partner.lane.feed(nonsense)
+        assert partner.closed
+        with pytest.raises(Broken, match="speaks something else"):
+            await call.reply()
+
+    met(work)
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x00"])
+def test_short_frames_hang_up(payload: bytes) -> None:
+    async def work(partner: Partner) -> None:
+        call = partner.lane.open(Verb(name="a"))
+        partner.lane.feed(frames.packed(frames.CREDIT, call.id, payload))
+        assert partner.closed
+
+    met(work)

@@ -1,0 +1,322 @@
+"""The ways to hosts: one suite for the simulator's hosts and for real OpenSSH servers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from tests.conformance.hosts_ground import KINDS, PING, Ground, opened, ping, standing
+from tests.conformance.parcels import small
+from tpuherd.hosts import fanout
+from tpuherd.hosts.pins import Pins
+from tpuherd.hosts.ssh import Register, Ways
+from tpuherd.ports import Host, NotFound, NotReached, Stranger, Verb
+from tpuherd_host.agent.frames import STDOUT
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(autouse=True)
+def tidy() -> None:
+    """Nothing here is done to the world of the other tests."""
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    with standing(request.param) as place:
+        yield place
+
+
+def test_every_host_of_a_node_by_one_connection_each(ground: Ground, tmp_path: Path) -> None:
+    hosts = ground.node("pod", 4)
+
+    async def work(ways: Ways) -> None:
+        async def thrice(host: Host) -> tuple[int, ...]:
+            links = await asyncio.gather(*(ways.link(host) for _ in range(3)))
+            assert len(set(map(id, links))) == 1
+            await asyncio.gather(*(link.call(PING) for link in links))
+            return tuple(link.hello["pid"] for link in links)
+
+        done = await fanout.everyone(hosts, thrice)
+        assert fanout.failures(done) == []
+        assert all(ways.alive(host) for host in hosts)
+        again = await fanout.everyone(hosts, thrice)
+        assert [one.value for one in again] == [one.value for one in done]
+
+    opened(ground, tmp_path).run(work)
+
+
+def test_a_recreated_node_raises_no_noise_and_its_old_self_is_not_reached(
+    ground: Ground, tmp_path: Path
+) -> None:
+    (old,) = ground.node("phoenix")
+    opened(ground, tmp_path).run(lambda ways: ping(ways, old))
+    (new,) = ground.recreate("phoenix")
+    assert new.external_ip == old.external_ip
+    assert new.incarnation != old.incarnation
+    opened(ground, tmp_path).run(lambda ways: ping(ways, new))
+    with pytest.raises(NotFound, match="created anew"):
+        opened(ground, tmp_path).run(lambda ways: ping(ways, old))
+
+
+def test_a_wrong_host_key_is_refused(ground: Ground, tmp_path: Path) -> None:
+    (host,) = ground.node("masked")
+    (other,) = ground.node("other")
+    opened(ground, tmp_path).run(lambda ways: ping(ways, other))
+    pins = Pins(tmp_path / "pins")
+    lie = replace(host, external_ip=other.external_ip)
+    with pytest.raises(Stranger, match="another node has its address now: other/w0"):
+        opened(Lying(ground, lie), tmp_path).run(lambda ways: ping(ways, lie))
+    assert pins.of(other)
+
+
+class Lying:
+    """A ground whose register says what is no longer true: the cloud lags behind."""
+
+    def __init__(self, ground: Ground, lie: Host) -> None:
+        self._ground = ground
+        self._lie = lie
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ground, name)
+
+    @asynccontextmanager
+    async def register(self) -> AsyncIterator[Register]:
+        async with self._ground.register() as register:
+            yield Liar(register, self._lie)
+
+
+class Liar:
+    """Its register."""
+
+    def __init__(self, register: Register, lie: Host) -> None:
+        self._lie = lie
+        self.obstacle = register.obstacle
+        self.vouch = register.vouch
+        self.admit = register.admit
+
+    async def find(self, host: Host) -> Host | None:
+        return (await self.vouch(self._lie))[0]
+
+
+def test_a_host_that_moved_is_found_again_and_its_old_address_gets_nothing(
+    ground: Ground, tmp_path: Path
+) -> None:
+    (before,) = ground.node("mover")
+    opened(ground, tmp_path).run(lambda ways: ping(ways, before))
+    ground.move(before)
+    (after,) = ground.hosts("mover")
+    assert after.external_ip != before.external_ip
+    assert after.incarnation == before.incarnation
+    opened(ground, tmp_path).run(lambda ways: ping(ways, before))
+
+
+def test_a_host_that_refuses_and_one_that_is_silent(ground: Ground, tmp_path: Path) -> None:
+    hosts = ground.node("ill", 4)
+    ground.refuse(hosts[1])
+    ground.silence(hosts[2])
+    ground.hang(hosts[3])
+    took: dict[int, float] = {}
+
+    async def work(ways: Ways) -> list[fanout.Done[Any]]:
+        start = monotonic()
+
+        async def one(host: Host) -> Any:
+            try:
+                return await ping(ways, host)
+            finally:
+                took[host.worker] = monotonic() - start
+
+        first = await fanout.everyone(hosts, one)
+        assert took[0] < 5
+        assert took[2] < 25
+        again = monotonic()
+        await fanout.everyone(hosts, one)
+        assert monotonic() - again < 9, "who was waited for a moment ago is not waited for so long"
+        return first
+
+    done = opened(ground, tmp_path).run(work)
+    assert done[0].error is None
+    assert [type(one.error) for one in done[1:]] == [NotReached] * 3
+    said = fanout.failures(done)
+    assert said == [
+        "ill/w1: nobody listens on its port " + str(hosts[1].ssh_port),
+        "ill/w[2-3]: no answer in 10 s",
+    ]
+
+
+def test_a_reboot_breaks_the_link_and_the_next_one_is_made(ground: Ground, tmp_path: Path) -> None:
+    (host,) = ground.node("booter")
+
+    async def work(ways: Ways) -> None:
+        link = await ways.link(host)
+        async with link.stream(Verb(name="echo")) as call:
+            await asyncio.to_thread(ground.reboot, host)
+            async with asyncio.timeout(30):
+                with pytest.raises(NotReached):
+                    await call.read()
+        assert not link.alive
+        with pytest.raises(NotReached):
+            await link.call(PING)
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await ping(ways, host)
+                    return
+                except NotReached:
+                    await asyncio.sleep(0.2)
+
+    opened(ground, tmp_path).run(work)
+
+
+def test_a_cut_in_mid_stream_is_told_and_the_host_is_reached_again(
+    ground: Ground, tmp_path: Path
+) -> None:
+    (host,) = ground.node("cutter")
+
+    async def work(ways: Ways) -> None:
+        link = await ways.link(host)
+        async with link.stream(Verb(name="say", arguments={"pieces": 5})) as call:
+            got = [await call.read() for _ in range(5)]
+            await asyncio.to_thread(ground.cut, host)
+            async with asyncio.timeout(30):
+                with pytest.raises(NotReached):
+                    await call.read()
+        assert got == [(STDOUT, b"%d\n" % number) for number in range(5)]
+        async with asyncio.timeout(30):
+            await ping(ways, host)
+
+    opened(ground, tmp_path).run(work)
+
+
+def test_an_agent_that_falls_over_is_started_again_by_the_same_connection(
+    ground: Ground, tmp_path: Path
+) -> None:
+    (host,) = ground.node("faller")
+
+    async def work(ways: Ways) -> None:
+        connection = await ways.connection(host)
+        link = await ways.link(host)
+        with pytest.raises(NotReached, match="the agent ended: the agent fell over"):
+            await link.call(Verb(name="crash"))
+        await ping(ways, host)
+        assert await ways.connection(host) is connection
+
+    opened(ground, tmp_path).run(work)
+
+
+def test_the_agent_travels_once(ground: Ground, tmp_path: Path) -> None:
+    (host,) = ground.node("settler")
+    there = opened(ground, tmp_path, small("first"))
+
+    async def sent(ways: Ways) -> int:
+        connection = await ways.connection(host)
+        return int(connection._send_seq)  # packets are what a parcel costs
+
+    first, second = there.run(sent), there.run(sent)
+    assert second <= first
+
+    async def bytes_sent(ways: Ways) -> Any:
+        return (await ways.link(host)).hello["argv"]
+
+    assert there.run(bytes_sent) == ["attach"]
+
+
+def test_a_key_that_is_not_known_yet_is_let_in(ground: Ground, tmp_path: Path) -> None:
+    (host,) = ground.node("guarded")
+    opened(ground, tmp_path / "somebody").run(lambda ways: ping(ways, host))
+    opened(ground, tmp_path / "else").run(lambda ways: ping(ways, host))
+
+
+def test_a_port_of_the_host_comes_here(ground: Ground, tmp_path: Path) -> None:
+    (host,) = ground.node("porter")
+
+    async def work(ways: Ways) -> bytes:
+        link = await ways.link(host)
+        async with link.forward(host.ssh_port if host.ssh_port != 22 else 22) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                return await reader.read(1)
+            finally:
+                writer.close()
+
+    opened(ground, tmp_path).run(work)
+
+
+def test_bytes_both_ways_under_a_slow_reader(ground: Ground, tmp_path: Path) -> None:
+    (host,) = ground.node("echo")
+
+    async def work(ways: Ways) -> None:
+        link = await ways.link(host)
+        sent = bytes(range(256)) * 8192
+        async with link.stream(Verb(name="echo")) as call:
+            got = bytearray()
+
+            async def write() -> None:
+                await call.write(STDOUT, sent)
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(write())
+                while len(got) < len(sent):
+                    piece = await call.read()
+                    assert piece is not None
+                    got += piece[1]
+            assert bytes(got) == sent
+            await call.end(STDOUT)
+            assert await call.read() is None
+            assert await call.reply() == {}
+
+    opened(ground, tmp_path).run(work)
+
+
+def test_leaving_one_call_leaves_the_others_alone(ground: Ground, tmp_path: Path) -> None:
+    (host,) = ground.node("busy")
+
+    async def work(ways: Ways) -> None:
+        link = await ways.link(host)
+        async with link.stream(Verb(name="echo")) as kept:
+            async with link.stream(Verb(name="echo")) as left:
+                await left.write(STDOUT, b"x")
+            await kept.write(STDOUT, b"still here")
+            assert await kept.read() == (STDOUT, b"still here")
+        with pytest.raises(NotFound, match="no such verb: dance"):
+            await link.call(Verb(name="dance"))
+
+    opened(ground, tmp_path).run(work)
+
+
+def test_of_64_hosts_3_dead_ones_hold_up_nobody(ground: Ground, tmp_path: Path) -> None:
+    many, nodes = (64, 1) if hasattr(ground, "nodes") else (8, 1)
+    hosts = [host for at in range(nodes) for host in ground.node(f"crowd{at}", many // nodes)]
+    dead = [hosts[3], hosts[many // 2], hosts[-1]]
+    ground.silence(dead[0])
+    ground.refuse(dead[1])
+    ground.hang(dead[2])
+
+    async def work(ways: Ways) -> None:
+        start = monotonic()
+        living_at = 0.0
+        done = []
+        async for one in fanout.each(hosts, lambda host: ping(ways, host)):
+            done.append(one)
+            if one.error is None:
+                living_at = monotonic() - start
+        assert living_at < 9, "the last living one came before the dead were given up"
+        assert {one.host for one in done if one.error} == set(dead)
+        text = " ".join(fanout.failures(done))
+        assert f"w[3,{many - 1}]: no answer in 10 s" in text.replace("crowd0/", "")
+        assert f"w{many // 2}: nobody listens" in text
+
+    opened(ground, tmp_path).run(work)
+
+
+def test_late_host_keys_are_waited_for(ground: Ground, tmp_path: Path) -> None:
+    (host,) = ground.node("late")
+    pins = Pins(tmp_path / "pins")
+    opened(ground, tmp_path).run(lambda ways: ping(ways, host))
+    assert pins.of(host)[0].startswith("ssh-ed25519 ")

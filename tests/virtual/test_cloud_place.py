@@ -1,0 +1,297 @@
+"""Which cloud is meant, who we are to it, and what is said where nobody knows."""
+
+import asyncio
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import httpx2
+import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from tests.virtual.asking import START
+from tpuherd import app
+from tpuherd.clock import LoopClock
+from tpuherd.cloud.auth import Account, Credentials
+from tpuherd.hosts import ways
+from tpuherd.hosts.keys import key_pair, login
+from tpuherd.ports import HerdError, Host, NotAllowed, NotFound, NotReached, Unfit
+from tpuherd.sim.virtual import run
+
+LOGIN = ("client_id", "client_secret", "refresh_token")
+FACTS = {"project": "demo", "url": "http://127.0.0.1:1", "ssh_port": 2222, "pid": 1}
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """That of a user who has nothing yet."""
+    return {"HOME": str(tmp_path), "USER": "Ada L", "PATH": str(tmp_path), "NO_GCE_CHECK": "true"}
+
+
+def world(folder: Path, **facts: Any) -> Path:
+    folder.mkdir()
+    (folder / "world.json").write_text(json.dumps({**FACTS, **facts}))
+    return folder
+
+
+def context(environ: dict[str, str], **said: Any) -> None:
+    folder = Path(environ["HOME"]) / ".config" / "tpuherd"
+    folder.mkdir(parents=True)
+    text = json.dumps({"current": "mine", "contexts": {"mine": said}})
+    (folder / "contexts.json").write_text(text)
+
+
+def test_a_world_that_is_named(environ: dict[str, str], tmp_path: Path) -> None:
+    folder = world(tmp_path / "w")
+    by_word = app.place(environ, world=folder)
+    by_environment = app.place({**environ, "HERD_WORLD": str(folder)})
+    assert by_word == by_environment
+    assert hash(by_word) == hash(by_environment)
+    assert by_word.world == folder
+    assert by_word.project == "demo"
+    assert by_word.urls.tpu == FACTS["url"]
+    assert by_word.ssh_port == 2222
+    assert by_word.login == "ada_l"
+    assert by_word.folders.config == tmp_path / ".config/tpuherd"
+
+
+def test_a_world_of_the_context_and_one_that_goes_before(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    mine, other = world(tmp_path / "mine"), world(tmp_path / "other")
+    context(environ, world=str(mine), login="root", ways=["internal", "jump:me@bastion:2200"])
+    place = app.place(environ)
+    assert place.world == mine
+    assert place.login == "root"
+    assert [way.kind for way in place.ways] == [ways.Kind.INTERNAL, ways.Kind.JUMP]
+    assert app.place(environ, world=other).world == other
+
+
+@pytest.mark.parametrize(
+    ("facts", "kind", "says"),
+    [
+        (None, NotFound, "there is no world in"),
+        ({"pid": None}, NotReached, "is not running"),
+    ],
+)
+def test_worlds_that_are_not_there(
+    environ: dict[str, str],
+    tmp_path: Path,
+    facts: dict[str, Any] | None,
+    kind: type[HerdError],
+    says: str,
+) -> None:
+    folder = tmp_path / "w"
+    if facts is not None:
+        world(folder, **facts)
+    with pytest.raises(kind, match=says) as caught:
+        app.place(environ, world=folder)
+    assert caught.value.hint == f"start it: herd sim start --state-dir {folder}"
+
+
+def test_a_broken_world_file_and_a_broken_context(environ: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "w"
+    folder.mkdir()
+    (folder / "world.json").write_text("{")
+    with pytest.raises(Unfit, match="can't be read"):
+        app.place(environ, world=folder)
+    (folder / "world.json").write_text("{}")
+    with pytest.raises(Unfit, match=r"has no pid, project, ssh_port, url"):
+        app.place(environ, world=folder)
+    context(environ, ways=["teleport"])
+    with pytest.raises(Unfit, match="'teleport' is no way"):
+        app.place(environ)
+    config = tmp_path / ".config/tpuherd/contexts.json"
+    config.write_text("[]")
+    with pytest.raises(Unfit, match=r"contexts\.json can't be used"):
+        app.place(environ)
+
+
+def test_without_credentials_the_simulator_is_named(environ: dict[str, str]) -> None:
+    with pytest.raises(NotAllowed, match="no credentials for Google Cloud") as caught:
+        app.place(environ)
+    assert "herd sim start" in caught.value.hint
+
+
+def test_google_by_a_file(environ: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "account.json"
+    file.write_text(json.dumps({"type": "service_account", "project_id": "of-the-file"}))
+    named = {**environ, "GOOGLE_APPLICATION_CREDENTIALS": str(file)}
+    place = app.place(named)
+    assert place.world is None
+    assert place.project == "of-the-file"
+    assert place.urls == app.GOOGLE
+    assert place.ssh_port == 22
+    assert app.place({**named, "GOOGLE_CLOUD_PROJECT": "said"}).project == "said"
+
+
+def test_google_by_gcloud(environ: dict[str, str], tmp_path: Path) -> None:
+    gcloud = tmp_path / "gcloud"
+    gcloud.write_text("#!/bin/sh\n[ $# = 2 ] && echo a-token\n")
+    gcloud.chmod(0o755)
+    with pytest.raises(Unfit, match="which project") as caught:
+        app.place(environ)
+    assert "GOOGLE_CLOUD_PROJECT" in caught.value.hint
+    folder = tmp_path / ".config/gcloud"
+    (folder / "configurations").mkdir(parents=True)
+    (folder / "active_config").write_text("work\n")
+    (folder / "configurations/config_work").write_text("[core]\nproject = from-gcloud\n")
+    place = app.place(environ)
+    assert place.project == "from-gcloud"
+    assert place.credentials == Credentials(gcloud=str(gcloud))
+
+    async def token() -> str:
+        async with httpx2.AsyncClient() as http:
+            account = Account(place.credentials, http, LoopClock(START))
+            return (await account.headers())["Authorization"]
+
+    assert asyncio.run(token()) == "Bearer a-token"
+
+
+Answer = Callable[[httpx2.Request], httpx2.Response]
+
+
+class Tokens(httpx2.AsyncBaseTransport):
+    """Whoever gives tokens."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.asked: list[httpx2.Request] = []
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.asked.append(request)
+        await request.aread()
+        return self.answer(request)
+
+
+def given(number: int) -> httpx2.Response:
+    return httpx2.Response(200, json={"access_token": f"t{number}", "expires_in": 3600})
+
+
+def test_a_token_is_kept_and_renewed_in_time(tmp_path: Path) -> None:
+    file = tmp_path / "adc.json"
+    file.write_text(json.dumps({"type": "authorized_user", **dict.fromkeys(LOGIN, "r")}))
+    tokens = Tokens(lambda request: given(len(tokens.asked)))
+
+    async def work() -> None:
+        async with httpx2.AsyncClient(transport=tokens) as http:
+            account = Account(Credentials(file=file), http, LoopClock(START))
+            both = await asyncio.gather(account.headers(), account.headers())
+            assert [one["Authorization"] for one in both] == ["Bearer t1"] * 2
+            await asyncio.sleep(3000)
+            assert (await account.headers())["Authorization"] == "Bearer t1"
+            await asyncio.sleep(500)
+            assert (await account.headers())["Authorization"] == "Bearer t2"
+
+    run(work())
+    body = parse_qs(tokens.asked[0].content.decode())
+    assert body["grant_type"] == ["refresh_token"]
+    assert body["refresh_token"] == ["r"]
+
+
+def test_a_service_account_signs(tmp_path: Path) -> None:
+    key = generate_private_key(public_exponent=65537, key_size=2048)
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    file = tmp_path / "account.json"
+    said = {"client_email": "me@p", "private_key": text, "private_key_id": "1"}
+    file.write_text(json.dumps({"type": "service_account", "token_uri": "http://t/token", **said}))
+    tokens = Tokens(lambda request: given(1))
+
+    async def work() -> None:
+        async with httpx2.AsyncClient(transport=tokens) as http:
+            account = Account(Credentials(file=file), http, LoopClock(START))
+            assert (await account.headers())["Authorization"] == "Bearer t1"
+
+    run(work())
+    (assertion,) = parse_qs(tokens.asked[0].content.decode())["assertion"]
+    assert assertion.count(".") == 2
+    assert str(tokens.asked[0].url) == "http://t/token"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "can't be used"),
+        ('{"type": "external_account"}', "of a kind unknown to us"),
+        ('{"type": "authorized_user"}', "can't be used"),
+        (
+            json.dumps({"type": "authorized_user", **dict.fromkeys(LOGIN, "")}),
+            "Google gave no token",
+        ),
+    ],
+)
+def test_credentials_that_are_of_no_use(tmp_path: Path, content: str, says: str) -> None:
+    file = tmp_path / "adc.json"
+    file.write_text(content)
+    tokens = Tokens(lambda request: httpx2.Response(400, json={"error_description": "Bad Request"}))
+
+    async def work() -> None:
+        async with httpx2.AsyncClient(transport=tokens) as http:
+            await Account(Credentials(file=file), http, LoopClock(START)).headers()
+
+    with pytest.raises(NotAllowed, match=says) as caught:
+        run(work())
+    assert "gcloud auth application-default login" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("user", "name"),
+    [
+        ("ada", "ada"),
+        ("Ada.Lovelace", "ada_lovelace"),
+        ("root", "herd"),
+        ("", "herd"),
+        ("7of9", "herd"),
+        ("ünal", "_nal"),
+        ("x" * 40, "x" * 32),
+    ],
+)
+def test_the_name_by_which_we_log_in(user: str, name: str) -> None:
+    assert login(user) == name
+
+
+def test_the_key_is_made_once_and_for_us_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "config"
+    first, second = key_pair(folder), key_pair(folder)
+    assert first.public == second.public
+    assert first.public.startswith("ssh-ed25519 AAAA")
+    assert stat.S_IMODE(first.file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert sorted(file.name for file in folder.iterdir()) == ["id_ed25519", "id_ed25519.pub"]
+    first.file.write_text("nonsense")
+    with pytest.raises(Unfit, match="is no private key"):
+        key_pair(folder)
+
+
+def test_the_owner_is_made_once(tmp_path: Path) -> None:
+    first = app.owner(tmp_path / "config")
+    assert first == app.owner(tmp_path / "config")
+    assert len(first) == 3
+    assert first.isalnum()
+
+
+HOST = Host(
+    node="pod",
+    zone="z",
+    worker=1,
+    incarnation="i",
+    internal_ip="10.0.0.1",
+    external_ip=None,
+    ssh_port=22,
+)
+
+
+@pytest.mark.parametrize("text", ["", "external:x", "jump", "jump:", "command:", "by bus"])
+def test_what_is_no_way(text: str) -> None:
+    with pytest.raises(Unfit, match="is no way to a host"):
+        ways.parse(text)
+
+
+def test_a_proxy_command_says_where() -> None:
+    way = ways.parse("command:tunnel '%n a' %p --zone=%z %h 100%%h")
+    words = ways.command(way, HOST, "t1v-n-0-w-1")
+    assert words == ["tunnel", "t1v-n-0-w-1 a", "22", "--zone=z", "10.0.0.1", "100%h"]
