@@ -26,7 +26,7 @@ from typing import Any
 from tpuherd.clock import Clock
 from tpuherd.cloud.auth import HINT, Account, Credentials, Nobody
 from tpuherd.cloud.client import Cloud
-from tpuherd.cloud.rest import Bearer, Rest, Urls, client
+from tpuherd.cloud.rest import Bearer, Rest, Urls, client, client_outside
 from tpuherd.hosts import ways
 from tpuherd.hosts.keys import key_pair, login
 from tpuherd.hosts.pins import Pins
@@ -120,7 +120,7 @@ async def reaching(place: Place, clock: Clock) -> AsyncIterator[Reach]:
         "epoch": 0,
     }
     caller = Caller(login=place.login, keys=keys, hello=hello, parcel=agent(), ways=place.ways)
-    async with client() as http:
+    async with client() if place.world else client_outside() as http:
         bearer: Bearer = Nobody() if place.world else Account(place.credentials, http, clock)
         cloud = Cloud(Rest(http, place.urls, bearer), place.project)
         registrar = Registrar(cloud, place.ssh_port, clock)

@@ -29,12 +29,14 @@ class Memory:
         self._clock = clock
         self._answers: dict[tuple[str, ...], tuple[float, asyncio.Task[Any]]] = {}
 
-    async def ask(self, key: tuple[str, ...], work: Callable[[], Awaitable[T]]) -> T:
+    async def ask(
+        self, key: tuple[str, ...], work: Callable[[], Awaitable[T]], fresh_s: float = FRESH_S
+    ) -> T:
         """The answer of a moment ago, the one that is on its way, or a new one."""
         now = self._clock.now()
         at, task = self._answers.get(key, (0.0, None))
         broken = task is not None and task.done() and (task.cancelled() or task.exception())
-        if task is None or broken or (task.done() and now - at > FRESH_S):
+        if task is None or broken or (task.done() and now - at >= fresh_s):
             self._forget(now)
             task = asyncio.ensure_future(work())
             self._answers[key] = (now, task)
@@ -63,7 +65,7 @@ class Registrar:
         self._memory = Memory(clock)
 
     async def look(self) -> Survey:
-        """All nodes, as of a moment ago at most."""
+        """All nodes, as they are now."""
 
         async def work() -> Survey:
             now = self.clock.now()
@@ -71,7 +73,7 @@ class Registrar:
             self.surveyed_at = now
             return self.survey
 
-        return await self._memory.ask(("survey",), work)
+        return await self._memory.ask(("survey",), work, fresh_s=0.0)
 
     def known(self, host: Host) -> Node | None:
         """The host's node, as it was seen last."""

@@ -19,10 +19,11 @@ from tests.conformance.parcels import small
 from tpuherd.clock import WallClock
 from tpuherd.hosts.arrive import Parcel
 from tpuherd.hosts.keys import key_pair
+from tpuherd.hosts.link import AgentLink
 from tpuherd.hosts.pins import Pins
 from tpuherd.hosts.ssh import Caller, Register, Ways
 from tpuherd.hosts.ways import Way
-from tpuherd.ports import Host, Verb
+from tpuherd.ports import Broken, Host, NotReached, Verb
 from tpuherd_host.agent.frames import PROTOCOL
 
 T = TypeVar("T")
@@ -101,3 +102,12 @@ class Opened:
 async def ping(ways: Ways, host: Host) -> Any:
     link = await ways.link(host)
     return await link.call(PING)
+
+
+async def linked(ways: Ways, host: Host) -> AgentLink:
+    """A link, as soon as there can be one again."""
+    while True:
+        try:
+            return await ways.link(host)
+        except (NotReached, Broken):
+            await asyncio.sleep(0.2)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.hosts_ground import KINDS, Ground, opened, standing
+from tests.conformance.hosts_ground import KINDS, Ground, linked, opened, standing
 from tpuherd.hosts import fanout
 from tpuherd.hosts.link import AgentLink
 from tpuherd.hosts.ssh import Ways
 from tpuherd.hosts.zipapp import agent
-from tpuherd.ports import Broken, Host, NotReached, Verb
+from tpuherd.ports import Host, NotReached, Verb
 from tpuherd_host.agent.frames import LOG, STDOUT
 from tpuherd_host.agent.records import Records
 
@@ -79,15 +79,6 @@ def test_a_command_survives_cuts_and_nothing_is_lost(ground: Ground, tmp_path: P
     assert answer["exit"] == 7
     whole = "".join(f"line {number}\n" for number in range(1, LINES + 1)).encode()
     assert hashlib.sha256(reader.said).digest() == hashlib.sha256(whole).digest()
-
-
-async def linked(ways: Ways, host: Host) -> AgentLink:
-    """A link, as soon as there can be one."""
-    while True:
-        try:
-            return await ways.link(host)
-        except (NotReached, Broken):
-            await asyncio.sleep(0.2)
 
 
 async def tried(work: Any) -> Any:

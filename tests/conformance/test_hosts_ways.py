@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.hosts_ground import KINDS, PING, Ground, opened, ping, standing
+from tests.conformance.hosts_ground import KINDS, PING, Ground, linked, opened, ping, standing
 from tests.conformance.parcels import small
 from tpuherd.hosts import fanout
 from tpuherd.hosts.pins import Pins
@@ -164,12 +164,8 @@ def test_a_reboot_breaks_the_link_and_the_next_one_is_made(ground: Ground, tmp_p
         with pytest.raises(NotReached):
             await link.call(PING)
         async with asyncio.timeout(60):
-            while True:
-                try:
-                    await ping(ways, host)
-                    return
-                except NotReached:
-                    await asyncio.sleep(0.2)
+            await linked(ways, host)
+            await ping(ways, host)
 
     opened(ground, tmp_path).run(work)
 
@@ -189,9 +185,45 @@ def test_a_cut_in_mid_stream_is_told_and_the_host_is_reached_again(
                     await call.read()
         assert got == [(STDOUT, b"%d\n" % number) for number in range(5)]
         async with asyncio.timeout(30):
+            await linked(ways, host)
             await ping(ways, host)
 
     opened(ground, tmp_path).run(work)
+
+
+@pytest.mark.parametrize("fate", ["silence", "hang"])
+def test_a_host_that_dies_without_a_word_is_noticed(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fate: str
+) -> None:
+    monkeypatch.setattr("tpuherd.hosts.ssh.KEEPALIVE_S", 0.3)
+    (host,) = ground.node(f"quiet-{fate}")
+
+    async def work(ways: Ways) -> None:
+        link = await ways.link(host)
+        async with link.stream(Verb(name="echo")) as call:
+            await asyncio.to_thread(getattr(ground, fate), host)
+            async with asyncio.timeout(10):
+                with pytest.raises(NotReached, match="the connection was cut"):
+                    await call.read()
+
+    opened(ground, tmp_path).run(work)
+
+
+def test_hanging_up_while_hosts_are_waited_for(ground: Ground, tmp_path: Path) -> None:
+    hosts = ground.node("early", 4)
+    ground.silence(hosts[1])
+    ground.hang(hosts[2])
+
+    async def work(ways: Ways) -> float:
+        waiting = [asyncio.ensure_future(ping(ways, host)) for host in hosts]
+        await waiting[0]
+        start = monotonic()
+        await ways.close()
+        ends = await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(isinstance(end, asyncio.CancelledError | NotReached) for end in ends[1:3])
+        return monotonic() - start
+
+    assert opened(ground, tmp_path).run(work) < 2
 
 
 def test_an_agent_that_falls_over_is_started_again_by_the_same_connection(

@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tpuherd.hosts.zipapp import agent
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.processes import all_processes, marked
 from tpuherd_host.agent.records import Record, Records
+from tpuherd_host.agent.shelf import ram_folder
 
 PATIENCE_S = 30.0
 T = TypeVar("T")
@@ -193,6 +195,7 @@ class Agents:
         until(lambda: not Path(f"/proc/{talk.hello['pid']}/fd").exists() or gone(talk.hello["pid"]))
 
     def end(self) -> None:
+        shutil.rmtree(ram_folder(str(self.folder)), ignore_errors=True)
         for talk in self.talks:
             talk.leave()
         mine = str(self.home).encode()
@@ -200,8 +203,7 @@ class Agents:
             with contextlib.suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes()
                 ours = mine in words and b"\0serve\0" in words
-                environ = Path(f"/proc/{pid}/environ").read_bytes()
-                if ours or (marked(pid) and b"HOME=" + mine + b"\0" in environ):
+                if ours or marked(pid, str(self.folder)):
                     os.kill(pid, signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""Attempts on a host: begun once, fenced, watched, warned, stopped properly, and cleaned up after."""
+"""Attempts on a host: begun once, fenced, watched, warned, stopped properly, cleaned up after."""
 
 import fcntl
 import json
@@ -106,7 +106,7 @@ def test_halt_lets_the_leader_save_and_leaves_nothing(home: Agents) -> None:
     work = talk.call("halt", attempt="x-1", grace_s=1.0, why="it was withdrawn")
     assert (work["exit"], work["free"], work["why"]) == (0, True, "it was withdrawn")
     assert work["tail"][-1] == "saved"
-    assert [p for p in all_processes() if marked(p) == "x-1"] == []
+    assert [p for p in all_processes() if marked(p, str(home.folder)) == "x-1"] == []
     assert talk.call("halt", attempt="x-1")["exit"] == 0
     assert talk.call("halt", attempt="never")["phase"] == "absent"
 
@@ -152,7 +152,7 @@ def test_clean_all_ends_whoever_has_the_chips(home: Agents) -> None:
 
 def test_setup_steps_are_stamped_and_a_failure_is_explained(home: Agents) -> None:
     talk = home.attach(epoch=1)
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"name": "pip", "hash": "h1", "shell": "echo installed >> ran", "delay_s": 0.1},
         {"name": "data", "hash": "h2", "shell": "echo no such bucket >&2; exit 9"},
         {"name": "never", "hash": "h3", "argv": ["true"]},

@@ -126,6 +126,19 @@ def test_a_full_disk_is_the_host_s_own(mode: str) -> None:
     asyncio.run(story())
 
 
+def test_a_host_whose_disk_is_full_reboots_all_the_same(mode: str) -> None:
+    async def story() -> None:
+        async with floor(mode, disk_bytes=32 << 20) as here:
+            (before,) = await here.wish(view(0))
+            await here.change("a-0", disk_full=True)
+            await here.change("a-0", boot=view(0).boot + 1)
+            after = here.rack.hosts["a-0"]
+            assert after is not before
+            assert "No space left" in (await run(after, "echo hello > /root/hello")).text
+
+    asyncio.run(story())
+
+
 def test_nodes_do_not_reach_each_other(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:

@@ -5,6 +5,7 @@ import random
 import shutil
 import stat
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -216,7 +217,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again_or_refused(
     grow = [2]
     read = taking.pieces
 
-    def growing(file: int, head: list[bytes]) -> "taking.Iterator[bytes]":
+    def growing(file: int, head: list[bytes]) -> Iterator[bytes]:
         yield from read(file, head)
         if grow[0]:
             grow[0] -= 1

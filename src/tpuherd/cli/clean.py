@@ -38,9 +38,7 @@ async def work(
     from tpuherd.cli.asked import ask
 
     asked = {"all": all_, "grace_s": grace_s}
-    answers, status = await ask(
-        target, "clean", asked, console, home, seconds=grace_s + PATIENCE_S
-    )
+    answers, status = await ask(target, "clean", asked, console, home, seconds=grace_s + PATIENCE_S)
     if json_:
         await console.say(json.dumps(answers, indent=2).encode() + b"\n")
     else:

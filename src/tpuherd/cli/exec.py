@@ -34,8 +34,13 @@ OUTPUTS = ("fold", "stream", "dir", "json")
     "--timeout", "timeout_s", type=Duration(), help="Stop it after so long (30s, 5m); exit 124."
 )
 @click.option("-t", "--tty", is_flag=True, help="With a terminal, on one host.")
-@click.option("-i", "--stdin", "stdin", flag_value=True, help="Pass the terminal's input on, too.")
-@click.option("-n", "--no-stdin", "stdin", flag_value=False, help="Pass no input on.")
+@click.option(
+    "-i/-n",
+    "--stdin/--no-stdin",
+    "stdin",
+    default=None,
+    help="Pass our input on, to all hosts; unless said, what is no terminal is.",
+)
 @click.option("--list", "listing", is_flag=True, help="Show commands that run, or ended lately.")
 @click.option("--attach", metavar="ID", help="See a command's output from now on.")
 @click.option("--kill", metavar="ID", help="Stop a command: TERM, and KILL 10 s later.")

@@ -127,9 +127,7 @@ async def found(
     """Where the command is, and how it stands there."""
     hosts = await looked_for(target, reach, kept, id)
     results = await fanout.everyone(hosts, partial(commands_of, reach), seconds=LOOK_S)
-    having = {
-        done.host: work for done in results for work in done.value or () if work["id"] == id
-    }
+    having = {done.host: work for done in results for work in done.value or () if work["id"] == id}
     failed = fanout.failures(results)
     if not having:
         if failed:
@@ -189,7 +187,7 @@ async def attach(
     )  # fmt: skip
     starts = {host: kept.end(id, place_of(host)) for host in hosts}
     if any(starts.values()) and console.said.loud >= 0:
-        await console.tell(f"herd exec: from now on; herd logs --attempt {id} shows what was before")
+        await console.tell(f"from now on; herd logs --attempt {id} shows what was before")
     order = Order(id=id, verb="attach", words={}, starts=starts)
     shown = screen(console, list(names.values()), output, into or Path(f"herd-{id}"), reach.clock)
     keeping = Keeping(kept, about, reach.clock)

@@ -3,7 +3,14 @@
 #: By section and name: what it is for, and where it is (module:attribute).
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Hosts": {
-        "exec": ("Run a command on all hosts of TARGET.", "tpuherd.cli.exec:exec_"),
+        "exec": ("Run a command on hosts, on all of them at once.", "tpuherd.cli.exec:exec_"),
+        "ssh": ("Open a terminal on a host that survives a cut.", "tpuherd.cli.ssh:ssh"),
+        "sync": ("Ship code to hosts, exactly the same to all.", "tpuherd.cli.sync:sync"),
+        "cp": ("Copy files and folders to hosts or from them.", "tpuherd.cli.cp:cp"),
+        "logs": ("Show what was said on hosts, also when they are gone.", "tpuherd.cli.logs:logs"),
+        "holders": ("Show who has the chips.", "tpuherd.cli.holders:holders"),
+        "clean": ("End leftover processes, free the chips' lock.", "tpuherd.cli.clean:clean"),
+        "keeper": ("Look at what holds the connections, or end it.", "tpuherd.cli.keeper:keeper"),
     },
     "A world to rehearse in": {
         "sim": ("Start, look at and disturb a simulated Cloud TPU.", "tpuherd.cli.sim:sim"),

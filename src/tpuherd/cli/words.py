@@ -1,8 +1,11 @@
 """What users write for values: 30s, 5m, 10:15."""
 
 import re
+from datetime import UTC, datetime
 
 import click
+
+from tpuherd.clock import WallClock
 
 UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]*)")
@@ -22,6 +25,27 @@ class Duration(click.ParamType[float]):
         if seconds is None:
             self.fail(f"{value!r} is no duration: write 30s, 5m, 2h or 1d", param, ctx)
         return seconds
+
+
+class Moment(click.ParamType[float]):
+    """When: so long ago, a time of today, or a date; in seconds, small numbers are ages."""
+
+    name = "when"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        text = str(value)
+        age = duration(text)
+        if age is not None:
+            return age
+        try:
+            if re.fullmatch(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?", text):
+                today = datetime.fromtimestamp(WallClock().now(), UTC).astimezone().date()
+                text = f"{today} {text.rjust(5, '0')}"
+            return datetime.fromisoformat(text).astimezone().timestamp()
+        except ValueError:
+            self.fail(f"{value!r} is no time: write 10m, 12:30 or 2026-01-31T12:30", param, ctx)
 
 
 def duration(text: str) -> float | None:

@@ -82,8 +82,13 @@ class Rest:
 
 
 def client(transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
-    """Keeps connections; through `transport` where the cloud is in this process."""
-    return httpx2.AsyncClient(transport=transport, timeout=TIMEOUT_S)
+    """For a world: keeps connections, and asks no proxy. `transport`: to one in this process."""
+    return httpx2.AsyncClient(transport=transport, timeout=TIMEOUT_S, trust_env=False)
+
+
+def client_outside() -> httpx2.AsyncClient:
+    """For Google: by the proxies and certificates that the environment names."""
+    return httpx2.AsyncClient(timeout=TIMEOUT_S)
 
 
 def refusal(status: int, content: object) -> HerdError:

@@ -3,15 +3,16 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from tpuherd.hosts import guard, snapshot_git
 from tpuherd.hosts.guard import Finding
-from tpuherd.hosts.snapshot_archive import Archive, Seen, Signature
+from tpuherd.hosts.snapshot_archive import Archive, Seen, Shot, Signature
 from tpuherd.ports import Unfit
 from tpuherd_host.agent.blobs import PIECE, Pack
-from tpuherd_host.agent.snapshots_rows import parsed, row
+from tpuherd_host.agent.snapshots_rows import row
 
 TRIES = 3
 RACY_NS = 2_000_000_000  #: a file may change twice within its file system's tick
@@ -39,47 +40,57 @@ def take(path: Path, archive: Archive, environment: Mapping[str, str]) -> Snapsh
     """Of a folder: what git would ship, as it is now, kept in the archive; Unfit where it can't."""
     root = rooted(path)
     stamp = archive.tick()
-    notes: list[str] = []
-    paths = set(listed(root, archive, environment, notes))
     before = archive.seen(root)
-    seen, fresh = looked(root, paths, before, notes)
+    look = looked(root, before, archive.repositories / "empty", environment)
+    last = archive.last.get(root)
     with archive.blobs.held():
-        absent = archive.blobs.missing(each.row[-32:] for each in seen.values())
-        lost = [path for path, each in seen.items() if each.row[-32:] in absent] if absent else []
-        with archive.blobs.writer() as pack:
-            for each in (*fresh, *lost):
-                try:
-                    seen[each] = read(root, each, pack)
-                except FileNotFoundError:  # deleted just now
-                    seen.pop(each, None)
-        if not seen:
-            hint = "is all of it ignored? herd ships what git would, and what .herdignore leaves"
-            raise Unfit(f"{path} holds nothing to ship", hint=hint)
-        rows = sorted(one.row for one in seen.values())
-        id = archive.add(rows)
-    if fresh or lost or seen.keys() != before.keys():
+        idle = last and last.seen is before and not look.fresh and len(look.seen) == len(before)
+        if last and idle and archive.blobs.all(last.ids):
+            archive.used(last.id)
+            return snapshot(last, str(path), look.notes, archive)
+        shot = kept(root, look, archive)
+    if not shot.rows:
+        hint = "is all of it ignored? herd ships what git would, and what .herdignore leaves"
+        raise Unfit(f"{path} holds nothing to ship", hint=hint)
+    if look.fresh or shot.seen.keys() != before.keys():
         young = stamp - RACY_NS
-        known = {p: each for p, each in seen.items() if max(each.signature[:2]) < young}
+        known = {p: each for p, each in shot.seen.items() if max(each.signature[:2]) < young}
         archive.remember(root, known)
-    bad = [(path, each) for path, each in seen.items() if each.verdict]
-    findings = [guard.finding(path, each.verdict, each.row[-32:]) for path, each in sorted(bad)]
-    return snapshot(id, rows, str(path), findings, notes, archive)
+        if len(known) == len(shot.rows):
+            archive.last[root] = shot._replace(seen=known)
+    elif before:
+        archive.last[root] = shot._replace(seen=before)
+    return snapshot(shot, str(path), look.notes, archive)
 
 
-def snapshot(
-    id: str,
-    rows: Iterable[bytes],
-    source: str,
-    findings: Iterable[Finding],
-    notes: Iterable[str],
-    archive: Archive,
-) -> Snapshot:
+def kept(root: Path, look: "Look", archive: Archive) -> Shot:
+    """What was looked at, with all contents in the archive."""
+    seen = look.seen
+    absent = archive.blobs.missing(each.row[-32:] for each in seen.values())
+    lost = [path for path, each in seen.items() if each.row[-32:] in absent] if absent else []
+    with archive.blobs.writer() as pack:
+        for path in (*sorted(look.fresh), *lost):
+            try:
+                seen[path] = read(root, path, pack)
+            except FileNotFoundError:  # deleted just now
+                seen.pop(path, None)
+    bad = sorted(path for path, each in seen.items() if each.verdict)
+    findings = (guard.finding(path, seen[path].verdict, seen[path].row[-32:]) for path in bad)
+    return archive.add((one.row for one in seen.values()), tuple(findings), seen)
+
+
+def snapshot(shot: Shot, source: str, notes: Iterable[str], archive: Archive) -> Snapshot:
     """The noun, with what has not been approved yet."""
-    rows = tuple(rows)
-    size = sum(parsed(each).size for each in rows)
     approved = archive.approved()
-    asked = tuple(f for f in (*findings, *guard.heavy(size)) if f.id not in approved)
-    return Snapshot(id=id, rows=rows, size=size, source=source, findings=asked, notes=tuple(notes))
+    asked = (*shot.findings, *guard.heavy(shot.size))
+    return Snapshot(
+        id=shot.id,
+        rows=shot.rows,
+        size=shot.size,
+        source=source,
+        findings=tuple(finding for finding in asked if finding.id not in approved),
+        notes=tuple(notes),
+    )
 
 
 def again(id: str, archive: Archive) -> Snapshot | None:
@@ -87,7 +98,7 @@ def again(id: str, archive: Archive) -> Snapshot | None:
     rows = archive.rows(id)
     if rows is None or archive.blobs.missing(each[-32:] for each in rows):
         return None
-    return snapshot(id, rows, id[:12], (), (), archive)
+    return snapshot(archive.add(rows), id[:12], (), archive)
 
 
 def rooted(path: Path) -> Path:
@@ -104,47 +115,64 @@ def rooted(path: Path) -> Path:
     return root
 
 
-def listed(
-    root: Path, archive: Archive, environment: Mapping[str, str], notes: list[str]
-) -> Iterator[bytes]:
-    """Paths of a folder and of the repositories inside it."""
-    empty = archive.repositories / "empty"
-    waiting = [b""]
-    while waiting:
-        prefix = waiting.pop()
-        folder = root / os.fsdecode(prefix)
-        for path in snapshot_git.listed(folder, empty, environment):
-            whole = prefix + path.rstrip(b"/")
-            inner = root / os.fsdecode(whole)
-            if not path.endswith(b"/") and (inner.is_symlink() or not inner.is_dir()):
-                yield whole
-            elif (inner / ".git").exists():
-                waiting.append(whole + b"/")
-            else:
-                notes.append(f"submodule {os.fsdecode(whole)} is not checked out: left out")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """A folder as it is now."""
+
+    seen: dict[bytes, Seen]  #: files that are as they were when they were read last
+    fresh: list[bytes]  #: those that must be read
+    notes: list[str]
 
 
 def looked(
-    root: Path, paths: Iterable[bytes], before: Mapping[bytes, Seen], notes: list[str]
-) -> tuple[dict[bytes, Seen], list[bytes]]:
-    """What is known of the files that are there, and those that must be read."""
-    seen: dict[bytes, Seen] = {}
+    root: Path, before: Mapping[bytes, Seen], empty: Path, environment: Mapping[str, str]
+) -> Look:
+    """What git would ship, and what is known of it. Git is asked while we look ourselves."""
+    with ThreadPoolExecutor(1) as asking:
+        listing = asking.submit(snapshot_git.listed, root, empty, environment)
+        same = unchanged(root, before)
+        paths = listing.result()
     fresh: list[bytes] = []
-    prefix = os.fsencode(root) + b"/"
-    lstat, known = os.lstat, before.get
-    for path in paths:
+    notes: list[str] = []
+    waiting = list(paths - same.keys())
+    while waiting:
+        path = waiting.pop().rstrip(b"/")
+        place = root / os.fsdecode(path)
         try:
-            found = lstat(prefix + path)
+            mode = place.lstat().st_mode
         except (FileNotFoundError, NotADirectoryError):
             continue  # deleted, but not for git yet
-        one = known(path)
-        if one is not None and one.signature == signature(found):
-            seen[path] = one
-        elif stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode):
+        if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
             fresh.append(path)
-        else:
+        elif not stat.S_ISDIR(mode):
             notes.append(f"{os.fsdecode(path)} is neither file nor symlink: left out")
-    return seen, sorted(fresh)
+        elif (place / ".git").exists():
+            inner = snapshot_git.listed(place, empty, environment)
+            paths |= {path + b"/" + each for each in inner}
+            waiting += {path + b"/" + each for each in inner} - same.keys()
+        else:
+            notes.append(f"submodule {os.fsdecode(path)} is not checked out: left out")
+    seen = same
+    if not same.keys() <= paths:
+        seen = {path: one for path, one in same.items() if path in paths}
+    return Look(seen=seen, fresh=fresh, notes=notes)
+
+
+def unchanged(root: Path, before: Mapping[bytes, Seen]) -> dict[bytes, Seen]:
+    """Of the files that are known, those that are as they were."""
+    same: dict[bytes, Seen] = {}
+    prefix = os.fsencode(root) + b"/"
+    lstat = os.lstat
+    for path, one in before.items():
+        try:
+            now = lstat(prefix + path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        mtime_ns, ctime_ns, size, inode, _ = one.signature  # a mode changes ctime, too
+        timely = now.st_ctime_ns == ctime_ns and now.st_mtime_ns == mtime_ns
+        if timely and now.st_ino == inode and now.st_size == size:
+            same[path] = one
+    return same
 
 
 def signature(found: os.stat_result) -> Signature:
@@ -217,20 +245,18 @@ def take_commit(url: str, ref: str, archive: Archive, environment: Mapping[str, 
         with snapshot_git.contents(folder, asked, environment) as found:
             for (mode, _, path), content in zip(entries, found, strict=True):
                 head: list[bytes] = []
-                id, size = pack.add(kept(content, head))
+                id, size = pack.add(begun(content, head))
                 rows.append(row(path, as_shipped(mode), size, id))
                 number = guard.verdict(path, head[0][: guard.LOOKED_AT] if head else b"")
                 if number and not stat.S_ISLNK(mode):
                     findings.append(guard.finding(path, number, id))
         if not rows:
             raise Unfit(f"{ref} of {snapshot_git.shown(url)} holds no files")
-        rows.sort()
-        id_ = archive.add(rows)
-    source = f"{snapshot_git.shown(url)}@{commit[:12]}"
-    return snapshot(id_, rows, source, findings, notes, archive)
+        shot = archive.add(rows, tuple(findings))
+    return snapshot(shot, f"{snapshot_git.shown(url)}@{commit[:12]}", notes, archive)
 
 
-def kept(content: Iterator[bytes], head: list[bytes]) -> Iterator[bytes]:
+def begun(content: Iterator[bytes], head: list[bytes]) -> Iterator[bytes]:
     """The same; its first piece is put aside too."""
     for piece in content:
         if not head:

@@ -4,13 +4,13 @@ import contextlib
 import hashlib
 import os
 import struct
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from tpuherd.hosts.guard import Finding
 from tpuherd_host.agent.blobs import Blobs, Busy
-from tpuherd_host.agent.snapshots_rows import contents, named, packed, parsed, unpacked
+from tpuherd_host.agent.snapshots_rows import contents, packed, parsed, unpacked
 
 AGE_MAX_S = 90 * 86_400
 BYTES_MAX = 10_000_000_000
@@ -28,6 +28,17 @@ class Seen(NamedTuple):
     verdict: int
 
 
+class Shot(NamedTuple):
+    """A snapshot that is in the archive."""
+
+    id: str
+    rows: tuple[bytes, ...]
+    size: int
+    findings: tuple[Finding, ...]
+    ids: frozenset[bytes]  #: of all contents
+    seen: Mapping[bytes, Seen]  #: the files it is of
+
+
 class Archive:
     """The folder with all snapshots, their contents, and what is known of the trees they are of."""
 
@@ -39,6 +50,7 @@ class Archive:
         for each in (self.rows_folder, self.seen_folder, self.repositories):
             each.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.blobs = Blobs(folder / "blobs")
+        self.last: dict[Path, Shot] = {}  #: of each tree, the last one that was taken
         self._seen: dict[Path, tuple[int, dict[bytes, Seen]]] = {}
 
     # ---- snapshots -------------------------------------------------------------------------------
@@ -50,15 +62,29 @@ class Archive:
         except FileNotFoundError:
             return None
 
-    def add(self, rows: Sequence[bytes]) -> str:
-        """Keep a snapshot whose contents are here; its id."""
-        id = named(rows).hex()
-        file = self.rows_folder / id
-        if file.exists():
-            os.utime(file)  # the age by which it goes counts from its last use
-        else:
-            written(file, packed(rows))
-        return id
+    def add(
+        self,
+        rows: Iterable[bytes],
+        findings: tuple[Finding, ...] = (),
+        seen: Mapping[bytes, Seen] | None = None,
+    ) -> "Shot":
+        """Keep a snapshot whose contents are here."""
+        ordered = tuple(sorted(rows))
+        piece = packed(ordered)
+        id = hashlib.sha256(piece).hexdigest()
+        if not self.used(id):
+            written(self.rows_folder / id, piece)
+        size = sum(parsed(each).size for each in ordered)
+        ids = frozenset(each[-32:] for each in ordered)
+        return Shot(id, ordered, size, findings, ids, seen or {})
+
+    def used(self, id: str) -> bool:
+        """The age by which it goes counts from now on; whether it is here."""
+        try:
+            os.utime(self.rows_folder / id)
+        except FileNotFoundError:
+            return False
+        return True
 
     def tidy(self, now: float, pinned: Container[str] = ()) -> None:
         """Old snapshots go, and the oldest where all are too much; those that are pinned stay."""

@@ -17,6 +17,7 @@ from tpuherd.ports import Broken, HerdError, Host, NotAllowed, NotFound, NotReac
 
 T = TypeVar("T")
 PATIENCE_S = 10.0  #: for one host to let us in
+AGENT_PATIENCE_S = 60.0  #: for its agent to come up; a host that dies meanwhile is noticed sooner
 SHORT_PATIENCE_S = 3.0  #: for one that did not answer a moment ago
 MOMENT_S = 60.0
 ADMISSION_S = 60.0  #: from a key in the metadata to the account on the host
@@ -149,11 +150,11 @@ class Ways:
         if connection is None or connection.is_closed():
             connection = self._connections[key] = await self._reach(key, host)
         try:
-            async with asyncio.timeout(PATIENCE_S * 2):
+            async with asyncio.timeout(AGENT_PATIENCE_S):
                 lane, hello = await arrive(connection, self.caller.parcel, self.caller.hello)
         except TimeoutError as error:
             connection.abort()
-            raise NotReached(f"its agent gave no answer in {PATIENCE_S * 2:g} s") from error
+            raise NotReached(f"its agent gave no answer in {AGENT_PATIENCE_S:g} s") from error
         link = self._links[key] = AgentLink(host, hello, lane, connection)
         return link
 

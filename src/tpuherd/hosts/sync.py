@@ -10,8 +10,8 @@ from typing import Any
 from tpuherd.hosts.snapshot import Snapshot
 from tpuherd.hosts.snapshot_archive import Archive
 from tpuherd.hosts.sync_plan import DIRECT_AFTER, Child, Offer, grown, offer
-from tpuherd.hosts.sync_upload import Upload, upload
-from tpuherd.ports import HerdError, Link, NotReached, Unfit, Verb
+from tpuherd.hosts.sync_upload import Upload, answered, upload
+from tpuherd.ports import HerdError, Link, Unfit, Verb
 from tpuherd_host.agent.snapshots_stream import Content, stream
 
 HAVE_S = 30.0
@@ -115,7 +115,7 @@ async def deliver(
         got=tuple(n for n in voyage.links if n in voyage.switched or n in voyage.unchanged),
         unchanged=tuple(sorted(voyage.unchanged)),
         failed=voyage.failed,
-        slow=voyage.slow,
+        slow={name: way for name, way in voyage.slow.items() if name not in voyage.failed},
         kept=voyage.kept,
         bytes_up=voyage.sent,
         seconds=asyncio.get_running_loop().time() - begun,
@@ -142,14 +142,13 @@ class Voyage:
         self.slow: dict[str, str] = {}
         self.kept: dict[str, tuple[str, ...]] = {}
         self.tries: Counter[str] = Counter()
+        self.below: dict[str, set[str]] = {}  #: who gets it through whom
+        self.orphans: set[str] = set()  #: those to whom it can't come any more in this round
         self.sent = 0
 
     def verb(self, verb: str, host: str, **more: Any) -> Verb:
-        """A verb about this shipment, for a host."""
-        tops = None if self.terms.tops is None else list(self.terms.tops)
-        token = self.tokens.get(host)
-        order = {"id": self.cargo.id, "dest": self.dest, "token": token, "tops": tops}
-        return Verb(name=f"snapshot.{verb}", arguments={**order, "force": self.terms.force, **more})
+        """A verb about this shipment, for a host that knows it by its token."""
+        return Verb(name=f"snapshot.{verb}", arguments={"token": self.tokens[host], **more})
 
     def told(self, stage: str) -> None:
         """To whoever watches."""
@@ -193,10 +192,15 @@ class Voyage:
         """What they have, and where they listen."""
 
         async def one(name: str) -> Mapping[str, Any]:
-            self.tokens[name] = secrets.token_hex(16)
-            link = self.links[name]
-            address = link.host.internal_ip if self.terms.relay else None
-            return await link.call(self.verb("have", name, address=address))
+            self.tokens[name] = secrets.token_hex(12)
+            order: dict[str, Any] = {"id": self.cargo.id, "dest": self.dest}
+            if self.terms.tops is not None:
+                order["tops"] = list(self.terms.tops)
+            if self.terms.force:
+                order["force"] = True
+            if self.terms.relay:
+                order["address"] = self.links[name].host.internal_ip
+            return await self.links[name].call(self.verb("have", name, **order))
 
         found = await self.each(names, one, HAVE_S)
         self.haves.update(found)
@@ -204,7 +208,8 @@ class Voyage:
 
     async def round(self, waiting: list[str]) -> list[str]:
         """One try to fill all that wait; those that still wait after it."""
-        late = [name for name in waiting if self.tries[name] >= DIRECT_AFTER]
+        again = self.ready and self.terms.tops is not None  # hosts keep no copies to pass on
+        late = [name for name in waiting if again or self.tries[name] >= DIRECT_AFTER]
         if not self.terms.relay or late:
             await self.direct(late or waiting)
             return [name for name in waiting if name not in self.ready and name not in self.failed]
@@ -212,13 +217,13 @@ class Voyage:
             waiting = await self.ask(waiting)
         for name in waiting:
             self.tries[name] += 1
-        if self.ready:
+        if self.ready and self.terms.tops is None:
             await self.passed(waiting)
         else:
             await self.uploaded(waiting)
         return [name for name in waiting if name not in self.ready and name not in self.failed]
 
-    def children(self, names: Sequence[str]) -> list[dict[str, Any]]:
+    def children(self, names: Sequence[str]) -> list[Any]:
         """A tree of those that listen."""
         hosts = [
             Child(
@@ -229,7 +234,9 @@ class Voyage:
             )
             for name in names
         ]
-        return [child.json() for child in grown(hosts)]
+        found = grown(hosts)
+        self.below = {child.name: child.names() for each in found for child in each.all()}
+        return [child.json() for child in found]
 
     async def uploaded(self, waiting: list[str]) -> None:
         """To the first over our uplink, and by it to all others."""
@@ -247,9 +254,9 @@ class Voyage:
             self.slow[name] = f"from {source}, at the second try"
 
         async def feed() -> Mapping[str, Any]:
-            return await self.links[source].call(
-                self.verb("pass", source, children=self.children(waiting))
-            )
+            verb = self.verb("pass", source, children=self.children(waiting))
+            async with self.links[source].stream(verb) as call:
+                return await answered(call)
 
         await self.settle({"": feed(), **{name: self.follow(name) for name in waiting}}, "")
 
@@ -272,7 +279,7 @@ class Voyage:
         return offer(self.cargo.rows, [self.haves[name] for name in names], self.cargo.rows_of)
 
     async def receive(
-        self, name: str, offered: Offer, children: Sequence[Mapping[str, Any]]
+        self, name: str, offered: Offer, children: Sequence[Any]
     ) -> Mapping[str, Any]:
         """The stream to one host, which passes it on."""
         up = Upload()
@@ -289,14 +296,19 @@ class Voyage:
         async with self.links[name].stream(verb) as call:
             await upload(call, blocks(), up, sent)
             self.told("fill")
-            return await call.reply()
+            return await answered(call)
 
     async def follow(self, name: str) -> Mapping[str, Any]:
         """A host that is fed by another."""
-        return await self.links[name].call(self.verb("relay", name))
+        async with self.links[name].stream(self.verb("relay", name)) as call:
+            return await answered(call)
 
     def landed(self, name: str, reply: Mapping[str, Any]) -> None:
-        """A host has said how it went."""
+        """A host has said how it went, for itself and for those whom it could not reach."""
+        names = {token: name for name, token in self.tokens.items()}
+        for token in reply.get("lost", ()):
+            lost = names.get(token, "")
+            self.orphans |= {lost, *self.below.get(lost, ())}
         if reply.get("ready") == self.cargo.id:
             self.ready.append(name)
             self.told("fill")
@@ -307,6 +319,7 @@ class Voyage:
         tasks = {asyncio.ensure_future(call): name for name, call in calls.items()}
         begun, end = loop.time(), loop.time() + FIRST_S
         pending = set(tasks)
+        self.orphans.clear()
         try:
             while pending and loop.time() < end:
                 done, pending = await asyncio.wait(
@@ -314,11 +327,14 @@ class Voyage:
                 )
                 for task in done:
                     end = min(end, loop.time() + self.heard(tasks[task], task, feeder, begun))
-        finally:
+                pending = {task for task in pending if tasks[task] not in self.orphans}
             for task in pending:
-                task.cancel()
                 self.tries[tasks[task]] = DIRECT_AFTER
-            await asyncio.gather(*pending, return_exceptions=True)
+        finally:
+            late = [task for task in tasks if not task.done()]
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     def heard(
         self,
@@ -329,14 +345,12 @@ class Voyage:
     ) -> float:
         """What one of them said; how long the others may still take."""
         error = task.exception()
-        if isinstance(error, NotReached | TimeoutError) and name != "":
-            self.failed[name] = getattr(error, "sentence", "") or "took nothing for too long"
-        elif isinstance(error, HerdError) and name != "":
-            self.failed[name] = error.sentence
-        elif error is not None and not isinstance(error, HerdError | TimeoutError):
-            raise error
         if error is None:
             self.landed(name, task.result())
+        elif not isinstance(error, HerdError):
+            raise error
+        elif name:
+            self.failed[name] = error.sentence
         if name == feeder:
             return GRACE_S if error is not None else FIRST_S
         return max(PATIENCE_S, asyncio.get_running_loop().time() - begun)

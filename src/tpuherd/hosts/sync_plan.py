@@ -1,7 +1,7 @@
 """What is to be sent, and who passes it on to whom. Pure."""
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,20 @@ class Child:
     token: str  #: by which both ends know each other
     children: tuple["Child", ...] = ()
 
-    def json(self) -> dict[str, Any]:
+    def all(self) -> Iterator["Child"]:
+        """Itself, and all that are below it."""
+        yield self
+        for child in self.children:
+            yield from child.all()
+
+    def names(self) -> set[str]:
+        """Of those below it."""
+        return {child.name for child in self.all()} - {self.name}
+
+    def json(self) -> list[Any]:
         """As the agents take it."""
         below = [child.json() for child in self.children]
-        facts = {"name": self.name, "address": self.address, "port": self.port}
-        return {**facts, "token": self.token, "children": below}
+        return [self.address, self.port, self.token, below]
 
 
 def grown(hosts: Sequence[Child], fanout: int = FANOUT) -> tuple[Child, ...]:

@@ -20,7 +20,7 @@ from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Errand, perform
 from tpuherd.clock import Clock, WallClock
 from tpuherd.front import SOCKET
-from tpuherd.keeper.letter import Letter, read, received, same_user
+from tpuherd.keeper.letter import FILES, Letter, read, received, same_user
 from tpuherd.keeper.places import Places
 from tpuherd.ports import HerdError, Unfit
 from tpuherd.reach import Reach
@@ -28,6 +28,7 @@ from tpuherd.reach import Reach
 LOCK = "keeper.lock"
 LOCK_TRIES, LOCK_PAUSE_S = 100, 0.05
 BACKLOG = 128
+LOOK_S = 5.0
 YES, NO = b"y", b"n"
 LOG_MAX = 1 << 20
 
@@ -39,7 +40,7 @@ class Keeper:
         self._clock = clock
         self._idle_s = idle_s
         self._places = Places(clock)
-        self._visits: dict[asyncio.Task[None], str] = {}  #: with what each is about
+        self._visits: dict[asyncio.Task[None], str] = {}  #: with what is under way; "": nothing to wait for
         self._unseen: set[asyncio.Task[None]] = set()  #: their users have left
         self._since = self._used_at = clock.now()
         self._over = asyncio.Event()
@@ -54,13 +55,12 @@ class Keeper:
 
     def standing(self) -> Mapping[str, object]:
         """How it is."""
-        me = asyncio.current_task()
         return {
             "pid": os.getpid(),
             "version": tpuherd.__version__,
             "since": self._since,
             "idle_s": self._idle_s,
-            "under_way": [words for task, words in self._visits.items() if task is not me],
+            "under_way": [words for words in self._visits.values() if words],
             "places": self._places.titles(),
         }
 
@@ -73,8 +73,7 @@ class Keeper:
 
     def _busy(self) -> bool:
         """Whether somebody waits for something."""
-        me = asyncio.current_task()
-        return any(task not in self._unseen and task is not me for task in self._visits)
+        return any(words and task not in self._unseen for task, words in self._visits.items())
 
     def end(self) -> None:
         """Take no more visits; who is here now is not thrown out by this alone."""
@@ -99,15 +98,18 @@ class Keeper:
         loop.remove_reader(listener)
         tasks = list(self._visits)
         for task in tasks:
-            task.cancel()
+            if self._visits[task]:  # who ended us wants to be told so
+                task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._places.close()
 
     async def _watch(self) -> None:
         """Close what is not used any more, and end when nothing is."""
         while True:
-            await self._clock.sleep(min(30.0, self._idle_s / 4))
+            await self._clock.sleep(min(LOOK_S, self._idle_s / 4))
             now = self._clock.now()
+            if not Path(SOCKET).exists():
+                self.end()  # nobody finds us any more
             if self._visits:
                 self._used_at = now
             else:
@@ -137,24 +139,31 @@ class Keeper:
 
     async def _visit(self, connection: socket.socket) -> None:
         """From the letter to the exit status."""
-        loop = asyncio.get_running_loop()
         files: list[int] = []
         with connection:
             try:
-                if not same_user(connection):
-                    return
-                text, files = await received(connection)
-                letter = read(text)
-                if len(files) != 3 or not self._welcomes(letter):
-                    await loop.sock_sendall(connection, NO)
-                    return
-                await loop.sock_sendall(connection, YES)
-                await self._serve(connection, letter, files)
-            except (OSError, Unfit, ValueError):
-                return  # whoever it was, it is gone, or speaks something else
+                letter, files = await self._letter(connection)
+                if letter is not None:
+                    await self._serve(connection, letter, files)
             finally:
                 for file in files:
                     os.close(file)
+
+    async def _letter(self, connection: socket.socket) -> tuple[Letter | None, list[int]]:
+        """What is to be done, if it is for us; and the files, which are the caller's to close."""
+        files: list[int] = []
+        try:
+            if not same_user(connection):
+                return None, files
+            text, files = await received(connection)
+            letter = read(text)
+            if len(files) == FILES and self._welcomes(letter):
+                await asyncio.get_running_loop().sock_sendall(connection, YES)
+                return letter, files
+            await asyncio.get_running_loop().sock_sendall(connection, NO)
+        except (OSError, Unfit, ValueError):
+            pass  # whoever it was, it is gone, or speaks something else
+        return None, files
 
     def _welcomes(self, letter: Letter) -> bool:
         """Whether it is for us. Of another version: we make room, as soon as nobody needs us."""
@@ -168,8 +177,9 @@ class Keeper:
         """Do what the letter says."""
         me = asyncio.current_task()
         assert me is not None
-        self._visits[me] = " ".join(letter.arguments)[:200]
         errand, status, out, err = understood(letter)
+        if errand is not None and not errand.name.startswith("herd keeper"):
+            self._visits[me] = " ".join(letter.arguments)[:200]
         colour = command_line.colour(letter.environ)
         console = Console(files, letter.folder, letter.environ, colour=colour)
 

@@ -57,6 +57,10 @@ class Blobs:
     def __contains__(self, id: object) -> bool:
         return id in self.places
 
+    def all(self, ids: Iterable[bytes]) -> bool:
+        """Whether none of them is missing."""
+        return all(map(self.places.__contains__, ids))
+
     def missing(self, ids: Iterable[bytes]) -> Set[bytes]:
         """Those of them that are not here."""
         return set(ids).difference(self.places)

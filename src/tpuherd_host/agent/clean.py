@@ -1,4 +1,4 @@
-"""Ends what earlier work left behind, and frees the chips' lock: the verbs `holders` and `clean`."""
+"""Ends what earlier work left behind, and frees the chips' lock: verbs `holders` and `clean`."""
 
 import os
 import signal
@@ -21,7 +21,8 @@ def told_holders(talk: Talk) -> Dict[str, Any]:
     """Who has the chips, and whether that is something of ours."""
     rows = holders.everybody(talk.house.home)
     for row in rows:
-        row["ours"] = bool(row["work"])
+        row["ours"] = row.pop("agent") == talk.house.folder
+        row["work"] = row["work"] if row["ours"] else ""
     return {"holders": rows, "devices": holders.devices()}
 
 
@@ -31,12 +32,12 @@ def clean(talk: Talk) -> Dict[str, Any]:
     everything = asked.get("all", False)
     works = talk.house.state().works
     live = {id for id, work in works.items() if work.live}
-    wanted = leftovers(set() if everything else live)
+    wanted = leftovers(talk.house.folder, set() if everything else live)
     if everything:
         rows = holders.everybody(talk.house.home)
         wanted |= {int(row["pid"]) for row in rows if row["pid"]}
     wanted -= family_of_agent()
-    ended = [described(pid) for pid in sorted(wanted)]
+    ended = [described(pid, talk.house.folder) for pid in sorted(wanted)]
     left = end(wanted, asked.get("grace_s", GRACE_S), talk)
     return {
         "ended": [row for row in ended if row["pid"] not in left],
@@ -47,10 +48,10 @@ def clean(talk: Talk) -> Dict[str, Any]:
     }
 
 
-def leftovers(spared: Set[str]) -> Set[int]:
+def leftovers(agent: str, spared: Set[str]) -> Set[int]:
     """Processes that bear our mark, of work that is not spared, and what descends from them."""
     among = processes.all_processes()
-    marks = {pid: processes.marked(pid) for pid in among}
+    marks = {pid: processes.marked(pid, agent) for pid in among}
     spare = processes.family({pid for pid, work in marks.items() if work in spared}, among)
     seeds = {pid for pid, work in marks.items() if work and work not in spared}
     found = processes.family(seeds, among) - spare
@@ -66,15 +67,15 @@ def family_of_agent() -> Set[int]:
         spared.add(pid)
         pid = among[pid].parent
     children = {one.pid for one in among.values() if one.parent == os.getpid()}
-    return spared | {pid for pid in children if not processes.marked(pid)}
+    return spared | {pid for pid in children if not processes.marks(pid)[1]}
 
 
-def described(pid: int) -> Dict[str, Any]:
+def described(pid: int, agent: str) -> Dict[str, Any]:
     """For the report."""
     return {
         "pid": pid,
         "command": processes.command(pid),
-        "work": processes.marked(pid),
+        "work": processes.marked(pid, agent),
         "user": holders.user_of(pid),
     }
 

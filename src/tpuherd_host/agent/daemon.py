@@ -31,6 +31,8 @@ class Daemon:
         self.doors = Doors(version, self.files, self.happen, lambda: self.state)
         self.house = House(folder, home, environment, lambda: self.state, self.post)
         self.state = State()
+        self.counted: Optional[State] = None
+        self.wake_at: Optional[float] = None
         self.queue: Deque[words.Happening] = deque()
         self.posted: Deque[words.Happening] = deque()  #: by threads
         self.outlets: Dict[str, Outlet] = {}
@@ -64,15 +66,22 @@ class Daemon:
             if self.leaving and not any(work.live for work in self.state.works.values()):
                 return
 
+    def due(self) -> Optional[float]:
+        """When the judgement wants to be woken; counted again only when something changed."""
+        if self.state is not self.counted:
+            self.counted = self.state
+            self.wake_at = wake_at(self.state)
+        return self.wake_at
+
     def patience(self) -> Optional[float]:
         """How long to sleep at most."""
-        times = [at for at in (wake_at(self.state), self.sync_at, self.save_at) if at is not None]
+        times = [at for at in (self.due(), self.sync_at, self.save_at) if at is not None]
         return max(0.0, min(times) - self.now()) if times else None
 
     def timers(self) -> None:
         """What is due."""
         now = self.now()
-        due = wake_at(self.state)
+        due = self.due()
         if due is not None and due <= now:
             self.happen(words.Woke())
         if self.sync_at is not None and self.sync_at <= now:

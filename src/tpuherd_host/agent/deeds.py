@@ -2,10 +2,10 @@
 
 import os
 import signal
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Type
 
-from tpuherd_host.agent import holders, nurse, processes, threads, words
-from tpuherd_host.agent.apt import lock_holder
+from tpuherd_host.agent import nurse, processes, threads, words
 from tpuherd_host.agent.frames import data
 from tpuherd_host.agent.logs import Log
 from tpuherd_host.agent.outlet import Outlet
@@ -114,6 +114,7 @@ def environment(daemon: "Daemon", work: Work) -> Dict[str, str]:
     if work.terminal is not None:
         env["TERM"] = str(work.terminal.get("term") or "xterm")
     env.setdefault("HOME", daemon.house.home)
+    env[processes.AGENT] = daemon.house.folder
     env[processes.MARK] = work.id
     if work.kind == "attempt":
         env["HERD_ATTEMPT"] = work.id
@@ -220,7 +221,9 @@ def sweep(daemon: "Daemon", deed: words.Sweep) -> None:
 
 def members(daemon: "Daemon", work: Work) -> List[processes.Process]:
     """Its processes, never ourselves."""
-    return processes.members(work.id, work.pid, (os.getpid(), daemon.nurse_pid))
+    return processes.members(
+        daemon.house.folder, work.id, work.pid, (os.getpid(), daemon.nurse_pid)
+    )
 
 
 def kill(pid: int, number: int) -> None:
@@ -233,13 +236,19 @@ def kill(pid: int, number: int) -> None:
 
 def look_at_chips(daemon: "Daemon", deed: words.LookAtChips) -> None:
     """Who has them: of those we may look into, which are all of ours."""
+    holders = later("holders")
     rows = holders.told(holders.raw(daemon.house.home))
     daemon.happen(words.Seen(deed.work, tuple(rows)))
 
 
 def look_at_apt(daemon: "Daemon", deed: words.LookAtApt) -> None:
     """Who has its locks."""
-    daemon.happen(words.AptSeen(deed.work, lock_holder()))
+    daemon.happen(words.AptSeen(deed.work, later("apt").lock_holder()))
+
+
+def later(module: str) -> Any:
+    """A module that most agents never need."""
+    return import_module(f"{__package__}.{module}")
 
 
 # ---- output, input, records ----------------------------------------------------------------------

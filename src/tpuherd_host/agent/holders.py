@@ -122,7 +122,8 @@ def told(found: Iterable[Tuple[str, int]]) -> List[Dict[str, Any]]:
                 "user": user_of(pid) if pid else "",
                 "command": processes.command(pid) if pid else "",
                 "since": processes.born(one.ticks, uptime_s, now) if one else None,
-                "work": processes.marked(pid) if pid else "",
+                "agent": processes.marks(pid)[0] if pid else "",
+                "work": processes.marks(pid)[1] if pid else "",
             }
         )
     return rows

@@ -3,10 +3,10 @@
 import os
 from typing import BinaryIO, List, Optional
 
-from tpuherd_host.agent.records import GAP, HEAD, NUMBER, packed, whole
+from tpuherd_host.agent.records import GAP, HEAD, NUMBER, PIECE_MAX, packed, whole
 
 SEGMENT_MAX = 16 << 20
-SEGMENTS = 8  #: a log has at least so many before the oldest goes
+SEGMENTS = 16  #: a full log has about so many
 PREFIX = "log."
 
 
@@ -16,7 +16,7 @@ class Log:
     def __init__(self, folder: str, cap: int, raw: bool = False) -> None:
         self.folder = folder
         self.raw = raw  #: bytes without records: a terminal's
-        self.segment = max(1 << 16, min(SEGMENT_MAX, cap // SEGMENTS))
+        self.segment = max(1 << 15, min(SEGMENT_MAX, cap // SEGMENTS))
         self.cap = cap
         self.starts: List[int] = []
         self.file: Optional[BinaryIO] = None
@@ -94,7 +94,8 @@ class Log:
         self.file = file
         if fresh and start not in self.starts:
             self.starts.append(start)
-        while len(self.starts) > 1 and self.length - self.starts[1] >= self.cap - self.segment:
+        room = self.segment + PIECE_MAX + 2 * HEAD.size  # what this one may still take
+        while len(self.starts) > 1 and self.length - self.starts[0] > self.cap - room:
             oldest = self.starts.pop(0)
             reader = self.readers.pop(oldest, None)
             if reader is not None:

@@ -136,9 +136,9 @@ class Outlet:
         """Bytes for it, or its input's end; how many it took, or nobody will take, just now."""
         if piece is None:
             self.ending = True
-        elif self.ending or (self.input is None and self.spare is None and self.slave is None):
-            return len(piece)
         elif piece:
+            if self.ending or (self.input is None and self.spare is None and self.slave is None):
+                return len(piece)
             self.fed.append(piece)
         return self.pass_on()
 

@@ -1,9 +1,10 @@
 """Which processes there are and whose they are, read off /proc."""
 
 import os
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
-MARK = "HERD_WORK"  #: a variable by which a process is known as ours, whatever it did to itself
+#: Variables by which a process is known as ours, whatever it did to itself: agent's folder, work.
+AGENT, MARK = "HERD_AGENT", "HERD_WORK"
 
 
 class Process(NamedTuple):
@@ -44,18 +45,25 @@ def alive(pid: int, ticks: int) -> bool:
     return one is not None and not one.gone and (not ticks or one.ticks == ticks)
 
 
-def marked(pid: int) -> str:
-    """To which piece of work it belongs by its environment; empty: to none, or it is not ours."""
+def marks(pid: int) -> Tuple[str, str]:
+    """Which agent's it is, and of which work, by its environment; empty: nobody's, or hidden."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             text = file.read(1 << 20)
     except OSError:
-        return ""
-    start = f"{MARK}=".encode()
-    for word in text.split(b"\0"):
-        if word.startswith(start):
-            return word[len(start) :].decode("utf-8", "replace")
-    return ""
+        return "", ""
+    if b"HERD_WORK=" not in text:
+        return "", ""
+    rows = dict(word.partition(b"=")[::2] for word in text.split(b"\0"))
+    found = (rows.get(name.encode(), b"").decode("utf-8", "replace") for name in (AGENT, MARK))
+    agent, work = found
+    return agent, work
+
+
+def marked(pid: int, agent: str) -> str:
+    """To which piece of work of this agent it belongs; empty: to none."""
+    whose, work = marks(pid)
+    return work if whose == agent else ""
 
 
 def family(seeds: Set[int], among: Dict[int, Process]) -> Set[int]:
@@ -73,13 +81,13 @@ def family(seeds: Set[int], among: Dict[int, Process]) -> Set[int]:
     return found
 
 
-def members(work: str, leader: int, spare: Iterable[int]) -> List[Process]:
+def members(agent: str, work: str, leader: int, spare: Iterable[int]) -> List[Process]:
     """What runs of a piece of work: its session, what bears its mark, and what descends from it."""
     among = all_processes()
     seeds = {
         one.pid
         for one in among.values()
-        if not one.gone and ((leader and one.session == leader) or marked(one.pid) == work)
+        if not one.gone and ((leader and one.session == leader) or marked(one.pid, agent) == work)
     }
     found = family(seeds, among) - set(spare)
     return [among[pid] for pid in sorted(found) if not among[pid].gone]

@@ -12,21 +12,22 @@ import os
 import queue
 import socket
 import threading
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 from tpuherd_host.agent.snapshots_stream import HEAD_MAX, NUMBER, Torn
 
 DIAL_S = 2.0
 STALL_S = 10.0  #: a child that takes nothing for so long is given up
 WAIT_S = 90.0  #: how long a host listens for its parent
+LOOK_S = 0.5
 AHEAD = 32  #: blocks that a child may be behind
 EARS_MAX = 64
 NONCE = 16
 PROOF = 32
 
-Plan = Sequence[Mapping[str, Any]]  #: {"name", "address", "port", "token", "children"} each
+Plan = Sequence[Sequence[Any]]  #: address, port, token, and the plan of those below: each child
 
-EARS: Dict[str, socket.socket] = {}  #: token → who listens
+EARS: Dict[str, Tuple[socket.socket, threading.Timer]] = {}  #: token → who listens, and how long
 
 
 def proof(token: str, who: bytes, nonces: bytes) -> bytes:
@@ -49,15 +50,19 @@ def listen(token: str, address: str) -> int:
     except OSError:
         ear.close()
         raise
-    EARS[token] = ear
+    timer = threading.Timer(WAIT_S, forget, (token,))
+    timer.daemon = True
+    timer.start()
+    EARS[token] = (ear, timer)
     port: int = ear.getsockname()[1]
     return port
 
 
 def forget(token: str) -> None:
     """Listen no more."""
-    ear = EARS.pop(token, None)
-    if ear is not None:
+    ear, timer = EARS.pop(token, (None, None))
+    if ear is not None and timer is not None:
+        timer.cancel()
         with contextlib.suppress(OSError):
             ear.shutdown(socket.SHUT_RDWR)  # wakes who waits there
         ear.close()
@@ -75,24 +80,35 @@ def exactly(line: socket.socket, many: int) -> bytes:
 
 
 @contextlib.contextmanager
-def heard(token: str) -> Iterator[Tuple[Callable[[], bytes], Plan]]:
-    """The parent's bytes, and to whom they are to be passed on. Strangers are sent away."""
-    ear = EARS.get(token)
-    if ear is None:
+def heard(token: str, check: Callable[[], None]) -> Iterator[Tuple[Callable[[], bytes], Plan]]:
+    """The parent's bytes, and to whom they are to be passed on. Strangers are sent away; `check`
+    raises when nobody wants to know any more."""
+    ear, timer = EARS.get(token, (None, None))
+    if ear is None or timer is None:
         raise Torn("nobody listens for this transfer any more")
-    ear.settimeout(WAIT_S)
+    timer.cancel()
     try:
-        line, plan = None, None
-        while line is None or plan is None:
-            line, _ = ear.accept()
-            plan = greeted(line, token)
+        line, plan = awaited(ear, token, check)
         with line:
             line.settimeout(WAIT_S)
             yield lambda: line.recv(1 << 16), plan
-    except socket.timeout:
-        raise Torn("no other host came with it") from None
     finally:
         forget(token)
+
+
+def awaited(
+    ear: socket.socket, token: str, check: Callable[[], None]
+) -> Tuple[socket.socket, Plan]:
+    """The line of a parent that knows the token, and the plan it brings."""
+    ear.settimeout(LOOK_S)
+    for _ in range(int(WAIT_S / LOOK_S)):
+        check()
+        with contextlib.suppress(socket.timeout):
+            line, _ = ear.accept()
+            plan = greeted(line, token)
+            if plan is not None:
+                return line, plan
+    raise Torn("no other host came with it")
 
 
 def greeted(line: socket.socket, token: str) -> "Plan | None":
@@ -111,10 +127,9 @@ def greeted(line: socket.socket, token: str) -> "Plan | None":
     return None
 
 
-def dialled(child: Mapping[str, Any]) -> socket.socket:
+def dialled(address: str, port: int, token: str, below: Plan) -> socket.socket:
     """A line to a child that knows its token; it has its plan."""
-    token = child["token"]
-    line = socket.create_connection((child["address"], child["port"]), DIAL_S)
+    line = socket.create_connection((address, port), DIAL_S)
     try:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         mine = os.urandom(NONCE)
@@ -122,7 +137,7 @@ def dialled(child: Mapping[str, Any]) -> socket.socket:
         nonces = mine + exactly(line, NONCE)
         if not hmac.compare_digest(exactly(line, PROOF), proof(token, b"child", nonces)):
             raise Torn("somebody else is there")
-        plan = json.dumps(child["children"]).encode()
+        plan = json.dumps(below).encode()
         line.sendall(proof(token, b"parent", nonces) + NUMBER.pack(len(plan)) + plan)
         line.settimeout(STALL_S)
     except BaseException:
@@ -138,28 +153,29 @@ class Tee:
         self.lost: List[str] = []
         self.branches: Dict[str, queue.Queue[bytes]] = {}
         self.threads: List[threading.Thread] = []
-        for child in plan:
+        for address, port, token, below in plan:
             branch: queue.Queue[bytes] = queue.Queue(AHEAD)
-            self.branches[child["name"]] = branch
+            self.branches[token] = branch
+            child = (address, port, token, below)
             thread = threading.Thread(target=self._pump, args=(child, branch), daemon=True)
             thread.start()
             self.threads.append(thread)
 
-    def _pump(self, child: Mapping[str, Any], branch: "queue.Queue[bytes]") -> None:
+    def _pump(self, child: Tuple[str, int, str, Plan], branch: "queue.Queue[bytes]") -> None:
         try:
-            with dialled(child) as line:
+            with dialled(*child) as line:
                 while True:
                     block = branch.get()
                     if not block:
                         break
                     line.sendall(block)
         except (OSError, Torn):
-            self._lose(child["name"])
+            self._lose(child[2])
 
-    def _lose(self, name: str) -> None:
-        branch = self.branches.pop(name, None)
+    def _lose(self, token: str) -> None:
+        branch = self.branches.pop(token, None)
         if branch is not None:
-            self.lost.append(name)
+            self.lost.append(token)
             with contextlib.suppress(queue.Empty):
                 while True:  # whoever waits for room in it
                     branch.get_nowait()
@@ -172,14 +188,14 @@ class Tee:
 
     def put(self, block: bytes) -> None:
         """To all of them."""
-        for name, branch in list(self.branches.items()):
+        for token, branch in list(self.branches.items()):
             try:
                 branch.put(block, timeout=STALL_S)
             except queue.Full:
-                self._lose(name)
+                self._lose(token)
 
     def close(self) -> List[str]:
-        """No more; who did not get all of it."""
+        """No more; the tokens of those who did not get all of it."""
         self.put(b"")
         for thread in self.threads:
             thread.join(2 * STALL_S)

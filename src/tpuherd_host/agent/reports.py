@@ -29,7 +29,7 @@ def place(folder: str) -> str:
     path = os.path.join(folder, NAME)
     if len(path.encode()) <= PATH_MAX:
         return path
-    return os.path.join(ram_folder(), NAME)
+    return os.path.join(ram_folder(folder), NAME)
 
 
 def parsed(text: bytes) -> Optional[Reported]:

@@ -2,7 +2,7 @@
 
 import json
 import os
-import shutil
+import zlib
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional
 
 from tpuherd_host.agent.nurse import private, ticks_of
@@ -13,9 +13,9 @@ DISK_MIN = 8 << 20  #: with less free, a new command is kept in memory
 RAM = "/dev/shm"
 
 
-def ram_folder() -> str:
-    """Where commands are kept while the disk is full."""
-    return os.path.join(RAM, f"tpuherd-{os.getuid()}")
+def ram_folder(root: str) -> str:
+    """Where commands are kept while the disk is full: another one for each agent's folder."""
+    return os.path.join(RAM, f"tpuherd-{os.getuid()}-{zlib.crc32(root.encode()):08x}")
 
 
 def own(folder: str) -> bool:
@@ -31,7 +31,7 @@ def own(folder: str) -> bool:
 def write(path: str, content: Any, hard: bool = False) -> None:
     """JSON into a file, whole or not at all; `hard`: onto the disk before anything else."""
     with open(f"{path}.new", "w", opener=private) as file:
-        json.dump(content, file)
+        file.write(json.dumps(content))  # much quicker than json.dump
         if hard:
             file.flush()
             os.fsync(file.fileno())
@@ -82,7 +82,7 @@ class Shelf:
     def place(self, work: Work) -> str:
         """The folder of a piece of work; OSError where there is no room at all."""
         if work.id not in self.places:
-            for root in (self.root, ram_folder()):
+            for root in (self.root, ram_folder(self.root)):
                 folder = os.path.join(root, FOLDERS[work.kind], work.id)
                 if roomy(root) and own(folder):
                     self.places[work.id] = folder
@@ -115,12 +115,12 @@ class Shelf:
         self.unsaved.pop(work.id, None)
         folder = self.places.pop(work.id, None)
         if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            emptied(folder)
 
     def load(self) -> List[Work]:
         """What earlier agents left."""
         found = []
-        for root in (self.root, ram_folder()):
+        for root in (self.root, ram_folder(self.root)):
             for kind in FOLDERS.values():
                 above = os.path.join(root, kind)
                 for name in sorted(os.listdir(above)) if own(above) else ():
@@ -135,7 +135,7 @@ class Shelf:
         try:
             work = unpacked(content, read(os.path.join(folder, "env.json")))
         except (TypeError, KeyError, AttributeError):
-            shutil.rmtree(folder, ignore_errors=True)
+            emptied(folder)
             return None
         self.places[work.id] = folder
         born = read(os.path.join(folder, "pid"))
@@ -171,6 +171,16 @@ class Shelf:
     def keep(self, epochs: Mapping[str, int]) -> None:
         """It stays known, also when the agent is killed."""
         write(os.path.join(self.root, "epochs.json"), dict(epochs), hard=True)
+
+
+def emptied(folder: str) -> None:
+    """Remove a folder with its files: it has no folders."""
+    try:
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+    except OSError:
+        pass  # somebody put something there, or removed it
 
 
 def roomy(root: str) -> bool:

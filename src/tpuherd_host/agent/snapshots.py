@@ -11,23 +11,41 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping
 
 from tpuherd_host.agent import relay, snapshots_place
-from tpuherd_host.agent.frames import BLOBS
+from tpuherd_host.agent.frames import BLOBS, STDOUT
 from tpuherd_host.agent.snapshots_fill import Order, filled, ordered, staged, target
 from tpuherd_host.agent.snapshots_place import Place, alone, blobs, place, recorded, rows_of
 from tpuherd_host.agent.snapshots_rows import contents, packed, parsed
 from tpuherd_host.agent.snapshots_stream import Content, Torn, blocks, stream
 from tpuherd_host.agent.snapshots_tree import carry, merge, same, switch
-from tpuherd_host.agent.threads import Talk
+from tpuherd_host.agent.threads import Cut, Talk
 from tpuherd_host.agent.turn import Refused
 from tpuherd_host.agent.words import Consumed
 
 AHEAD = 4 << 20  #: bytes that may be under way to us: what a line holds, and more
 PASS_LEVEL = 1
+BEAT_S = 5.0
 
 
 def rooms(talk: Talk) -> "tuple[Path, Path]":
     """The agent's folder and the login's home."""
     return Path(talk.house.folder), Path(talk.house.home)
+
+
+@contextmanager
+def alive(talk: Talk) -> Iterator[None]:
+    """Signs of life as long as the block lasts: the work may take long."""
+    over = threading.Event()
+
+    def beat() -> None:
+        with suppress(Cut):
+            while not over.wait(BEAT_S):
+                talk.write(STDOUT, b".")
+
+    threading.Thread(target=beat, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 @contextmanager
@@ -51,27 +69,28 @@ def plainly(what: str) -> Iterator[None]:
 def have(talk: Talk) -> Mapping[str, Any]:
     """What stands at a destination, which snapshots are here whole, and where to listen."""
     house, home = rooms(talk)
-    asked = talk.content
+    order = ordered(talk.content)
+    address = talk.content.get("address")
     port = None
     with plainly("the destination can't be looked at"):
-        if asked.get("tops") is not None:
-            into = target(house, home, asked["dest"], asked["tops"]).into
+        if order.tops is not None:
+            into = target(house, home, order.dest, order.tops).into
             answer: Dict[str, Any] = {"dest": str(into)}
         else:
-            answer = stood(house, home, asked)
-        if asked.get("address") is not None:
-            port = relay.listen(asked["token"], asked["address"])
+            answer = stood(house, home, order)
+        if address is not None and not answer.get("intact"):
+            port = relay.listen(order.token, address)
     return {**answer, "port": port}
 
 
-def stood(house: Path, home: Path, asked: Mapping[str, Any]) -> Dict[str, Any]:
+def stood(house: Path, home: Path, order: Order) -> Dict[str, Any]:
     """What the destination of a snapshot has."""
-    spot = place(house, home, asked["dest"], force=bool(asked.get("force")))
-    rows = rows_of(house, asked["id"], part=True)
+    spot = place(house, home, order.dest, force=order.force)
+    rows = rows_of(house, order.id, part=True)
     intact, held = False, None
     if rows is not None:
         found = [parsed(each) for each in rows]
-        if spot.current == asked["id"]:
+        if spot.current == order.id:
             dest = os.fsencode(str(spot.dest))
             intact = all(same(dest, one) for one in found)
         if not intact:
@@ -106,6 +125,7 @@ def bits(missing: "set[bytes]", ids: List[bytes]) -> str:
 
 def receive(talk: Talk) -> Mapping[str, Any]:
     """Be filled over this link, and pass it on."""
+    relay.forget(str(talk.content.get("token")))
     talk.house.post(Consumed(talk.connection, talk.call, AHEAD))
 
     def read() -> bytes:
@@ -114,14 +134,17 @@ def receive(talk: Talk) -> Mapping[str, Any]:
             if come is not None and come[0] == BLOBS:
                 return come[1] or b""
 
-    return fill(talk, blocks(read), talk.content.get("children") or ())
+    with alive(talk):
+        return fill(talk, blocks(read), talk.content.get("children") or ())
 
 
 def follow(talk: Talk) -> Mapping[str, Any]:
     """Be filled by another host, and pass it on."""
-    token = talk.content["token"]
-    with plainly("nothing came from the other hosts"), relay.heard(token) as (read, plan):
-        return fill(talk, blocks(read), plan)
+    try:
+        with alive(talk), relay.heard(talk.content["token"], talk.check) as (read, plan):
+            return fill(talk, blocks(read), plan)
+    except (Torn, OSError) as error:
+        return {"ready": None, "why": f"nothing came from the other hosts: {error}", "lost": []}
 
 
 def fill(talk: Talk, coming: Iterator[bytes], plan: relay.Plan) -> Mapping[str, Any]:
@@ -130,33 +153,36 @@ def fill(talk: Talk, coming: Iterator[bytes], plan: relay.Plan) -> Mapping[str, 
     order = ordered(talk.content)
     tee = relay.Tee(plan)
     passed = tee.over(coming)
+    why = None
     try:
         with plainly("it could not be filled"):
             filled(house, home, order, passed)
-    except Refused:
+    except Refused as refused:
         with suppress(Torn, OSError):
             for _ in passed:
                 pass
-        raise
+        if refused.word != "torn":
+            raise
+        why = refused.sentence
     finally:
         lost = tee.close()
     if talk.cut:
         dropped(house, home, order)
     talk.check()
-    return {"ready": order.id, "lost": lost}
+    return {"ready": None if why else order.id, "why": why, "lost": lost}
 
 
 def feed(talk: Talk) -> Mapping[str, Any]:
     """Pass on to other hosts what is here whole."""
     house, _ = rooms(talk)
-    id = talk.content["id"]
+    id = ordered(talk.content).id
     rows = rows_of(house, id)
     if rows is None:
         raise Refused("not-found", f"the snapshot {id[:12]} is not here")
     store = blobs(house)
     tee = relay.Tee(talk.content["children"])
     try:
-        with plainly("it could not be passed on"), store.held():
+        with alive(talk), plainly("it could not be passed on"), store.held():
             numbers = {one.id: n for n, one in reversed(list(enumerate(map(parsed, rows))))}
             wanted = contents(map(parsed, rows))
             pieces = (Content(numbers[i], size, store.pieces(i)) for i, size in wanted.items())
@@ -176,6 +202,7 @@ def commit(talk: Talk) -> Mapping[str, Any]:
     """Put what was filled in its place, at once."""
     house, home = rooms(talk)
     order = ordered(talk.content)
+    relay.forget(order.token)
     with plainly("it could not be put in its place"):
         if order.tops is not None:
             return laid(house, home, order, order.tops)
@@ -200,8 +227,8 @@ def switched(house: Path, spot: Place, order: Order) -> Mapping[str, Any]:
     stays: List[bytes] = []
     if switch(new, spot.dest):
         new = new.rename(new.with_name(f"was-{order.token}"))
-        known = snapshots_place.known(house, spot.current)
-        stays = carry(os.fsencode(str(new)), os.fsencode(str(spot.dest)), known)
+        was, now = (snapshots_place.known(house, id) for id in (spot.current, order.id))
+        stays = carry(os.fsencode(str(new)), os.fsencode(str(spot.dest)), was, now)
         if spot.current is None:
             if not any(new.iterdir()):
                 new.rmdir()

@@ -52,13 +52,25 @@ class Target(NamedTuple):
     renamed: Dict[bytes, bytes]
 
 
+ORDERS: Dict[str, Order] = {}  #: by their tokens, so that they are told once
+ORDERS_MAX = 256
+
+
 def ordered(content: Mapping[str, Any]) -> Order:
-    """The order in a call."""
+    """The order in a call, or the one that it names by its token."""
+    told = ORDERS.get(str(content.get("token")))
+    if told is not None:
+        return told
+    if "id" not in content:
+        raise Refused("not-found", "this agent was restarted meanwhile; try again")
     id, dest, token = (str(content.get(key) or "") for key in ("id", "dest", "token"))
     if len(id) != 64 or not id.isalnum() or not token.isalnum() or len(token) > TOKEN_MAX:
         raise Refused("unfit", "this is no order to fill a host")
+    while len(ORDERS) >= ORDERS_MAX:
+        ORDERS.pop(next(iter(ORDERS)))
     tops = content.get("tops")
-    return Order(id, dest, token, bool(content.get("force")), tops)
+    ORDERS[token] = Order(id, dest, token, bool(content.get("force")), tops)
+    return ORDERS[token]
 
 
 def target(house: Path, home: Path, dest: str, tops: Sequence[str]) -> Target:

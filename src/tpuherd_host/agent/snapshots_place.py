@@ -142,7 +142,7 @@ def tidied(house: Path, spot: Place, trees: List[Dict[str, object]]) -> List[Dic
         if old is None:
             continue
         rows = known(house, str(tree["id"]))
-        carry(os.fsencode(str(old)), dest, rows)
+        carry(os.fsencode(str(old)), dest, rows, known(house, str(trees[-1]["id"])))
         if not clear(os.fsencode(str(old)), dest, rows):
             left.insert(0, tree)
     ours = {tree["inode"] for tree in trees}

@@ -12,7 +12,7 @@ import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Iterable, Iterator, List, Mapping, Set, Tuple
+from typing import Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from tpuherd_host.agent.snapshots_rows import Row
 
@@ -63,8 +63,10 @@ def folders(rows: Iterable[Row]) -> Set[bytes]:
     return found
 
 
-def walked(tree: bytes, known: Set[bytes]) -> Iterator[Tuple[bytes, List["os.DirEntry[bytes]"]]]:
-    """Those folders of a tree, from the top, with what they hold; symlinks are not followed."""
+def walked(
+    tree: bytes, known: Optional[Set[bytes]] = None
+) -> Iterator[Tuple[bytes, List["os.DirEntry[bytes]"]]]:
+    """Those folders of a tree (or all), from the top, with what they hold; symlinks stay shut."""
     waiting = [b""]
     while waiting:
         path = waiting.pop()
@@ -72,21 +74,19 @@ def walked(tree: bytes, known: Set[bytes]) -> Iterator[Tuple[bytes, List["os.Dir
             found = list(entries)
         for entry in found:
             below = path + b"/" + entry.name if path else entry.name
-            if below in known and entry.is_dir(follow_symlinks=False):
+            if (known is None or below in known) and entry.is_dir(follow_symlinks=False):
                 waiting.append(below)
         yield path, found
 
 
-def strangers(tree: bytes, rows: Iterable[Row]) -> Iterator[bytes]:
-    """What a tree holds and the rows don't know: the topmost paths."""
+def strangers(tree: bytes, rows: Iterable[Row], shared: Set[bytes]) -> Iterator[bytes]:
+    """What a tree holds and its rows don't know: the topmost paths, but for folders to share."""
     rows = list(rows)
-    above, files = folders(rows), {one.path for one in rows if not one.folder}
+    above, files = folders(rows) | shared, {one.path for one in rows if not one.folder}
     for path, entries in walked(tree, above):
         for entry in entries:
             below = path + b"/" + entry.name if path else entry.name
-            ours = below in above and entry.is_dir(follow_symlinks=False)
-            ours = ours or (below in files and not entry.is_dir(follow_symlinks=False))
-            if not ours:
+            if below not in (above if entry.is_dir(follow_symlinks=False) else files):
                 yield below
 
 
@@ -173,11 +173,12 @@ def exchange(one: Path, other: Path) -> None:
         raise OSError(number, os.strerror(number), str(other))
 
 
-def carry(old: bytes, dest: bytes, rows: Iterable[Row]) -> List[bytes]:
+def carry(old: bytes, dest: bytes, rows: Iterable[Row], now: Iterable[Row]) -> List[bytes]:
     """What the host itself made in the old tree goes on in the new one, and can still be reached by
     the old way by whoever runs there. What can't be carried is named, and stays."""
     stays = []
-    for path in list(strangers(old, rows)):
+    found = strangers(old, rows, folders(now))
+    for path in sorted(found, key=lambda path: (not path.endswith(CACHE), path)):
         here, there = inside(old, path), inside(dest, path)
         above, _, name = path.rpartition(b"/")
         try:
@@ -201,17 +202,15 @@ def carry(old: bytes, dest: bytes, rows: Iterable[Row]) -> List[bytes]:
 
 def clear(tree: bytes, dest: bytes, rows: Iterable[Row]) -> bool:
     """Remove of an old tree what the rows know. Whether that was all."""
-    rows = list(rows)
-    above, files = folders(rows), {one.path for one in rows if not one.folder}
-    for path, entries in reversed(list(walked(tree, above))):
+    files = {one.path for one in rows if not one.folder}
+    for path, entries in reversed(list(walked(tree))):
+        cached = CACHE in path.split(b"/")
         for entry in entries:
             below = path + b"/" + entry.name if path else entry.name
             if entry.is_dir(follow_symlinks=False):
-                if entry.name == CACHE:
-                    shutil.rmtree(entry.path, ignore_errors=True)
                 continue
             led = entry.is_symlink() and os.readlink(entry.path) == inside(dest, below)
-            if led or below in files:
+            if led or cached or below in files:
                 os.unlink(entry.path)
         with suppress(OSError):  # not empty: what the host made is not ours to remove
             os.rmdir(inside(tree, path))

@@ -80,11 +80,15 @@ def woke(turn: Turn, happening: Woke) -> None:
 
 def wake_at(state: State) -> Optional[float]:
     """When to be woken; None: only when something happens."""
-    times = [w.due for w in state.works.values() if w.due is not None]
-    times += [w.lease_until for w in state.works.values() if w.live and w.lease_until is not None]
-    if any(work.live for work in state.works.values()):
-        times.append(state.beat_at)
-    return min(times, default=None)
+    first: Optional[float] = None
+    for work in state.works.values():
+        due = work.due
+        if due is not None and (first is None or due < first):
+            first = due
+        if work.ended is None and work.live:
+            due = state.beat_at if work.lease_until is None else work.lease_until
+            first = min(due, state.beat_at, due if first is None else first)
+    return first
 
 
 RULES: Dict[Type[Any], Callable[[Turn, Any], None]] = {

@@ -75,17 +75,19 @@ Host
            "removed":[lock files],"mended":[folders],"holders":[…]}. Only what earlier work of ours
            left; with all: also live work, and whoever has the chips.
 
-Filling. ORDER: {"id","dest","token": of this try,"force"=false,"tops": a copy's topmost names, or
-  null for a snapshot}. Answers of receive and relay: {"ready": id | null,"why","lost":[children]}.
-  snapshot.have     ORDER + {"address": to listen at | null} → {"dest","port": n | null}, of a
-                    snapshot also {"current": id | null,"intact":bool,"whole":[ids],"held": bits of
-                    its contents, base64 | null,"free": bytes}
-  snapshot.receive  ORDER + {"children":[{"name","address","port","token","children"}]}, the stream
-                    (snapshots_stream.py) on port 4: be filled, and pass it on
-  snapshot.relay    ORDER: be filled by the host that comes to the port that `have` named
-  snapshot.pass     ORDER + {"children"} → {"lost"}: pass on what is here whole
-  snapshot.commit   ORDER → {"switched": id,"was": id | null,"stays":[paths kept aside]}
-  snapshot.abandon  ORDER → {}
+Filling. `have` tells an order and gives it a token; the other verbs name it by that. Answers of
+receive and relay: {"ready": id | null,"why","lost":[tokens of children]}. CHILDREN: [[address, port,
+token, CHILDREN], …].
+  snapshot.have     {"token","id","dest","force"=false,"tops": a copy's topmost names =null,
+                    "address": to listen at =null} → {"dest","port": n | null}, of a snapshot also
+                    {"current": id | null,"intact":bool,"whole":[ids],"held": bits of its contents,
+                    base64 | null,"free": bytes}
+  snapshot.receive  {"token","children":CHILDREN}, the stream (snapshots_stream.py) on port 4: be
+                    filled, and pass it on. As relay, it says "." on port 1 as long as it works.
+  snapshot.relay    {"token"}: be filled by the host that comes to the port that `have` named
+  snapshot.pass     {"token","children":CHILDREN} → {"lost"}: pass on what is here whole
+  snapshot.commit   {"token"} → {"switched": id,"was": id | null,"stays":[paths kept aside]}
+  snapshot.abandon  {"token"} → {}
   give              {"paths":[…]} → {"skipped":[…]}, the stream on port 4; its head has "tops"
 
 Events (EVENT, id 0), with "event" and:

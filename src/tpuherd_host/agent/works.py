@@ -49,7 +49,7 @@ APT_S = 5.0
 APT_TRIES = 5
 LOOK_S = 0.5
 APT_BUSY = ("Could not get lock", "is held by process", "Unable to acquire the dpkg")
-COMMANDS_KEPT = 500
+COMMANDS_KEPT = 300
 STDERR_PORT, WORD_PORT = 2, 3
 
 
@@ -91,7 +91,10 @@ def began(turn: Turn, happening: Began) -> None:
         drained=False,
         due=work.kill_at,
     )
-    turn.changed(work, hard=work.kind != COMMAND)
+    if work.kind == COMMAND:  # its nurse has written its process down
+        turn.put(work)
+    else:
+        turn.changed(work)
     if work.kill_at is not None:  # stopped before it began
         turn.do(Signal(work, signal.SIGTERM, work.kind == COMMAND))
 
@@ -116,7 +119,8 @@ def stop(turn: Turn, work: Work, grace_s: float, why: str) -> None:
         turn.put(work._replace(kill_at=kill_at, why=why))
     elif work.phase == RUNNING:
         first = work.kill_at is None
-        work = work._replace(kill_at=kill_at, due=kill_at, why=work.why or why)
+        due = turn.now if work.adopted else kill_at
+        work = work._replace(kill_at=kill_at, due=due, why=work.why or why)
         turn.changed(work)
         if first:
             turn.do(Signal(work, signal.SIGTERM, work.kind == COMMAND))

@@ -107,9 +107,10 @@ class Ground:
         return view
 
     def disk(self, number: int) -> None:
-        """A host's disk; it stays through reboots."""
+        """A host's disk; it stays through reboots. What fills it lets go until the host is up."""
         path = Path("disk", str(number))
         if path.exists():
+            self.fill(number, full=False)
             return
         path.mkdir()
         owner = 0 if self.single_id else FIRST_ID

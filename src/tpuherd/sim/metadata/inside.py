@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import socket
-from typing import Any
 
 from tpuherd.clock import Clock, WallClock
 from tpuherd.sim.hosts.contract import Desk, Host
@@ -48,8 +47,9 @@ async def services(host: Host, desk: Desk, around: Surroundings) -> AsyncIterato
             listener = await listening(host, place)
             if listener is not None:
                 tasks.append(asyncio.create_task(accepting(listener, serve, clock)))
-        await furnish(host, around.packages)
-        tasks.append(asyncio.create_task(lasting(agent.run())))
+        with suppress(OSError):  # a host whose disk is full comes up all the same
+            await furnish(host, around.packages)
+        tasks.append(asyncio.create_task(lasting(agent.run)))
         yield
     finally:
         for task in tasks:
@@ -57,10 +57,10 @@ async def services(host: Host, desk: Desk, around: Surroundings) -> AsyncIterato
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def lasting(work: Coroutine[Any, Any, None]) -> None:
+async def lasting(work: Callable[[], Awaitable[None]]) -> None:
     """Work that ends with its host; where it breaks, the host and what else serves it go on."""
     try:
-        await work
+        await work()
     except Exception:
         log.exception("the guest agent of a host broke")
 

@@ -1,0 +1,92 @@
+"""`herd cp`: files and folders to hosts, and from them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import click
+
+from tpuherd.cli.console import Console
+from tpuherd.cli.errand import FAILED, PARTLY, Errand, Home, errand
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class There:
+    """A path on hosts."""
+
+    target: str
+    path: str
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="SOURCE... DEST")
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+def cp(paths: tuple[str, ...], json_: bool) -> Errand:
+    """Copy files and folders to all hosts of a target, or from them.
+
+    A path on hosts is TARGET:PATH, from the login's home on; ./a:b is one here. To many hosts
+    it goes once over your uplink, and is in place on none before all have all of it. From many
+    hosts it comes into a folder for each.
+
+    \b
+    herd cp data.bin notes/ gpt:data        herd cp 'gpt/w0:out/*.json' results
+    """
+    if len(paths) < 2:
+        raise click.UsageError("say from where and to where: herd cp SOURCE... DEST")
+    *sources, dest = map(parsed, paths)
+    if isinstance(dest, There):
+        here = [source for source in sources if isinstance(source, str)]
+        if len(here) < len(sources):
+            raise click.UsageError("from hosts to hosts goes by way of here: copy twice")
+        return errand("herd cp", partial(to_hosts, here, dest, json_))
+    there = [source for source in sources if isinstance(source, There)]
+    if len(there) < len(sources):
+        raise click.UsageError("neither end is on a host: write TARGET:PATH for that one")
+    if len({source.target for source in there}) > 1:
+        raise click.UsageError("all sources must be on the same target")
+    return errand("herd cp", partial(from_hosts, there, dest, json_))
+
+
+def parsed(word: str) -> str | There:
+    """Where it is: on hosts if what stands before the colon may be a target."""
+    target, colon, path = word.partition(":")
+    if not colon or not target or target[0] in "./~":
+        return word
+    return There(target=target, path=path or ".")
+
+
+async def to_hosts(
+    sources: Sequence[str], dest: There, json_: bool, console: Console, home: Home
+) -> int:
+    """From here to all of them."""
+    from tpuherd.cli.linked import links, told
+    from tpuherd.hosts.copy import copy_to
+
+    linked = await links(dest.target, console, home)
+    paths = [console.folder / source for source in sources]
+    shipment = await copy_to(paths, dest.path, linked)
+    return await told(f"copied to {dest.path}", shipment, json_, console)
+
+
+async def from_hosts(
+    sources: Sequence[There], dest: str, json_: bool, console: Console, home: Home
+) -> int:
+    """From all of them to here."""
+    from tpuherd.cli.linked import amount, failed_on, links
+    from tpuherd.hosts.copy import copy_from
+
+    linked = await links(sources[0].target, console, home)
+    fetched = await copy_from([source.path for source in sources], linked, console.folder / dest)
+    if json_:
+        content = asdict(fetched) | {"got": {host: str(at) for host, at in fetched.got.items()}}
+        await console.say(json.dumps(content, indent=2).encode() + b"\n")
+    elif fetched.got and console.said.loud >= 0:
+        await console.tell(f"copied {amount(fetched.bytes_down)} to {dest}")
+    for host, left in fetched.skipped.items():
+        await console.tell(f"{host}: left out, being no file: {', '.join(left)}")
+    for line in failed_on(fetched.failed):
+        await console.tell(line)
+    if not fetched.failed:
+        return 0
+    return PARTLY if fetched.got else FAILED

@@ -1,0 +1,44 @@
+"""`herd logs`: what was said on hosts, also on those that are gone."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import click
+
+from tpuherd.cli.errand import Errand, errand
+from tpuherd.cli.words import Moment
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """What a user wants to see."""
+
+    target: str | None
+    follow: bool = False
+    host: str | None = None
+    attempt: str | None = None
+    since: float | None = None  #: seconds before now, or since 1970
+    grep: str | None = None
+    json_: bool = False
+
+
+@click.command()
+@click.argument("target", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is said next.")
+@click.option("--host", metavar="NAMES", help="Only these: w0, w[0-3], gpt-1/w0.")
+@click.option("--attempt", metavar="N", help="Only this one: its number, or its id.")
+@click.option("--since", type=Moment(), help="Only from then on: 10m, 12:30 or 2026-01-31T12:30.")
+@click.option("--grep", metavar="REGEX", help="Only lines in which this is found.")
+@click.option("--json", "json_", is_flag=True, help="A line of JSON for every line.")
+def logs(target: str | None, **said: Any) -> Errand:
+    """Show what was said on the hosts of TARGET, all attempts and commands.
+
+    It is kept on this machine while it is said, so it is there when the node is long gone: that
+    of commands for two weeks. Each has a number, from 1 on, and an id.
+    """
+    from tpuherd.cli.logs_show import show
+
+    if target is None and said["attempt"] is None:
+        raise click.UsageError("say whose: herd logs TARGET, or --attempt ID")
+    return errand("herd logs", partial(show, Look(target=target, **said)))

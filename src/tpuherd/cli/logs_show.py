@@ -1,0 +1,217 @@
+"""Reads the kept logs and prints their lines, in order of time."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from pathlib import Path
+
+from tpuherd import app
+from tpuherd.cli.console import Console
+from tpuherd.cli.errand import Home
+from tpuherd.cli.exec_kept import clock
+from tpuherd.cli.logs import Look
+from tpuherd.cli.screen import COLOURS, PORTS
+from tpuherd.clock import WallClock
+from tpuherd.cloud.auth import Credentials
+from tpuherd.core.gather import Plain, as_json, cut
+from tpuherd.core.targets import BadTarget, There, choose, labels, parse
+from tpuherd.ports import NotAllowed, NotFound, Unfit
+from tpuherd.store.logs import About, Place, Shelf, folder
+from tpuherd_host.agent.records import GAP, JUMP
+
+LOOK_S = 0.3
+BATCH = 1 << 16
+MISSING = b"[output is missing here]\n"
+LONG_AGO = 1e9  #: smaller numbers are so long before now
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Log:
+    """One piece of work on one host."""
+
+    about: About
+    place: Place
+    label: str
+    number: int
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Line:
+    """Of one of them, when it was said."""
+
+    at: float
+    log: int  #: which, by its place among all
+    port: int
+    text: bytes
+
+
+async def show(look: Look, console: Console, home: Home) -> int:
+    """From the target to the last line."""
+    del home  # nobody is asked: all of it is here
+    shelf = Shelf(shelf_folder(console))
+    wall = WallClock()
+    pattern = compiled(look.grep)
+    since = look.since or 0.0
+    if since and since < LONG_AGO:
+        since = wall.now() - since
+    chosen = found(look, shelf)
+    page = Page(shelf, console, json_=look.json_, since=since, pattern=pattern)
+    if not chosen and not look.follow:
+        raise NotFound(nothing(look, shelf), hint="what says nothing leaves no log")
+    await page.put(chosen)
+    while look.follow:
+        await console.flush()
+        await wall.sleep(LOOK_S)
+        await page.put(found(look, shelf))
+    return 0
+
+
+def shelf_folder(console: Console) -> Path:
+    """Where the logs of the place are that is meant; the place itself may be gone."""
+    environ = console.environ
+    where = app.folders(environ)
+    context = app.current_context(where.config)
+    world = console.said.world
+    if world is None and context.get("world"):
+        world = Path(context["world"]).expanduser()
+    if world is not None:
+        return folder(where.state, world=world, project="")
+    try:
+        project = app.place(environ).project
+    except NotAllowed:
+        project = app.project(environ, context, Credentials())
+    return folder(where.state, world=None, project=project)
+
+
+def compiled(text: str | None) -> re.Pattern[bytes] | None:
+    """What --grep looks for."""
+    try:
+        return None if text is None else re.compile(text.encode())
+    except re.error as error:
+        raise Unfit(f"{text!r} is no regular expression: {error}") from error
+
+
+def found(look: Look, shelf: Shelf) -> list[Log]:
+    """The logs that are meant, the oldest first."""
+    kept = shelf.all()
+    logs: list[Log] = []
+    counts: dict[str, int] = {}
+    for about in kept:
+        places = wanted(look, about)
+        if not places:
+            continue
+        key = look.target or ""
+        counts[key] = counts.get(key, 0) + 1
+        number = about.number or counts[key]
+        if look.attempt not in (None, str(number), about.id):
+            continue
+        names = labels([(place.zone, place.node, place.worker) for place in about.places])
+        named = dict(zip(about.places, names, strict=True))
+        logs += [
+            Log(about=about, place=place, label=named[place], number=number) for place in places
+        ]
+    return logs
+
+
+def wanted(look: Look, about: About) -> list[Place]:
+    """Of the hosts of one piece of work those that are meant."""
+    places = list(about.places)
+    if look.target is not None:
+        places = among(look.target, places)
+    if look.host is not None:
+        host = look.host
+        if re.fullmatch(r"w[0-9\[\],-]+", host):
+            nodes = ",".join(sorted({f"{place.zone}/{place.node}/{host}" for place in places}))
+            host = nodes or host
+        places = among(host, places)
+    return places
+
+
+def among(target: str, places: Sequence[Place]) -> list[Place]:
+    """Which of these hosts a target means."""
+    try:
+        wished = parse(target)
+    except BadTarget as error:
+        raise Unfit(str(error)) from error
+    many: dict[tuple[str, str], int] = {}
+    for place in places:
+        key = (place.zone, place.node)
+        many[key] = max(many.get(key, 0), place.worker + 1)
+    there = [There(name=node, zone=zone, workers=count) for (zone, node), count in many.items()]
+    meant = {(node.zone, node.name, worker) for node, worker in choose(wished, there).workers}
+    return [place for place in places if (place.zone, place.node, place.worker) in meant]
+
+
+def nothing(look: Look, shelf: Shelf) -> str:
+    """The sentence where there is no log."""
+    what = look.target or look.attempt
+    nodes = sorted({place.node for about in shelf.all() for place in about.places})
+    there = f": there are logs of {', '.join(nodes[:10])}" if nodes else ", nor of anything else"
+    return f"there is no log of {what}{there}"
+
+
+class Page:
+    """Prints what has not been printed yet."""
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        console: Console,
+        *,
+        json_: bool,
+        since: float,
+        pattern: re.Pattern[bytes] | None,
+    ) -> None:
+        self._shelf = shelf
+        self._console = console
+        self._json = json_
+        self._since = since
+        self._pattern = pattern
+        self._offsets: dict[tuple[str, Place], int] = {}
+        self._lines: dict[tuple[str, Place], Plain] = {}
+        self._head = ""
+
+    async def put(self, logs: Sequence[Log]) -> None:
+        """All lines of these that are new, by their time."""
+        streams = [self._new(log, at) for at, log in enumerate(logs)]
+        batch = bytearray()
+        for line in merge(*streams):
+            batch += self._shown(logs[line.log], line)
+            if len(batch) > BATCH:
+                await self._console.say(bytes(batch))
+                batch.clear()
+        await self._console.say(bytes(batch))
+
+    def _new(self, log: Log, number: int) -> Iterator[Line]:
+        """The lines of one log that were not printed yet."""
+        key = (log.about.id, log.place)
+        plain = self._lines.setdefault(key, Plain())
+        start = self._offsets.get(key, 0)
+        for offset, record in self._shelf.records(log.about.id, log.place, start):
+            self._offsets[key] = offset
+            piece = MISSING if record.port in (GAP, JUMP) else record.piece
+            for block in plain.feed("", record.port, piece, record.at):
+                for text in cut(block.text):
+                    if self._fits(record.at, text):
+                        yield Line(record.at, number, record.port, text)
+        if log.about.ended is not None:
+            for block in plain.end("", log.about.ended):
+                if self._fits(log.about.ended, block.text):
+                    yield Line(log.about.ended, number, block.port, block.text)
+
+    def _fits(self, at: float, text: bytes) -> bool:
+        return at >= self._since and (self._pattern is None or bool(self._pattern.search(text)))
+
+    def _shown(self, log: Log, line: Line) -> bytes:
+        text = line.text.rstrip(b"\n")
+        if self._json:
+            return as_json(log.label, PORTS.get(line.port, "agent"), text, line.at)
+        head = f"-- {log.number}  {log.about.id}  {clock(log.about.started)}  {log.about.title}\n"
+        before = head if head != self._head else ""
+        self._head = head
+        name = f"{log.label}:"
+        if self._console.coloured(1):
+            before = f"\x1b[2m{before}\x1b[0m" if before else ""
+            name = f"\x1b[{COLOURS[log.place.worker % len(COLOURS)]}m{name}\x1b[0m"
+        return f"{before}{clock(line.at)} {name} ".encode() + text + b"\n"

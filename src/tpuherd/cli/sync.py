@@ -1,0 +1,134 @@
+"""`herd sync`: code to hosts, as git would ship it, and exactly the same on all."""
+
+import asyncio
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tpuherd.cli.console import Console
+from tpuherd.cli.errand import ABORTED, Errand, Home, errand
+
+if TYPE_CHECKING:
+    from tpuherd.hosts.snapshot import Snapshot
+    from tpuherd.hosts.snapshot_archive import Archive
+
+FOLDER = "snapshots"  #: within our folder for data
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Load:
+    """What is to be shipped where, and how."""
+
+    path: str | None
+    repo: str | None
+    ref: str | None
+    target: str
+    dest: str
+    yes: bool
+    force: bool
+    some: bool
+    json_: bool
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="[PATH] TARGET:DEST")
+@click.option("--repo", metavar="URL", help="Ship a commit of this repository instead of PATH.")
+@click.option("--ref", metavar="SHA", help="Which: a commit, a tag or a branch.")
+@click.option("-y", "--yes", is_flag=True, help="Ship also what looks secret, and more than 2 GB.")
+@click.option("--force", is_flag=True, help="Mix it with what stands at DEST already.")
+@click.option("--partial", is_flag=True, help="Switch those hosts that could be filled.")
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+def sync(words: tuple[str, ...], **said: bool | str | None) -> Errand:
+    """Ship a folder to all hosts of TARGET: what git would, as it is now.
+
+    Tracked and untracked files, without those that .gitignore and .herdignore name. Only what
+    hosts lack travels, once over your uplink; then all of them switch, or none. DEST is from the
+    login's home on, and lasts as long as the node.
+
+    \b
+    herd sync . gpt:code        herd sync --repo https://example.com/x.git --ref v1.2 gpt:code
+    """
+    *paths, place = words
+    target, colon, dest = place.partition(":")
+    if len(paths) != (0 if said["repo"] else 1):
+        raise click.UsageError(
+            "say what and where: herd sync PATH TARGET:DEST, or --repo URL --ref SHA TARGET:DEST"
+        )
+    if bool(said["repo"]) != bool(said["ref"]):
+        raise click.UsageError("--repo and --ref go together")
+    if not colon or not dest:
+        raise click.UsageError(f"say where on the hosts: {target}:DEST, from the login's home on")
+    load = Load(
+        path=paths[0] if paths else None,
+        repo=text(said["repo"]), ref=text(said["ref"]), target=target, dest=dest,
+        yes=bool(said["yes"]), force=bool(said["force"]), some=bool(said["partial"]),
+        json_=bool(said["json_"]),
+    )  # fmt: skip
+    return errand("herd sync", partial(ship_it, load))
+
+
+def text(value: bool | str | None) -> str | None:
+    """An option that is a word."""
+    return value if isinstance(value, str) else None
+
+
+async def ship_it(load: Load, console: Console, home: Home) -> int:
+    """Take the snapshot while the links come about; ask; ship."""
+    from tpuherd.cli.linked import links, told
+    from tpuherd.hosts.sync import Terms, ship
+
+    place, _ = await home.reach(console)
+    archive = kept(place.folders.state / FOLDER)
+    async with asyncio.TaskGroup() as group:
+        linking = group.create_task(links(load.target, console, home, partial=load.some))
+        taking = group.create_task(asyncio.to_thread(taken, load, console, archive))
+    snapshot = taking.result()
+    for note in snapshot.notes:
+        await console.tell(f"herd sync: {note}")
+    if not await allowed(load, snapshot, archive, console):
+        return ABORTED
+    terms = Terms(force=load.force, partial=load.some)
+    shipment = await ship(snapshot, load.dest, linking.result(), archive=archive, terms=terms)
+    title = f"snapshot {snapshot.id[:12]} is in {load.dest}, as long as the node lasts"
+    return await told(title, shipment, load.json_, console)
+
+
+def taken(load: Load, console: Console, archive: "Archive") -> "Snapshot":
+    """Of the folder, or of the commit."""
+    from tpuherd.hosts.snapshot import take, take_commit
+
+    if load.repo and load.ref:
+        return take_commit(load.repo, load.ref, archive, console.environ)
+    return take(console.folder / Path(load.path or ".").expanduser(), archive, console.environ)
+
+
+@cache
+def kept(folder: Path) -> "Archive":
+    """The archive of this folder; the keeper remembers what it knows of trees."""
+    from tpuherd.hosts.snapshot_archive import Archive
+
+    return Archive(folder)
+
+
+async def allowed(load: Load, snapshot: "Snapshot", archive: "Archive", console: Console) -> bool:
+    """Whether what was found in it may leave this machine."""
+    from tpuherd.ports import Unfit
+
+    if not snapshot.findings or load.yes:
+        return True
+    whys = "; ".join(finding.why for finding in snapshot.findings[:5])
+    more = len(snapshot.findings) - 5
+    sentence = f"{whys}{f'; and {more} more' if more > 0 else ''}"
+    if not console.terminal(0):
+        raise Unfit(sentence, hint="--yes ships it all the same, .herdignore leaves it out")
+    await console.tell(f"herd sync: {sentence}")
+    await console.flush()
+    answer = await console.ask("Ship it all the same? [y/n]", {"y": "ship it", "n": "not"})
+    if answer == "y":
+        archive.approve(snapshot.findings)
+        return True
+    await console.tell("herd sync: nothing was shipped")
+    return False

@@ -1,0 +1,139 @@
+"""One thing on many hosts: results as they come, the dead named, bugs not hidden."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from tpuherd.hosts import fanout
+from tpuherd.hosts.fanout import Done
+from tpuherd.ports import Host, NotReached, Unfit
+from tpuherd.sim.virtual import run
+
+
+@pytest.fixture(autouse=True)
+def tidy() -> None:
+    """Nothing here is done to the world of the other tests."""
+
+
+def hosts(many: int, node: str = "gpt-0-g1-7kq") -> list[Host]:
+    return [
+        Host(
+            node=node,
+            zone="z",
+            worker=worker,
+            incarnation=node,
+            internal_ip="10.0.0.1",
+            external_ip=None,
+        )
+        for worker in range(many)
+    ]
+
+
+def test_results_come_in_the_order_in_which_they_are_there() -> None:
+    async def work(host: Host) -> int:
+        await asyncio.sleep(10 - host.worker)
+        return host.worker
+
+    async def main() -> None:
+        each = [done.value async for done in fanout.each(hosts(4), work)]
+        assert each == [3, 2, 1, 0]
+        assert [done.value for done in await fanout.everyone(hosts(4), work)] == [0, 1, 2, 3]
+
+    run(main())
+
+
+def test_failures_and_the_slow_are_results() -> None:
+    async def work(host: Host) -> str:
+        if host.worker == 1:
+            raise Unfit("it makes no sense", hint="do something else")
+        if host.worker in (3, 5):
+            await asyncio.sleep(1000)
+        if host.worker == 7:
+            await asyncio.sleep(29)
+        return "fine"
+
+    async def main() -> list[Done[str]]:
+        return await fanout.everyone(hosts(8), work, seconds=30)
+
+    done = run(main())
+    assert [one.value for one in done].count("fine") == 5
+    assert fanout.failures(done) == [
+        "gpt-0/w1: it makes no sense (do something else)",
+        "gpt-0/w[3,5]: no answer in 30 s",
+    ]
+    assert fanout.failures([]) == []
+
+
+def test_no_more_at_once_than_said() -> None:
+    now = most = 0
+
+    async def work(host: Host) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(1)
+        now -= 1
+
+    async def main() -> None:
+        await fanout.everyone(hosts(20), work, at_once=6)
+
+    run(main())
+    assert most == 6
+
+
+def test_a_bug_is_no_result() -> None:
+    async def work(host: Host) -> None:
+        if host.worker == 2:
+            raise ZeroDivisionError
+        await asyncio.sleep(1)
+
+    async def main() -> None:
+        await fanout.everyone(hosts(4), work)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run(main())
+    assert caught.group_contains(ZeroDivisionError)
+
+
+def test_who_leaves_early_leaves_nothing_behind() -> None:
+    ended: list[int] = []
+
+    async def work(host: Host) -> int:
+        try:
+            await asyncio.sleep(host.worker)
+        finally:
+            ended.append(host.worker)
+        return host.worker
+
+    async def main() -> None:
+        async with aclosing(fanout.each(hosts(5), work)) as results:
+            async for done in results:
+                assert done.value == 0
+                break
+        assert sorted(ended) == [0, 1, 2, 3, 4]
+        assert len(asyncio.all_tasks()) == 1
+
+    run(main())
+
+
+def test_a_caller_who_is_cancelled_cancels_the_work() -> None:
+    async def work(host: Host) -> None:
+        await asyncio.sleep(1000)
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await fanout.everyone(hosts(5), work)
+        assert len(asyncio.all_tasks()) == 1
+
+    run(main())
+
+
+def test_the_names_of_hosts() -> None:
+    both = [*hosts(4), *hosts(4, node="gpt-1-g7-7kq")]
+    assert fanout.names(both) == "gpt-[0-1]/w[0-3]"
+    error = NotReached("no answer")
+    assert fanout.failures([Done(host=both[0], error=error), Done(host=both[5], error=error)]) == [
+        "gpt-0/w0,gpt-1/w1: no answer"
+    ]

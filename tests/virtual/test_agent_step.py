@@ -1,0 +1,392 @@
+"""The agent's judgement without an agent: histories thrown by seeds, and what must hold in each."""
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tpuherd_host.agent import frames, words
+from tpuherd_host.agent.state import ATTEMPT, COMMAND, Ending, State, Work
+from tpuherd_host.agent.step import step, wake_at
+from tpuherd_host.agent.turn import EVENTS_MAX, UNSENT_MAX
+from tpuherd_host.agent.verbs import PURE, THREADED
+from tpuherd_host.agent.works import found
+
+SEEDS = range(60)
+STEPS = 400
+
+
+class Play:
+    """An agent's state, its clock, and a world that does what it is told."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.dice = random.Random(seed)
+        self.state = State(hello={"agent": "x"}, boot="b")
+        self.now = 1000.0
+        self.answers: Counter[tuple[int, int]] = Counter()
+        self.asked: set[tuple[int, int]] = set()
+        self.deeds: list[words.Deed] = []
+        self.alive: dict[str, int] = {}
+        self.pid = 100
+        self.sent: dict[int, list[frames.Frame]] = {}
+        self.readers: dict[int, frames.Reader] = {}
+
+    def happen(self, *happenings: words.Happening) -> list[words.Deed]:
+        done: list[words.Deed] = []
+        for happening in happenings:
+            self.state, deeds = step(self.state, happening, self.now, PURE, THREADED)
+            done += deeds
+            for deed in deeds:
+                self.do(deed)
+        self.deeds += done
+        return done
+
+    def do(self, deed: words.Deed) -> None:
+        if isinstance(deed, words.Send):
+            for frame in self.readers[deed.connection].feed(deed.frame):
+                self.sent[deed.connection].append(frame)
+                if frame.kind in (frames.REPLY, frames.FAIL) and frame.id:
+                    self.answers[deed.connection, frame.id] += 1
+        elif isinstance(deed, words.Pour):
+            work = self.state.works[deed.work]
+            assert work.first <= deed.offset
+            assert deed.offset + deed.many <= work.length
+        elif isinstance(deed, words.Spawn):
+            assert deed.work.id not in self.alive, "two at once"
+            self.alive[deed.work.id] = 0
+
+    def open(self, id: int, epoch: int = 0) -> None:
+        self.readers[id], self.sent[id] = frames.Reader(), []
+        hello = {"protocol": frames.PROTOCOL, "who": "w", "owner": "o", "epoch": epoch}
+        self.happen(words.Opened(id), self.frame(id, frames.HELLO, 0, hello))
+
+    def frame(self, connection: int, kind: int, id: int, content: Any) -> words.Arrived:
+        [frame] = frames.Reader().feed(frames.said(kind, id, content))
+        return words.Arrived(connection, frame)
+
+    def ask(self, connection: int, call: int, verb: str, /, **arguments: Any) -> list[words.Deed]:
+        self.asked.add((connection, call))
+        return self.happen(self.frame(connection, frames.CALL, call, {"verb": verb, **arguments}))
+
+    def last(self, connection: int) -> dict[str, Any]:
+        return self.sent[connection][-1].content
+
+    def began(self, work: str) -> None:
+        self.pid += 1
+        self.alive[work] = self.pid
+        self.happen(words.Began(work, self.pid, 1))
+
+    def ended(self, work: str, exit: int | None = 0, signal: int | None = None) -> None:
+        self.alive.pop(work, None)
+        self.happen(words.Ended(work, Ending(exit, signal), self.now))
+
+    def pass_time(self, seconds: float) -> list[words.Deed]:
+        """As a loop would: woken at each time that is due."""
+        end, before = self.now + seconds, len(self.deeds)
+        while (at := wake_at(self.state)) is not None and at <= end:
+            self.now = max(at, self.now)
+            self.happen(words.Woke())
+        self.now = end
+        return self.deeds[before:]
+
+
+def signals(deeds: list[words.Deed]) -> list[tuple[int, bool]]:
+    """What was sent to whom: the number, and whether to all."""
+    found = []
+    for deed in deeds:
+        if isinstance(deed, words.Signal):
+            found.append((deed.number, deed.whole))
+        elif isinstance(deed, words.Sweep) and deed.number:
+            found.append((deed.number, True))
+    return found
+
+
+class Chaos(Play):
+    """Everything that may happen, in any order."""
+
+    def one(self) -> None:
+        self.now += self.dice.choice([0.0, 0.01, 1.0, 30.0])
+        often = ["may_call", "may_begin", "may_end", "may_tell", "may_grow", "may_say"] * 3
+        names = [name for name in dir(self) if name.startswith("may_")]
+        getattr(self, self.dice.choice(names + often))()
+
+    def connection(self) -> int:
+        ids = list(self.state.connections) or [0]
+        return self.dice.choice(ids)
+
+    def work(self) -> str:
+        return self.dice.choice([*self.state.works, "w-0"])
+
+    def may_open(self) -> None:
+        if len(self.state.connections) < 5:
+            self.open(self.dice.randrange(1 << 30), self.dice.choice([0, 1, 1, 2]))
+
+    def may_close(self) -> None:
+        self.happen(words.Closed(self.connection()))
+
+    def may_call(self) -> None:
+        one = self.connection()
+        if one not in self.state.connections:
+            return
+        id = self.dice.randrange(1, 1 << 30)
+        verb = self.dice.choice([*PURE, *PURE, "facts"])
+        arguments: dict[str, Any] = {"id": self.dice.choice([f"w-{self.dice.randrange(9)}"])}
+        if verb in ("start", "halt", "follow", "lease"):
+            arguments = {"attempt": arguments["id"], "slot": self.dice.choice("ab")}
+        if verb in ("run", "start"):
+            arguments["argv"] = ["x"]
+        if verb == "run":
+            arguments["stdin"] = self.dice.random() < 0.5
+            arguments["log_bytes"] = 1 << 20
+        if verb in ("setup", "start"):
+            steps = [{"argv": ["s"], "hash": self.dice.choice(["", "h"]), "apt": bool(id % 3)}]
+            arguments["steps" if verb == "setup" else "setup"] = steps
+        if self.dice.random() < 0.3:
+            arguments["lease_s"] = 20
+        self.ask(one, id, verb, **arguments)
+
+    def may_say(self) -> None:
+        one = self.state.connections.get(self.connection())
+        if one is None or not one.calls:
+            return
+        id = self.dice.choice(list(one.calls))
+        payloads = {
+            frames.DATA: b"\0abc",
+            frames.END: b"\0",
+            frames.CREDIT: (1 << 16).to_bytes(4, "big"),
+            frames.CANCEL: b"",
+        }
+        kind = self.dice.choice(list(payloads))
+        self.happen(words.Arrived(one.id, frames.Frame(kind, id, payloads[kind])))
+
+    def may_begin(self) -> None:
+        starting = [id for id, pid in self.alive.items() if not pid and id in self.state.works]
+        if starting:
+            self.began(self.dice.choice(starting))
+
+    def may_fail_to_begin(self) -> None:
+        starting = [id for id, pid in self.alive.items() if not pid and id in self.state.works]
+        if starting:
+            id = self.dice.choice(starting)
+            del self.alive[id]
+            self.happen(words.Unborn(id, 127, "not found"))
+
+    def may_end(self) -> None:
+        running = [id for id, pid in self.alive.items() if pid]
+        if running:
+            self.ended(self.dice.choice(running), self.dice.choice([0, 0, 1]))
+
+    def may_grow(self) -> None:
+        work = self.state.works.get(self.work())
+        if work is not None:
+            length = work.length + self.dice.randrange(1 << 19)
+            first = max(work.first, length - (1 << 20))
+            self.happen(words.Grew(work.id, first, length, work.lost_bytes))
+
+    def may_flush(self) -> None:
+        one = self.state.connections.get(self.connection())
+        if one is not None:
+            self.happen(words.Flushed(one.id, self.dice.randrange(one.unsent + 1)))
+
+    def may_tell(self) -> None:
+        id = self.work()
+        row = {"device": "/dev/accel0"}
+        told: list[words.Happening] = [
+            words.Drained(id),
+            words.Swept(id, self.dice.choice([0, 0, 2])),
+            words.Seen(id, self.dice.choice([(), (row,)])),
+            words.AptSeen(id, self.dice.choice(["", "apt"])),
+            words.Tailed(id, self.dice.choice([(), ("Could not get lock",)])),
+            words.Reported({"attempt": id, "step": 1}),
+            words.News("preempted", self.dice.choice(["TRUE", "FALSE"])),
+            words.Took(id, 3),
+            words.Woke(),
+        ]
+        self.happen(self.dice.choice(told))
+
+    def settle(self) -> None:
+        """Everything that is waited for comes."""
+        for work, pid in list(self.alive.items()):
+            if work not in self.state.works:
+                del self.alive[work]
+            elif pid:
+                self.ended(work)
+            else:
+                self.began(work)
+        for work in list(self.state.works):
+            self.happen(words.Swept(work, 0), words.Seen(work, ()), words.AptSeen(work, ""))
+            self.happen(words.Tailed(work, ()))
+        self.pass_time(1.0)
+        for id in list(self.state.connections):
+            self.happen(words.Flushed(id, 1 << 40))
+            for call in list(self.state.connections[id].calls.values()):
+                if call.follows and call.credit < 1 << 20:
+                    more = frames.Frame(frames.CREDIT, call.id, (1 << 23).to_bytes(4, "big"))
+                    self.happen(words.Arrived(id, more))
+
+    def hold(self) -> None:
+        """What must always hold."""
+        for one in self.state.connections.values():
+            for call in one.calls.values():
+                assert call.credit >= 0
+                assert call.given >= 0
+                work = self.state.works.get(call.work)
+                assert not call.follows or (work is not None and call.offset <= work.length)
+        assert all(many == 1 for many in self.answers.values())
+        live = [w for w in self.state.works.values() if w.live and w.kind == ATTEMPT]
+        assert len({work.slot for work in live}) == len(live)
+        for work in self.state.works.values():
+            assert work.phase != "waiting" or work.due is not None, "nobody would wake it"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_histories(seed: int) -> None:
+    play = Chaos(seed)
+    for _ in range(STEPS):
+        play.one()
+        play.hold()
+    for id in list(play.state.connections):
+        play.happen(words.Flushed(id, 1 << 40))
+    for _ in range(200):  # in the end all is over and everybody is answered
+        play.settle()
+    assert not any(work.live for work in play.state.works.values())
+    for one in play.state.connections.values():
+        assert all(call.threaded for call in one.calls.values())
+    for connection, id in play.asked:
+        here = play.state.connections.get(connection)
+        threaded = here is not None and id in here.calls
+        assert here is None or threaded or play.answers[connection, id] == 1
+
+
+def test_a_reader_gets_no_more_than_it_allowed() -> None:
+    play = Play()
+    play.open(1)
+    play.ask(1, 7, "run", id="a", argv=["x"])
+    play.began("a")
+    play.happen(words.Grew("a", 0, 1 << 24))
+    poured = [deed.many for deed in play.deeds if isinstance(deed, words.Pour)]
+    assert sum(poured) == frames.WINDOW
+    play.happen(words.Arrived(1, frames.Frame(frames.CREDIT, 7, (5).to_bytes(4, "big"))))
+    poured = [deed.many for deed in play.deeds if isinstance(deed, words.Pour)]
+    assert sum(poured) == frames.WINDOW + 5
+    assert play.state.connections[1].unsent < UNSENT_MAX + frames.WINDOW
+
+
+def test_who_does_not_read_events_learns_how_many_it_missed() -> None:
+    play = Play()
+    play.open(1)
+    for n in range(50_000):
+        play.happen(words.News("preempted", str(n)))
+    assert play.state.connections[1].unsent < EVENTS_MAX + 1000
+    missed = play.state.connections[1].missed
+    play.happen(words.Flushed(1, 1 << 30), words.News("preempted", "x"))
+    events = [frame.content for frame in play.sent[1] if frame.kind == frames.EVENT]
+    assert events[-2] == {"event": "missed", "many": missed}
+    assert len(events) == 50_000 - missed + 2
+
+
+def attempt(play: Play, **arguments: Any) -> None:
+    play.open(1, epoch=1)
+    play.ask(1, 7, "start", attempt="x-1", slot="x", argv=["train"], **arguments)
+    play.began("x-1")
+
+
+def test_an_attempt_that_ignores_term_is_killed_when_its_grace_is_over() -> None:
+    play = Play()
+    attempt(play)
+    assert signals(play.ask(1, 8, "halt", attempt="x-1", grace_s=20)) == [(15, False)]
+    assert signals(play.pass_time(19.9)) == []
+    assert signals(play.pass_time(0.2)) == [(9, True)]
+    play.ended("x-1", None, 9)
+    assert signals(play.pass_time(0.1)) == [(9, True)]
+    play.happen(words.Swept("x-1", 0))
+    play.happen(words.Seen("x-1", ({"device": "/dev/accel0"},)))
+    play.pass_time(29)
+    assert play.state.works["x-1"].phase == "freeing"
+    play.happen(words.Seen("x-1", ()))
+    play.happen(words.Tailed("x-1", ("bye",)) if play.pass_time(1) else words.Woke())
+    assert play.last(1)["free"] is True
+    assert play.last(1)["signal"] == 9
+
+
+def test_what_an_attempt_leaves_behind_gets_the_rest_of_the_grace() -> None:
+    play = Play()
+    attempt(play)
+    play.ask(1, 8, "halt", attempt="x-1", grace_s=20)
+    play.pass_time(5)
+    play.ended("x-1", 0)
+    assert signals(play.pass_time(14)) == [(15, True)]
+    assert signals(play.pass_time(1.5))[0] == (9, True)
+
+
+def test_chips_that_stay_taken_are_told_after_a_while() -> None:
+    play = Play()
+    attempt(play)
+    play.ended("x-1", 1)
+    play.pass_time(0)
+    play.happen(words.Swept("x-1", 0))
+    row = {"device": "/dev/accel0", "pid": 7}
+    play.pass_time(31)
+    play.happen(words.Seen("x-1", (row,)))
+    play.pass_time(1)
+    play.happen(words.Tailed("x-1", ()))
+    work = play.state.works["x-1"]
+    assert (work.phase, work.free, work.holders) == ("ended", False, (row,))
+
+
+def test_a_lease_that_is_renewed_never_ends() -> None:
+    play = Play()
+    attempt(play, lease_s=10)
+    for id in range(10, 20):
+        assert signals(play.pass_time(9)) == []
+        play.ask(1, id, "lease")
+    assert signals(play.pass_time(11)) == [(15, False)]
+    assert play.state.works["x-1"].deadman
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "deadly"),
+    [
+        ("preempted", "TRUE", True),
+        ("preempted", "FALSE", False),
+        ("maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE", True),
+        ("maintenance-event", "MIGRATE_ON_HOST_MAINTENANCE", False),
+        ("maintenance-event", "NEVER_SEEN", False),
+        ("shutdown", "TERM", True),
+    ],
+)
+def test_only_deadly_news_stop_attempts(key: str, value: str, deadly: bool) -> None:
+    play = Play()
+    attempt(play)
+    done = play.happen(words.News(key, value), words.News(key, value))
+    assert signals(done) == ([(15, False)] if deadly else [])
+    play.open(2)
+    assert play.sent[2][0].content["notices"] == {key: value}
+
+
+def test_a_command_waits_for_its_reader_but_not_for_ever() -> None:
+    play = Play()
+    play.open(1)
+    play.ask(1, 7, "run", id="a", argv=["x"], log_bytes=1 << 20)
+    play.began("a")
+    assert words.Pause("a", True) in play.happen(words.Grew("a", 0, 900_000))
+    assert words.Pause("a", False) in play.pass_time(61)
+    play.happen(words.Grew("a", 0, 1_000_000))
+    assert not play.state.works["a"].paused
+
+
+@pytest.mark.parametrize("boot", ["b", "another"])
+@pytest.mark.parametrize("alive", [False, True])
+@pytest.mark.parametrize("phase", ["waiting", "running", "sweeping", "ended", "lost"])
+def test_how_a_next_agent_finds_work(boot: str, alive: bool, phase: str) -> None:
+    left = Work("a", COMMAND, (), 0.0, phase=phase, boot="b", pid=0 if phase == "waiting" else 5)
+    work, why = found(left, boot, alive, 10.0)
+    if phase in ("ended", "lost"):
+        assert (work, why) == (left, "")
+    elif boot != "b" or (phase == "waiting" and not alive):
+        assert work.phase == "lost"
+        assert why
+    else:
+        assert work.adopted
+        assert work.due == 10.0
