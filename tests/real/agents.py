@@ -207,6 +207,20 @@ class Agents:
                     os.kill(pid, signal.SIGKILL)
 
 
+def say(pipe: Path, word: str) -> None:
+    """Write into a named pipe as soon as somebody reads from it."""
+
+    def said() -> bool:
+        with contextlib.suppress(OSError):
+            file = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            os.write(file, word.encode())
+            os.close(file)
+            return True
+        return False
+
+    until(said)
+
+
 def gone(pid: int) -> bool:
     """Whether a process is no more, but maybe for its parent."""
     one = all_processes().get(pid)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.real.agents import Agents, Failed, Talk, agents, text, until
+from tests.real.agents import Agents, Failed, Talk, agents, say, text, until
 from tpuherd_host.agent.processes import all_processes, marked
 
 pytestmark = pytest.mark.real
@@ -51,7 +51,7 @@ def test_an_attempt_is_started_once_and_told_of(home: Agents) -> None:
     follower = home.attach()
     id = follower.ask("follow", attempt="gpt-0-2")
     follower.data(id, 5)
-    (home.home / "go").write_text("\n")
+    say(home.home / "go", "\n")
     ended = follower.event("ended", id="gpt-0-2")
     assert (ended["exit"], ended["tail"], ended["free"]) == (0, ["s3 gpt-0-2"], True)
     folder = home.folder / "attempts" / "gpt-0-2"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.agents import Agents, Failed, Gone, agents, gone, pythons, status, text, until
+from tests.real.agents import Agents, Failed, Gone, agents, gone, pythons, say, status, text, until
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.processes import boot_id
 
@@ -69,7 +69,7 @@ def test_a_cut_ends_no_command(house: Agents) -> None:
     talk.leave()
     again = house.attach()
     assert again.hello["pid"] == talk.hello["pid"]
-    pipe.write_text("word\n")
+    say(pipe, "word\n")
     work, records = again.records(again.ask("attach", id="a"))
     assert (work["exit"], text(records)) == (3, b"one\nword\ntwo\n")
     work, records = again.records(again.ask("attach", id="a", **{"from": work["length"]}))
@@ -87,7 +87,7 @@ def test_a_killed_agent_loses_nothing(house: Agents) -> None:
     house.kill(talk)
     with pytest.raises(Gone):
         talk.stream(id)
-    (house.home / "go").write_text("said while nobody listened\n")
+    say(house.home / "go", "said while nobody listened\n")
     again = house.attach()
     assert again.hello["pid"] != talk.hello["pid"]
     work, records = again.records(again.ask("attach", id="a"))
@@ -101,7 +101,7 @@ def test_what_ended_between_two_agents_is_known(home: Agents) -> None:
     os.mkfifo(home.home / "go")
     talk.data(talk.ask("run", id="a", shell="echo one; read x <go; echo two; exit 5"), 5)
     home.kill(talk)
-    (home.home / "go").write_text("\n")
+    say(home.home / "go", "\n")
     until((home.folder / "commands" / "a" / "exit").exists)
     again = home.attach()
     work, records = again.records(again.ask("attach", id="a"))
@@ -115,7 +115,7 @@ def test_an_end_that_nobody_saw_is_said_to_be_lost(home: Agents) -> None:
     nurse, pid = home.nurse(talk), talk.call("commands")["commands"][0]["pid"]
     os.kill(talk.hello["pid"], signal.SIGKILL)
     os.kill(nurse, signal.SIGKILL)
-    (home.home / "go").write_text("\n")
+    say(home.home / "go", "\n")
     until(lambda: gone(pid))
     again = home.attach()
     work, _ = again.records(again.ask("attach", id="a"))
@@ -202,7 +202,7 @@ def test_two_controllers_see_the_same(home: Agents) -> None:
     with pytest.raises(Failed) as taken:
         two.call("run", id="a", shell="echo another")
     assert taken.value.error == "taken"
-    (home.home / "go").write_text("\n")
+    say(home.home / "go", "\n")
     assert text(two.records(second)[1]) == text(two.records(same)[1]) == b"one\ntwo\n"
     assert one.stream(first)[0]["exit"] == 0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.agents import Agents, Talk, agents, gone, text, until
+from tests.real.agents import Agents, Talk, agents, gone, say, text, until
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.processes import all_processes, marked
 from tpuherd_host.agent.records import GAP, JUMP, Records, number
@@ -106,7 +106,7 @@ def test_a_command_is_over_with_its_leader_and_its_daemon_lives_on(home: Agents)
     work, records = talk.run("a", shell="(read x <go; echo late; sleep 1000) & echo soon")
     assert (work["exit"], text(records)) == (0, b"soon\n")
     assert len(ours(home, "a")) >= 1
-    (home.home / "go").write_text("\n")
+    say(home.home / "go", "\n")
     until(lambda: text(talk.records(talk.ask("attach", id="a"))[1]) == b"soon\nlate\n")
     told = talk.call("clean", grace_s=2)
     assert {row["work"] for row in told["ended"]} == {"a"}
@@ -178,9 +178,11 @@ def test_a_terminal(old: Agents) -> None:
     talk = old.attach()
     size = {"rows": 33, "columns": 101, "term": "dumb"}
     shell = "stty size; tty; echo $TERM; trap 'stty size' WINCH; trap 'echo int; exit 4' INT; "
-    shell += "while :; do sleep 0.05; done"
+    shell += "echo ready; while :; do sleep 0.05; done"
     id = talk.ask("run", id="a", shell=shell, terminal=size)
-    shown = talk.data(id, 20)
+    shown = b""
+    while b"ready" not in shown:
+        shown += talk.data(id, 1)
     assert shown.startswith(b"33 101\r\n/dev/pts/")
     talk.call("resize", id="a", rows=50, columns=132)
     while b"50 132" not in shown:
@@ -215,11 +217,11 @@ def test_a_full_disk_stops_no_command_and_the_gap_is_told(small: Agents) -> None
     with pytest.raises(OSError), filler.open("wb", buffering=0) as file:
         while True:
             file.write(bytes(1 << 12))
-    (small.home / "go").write_text("\n")
+    say(small.home / "go", "\n")
     lost = talk.event("gap", work="a")["lost"]
     work, records = talk.run("b", shell="echo there is room in memory; rm filler")
     assert (work["exit"], text(records)) == (0, b"there is room in memory\n")
-    (small.home / "go").write_text("\n")
+    say(small.home / "go", "\n")
     work, rest = talk.stream(id)
     records = list(Records().feed(text_one + rest))
     gaps = [number(record.piece) for record in records if record.port == GAP]

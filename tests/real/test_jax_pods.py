@@ -43,7 +43,9 @@ def together(login: Login, python: Path, ips: list[str]) -> list[dict[str, Any]]
         words = [*login.ssh(ip), f"cat > program.py && exec {python} program.py"]
         done = run(words, login.env, input=source, seconds=150)
         assert done.returncode == 0, done.stderr[-3000:]
-        said: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+        # Gloo says on the same stream, and not always before, whom it met.
+        ours = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        said: dict[str, Any] = json.loads(ours[-1])
         return said
 
     with ThreadPoolExecutor(len(ips)) as pool:

@@ -1,7 +1,7 @@
 """A command on many hosts at once: followed on each until it ends, through every cut."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +23,7 @@ from tpuherd_host.agent.records import GAP, JUMP, Record, Records, number
 TAIL_MAX = 2048
 PATIENCE_S = 120.0  #: so long after a cut a host is looked for
 PAUSE_S, PAUSE_S_MAX = 0.3, 5.0
+QUIET_S, ANSWER_S = 2.0, 5.0  #: who says nothing for so long is asked, and answers within so long
 AGENT = 3  #: the port of what is said about a host
 
 
@@ -64,7 +65,8 @@ class Cast:
         self._keeping = keeping
         self._clock = clock
         self._tails: dict[Host, bytes] = {}
-        self._begun: set[Host] = set()
+        self._begun: set[Host] = set()  #: these have certainly heard of it
+        self._limits: dict[Host, asyncio.Timeout] = {}
 
     @property
     def under_way(self) -> list[Host]:
@@ -92,7 +94,7 @@ class Cast:
         hint = f" ({error.hint})" if error.hint else ""
         why = f"{error.sentence}{hint}"
         if host in self._begun and isinstance(error, NotReached):
-            why += "; what was begun there may go on"
+            why += f"; it may go on there: herd exec --attach {self.order.id}"
         tail = self._tails.get(host, b"")
         return Outcome(label=self.hosts[host], status=TRANSPORT, why=why, tail=tail)
 
@@ -115,6 +117,7 @@ class Cast:
                 now = self._clock.now()
                 if reader.offset > offset or lost_at is None:
                     lost_at, pause_s = now, PAUSE_S
+                    await self._word(host, b"[cut off; looking for it]\n")
                 if now - lost_at > PATIENCE_S:
                     raise
             except (NotAllowed, Stranger):
@@ -130,16 +133,45 @@ class Cast:
     async def _follow(self, host: Host, reader: Records) -> Outcome:
         """By one link, until it ends or breaks."""
         link = await self._ways.link(host)
-        async with link.stream(self.order.at(reader.offset)) as call:
-            self._begun.add(host)
-            feeding = self._fed(host, call)
-            try:
+        feeding = None
+        try:
+            async with (
+                asyncio.timeout(None) as limit,
+                link.stream(self.order.at(reader.offset)) as call,
+            ):
+                self._limits[host] = limit
+                feeding = self._fed(host, call)
                 await self._hear(host, call, reader)
                 work = await call.reply()
-            finally:
-                if feeding is not None:
-                    feeding.cancel()
+        except TimeoutError as error:
+            self._ways.drop(host)
+            raise NotReached(f"no answer in {QUIET_S + ANSWER_S:g} s") from error
+        finally:
+            self._limits.pop(host, None)
+            if feeding is not None:
+                feeding.cancel()
         return ended(self.hosts[host], work, self._tails.get(host, b""))
+
+    async def watch(self) -> None:
+        """Ask those that say nothing whether they are there at all: links can be long dead."""
+        while True:
+            await self._clock.sleep(QUIET_S)
+            quiet = [host for host in self._limits if host not in self._begun]
+            await asyncio.gather(*map(self._asked, quiet))
+
+    async def _asked(self, host: Host) -> None:
+        """An answer on the same link says that it has heard what was said before."""
+        limit = self._limits.get(host)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                link = await self._ways.link(host)
+                await link.call(Verb(name="ping"))
+            self._begun.add(host)
+        except TimeoutError:
+            if limit is not None and self._limits.get(host) is limit:
+                limit.reschedule(0)
+        except HerdError:
+            pass  # who follows it hears of it, too
 
     def _fed(self, host: Host, call: Call) -> "asyncio.Task[None] | None":
         if self.supply is None:
@@ -150,6 +182,7 @@ class Cast:
         """Its output, as it comes."""
         while (got := await call.read()) is not None:
             port, piece = got
+            self._begun.add(host)
             if port == LOG:
                 before = reader.offset
                 for record in reader.feed(piece):
@@ -165,6 +198,10 @@ class Cast:
         else:
             self._tails[host] = (self._tails.get(host, b"")[-TAIL_MAX:] + piece)[-TAIL_MAX:]
         await self._shown(self._screen.feed(self.hosts[host], port, piece, record.at))
+
+    async def _word(self, host: Host, line: bytes) -> None:
+        """Something that is to be known of a host."""
+        await self._shown(self._screen.feed(self.hosts[host], AGENT, line, self._clock.now()))
 
     async def _shown(self, showing: Awaitable[None]) -> None:
         try:
@@ -195,8 +232,3 @@ def lost(offset: int, record: Record) -> bytes:
         return b"[%d bytes were lost here: the host's disk was full]\n" % number(record.piece)
     many = number(record.piece) - offset
     return b"[%d bytes before this are dropped: there was too much output]\n" % max(many, 0)
-
-
-def labels_of(hosts: Sequence[Host], names: Mapping[Host, str]) -> list[str]:
-    """What these are called."""
-    return [names[host] for host in hosts]

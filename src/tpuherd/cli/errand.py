@@ -5,6 +5,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -73,36 +74,44 @@ async def perform(errand: Errand, console: Console, home: Home) -> int:
         status = await heeded(errand, console, home)
         await console.flush()
         return status
-    except HerdError as error:
-        return await regret(errand.name, error, console)
-    except Gone:
+    except Exception as error:  # noqa: BLE001 - the last net: no traceback reaches a user
+        cause = innermost(error)
+        if home.standing() is not None and not isinstance(cause, HerdError | Gone):
+            traceback.print_exception(error)  # for the keeper's own file
+            sys.stderr.flush()
+        with suppress(Gone):
+            return await regret(errand.name, cause, console)
         return BROKEN_PIPE
-    except asyncio.CancelledError:
-        raise
-    except Exception as surprise:  # noqa: BLE001 - the last net: no traceback reaches a user
-        while isinstance(surprise, ExceptionGroup):
-            surprise = surprise.exceptions[0]
-        name = type(surprise).__name__
-        await console.tell(f"herd: this should not happen: {name}: {surprise}")
-        if console.environ.get("HERD_DEBUG"):
-            await console.tell(traceback.format_exc().rstrip())
-        else:
-            await console.tell("Set HERD_DEBUG=1 to see where.")
-        traceback.print_exc(file=sys.stderr)
-        return FAILED
+
+
+def innermost(error: Exception) -> Exception:
+    """What went wrong, out of what it went wrong in."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def regret(name: str, error: Exception, console: Console) -> int:
+    """One sentence, what to do, and the exit status."""
+    if isinstance(error, Gone):
+        return BROKEN_PIPE
+    if isinstance(error, HerdError):
+        hint = f"; {error.hint}" if error.hint else ""
+        await console.tell(f"{name}: {error.sentence}{hint}")
+        await console.flush()
+        return next(code for kind, code in STATUS.items() if isinstance(error, kind))
+    await console.tell(f"herd: this should not happen: {type(error).__name__}: {error}")
+    if console.environ.get("HERD_DEBUG"):
+        await console.tell("".join(traceback.format_exception(error)).rstrip())
+    else:
+        await console.tell("Set HERD_DEBUG=1 to see where.")
+    await console.flush()
+    return FAILED
 
 
 def placed(said: Invocation, console: Console) -> Invocation:
     """With a world's folder that is the same wherever one stands."""
     return replace(said, world=said.world and Path(console.folder, said.world))
-
-
-async def regret(name: str, error: HerdError, console: Console) -> int:
-    """One sentence, what to do, and the exit status."""
-    hint = f"; {error.hint}" if error.hint else ""
-    await console.tell(f"{name}: {error.sentence}{hint}")
-    await console.flush()
-    return next(code for kind, code in STATUS.items() if isinstance(error, kind))
 
 
 async def heeded(errand: Errand, console: Console, home: Home) -> int:

@@ -150,9 +150,9 @@ class Ear:
     def close(self) -> None:
         """Stop reading, also where nothing comes."""
         if self._wake is not None:
-            self._asked.put(None)
             os.write(self._wake[1], b".")
             os.close(self._wake[1])
+            self._asked.put(None)  # only now: with it the thread closes the other end
             self._wake = None
 
     def _work(self) -> None:

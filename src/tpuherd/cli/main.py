@@ -87,7 +87,7 @@ def run(
             prog_name="herd",
             standalone_mode=False,
             color=colour(environ),
-            default_map={"world": environ.get("HERD_WORLD")},  # the keeper's own has none
+            default_map={"world": environ.get("HERD_WORLD") or None},  # the keeper's own has none
         )
         sys.stdout.flush()
         if result is not None and not isinstance(result, int):

@@ -40,7 +40,7 @@ class Play:
             self._playing = group.create_task(self._cast.play())
             self._cast.when_unread = self._unread
             beside: list[Coroutine[None, None, None]] = [
-                self._heed(), self._screen.tick(), self._keeping.tick()
+                self._heed(), self._screen.tick(), self._keeping.tick(), self._cast.watch()
             ]  # fmt: skip
             if timeout_s is not None:
                 beside.append(self._limit(timeout_s))

@@ -103,6 +103,15 @@ class Ways:
         link = self._links.get(Key(host.incarnation, host.worker))
         return link is not None and link.alive
 
+    def drop(self, host: Host) -> None:
+        """It does not answer any more: nobody else need find that out by waiting."""
+        key = Key(host.incarnation, host.worker)
+        self._links.pop(key, None)
+        connection = self._connections.pop(key, None)
+        if connection is not None:
+            self._failed_at[key] = self.clock.now()
+            connection.abort()
+
     async def link(self, host: Host) -> AgentLink:
         """The link to the host's agent: the one there is, or a new one."""
         key = Key(host.incarnation, host.worker)

@@ -40,7 +40,9 @@ class Keeper:
         self._clock = clock
         self._idle_s = idle_s
         self._places = Places(clock)
-        self._visits: dict[asyncio.Task[None], str] = {}  #: with what is under way; "": nothing to wait for
+        self._visits: dict[
+            asyncio.Task[None], str
+        ] = {}  #: with what is under way; "": nothing to wait for
         self._unseen: set[asyncio.Task[None]] = set()  #: their users have left
         self._since = self._used_at = clock.now()
         self._over = asyncio.Event()

@@ -118,7 +118,7 @@ class Blobs:
         for file in list(self.folder.iterdir()):  # packs without an index: cut before their first
             if file.name != "lock" and file.name.replace(INDEX, "") not in live:
                 file.unlink()
-        for name, kept in live.items():
+        for name, kept in sorted(live.items(), key=lambda pack: len(pack[1])):  # makes room first
             if (self.folder / name).stat().st_size <= 2 * sum(kept.values()):
                 continue
             if kept:

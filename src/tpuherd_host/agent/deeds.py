@@ -1,14 +1,12 @@
-"""How each deed is done."""
+"""How each deed is done: what goes to connections and processes; the rest is in flows."""
 
 import os
 import signal
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Type
 
-from tpuherd_host.agent import nurse, processes, threads, words
+from tpuherd_host.agent import flows, nurse, processes, threads, words
 from tpuherd_host.agent.frames import data
-from tpuherd_host.agent.logs import Log
-from tpuherd_host.agent.outlet import Outlet
 from tpuherd_host.agent.reports import VARIABLE, place
 from tpuherd_host.agent.state import Ending, Work
 from tpuherd_host.agent.verbs import THREADED
@@ -37,8 +35,10 @@ def send(daemon: "Daemon", deed: words.Send) -> None:
 
 def pour(daemon: "Daemon", deed: words.Pour) -> None:
     """A piece of a log."""
-    piece = outlet_of(daemon, daemon.state.works[deed.work]).log.read(deed.offset, deed.many)
-    daemon.doors.say(deed.connection, data(deed.call, deed.port, piece))
+    work = daemon.state.works.get(deed.work)
+    if work is not None:
+        piece = flows.outlet_of(daemon, work).log.read(deed.offset, deed.many)
+        daemon.doors.say(deed.connection, data(deed.call, deed.port, piece))
 
 
 def hang(daemon: "Daemon", deed: words.Hang) -> None:
@@ -85,7 +85,7 @@ def spawn(daemon: "Daemon", deed: words.Spawn) -> None:
         folder = daemon.shelf.place(work)
         daemon.shelf.save(work, False)
         daemon.shelf.save_env(work)
-        ends = outlet_of(daemon, work).ready(work.stdin, work.terminal)
+        ends = flows.outlet_of(daemon, work).ready(work.stdin, work.terminal)
     except OSError as error:
         why = f"{os.strerror(error.errno) if error.errno else error}"
         daemon.happen(words.Unborn(work.id, 125, f"the host could not begin it: {why}"))
@@ -133,7 +133,7 @@ def nursed(daemon: "Daemon", told: Mapping[str, Any]) -> None:
     if "began" in told:
         try:
             outlet.began()
-            feed(daemon, words.Feed(id, b""))  # what came before it had its ends
+            flows.feed(daemon, words.Feed(id, b""))  # what came before it had its ends
         except OSError:
             pass  # its pipes are gone: somebody emptied our folder. It runs, unheard
         daemon.happen(words.Began(id, told["began"], told["ticks"]))
@@ -147,7 +147,7 @@ def nursed(daemon: "Daemon", told: Mapping[str, Any]) -> None:
         daemon.happen(words.Unborn(id, exit, sentence.format(name)))
         outlet.close()
     else:
-        read_on(daemon, id)
+        flows.read_on(daemon, id)
         daemon.happen(ending(id, told))
 
 
@@ -170,7 +170,7 @@ def orphaned(daemon: "Daemon") -> None:
 def take_up(daemon: "Daemon", work: Work) -> Work:
     """What an earlier agent left, with its log as long as it really is."""
     try:
-        outlet = outlet_of(daemon, work)
+        outlet = flows.outlet_of(daemon, work)
         if work.live and work.terminal is None:
             outlet.adopt()
     except OSError:
@@ -188,7 +188,7 @@ def look_for_end(daemon: "Daemon", deed: words.LookForEnd) -> None:
         return
     since = daemon.unseen.setdefault(work.id, daemon.now())
     if told is not None:
-        read_on(daemon, work.id)
+        flows.read_on(daemon, work.id)
         daemon.happen(ending(work.id, told))
     elif daemon.now() > since + UNSEEN_S:
         daemon.happen(words.Ended(work.id, Ending(), daemon.now()))
@@ -251,131 +251,6 @@ def later(module: str) -> Any:
     return import_module(f"{__package__}.{module}")
 
 
-# ---- output, input, records ----------------------------------------------------------------------
-
-
-def outlet_of(daemon: "Daemon", work: Work) -> Outlet:
-    """Its pipes and log."""
-    outlet = daemon.outlets.get(work.id)
-    if outlet is None:
-        folder = daemon.shelf.place(work)
-        log = Log(folder, work.log_bytes, raw=work.terminal is not None)
-        outlet = Outlet(
-            folder,
-            log,
-            daemon.files.watch,
-            daemon.files.unwatch,
-            lambda: readable(daemon, work.id),
-        )
-        daemon.outlets[work.id] = outlet
-    return outlet
-
-
-def readable(daemon: "Daemon", id: str) -> None:
-    """Its output has something, or its input takes something."""
-    outlet = daemon.outlets[id]
-    if outlet.fed:
-        took = outlet.pass_on()
-        if took:
-            daemon.happen(words.Took(id, took))
-    if not outlet.paused and outlet.outputs:
-        last = outlet.take(daemon.now())
-        daemon.grown.add(id)
-        if last:
-            daemon.grow(id)
-            daemon.happen(words.Drained(id))
-
-
-def read_on(daemon: "Daemon", id: str) -> None:
-    """It has ended: what it wrote before is in its pipes now."""
-    outlet = daemon.outlets.get(id)
-    if outlet is not None and outlet.outputs and not outlet.paused:
-        readable(daemon, id)
-        daemon.grow(id)
-
-
-def feed(daemon: "Daemon", deed: words.Feed) -> None:
-    """Bytes for its standard input."""
-    outlet = daemon.outlets.get(deed.work)
-    took = len(deed.piece or b"") if outlet is None else outlet.feed(deed.piece)
-    if took:
-        daemon.happen(words.Took(deed.work, took))
-
-
-def resize(daemon: "Daemon", deed: words.Resize) -> None:
-    """Its terminal."""
-    outlet = daemon.outlets.get(deed.work)
-    if outlet is not None:
-        outlet.resize(deed.rows, deed.columns)
-
-
-def note(daemon: "Daemon", deed: words.Note) -> None:
-    """A line of the agent's own."""
-    try:
-        log = outlet_of(daemon, deed.work).log
-    except OSError:
-        return  # the state says it too
-    log.append(daemon.now(), deed.port, f"herd: {deed.sentence}\n".encode())
-    daemon.grow(deed.work.id)
-
-
-def pause(daemon: "Daemon", deed: words.Pause) -> None:
-    """Read its output no more, or again."""
-    outlet = daemon.outlets.get(deed.work)
-    if outlet is not None:
-        outlet.pause(deed.on)
-
-
-def tail(daemon: "Daemon", deed: words.Tail) -> None:
-    """Its last lines."""
-    work = daemon.state.works[deed.work]
-    try:
-        lines = outlet_of(daemon, work).log.tail()
-    except OSError:
-        lines = []
-    daemon.happen(words.Tailed(deed.work, tuple(lines)))
-
-
-def save(daemon: "Daemon", deed: words.Save) -> None:
-    """How it stands."""
-    work = deed.work
-    try:
-        daemon.shelf.place(work)
-    except OSError:
-        return
-    daemon.save(work, deed.hard)
-    outlet = daemon.outlets.get(work.id)
-    if outlet is not None and not work.live:
-        if outlet.outputs:
-            outlet.log.close()  # something that it left behind still writes
-        else:
-            outlet.close()
-
-
-def forget(daemon: "Daemon", deed: words.Forget) -> None:
-    """All of it."""
-    outlet = daemon.outlets.pop(deed.work.id, None)
-    if outlet is not None:
-        outlet.close()
-    daemon.shelf.forget(deed.work)
-
-
-def keep(daemon: "Daemon", deed: words.Keep) -> None:
-    """The epochs."""
-    try:
-        daemon.shelf.keep(deed.epochs)
-    except OSError:
-        pass  # a full disk: this agent knows them all the same
-
-
-def stamp(daemon: "Daemon", deed: words.Stamp) -> None:
-    """A step went well."""
-    try:
-        daemon.shelf.stamp(deed.stamp, deed.name)
-    except OSError:
-        pass  # a full disk: it will be done again
-
-
 DEEDS: Dict[Type[Any], Callable[["Daemon", Any], None]] = {
     words.Send: send,
     words.Pour: pour,
@@ -390,13 +265,13 @@ DEEDS: Dict[Type[Any], Callable[["Daemon", Any], None]] = {
     words.Sweep: sweep,
     words.LookAtChips: look_at_chips,
     words.LookAtApt: look_at_apt,
-    words.Feed: feed,
-    words.Resize: resize,
-    words.Note: note,
-    words.Pause: pause,
-    words.Tail: tail,
-    words.Save: save,
-    words.Forget: forget,
-    words.Keep: keep,
-    words.Stamp: stamp,
+    words.Feed: flows.feed,
+    words.Resize: flows.resize,
+    words.Note: flows.note,
+    words.Pause: flows.pause,
+    words.Tail: flows.tail,
+    words.Save: flows.save,
+    words.Forget: flows.forget,
+    words.Keep: flows.keep,
+    words.Stamp: flows.stamp,
 }

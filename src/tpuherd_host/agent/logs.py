@@ -24,6 +24,7 @@ class Log:
         self.length = 0
         self.lost_bytes = 0  #: in all
         self.gap = 0  #: not yet told in the log
+        self.broken = False  #: the newest segment ends with half a record: begin another
         self.dirty = False
         self.load()
 
@@ -83,15 +84,18 @@ class Log:
             try:
                 os.ftruncate(self.file.fileno(), self.length - self.starts[-1])
             except OSError:
-                self.shut()  # begin a new segment next time
+                self.shut()
+                self.broken = True
 
     def turn_over(self) -> None:
         """Begin a segment; drop the oldest where there are too many."""
-        fresh = not self.starts or self.length - self.starts[-1] >= self.segment
+        size = self.length - self.starts[-1] if self.starts else self.segment
+        fresh = size >= self.segment or (self.broken and size > 0)
         start = self.length if fresh else self.starts[-1]
         file = open(self.path(start), "ab", buffering=0, opener=private)  # noqa: SIM115
         self.shut()
         self.file = file
+        self.broken = False
         if fresh and start not in self.starts:
             self.starts.append(start)
         room = self.segment + PIECE_MAX + 2 * HEAD.size  # what this one may still take

@@ -26,6 +26,7 @@ def serve(version: str) -> int:
     home = os.path.expanduser("~")
     folder = os.path.join(home, FOLDER)
     os.makedirs(folder, 0o700, exist_ok=True)
+    os.chmod(folder, 0o700)
     os.chdir(folder)
     os.umask(0o022)
     lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

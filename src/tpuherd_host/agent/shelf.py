@@ -83,8 +83,9 @@ class Shelf:
         """The folder of a piece of work; OSError where there is no room at all."""
         if work.id not in self.places:
             for root in (self.root, ram_folder(self.root)):
-                folder = os.path.join(root, FOLDERS[work.kind], work.id)
-                if roomy(root) and own(folder):
+                above = os.path.join(root, FOLDERS[work.kind])
+                folder = os.path.join(above, work.id)
+                if roomy(root) and own(root) and own(above) and own(folder):
                     self.places[work.id] = folder
                     break
             else:
@@ -123,7 +124,9 @@ class Shelf:
         for root in (self.root, ram_folder(self.root)):
             for kind in FOLDERS.values():
                 above = os.path.join(root, kind)
-                for name in sorted(os.listdir(above)) if own(above) else ():
+                for name in (
+                    sorted(os.listdir(above)) if os.path.isdir(above) and own(above) else ()
+                ):
                     work = self.load_one(os.path.join(above, name))
                     if work is not None:
                         found.append(work)

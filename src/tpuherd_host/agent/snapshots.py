@@ -161,6 +161,9 @@ def fill(talk: Talk, coming: Iterator[bytes], plan: relay.Plan) -> Mapping[str, 
         with suppress(Torn, OSError):
             for _ in passed:
                 pass
+        if refused.word == "full":  # give back what came of it
+            with suppress(OSError):
+                snapshots_place.swept(house, 0)
         if refused.word != "torn":
             raise
         why = refused.sentence
@@ -209,8 +212,17 @@ def commit(talk: Talk) -> Mapping[str, Any]:
         spot = place(house, home, order.dest, force=order.force)
         with alone(spot):
             answer = switched(house, place(house, home, order.dest, force=order.force), order)
-    threading.Thread(target=snapshots_place.swept, args=(house,), daemon=True).start()
+    threading.Thread(target=tidy, args=(house, home, order), daemon=True).start()
     return answer
+
+
+def tidy(house: Path, home: Path, order: Order) -> None:
+    """What is too old goes, when nobody waits any more."""
+    with suppress(OSError, Refused):
+        with alone(place(house, home, order.dest, force=True)):
+            spot = place(house, home, order.dest, force=True)
+            recorded(spot, snapshots_place.tidied(house, spot, spot.trees))
+        snapshots_place.swept(house)
 
 
 def switched(house: Path, spot: Place, order: Order) -> Mapping[str, Any]:
@@ -234,7 +246,7 @@ def switched(house: Path, spot: Place, order: Order) -> Mapping[str, Any]:
                 new.rmdir()
             elif new.stat().st_ino not in inodes:  # mixed in with --force
                 trees.insert(0, {"id": "", "inode": new.stat().st_ino})
-    recorded(spot, snapshots_place.tidied(house, spot, trees))
+    recorded(spot, trees)
     names = [path.decode(errors="replace") for path in stays[:20]]
     return {"switched": order.id, "was": spot.current, "stays": names}
 

@@ -58,11 +58,11 @@ ORDERS_MAX = 256
 
 def ordered(content: Mapping[str, Any]) -> Order:
     """The order in a call, or the one that it names by its token."""
-    told = ORDERS.get(str(content.get("token")))
-    if told is not None:
-        return told
     if "id" not in content:
-        raise Refused("not-found", "this agent was restarted meanwhile; try again")
+        told = ORDERS.get(str(content.get("token")))
+        if told is None:
+            raise Refused("not-found", "this agent was restarted meanwhile; try again")
+        return told
     id, dest, token = (str(content.get(key) or "") for key in ("id", "dest", "token"))
     if len(id) != 64 or not id.isalnum() or not token.isalnum() or len(token) > TOKEN_MAX:
         raise Refused("unfit", "this is no order to fill a host")

@@ -152,8 +152,8 @@ def tidied(house: Path, spot: Place, trees: List[Dict[str, object]]) -> List[Dic
     return left
 
 
-def swept(house: Path) -> None:
-    """Rows and contents that no tree stands for go, but for the latest."""
+def swept(house: Path, spare_max: int = ROWS_KEPT) -> None:
+    """Rows and contents that no tree stands for go where there are too many, but for the latest."""
     wanted: Set[str] = set()
     for record in (house / "trees").glob("*/record.json"):
         with suppress(ValueError, OSError):
@@ -161,9 +161,9 @@ def swept(house: Path) -> None:
     folder = rows_file(house, "x").parent
     files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime, reverse=True)
     spare = [file for file in files if file.name.split(".")[0] not in wanted]
-    if len(spare) <= ROWS_KEPT:
+    if len(spare) <= spare_max:
         return
-    for file in spare[ROWS_KEPT // 2 :]:
+    for file in spare[spare_max // 2 :]:
         file.unlink()
     live: Set[bytes] = set()
     for file in folder.iterdir():

@@ -15,7 +15,8 @@ DEFLATED, FRESH, STORED, END = 1, 2, 3, 4  #: FRESH is DEFLATED that begins a ne
 BLOCK_MAX = 1 << 21
 BATCH = 60_000  #: so many bytes are gathered before they are sent
 PLAIN_MAX = 1 << 20
-PROBE = 1 << 16
+PROBE = 1 << 13
+PROBED = 1 << 16  #: smaller ones are compressed whatever they are
 HEAD_MAX = 1 << 24
 
 
@@ -103,7 +104,7 @@ def stream(
         stored = None
         for piece in content.pieces:
             if stored is None:
-                stored = hopeless(piece) if content.size >= PROBE // 16 else False
+                stored = hopeless(piece) if content.size >= PROBED else False
             if stored:
                 press.store(piece)
             else:

@@ -76,8 +76,8 @@ Host
            left; with all: also live work, and whoever has the chips.
 
 Filling. `have` tells an order and gives it a token; the other verbs name it by that. Answers of
-receive and relay: {"ready": id | null,"why","lost":[tokens of children]}. CHILDREN: [[address, port,
-token, CHILDREN], …].
+receive and relay: {"ready": id | null,"why","lost":[tokens of children]}. CHILDREN: [[address,
+port, token, CHILDREN], …].
   snapshot.have     {"token","id","dest","force"=false,"tops": a copy's topmost names =null,
                     "address": to listen at =null} → {"dest","port": n | null}, of a snapshot also
                     {"current": id | null,"intact":bool,"whole":[ids],"held": bits of its contents,

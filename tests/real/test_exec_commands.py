@@ -1,0 +1,314 @@
+"""`herd exec` on the hosts of a pod: output, input, exit status, and every kind of refusal."""
+
+import json
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real.users import User, pod, until
+
+pytestmark = pytest.mark.real
+HOSTS = {"pod/w0", "pod/w1", "pod/w2", "pod/w3"}
+BINARY = bytes(range(256)) * 3 + b"\r\n\0"
+
+
+@pytest.fixture(scope="module")
+def user() -> Iterator[User]:
+    with pod() as user:
+        yield user
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("true", 0),
+        ("exit 7", 7),
+        ("exit 255", 255),
+        ("kill -KILL $$", 137),
+        ("kill -TERM $$", 143),
+    ],
+)
+@pytest.mark.parametrize("target", ["pod/w0", "pod"])
+def test_the_exit_status_is_the_commands(user: User, target: str, text: str, status: int) -> None:
+    done = user.herd("exec", target, "-c", text)
+    assert done.returncode == status
+    assert ("failed on 4 of 4" in done.stderr) == (status > 0 and target == "pod")
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "sentence"),
+    [
+        ("no-such-thing", 127, "no-such-thing: command not found"),
+        ("/etc/passwd", 126, "/etc/passwd"),
+    ],
+)
+def test_what_can_not_be_executed(user: User, command: str, status: int, sentence: str) -> None:
+    done = user.herd("exec", "pod/w1", "--", command)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert sentence in done.stderr
+
+
+def test_the_exit_status_is_the_greatest_and_a_table_says_whose(user: User) -> None:
+    text = (
+        "n=${HOSTNAME##*-}; [ -z $n ] && n=$(hostname | grep -o '.$'); echo bad $n; exit $((n*2))"
+    )
+    done = user.herd("exec", "pod", "-c", text)
+    assert done.returncode == 6
+    assert done.stderr.splitlines()[0] == "failed on 3 of 4 hosts:"
+    for n in (1, 2, 3):
+        assert f"  pod/w{n}  exit {2 * n}\n      bad {n}\n" in done.stderr
+
+
+def test_equal_lines_stand_once(user: User) -> None:
+    done = user.herd("exec", "pod", "-c", "echo same; hostname")
+    assert done.stdout.splitlines()[0] == "pod/w[0-3]: same"
+    assert len(done.stdout.splitlines()) == 5
+    assert user.herd("exec", "pod", "-c", "echo also >&2").stderr == "pod/w[0-3]: also\n"
+
+
+def test_each_hosts_own_lines(user: User) -> None:
+    done = user.herd("exec", "pod", "--output", "stream", "--", "echo", "same")
+    assert sorted(done.stdout.splitlines()) == sorted(f"{host}: same" for host in HOSTS)
+
+
+def test_one_host_is_shown_as_it_is(user: User) -> None:
+    done = user.herd("exec", "pod/w2", "-c", "cat; printf 'no end'", input=BINARY, text=False)
+    assert (done.returncode, done.stdout) == (0, BINARY + b"no end")
+
+
+def test_input_goes_to_all(user: User) -> None:
+    text = "".join(f"line {n}\n" for n in range(200_000))
+    done = user.herd("exec", "pod", "--", "md5sum", input=text)
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1)
+    assert done.stdout.startswith("pod/w[0-3]: ")
+    nothing = user.herd("exec", "pod", "-n", "--", "wc", "-c", input=text)
+    assert nothing.stdout == "pod/w[0-3]: 0\n"
+
+
+def test_who_reads_no_input_is_no_obstacle(user: User) -> None:
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as yes:
+        done = user.herd("exec", "pod", "--", "head", "-c", "2", stdin=yes.stdout)
+        yes.kill()
+    assert (done.returncode, done.stdout) == (0, "pod/w[0-3]: y\n")
+
+
+def test_lines_of_json(user: User) -> None:
+    done = user.herd("exec", "pod", "--json", "-c", r"echo hi; printf '\377\n' >&2; exit 3")
+    assert done.returncode == 3
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert Counter((row["host"], row["port"]) for row in rows) == Counter(
+        (host, port) for host in HOSTS for port in ("stdout", "stderr")
+    )
+    assert {row.get("text") or row["base64"] for row in rows} == {"hi", "/w=="}
+
+
+def test_a_file_for_each_host(user: User, tmp_path: Path) -> None:
+    words = ("--output", "dir", "--into", tmp_path / "out")
+    done = user.herd("exec", "pod", *words, "-c", "hostname; echo oops >&2")
+    assert done.returncode == 0, done.stderr
+    files = {file.name: file.read_text() for file in (tmp_path / "out").iterdir()}
+    assert set(files) == {f"pod-w{n}.{port}" for n in range(4) for port in ("out", "err")}
+    assert len({files[f"pod-w{n}.out"] for n in range(4)}) == 4
+    assert files["pod-w0.err"] == "oops\n"
+
+
+def test_a_flood_and_lines_of_a_megabyte(user: User) -> None:
+    text = "head -c 1000000 /dev/zero | tr '\\0' x; echo; yes | head -c 30000000"
+    done = user.herd("exec", "pod", "--output", "stream", "-c", text)
+    assert done.returncode == 0
+    lines = Counter(done.stdout.splitlines())
+    for host in HOSTS:
+        assert lines[f"{host}: {'x' * 1_000_000}"] == 1
+        assert lines[f"{host}: y"] == 15_000_000
+
+
+def test_a_slow_reader_slows_nobody_else(user: User) -> None:
+    slow = user.begin("exec", "pod", "-c", "yes | head -c 50000000; echo end")
+    assert slow.stdout is not None
+    assert slow.stdout.read(2)
+    for _ in range(3):
+        assert user.herd("exec", "pod", "--", "echo", "quick", seconds=10).returncode == 0
+    keeper = user.keeper()
+    status = Path(f"/proc/{keeper}/status").read_text()
+    resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    assert int(resident.split()[1]) < 300_000, resident
+    assert slow.stdout.read().endswith("end\n")
+    assert slow.wait(30) == 0
+
+
+def test_whose_reader_has_gone_is_stopped(user: User) -> None:
+    words = "yes a-line-of-this-test"
+    first = user.begin("exec", "pod", "--", *words.split())
+    assert first.stdout is not None
+    assert first.stdout.readline() == "pod/w[0-3]: a-line-of-this-test\n"
+    first.stdout.close()
+    assert first.wait(30) == 141
+    until(lambda: not user.running(words), "the command to end", seconds=20)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_without_a_terminal_stops_it(user: User, number: signal.Signals) -> None:
+    words = f"sleep 10{int(number)}"
+    begun = user.begin("exec", "pod", "--", *words.split())
+    until(lambda: len(user.running(words)) == 4, "it to run", seconds=20)
+    begun.send_signal(number)
+    begun.communicate(timeout=30)
+    assert begun.returncode == 128 + number
+    assert not user.running(words)
+
+
+def test_what_ignores_term_is_killed(user: User) -> None:
+    text = "trap '' TERM; echo deaf; while :; do sleep 1; done"
+    begun = user.begin("exec", "pod/w0", "-c", text)
+    assert begun.stdout is not None
+    assert begun.stdout.readline() == "deaf\n"
+    begun.send_signal(signal.SIGINT)
+    until(lambda: begun.poll() is None or True, "a moment", seconds=1)
+    begun.send_signal(signal.SIGINT)
+    assert begun.wait(8) == 130
+
+
+def test_it_may_take_so_long(user: User) -> None:
+    done = user.herd("exec", "pod", "--timeout", "0.5s", "--", "sleep", "99")
+    assert done.returncode == 124
+    assert done.stderr.startswith("herd exec: stopped after 0.5 s\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "sentence"),
+    [
+        ("exec pdo -- true", 4, "herd exec: there is no pdo: did you mean pod?"),
+        ("exec pod/w9 -- true", 4, "herd exec: pod has no worker 9: there is w[0-3]"),
+        ("exec pod[ -- true", 2, "herd exec: 'pod[' is no target: a bracket is not closed"),
+        ("exec", 2, "herd exec: say where and what"),
+        ("exec pod", 2, "herd exec: say where and what"),
+        ("exec pod -c x -- y", 2, "herd exec: say where and what"),
+        ("exec pod --timeout soon -- true", 2, "'soon' is no duration"),
+        ("exec pod --output dirr -- true", 2, "herd exec: invalid value for '--output'"),
+        ("exec pod --list -- true", 2, "herd exec: --list, --attach and --kill stand alone"),
+        ("exec pod --attach nothere", 4, "herd exec: no command nothere is there"),
+        ("exec --attach nothere", 4, "herd exec: no command nothere was begun here"),
+        ("exec pod --kill nothere", 4, "herd exec: no command nothere is there"),
+        ("exec pod --tty -- true", 2, "herd exec: a terminal has room for one host"),
+        ("cp here.txt", 2, "herd cp: say from where and to where"),
+        ("cp a b", 2, "herd cp: neither end is on a host"),
+        ("cp nowhere.txt pod:x", 4, "nowhere.txt is not there"),
+        ("sync . pod", 2, "herd sync: say where on the hosts: pod:DEST"),
+        ("sync /no/such pod:x", 2, "herd sync: /no/such is not there"),
+        ("logs", 2, "herd logs: say whose"),
+        ("logs nobody", 4, "herd logs: there is no log of nobody"),
+        ("logs pod --grep (", 2, "herd logs: '(' is no regular expression"),
+        ("logs pod --since whenever", 2, "'whenever' is no time"),
+    ],
+)
+def test_what_is_said_wrongly(user: User, line: str, status: int, sentence: str) -> None:
+    done = user.herd(*line.split())
+    assert done.returncode == status, done.stderr
+    assert done.stdout == ""
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_world_that_is_not_there(user: User, tmp_path: Path) -> None:
+    done = user.herd("--world", tmp_path, "exec", "pod", "--", "true")
+    assert done.returncode == 4
+    assert f"there is no world in {tmp_path}; start it: herd sim start" in done.stderr
+
+
+def test_no_credentials_are_no_reason_for_a_simulator(user: User) -> None:
+    done = user.herd("exec", "pod", "--", "true", env={"HERD_WORLD": "", "NO_GCE_CHECK": "true"})
+    assert done.returncode == 6
+    assert "herd sim start" in done.stderr
+
+
+def test_a_dead_host_is_named_and_stops_nobody(user: User) -> None:
+    user.world.herd("weather", "network", "pod/w2", "down")
+    try:
+        done = user.herd("exec", "pod", "--output", "stream", "-c", "echo alive")
+        assert done.returncode == 255
+        alive = sorted(HOSTS - {"pod/w2"})
+        assert sorted(done.stdout.splitlines()) == [f"{host}: alive" for host in alive]
+        assert done.stderr.startswith("failed on 1 of 4 hosts:\n  pod/w2  ")
+    finally:
+        user.world.herd("weather", "network", "pod/w2", "up")
+    back = ("exec", "pod/w2", "--", "true")
+    until(lambda: user.herd(*back).returncode == 0, "the host to be back", seconds=60)
+
+
+def test_a_cut_connection_cuts_no_command(user: User) -> None:
+    text = "for n in 1 2 3 4 5 6; do echo line $n; sleep 1; done"
+    begun = user.begin("exec", "pod/w3", "-c", text)
+    assert begun.stdout is not None
+    assert begun.stdout.readline() == "line 1\n"
+    user.world.herd("weather", "network", "pod/w3", "down", "for=3s")
+    said, _ = begun.communicate(timeout=90)
+    assert said.splitlines() == [f"line {n}" for n in range(2, 7)]
+    assert begun.returncode == 0
+
+
+def test_holders_and_clean(user: User) -> None:
+    free = user.herd("holders", "pod")
+    assert (free.returncode, free.stdout) == (0, "pod/w[0-3]: nobody has the chips\n")
+    took = "import time; f = open('/dev/accel0'); time.sleep(60)"
+    begun = user.begin("exec", "pod/w0", "--", "python3", "-c", took)
+    shown = until(
+        lambda: (d := user.herd("holders", "pod/w0")).stdout.count("accel0") and d.stdout,
+        "the chip to be held",
+        seconds=20,
+    )
+    assert "python3 -c import time" in shown
+    assert json.loads(user.herd("holders", "pod/w0", "--json").stdout)["pod/w0"]["holders"]
+    spared = user.herd("clean", "pod/w0")
+    assert spared.stdout == "pod/w0: there was nothing to clean\n"
+    cleaned = user.herd("clean", "pod/w0", "--all", "--grace", "2s")
+    assert cleaned.returncode == 0, cleaned.stderr
+    assert "pod/w0: ended python3 -c import time" in cleaned.stdout
+    begun.communicate(timeout=20)
+    assert begun.returncode == 143
+
+
+def test_code_to_hosts_and_files_both_ways(user: User, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=code, check=True)
+    (code / "train.py").write_text("print('one')\n")
+    done = user.herd("sync", "code", "pod:code", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "is in code, as long as the node lasts: pod/w[0-3]" in done.stdout
+    assert user.herd("exec", "pod", "--", "python3", "code/train.py").stdout == "pod/w[0-3]: one\n"
+    (tmp_path / "data").write_bytes(BINARY)
+    assert user.herd("cp", "data", "pod:data.bin", cwd=tmp_path).returncode == 0
+    back = user.herd("cp", "pod/w1:data.bin", "back", cwd=tmp_path)
+    assert back.returncode == 0, back.stderr
+    assert (tmp_path / "back").read_bytes() == BINARY
+
+
+def test_a_secret_is_not_shipped_unasked(user: User, tmp_path: Path) -> None:
+    (tmp_path / "id_ed25519").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nx\n")
+    asked = user.herd("sync", tmp_path, "pod:secret")
+    assert asked.returncode == 2
+    assert "id_ed25519 looks like" in asked.stderr
+    assert "--yes" in asked.stderr
+    assert user.herd("exec", "pod/w0", "-c", "ls secret").returncode != 0
+    assert user.herd("sync", tmp_path, "pod:secret", "--yes").returncode == 0
+
+
+def test_the_logs_are_here(user: User) -> None:
+    text = "echo for the log; echo and this >&2"
+    assert user.herd("exec", "pod", "-c", text).returncode == 0
+    lines = user.herd("logs", "pod", "--grep", "for the log").stdout.splitlines()
+    assert sum(line.endswith(": for the log") for line in lines) == 4
+    assert lines[0].startswith("-- ")
+    assert lines[0].endswith(text)
+    one = user.herd("logs", "pod", "--host", "w2", "--grep", "and this", "--json").stdout
+    (row,) = [json.loads(line) for line in one.splitlines()]
+    assert (row["host"], row["port"], row["text"]) == ("pod/w2", "stderr", "and this")
+    id = lines[0].split()[2]
+    named = user.herd("logs", "--attempt", id, "--json").stdout
+    assert len(named.splitlines()) == 8
+    nobody = user.herd("logs", "pod", "--since", "2000-01-01", "--grep", "never said")
+    assert (nobody.returncode, nobody.stdout) == (0, "")

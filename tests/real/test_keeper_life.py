@@ -1,0 +1,180 @@
+"""The keeper: begun by whoever comes first, shared, killed, replaced, and gone when idle."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.real.users import User, empty_home, pod, until
+
+pytestmark = pytest.mark.real
+
+OTHER_VERSION = """
+import sys, tpuherd
+tpuherd.__version__ = "99.0"
+from tpuherd.front import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def owner() -> Iterator[User]:
+    with pod() as user:
+        assert user.herd("exec", "pod", "--", "true").returncode == 0
+        yield user
+
+
+@pytest.fixture
+def user(owner: User, request: pytest.FixtureRequest) -> Iterator[User]:
+    user = empty_home(owner, request.node.name)
+    yield user
+    user.leave()
+
+
+def test_many_at_once_begin_one(user: User) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        words = [("exec", "pod", "--", "sh", "-c", f"echo {n}; exit {n}") for n in range(8)]
+        done = list(pool.map(lambda words: user.herd(*words), words))
+    assert [one.returncode for one in done] == list(range(8))
+    assert [one.stdout for one in done] == [f"pod/w[0-3]: {n}\n" for n in range(8)]
+    listed = subprocess.run(
+        ["pgrep", "-f", f"tpuherd.keeper {user.runtime} "], capture_output=True, text=True
+    )
+    assert listed.stdout.split() == [str(user.keeper())]
+
+
+def test_nobody_else_gets_in(user: User) -> None:
+    assert user.herd("exec", "pod/w0", "--", "true").returncode == 0
+    assert stat.S_IMODE(user.runtime.stat().st_mode) == 0o700
+    assert stat.S_IMODE((user.runtime / "keeper.sock").stat().st_mode) & 0o077 == 0
+    first = user.keeper()
+    user.runtime.chmod(0o755)  # a folder that others may enter is not trusted
+    assert user.herd("exec", "pod/w0", "--", "echo", "here").stdout == "here\n"
+    user.runtime.chmod(0o700)
+    assert user.keeper() == first
+
+
+@pytest.mark.parametrize("kind", ["in the middle"])
+def test_killed(user: User, kind: str) -> None:
+    text = "echo begun; sleep 4; echo rest; exit 3"
+    begun = user.begin("exec", "pod", "-c", text)
+    assert begun.stdout is not None
+    assert begun.stdout.readline() == "pod/w[0-3]: begun\n"
+    keeper = user.keeper()
+    assert keeper is not None
+    until(lambda: any(user.home.rglob("about.json")), "it to be noted", seconds=5)
+    os.kill(keeper, signal.SIGKILL)
+    _, said = begun.communicate(timeout=10)
+    assert begun.returncode == 255
+    assert "the keeper ended in the middle of it" in said
+    (id,) = {one["id"] for one in user.running(text)}
+    again = user.herd("exec", "--attach", id)
+    assert again.returncode == 3
+    assert again.stdout.endswith("pod/w[0-3]: rest\n")
+    logs = user.herd("logs", "--attempt", id, "--host", "w1").stdout
+    assert (logs.count(": begun"), logs.count(": rest")) == (1, 1)
+
+
+def test_a_killed_front_ends_nothing(user: User) -> None:
+    text = "echo begun; sleep 3; echo rest"
+    begun = user.begin("exec", "pod", "-c", text)
+    assert begun.stdout is not None
+    assert begun.stdout.readline() == "pod/w[0-3]: begun\n"
+    begun.kill()
+    begun.wait()
+    (id,) = {one["id"] for one in user.running(text)}
+    ended = ("ended",) * 4
+    until(lambda: tuple(one["phase"] for one in user.kept(id)) == ended, "its end", seconds=20)
+    assert [one["exit"] for one in user.kept(id)] == [0] * 4
+
+    def rest() -> bool:  # the keeper goes on to keep what it says
+        return user.herd("logs", "--attempt", id).stdout.count(": rest") == 4
+
+    until(rest, "the rest in the log", seconds=10)
+
+
+def test_one_that_fails_hurts_no_other(user: User) -> None:
+    other = user.begin("exec", "pod", "-c", "sleep 3; echo done")
+    for line in ("exec pdo -- true", "exec pod[ -- true", "logs nobody", "sync /no/such pod:x"):
+        assert user.herd(*line.split()).returncode in (2, 4)
+    assert other.communicate(timeout=20)[0] == "pod/w[0-3]: done\n"
+    assert other.returncode == 0
+
+
+def test_another_version_replaces_it_when_it_is_idle(user: User) -> None:
+    assert user.herd("exec", "pod/w0", "--", "true").returncode == 0
+    first = user.keeper()
+    words = [sys.executable, "-c", OTHER_VERSION, "exec", "pod/w0", "--", "echo", "here"]
+    busy = user.begin("exec", "pod/w0", "-c", "echo begun; sleep 2; echo done")
+    assert busy.stdout is not None
+    assert busy.stdout.readline() == "begun\n"
+    done = subprocess.run(words, env=user.env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "here\n")  # in its own process
+    assert busy.communicate(timeout=20)[0] == "done\n"
+    assert user.keeper() == first
+    done = subprocess.run(words, env=user.env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "here\n")
+    assert user.keeper() != first
+
+
+def test_it_ends_when_it_is_idle(user: User) -> None:
+    env = {"HERD_KEEPER_IDLE_S": "1"}
+    assert user.herd("exec", "pod/w0", "--", "sleep", "2", env=env).returncode == 0
+    until(lambda: user.keeper() is None, "the keeper to end", seconds=10)
+    assert not (user.runtime / "keeper.sock").exists()
+
+
+def test_it_ends_where_its_folder_is_gone(user: User) -> None:
+    assert user.herd("exec", "pod/w0", "--", "true").returncode == 0
+    keeper = user.keeper()
+    (user.runtime / "keeper.sock").unlink()
+    until(lambda: not alive(keeper), "the keeper to end", seconds=15)
+
+
+def alive(pid: int | None) -> bool:
+    try:
+        os.kill(pid or 0, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_where_none_can_run_the_command_runs_all_the_same(user: User) -> None:
+    user.runtime.parent.mkdir(parents=True)
+    user.runtime.write_text("in the way")
+    done = user.herd("exec", "pod", "-c", "echo hi; exit 4")
+    assert (done.returncode, done.stdout) == (4, "pod/w[0-3]: hi\n")
+    stopped = user.begin("exec", "pod/w0", "-c", "echo begun; sleep 50")
+    assert stopped.stdout is not None
+    assert stopped.stdout.readline() == "begun\n"
+    stopped.send_signal(signal.SIGINT)
+    assert stopped.wait(20) == 130
+    user.runtime.unlink()
+
+
+def test_a_long_path_is_no_obstacle(owner: User) -> None:
+    user = empty_home(owner, "x" * 120)
+    assert user.herd("exec", "pod/w0", "--", "echo", "hi").stdout == "hi\n"
+    assert user.keeper() is not None
+    user.leave()
+
+
+def test_it_tells_how_it_is_and_ends_on_demand(user: User) -> None:
+    absent = user.herd("keeper", "status")
+    assert absent.returncode == 7
+    assert "no keeper runs" in absent.stderr
+    busy = user.begin("exec", "pod/w0", "-c", "echo begun; sleep 30")
+    assert busy.stdout is not None
+    assert busy.stdout.readline() == "begun\n"
+    status = user.herd("keeper", "status").stdout
+    assert f"pid {user.keeper()}" in status
+    assert "does exec pod/w0 -c echo begun; sleep 30" in status
+    assert user.herd("keeper", "stop").returncode == 1
+    assert user.herd("keeper", "stop", "--now").stdout == "the keeper ends\n"
+    assert busy.wait(10) == 255
+    until(lambda: user.keeper() is None, "the keeper to end", seconds=5)
