@@ -94,8 +94,11 @@ def list_all(port: int) -> tuple[int, float]:
 def fill(port: int, nodes: int) -> None:
     """Create the nodes. The limit of 91 creates a minute is lifted first."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
-    limit = {"zone": "us-central2-b", "quota": "qps/create", "limit": 10**9}
-    node = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
+    limit: dict[str, object] = {"zone": "us-central2-b", "quota": "qps/create", "limit": 10**9}
+    node: dict[str, object] = {
+        "acceleratorType": "v4-8",
+        "runtimeVersion": "tpu-ubuntu2204-base",
+    }
     asks = [("/sim/v1/weather/quota", limit)]
     asks += [(f"{NODES}?nodeId=n{number}", node) for number in range(nodes)]
     for target, body in asks:

@@ -11,12 +11,12 @@ import os
 import sys
 
 import tpuherd
+from tpuherd.keeper.terms import PROTOCOL, SOCKET, YES
 
 #: Commands that the keeper does. Everything else, and help, is done here.
 KEPT = frozenset(("exec", "ssh", "cp", "sync", "clean", "holders", "logs", "keeper"))
 VALUED = "--world"  #: the one option before a command that takes a value
-PROTOCOL = b"herd-keeper-1"
-SOCKET, STARTING, LOG = "keeper.sock", "keeper.start", "keeper.txt"
+STARTING, LOG = "keeper.start", "keeper.txt"
 PATH_MAX = 100  #: a socket's path can't be much longer
 ACK_S = 10.0
 IDLE_S = "600"  #: so long after the last command the keeper ends
@@ -148,7 +148,7 @@ def visit(connection: "_socket.socket", text: bytes) -> int | None:
         connection.settimeout(ACK_S)
         sent = connection.sendmsg([text], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
         connection.sendall(text[sent:])
-        if connection.recv(1) != b"y":
+        if connection.recv(1) != YES:
             return None
     except OSError:
         return None
@@ -233,7 +233,7 @@ def born(place: str) -> bool:
         os.posix_spawn(sys.executable, words, environ, file_actions=actions)
         os.close(mouth)
         mouth = -1
-        return os.read(ear, 1) == b"y"
+        return os.read(ear, 1) == YES
     finally:
         for file in (ear, mouth, log, null):
             if file >= 0:

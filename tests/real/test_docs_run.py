@@ -52,5 +52,6 @@ def test_the_tutorial_runs_as_it_stands(tmp_path: Path) -> None:
         stop = [sys.executable, "-m", "tpuherd.front", "sim", "stop"]
         subprocess.run(stop, env=bare(tmp_path), capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    for word in ("t1v-n-", "root", "v4-16", "training", "saved", "PREEMPTED", "nobody is there"):
+    told = ("t1v-n-", "/dev/accel3\n0\n", "v4-16", "training", "saved", "PREEMPTED", "nobody is")
+    for word in told:
         assert word in done.stdout, f"{word}\n{done.stdout}\n{done.stderr}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.users import User, pod, until
+from tests.real.users import CUT, User, line, pod, until
 
 pytestmark = pytest.mark.real
 HOSTS = {"pod/w0", "pod/w1", "pod/w2", "pod/w3"}
@@ -77,7 +77,8 @@ def test_each_hosts_own_lines(user: User) -> None:
 
 def test_one_host_is_shown_as_it_is(user: User) -> None:
     done = user.herd("exec", "pod/w2", "-c", "cat; printf 'no end'", input=BINARY, text=False)
-    assert (done.returncode, done.stdout) == (0, BINARY + b"no end")
+    said: object = done.stdout
+    assert (done.returncode, said) == (0, BINARY + b"no end")
 
 
 def test_input_goes_to_all(user: User) -> None:
@@ -127,49 +128,46 @@ def test_a_flood_and_lines_of_a_megabyte(user: User) -> None:
 
 
 def test_a_slow_reader_slows_nobody_else(user: User) -> None:
-    slow = user.begin("exec", "pod", "-c", "yes | head -c 50000000; echo end")
-    assert slow.stdout is not None
-    assert slow.stdout.read(2)
-    for _ in range(3):
-        assert user.herd("exec", "pod", "--", "echo", "quick", seconds=10).returncode == 0
-    keeper = user.keeper()
-    status = Path(f"/proc/{keeper}/status").read_text()
-    resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-    assert int(resident.split()[1]) < 300_000, resident
-    assert slow.stdout.read().endswith("end\n")
-    assert slow.wait(30) == 0
+    with user.begun("exec", "pod", "-c", "yes | head -c 50000000; echo end") as slow:
+        assert slow.stdout is not None
+        assert slow.stdout.read(2)
+        for _ in range(3):
+            assert user.herd("exec", "pod", "--", "echo", "quick", seconds=10).returncode == 0
+        status = Path(f"/proc/{user.keeper()}/status").read_text()
+        resident = next(row for row in status.splitlines() if row.startswith("VmRSS"))
+        assert int(resident.split()[1]) < 300_000, resident
+        assert slow.stdout.read().endswith("end\n")
+        assert slow.wait(30) == 0
 
 
 def test_whose_reader_has_gone_is_stopped(user: User) -> None:
     words = "yes a-line-of-this-test"
-    first = user.begin("exec", "pod", "--", *words.split())
-    assert first.stdout is not None
-    assert first.stdout.readline() == "pod/w[0-3]: a-line-of-this-test\n"
-    first.stdout.close()
-    assert first.wait(30) == 141
+    with user.begun("exec", "pod", "--", *words.split()) as begun:
+        assert line(begun).endswith(": a-line-of-this-test\n")
+        assert begun.stdout is not None
+        begun.stdout.close()
+        assert begun.wait(30) == 141
     until(lambda: not user.running(words), "the command to end", seconds=20)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_without_a_terminal_stops_it(user: User, number: signal.Signals) -> None:
     words = f"sleep 10{int(number)}"
-    begun = user.begin("exec", "pod", "--", *words.split())
-    until(lambda: len(user.running(words)) == 4, "it to run", seconds=20)
-    begun.send_signal(number)
-    begun.communicate(timeout=30)
-    assert begun.returncode == 128 + number
+    with user.begun("exec", "pod", "--", *words.split()) as begun:
+        until(lambda: len(user.running(words)) == 4, "it to run", seconds=20)
+        begun.send_signal(number)
+        assert begun.wait(30) == 128 + number
     assert not user.running(words)
 
 
 def test_what_ignores_term_is_killed(user: User) -> None:
     text = "trap '' TERM; echo deaf; while :; do sleep 1; done"
-    begun = user.begin("exec", "pod/w0", "-c", text)
-    assert begun.stdout is not None
-    assert begun.stdout.readline() == "deaf\n"
-    begun.send_signal(signal.SIGINT)
-    until(lambda: begun.poll() is None or True, "a moment", seconds=1)
-    begun.send_signal(signal.SIGINT)
-    assert begun.wait(8) == 130
+    with user.begun("exec", "pod/w0", "-c", text) as begun:
+        assert line(begun) == "deaf\n"
+        begun.send_signal(signal.SIGINT)
+        until(lambda: any(one["why"] for one in user.running(text)), "it to be told", seconds=5)
+        begun.send_signal(signal.SIGINT)
+        assert begun.wait(6) == 130
 
 
 def test_it_may_take_so_long(user: User) -> None:
@@ -220,7 +218,8 @@ def test_a_world_that_is_not_there(user: User, tmp_path: Path) -> None:
 
 
 def test_no_credentials_are_no_reason_for_a_simulator(user: User) -> None:
-    done = user.herd("exec", "pod", "--", "true", env={"HERD_WORLD": "", "NO_GCE_CHECK": "true"})
+    env = {"HERD_WORLD": "", "NO_GCE_CHECK": "true", "PATH": "/nowhere"}  # no gcloud either
+    done = user.herd("exec", "pod", "--", "true", env=env)
     assert done.returncode == 6
     assert "herd sim start" in done.stderr
 
@@ -241,34 +240,33 @@ def test_a_dead_host_is_named_and_stops_nobody(user: User) -> None:
 
 def test_a_cut_connection_cuts_no_command(user: User) -> None:
     text = "for n in 1 2 3 4 5 6; do echo line $n; sleep 1; done"
-    begun = user.begin("exec", "pod/w3", "-c", text)
-    assert begun.stdout is not None
-    assert begun.stdout.readline() == "line 1\n"
-    user.world.herd("weather", "network", "pod/w3", "down", "for=3s")
-    said, _ = begun.communicate(timeout=90)
-    assert said.splitlines() == [f"line {n}" for n in range(2, 7)]
-    assert begun.returncode == 0
+    with user.begun("exec", "pod/w3", "-c", text) as begun:
+        assert line(begun) == "line 1\n"
+        user.world.herd("weather", "network", "pod/w3", "down", "for=2s")
+        assert user.herd("exec", "pod/w3", "-c", CUT).returncode == 0
+        said, _ = begun.communicate(timeout=90)
+        assert said.splitlines() == [f"line {n}" for n in range(2, 7)]
+        assert begun.returncode == 0
 
 
 def test_holders_and_clean(user: User) -> None:
     free = user.herd("holders", "pod")
     assert (free.returncode, free.stdout) == (0, "pod/w[0-3]: nobody has the chips\n")
     took = "import time; f = open('/dev/accel0'); time.sleep(60)"
-    begun = user.begin("exec", "pod/w0", "--", "python3", "-c", took)
-    shown = until(
-        lambda: (d := user.herd("holders", "pod/w0")).stdout.count("accel0") and d.stdout,
-        "the chip to be held",
-        seconds=20,
-    )
-    assert "python3 -c import time" in shown
-    assert json.loads(user.herd("holders", "pod/w0", "--json").stdout)["pod/w0"]["holders"]
-    spared = user.herd("clean", "pod/w0")
-    assert spared.stdout == "pod/w0: there was nothing to clean\n"
-    cleaned = user.herd("clean", "pod/w0", "--all", "--grace", "2s")
-    assert cleaned.returncode == 0, cleaned.stderr
-    assert "pod/w0: ended python3 -c import time" in cleaned.stdout
-    begun.communicate(timeout=20)
-    assert begun.returncode == 143
+    with user.begun("exec", "pod/w0", "--", "python3", "-c", took) as begun:
+
+        def shown() -> str | None:
+            said = user.herd("holders", "pod/w0").stdout
+            return said if "accel0" in said else None
+
+        assert "python3 -c import time" in until(shown, "the chip to be held", seconds=20)
+        assert json.loads(user.herd("holders", "pod/w0", "--json").stdout)["pod/w0"]["holders"]
+        spared = user.herd("clean", "pod/w0")
+        assert spared.stdout == "pod/w0: there was nothing to clean\n"
+        cleaned = user.herd("clean", "pod/w0", "--all", "--grace", "2s")
+        assert cleaned.returncode == 0, cleaned.stderr
+        assert "pod/w0: ended python3 -c import time" in cleaned.stdout
+        assert begun.wait(20) == 143
 
 
 def test_code_to_hosts_and_files_both_ways(user: User, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.real.users import Terminal, User, pod, until
+from tests.real.users import CUT, Terminal, User, pod, until
 
 pytestmark = pytest.mark.real
 CTRL_C, CTRL_D = b"\x03", b"\x04"
@@ -51,7 +51,7 @@ def test_ctrl_c_can_stop(user: User, answer: bytes) -> None:
     window = Terminal(user, "exec", "pod", "--", *words.split())
     until(lambda: len(user.running(words)) == 4, "it to run", seconds=20)
     window.type(CTRL_C)
-    window.expect(rb"stop it\?")
+    window.expect(rb"\[s\]top it\?")
     window.type(answer)
     assert window.end() == 130
     assert not user.running(words)
@@ -61,7 +61,7 @@ def test_ctrl_c_and_no_answer_lets_it_go_on(user: User) -> None:
     window = Terminal(user, "exec", "pod/w0", "--", "sleep", "4")
     until(lambda: user.running("sleep 4"), "it to run", seconds=20)
     window.type(CTRL_C)
-    window.expect(rb"stop it\?")
+    window.expect(rb"\[s\]top it\?")
     window.type(b"\n")
     assert window.end() == 0
 
@@ -86,8 +86,10 @@ def test_a_shell_on_a_host(user: User) -> None:
     window.resize(44, 77)
     os.kill(window.pid, signal.SIGWINCH)
     until(lambda: size(window) == b"44 77", "the new size", seconds=10)
-    window.type(b"sleep 100\n")
+    window.type(b"echo go; sleep 100\n")
+    window.expect(rb"[\r\n]go\r\n")
     window.type(CTRL_C)
+    window.expect(rb"\^C(?s:.*)\$ ")
     window.type(b"echo in$?terrupted\n")
     window.expect(rb"in130terrupted\r\n")
     window.type(b"exit 9\n")
@@ -118,9 +120,8 @@ def test_a_shell_survives_a_cut(user: User) -> None:
     window = Terminal(user, "ssh", "pod/w2")
     window.type(b"echo before; X=still\n")
     window.expect(rb"[\r\n]before\r\n")
-    user.world.herd("weather", "network", "pod/w2", "down", "for=3s")
+    assert user.herd("exec", "pod/w2", "-c", CUT).returncode == 0
     window.expect(rb"pod/w2: .*; looking for it", seconds=60)
-    until(lambda: user.herd("exec", "pod/w2", "--", "true").returncode == 0, "it", seconds=60)
     window.type(b"echo $X here\n")
     window.expect(rb"[\r\n]still here\r\n", seconds=60)
     window.type(b"exit\n")

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.real.users import User, empty_home, pod, until
+from tests.real.users import User, empty_home, line, pod, until
 
 pytestmark = pytest.mark.real
 
@@ -59,19 +59,17 @@ def test_nobody_else_gets_in(user: User) -> None:
     assert user.keeper() == first
 
 
-@pytest.mark.parametrize("kind", ["in the middle"])
-def test_killed(user: User, kind: str) -> None:
+def test_killed_in_the_middle(user: User) -> None:
     text = "echo begun; sleep 4; echo rest; exit 3"
-    begun = user.begin("exec", "pod", "-c", text)
-    assert begun.stdout is not None
-    assert begun.stdout.readline() == "pod/w[0-3]: begun\n"
-    keeper = user.keeper()
-    assert keeper is not None
-    until(lambda: any(user.home.rglob("about.json")), "it to be noted", seconds=5)
-    os.kill(keeper, signal.SIGKILL)
-    _, said = begun.communicate(timeout=10)
-    assert begun.returncode == 255
-    assert "the keeper ended in the middle of it" in said
+    with user.begun("exec", "pod", "-c", text) as begun:
+        assert line(begun) == "pod/w[0-3]: begun\n"
+        keeper = user.keeper()
+        assert keeper is not None
+        until(lambda: len(list(user.home.rglob("*.log"))) == 4, "it to be kept", seconds=5)
+        os.kill(keeper, signal.SIGKILL)
+        _, said = begun.communicate(timeout=10)
+        assert begun.returncode == 255
+        assert "the keeper ended in the middle of it" in said
     (id,) = {one["id"] for one in user.running(text)}
     again = user.herd("exec", "--attach", id)
     assert again.returncode == 3
@@ -82,14 +80,12 @@ def test_killed(user: User, kind: str) -> None:
 
 def test_a_killed_front_ends_nothing(user: User) -> None:
     text = "echo begun; sleep 3; echo rest"
-    begun = user.begin("exec", "pod", "-c", text)
-    assert begun.stdout is not None
-    assert begun.stdout.readline() == "pod/w[0-3]: begun\n"
-    begun.kill()
-    begun.wait()
+    with user.begun("exec", "pod", "-c", text) as begun:
+        assert line(begun) == "pod/w[0-3]: begun\n"
+        begun.kill()
     (id,) = {one["id"] for one in user.running(text)}
-    ended = ("ended",) * 4
-    until(lambda: tuple(one["phase"] for one in user.kept(id)) == ended, "its end", seconds=20)
+    ended = ["ended"] * 4
+    until(lambda: [one["phase"] for one in user.kept(id)] == ended, "its end", seconds=20)
     assert [one["exit"] for one in user.kept(id)] == [0] * 4
 
     def rest() -> bool:  # the keeper goes on to keep what it says
@@ -99,23 +95,22 @@ def test_a_killed_front_ends_nothing(user: User) -> None:
 
 
 def test_one_that_fails_hurts_no_other(user: User) -> None:
-    other = user.begin("exec", "pod", "-c", "sleep 3; echo done")
-    for line in ("exec pdo -- true", "exec pod[ -- true", "logs nobody", "sync /no/such pod:x"):
-        assert user.herd(*line.split()).returncode in (2, 4)
-    assert other.communicate(timeout=20)[0] == "pod/w[0-3]: done\n"
-    assert other.returncode == 0
+    with user.begun("exec", "pod", "-c", "sleep 3; echo done") as other:
+        for words in ("exec pdo -- true", "exec pod[ -- true", "logs no", "sync /no/such pod:x"):
+            assert user.herd(*words.split()).returncode in (2, 4)
+        assert other.communicate(timeout=20)[0] == "pod/w[0-3]: done\n"
+        assert other.returncode == 0
 
 
 def test_another_version_replaces_it_when_it_is_idle(user: User) -> None:
     assert user.herd("exec", "pod/w0", "--", "true").returncode == 0
     first = user.keeper()
     words = [sys.executable, "-c", OTHER_VERSION, "exec", "pod/w0", "--", "echo", "here"]
-    busy = user.begin("exec", "pod/w0", "-c", "echo begun; sleep 2; echo done")
-    assert busy.stdout is not None
-    assert busy.stdout.readline() == "begun\n"
-    done = subprocess.run(words, env=user.env, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "here\n")  # in its own process
-    assert busy.communicate(timeout=20)[0] == "done\n"
+    with user.begun("exec", "pod/w0", "-c", "echo begun; sleep 2; echo done") as busy:
+        assert line(busy) == "begun\n"
+        done = subprocess.run(words, env=user.env, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (0, "here\n")  # in its own process
+        assert busy.communicate(timeout=20)[0] == "done\n"
     assert user.keeper() == first
     done = subprocess.run(words, env=user.env, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "here\n")
@@ -125,8 +120,7 @@ def test_another_version_replaces_it_when_it_is_idle(user: User) -> None:
 def test_it_ends_when_it_is_idle(user: User) -> None:
     env = {"HERD_KEEPER_IDLE_S": "1"}
     assert user.herd("exec", "pod/w0", "--", "sleep", "2", env=env).returncode == 0
-    until(lambda: user.keeper() is None, "the keeper to end", seconds=10)
-    assert not (user.runtime / "keeper.sock").exists()
+    until(lambda: not (user.runtime / "keeper.sock").exists(), "its end", seconds=10)
 
 
 def test_it_ends_where_its_folder_is_gone(user: User) -> None:
@@ -149,11 +143,10 @@ def test_where_none_can_run_the_command_runs_all_the_same(user: User) -> None:
     user.runtime.write_text("in the way")
     done = user.herd("exec", "pod", "-c", "echo hi; exit 4")
     assert (done.returncode, done.stdout) == (4, "pod/w[0-3]: hi\n")
-    stopped = user.begin("exec", "pod/w0", "-c", "echo begun; sleep 50")
-    assert stopped.stdout is not None
-    assert stopped.stdout.readline() == "begun\n"
-    stopped.send_signal(signal.SIGINT)
-    assert stopped.wait(20) == 130
+    with user.begun("exec", "pod/w0", "-c", "echo begun; sleep 50") as stopped:
+        assert line(stopped) == "begun\n"
+        stopped.send_signal(signal.SIGINT)
+        assert stopped.wait(20) == 130
     user.runtime.unlink()
 
 
@@ -168,13 +161,12 @@ def test_it_tells_how_it_is_and_ends_on_demand(user: User) -> None:
     absent = user.herd("keeper", "status")
     assert absent.returncode == 7
     assert "no keeper runs" in absent.stderr
-    busy = user.begin("exec", "pod/w0", "-c", "echo begun; sleep 30")
-    assert busy.stdout is not None
-    assert busy.stdout.readline() == "begun\n"
-    status = user.herd("keeper", "status").stdout
-    assert f"pid {user.keeper()}" in status
-    assert "does exec pod/w0 -c echo begun; sleep 30" in status
-    assert user.herd("keeper", "stop").returncode == 1
-    assert user.herd("keeper", "stop", "--now").stdout == "the keeper ends\n"
-    assert busy.wait(10) == 255
+    with user.begun("exec", "pod/w0", "-c", "echo begun; sleep 30") as busy:
+        assert line(busy) == "begun\n"
+        status = user.herd("keeper", "status").stdout
+        assert f"pid {user.keeper()}" in status
+        assert "does exec pod/w0 -c echo begun; sleep 30" in status
+        assert user.herd("keeper", "stop").returncode == 1
+        assert user.herd("keeper", "stop", "--now").stdout == "the keeper ends\n"
+        assert busy.wait(10) == 255
     until(lambda: user.keeper() is None, "the keeper to end", seconds=5)

@@ -155,6 +155,26 @@ def test_broken_in_the_middle_leaves_the_old_and_the_next_try_goes_on(
     desk.run(work)
 
 
+def test_two_nodes_that_do_not_meet(ground: Ground, desk: Desk) -> None:
+    if not hasattr(ground, "_weather"):
+        pytest.skip("only simulated hosts are in networks of their own")
+    hosts = [*ground.node("near", 4), *ground.node("far", 4)]
+
+    async def work(ways: Ways) -> None:
+        found = await links(ways, hosts)
+        done = await desk.ship(found)
+        assert done.failed == {}
+        assert set(done.slow) <= {"far/w0"}  # none where the machine lets them meet
+        assert done.bytes_up < 90 * 3000 * 2.3
+        write(desk.code, {"d0/f0": "edited"})
+        done = await desk.ship(found)
+        assert (done.failed, done.slow) == ({}, {})
+        assert done.bytes_up < 2000
+        assert await looks(found) == {desk.look()}
+
+    desk.run(work)
+
+
 def test_copies_both_ways(ground: Ground, desk: Desk, tmp_path: Path) -> None:
     hosts = ground.node("copy", 2)
     write(tmp_path, {"data": random.Random(1).randbytes(3 << 20)})

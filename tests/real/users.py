@@ -12,17 +12,19 @@ import socket
 import struct
 import subprocess
 import termios
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 from tests.conformance.world import HERD, World, started, until
 
 ZONE = "us-central2-b"
 MACHINE = {"acceleratorType": "v4-32", "schedulingConfig": {"spot": True}}
+#: Run on a host, it cuts every link to its agent, also the one by which it came.
+CUT = "pkill -f '[p]yz attach'; sleep 1"
 Done = subprocess.CompletedProcess
 
 
@@ -55,12 +57,16 @@ class User:
         more["env"] = self.env | more.pop("env", {})
         return subprocess.run([HERD, *words], capture_output=True, timeout=seconds, **more)
 
-    def begin(self, *words: str | Path, **more: Any) -> "subprocess.Popen[str]":
-        """One that goes on."""
+    @contextmanager
+    def begun(self, *words: str | Path, **more: Any) -> "Iterator[subprocess.Popen[str]]":
+        """One that goes on as long as it wants, or until the block ends."""
         more.setdefault("stdin", subprocess.DEVNULL)
-        more.setdefault("stdout", subprocess.PIPE)
-        more.setdefault("stderr", subprocess.PIPE)
-        return subprocess.Popen([HERD, *words], env=self.env, text=True, **more)
+        more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | more
+        with subprocess.Popen([HERD, *words], env=self.env, **more) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def keeper(self) -> int | None:
         """The process id of his keeper, if one listens."""
@@ -161,8 +167,10 @@ class Terminal:
         os.waitpid(self.pid, 0)
 
 
-def words(text: str) -> Sequence[str]:
-    return text.split()
+def line(process: "subprocess.Popen[str]") -> str:
+    """The next line of its output."""
+    assert process.stdout is not None
+    return process.stdout.readline()
 
 
 def empty_home(user: User, name: str) -> User:
@@ -177,4 +185,4 @@ def empty_home(user: User, name: str) -> User:
     return User(home, user.world)
 
 
-__all__ = ["Done", "Terminal", "User", "empty_home", "pod", "sleep", "until"]
+__all__ = ["CUT", "Done", "Terminal", "User", "empty_home", "line", "pod", "until"]

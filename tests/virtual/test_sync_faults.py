@@ -56,6 +56,61 @@ def test_hosts_that_cannot_be_reached_from_others_are_fed_directly(
     assert [host.up > 0 for host in hosts] == [n in (0, 1, 6) for n in range(9)]
 
 
+def pod(folder: Path, name: str, many: int, at: str = "127.0.0.1") -> list[NearHost]:
+    """Hosts of another node, whose first is reached at that address by other hosts."""
+    found = herd(folder / name, many)
+    for host in found:
+        fields = {field: getattr(host.host, field) for field in type(host.host).__slots__}
+        host.host = type(host.host)(**{**fields, "node": name, "incarnation": f"{folder}"})
+    moved(found[0], at)
+    return found
+
+
+def test_nodes_that_meet_cost_the_uplink_once(desk: Desk, tmp_path: Path) -> None:
+    pods = [pod(tmp_path, f"meet{n}", 3) for n in range(12)]
+    hosts = [host for each in pods for host in each]
+    done = desk.ship(hosts)
+    assert (done.failed, done.slow) == ({}, {})
+    assert [host.host.name for host in hosts if host.up] == ["meet0/w0"]
+    assert all(tree(host.home / "c") == tree(desk.code) for host in hosts)
+
+
+@pytest.mark.parametrize("many", [2, 3, 13])
+def test_nodes_that_do_not_meet_cost_it_once_each_and_are_remembered(
+    desk: Desk, tmp_path: Path, many: int
+) -> None:
+    pods = [pod(tmp_path, f"far{n}", 3, at=NOWHERE) for n in range(many)]
+    hosts = [host for each in pods for host in each]
+    done = desk.ship(hosts)
+    assert done.failed == {}
+    assert [host.host.name for host in hosts if host.up] == [f"far{n}/w0" for n in range(many)]
+    assert 300_000 * many < done.bytes_up < 40 * 9000 * 1.1 * many
+    assert set(done.slow) <= {f"far{n}/w0" for n in range(1, many)}
+    assert "far1/w0" in done.slow
+    assert all(tree(host.home / "c") == tree(desk.code) for host in hosts)
+    for turn in range(2):
+        write(desk.code, {"d0/f0": f"edited {turn}"})
+        done = desk.ship(hosts)
+        assert done.failed == {}
+        assert done.bytes_up < 700 * many
+        assert all(tree(host.home / "c") == tree(desk.code) for host in hosts)
+    assert many > 9 or done.slow == {}
+
+
+def test_the_first_of_a_far_node_is_down_and_none_switches_or_the_others_do(
+    desk: Desk, tmp_path: Path
+) -> None:
+    near, far = pod(tmp_path, "near", 3), pod(tmp_path, "down", 3, at=NOWHERE)
+    far[0].cut_after = 100_000
+    done = desk.ship([*near, *far])
+    assert (set(done.failed), done.got) == ({"down/w0"}, ())
+    far[0].down, far[0].up = False, 0
+    done = desk.ship([*near, *far], terms=Terms(partial=True))
+    assert set(done.failed) == {"down/w0"}
+    assert len(done.got) == 5
+    assert all(tree(host.home / "c") == tree(desk.code) for host in (*near, *far[1:]))
+
+
 def test_without_relay_each_gets_it_over_its_own_link(desk: Desk, tmp_path: Path) -> None:
     hosts, before = herd(tmp_path, 3), set(relay.EARS)
     done = desk.ship(hosts, terms=Terms(relay=False))

@@ -1,6 +1,7 @@
 """A command on many hosts at once: followed on each until it ends, through every cut."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from tpuherd.clock import Clock
 from tpuherd.hosts import fanout
 from tpuherd.hosts.lane import Call
 from tpuherd.hosts.ssh import Ways
-from tpuherd.ports import Broken, HerdError, Host, NotAllowed, NotReached, Stranger, Verb
+from tpuherd.ports import Broken, HerdError, Host, NotReached, Verb
 from tpuherd_host.agent.frames import LOG
 from tpuherd_host.agent.records import GAP, JUMP, Record, Records, number
 
@@ -66,6 +67,7 @@ class Cast:
         self._clock = clock
         self._tails: dict[Host, bytes] = {}
         self._begun: set[Host] = set()  #: these have certainly heard of it
+        self._asked_of: Counter[Host] = Counter()  #: how often these may have
         self._limits: dict[Host, asyncio.Timeout] = {}
 
     @property
@@ -109,19 +111,21 @@ class Cast:
             try:
                 return await self._follow(host, reader)
             except NotReached:
-                if host not in self._begun:
-                    raise
+                if not self._asked_of[host]:
+                    raise  # there was no way to it
                 if self.supply is not None and not self.supply.safe(host):
                     await self.stop_one(host, 0.0)
                     raise NotReached("it was cut off while it read its input: stopped") from None
+                if host not in self._begun:  # has it heard? Asked again it only goes on
+                    if self._asked_of[host] > 1:
+                        raise
+                    continue
                 now = self._clock.now()
                 if reader.offset > offset or lost_at is None:
                     lost_at, pause_s = now, PAUSE_S
                     await self._word(host, b"[cut off; looking for it]\n")
                 if now - lost_at > PATIENCE_S:
                     raise
-            except (NotAllowed, Stranger):
-                raise
             except Broken:  # its oldest output was dropped, as we read too slowly; the next says so
                 if broken_at == reader.offset:
                     raise
@@ -140,6 +144,7 @@ class Cast:
                 link.stream(self.order.at(reader.offset)) as call,
             ):
                 self._limits[host] = limit
+                self._asked_of[host] += 1
                 feeding = self._fed(host, call)
                 await self._hear(host, call, reader)
                 work = await call.reply()

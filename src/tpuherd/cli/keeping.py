@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from tpuherd.cli.work import place_of
@@ -11,8 +13,8 @@ from tpuherd.ports import Host
 from tpuherd.store.logs import About, Shelf, Writer
 from tpuherd_host.agent.records import Record
 
-FLUSH_S = 0.5
-NOTABLE_S = 1.0  #: what takes longer is written down though it said nothing yet
+DAY_S = 86400.0
+FLUSH_S = 0.5  #: and what takes longer is written down though it said nothing yet
 
 
 class Keeping:
@@ -26,20 +28,20 @@ class Keeping:
         self._noted = False
 
     async def tick(self) -> None:
-        """Note it when it takes long; then flush now and then."""
-        await self._clock.sleep(NOTABLE_S)
-        self.note()
+        """Note it when it takes long, and flush now and then."""
         while True:
             await self._clock.sleep(FLUSH_S)
+            self.note()
             self.flush()
 
     def note(self) -> None:
-        """Write down that there is such a command."""
+        """Write down that there is such a command, by which it is found again."""
         if self._noted or self._shelf is None:
             return
         self._noted = True
         try:
             self._shelf.put(self._about)
+            tidied(self._shelf, self._about.started)
         except OSError:
             self._shelf = None  # a full disk, or one that may not be written: nothing is kept
 
@@ -74,6 +76,21 @@ class Keeping:
                 self._shelf.put(about)
             except OSError:
                 pass  # it was noted; how it ended was not
+
+
+@cache
+def swept(folder: Path) -> set[float]:
+    """When this process last tidied a folder of logs."""
+    del folder
+    return set()
+
+
+def tidied(shelf: Shelf, now: float) -> None:
+    """Forget logs of long ago, once a day, in a thread."""
+    times = swept(shelf.folder)
+    if not times or max(times) < now - DAY_S:
+        times.add(now)
+        asyncio.get_running_loop().run_in_executor(None, shelf.prune, now)
 
 
 async def cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:

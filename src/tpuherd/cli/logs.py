@@ -1,6 +1,5 @@
 """`herd logs`: what was said on hosts, also on those that are gone."""
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -8,19 +7,6 @@ import click
 
 from tpuherd.cli.errand import Errand, errand
 from tpuherd.cli.words import Moment
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
-    """What a user wants to see."""
-
-    target: str | None
-    follow: bool = False
-    host: str | None = None
-    attempt: str | None = None
-    since: float | None = None  #: seconds before now, or since 1970
-    grep: str | None = None
-    json_: bool = False
 
 
 @click.command()
@@ -37,7 +23,7 @@ def logs(target: str | None, **said: Any) -> Errand:
     It is kept on this machine while it is said, so it is there when the node is long gone: that
     of commands for two weeks. Each has a number, from 1 on, and an id.
     """
-    from tpuherd.cli.logs_show import show
+    from tpuherd.cli.logs_show import Look, show
 
     if target is None and said["attempt"] is None:
         raise click.UsageError("say whose: herd logs TARGET, or --attempt ID")

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from pathlib import Path
+from typing import NamedTuple
 
 from tpuherd import app
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Home
 from tpuherd.cli.exec_kept import clock
-from tpuherd.cli.logs import Look
 from tpuherd.cli.screen import COLOURS, PORTS
 from tpuherd.clock import WallClock
 from tpuherd.cloud.auth import Credentials
@@ -21,9 +21,22 @@ from tpuherd.store.logs import About, Place, Shelf, folder
 from tpuherd_host.agent.records import GAP, JUMP
 
 LOOK_S = 0.3
-BATCH = 1 << 16
+ANCHORS = re.compile(rb"\\[AZ]|\(\?")  #: what means something else in a text of many lines
 MISSING = b"[output is missing here]\n"
 LONG_AGO = 1e9  #: smaller numbers are so long before now
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """What a user wants to see."""
+
+    target: str | None
+    follow: bool = False
+    host: str | None = None
+    attempt: str | None = None
+    since: float | None = None  #: seconds before now, or since 1970
+    grep: str | None = None
+    json_: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,9 +49,8 @@ class Log:
     number: int
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Line:
-    """Of one of them, when it was said."""
+class Piece(NamedTuple):
+    """Whole lines of one of them, said at the same time. They sort as they stand here."""
 
     at: float
     log: int  #: which, by its place among all
@@ -87,7 +99,7 @@ def shelf_folder(console: Console) -> Path:
 def compiled(text: str | None) -> re.Pattern[bytes] | None:
     """What --grep looks for."""
     try:
-        return None if text is None else re.compile(text.encode())
+        return None if text is None else re.compile(text.encode(), re.MULTILINE)
     except re.error as error:
         raise Unfit(f"{text!r} is no regular expression: {error}") from error
 
@@ -167,7 +179,9 @@ class Page:
         self._console = console
         self._json = json_
         self._since = since
-        self._pattern = pattern
+        self._search = None if pattern is None else pattern.search
+        #: A text in which it is not found has no line in which it is.
+        self._quick = pattern is not None and not ANCHORS.search(pattern.pattern)
         self._offsets: dict[tuple[str, Place], int] = {}
         self._lines: dict[tuple[str, Place], Plain] = {}
         self._head = ""
@@ -175,38 +189,42 @@ class Page:
     async def put(self, logs: Sequence[Log]) -> None:
         """All lines of these that are new, by their time."""
         streams = [self._new(log, at) for at, log in enumerate(logs)]
-        batch = bytearray()
-        for line in merge(*streams):
-            batch += self._shown(logs[line.log], line)
-            if len(batch) > BATCH:
-                await self._console.say(bytes(batch))
-                batch.clear()
-        await self._console.say(bytes(batch))
+        for piece in merge(*streams):
+            await self._console.say(self._shown(logs[piece.log], piece))
 
-    def _new(self, log: Log, number: int) -> Iterator[Line]:
+    def _new(self, log: Log, number: int) -> Iterator[Piece]:
         """The lines of one log that were not printed yet."""
         key = (log.about.id, log.place)
         plain = self._lines.setdefault(key, Plain())
         start = self._offsets.get(key, 0)
         for offset, record in self._shelf.records(log.about.id, log.place, start):
             self._offsets[key] = offset
-            piece = MISSING if record.port in (GAP, JUMP) else record.piece
-            for block in plain.feed("", record.port, piece, record.at):
-                for text in cut(block.text):
-                    if self._fits(record.at, text):
-                        yield Line(record.at, number, record.port, text)
+            if record.at < self._since:
+                continue
+            said = MISSING if record.port in (GAP, JUMP) else record.piece
+            for block in plain.feed("", record.port, said, record.at):
+                if text := self._fitting(block.text):
+                    yield Piece(record.at, number, record.port, text)
         if log.about.ended is not None:
             for block in plain.end("", log.about.ended):
-                if self._fits(log.about.ended, block.text):
-                    yield Line(log.about.ended, number, block.port, block.text)
+                if text := self._fitting(block.text):
+                    yield Piece(log.about.ended, number, block.port, text)
 
-    def _fits(self, at: float, text: bytes) -> bool:
-        return at >= self._since and (self._pattern is None or bool(self._pattern.search(text)))
+    def _fitting(self, text: bytes) -> bytes:
+        """The lines that are looked for."""
+        search = self._search
+        if search is None:
+            return text
+        if self._quick and not search(text):
+            return b""
+        return b"".join(line for line in cut(text) if search(line.removesuffix(b"\n")))
 
-    def _shown(self, log: Log, line: Line) -> bytes:
-        text = line.text.rstrip(b"\n")
+    def _shown(self, log: Log, piece: Piece) -> bytes:
+        lines = piece.text.removesuffix(b"\n")
         if self._json:
-            return as_json(log.label, PORTS.get(line.port, "agent"), text, line.at)
+            port = PORTS.get(piece.port, "agent")
+            rows = (as_json(log.label, port, line, piece.at) for line in lines.split(b"\n"))
+            return b"".join(rows)
         head = f"-- {log.number}  {log.about.id}  {clock(log.about.started)}  {log.about.title}\n"
         before = head if head != self._head else ""
         self._head = head
@@ -214,4 +232,5 @@ class Page:
         if self._console.coloured(1):
             before = f"\x1b[2m{before}\x1b[0m" if before else ""
             name = f"\x1b[{COLOURS[log.place.worker % len(COLOURS)]}m{name}\x1b[0m"
-        return f"{before}{clock(line.at)} {name} ".encode() + text + b"\n"
+        prefix = f"{clock(piece.at)} {name} ".encode()
+        return before.encode() + prefix + lines.replace(b"\n", b"\n" + prefix) + b"\n"

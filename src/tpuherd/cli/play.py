@@ -67,6 +67,8 @@ class Play:
             number = await self._console.signals.get()
             if number == signal.SIGTERM:
                 self._stop(SIGNALLED + number)
+            elif number == signal.SIGHUP:  # it goes on, and is to be found
+                self._keeping.note()
             elif number == signal.SIGINT:
                 await self._interrupted()
 
@@ -100,6 +102,7 @@ class Play:
         await self._console.tell(sentence)
         await self._console.flush()
         self._keeping.note()
+        self._keeping.flush()
         if not self._console.release(0):
             self._left = True
             assert self._playing is not None

@@ -6,13 +6,15 @@ import signal
 from tpuherd.cli.cast import PATIENCE_S, PAUSE_S, PAUSE_S_MAX, Order
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import SIGNALLED, Home
-from tpuherd.cli.keeping import cancelled
+from tpuherd.cli.exec_run import shelf
+from tpuherd.cli.keeping import Keeping, cancelled
 from tpuherd.cli.report import report
-from tpuherd.cli.work import Wish, ended, named, new_id
+from tpuherd.cli.work import Wish, ended, named, new_id, place_of
 from tpuherd.core.targets import fold
 from tpuherd.hosts.lane import Call
 from tpuherd.ports import HerdError, Host, Link, NotReached, Unfit, Verb
 from tpuherd.reach import Reach
+from tpuherd.store.logs import COMMAND, About
 from tpuherd_host.agent.frames import STDIN
 
 LEAVE = b"~."  #: after a line's end: leave it alone, as ssh has it
@@ -20,7 +22,7 @@ LEAVE = b"~."  #: after a line's end: leave it alone, as ssh has it
 
 async def run(wish: Wish, console: Console, home: Home, *, first: bool = False) -> int:
     """On the one host that is meant, or the first of them."""
-    _, reach = await home.reach(console)
+    place, reach = await home.reach(console)
     hosts = await reach.hosts(wish.target)
     names = named(hosts)
     if len(hosts) > 1 and not first:
@@ -31,7 +33,15 @@ async def run(wish: Wish, console: Console, home: Home, *, first: bool = False) 
     term = console.environ.get("TERM") or "xterm"
     terminal = {"rows": rows, "columns": columns, "term": term}
     order = Order(id=new_id(), verb="run", words={**wish.words, "terminal": terminal})
-    return await Session(console, reach, hosts[0], order).through()
+    about = About(
+        id=order.id, kind=COMMAND, title=wish.title, target=wish.target,
+        started=reach.clock.now(), places=(place_of(hosts[0]),),
+    )  # fmt: skip
+    keeping = Keeping(shelf(place), about, reach.clock)  # not what it says: only that it is there
+    keeping.note()
+    status = await Session(console, reach, hosts[0], order).through()
+    keeping.end(status)
+    return status
 
 
 class Left(Exception):

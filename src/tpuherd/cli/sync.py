@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tpuherd.hosts.snapshot_archive import Archive
 
 FOLDER = "snapshots"  #: within our folder for data
+DAY_S = 86_400
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +31,7 @@ class Load:
     yes: bool
     force: bool
     some: bool
+    relay: bool
     json_: bool
 
 
@@ -40,13 +42,21 @@ class Load:
 @click.option("-y", "--yes", is_flag=True, help="Ship also what looks secret, and more than 2 GB.")
 @click.option("--force", is_flag=True, help="Mix it with what stands at DEST already.")
 @click.option("--partial", is_flag=True, help="Switch those hosts that could be filled.")
+@click.option(
+    "--relay",
+    type=click.Choice(["auto", "none"]),
+    default="auto",
+    show_default=True,
+    help="Hosts pass it on to each other; or each gets it over your uplink.",
+)
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def sync(words: tuple[str, ...], **said: bool | str | None) -> Errand:
     """Ship a folder to all hosts of TARGET: what git would, as it is now.
 
     Tracked and untracked files, without those that .gitignore and .herdignore name. Only what
-    hosts lack travels, once over your uplink; then all of them switch, or none. DEST is from the
-    login's home on, and lasts as long as the node.
+    hosts lack travels, once over your uplink, or once for each node that other nodes don't reach;
+    then all of them switch, or none. DEST is from the login's home on, and lasts as long as the
+    node.
 
     \b
     herd sync . gpt:code        herd sync --repo https://example.com/x.git --ref v1.2 gpt:code
@@ -65,7 +75,7 @@ def sync(words: tuple[str, ...], **said: bool | str | None) -> Errand:
         path=paths[0] if paths else None,
         repo=text(said["repo"]), ref=text(said["ref"]), target=target, dest=dest,
         yes=bool(said["yes"]), force=bool(said["force"]), some=bool(said["partial"]),
-        json_=bool(said["json_"]),
+        relay=said["relay"] != "none", json_=bool(said["json_"]),
     )  # fmt: skip
     return errand("herd sync", partial(ship_it, load))
 
@@ -80,7 +90,7 @@ async def ship_it(load: Load, console: Console, home: Home) -> int:
     from tpuherd.cli.linked import links, told
     from tpuherd.hosts.sync import Terms, ship
 
-    place, _ = await home.reach(console)
+    place, reach = await home.reach(console)
     archive = kept(place.folders.state / FOLDER)
     async with asyncio.TaskGroup() as group:
         linking = group.create_task(links(load.target, console, home, partial=load.some))
@@ -90,10 +100,22 @@ async def ship_it(load: Load, console: Console, home: Home) -> int:
         await console.tell(f"herd sync: {note}")
     if not await allowed(load, snapshot, archive, console):
         return ABORTED
-    terms = Terms(force=load.force, partial=load.some)
+    terms = Terms(relay=load.relay, force=load.force, partial=load.some)
     shipment = await ship(snapshot, load.dest, linking.result(), archive=archive, terms=terms)
     title = f"snapshot {snapshot.id[:12]} is in {load.dest}, as long as the node lasts"
-    return await told(title, shipment, load.json_, console)
+    status = await told(title, shipment, load.json_, console)
+    if not shipment.failed:
+        await console.flush()
+        await asyncio.to_thread(tidied, archive, reach.clock.now())
+    return status
+
+
+def tidied(archive: "Archive", now: float) -> None:
+    """Old snapshots go, once a day."""
+    stamp = archive.folder / "tidied"
+    if not stamp.exists() or stamp.stat().st_mtime < now - DAY_S:
+        stamp.touch()
+        archive.tidy(now)
 
 
 def taken(load: Load, console: Console, archive: "Archive") -> "Snapshot":

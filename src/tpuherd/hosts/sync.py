@@ -5,11 +5,22 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from tpuherd.hosts.snapshot import Snapshot
 from tpuherd.hosts.snapshot_archive import Archive
-from tpuherd.hosts.sync_plan import DIRECT_AFTER, Child, Offer, grown, offer
+from tpuherd.hosts.sync_plan import (
+    DIRECT_AFTER,
+    Child,
+    Feed,
+    Offer,
+    Pair,
+    detours,
+    node_of,
+    offer,
+    planned,
+)
 from tpuherd.hosts.sync_upload import Upload, answered, upload
 from tpuherd.ports import HerdError, Link, Unfit, Verb
 from tpuherd_host.agent.snapshots_stream import Content, stream
@@ -19,6 +30,8 @@ COMMIT_S = 120.0
 PATIENCE_S = 20.0  #: the others get so much longer than the first, or as long again
 GRACE_S = 5.0  #: after the one that feeds them failed
 FIRST_S = 1800.0
+
+APART: set[Pair] = set()  #: nodes that don't reach each other, as far as this process has seen
 
 Ask = Callable[[str], Awaitable[Mapping[str, Any]]]
 Rows = Callable[[str], Sequence[bytes] | None]
@@ -141,7 +154,12 @@ class Voyage:
         self.failed: dict[str, str] = {}
         self.slow: dict[str, str] = {}
         self.kept: dict[str, tuple[str, ...]] = {}
-        self.tries: Counter[str] = Counter()
+        self.nodes = {name: node_of(link.host) for name, link in links.items()}
+        self.tries: Counter[str] = Counter()  #: of hosts, while another of their node had it
+        self.misses: Counter[str] = Counter()  #: of nodes of which none has it, in rounds
+        self.apart: set[Pair] = set()  #: nodes seen not to reach each other
+        self.strays: set[str] = set()  #: the nodes that were not reached
+        self.whys: dict[str, str] = {}
         self.below: dict[str, set[str]] = {}  #: who gets it through whom
         self.orphans: set[str] = set()  #: those to whom it can't come any more in this round
         self.sent = 0
@@ -187,6 +205,9 @@ class Voyage:
                 waiting.remove(name)
         while waiting and (self.terms.partial or not self.failed):
             waiting = await self.round(waiting)
+        reached = {self.nodes[name] for name in self.ready}
+        lone = map(frozenset, combinations(sorted(self.strays), 2))  # not tried, but most likely
+        APART.update(pair for pair in {*self.apart, *lone} if pair <= reached)
 
     async def ask(self, names: Iterable[str]) -> list[str]:
         """What they have, and where they listen."""
@@ -208,80 +229,67 @@ class Voyage:
 
     async def round(self, waiting: list[str]) -> list[str]:
         """One try to fill all that wait; those that still wait after it."""
-        again = self.ready and self.terms.tops is not None  # hosts keep no copies to pass on
-        late = [name for name in waiting if again or self.tries[name] >= DIRECT_AFTER]
-        if not self.terms.relay or late:
-            await self.direct(late or waiting)
-            return [name for name in waiting if name not in self.ready and name not in self.failed]
-        if any(self.tries[name] for name in waiting):
+        if self.tries or self.misses:
             waiting = await self.ask(waiting)
-        for name in waiting:
-            self.tries[name] += 1
-        if self.ready and self.terms.tops is None:
-            await self.passed(waiting)
-        else:
-            await self.uploaded(waiting)
-        return [name for name in waiting if name not in self.ready and name not in self.failed]
+        feeds = self.plan(waiting)
+        self.below = {one.name: one.names() for feed in feeds for one in feed.below()}
+        self.orphans.clear()
+        ends = await asyncio.gather(*map(self.settle, feeds), return_exceptions=True)
+        for error in filter(None, ends):
+            raise error
+        return self.left(waiting, feeds)
 
-    def children(self, names: Sequence[str]) -> list[Any]:
-        """A tree of those that listen."""
-        hosts = [
-            Child(
-                name=name,
-                address=self.links[name].host.internal_ip,
-                port=int(self.haves[name]["port"]),
-                token=self.tokens[name],
-            )
-            for name in names
-        ]
-        found = grown(hosts)
-        self.below = {child.name: child.names() for each in found for child in each.all()}
-        return [child.json() for child in found]
+    def plan(self, waiting: Sequence[str]) -> list[Feed]:
+        """Who gets it from whom in this round."""
+        sources = {self.nodes[name]: name for name in reversed(self.ready)}
+        copies = self.terms.tops is not None  # hosts keep none to pass on
+        spent = {node for node in self.misses if self.misses[node] >= 2 * DIRECT_AFTER}
+        spent |= sources.keys() if copies else set()
+        spent |= set() if self.terms.relay else set(self.nodes.values())
+        tired = {n for n in waiting if self.tries[n] >= DIRECT_AFTER or self.nodes[n] in spent}
+        return planned(
+            [self.child(name) for name in waiting],
+            {} if copies else sources,
+            alone=tired,
+            strays={*self.strays, *(n for n in self.misses if self.misses[n] >= DIRECT_AFTER)},
+            apart=APART | self.apart,
+        )
 
-    async def uploaded(self, waiting: list[str]) -> None:
-        """To the first over our uplink, and by it to all others."""
-        first, *others = waiting
-        offered = self.offered(waiting)
-        feeder = self.receive(first, offered, self.children(others))
-        if self.tries[first] > 1:
-            self.slow[first] = "sent once more over its own link"
-        await self.settle({first: feeder, **{name: self.follow(name) for name in others}}, first)
+    def left(self, waiting: Sequence[str], feeds: Sequence[Feed]) -> list[str]:
+        """Those that have not got it; who had its last try is out."""
+        left = [name for name in waiting if name not in self.ready and name not in self.failed]
+        for feed in feeds:
+            node = self.nodes[feed.host]
+            ways = detours(feed, stray=node in self.strays, again=self.misses[node] > 0)
+            if self.terms.relay:
+                self.slow.update((name, way) for name, way in ways.items() if name in self.ready)
+            if feed.alone and feed.host in left:
+                left.remove(feed.host)
+                self.failed[feed.host] = self.whys.get(feed.host, "took too long to be filled")
+        reached = {self.nodes[name] for name in self.ready}
+        self.tries.update(name for name in left if self.nodes[name] in reached)
+        missed = {self.nodes[name] for name in left} - reached
+        fed = missed & {self.nodes[feed.host] for feed in feeds}
+        self.misses.update([*missed, *fed])  # twice where we fed it ourselves
+        return left
 
-    async def passed(self, waiting: list[str]) -> None:
-        """From one that is ready to all that are not."""
-        source = self.ready[0]
-        for name in waiting:
-            self.slow[name] = f"from {source}, at the second try"
-
-        async def feed() -> Mapping[str, Any]:
-            verb = self.verb("pass", source, children=self.children(waiting))
-            async with self.links[source].stream(verb) as call:
-                return await answered(call)
-
-        await self.settle({"": feed(), **{name: self.follow(name) for name in waiting}}, "")
-
-    async def direct(self, names: Sequence[str]) -> None:
-        """To each over its own link; who fails now is out."""
-        if self.terms.relay:
-            self.slow.update(dict.fromkeys(names, "over its own link"))
-
-        async def one(name: str) -> Mapping[str, Any]:
-            return await self.receive(name, self.offered([name]), [])
-
-        found = await self.each(await self.ask(names), one, FIRST_S)
-        for name, reply in found.items():
-            self.landed(name, reply)
-            if name not in self.ready:
-                self.failed[name] = str(reply.get("why"))
+    def child(self, name: str) -> Child:
+        """A host that listens."""
+        return Child(
+            name=name,
+            address=self.links[name].host.internal_ip,
+            port=int(self.haves[name]["port"] or 0),
+            token=self.tokens[name],
+            node=self.nodes[name],
+        )
 
     def offered(self, names: Sequence[str]) -> Offer:
         """What they lack."""
         return offer(self.cargo.rows, [self.haves[name] for name in names], self.cargo.rows_of)
 
-    async def receive(
-        self, name: str, offered: Offer, children: Sequence[Any]
-    ) -> Mapping[str, Any]:
+    async def receive(self, feed: Feed) -> Mapping[str, Any]:
         """The stream to one host, which passes it on."""
+        offered = self.offered([feed.host, *(one.name for one in feed.below())])
         up = Upload()
 
         def blocks() -> Iterator[bytes]:
@@ -292,10 +300,16 @@ class Voyage:
             self.sent += many
             self.told("send")
 
-        verb = self.verb("receive", name, children=list(children))
-        async with self.links[name].stream(verb) as call:
+        verb = self.verb("receive", feed.host, children=[one.json() for one in feed.children])
+        async with self.links[feed.host].stream(verb) as call:
             await upload(call, blocks(), up, sent)
             self.told("fill")
+            return await answered(call)
+
+    async def passed(self, feed: Feed) -> Mapping[str, Any]:
+        """From one that is ready to others."""
+        verb = self.verb("pass", feed.host, children=[one.json() for one in feed.children])
+        async with self.links[feed.host].stream(verb) as call:
             return await answered(call)
 
     async def follow(self, name: str) -> Mapping[str, Any]:
@@ -306,27 +320,31 @@ class Voyage:
     def landed(self, name: str, reply: Mapping[str, Any]) -> None:
         """A host has said how it went, for itself and for those whom it could not reach."""
         names = {token: name for name, token in self.tokens.items()}
-        for token in reply.get("lost", ()):
-            lost = names.get(token, "")
+        for lost in filter(None, map(names.get, reply.get("lost", ()))):
             self.orphans |= {lost, *self.below.get(lost, ())}
+            if self.nodes[lost] != self.nodes[name]:
+                self.strays.add(self.nodes[lost])
+                self.apart.add(frozenset((self.nodes[lost], self.nodes[name])))
+        self.whys[name] = str(reply.get("why"))
         if reply.get("ready") == self.cargo.id:
             self.ready.append(name)
             self.told("fill")
 
-    async def settle(self, calls: Mapping[str, Awaitable[Mapping[str, Any]]], feeder: str) -> None:
+    async def settle(self, feed: Feed) -> None:
         """Wait for all; not much longer than for the first, nor when their feeder failed."""
         loop = asyncio.get_running_loop()
-        tasks = {asyncio.ensure_future(call): name for name, call in calls.items()}
+        first = (feed.host, self.receive(feed)) if feed.up else ("", self.passed(feed))
+        calls = [first, *((one.name, self.follow(one.name)) for one in feed.below())]
+        tasks = {asyncio.ensure_future(call): name for name, call in calls}
         begun, end = loop.time(), loop.time() + FIRST_S
         pending = set(tasks)
-        self.orphans.clear()
         try:
             while pending and loop.time() < end:
                 done, pending = await asyncio.wait(
                     pending, timeout=end - loop.time(), return_when=asyncio.FIRST_COMPLETED
                 )
                 for task in done:
-                    end = min(end, loop.time() + self.heard(tasks[task], task, feeder, begun))
+                    end = min(end, loop.time() + self.heard(tasks[task], task, feed, begun))
                 pending = {task for task in pending if tasks[task] not in self.orphans}
             for task in pending:
                 self.tries[tasks[task]] = DIRECT_AFTER
@@ -340,18 +358,18 @@ class Voyage:
         self,
         name: str,
         task: "asyncio.Future[Mapping[str, Any]]",
-        feeder: str,
+        feed: Feed,
         begun: float,
     ) -> float:
         """What one of them said; how long the others may still take."""
         error = task.exception()
         if error is None:
-            self.landed(name, task.result())
+            self.landed(name or feed.host, task.result())
         elif not isinstance(error, HerdError):
             raise error
         elif name:
             self.failed[name] = error.sentence
-        if name == feeder:
+        if name in ("", feed.host):
             return GRACE_S if error is not None else FIRST_S
         return max(PATIENCE_S, asyncio.get_running_loop().time() - begun)
 

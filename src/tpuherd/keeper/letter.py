@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tpuherd.front import PROTOCOL
+from tpuherd.keeper.terms import PROTOCOL
 from tpuherd.ports import Unfit
 
 LETTER_MAX = 8 << 20

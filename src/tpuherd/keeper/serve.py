@@ -19,9 +19,9 @@ from tpuherd.cli import main as command_line
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Errand, perform
 from tpuherd.clock import Clock, WallClock
-from tpuherd.front import SOCKET
 from tpuherd.keeper.letter import FILES, Letter, read, received, same_user
 from tpuherd.keeper.places import Places
+from tpuherd.keeper.terms import NO, SOCKET, YES
 from tpuherd.ports import HerdError, Unfit
 from tpuherd.reach import Reach
 
@@ -29,7 +29,6 @@ LOCK = "keeper.lock"
 LOCK_TRIES, LOCK_PAUSE_S = 100, 0.05
 BACKLOG = 128
 LOOK_S = 5.0
-YES, NO = b"y", b"n"
 LOG_MAX = 1 << 20
 
 
@@ -40,9 +39,7 @@ class Keeper:
         self._clock = clock
         self._idle_s = idle_s
         self._places = Places(clock)
-        self._visits: dict[
-            asyncio.Task[None], str
-        ] = {}  #: with what is under way; "": nothing to wait for
+        self._visits: dict[asyncio.Task[None], str] = {}  #: what each does; "": nothing
         self._unseen: set[asyncio.Task[None]] = set()  #: their users have left
         self._since = self._used_at = clock.now()
         self._over = asyncio.Event()

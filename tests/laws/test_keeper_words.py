@@ -1,0 +1,146 @@
+"""What front and keeper say to each other, whose which command is, and the small tables."""
+
+from itertools import product
+
+import pytest
+
+import tpuherd
+from tpuherd import front
+from tpuherd.cli.cp import There, parsed
+from tpuherd.cli.page import SECTIONS
+from tpuherd.cli.report import last_lines, report
+from tpuherd.cli.words import duration
+from tpuherd.cli.work import Outcome, ended, new_id, worst
+from tpuherd.keeper.letter import LENGTH, read, wanted
+from tpuherd.ports import Unfit
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("exec pod -- true", True),
+        ("exec pod -- ls --help", True),
+        ("exec pod -- ls -h", True),
+        ("exec --help", False),
+        ("exec pod -h", False),
+        ("--world w exec pod", True),
+        ("--world exec sim", False),
+        ("-q -v logs pod", True),
+        ("sim start", False),
+        ("sim exec", False),
+        ("--world", False),
+        ("", False),
+    ],
+)
+def test_what_goes_to_the_keeper(line: str, kept: bool) -> None:
+    assert front.kept(line.split()) is kept
+
+
+def test_every_command_that_is_kept_exists() -> None:
+    assert set(SECTIONS["Hosts"]) == front.KEPT
+
+
+def test_a_letter_arrives_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ü")
+    monkeypatch.setenv("HERD_WORLD", "a=b")
+    monkeypatch.setenv("SECRET", "not for the keeper")
+    words = ["exec", "pod", "", "-c", "echo 'a=b'\n", "\udcff"]
+    sent = front.letter(words, b"/where/\xff")
+    assert wanted(sent) == len(sent) - LENGTH
+    letter = read(sent[LENGTH:])
+    assert letter.arguments == tuple(words)
+    assert letter.version == tpuherd.__version__
+    assert bytes(letter.folder) == b"/where/\xff"
+    assert letter.environ["HOME"] == "/home/ü"
+    assert letter.environ["HERD_WORLD"] == "a=b"
+    assert "SECRET" not in letter.environ
+
+
+@pytest.mark.parametrize("text", [b"", b"GET / HTTP/1.1", b"herd-keeper-0\0x\0/\x000", b"\0" * 9])
+def test_nonsense_is_no_letter(text: bytes) -> None:
+    with pytest.raises((Unfit, ValueError)):
+        read(text)
+
+
+def test_a_letter_has_an_end() -> None:
+    with pytest.raises(Unfit):
+        wanted(b"\xff\xff\xff\xff")
+
+
+def test_the_exit_status_of_a_gang() -> None:
+    statuses = (0, 1, 7, 127, 137, 255)
+    for some in product(statuses, repeat=3):
+        outcomes = [Outcome(label=f"h/w{n}", status=status) for n, status in enumerate(some)]
+        assert worst(outcomes) == (255 if 255 in some else max(some))
+        assert bool(report(outcomes)) == any(some)
+    assert worst([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("work", "status"),
+    [
+        ({"exit": 0, "signal": None}, 0),
+        ({"exit": 7}, 7),
+        ({"exit": None, "signal": 9}, 137),
+        ({"exit": None, "signal": None, "why": "the host was rebooted"}, 255),
+    ],
+)
+def test_what_the_agent_says_as_a_status(work: dict[str, object], status: int) -> None:
+    assert ended("gpt/w0", work).status == status
+
+
+def test_the_table_groups_what_is_equal() -> None:
+    outcomes = [
+        *(Outcome(label=f"gpt/w{n}", status=1, tail=b"x\nboom\n") for n in range(3)),
+        Outcome(label="gpt/w3", status=255, why="no answer in 10 s"),
+        Outcome(label="gpt/w4", status=0),
+        Outcome(label="gpt/w5", status=137),
+    ]
+    assert report(outcomes) == [
+        "failed on 5 of 6 hosts:",
+        "  gpt/w[0-2]  exit 1",
+        "      x",
+        "      boom",
+        "  gpt/w3  no answer in 10 s",
+        "  gpt/w5  exit 137 (SIGKILL)",
+    ]
+
+
+def test_last_lines_are_fit_for_a_terminal() -> None:
+    assert last_lines(b"\x1b[2J\xff\r\n\na\rb\n") == ("·[2J\ufffd", "a", "b")
+    assert last_lines(b"") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30", 30), ("30s", 30), ("1.5m", 90), ("2h", 7200), ("1d", 86400), ("5 min", 300)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "-3s", "3x", "1e3", "3 s s"])
+def test_no_durations(text: str) -> None:
+    assert duration(text) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "path"),
+    [
+        ("a", "a"),
+        ("./a:b", "./a:b"),
+        ("/x:y", "/x:y"),
+        (":x", ":x"),
+        ("gpt:x", There(target="gpt", path="x")),
+        ("gpt/w0:/x:y", There(target="gpt/w0", path="/x:y")),
+        ("gpt-[0-3]:", There(target="gpt-[0-3]", path=".")),
+    ],
+)
+def test_paths_here_and_there(word: str, path: str | There) -> None:
+    assert parsed(word) == path
+
+
+def test_ids_can_be_typed_and_differ() -> None:
+    ids = {new_id() for _ in range(1000)}
+    assert len(ids) > 990
+    assert all(id.isalnum() and id.islower() and len(id) == 6 for id in ids if id.isalpha())

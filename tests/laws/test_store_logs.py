@@ -1,0 +1,127 @@
+"""Kept logs: whatever is written in whatever pieces, it is read once, in order, from any offset."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tpuherd.store.logs import KEEP_S, SEGMENT_MAX, About, Place, Shelf, folder
+from tpuherd_host.agent.records import JUMP, NUMBER, Record, packed
+
+PLACE = Place(zone="z", node="n", worker=0, incarnation="1")
+
+
+def about(id: str, started: float = 1.0) -> About:
+    return About(id=id, kind="command", title="t", target="n", started=started, places=(PLACE,))
+
+
+def records(seed: int, many: int) -> list[Record]:
+    chance = Random(seed)
+    return [
+        Record(float(n), chance.choice((1, 2)), chance.randbytes(chance.randrange(0, 300)))
+        for n in range(many)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_read_as_it_was_written_from_any_offset(tmp_path: Path, seed: int) -> None:
+    shelf, said = Shelf(tmp_path), records(seed, 200)
+    writer, offset, ends = shelf.writer("w", PLACE), 0, []
+    for record in said:
+        writer.put(offset, record)
+        offset += record.size
+        ends.append(offset)
+        if Random(seed + offset).random() < 0.05:  # another goes on
+            writer.close()
+            assert shelf.end("w", PLACE) == offset
+            writer = shelf.writer("w", PLACE)
+    writer.close()
+    for start in (0, ends[0], ends[77], ends[-1]):
+        left = [(end, one) for end, one in zip(ends, said, strict=True) if end > start]
+        assert list(shelf.records("w", PLACE, start)) == left
+
+
+def test_what_is_here_is_not_written_twice(tmp_path: Path) -> None:
+    shelf, said = Shelf(tmp_path), records(1, 10)
+    for _ in range(2):
+        writer, offset = shelf.writer("w", PLACE), 0
+        for record in said:
+            writer.put(offset, record)
+            offset += record.size
+        writer.close()
+    assert [record for _, record in shelf.records("w", PLACE)] == said
+
+
+def test_only_one_writes(tmp_path: Path) -> None:
+    shelf, (first, second) = Shelf(tmp_path), records(1, 2)
+    one, other = shelf.writer("w", PLACE), shelf.writer("w", PLACE)
+    one.put(0, first)
+    other.put(0, second)
+    assert (one.silent, other.silent) == (False, True)
+    one.close()
+    other.close()
+    assert [record for _, record in shelf.records("w", PLACE)] == [first]
+
+
+def test_a_record_that_was_cut_by_a_crash_is_written_anew(tmp_path: Path) -> None:
+    shelf, (first, second) = Shelf(tmp_path), records(3, 2)
+    writer = shelf.writer("w", PLACE)
+    writer.put(0, first)
+    writer.put(first.size, second)
+    writer.close()
+    (file,) = tmp_path.rglob("*.log")
+    file.write_bytes(file.read_bytes()[:-1])
+    assert shelf.end("w", PLACE) == first.size
+    writer = shelf.writer("w", PLACE)
+    writer.put(first.size, second)
+    writer.close()
+    assert [record for _, record in shelf.records("w", PLACE)] == [first, second]
+
+
+def test_dropped_output_leaves_a_gap_and_no_disorder(tmp_path: Path) -> None:
+    shelf, (first, second) = Shelf(tmp_path), records(4, 2)
+    jump = Record(2.0, JUMP, NUMBER.pack(5000))
+    writer = shelf.writer("w", PLACE)
+    writer.put(0, first)
+    writer.put(first.size, jump)
+    writer.put(5000, second)
+    writer.close()
+    assert shelf.end("w", PLACE) == 5000 + second.size
+    assert [record for _, record in shelf.records("w", PLACE)] == [first, jump, second]
+    assert [record for _, record in shelf.records("w", PLACE, 5000)] == [second]
+
+
+def test_big_logs_are_in_segments(tmp_path: Path) -> None:
+    shelf, piece = Shelf(tmp_path), Record(1.0, 1, b"x" * 65_536)
+    writer, offset = shelf.writer("w", PLACE), 0
+    while offset < 2 * SEGMENT_MAX:
+        writer.put(offset, piece)
+        offset += piece.size
+    writer.close()
+    assert len(list(tmp_path.rglob("*.log"))) >= 2
+    assert shelf.end("w", PLACE) == offset
+    assert sum(1 for _ in shelf.records("w", PLACE)) == offset // len(packed(1.0, 1, piece.piece))
+
+
+def test_works_are_listed_by_their_begin_and_forgotten_in_time(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    for id, started in (("b", 20.0), ("a", 10.0), ("c", KEEP_S + 15.0)):
+        shelf.put(about(id, started))
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/about.json").write_text("{")
+    assert [one.id for one in shelf.all()] == ["a", "b", "c"]
+    assert shelf.of("c") == about("c", KEEP_S + 15.0)
+    assert shelf.of("d") is None
+    shelf.prune(KEEP_S + 15.0)
+    assert [one.id for one in shelf.all()] == ["b", "c"]
+
+
+def test_a_place_has_a_folder_of_its_own() -> None:
+    state = Path("/s")
+    places = {
+        folder(state, world=None, project="a"),
+        folder(state, world=None, project="b"),
+        folder(state, world=Path("/w"), project="a"),
+        folder(state, world=Path("/v"), project="a"),
+    }
+    assert len(places) == 4
