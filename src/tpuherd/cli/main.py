@@ -61,7 +61,7 @@ def unknown(word: str) -> str:
 @click.version_option(tpuherd.__version__, message="herd %(version)s")
 @click.pass_context
 def herd(ctx: click.Context, world: Path | None, quiet: bool, verbose: int) -> None:
-    """Rehearse on a Cloud TPU that runs on this machine."""
+    """Work on every host of a TPU pod, and rehearse on a Cloud TPU of your own."""
     ctx.obj = Invocation(world=world, loud=-1 if quiet else verbose)
 
 

@@ -20,7 +20,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 HEAD = """\
 Usage: herd [OPTIONS] COMMAND [ARGS]...
 
-  Rehearse on a Cloud TPU that runs on this machine.
+  Work on every host of a TPU pod, and rehearse on a Cloud TPU of your own.
 """
 
 OPTIONS = """
