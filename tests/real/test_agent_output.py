@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import select
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.agents import Agents, Talk, agents, gone, say, text, until
+from tests.real.agents import PATIENCE_S, Agents, Talk, agents, gone, say, text, until
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.processes import all_processes, marked
 from tpuherd_host.agent.records import GAP, JUMP, Records, number
@@ -210,7 +211,11 @@ def small(tmp_path: Path) -> Iterator[Agents]:
 def test_a_full_disk_stops_no_command_and_the_gap_is_told(small: Agents) -> None:
     talk = small.attach()
     os.mkfifo(small.home / "go")
-    shell = "echo one; read x <go; seq 100000; echo middle; read x <go; echo end; exit 3"
+    os.mkfifo(small.home / "past")
+    past = os.open(small.home / "past", os.O_RDONLY | os.O_NONBLOCK)
+    shell = (
+        "echo one; read x <go; seq 100000; echo middle; echo >past; read x <go; echo end; exit 3"
+    )
     id = talk.ask("run", id="a", shell=shell)
     text_one = talk.data(id, 5)
     filler = small.home / "filler"
@@ -219,6 +224,9 @@ def test_a_full_disk_stops_no_command_and_the_gap_is_told(small: Agents) -> None
             file.write(bytes(1 << 12))
     say(small.home / "go", "\n")
     lost = talk.event("gap", work="a")["lost"]
+    # With room again, a log that nobody reads holds its command back: all must be out before that.
+    assert select.select([past], [], [], PATIENCE_S)[0]
+    os.close(past)
     work, records = talk.run("b", shell="echo there is room in memory; rm filler")
     assert (work["exit"], text(records)) == (0, b"there is room in memory\n")
     say(small.home / "go", "\n")
