@@ -1,7 +1,6 @@
 """A command on many hosts at once: followed on each until it ends, through every cut."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -67,7 +66,7 @@ class Cast:
         self._clock = clock
         self._tails: dict[Host, bytes] = {}
         self._begun: set[Host] = set()  #: these have certainly heard of it
-        self._asked_of: Counter[Host] = Counter()  #: how often these may have
+        self._asked_of: set[Host] = set()  #: these may have
         self._limits: dict[Host, asyncio.Timeout] = {}
 
     @property
@@ -105,20 +104,22 @@ class Cast:
         offset = (self.order.starts or {}).get(host, 0)
         lost_at: float | None = None
         broken_at = -1
+        again = False
         pause_s = PAUSE_S
         while True:
             reader = Records(offset)
             try:
                 return await self._follow(host, reader)
             except NotReached:
-                if not self._asked_of[host]:
+                if host not in self._asked_of:
                     raise  # there was no way to it
                 if self.supply is not None and not self.supply.safe(host):
                     await self.stop_one(host, 0.0)
                     raise NotReached("it was cut off while it read its input: stopped") from None
                 if host not in self._begun:  # has it heard? Asked again it only goes on
-                    if self._asked_of[host] > 1:
+                    if again:
                         raise
+                    again = True
                     continue
                 now = self._clock.now()
                 if reader.offset > offset or lost_at is None:
@@ -144,7 +145,7 @@ class Cast:
                 link.stream(self.order.at(reader.offset)) as call,
             ):
                 self._limits[host] = limit
-                self._asked_of[host] += 1
+                self._asked_of.add(host)
                 feeding = self._fed(host, call)
                 await self._hear(host, call, reader)
                 work = await call.reply()
