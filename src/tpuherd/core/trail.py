@@ -1,0 +1,112 @@
+"""What was lived through, folded from the event log: only what the world can't be asked again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tpuherd.core.model import Offer, Refusal
+
+
+class Verdict(StrEnum):
+    """How an attempt ended, for the whole gang."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"  #: the user's command failed: counts against the failures
+    PREEMPTED = "preempted"
+    NODE_FAULT = "node fault"  #: host lost, reboot, chips that don't come up
+    STOPPED = "stopped"  #: by us, as wished
+    STALLED = "stalled"
+    LOST = "lost"  #: nobody knows; runs again, counts as a node fault
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bid:
+    """One request for a node, as recorded: what the cloud can't be asked again."""
+
+    name: str
+    slot: str
+    generation: int
+    offer: Offer
+    node_digest: str
+    nodes: int
+    asked_at: float
+    answered_at: float | None = None  #: the cloud took it
+    granted_at: float | None = None  #: nodes being made or there
+    ready_at: float | None = None
+    sick_at: float | None = None
+    noticed_at: float | None = None  #: the first deadly notice
+    lost_at: float | None = None
+    withdrawn_at: float | None = None
+    withdrawn_why: str = ""
+    refusal: Refusal | None = None
+    sentence: str = ""
+    prepared: str = ""  #: code digest that all hosts are prepared for
+    prepared_on: tuple[str, ...] = ()  #: incarnations and boots of the hosts it was prepared on
+    faults: int = 0  #: chips that did not come up, in a row
+    collected: bool = False  #: outputs and logs are here
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """One gang launch, as recorded."""
+
+    id: str  #: gpt-0-a3-7kq
+    number: int
+    bid: str
+    code_digest: str
+    launched_at: float
+    boots: tuple[str, ...] = ()  #: of its hosts, at the launch
+    started_at: float | None = None  #: every host answered
+    first_step_at: float | None = None
+    stopping_at: float | None = None
+    stopping_why: str = ""
+    ended_at: float | None = None
+    verdict: Verdict | None = None
+    host: str = ""  #: the first that failed
+    exit: int | None = None
+    lines: tuple[str, ...] = ()
+    saved: int | None = None  #: the latest durable checkpoint it told of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trail:
+    """What one slot has lived through."""
+
+    generation: int = 0  #: the highest ever used
+    bids: Mapping[str, Bid] = field(default_factory=dict)  #: asked and not known to be gone
+    attempt: Attempt | None = None  #: the latest
+    attempts: int = 0
+    failures: int = 0  #: since the last progress
+    preemptions: int = 0
+    stalls: int = 0
+    saved: int | None = None  #: the furthest durable checkpoint of any attempt
+    first_launch_at: float | None = None
+    done_at: float | None = None
+    gave_up_at: float | None = None
+    gave_up_why: str = ""
+    spent: float = 0.0  #: dollars, of bids that are over
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Season:
+    """What was learnt of one type and tier in one zone."""
+
+    refusals: int = 0  #: stock-outs in a row
+    refused_at: float = 0.0
+    refusal: Refusal | None = None
+    sentence: str = ""
+    pause_s: float = 0.0  #: until the next try, by AIMD
+    grants: int = 0
+    waits_s: tuple[float, ...] = ()  #: the latest times from asking to READY
+    lives_s: tuple[float, ...] = ()  #: the latest times from READY to lost
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trails:
+    """All that is remembered."""
+
+    slots: Mapping[str, Trail] = field(default_factory=dict)
+    seasons: Mapping[tuple[str, str, str], Season] = field(default_factory=dict)
+    #: by (zone, type, tier)
+    asks: tuple[float, ...] = ()  #: when creates were sent, of the last minute
+    bad_nodes: Mapping[str, float] = field(default_factory=dict)  #: quarantined, and since when
