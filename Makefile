@@ -6,7 +6,7 @@ READY := .venv/ready
 export UV_SYSTEM_CERTS := 1
 export UV_NATIVE_TLS := 1
 
-.PHONY: help demo test check test-real bench docs constraints clean
+.PHONY: help demo test check test-real bench mutants docs constraints clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1|/p' Makefile | column -t -s '|' 2>/dev/null
@@ -19,8 +19,9 @@ $(READY): pyproject.toml constraints.txt scripts/venv
 CLIENTS := light inside skypilot tpunicorn tpucare ray
 VENVS := PATH="$(CURDIR)/.venv/bin:$$PATH" PYTHON="$(CURDIR)/$(PY)" sh tests/real/clients/make_venv.sh
 
-demo: $(READY)  ## a simulated TPU pod is created, used over SSH and preempted, in a minute
-	@$(PY) examples/demo/demo.py
+demo: $(READY)  ## a training on a spot TPU pod is preempted and finishes all the same, on this machine
+	@$(VENVS) inside || echo "JAX could not be installed: the demo goes on without"
+	@$(PY) examples/demo/demo.py --offer .venv-clients/inside
 
 test: $(READY)  ## everything that runs on this machine as it is; ends with what was skipped and why
 	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"
@@ -39,6 +40,9 @@ test-real: $(READY)  ## other people's heavy clients, each in an environment of 
 
 bench: $(READY)  ## every figure that the README quotes
 	@for file in bench/*.py; do $(PY) $$file || exit 1; done
+
+mutants: $(READY)  ## small changes of the judgement: do the laws notice them?
+	@$(PY) scripts/mutants.py $(ARGS)
 
 docs: $(READY)  ## write the generated pages of docs/reference
 	@$(PY) docs/generate.py

@@ -1,32 +1,59 @@
-"""What `herd exec -- true` costs beside ssh, xargs with ssh and clush: cold, and warm.
+"""What `herd exec -- true` costs beside ssh, xargs, clush, pssh and bare asyncssh.
 
-    .venv/bin/python bench/exec.py [--hosts 1,8,64] [--rounds 5] [--clush PATH]
+    .venv/bin/python bench/exec.py [--hosts 1,8,64,256] [--rounds 5] [--peers FOLDER] [--late]
 
-A simulated pod of 64 hosts; client, hosts and their SSH server share this machine's cores, so only
-the ratios of one run mean something. Rounds alternate. Client CPU is all processes of a tool: the
-keeper's and the ControlMasters' growth is counted. Same key exchange and cipher for all.
+A simulated pod; client, hosts and their SSH server share this machine's cores, so only the ratios
+of one run mean something. Rounds alternate. Client CPU is that of all processes of a tool: what the
+keeper and the ControlMasters spend is counted. Same key exchange and cipher for all.
+
+bare      no keeper, no agent on the hosts          connect  keeper up, agents up, no connection yet
+cold      no keeper, agents up                      warm     connections held
+--late    warm only, with 30 ms between here and there; 50 calls to one host, and pings within
+FOLDER    where clush and pssh are: the bin of a venv of your own with clustershell and pssh
 """
 
 import argparse
+import asyncio
 import json
 import os
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
-from time import perf_counter
+from time import clock_gettime, perf_counter
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.lateness import late
+
 from tests.conformance.world import HERD, World, started
 from tests.real.users import User
+from tpuherd import app
+from tpuherd.clock import WallClock
+from tpuherd.ports import Verb
 
-TICK = os.sysconf("SC_CLK_TCK")
-ZONE, TYPE = "us-central2-b", "v4-512"
+ZONE = "us-central2-b"
+CORES_OF_A_HOST = 8  #: of v4, as its types count
+ROUND_TRIP_S = 0.03
 SAME = ("-oKexAlgorithms=curve25519-sha256", "-oCiphers=aes128-gcm@openssh.com")
 Act = Callable[[], int]
+FLOOR = """
+import asyncio, asyncssh, sys
+key, login, port, *ips = sys.argv[1:]
+async def one(ip):
+    async with asyncssh.connect(
+        ip, int(port), username=login, client_keys=[key], known_hosts=None, config=None,
+        agent_path=None, kex_algs=["curve25519-sha256"], encryption_algs=["aes128-gcm@openssh.com"],
+    ) as connection:
+        return (await connection.run("true")).exit_status
+async def main():
+    return max(await asyncio.gather(*map(one, ips)))
+sys.exit(asyncio.run(main()))
+"""
+FORGET = "pkill -9 -f '[p]yz serve'; rm -rf .tpuherd; true"
 
 
 @dataclass
@@ -56,63 +83,81 @@ def children_s() -> float:
 
 
 def spent(pid: int) -> float:
-    """CPU seconds of a process."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / TICK
+    """CPU seconds of another process, by its clock (clock_getcpuclockid)."""
+    return clock_gettime((~pid << 3) | 2)
 
 
 class Pod:
     """The hosts, as a user and as ssh see them."""
 
-    def __init__(self, world: World) -> None:
-        node = world.node(ZONE, "pod", acceleratorType=TYPE)
+    def __init__(self, world: World, many: int) -> None:
+        node = world.node(ZONE, "pod", acceleratorType=f"v4-{CORES_OF_A_HOST * many}")
         self.user = User(world.home, world)
-        ends = node["networkEndpoints"]
-        self.ips = [end["accessConfig"]["externalIp"] for end in ends]
+        self.port = int(world.facts["ssh_port"])
+        self.ips = [end["accessConfig"]["externalIp"] for end in node["networkEndpoints"]]
         self.sockets = world.home / "s"
         self.sockets.mkdir()
         first = self.user.herd("exec", "pod", "--", "true", seconds=300)
         assert first.returncode == 0, first.stderr
         self.login = self.user.herd("exec", "pod/w0", "--", "id", "-un").stdout.strip()
+        self.key = self.user.home / ".config/tpuherd/id_ed25519"
 
-    def ssh(self, *options: str) -> list[str]:
-        key = self.user.home / ".config/tpuherd/id_ed25519"
+    def afar(self, port: int) -> "Pod":
+        """The same pod, reached by another port."""
+        folder = self.user.home / "afar"
+        folder.mkdir()
+        facts = {**self.user.world.facts, "ssh_port": port}
+        (folder / "world.json").write_text(json.dumps(facts))
+        other = object.__new__(Pod)
+        other.__dict__.update(self.__dict__)
+        other.user = User(self.user.home, replace(self.user.world, folder=folder, facts=facts))
+        other.port = port
+        return other
+
+    def words(self, *options: str) -> list[str]:
         return [
-            "ssh", "-F", "/dev/null", "-p", str(self.user.world.facts["ssh_port"]), "-i", str(key),
-            "-l", self.login, "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null",
-            "-oLogLevel=ERROR", "-oBatchMode=yes", *SAME, *options,
+            "-F", "/dev/null", "-p", str(self.port), "-i", str(self.key), "-l", self.login,
+            "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null", "-oLogLevel=ERROR",
+            "-oBatchMode=yes", *SAME, *options,
         ]  # fmt: skip
 
     def through(self) -> tuple[str, ...]:
-        return ("-S", f"{self.sockets}/%h", "-oControlMaster=no")
+        return ("-S", f"{self.sockets}/{self.port}-%h", "-oControlMaster=no")
 
-    def many(self, ips: Sequence[str], *options: str) -> Act:
-        words = ["xargs", "-P", "64", "-I{}", *self.ssh(*options), "{}", "true"]
-
-        def act() -> int:
-            text = "\n".join(ips).encode()
-            return subprocess.run(words, input=text, stdout=subprocess.DEVNULL).returncode
-
-        return act
+    def many(self, ips: Sequence[str], *options: str, command: str = "true") -> Act:
+        words = ["xargs", "-P", "64", "-I{}", "ssh", *self.words(*options), "{}", command]
+        text = "\n".join(ips).encode()
+        return lambda: subprocess.run(words, input=text, stdout=subprocess.DEVNULL).returncode
 
     def one(self, *options: str) -> Act:
-        words = [*self.ssh(*options), self.ips[0], "true"]
-        return lambda: subprocess.run(words, stdin=subprocess.DEVNULL).returncode
+        return call(["ssh", *self.words(*options), self.ips[0], "true"])
 
     def herd(self, many: int) -> Act:
         target = f"pod/w[0-{many - 1}]" if many > 1 else "pod/w0"
-        words = [HERD, "exec", target, "--", "true"]
-        more = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        return lambda: subprocess.run(words, env=self.user.env, **more).returncode  # type: ignore[call-overload]
+        return call([HERD, "exec", target, "--", "true"], self.user.env)
+
+    def floor(self, ips: Sequence[str]) -> Act:
+        rest = [str(self.key), self.login, str(self.port), *ips]
+        return call([sys.executable, "-c", FLOOR, *rest])
+
+    def clush(self, path: Path, ips: Sequence[str], *options: str) -> Act:
+        said = " ".join(self.words(*options)).replace("%", "%%")
+        return call([path, "-q", "-f", "64", "-w", ",".join(ips), "-o", said, "true"])
+
+    def pssh(self, path: Path, ips: Sequence[str], *options: str) -> Act:
+        more = [word for option in self.words(*options) for word in ("-X", option)]
+        hosts = [word for ip in ips for word in ("-H", ip)]
+        return call([path, "-p", "64", *hosts, *more, "true"])
 
     def masters(self, ips: Sequence[str]) -> list[int]:
         """A ControlMaster to each, as long as this runs."""
+        place = f"{self.sockets}/{self.port}-%h"
         for ip in ips:
-            words = self.ssh("-S", f"{self.sockets}/%h", "-M", "-N", "-f")
-            subprocess.run([*words, ip], check=True)
+            words = ["ssh", *self.words("-S", place, "-M", "-N", "-f"), ip]
+            subprocess.run(words, check=True)
         found = []
         for ip in ips:
-            words = [*self.ssh(*self.through()), "-O", "check", ip]
+            words = ["ssh", *self.words(*self.through()), "-O", "check", ip]
             said = subprocess.run(words, capture_output=True, text=True).stderr
             found.append(int(said.partition("pid=")[2].partition(")")[0]))
         return found
@@ -121,71 +166,117 @@ class Pod:
         pid = self.user.keeper()
         return [pid] if pid else []
 
-    def clush(self, path: str, ips: Sequence[str], *options: str) -> Act:
-        rest = self.ssh(*options)[1:]
-        words = [
-            path,
-            "-q",
-            "-f",
-            "64",
-            "-w",
-            ",".join(ips),
-            "-o",
-            " ".join(rest).replace("%", "%%"),
-            "true",
-        ]
-        more = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        return lambda: subprocess.run(words, **more).returncode  # type: ignore[call-overload]
+    def keeper_gone(self) -> None:
+        self.user.herd("keeper", "stop", "--now")
+        while self.keeper():
+            pass
+
+    def keeper_new(self) -> None:
+        """A keeper that has connected to nobody."""
+        self.keeper_gone()
+        self.user.herd("exec", "nobody", "--", "true")
+
+    def agents_gone(self, ips: Sequence[str]) -> None:
+        self.keeper_gone()
+        assert self.many(ips, command=FORGET)() == 0
 
 
-def tools(pod: Pod, many: int, clush: str | None) -> Iterator[list[Tool]]:
-    """Warm ones, then cold ones; the first is ours."""
+def call(words: Sequence[str | Path], env: dict[str, str] | None = None) -> Act:
+    def act() -> int:
+        null = subprocess.DEVNULL
+        return subprocess.run(words, env=env, stdin=null, stdout=null).returncode
+
+    return act
+
+
+def tools(
+    pod: Pod, many: int, peers: Path | None, kinds: set[str]
+) -> Iterator[tuple[str, list[Tool]]]:
+    """By what is there already; the first of each is ours."""
     ips = pod.ips[:many]
-    masters = pod.masters(ips)
-    warm = [
-        Tool("herd exec", pod.herd(many), pod.keeper),
-        Tool("xargs ssh, ControlMaster", pod.many(ips, *pod.through()), lambda: masters),
-    ]
-    if many == 1:
-        warm.append(Tool("ssh, ControlMaster", pod.one(*pod.through()), lambda: masters))
-    if clush:
-        act = pod.clush(clush, ips, *pod.through())
-        warm.append(Tool("clush, ControlMaster", act, lambda: masters))
-    pod.herd(many)()
-    yield warm
-    for pid in masters:
-        os.kill(pid, 15)
-    cold = [
-        Tool("herd exec", pod.herd(many), pod.keeper, lambda: pod.user.herd("keeper", "stop")),
-        Tool("xargs ssh", pod.many(ips)),
-    ]
-    if clush:
-        cold.append(Tool("clush", pod.clush(clush, ips)))
-    yield cold
+    if "warm" in kinds:
+        masters = pod.masters(ips)
+        stay = lambda: masters  # noqa: E731
+        group = [
+            Tool("herd exec", pod.herd(many), pod.keeper),
+            Tool("xargs ssh, ControlMaster", pod.many(ips, *pod.through()), stay),
+        ]
+        if many == 1:
+            group.append(Tool("ssh, ControlMaster", pod.one(*pod.through()), stay))
+        if peers:
+            act = pod.clush(peers / "clush", ips, *pod.through())
+            group.append(Tool("clush, ControlMaster", act, stay))
+        pod.herd(many)()
+        pod.herd(many)()
+        yield "warm", group
+        for pid in masters:
+            os.kill(pid, 15)
+    others = [("xargs ssh", pod.many(ips)), ("asyncssh alone", pod.floor(ips))]
+    if peers:
+        others += [("clush", pod.clush(peers / "clush", ips))]
+        others += [("pssh", pod.pssh(peers / "pssh", ips))]
+    before = {
+        "connect": pod.keeper_new,
+        "cold": pod.keeper_gone,
+        "bare": lambda: pod.agents_gone(ips),
+    }
+    for kind in sorted(kinds & set(before), reverse=True):
+        ours = Tool("herd exec", pod.herd(many), pod.keeper, before[kind])
+        yield kind, [ours, *(Tool(name, act) for name, act in others)]
+
+
+async def pings(pod: Pod, many: int, rounds: int) -> list[float]:
+    """How long the agents of all hosts take to answer, within a process that holds the links."""
+    times = []
+    place = app.place(pod.user.env)
+    async with app.reaching(place, WallClock()) as reach:
+        hosts = (await reach.hosts("pod"))[:many]
+        links = await asyncio.gather(*map(reach.ways.link, hosts))
+        for _ in range(rounds):
+            begun = perf_counter()
+            await asyncio.gather(*(link.call(Verb(name="ping")) for link in links))
+            times.append(perf_counter() - begun)
+    return times
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", default="1,8,64")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--clush", help="its program, from a venv of your own")
+    parser.add_argument("--kinds", default="warm,connect,cold,bare")
+    parser.add_argument("--peers", type=Path)
+    parser.add_argument("--late", action="store_true")
     parser.add_argument("--json", action="store_true")
     said = parser.parse_args()
+    counts = [int(word) for word in said.hosts.split(",")]
+    kinds = {"warm"} if said.late else set(said.kinds.split(","))
     rows = []
-    with started("--time-scale", "60") as world:
-        pod = Pod(world)
-        for many in map(int, said.hosts.split(",")):
-            for kind, group in zip(("warm", "cold"), tools(pod, many, said.clush), strict=True):
-                for _ in range(said.rounds):
+    with started("--time-scale", "60") as world, ExitStack() as stack:
+        pod = Pod(world, max(counts))
+        if said.late:
+            pod = pod.afar(stack.enter_context(late(pod.ips, pod.port, ROUND_TRIP_S)))
+        for many in counts:
+            for kind, group in tools(pod, many, said.peers, kinds):
+                for _ in range(50 if many == 1 and kind == "warm" else said.rounds):
                     for tool in group:
                         tool.round()
                 rows += [row(kind, many, tool, group[0]) for tool in group]
                 if not said.json:
                     print(*map(line, rows[-len(group) :]), sep="\n", flush=True)
+            if "warm" in kinds and not said.json:
+                print(f"pings {many:>3} hosts  {shown(asyncio.run(pings(pod, many, 50)))}")
         pod.user.leave()
     if said.json:
         print(json.dumps(rows))
     return 0
+
+
+def shown(times: Sequence[float]) -> str:
+    ordered = sorted(times)
+    return (
+        f"p50 {1000 * ordered[len(ordered) // 2]:.1f} ms"
+        f" p99 {1000 * ordered[int(0.99 * (len(ordered) - 1))]:.1f} ms"
+    )
 
 
 def row(kind: str, many: int, tool: Tool, ours: Tool) -> dict[str, object]:
@@ -193,17 +284,20 @@ def row(kind: str, many: int, tool: Tool, ours: Tool) -> dict[str, object]:
     return {
         "kind": kind, "hosts": many, "tool": tool.name, "wall_s": wall, "client_cpu_s": cpu,
         "ours_to_this_wall": statistics.median(ours.wall) / wall,
-        "ours_to_this_cpu": statistics.median(ours.cpu) / max(cpu, 1 / TICK),
+        "ours_to_this_cpu": statistics.median(ours.cpu) / max(cpu, 1e-6),
+        "p99_s": sorted(tool.wall)[int(0.99 * (len(tool.wall) - 1))],
     }  # fmt: skip
 
 
 def line(one: dict[str, object]) -> str:
+    wall, p99, cpu, to_wall, to_cpu = (
+        float(str(one[key]))
+        for key in ("wall_s", "p99_s", "client_cpu_s", "ours_to_this_wall", "ours_to_this_cpu")
+    )
     return (
-        f"{one['kind']}  {one['hosts']:>3} hosts  {one['tool']:<26}"
-        f" {1000 * float(str(one['wall_s'])):7.1f} ms wall"
-        f" {1000 * float(str(one['client_cpu_s'])):7.1f} ms CPU   ours/this:"
-        f" {float(str(one['ours_to_this_wall'])):.2f} wall,"
-        f" {float(str(one['ours_to_this_cpu'])):.2f} CPU"
+        f"{one['kind']:<8}{one['hosts']:>3} hosts  {one['tool']:<26}"
+        f" {1000 * wall:7.1f} ms (p99 {1000 * p99:7.1f}) {1000 * cpu:7.1f} ms CPU"
+        f"   ours/this: {to_wall:.2f} wall, {to_cpu:.2f} CPU"
     )
 
 

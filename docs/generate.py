@@ -1,12 +1,21 @@
 """Writes the pages of docs/reference from the tables they describe: `make docs`."""
 
+import inspect
+import json
+import re
 from collections.abc import Iterator
+from dataclasses import MISSING
 from pathlib import Path
+from types import ModuleType
 
 import click
 
 from tpuherd.cli import main as command_line
 from tpuherd.cli.page import page as help_page
+from tpuherd.core import model, policy
+from tpuherd.core.changes import shown
+from tpuherd.core.schema import FIELDS, json_schema
+from tpuherd.core.view_reference import events_page, json_page
 from tpuherd.sim.services import routes as services
 from tpuherd.sim.tpu import hosts
 from tpuherd.sim.tpu.call import Route
@@ -38,6 +47,49 @@ A world answers these methods on its one port. Any bearer token is taken, or non
 it follows Google's discovery documents, which it serves, too; where it guesses is listed in
 [the simulator's weak points](../explanation/simulator.md#weak-points). Whatever is not here gets
 the answer that Google gives to an unknown path.
+"""
+
+JOB_HEAD = """\
+# The fields of a job
+
+*Written by `make docs` from the table that reads them.* How to use them:
+[run a job until it is done](../howto/jobs.md). For editors: [job.schema.json](job.schema.json).
+
+A job file is YAML or JSON. Only `name` and `accelerator` must be said, and `run` for `herd run`.
+What is unknown or misspelt is refused, all mistakes at once, each with its line. Durations are
+written `30s`, `90m`, `2h` or `3d`, or as seconds. Where several may stand, one needs no brackets.
+Values of `env`, `labels` and `metadata` are taken as they are written: `0.10` stays `0.10`.
+
+What a change takes: *node*: another node, and the one that is there works on until that is ready;
+*attempt*: the command is stopped and started again on the same node; else nothing is interrupted.
+
+| field | by itself | change | |
+|---|---|---|---|
+"""
+
+POLICY_HEAD = """\
+# What is done, and when
+
+*Written by `make docs` from the two tables of `core/policy.py`, which the engine obeys.*
+
+Nothing else decides. What keeps a move or a deed back (budgets, pauses, a hold until all have
+spoken) is told in [the judgement](../explanation/judgement.md); `herd why` says it of your job.
+
+## Bids
+
+{bids}
+
+A bid on which an attempt is not over is withdrawn only when it is.
+
+{roles}
+
+{stages}
+
+## Gangs
+
+{gangs}
+
+{shapes}
 """
 
 #: First word of a path → the heading over its methods.
@@ -89,9 +141,50 @@ def api_page() -> str:
     return "\n".join(parts)
 
 
+def job_page() -> str:
+    """Every field of a job."""
+    lines = [JOB_HEAD]
+    for field in FIELDS.values():
+        default = "*must be said*" if field.default is MISSING else f"{shown(field.name, {})}"
+        needs = "" if field.needs == "nothing" else str(field.needs)
+        means = f"{field.means} `{field.example}`".replace("|", "\\|")
+        lines.append(f"| `{field.name}` | {default} | {needs} | {means} |\n")
+    return "".join(lines)
+
+
 def meaning(route: Route) -> str:
     """What the function that answers says of itself."""
     return (route.answer.__doc__ or "").partition("\n")[0]
+
+
+def policy_page() -> str:
+    """The two tables, and what their words mean."""
+    stages = list(policy.Stage)
+    heads = [f"| role | {' | '.join(stages)} |", "|---" * (len(stages) + 1) + "|"]
+    bids = [
+        f"| **{role}** | {' | '.join(row[stage] for stage in stages)} |"
+        for role, row in policy.BIDS.items()
+    ]
+    goals = list(model.Goal)
+    shapes = [f"| shape | {' | '.join(goals)} |", "|---" * (len(goals) + 1) + "|"]
+    gangs = [
+        f"| **{shape}** | {' | '.join(row[goal] for goal in goals)} |"
+        for shape, row in policy.GANG.items()
+    ]
+    return POLICY_HEAD.format(
+        bids="\n".join([*heads, *bids]),
+        roles=words(policy, "Role"),
+        stages=words(policy, "Stage"),
+        gangs="\n".join([*shapes, *gangs]),
+        shapes=words(model, "Shape"),
+    )
+
+
+def words(module: ModuleType, enum: str) -> str:
+    """What the members of an enumeration mean, by the comments beside them."""
+    text = inspect.getsource(getattr(module, enum))
+    found = re.findall(r'= "([^"]+)"  #: (.+)', text)
+    return "\n".join(f"- *{name}*: {meaning}" for name, meaning in found)
 
 
 def pages() -> dict[Path, str]:
@@ -99,7 +192,12 @@ def pages() -> dict[Path, str]:
     return {
         HERE / "cli.md": cli_page(),
         HERE / "api.md": api_page(),
+        HERE / "policy.md": policy_page(),
         HERE / "weather.md": weather_page(),
+        HERE / "job.md": job_page(),
+        HERE / "events.md": events_page(),
+        HERE / "json.md": json_page(),
+        HERE / "job.schema.json": json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n",
     }
 
 

@@ -1,5 +1,27 @@
 """Hand it a training script and a TPU type: it gets the hardware and keeps the run alive."""
 
+from importlib import import_module
+
+TYPE_CHECKING = False  #: that of typing, which takes milliseconds to load
+if TYPE_CHECKING:
+    from tpuherd.herd import AsyncHerd, Herd
+    from tpuherd.job import Job
+    from tpuherd.ports import HerdError
+
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = ["AsyncHerd", "Herd", "HerdError", "Job", "__version__"]
+
+PLACES = {
+    "AsyncHerd": "tpuherd.herd",
+    "Herd": "tpuherd.herd",
+    "HerdError": "tpuherd.ports",
+    "Job": "tpuherd.job",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what is asked for when it is: `import tpuherd` costs nothing."""
+    if name not in PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(PLACES[name]), name)

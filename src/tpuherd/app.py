@@ -10,6 +10,7 @@ The only place that reads the environment and the configuration files.
 """
 
 import getpass
+import os
 import resource
 import secrets
 import socket
@@ -23,6 +24,7 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
+from tpuherd import config as contexts
 from tpuherd.clock import Clock
 from tpuherd.cloud.auth import HINT, Account, Credentials, Nobody
 from tpuherd.cloud.client import Cloud
@@ -86,14 +88,14 @@ def place(environ: Mapping[str, str], *, world: Path | None = None) -> Place:
         return Place(
             world=named.absolute(),
             project=facts["project"],
-            urls=Urls(tpu=facts["url"], compute=facts["url"]),
+            urls=Urls(tpu=facts["url"], compute=facts["url"], storage=facts["url"]),
             ssh_port=facts["ssh_port"],
             login=user,
             ways=chosen,
             credentials=Credentials(),
             folders=where,
         )
-    found = credentials(environ)
+    found = credentials(environ, account=context.get("account"))
     if found == Credentials():
         raise NotAllowed("there are no credentials for Google Cloud", hint=HINT)
     return Place(
@@ -109,15 +111,15 @@ def place(environ: Mapping[str, str], *, world: Path | None = None) -> Place:
 
 
 @asynccontextmanager
-async def reaching(place: Place, clock: Clock) -> AsyncIterator[Reach]:
-    """The ways to the hosts of a place, open as long as the block lasts."""
+async def reaching(place: Place, clock: Clock, *, epoch: int = 0) -> AsyncIterator[Reach]:
+    """The ways to the hosts of a place, open as long as the block lasts. Engines have an epoch."""
     room_for_many()
     keys = key_pair(place.folders.config)
     hello = {
         "protocol": PROTOCOL,
         "who": f"{local_user()}@{socket.gethostname()}",
         "owner": owner(place.folders.config),
-        "epoch": 0,
+        "epoch": epoch,
     }
     caller = Caller(login=place.login, keys=keys, hello=hello, parcel=agent(), ways=place.ways)
     async with client() if place.world else client_outside() as http:
@@ -129,6 +131,11 @@ async def reaching(place: Place, clock: Clock) -> AsyncIterator[Reach]:
             yield Reach(registrar, roads, clock)
         finally:
             await roads.close()
+
+
+def environment() -> Mapping[str, str]:
+    """That of this process, for who calls from Python."""
+    return dict(os.environ)  # noqa: TID251 - here is where it is read
 
 
 def folders(environ: Mapping[str, str]) -> Folders:
@@ -158,18 +165,8 @@ def owner(config: Path) -> str:
 
 
 def current_context(config: Path) -> Mapping[str, Any]:
-    """What the user chose by `herd context use`: world or project, login, ways."""
-    file = config / "contexts.json"
-    try:
-        content = loads(file.read_bytes())
-        context = content["contexts"][content["current"]] if content.get("current") else {}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Unfit(f"{file} can't be used ({error})", hint="mend it, or remove it") from error
-    if not isinstance(context, dict):
-        raise Unfit(f"{file} can't be used: a context is not an object")
-    return context
+    """What the user chose by `herd context use`: world or project, account, login, ways, via."""
+    return contexts.current(config)
 
 
 def world_facts(folder: Path) -> Mapping[str, Any]:
@@ -189,11 +186,12 @@ def world_facts(folder: Path) -> Mapping[str, Any]:
     return dict(facts)
 
 
-def credentials(environ: Mapping[str, str]) -> Credentials:
-    """Where tokens for Google can be had."""
-    named = environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+def credentials(environ: Mapping[str, str], *, account: str | None = None) -> Credentials:
+    """Where tokens for Google can be had: the context's file goes before all others."""
+    chosen = str(Path(account).expanduser()) if account else None
+    named = chosen or environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     usual = gcloud_folder(environ) / "application_default_credentials.json"
-    file = Path(named) if named else usual if usual.exists() else None
+    file = Path(named).absolute() if named else usual if usual.exists() else None
     return Credentials(
         file=file,
         metadata_url=metadata_url(environ),

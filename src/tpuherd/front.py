@@ -147,10 +147,13 @@ def visit(connection: "_socket.socket", text: bytes) -> int | None:
     try:
         connection.settimeout(ACK_S)
         sent = connection.sendmsg([text], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
-        connection.sendall(text[sent:])
-        if connection.recv(1) != YES:
-            return None
+        if sent < len(text):  # to send nothing fails, too, where a quick keeper is through already
+            connection.sendall(text[sent:])
+        begun = connection.recv(1) == YES
     except OSError:
+        begun = False
+    if not begun:
+        connection.close()  # so that a slow keeper, which comes to it later, does not begin
         return None
     connection.settimeout(None)
 

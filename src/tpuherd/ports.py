@@ -6,13 +6,21 @@ HerdError
 ├── NotReached      no answer: the network, or the host is down
 ├── Stranger        somebody else answers at that address
 ├── Unfit           what was asked makes no sense
-└── Broken          the other side failed at it
+├── Outdated        somebody else did it meanwhile: another engine, another command
+├── Broken          the other side failed at it
+└── Refused         the cloud said no to a bid, in a word of the judgement
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
+
+from tpuherd.core.facts import Sight
+from tpuherd.core.model import Ask, Event, Refusal, Withdraw
+from tpuherd.core.order import Order
+from tpuherd.core.wish import Wish
 
 
 class HerdError(Exception):
@@ -44,8 +52,20 @@ class Unfit(HerdError):
     """What was asked makes no sense."""
 
 
+class Outdated(HerdError):
+    """Somebody else is in charge by now: an engine stops, a command looks again."""
+
+
 class Broken(HerdError):
     """The other side tried and failed."""
+
+
+class Refused(HerdError):
+    """The cloud said no to a bid: an everyday answer, which the plan lives with."""
+
+    def __init__(self, refusal: Refusal, sentence: str, *, hint: str = "") -> None:
+        super().__init__(sentence, hint=hint)
+        self.refusal = refusal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,4 +135,144 @@ class Link(Protocol):
 
     def forward(self, port: int) -> AbstractAsyncContextManager[int]:
         """A local port that leads to that port of the host's own loopback."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Survey:
+    """What the cloud shows of all bids, ours and other owners'."""
+
+    sights: Mapping[str, Sight]  #: by bid
+    zones: frozenset[str]  #: those that answered, for nodes and for requests
+    begun_at: float
+    reads: int = 2  #: so many requests it took: pages
+
+
+class CloudPort(Protocol):
+    """A project of a cloud, for the engine. Repeating any of these is harmless; none retries.
+
+    NotReached is "unknown": a later survey tells. NotAllowed on a survey: credentials.
+    """
+
+    async def survey(self, zones: Collection[str]) -> Survey:
+        """Nodes and requests by one wildcard list a kind, every page. `zones`: those we care for;
+        one that did not answer is not among the survey's, whose bids are unknown, never gone."""
+        ...
+
+    async def ask(self, ask: Ask, order: Order) -> None:
+        """Taken, or there already and equal. Refused says why not."""
+        ...
+
+    async def withdraw(self, withdraw: Withdraw, sight: Sight | None) -> None:
+        """Delete request and nodes, as seen last; None: unseen, so whatever has the name."""
+        ...
+
+    async def outcome(self, bid: str, zone: str) -> Refused | None:
+        """How the creation of a node ended that is not listed; None: well, under way, unknown."""
+        ...
+
+    def hosts(self, bid: str) -> tuple[Host, ...]:
+        """The hosts of a bid's nodes by the last survey, in the order of the gang. No request."""
+        ...
+
+
+class HostsPort(Protocol):
+    """The hosts of a project, for the engine."""
+
+    async def open(self, host: Host) -> Link:
+        """A link to its agent, put there if missing or older; the one there is while it lives."""
+        ...
+
+    async def ship(self, snapshot: str, dest: str, links: Sequence[Link]) -> Mapping[str, str]:
+        """Fill all, then switch all; a sentence for every host (by its name) that failed: then
+        none has switched. NotFound: this snapshot is here no more."""
+        ...
+
+    async def fetch(self, paths: Sequence[str], link: Link, into: Path) -> None:
+        """Bring files and folders back."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Holder:
+    """The engine that has the lease."""
+
+    pid: int
+    host: str
+    who: str = ""  #: user@machine
+    epoch: int = 0  #: the millisecond it was taken; given by the store, as are these:
+    taken_at: float = 0.0
+    until: float = 0.0
+
+
+class Store(Protocol):
+    """What is remembered: wishes, events, the lease. What returned is on the disk.
+
+    Broken: the disk is full, or the store is damaged, gone or busy: nothing of the call was
+    written, and it may be repeated. NotAllowed: it can't be written by this user.
+    """
+
+    def version(self) -> int:
+        """Another number when a wish changed, or anything was written by another process."""
+        ...
+
+    def wishes(self) -> Mapping[str, Wish]:
+        """All, by job."""
+        ...
+
+    def put(self, wish: Wish, events: Sequence[Event] = (), *, expected: int | None = None) -> Wish:
+        """Write a wish, with its next revision. Outdated if it is not `expected` (0: none)."""
+        ...
+
+    def drop(self, job: str, events: Sequence[Event] = ()) -> None:
+        """Forget a wish; one that is not there is fine."""
+        ...
+
+    def append(self, events: Sequence[Event], *, epoch: int | None = None) -> int:
+        """All of them or none; the number of the last event. Outdated if the epoch is over."""
+        ...
+
+    def events(
+        self,
+        *,
+        after: int = 0,
+        job: str | None = None,
+        slot: str | None = None,
+        kinds: Collection[str] | None = None,
+        limit: int | None = None,
+        newest: bool = False,
+    ) -> Iterator[tuple[int, Event]]:
+        """Those behind this number, in order; with `newest` the last `limit` of them."""
+        ...
+
+    def take(self, holder: Holder, now: float, ttl_s: float) -> int | None:
+        """The lease's new epoch; None while another living engine has it."""
+        ...
+
+    def renew(self, epoch: int, now: float) -> None:
+        """Hold it for another ttl. Outdated if another engine has it."""
+        ...
+
+    def release(self, epoch: int) -> None:
+        """Give it back, if it is still ours."""
+        ...
+
+    def holder(self, now: float) -> Holder | None:
+        """Who has the lease and lives, as far as one can tell."""
+        ...
+
+    def load_trails(self) -> tuple[int, Any] | None:
+        """The last snapshot: the number of the last event in it, and the document."""
+        ...
+
+    def save_trails(self, seq: int, document: Any) -> None:
+        """Replace it."""
+        ...
+
+    def states(self) -> Mapping[str, str]:
+        """What each slot was doing, in a sentence, when the engine last thought."""
+        ...
+
+    def put_states(self, states: Mapping[str, str]) -> None:
+        """Replace them."""
         ...

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +67,9 @@ class Small:
 
     name: str
     content: bytes
+
+    def sent(self, python: str) -> bytes:
+        return zlib.compress(self.content)
 
 
 def small(mark: str = "", protocol: int = PROTOCOL) -> Small:

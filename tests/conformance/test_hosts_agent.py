@@ -43,7 +43,7 @@ class Reader:
     async def follow(self, link: AgentLink, verb: str, **more: Any) -> Any:
         """Read to the end; what the agent answers then."""
         asked = {"id": "one", "from": self.records.offset, **more}
-        self.records.rest.clear()
+        self.records.rest = b""
         async with link.stream(Verb(name=verb, arguments=asked)) as call:
             while (piece := await call.read()) is not None:
                 if piece[0] == LOG:

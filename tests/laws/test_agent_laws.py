@@ -1,18 +1,23 @@
 """Frames, records, logs and what is read off a host: right for every cut and every sample."""
 
 import random
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from tpuherd.hosts.zipapp import agent, bare
+from tpuherd.hosts.zipapp import OURS, agent, bare
 from tpuherd_host.agent import frames, metadata, records
 from tpuherd_host.agent.facts import chip, memory
 from tpuherd_host.agent.holders import locked
 from tpuherd_host.agent.logs import Log
 from tpuherd_host.agent.processes import Process, family, parsed
+from tpuherd_host.agent.state import State
+from tpuherd_host.agent.threads import House, Talk, live
 from tpuherd_host.agent.verbs import PURE, THREADED
 from tpuherd_host.agent.verbs import __doc__ as reference
+from tpuherd_host.agent.words import Answered, Happening
 
 SEEDS = range(20)
 
@@ -172,7 +177,8 @@ def test_the_agent_is_one_file_the_same_each_time() -> None:
     made = agent()
     agent.cache_clear()
     assert agent() == made
-    assert len(made.content) < 100_000
+    assert len(made.sent("")) < 85_000  # with what training scripts import
+    assert len(made.sent(OURS)) < 400_000
     text = '"""Doc."""\n\n\nclass A:\n    """Only this."""\n\n\ndef f() -> str:\n    # why\n'
     text += '    """Doc\n    more."""\n    return "# no comment"\n'
     shown = bare(text)
@@ -181,3 +187,21 @@ def test_the_agent_is_one_file_the_same_each_time() -> None:
     space: dict[str, object] = {}
     exec(shown, space)
     assert space["f"]() == "# no comment"  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("kind", [NameError, AttributeError, AssertionError, ZeroDivisionError])
+def test_who_asked_is_answered_whatever_breaks(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def verb(talk: Talk) -> dict[str, str]:
+        raise kind("a mistake of ours")
+
+    module = ModuleType("mistaken")
+    monkeypatch.setattr(module, "verb", verb, raising=False)
+    monkeypatch.setitem(sys.modules, "tpuherd_host.agent.mistaken", module)
+    heard: list[Happening] = []
+    house = House("/nowhere", "/nowhere", {}, State, heard.append)
+    with pytest.raises(kind):  # so that the agent's own log says where
+        live("mistaken.verb", Talk(house, {}, 1, 2))
+    sentence = "mistaken.verb broke off; ~/.tpuherd/agent.log on the host says where"
+    assert heard == [Answered(1, 2, {"sentence": sentence}, "broken")]

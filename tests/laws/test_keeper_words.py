@@ -1,6 +1,11 @@
 """What front and keeper say to each other, whose which command is, and the small tables."""
 
+import os
+import signal
+import socket
+from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -12,6 +17,7 @@ from tpuherd.cli.report import last_lines, report
 from tpuherd.cli.words import duration
 from tpuherd.cli.work import Outcome, ended, new_id, worst
 from tpuherd.keeper.letter import LENGTH, read, wanted
+from tpuherd.keeper.terms import YES
 from tpuherd.ports import Unfit
 
 
@@ -54,6 +60,34 @@ def test_a_letter_arrives_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> 
     assert letter.environ["HOME"] == "/home/ü"
     assert letter.environ["HERD_WORLD"] == "a=b"
     assert "SECRET" not in letter.environ
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """As they were before."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGWINCH, signal.SIGTSTP)
+    before = [(number, signal.getsignal(number)) for number in numbers]
+    yield
+    for number, meaning in before:
+        signal.signal(number, meaning)
+
+
+def test_a_keeper_that_is_quick_does_nothing_twice(signals: None) -> None:
+    """It may be through and gone before the front does anything else: that was no refusal."""
+    here, there = socket.socketpair()
+
+    class Quick(socket.socket):
+        def sendmsg(self, *words: Any) -> int:
+            sent = super().sendmsg(*words)
+            _, files, _, _ = socket.recv_fds(there, 1 << 16, 3)
+            for file in files:
+                os.close(file)
+            there.sendall(YES + bytes([7]))
+            there.close()
+            return sent
+
+    with Quick(fileno=here.detach()) as connection:
+        assert front.visit(connection, front.letter(["exec"], b"/")) == 7
 
 
 @pytest.mark.parametrize("text", [b"", b"GET / HTTP/1.1", b"herd-keeper-0\0x\0/\x000", b"\0" * 9])

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from tpuherd.hosts.sync_plan import Child, grown, offer
+from tpuherd.hosts.sync_offer import offer
+from tpuherd.hosts.sync_plan import Child, grown
 from tpuherd_host.agent.snapshots_rows import (
     BadRows,
     Row,
@@ -128,6 +129,30 @@ def test_what_is_sent_is_what_comes(body: bytes, pieces: list[bytes], level: int
     assert next(waiting, b"") == b""
 
 
+@settings(max_examples=60)
+@given(
+    old=some.lists(some.binary(max_size=300), min_size=1, max_size=9).map(b"|".join),
+    times=some.sampled_from([1, 7, 90]),
+    edit=some.binary(max_size=700),
+    at=some.floats(0, 1),
+    gone=some.integers(0, 40_000),
+)
+def test_what_is_told_by_what_it_replaces_is_what_comes(
+    old: bytes, times: int, edit: bytes, at: float, gone: int
+) -> None:
+    old = old * times + b"."
+    start = int(len(old) * at)
+    pieces = [old[:start] + edit + old[start + gone :], b"another"]
+    contents = [Content(0, len(pieces[0]), pieces[:1], old), Content(1, 7, pieces[1:])]
+    sent = b"".join(stream({}, b"rows", contents, lambda: 6))
+    coming = iter([sent])
+    source = Source(plain(blocks(lambda: next(coming, b"")), lambda number: [old][number]))
+    assert source.take(source.head()["body"]) == b"rows"
+    for number, each in enumerate(pieces):
+        assert (source.number(), source.take(len(each))) == (number, each)
+    source.drain()
+
+
 @given(cut=some.floats(0, 0.999))
 def test_a_stream_that_is_cut_says_so(cut: float) -> None:
     sent, _ = carried({"give": 1}, b"rows", [bytes(range(256)) * 40], 6, 1 << 16)
@@ -157,16 +182,18 @@ def test_an_offer_gives_every_host_all_that_it_lacks(
         for _ in range(many)
     ]
     offered = offer(now, haves, archive.get)
-    given_ids = {id for _, id, _ in offered.give}
+    given_ids = {gift.id for gift in offered.give}
     for have in haves:
         here = {one.id for id in have["whole"] for one in map(parsed, archive[id])}
         base = archive[offered.base] if offered.base else []
         assert offered.base is None or offered.base in have["whole"]
         assert applied(base, offered.gone, offered.put) == now
         assert contents(map(parsed, now)).keys() <= here | given_ids
-    for number, id, size in offered.give:
+    for number, id, size, old in offered.give:
         one: Row = parsed(now[number])
         assert (one.id, one.size) == (id, size)
+        was = map(parsed, archive[offered.base or named(now).hex()])
+        assert old is None or (one.path, old) in [(each.path, each.id) for each in was]
 
 
 @given(some.integers(0, 300), some.integers(1, 6))

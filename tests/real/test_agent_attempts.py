@@ -40,7 +40,7 @@ def begun(talk: Talk, attempt: str, **arguments: Any) -> None:
 
 def test_an_attempt_is_started_once_and_told_of(home: Agents) -> None:
     talk = home.attach(epoch=5)
-    arguments = {"slot": "gpt-0", "number": 2, "shell": "echo $SECRET $HERD_ATTEMPT; read x <go"}
+    arguments = {"slot": "gpt-0", "number": 2, "shell": "echo $SECRET $HERD_WORK; read x <go"}
     os.mkfifo(home.home / "go")
     first = talk.call("start", attempt="gpt-0-2", env={"SECRET": "s3"}, **arguments)
     assert (first["again"], first["number"]) == (False, 2)
@@ -192,7 +192,7 @@ def test_steps_are_reported(home: Agents) -> None:
     talk = home.attach(epoch=1)
     script = "import json,os,socket; s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM); "
     script += "s.sendto(b'nonsense',os.environ['HERD_STEPS']); "
-    script += "s.sendto(json.dumps({'attempt':os.environ['HERD_ATTEMPT'],'step':7}).encode(),"
+    script += "s.sendto(json.dumps({'attempt':os.environ['HERD_WORK'],'step':7}).encode(),"
     script += "os.environ['HERD_STEPS']); print('up',flush=True); import signal; signal.pause()"
     begun(talk, "x-1", shell=None, argv=[sys.executable, "-c", script])
     assert talk.event("step", attempt="x-1")["report"] == {"step": 7}

@@ -5,13 +5,16 @@ import os
 import signal
 import subprocess
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.real.agents import Agents, Failed, Gone, agents, gone, pythons, say, status, text, until
+from tpuherd.hosts.zipapp import OURS, agent
 from tpuherd_host.agent import frames
+from tpuherd_host.agent.attach import BECOME
 from tpuherd_host.agent.processes import boot_id
 
 pytestmark = pytest.mark.real
@@ -27,6 +30,24 @@ def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Agents]:
 def home(tmp_path: Path) -> Iterator[Agents]:
     with agents(tmp_path) as made:
         yield made
+
+
+@pytest.mark.parametrize("again", range(5))
+def test_the_very_first_command_says_why_it_could_not_begin(home: Agents, again: int) -> None:
+    """Five times: a new agent's first beat and the nurse's quick answer come in either order."""
+    work, records = home.attach().run("a", argv=["no-such-program"])
+    assert (work["exit"], work["length"]) == (127, sum(record.size for record in records))
+    assert text(records, frames.STDERR) == b"herd: no-such-program: command not found\n"
+
+
+@pytest.mark.parametrize("python", [OURS, ""])
+def test_any_python_takes_either_parcel(house: Agents, python: str) -> None:
+    """Also one whose Python was replaced since: what is bytecode for another has the sources."""
+    house.file.write_bytes(zlib.decompress(agent().sent(python)))
+    words = [house.interpreter, "-I", "-S", "-c", BECOME, str(house.file), "version"]
+    told = subprocess.run(words, capture_output=True, text=True)
+    assert (told.returncode, told.stdout) == (0, f"{frames.PROTOCOL}.{agent().hash}\n")
+    assert house.attach().run("a", argv=["true"])[0]["exit"] == 0
 
 
 def test_commands_end_as_a_shell_would_say(house: Agents) -> None:

@@ -25,10 +25,10 @@ def test_the_demo_tells_its_story(tmp_path: Path) -> None:
         env=bare(tmp_path),
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=220,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    told = ["READY", "worker 3 is", "preempted = TRUE", "SIGTERM", "PREEMPTED", "409", "{}"]
+    told = ["taken back", "preempted", "resumed at step", "loss", "goodput", "lists nothing"]
     assert [word for word in told if word not in done.stdout] == [], done.stdout
     assert done.stderr == ""
     assert "\033" not in done.stdout, "coloured although it is no terminal"

@@ -2,14 +2,16 @@
 
 import json
 import signal
+import socket
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from hashlib import md5
 from pathlib import Path
 
 import pytest
 
-from tests.real.users import CUT, User, line, pod, until
+from tests.real.users import CUT, ZONE, User, empty_home, line, pod, until
 
 pytestmark = pytest.mark.real
 HOSTS = {"pod/w0", "pod/w1", "pod/w2", "pod/w3"}
@@ -83,11 +85,12 @@ def test_one_host_is_shown_as_it_is(user: User) -> None:
 
 def test_input_goes_to_all(user: User) -> None:
     text = "".join(f"line {n}\n" for n in range(200_000))
-    done = user.herd("exec", "pod", "--", "md5sum", input=text)
-    assert (done.returncode, done.stdout.count("\n")) == (0, 1)
-    assert done.stdout.startswith("pod/w[0-3]: ")
-    nothing = user.herd("exec", "pod", "-n", "--", "wc", "-c", input=text)
-    assert nothing.stdout == "pod/w[0-3]: 0\n"
+    each = ("--output", "stream", "--")  # who is late is not waited for to be folded
+    done = user.herd("exec", "pod", *each, "md5sum", input=text)
+    digest = md5(text.encode(), usedforsecurity=False).hexdigest()
+    assert sorted(done.stdout.splitlines()) == sorted(f"{host}: {digest}  -" for host in HOSTS)
+    nothing = user.herd("exec", "pod", "-n", *each, "wc", "-c", input=text)
+    assert sorted(nothing.stdout.splitlines()) == sorted(f"{host}: 0" for host in HOSTS)
 
 
 def test_who_reads_no_input_is_no_obstacle(user: User) -> None:
@@ -133,11 +136,29 @@ def test_a_slow_reader_slows_nobody_else(user: User) -> None:
         assert slow.stdout.read(2)
         for _ in range(3):
             assert user.herd("exec", "pod", "--", "echo", "quick", seconds=10).returncode == 0
-        status = Path(f"/proc/{user.keeper()}/status").read_text()
-        resident = next(row for row in status.splitlines() if row.startswith("VmRSS"))
-        assert int(resident.split()[1]) < 300_000, resident
+        assert memory(user.keeper(), "VmRSS") < 300_000
         assert slow.stdout.read().endswith("end\n")
         assert slow.wait(30) == 0
+
+
+def test_the_keeper_stays_small_when_all_say_much(user: User) -> None:
+    text = "yes 'something that is said again and again' | head -c 40000000; echo end"
+    with user.begun("exec", "pod", "--output", "stream", "-c", text) as slow:
+        assert slow.stdout is not None
+        assert slow.stdout.read(2)
+        keeper = user.keeper()
+        Path(f"/proc/{keeper}/clear_refs").write_text("5")  # from now on: the highest
+        before = memory(keeper, "VmRSS")
+        said = slow.stdout.read()
+        assert said.count("end\n") == 4
+        assert slow.wait(30) == 0
+    assert memory(keeper, "VmHWM") - before < 24_000
+
+
+def memory(pid: int | None, row: str) -> int:
+    """In kB."""
+    rows = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(found for found in rows if found.startswith(row)).split()[1])
 
 
 def test_whose_reader_has_gone_is_stopped(user: User) -> None:
@@ -217,6 +238,23 @@ def test_a_world_that_is_not_there(user: User, tmp_path: Path) -> None:
     assert f"there is no world in {tmp_path}; start it: herd sim start" in done.stderr
 
 
+@pytest.mark.parametrize("key", ["no key", "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"])
+def test_a_key_that_is_none(user: User, key: str) -> None:
+    other = empty_home(user, "keyless")
+    file = other.home / ".config/tpuherd/id_ed25519"
+    file.write_text(key)
+    try:
+        done = other.herd("exec", "pod/w0", "--", "true")
+        assert done.returncode == 2
+        assert f"{file} is no private key without a passphrase" in done.stderr
+        assert "move it away, and a new one will be made" in done.stderr
+        assert file.read_text() == key  # the user's own is never overwritten
+        file.unlink()
+        assert other.herd("exec", "pod/w0", "--", "true").returncode == 0  # a new one is let in
+    finally:
+        other.leave()
+
+
 def test_no_credentials_are_no_reason_for_a_simulator(user: User) -> None:
     env = {"HERD_WORLD": "", "NO_GCE_CHECK": "true", "PATH": "/nowhere"}  # no gcloud either
     done = user.herd("exec", "pod", "--", "true", env=env)
@@ -224,9 +262,23 @@ def test_no_credentials_are_no_reason_for_a_simulator(user: User) -> None:
     assert "herd sim start" in done.stderr
 
 
+def dark(user: User, worker: int) -> bool:
+    """Whether packets to a host of the pod really vanish: the weather takes a moment to come."""
+    path = f"v2/projects/{user.world.facts['project']}/locations/{ZONE}/nodes/pod"
+    end = user.world.ask("GET", path)["networkEndpoints"][worker]
+    address = (end["accessConfig"]["externalIp"], user.world.facts["ssh_port"])
+    try:
+        socket.create_connection(address, timeout=0.3).close()
+    except TimeoutError:
+        return True
+    return False
+
+
 def test_a_dead_host_is_named_and_stops_nobody(user: User) -> None:
     user.world.herd("weather", "network", "pod/w2", "down")
     try:
+        # Cut off in the middle of the command, the host would be looked for: for two minutes.
+        until(lambda: dark(user, 2), "the network to be down", seconds=20)
         done = user.herd("exec", "pod", "--output", "stream", "-c", "echo alive")
         assert done.returncode == 255
         alive = sorted(HOSTS - {"pod/w2"})

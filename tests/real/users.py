@@ -185,4 +185,4 @@ def empty_home(user: User, name: str) -> User:
     return User(home, user.world)
 
 
-__all__ = ["CUT", "Done", "Terminal", "User", "empty_home", "line", "pod", "until"]
+__all__ = ["CUT", "ZONE", "Done", "Terminal", "User", "empty_home", "line", "pod", "until"]

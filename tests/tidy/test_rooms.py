@@ -29,9 +29,11 @@ CLOCK = ("clock.py",)
 PROCESSES = (
     "sim/hosts/",  # hosts are processes
     "cli/apart.py",  # --detach
+    "cli/engine_process.py",  # begins the engine
     "front.py",  # it begins the keeper
     "hosts/snapshot_git.py",  # asks git
     "cloud/auth.py",  # asks gcloud for a token
+    "desk/secrets.py",  # runs what tells a secret, as its user says
 )
 ENVIRONMENT = ("front.py", "cli/", "app.py")
 ALLOWED = {

@@ -35,6 +35,7 @@ class NearHost:
         self.up = 0  #: bytes that came over its own link
         self.cut_after: int | None = None  #: the link breaks after so many bytes up
         self.dead: set[str] = set()  #: verbs that never answer: the host hangs
+        self.lost: set[str] = set()  #: verbs whose next answer is lost, though they are done
         self.down = False
 
     def __str__(self) -> str:
@@ -69,6 +70,7 @@ class NearStream:
 
     def __init__(self, host: NearHost, verb: Verb) -> None:
         self.host = host
+        self.verb = verb
         self.loop = asyncio.get_running_loop()
         self.come: asyncio.Queue[Happening] = asyncio.Queue()
         self.credit = WINDOW
@@ -121,6 +123,9 @@ class NearStream:
         while await self.read() is not None:
             pass
         assert self.answer is not None
+        if self.verb.name in self.host.lost:
+            self.host.lost.discard(self.verb.name)
+            raise NotReached(f"{self.host} was cut")
         if self.answer.error:
             kind = WORDS.get(self.answer.error, Broken)
             raise kind(str(self.answer.content["sentence"]))

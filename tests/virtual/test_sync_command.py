@@ -3,13 +3,13 @@
 import os
 from pathlib import Path
 
-from tpuherd.cli.sync import DAY_S, kept, tidied
+from tpuherd.cli.sync import DAY_S, tidied
 from tpuherd.hosts.snapshot import take
-from tpuherd.hosts.snapshot_archive import AGE_MAX_S
+from tpuherd.hosts.snapshot_archive import AGE_MAX_S, archived
 
 
 def test_old_snapshots_go_once_a_day(tmp_path: Path) -> None:
-    code, archive = tmp_path / "code", kept(tmp_path / "archive")
+    code, archive = tmp_path / "code", archived(tmp_path)
     code.mkdir()
     shots = []
     for content in "abc":

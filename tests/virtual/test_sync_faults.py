@@ -10,11 +10,12 @@ import pytest
 
 from tests.virtual.sync_hosts import NearHost, herd, tree, write
 from tests.virtual.test_sync_ship import Desk
-from tpuherd.hosts import sync, sync_upload
+from tpuherd.hosts import sync, sync_upload, sync_voyage
 from tpuherd.hosts.sync import Terms, ship
 from tpuherd_host.agent import relay, snapshots
 from tpuherd_host.agent.snapshots_stream import Torn
 
+SHORT_S = 3.0
 NOWHERE = "192.0.2.1"  # for documentation: nobody is there
 
 
@@ -29,7 +30,7 @@ def desk(tmp_path: Path) -> Desk:
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same waits, shorter."""
     for name in ("HAVE_S", "COMMIT_S", "PATIENCE_S", "GRACE_S"):
-        monkeypatch.setattr(sync, name, 1.0)
+        monkeypatch.setattr(sync_voyage, name, SHORT_S)
     monkeypatch.setattr(sync_upload, "STALL_S", 1.5)
     monkeypatch.setattr(snapshots, "BEAT_S", 0.3)
     monkeypatch.setattr(relay, "DIAL_S", 0.3)
@@ -140,7 +141,7 @@ def test_a_host_that_never_says_what_it_has_is_named(desk: Desk, tmp_path: Path)
     hosts = herd(tmp_path, 3)
     hosts[2].dead = {"snapshot.have"}
     done = desk.ship(hosts)
-    assert done.failed == {"pod/w2": "did not answer within 1 s"}
+    assert done.failed == {"pod/w2": f"did not answer within {SHORT_S:g} s"}
     assert not (hosts[0].home / "c").exists()
 
 
@@ -208,6 +209,24 @@ def test_filled_but_silent_at_the_switch_is_said(desk: Desk, tmp_path: Path) -> 
     hosts[1].dead = set()
     assert desk.ship(hosts).failed == {}
     assert tree(hosts[1].home / "c") == tree(desk.code)
+
+
+@pytest.mark.parametrize("verb", ["snapshot.receive", "snapshot.have"])
+def test_a_host_alone_whose_answer_is_lost_is_asked_whether_it_switched(
+    desk: Desk, tmp_path: Path, verb: str
+) -> None:
+    hosts = herd(tmp_path, 1)
+    if verb == "snapshot.have":  # the next one goes along with the question
+        assert desk.ship(hosts).failed == {}
+        write(desk.code, {"d0/f0": "edited"})
+    hosts[0].lost = {verb}
+    done = desk.ship(hosts)
+    assert (done.got, done.failed, done.unsure) == (("pod/w0",), {}, ())
+    assert tree(hosts[0].home / "c") == tree(desk.code)
+    write(desk.code, {"d0/f0": "edited again"})
+    hosts[0].lost = {"snapshot.have", "snapshot.abandon"}
+    done = desk.ship(hosts)
+    assert (done.got, set(done.failed), done.unsure) == ((), {"pod/w0"}, ("pod/w0",))
 
 
 def test_two_users_at_once_each_host_has_one_of_both_whole(desk: Desk, tmp_path: Path) -> None:

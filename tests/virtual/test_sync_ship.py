@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import random
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +15,8 @@ from tests.real.worlds import until
 from tests.virtual.sync_hosts import NearHost, herd, tree, write
 from tpuherd.hosts.snapshot import Snapshot, take
 from tpuherd.hosts.snapshot_archive import Archive
-from tpuherd.hosts.sync import TERMS, Shipment, Terms, ship
-from tpuherd.ports import Unfit
+from tpuherd.hosts.sync import TERMS, Shipment, Terms, ship, ship_id
+from tpuherd.ports import NotFound, Unfit
 from tpuherd_host.agent import snapshots_tree
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
@@ -75,11 +76,70 @@ def test_only_what_changed_travels_and_deletions_are_carried(desk: Desk, tmp_pat
     (desk.code / "f9").rename(desk.code / "moved")
     done = desk.ship(hosts)
     assert done.failed == {}
-    assert done.bytes_up < 700
+    assert done.bytes_up < 300 * 5
+    assert all(tree(host.home / "c") == tree(desk.code) for host in hosts)
+    write(desk.code, {"f10": random.Random(999).randbytes(3000)})
+    assert desk.ship(hosts).bytes_up < 3400  # more than a question: once
     assert all(tree(host.home / "c") == tree(desk.code) for host in hosts)
     nothing = desk.ship(hosts)
     assert nothing.bytes_up == 0
     assert len(nothing.unchanged) == 5
+
+
+def test_an_edit_costs_what_it_changes_however_large_the_file(desk: Desk, tmp_path: Path) -> None:
+    lines = [random.Random(n).randbytes(30).hex() for n in range(20_000)]
+    write(desk.code, {"big.py": "\n".join(lines), "a": "1"})
+    hosts = herd(tmp_path, 3)
+    desk.ship(hosts)
+    lines[9000:9000] = ["one more line"] * 3
+    write(desk.code, {"big.py": "\n".join(lines)})
+    done = desk.ship(hosts)
+    assert done.failed == {}
+    assert done.bytes_up < 300 * 3
+    assert tree(hosts[2].home / "c") == tree(desk.code)
+
+
+def test_what_we_remember_of_hosts_is_only_a_guess(desk: Desk, tmp_path: Path) -> None:
+    """Somebody else changed the destination, removed it, or the agent's folder is gone."""
+    write(desk.code, {"a": "1", "b": "b" * 9000})
+    hosts = herd(tmp_path, 4)
+    desk.ship(hosts)
+    (tmp_path / "other").mkdir()
+    other = Desk(tmp_path / "other")
+    write(other.code, {"a": "other"})
+    assert other.ship(hosts[1:2], dest="~/c").failed == {}
+    shutil.rmtree(hosts[2].home / "c")
+    shutil.rmtree(hosts[3].house)
+    shutil.rmtree(hosts[3].home / "c")
+    write(desk.code, {"a": "2"})
+    done = desk.ship(hosts)
+    assert done.failed == {}
+    assert all(tree(host.home / "c") == tree(desk.code) for host in hosts)
+
+
+def test_a_snapshot_is_shipped_by_its_id_as_often_as_one_likes(desk: Desk, tmp_path: Path) -> None:
+    write(desk.code, {"a": "1", "b/c": "2"})
+    id, was = desk.shot().id, tree(desk.code)
+    write(desk.code, {"a": "moved on"})
+    desk.shot()
+    hosts = herd(tmp_path, 2)
+
+    def again() -> Shipment:
+        return asyncio.run(ship_id(id, "jobs/gpt", hosts, archive=desk.archive))
+
+    assert [again().unchanged, again().unchanged] == [(), ("pod/w0", "pod/w1")]
+    assert all(tree(host.home / "jobs/gpt") == was for host in hosts)
+    with pytest.raises(NotFound):
+        asyncio.run(ship_id("0" * 64, "c", hosts, archive=desk.archive))
+
+
+def test_one_host_alone_is_filled_and_switched_in_one_call(desk: Desk, tmp_path: Path) -> None:
+    hosts = herd(tmp_path, 1)
+    hosts[0].dead = {"snapshot.commit"}
+    for turn in range(3):
+        write(desk.code, {"a": f"{turn}", "b": "b" * 100})
+        assert desk.ship(hosts).failed == {}
+        assert tree(hosts[0].home / "c") == tree(desk.code)
 
 
 def test_a_newcomer_among_old_hosts_costs_only_its_lack(desk: Desk, tmp_path: Path) -> None:
@@ -224,7 +284,8 @@ def test_a_destination_that_is_not_ours_is_refused(
     was = tree(hosts[1].home)
     done = desk.ship(hosts, dest=dest)
     assert sentence in done.failed["pod/w1"]
-    assert done.got == ()
+    assert (done.got, done.unsure) == ((), ())
+    assert desk.ship(hosts[1:], dest=dest).unsure == ()
     assert {n: v for n, v in tree(hosts[1].home).items() if not n.startswith(".tpuherd/")} == was
     assert not (hosts[0].home / "c").exists()
 

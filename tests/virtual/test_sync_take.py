@@ -191,7 +191,9 @@ def test_the_archive_forgets_the_old_but_not_the_pinned(code: Path, archive: Arc
         write(code, {"a": f"{turn}" * 9000})
         found.append(shot(code, archive))
         os.utime(archive.rows_folder / found[-1].id, (turn, turn))
-    archive.tidy(AGE_MAX_S + 2.5, pinned={found[0].id})
+    archive.pin("gpt", [found[2].id])
+    archive.pin("gpt", [found[0].id])
+    archive.tidy(AGE_MAX_S + 2.5)
     kept = [turn for turn in range(4) if again(found[turn].id, archive)]
     assert kept == [0, 3]
     assert archive.blobs.size() < 3 * 9000

@@ -67,7 +67,7 @@ class Cast:
         self._tails: dict[Host, bytes] = {}
         self._begun: set[Host] = set()  #: these have certainly heard of it
         self._asked_of: set[Host] = set()  #: these may have
-        self._limits: dict[Host, asyncio.Timeout] = {}
+        self._calls: dict[Host, Call] = {}  #: that are under way
 
     @property
     def under_way(self) -> list[Host]:
@@ -140,20 +140,14 @@ class Cast:
         link = await self._ways.link(host)
         feeding = None
         try:
-            async with (
-                asyncio.timeout(None) as limit,
-                link.stream(self.order.at(reader.offset)) as call,
-            ):
-                self._limits[host] = limit
+            async with link.stream(self.order.at(reader.offset)) as call:
+                self._calls[host] = call
                 self._asked_of.add(host)
                 feeding = self._fed(host, call)
                 await self._hear(host, call, reader)
                 work = await call.reply()
-        except TimeoutError as error:
-            self._ways.drop(host)
-            raise NotReached(f"no answer in {QUIET_S + ANSWER_S:g} s") from error
         finally:
-            self._limits.pop(host, None)
+            self._calls.pop(host, None)
             if feeding is not None:
                 feeding.cancel()
         return ended(self.hosts[host], work, self._tails.get(host, b""))
@@ -162,20 +156,21 @@ class Cast:
         """Ask those that say nothing whether they are there at all: links can be long dead."""
         while True:
             await self._clock.sleep(QUIET_S)
-            quiet = [host for host in self._limits if host not in self._begun]
+            quiet = [host for host in self._calls if host not in self._begun]
             await asyncio.gather(*map(self._asked, quiet))
 
     async def _asked(self, host: Host) -> None:
         """An answer on the same link says that it has heard what was said before."""
-        limit = self._limits.get(host)
+        call = self._calls.get(host)
         try:
             async with asyncio.timeout(ANSWER_S):
                 link = await self._ways.link(host)
                 await link.call(Verb(name="ping"))
             self._begun.add(host)
         except TimeoutError:
-            if limit is not None and self._limits.get(host) is limit:
-                limit.reschedule(0)
+            if call is not None and self._calls.get(host) is call:
+                call.fail(NotReached(f"no answer in {QUIET_S + ANSWER_S:g} s"))
+                self._ways.drop(host)
         except HerdError:
             pass  # who follows it hears of it, too
 

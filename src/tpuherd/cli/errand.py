@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tpuherd.cli.console import Console, Gone
 from tpuherd.cli.invocation import Invocation, invocation
-from tpuherd.ports import Broken, HerdError, NotAllowed, NotFound, NotReached, Stranger, Unfit
+from tpuherd.ports import HerdError, NotAllowed, NotFound, NotReached, Stranger, Unfit
 
 if TYPE_CHECKING:  # they load what is heavy, and a page of help needs none of it
     from tpuherd.app import Place
@@ -27,7 +27,7 @@ STATUS: Mapping[type[HerdError], int] = {
     NotReached: UNREACHED,
     Stranger: FORBIDDEN,
     Unfit: MISUSED,
-    Broken: FAILED,
+    HerdError: FAILED,  # Broken, Outdated, Refused
 }
 
 

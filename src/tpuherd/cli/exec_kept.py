@@ -188,7 +188,8 @@ async def attach(
     starts = {host: kept.end(id, place_of(host)) for host in hosts}
     if any(starts.values()) and console.said.loud >= 0:
         await console.tell(f"from now on; herd logs --attempt {id} shows what was before")
-    order = Order(id=id, verb="attach", words={}, starts=starts)
+    # Who only looks on, perhaps in a window that is forgotten, never makes it wait.
+    order = Order(id=id, verb="attach", words={"hold": False}, starts=starts)
     shown = screen(console, list(names.values()), output, into or Path(f"herd-{id}"), reach.clock)
     keeping = Keeping(kept, about, reach.clock)
     cast = Cast(order, names, reach.ways, shown, keeping, reach.clock)

@@ -59,7 +59,8 @@ async def told(title: str, shipment: Shipment, json_: bool, console: Console) ->
         return 0
     if shipment.got:
         return PARTLY
-    await console.tell("so it was changed on no host")
+    if not shipment.unsure:
+        await console.tell("so it was changed on no host")
     return FAILED
 
 

@@ -21,7 +21,8 @@ def logs(target: str | None, **said: Any) -> Errand:
     """Show what was said on the hosts of TARGET, all attempts and commands.
 
     It is kept on this machine while it is said, so it is there when the node is long gone: that
-    of commands for two weeks. Each has a number, from 1 on, and an id.
+    of commands for two weeks. Each has an id, and a number from 1 on: those of a job's attempts
+    are the attempts' own.
     """
     from tpuherd.cli.logs_show import Look, show
 

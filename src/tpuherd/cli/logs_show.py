@@ -11,12 +11,12 @@ from tpuherd import app
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Home
 from tpuherd.cli.exec_kept import clock
+from tpuherd.cli.reading import meant
 from tpuherd.cli.screen import COLOURS, PORTS
 from tpuherd.clock import WallClock
-from tpuherd.cloud.auth import Credentials
 from tpuherd.core.gather import Plain, as_json, cut
 from tpuherd.core.targets import BadTarget, There, choose, labels, parse
-from tpuherd.ports import NotAllowed, NotFound, Unfit
+from tpuherd.ports import NotFound, Unfit
 from tpuherd.store.logs import About, Place, Shelf, folder
 from tpuherd_host.agent.records import GAP, JUMP
 
@@ -46,7 +46,7 @@ class Log:
     about: About
     place: Place
     label: str
-    number: int
+    number: int  #: 0: it has none
 
 
 class Piece(NamedTuple):
@@ -81,19 +81,8 @@ async def show(look: Look, console: Console, home: Home) -> int:
 
 def shelf_folder(console: Console) -> Path:
     """Where the logs of the place are that is meant; the place itself may be gone."""
-    environ = console.environ
-    where = app.folders(environ)
-    context = app.current_context(where.config)
-    world = console.said.world
-    if world is None and context.get("world"):
-        world = Path(context["world"]).expanduser()
-    if world is not None:
-        return folder(where.state, world=world, project="")
-    try:
-        project = app.place(environ).project
-    except NotAllowed:
-        project = app.project(environ, context, Credentials())
-    return folder(where.state, world=None, project=project)
+    world, project = meant(console)
+    return folder(app.folders(console.environ).state, world=world, project=project)
 
 
 def compiled(text: str | None) -> re.Pattern[bytes] | None:
@@ -106,16 +95,11 @@ def compiled(text: str | None) -> re.Pattern[bytes] | None:
 
 def found(look: Look, shelf: Shelf) -> list[Log]:
     """The logs that are meant, the oldest first."""
-    kept = shelf.all()
+    kept = [(about, places) for about in shelf.all() if (places := wanted(look, about))]
+    attempts = any(about.number for about, _ in kept)  # then numbers are theirs
     logs: list[Log] = []
-    counts: dict[str, int] = {}
-    for about in kept:
-        places = wanted(look, about)
-        if not places:
-            continue
-        key = look.target or ""
-        counts[key] = counts.get(key, 0) + 1
-        number = about.number or counts[key]
+    for count, (about, places) in enumerate(kept, 1):
+        number = about.number or (0 if attempts else count)
         if look.attempt not in (None, str(number), about.id):
             continue
         names = labels([(place.zone, place.node, place.worker) for place in about.places])
@@ -225,7 +209,8 @@ class Page:
             port = PORTS.get(piece.port, "agent")
             rows = (as_json(log.label, port, line, piece.at) for line in lines.split(b"\n"))
             return b"".join(rows)
-        head = f"-- {log.number}  {log.about.id}  {clock(log.about.started)}  {log.about.title}\n"
+        about = log.about
+        head = f"-- {log.number or '-'}  {about.id}  {clock(about.started)}  {about.title}\n"
         before = head if head != self._head else ""
         self._head = head
         name = f"{log.label}:"

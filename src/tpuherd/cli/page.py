@@ -2,6 +2,29 @@
 
 #: By section and name: what it is for, and where it is (module:attribute).
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Jobs": {
+        "run": ("Run a job until it is done, whatever dies.", "tpuherd.cli.run:run"),
+        "up": ("Get a node with your code on it, and keep it.", "tpuherd.cli.run:up"),
+        "ls": ("Show all jobs.", "tpuherd.cli.ls:ls"),
+        "status": ("Show all of a job: nodes, attempts, time, cost.", "tpuherd.cli.status:status"),
+        "why": ("Say what a job does or waits for.", "tpuherd.cli.why:why"),
+        "events": ("Show what happened, and why.", "tpuherd.cli.events:events"),
+        "wait": ("Wait until a job has ended.", "tpuherd.cli.wait:wait"),
+        "capacity": ("Show what was learnt about zones.", "tpuherd.cli.capacity:capacity"),
+        "plan": ("Show what is to be done now, and why.", "tpuherd.cli.plan:plan"),
+        "scale": ("Have more copies of a job, or fewer.", "tpuherd.cli.scale:scale"),
+        "set": ("Change fields of a job.", "tpuherd.cli.set_:set_"),
+        "stop": ("Stop jobs and give their nodes back.", "tpuherd.cli.stop:stop"),
+        "resume": ("Let jobs go on that were stopped.", "tpuherd.cli.resume:resume"),
+        "down": ("Drop jobs, and everything they have.", "tpuherd.cli.down:down"),
+        "gc": ("Show what bears our name and nobody wishes.", "tpuherd.cli.gc:gc"),
+        "adopt": ("Take over what a lost store has left.", "tpuherd.cli.adopt:adopt"),
+        "context": (
+            "Say which cloud is meant, and what may be had.",
+            "tpuherd.cli.context:context",
+        ),
+        "engine": ("Look at what keeps jobs alive, or end it.", "tpuherd.cli.engine:engine"),
+    },
     "Hosts": {
         "exec": ("Run a command on hosts, on all of them at once.", "tpuherd.cli.exec:exec_"),
         "ssh": ("Open a terminal on a host that survives a cut.", "tpuherd.cli.ssh:ssh"),
@@ -38,6 +61,8 @@ def page() -> str:
     """The whole of it."""
     text = HEAD
     for title, commands in SECTIONS.items():
+        if not commands:
+            continue
         text += f"\n{title}:\n"
         for name, (sentence, _) in commands.items():
             text += f"  {name:<17}  {sentence}\n"

@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tpuherd.hosts.snapshot import Snapshot
     from tpuherd.hosts.snapshot_archive import Archive
 
-FOLDER = "snapshots"  #: within our folder for data
 DAY_S = 86_400
 
 
@@ -88,17 +87,18 @@ def text(value: bool | str | None) -> str | None:
 async def ship_it(load: Load, console: Console, home: Home) -> int:
     """Take the snapshot while the links come about; ask; ship."""
     from tpuherd.cli.linked import links, told
+    from tpuherd.hosts.snapshot_archive import archived
     from tpuherd.hosts.sync import Terms, ship
 
     place, reach = await home.reach(console)
-    archive = kept(place.folders.state / FOLDER)
+    archive = archived(place.folders.state)
     async with asyncio.TaskGroup() as group:
         linking = group.create_task(links(load.target, console, home, partial=load.some))
         taking = group.create_task(asyncio.to_thread(taken, load, console, archive))
     snapshot = taking.result()
     for note in snapshot.notes:
         await console.tell(f"herd sync: {note}")
-    if not await allowed(load, snapshot, archive, console):
+    if not await allowed(snapshot, archive, console, yes=load.yes):
         return ABORTED
     terms = Terms(relay=load.relay, force=load.force, partial=load.some)
     shipment = await ship(snapshot, load.dest, linking.result(), archive=archive, terms=terms)
@@ -127,30 +127,29 @@ def taken(load: Load, console: Console, archive: "Archive") -> "Snapshot":
     return take(console.folder / Path(load.path or ".").expanduser(), archive, console.environ)
 
 
-@cache
-def kept(folder: Path) -> "Archive":
-    """The archive of this folder; the keeper remembers what it knows of trees."""
-    from tpuherd.hosts.snapshot_archive import Archive
-
-    return Archive(folder)
-
-
-async def allowed(load: Load, snapshot: "Snapshot", archive: "Archive", console: Console) -> bool:
+async def allowed(
+    snapshot: "Snapshot",
+    archive: "Archive",
+    console: Console,
+    *,
+    yes: bool,
+    name: str = "herd sync",
+) -> bool:
     """Whether what was found in it may leave this machine."""
     from tpuherd.ports import Unfit
 
-    if not snapshot.findings or load.yes:
+    if not snapshot.findings or yes:
         return True
     whys = "; ".join(finding.why for finding in snapshot.findings[:5])
     more = len(snapshot.findings) - 5
     sentence = f"{whys}{f'; and {more} more' if more > 0 else ''}"
     if not console.terminal(0):
         raise Unfit(sentence, hint="--yes ships it all the same, .herdignore leaves it out")
-    await console.tell(f"herd sync: {sentence}")
+    await console.tell(f"{name}: {sentence}")
     await console.flush()
     answer = await console.ask("Ship it all the same? [y/n]", {"y": "ship it", "n": "not"})
     if answer == "y":
         archive.approve(snapshot.findings)
         return True
-    await console.tell("herd sync: nothing was shipped")
+    await console.tell(f"{name}: nothing was shipped")
     return False

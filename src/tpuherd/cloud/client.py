@@ -65,6 +65,10 @@ class Cloud:
             return ()
         return wire.guests(answer)
 
+    async def bucket(self, name: str) -> str:
+        """Where its data is: a region, or the name of several. NotFound, NotAllowed."""
+        return wire.location(await self.rest.storage(f"b/{name}"))
+
     async def admit(self, zone: str, name: str, login: str, public: str) -> None:
         """Put a key into the metadata, of the project if we may, else of the node; if not there.
 

@@ -16,6 +16,16 @@ class Stale(Broken):
     """Somebody else changed it meanwhile, or it is busy: look again."""
 
 
+class Said(Exception):
+    """The cloud's own words: the cause of what is raised for them."""
+
+    def __init__(self, status: int, content: object) -> None:
+        super().__init__(f"HTTP status {status}")
+        error = content.get("error") if isinstance(content, dict) else None
+        self.status = status
+        self.content: Mapping[str, Any] = error if isinstance(error, dict) else {}
+
+
 class Bearer(Protocol):
     """Who may ask."""
 
@@ -30,6 +40,7 @@ class Urls:
 
     tpu: str
     compute: str
+    storage: str = "https://storage.googleapis.com"
 
 
 class Rest:
@@ -39,6 +50,7 @@ class Rest:
         self.client = client
         self.urls = urls
         self.bearer = bearer
+        self.reads = 0  #: requests that only looked, so far
 
     async def tpu(
         self, method: str, path: str, body: Json | None = None, **query: str | int
@@ -52,11 +64,16 @@ class Rest:
         """Compute: the path follows /compute/v1/."""
         return await self._ask(method, f"{self.urls.compute}/compute/v1/{path}", body, query)
 
+    async def storage(self, path: str) -> Json:
+        """Cloud Storage, to look only: the path follows /storage/v1/."""
+        return await self._ask("GET", f"{self.urls.storage}/storage/v1/{path}", None, {})
+
     async def _ask(
         self, method: str, url: str, body: Json | None, query: Mapping[str, str | int]
     ) -> Json:
         """One request, one answer."""
         headers = await self.bearer.headers()
+        self.reads += method == "GET"
         try:
             answer = await self.client.request(
                 method,
@@ -77,7 +94,7 @@ class Rest:
         except ValueError:
             content = {}
         if answer.status_code >= 400 or not isinstance(content, dict):
-            raise refusal(answer.status_code, content)
+            raise refusal(answer.status_code, content) from Said(answer.status_code, content)
         return content
 
 

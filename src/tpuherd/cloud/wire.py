@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from tpuherd.cloud.words import Error
+from tpuherd.cloud.words import error as said
 from tpuherd.ports import Host
 
 Json = dict[str, Any]
 HOST_KEY_KINDS = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa")
 SSH_KEYS = "ssh-keys"
+TIERS = {"spot": "spot", "bestEffort": "spot", "guaranteed": "reserved"}  #: of queued resources
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +53,29 @@ class Guest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """A queued resource, as the API shows it."""
+
+    name: str
+    zone: str
+    state: str
+    tier: str
+    error: Error | None = None  #: of one that has failed
+    metadata: Mapping[str, str] = field(default_factory=dict)  #: of its node spec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operation:
+    """Something that takes the cloud its time."""
+
+    target: str  #: the last part of a name
+    verb: str
+    done: bool
+    begun: float
+    error: Error | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Project:
     """The metadata of a project, which all its machines see."""
 
@@ -61,6 +87,49 @@ def nodes(page: Json) -> tuple[list[Node], list[str], str]:
     """A page of a list: its nodes, the zones that did not answer, and the next page's token."""
     unreachable = [name.rpartition("/")[2] for name in page.get("unreachable", ())]
     return [node(one) for one in page.get("nodes", ())], unreachable, page.get("nextPageToken", "")
+
+
+def requests(page: Json) -> tuple[list[Request], list[str], str]:
+    """The same of queued resources."""
+    unreachable = [name.rpartition("/")[2] for name in page.get("unreachable", ())]
+    found = [request(one) for one in page.get("queuedResources", ())]
+    return found, unreachable, page.get("nextPageToken", "")
+
+
+def request(content: Json) -> Request:
+    """One queued resource. Its node spec may be a list or a single one."""
+    parts = content["name"].split("/")
+    state = content.get("state", {})
+    spec = content.get("tpu", {}).get("nodeSpec", ())
+    first = spec if isinstance(spec, dict) else next(iter(spec), {})
+    tier = next((word for key, word in TIERS.items() if key in content), "on-demand")
+    failed = state.get("failedData", {}).get("error")
+    return Request(
+        name=parts[-1],
+        zone=parts[-3],
+        state=state.get("state", "UNKNOWN"),
+        tier=tier,
+        error=said(failed) if failed else None,
+        metadata=first.get("node", {}).get("metadata", {}),
+    )
+
+
+def operations(page: Json) -> tuple[list[Operation], str]:
+    """A page of operations, and the next page's token."""
+    return [operation(one) for one in page.get("operations", ())], page.get("nextPageToken", "")
+
+
+def operation(content: Json) -> Operation:
+    """One operation, also as the answer to a create."""
+    metadata = content.get("metadata", {})
+    failed = content.get("error")
+    return Operation(
+        target=str(metadata.get("target", "")).rpartition("/")[2],
+        verb=str(metadata.get("verb", "")),
+        done=bool(content.get("done")),
+        begun=seconds(metadata.get("createTime", "")),
+        error=said(failed) if failed else None,
+    )
 
 
 def node(content: Json) -> Node:
@@ -129,6 +198,11 @@ def guest(items: Iterable[Json]) -> Guest:
     found = {one.get("key"): one.get("value", "") for one in items}
     keys = tuple(f"{kind} {found[kind].split()[0]}" for kind in HOST_KEY_KINDS if found.get(kind))
     return Guest(host_keys=keys, instance=found.get("hostname", ""))
+
+
+def location(content: Json) -> str:
+    """Where a bucket is, as Cloud Storage writes it: US-CENTRAL2, EU, NAM4."""
+    return str(content.get("location", ""))
 
 
 def project(content: Json) -> Project:

@@ -89,6 +89,8 @@ class Work:
     why: str = ""
     tail: tuple[str, ...] = ()  #: its last lines
     step: int | None = None  #: the latest it reported
+    resumed: int | None = None  #: the step of the checkpoint that it went on from, if it told
+    restore_s: float | None = None  #: seconds it spent on reading that
     saved: int | None = None  #: the latest step that a durable checkpoint covers
     complete: bool = False  #: the script itself said that the run is complete
     stepped_at: float | None = None
@@ -126,6 +128,7 @@ class Observed:
     sights: Mapping[str, Sight] = field(default_factory=dict)  #: by bid; all that bear an owner
     zones: frozenset[str] = frozenset()  #: those that answered this time, for nodes and requests
     surveyed_at: float = 0.0  #: when the survey behind `sights` was begun
+    awake_at: float = 0.0  #: since when the engine has run without a break: before, nobody listened
     hosts: Mapping[str, tuple[HostWord, ...]] = field(default_factory=dict)  #: by bid
     calling: frozenset[str] = frozenset()  #: bids between our call and its answer
     working: frozenset[str] = frozenset()  #: slots being prepared, launched, stopped or collected

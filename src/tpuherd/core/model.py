@@ -159,6 +159,7 @@ class Launch:
     number: int
     resume: bool  #: an earlier attempt has run
     code_digest: str
+    boots: tuple[str, ...] = ()  #: of its hosts, in the order of nodes and workers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -208,6 +209,7 @@ class Plan:
     survey_s: float = 60.0  #: look at the cloud this often until the next plan
     states: Mapping[str, str] = field(default_factory=dict)  #: a sentence a slot: `herd why`
     frozen: str = ""  #: why nothing is deleted now, if so
+    rest: bool = False  #: every slot is done, has given up or is gone, and nothing is held
 
 
 class Shape(StrEnum):

@@ -29,21 +29,30 @@ class Bid:
     offer: Offer
     node_digest: str
     nodes: int
-    asked_at: float
+    asked_at: float  #: the first time
+    sent_at: float = 0.0  #: the latest time
     answered_at: float | None = None  #: the cloud took it
     granted_at: float | None = None  #: nodes being made or there
     ready_at: float | None = None
     sick_at: float | None = None
     noticed_at: float | None = None  #: the first deadly notice
+    missed_at: float | None = None  #: the cloud's lists have not shown it since
     lost_at: float | None = None
-    withdrawn_at: float | None = None
+    lost_how: str = ""  #: preempted, terminated, vanished, …
+    withdrawn_at: float | None = None  #: the latest time it was sent
+    withdrawals: int = 0  #: so often it was sent
     withdrawn_why: str = ""
     refusal: Refusal | None = None
     sentence: str = ""
     prepared: str = ""  #: code digest that all hosts are prepared for
     prepared_on: tuple[str, ...] = ()  #: incarnations and boots of the hosts it was prepared on
+    prepared_at: float | None = None
+    unprepared: int = 0  #: so often in a row that went wrong
     faults: int = 0  #: chips that did not come up, in a row
+    stumbles: int = 0  #: attempts that the node ended otherwise, in a row
     collected: bool = False  #: outputs and logs are here
+    uncollected: int = 0  #: so often that went wrong
+    uncollected_at: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,18 +63,23 @@ class Attempt:
     number: int
     bid: str
     code_digest: str
-    launched_at: float
+    launched_at: float  #: the latest time it was sent
+    launches: int = 1  #: so often it was sent
     boots: tuple[str, ...] = ()  #: of its hosts, at the launch
     started_at: float | None = None  #: every host answered
     first_step_at: float | None = None
     stopping_at: float | None = None
     stopping_why: str = ""
+    stopping_s: float = 0.0  #: the grace
+    stalled: bool = False  #: it is stopped because nothing went on
     ended_at: float | None = None
     verdict: Verdict | None = None
     host: str = ""  #: the first that failed
     exit: int | None = None
     lines: tuple[str, ...] = ()
     saved: int | None = None  #: the latest durable checkpoint it told of
+    saved_at: float | None = None  #: when that was noted
+    sure: bool = True  #: every host told of its end, or was known to be gone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,18 +87,26 @@ class Trail:
     """What one slot has lived through."""
 
     generation: int = 0  #: the highest ever used
+    gone: tuple[int, ...] = ()  #: generations withdrawn and not there any more; the latest ones
     bids: Mapping[str, Bid] = field(default_factory=dict)  #: asked and not known to be gone
     attempt: Attempt | None = None  #: the latest
     attempts: int = 0
     failures: int = 0  #: since the last progress
     preemptions: int = 0
     stalls: int = 0
+    faults: int = 0  #: attempts in a row whose chips did not come up, on any node
     saved: int | None = None  #: the furthest durable checkpoint of any attempt
     first_launch_at: float | None = None
     done_at: float | None = None
     gave_up_at: float | None = None
     gave_up_why: str = ""
     spent: float = 0.0  #: dollars, of bids that are over
+    searching_at: float | None = None  #: the first ask since the last grant
+    failed_at: float | None = None  #: the latest failure, of setup or command
+    failed_why: str = ""
+    halted_at: float | None = None  #: an older attempt was found alive, and told to stop
+    unfit: Mapping[str, str] = field(default_factory=dict)  #: offers that can't be, and why
+    dropped: bool = False  #: the user took the wish for it back
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,3 +132,6 @@ class Trails:
     #: by (zone, type, tier)
     asks: tuple[float, ...] = ()  #: when creates were sent, of the last minute
     bad_nodes: Mapping[str, float] = field(default_factory=dict)  #: quarantined, and since when
+    started_at: float = 0.0  #: the engine, the latest time
+    frozen_at: float | None = None  #: since when nothing is deleted
+    frozen_why: str = ""

@@ -7,9 +7,22 @@ if [ ! -x "$python" ]; then
     printf "\001tpuherd none\n"
     exit 127
 fi
+# What Python does with an archive it is given, but for the 8 ms in which it loads what does it.
+become="
+import sys, zipimport
+del sys.argv[0]
+sys.path.insert(0, sys.argv[0])
+exec(zipimport.zipimporter(sys.argv[0]).get_code(\"__main__\"))
+"
 if [ -s "$file" ]; then
     printf "\001tpuherd have\n"
-    exec "$python" -IS "$file" attach
+    exec "$python" -IS -c "$become" "$file" attach
 fi
-printf "\001tpuherd want\n"
-exec "$python" -IS -c "import sys; exec(sys.stdin.buffer.read(int(sys.argv[3])))" "$@"
+exec "$python" -IS -c "
+import sys
+from _frozen_importlib_external import MAGIC_NUMBER
+tag = str(sys.implementation.cache_tag) + chr(45) + MAGIC_NUMBER.hex()
+sys.stdout.write(chr(1) + \"tpuherd want \" + tag + chr(10))
+sys.stdout.flush()
+exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))
+$become" "$file" attach

@@ -141,7 +141,7 @@ async def copy_from(
         place = into if len(links) == 1 else into / name.replace("/", "-")
         try:
             async with lanes:
-                many, left = await fetch(link, paths, place, new=len(links) > 1)
+                many, left = await fetch(paths, link, place, new=len(links) > 1)
             got[name] = place
             total += many
             if left:
@@ -158,9 +158,10 @@ async def copy_from(
 
 
 async def fetch(
-    link: Link, paths: Sequence[str], place: Path, *, new: bool
+    paths: Sequence[str], link: Link, into: Path, *, new: bool = False
 ) -> tuple[int, tuple[str, ...]]:
-    """From one host; `new`: the place is a folder to be made."""
+    """From one host: how many bytes came, and what was left out; `new`: `into` is to be a folder,
+    made where it is missing."""
     loop = asyncio.get_running_loop()
     many = 0
     async with link.stream(Verb(name="give", arguments={"paths": list(paths)})) as stream:
@@ -172,7 +173,7 @@ async def fetch(
             return piece
 
         try:
-            await asyncio.to_thread(taken, come, place, new)
+            await asyncio.to_thread(taken, come, into, new)
         except (Torn, BadRows) as error:
             reply = await stream.reply()  # says why, if the host knows
             raise Broken(f"what came makes no sense: {error}; {dict(reply)}") from None

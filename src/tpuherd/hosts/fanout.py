@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -63,8 +64,9 @@ async def each(
 
 async def tried(host: Host, work: Callable[[Host], Awaitable[T]], seconds: float | None) -> Done[T]:
     """The work on one host, in its time."""
+    limit = nullcontext() if seconds is None else asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds):
+        async with limit:
             return Done(host=host, value=await work(host))
     except HerdError as error:
         return Done(host=host, error=error)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-from tpuherd.ports import Broken, HerdError, NotAllowed, NotFound, NotReached, Unfit, Verb
+from tpuherd.ports import Broken, HerdError, NotAllowed, NotFound, NotReached, Outdated, Unfit, Verb
 from tpuherd_host.agent import frames
 
 EVENTS_MAX = 10_000  #: unread ones; whoever is so late is cut off, and looks anew
@@ -18,7 +18,7 @@ WORDS: Mapping[str, type[HerdError]] = {
     "not-reached": NotReached,
     "unfit": Unfit,
     "unknown": NotFound,
-    "outdated": NotAllowed,  # another engine has taken over
+    "outdated": Outdated,  # another engine has taken over
 }
 
 

@@ -3,8 +3,10 @@
 import contextlib
 import hashlib
 import os
+import re
 import struct
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +14,10 @@ from tpuherd.hosts.guard import Finding
 from tpuherd_host.agent.blobs import Blobs, Busy
 from tpuherd_host.agent.snapshots_rows import contents, packed, parsed, unpacked
 
+FOLDER = "snapshots"  #: within our folder for data
 AGE_MAX_S = 90 * 86_400
 BYTES_MAX = 10_000_000_000
+TREES_MAX = 4
 SEEN = struct.Struct(">qqQQIBH")
 MAGIC = b"tpuherd seen 1\n"
 
@@ -47,10 +51,11 @@ class Archive:
         self.rows_folder = folder / "rows"
         self.seen_folder = folder / "seen"
         self.repositories = folder / "repositories"
-        for each in (self.rows_folder, self.seen_folder, self.repositories):
+        self.pins_folder = folder / "pins"
+        for each in (self.rows_folder, self.seen_folder, self.repositories, self.pins_folder):
             each.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.blobs = Blobs(folder / "blobs")
-        self.last: dict[Path, Shot] = {}  #: of each tree, the last one that was taken
+        self.last: dict[Path, Shot] = {}  #: of the trees that were taken last, the last one
         self._seen: dict[Path, tuple[int, dict[bytes, Seen]]] = {}
 
     # ---- snapshots -------------------------------------------------------------------------------
@@ -74,7 +79,7 @@ class Archive:
         id = hashlib.sha256(piece).hexdigest()
         if not self.used(id):
             written(self.rows_folder / id, piece)
-        size = sum(parsed(each).size for each in ordered)
+        size = sum(int.from_bytes(each[-40:-32], "big") for each in ordered)
         ids = frozenset(each[-32:] for each in ordered)
         return Shot(id, ordered, size, findings, ids, seen or {})
 
@@ -86,8 +91,27 @@ class Archive:
             return False
         return True
 
-    def tidy(self, now: float, pinned: Container[str] = ()) -> None:
+    def pin(self, who: str, ids: Iterable[str]) -> None:
+        """These stay, however old, as long as this job wants them; what it wanted before may go."""
+        if not re.fullmatch(r"[\w.-]+", who) or who.startswith("."):
+            raise ValueError(f"{who!r} can't be the name of who wants a snapshot")
+        file, wanted = self.pins_folder / who, sorted(ids)
+        if wanted:
+            written(file, "\n".join(wanted).encode())
+        else:
+            file.unlink(missing_ok=True)
+
+    def pinned(self) -> frozenset[str]:
+        """What anybody wants."""
+        found: set[str] = set()
+        for file in self.pins_folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # just now
+                found.update(file.read_text().split())
+        return frozenset(found)
+
+    def tidy(self, now: float) -> None:
         """Old snapshots go, and the oldest where all are too much; those that are pinned stay."""
+        pinned = self.pinned()
         files = sorted(self.rows_folder.iterdir(), key=lambda file: -file.stat().st_mtime)
         live: dict[bytes, int] = {}
         for file in files:
@@ -98,6 +122,9 @@ class Archive:
                 file.unlink()
             else:
                 live.update(rows)
+        for file in self.seen_folder.iterdir():
+            if file.stat().st_mtime < now - AGE_MAX_S:
+                file.unlink(missing_ok=True)
         with contextlib.suppress(Busy):
             self.blobs.keep(live)
 
@@ -110,15 +137,27 @@ class Archive:
             stamp = file.stat().st_mtime_ns
         except FileNotFoundError:
             return {}
-        if tree not in self._seen or self._seen[tree][0] != stamp:
-            self._seen[tree] = (stamp, loaded(file.read_bytes()))
-        return self._seen[tree][1]
+        known = self._seen.pop(tree, None)
+        if known is None or known[0] != stamp:
+            known = (stamp, loaded(file.read_bytes()))
+        self._seen[tree] = known  # the latest
+        self._forget()
+        return known[1]
 
     def remember(self, tree: Path, seen: dict[bytes, Seen]) -> None:
         """This is how its files are now."""
         file = self._seen_file(tree)
         written(file, MAGIC + b"".join(dumped(each) for each in seen.values()))
+        self._seen.pop(tree, None)
         self._seen[tree] = (file.stat().st_mtime_ns, seen)
+        self._forget()
+
+    def _forget(self) -> None:
+        """What is known of a tree may be large: only that of a few stays in memory."""
+        while len(self._seen) > TREES_MAX:
+            tree = next(iter(self._seen))
+            self._seen.pop(tree, None)
+            self.last.pop(tree, None)
 
     def _seen_file(self, tree: Path) -> Path:
         return self.seen_folder / hashlib.sha256(os.fsencode(tree)).hexdigest()[:24]
@@ -143,6 +182,12 @@ class Archive:
             return frozenset((self.folder / "approved").read_text().splitlines())
         except FileNotFoundError:
             return frozenset()
+
+
+@cache
+def archived(state: Path) -> Archive:
+    """The archive in our folder for data; whoever lives long remembers what it knows of trees."""
+    return Archive(state / FOLDER)
 
 
 def written(file: Path, piece: bytes) -> None:

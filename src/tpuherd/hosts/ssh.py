@@ -10,6 +10,7 @@ import asyncssh
 from tpuherd.clock import Clock
 from tpuherd.hosts.arrive import Parcel, arrive
 from tpuherd.hosts.keys import KeyPair
+from tpuherd.hosts.lean import lean
 from tpuherd.hosts.link import AgentLink
 from tpuherd.hosts.pins import Pins
 from tpuherd.hosts.ways import Kind, Turnstile, Way, command, usual
@@ -23,7 +24,7 @@ MOMENT_S = 60.0
 ADMISSION_S = 60.0  #: from a key in the metadata to the account on the host
 GREETINGS = 64  #: under way at the same time, in all
 GREETINGS_BY_JUMP = 8  #: the same through one jump host or proxy: its sshd drops more
-GREETING_S = 2.0  #: whoever takes longer holds up nobody
+GREETING_S = 4.0  #: whoever takes longer holds up nobody
 #: asyncssh's own order puts chacha20 first, which costs half as much again per megabyte.
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com")
 HOST_KEYS = (
@@ -250,7 +251,7 @@ class Ways:
                     **more,
                 )
                 doorman.remember()
-                return connection
+                return lean(connection)
         except TimeoutError as error:
             raise NotReached(f"no answer in {seconds:g} s") from error
         except asyncssh.PermissionDenied as error:

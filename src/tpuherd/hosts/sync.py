@@ -1,91 +1,25 @@
 """Shipping a snapshot: once over the user's uplink, and all hosts filled before any switches."""
 
 import asyncio
-import secrets
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
-from typing import Any
+from collections.abc import Sequence
 
-from tpuherd.hosts.snapshot import Snapshot
+from tpuherd.hosts.snapshot import Snapshot, again
 from tpuherd.hosts.snapshot_archive import Archive
-from tpuherd.hosts.sync_plan import (
-    DIRECT_AFTER,
-    Child,
-    Feed,
-    Offer,
-    Pair,
-    detours,
-    node_of,
-    offer,
-    planned,
-)
-from tpuherd.hosts.sync_upload import Upload, answered, upload
-from tpuherd.ports import HerdError, Link, Unfit, Verb
-from tpuherd_host.agent.snapshots_stream import Content, stream
+from tpuherd.hosts.sync_terms import TERMS, Cargo, Progress, Report, Shipment, Terms
+from tpuherd.hosts.sync_voyage import Voyage
+from tpuherd.ports import Link, NotFound, Unfit
 
-HAVE_S = 30.0
-COMMIT_S = 120.0
-PATIENCE_S = 20.0  #: the others get so much longer than the first, or as long again
-GRACE_S = 5.0  #: after the one that feeds them failed
-FIRST_S = 1800.0
-
-APART: set[Pair] = set()  #: nodes that don't reach each other, as far as this process has seen
-
-Ask = Callable[[str], Awaitable[Mapping[str, Any]]]
-Rows = Callable[[str], Sequence[bytes] | None]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Progress:
-    """How far it is."""
-
-    stage: str  #: ask, send, fill, switch
-    sent: int = 0  #: bytes over the user's uplink
-    ready: int = 0
-    hosts: int = 0
-
-
-Report = Callable[[Progress], None]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Terms:
-    """How it is to be done."""
-
-    relay: bool = True  #: hosts pass it on; else each gets it over its own SSH link
-    force: bool = False  #: mix it with what stands at the destination
-    partial: bool = False  #: switch those that are filled though others are not
-    tops: tuple[str, ...] | None = None  #: a copy's topmost names; None: a snapshot
-
-
-TERMS = Terms()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cargo:
-    """What is shipped, and where its contents are."""
-
-    id: str
-    rows: Sequence[bytes]
-    pieces: Callable[[bytes], Iterable[bytes]]
-    rows_of: Rows = lambda id: None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shipment:
-    """What became of it."""
-
-    id: str
-    dest: str
-    got: tuple[str, ...]  #: hosts that switched to it, or had it already
-    unchanged: tuple[str, ...]  #: of these, those that had it already
-    failed: Mapping[str, str]  #: hosts that have not got it, and why; laggards too
-    slow: Mapping[str, str]  #: who got it another way than planned, and which
-    kept: Mapping[str, tuple[str, ...]]  #: what hosts made that is in the way, and stays beside
-    bytes_up: int
-    seconds: float
+__all__ = [
+    "TERMS",
+    "Cargo",
+    "Progress",
+    "Report",
+    "Shipment",
+    "Terms",
+    "deliver",
+    "ship",
+    "ship_id",
+]
 
 
 async def ship(
@@ -100,11 +34,33 @@ async def ship(
     """A snapshot to a destination on all these hosts. If one can't be filled none switches."""
     if not links:
         raise Unfit("there is no host to ship to")
-    with archive.blobs.held():
+    blobs = archive.blobs
+    with blobs.held():
         cargo = Cargo(
-            id=snapshot.id, rows=snapshot.rows, pieces=archive.blobs.pieces, rows_of=archive.rows
+            id=snapshot.id,
+            rows=snapshot.rows,
+            pieces=blobs.pieces,
+            rows_of=archive.rows,
+            kept=blobs.__contains__,
         )
         return await deliver(cargo, dest, links, report=report, terms=terms)
+
+
+async def ship_id(
+    id: str,
+    dest: str,
+    links: Sequence[Link],
+    *,
+    archive: Archive,
+    report: Report = lambda progress: None,
+    terms: Terms = TERMS,
+) -> Shipment:
+    """The same with one that was taken before, exactly as it was; NotFound if it is here no more.
+    It may be asked as often as one likes: a host that has it says so."""
+    snapshot = await asyncio.to_thread(again, id, archive)
+    if snapshot is None:
+        raise NotFound(f"the snapshot {id[:12]} is here no more", hint="take another: herd sync")
+    return await ship(snapshot, dest, links, archive=archive, report=report, terms=terms)
 
 
 async def deliver(
@@ -128,272 +84,9 @@ async def deliver(
         got=tuple(n for n in voyage.links if n in voyage.switched or n in voyage.unchanged),
         unchanged=tuple(sorted(voyage.unchanged)),
         failed=voyage.failed,
+        unsure=tuple(sorted(voyage.unsure)),
         slow={name: way for name, way in voyage.slow.items() if name not in voyage.failed},
         kept=voyage.kept,
         bytes_up=voyage.sent,
         seconds=asyncio.get_running_loop().time() - begun,
     )
-
-
-class Voyage:
-    """One shipment that is under way."""
-
-    def __init__(
-        self, cargo: Cargo, dest: str, links: Mapping[str, Link], report: Report, terms: Terms
-    ) -> None:
-        self.cargo = cargo
-        self.dest = dest
-        self.links = links
-        self.report = report
-        self.terms = terms
-        self.tokens: dict[str, str] = {}  #: another for each host and try
-        self.haves: dict[str, Mapping[str, Any]] = {}
-        self.unchanged: set[str] = set()
-        self.ready: list[str] = []
-        self.switched: set[str] = set()
-        self.failed: dict[str, str] = {}
-        self.slow: dict[str, str] = {}
-        self.kept: dict[str, tuple[str, ...]] = {}
-        self.nodes = {name: node_of(link.host) for name, link in links.items()}
-        self.tries: Counter[str] = Counter()  #: of hosts, while another of their node had it
-        self.misses: Counter[str] = Counter()  #: of nodes of which none has it, in rounds
-        self.apart: set[Pair] = set()  #: nodes seen not to reach each other
-        self.strays: set[str] = set()  #: the nodes that were not reached
-        self.whys: dict[str, str] = {}
-        self.below: dict[str, set[str]] = {}  #: who gets it through whom
-        self.orphans: set[str] = set()  #: those to whom it can't come any more in this round
-        self.sent = 0
-
-    def verb(self, verb: str, host: str, **more: Any) -> Verb:
-        """A verb about this shipment, for a host that knows it by its token."""
-        return Verb(name=f"snapshot.{verb}", arguments={"token": self.tokens[host], **more})
-
-    def told(self, stage: str) -> None:
-        """To whoever watches."""
-        ready = len(self.ready) + len(self.unchanged)
-        self.report(Progress(stage=stage, sent=self.sent, ready=ready, hosts=len(self.links)))
-
-    async def each(
-        self, names: Iterable[str], ask: Ask, limit_s: float
-    ) -> dict[str, Mapping[str, Any]]:
-        """Ask all of them at once; those that fail or are late are out."""
-
-        async def one(name: str) -> None:
-            try:
-                async with asyncio.timeout(limit_s):
-                    found[name] = await ask(name)
-            except HerdError as error:
-                self.failed[name] = error.sentence
-            except TimeoutError:
-                self.failed[name] = f"did not answer within {limit_s:g} s"
-
-        found: dict[str, Mapping[str, Any]] = {}
-        async with asyncio.TaskGroup() as group:
-            for name in names:
-                group.create_task(one(name))
-        return found
-
-    # ---- fill ------------------------------------------------------------------------------------
-
-    async def fill(self) -> None:
-        """Until every host is ready, or is known not to become so."""
-        self.told("ask")
-        waiting = await self.ask(self.links)
-        for name in list(waiting):
-            if self.haves[name].get("intact"):
-                self.unchanged.add(name)
-                waiting.remove(name)
-        while waiting and (self.terms.partial or not self.failed):
-            waiting = await self.round(waiting)
-        reached = {self.nodes[name] for name in self.ready}
-        lone = map(frozenset, combinations(sorted(self.strays), 2))  # not tried, but most likely
-        APART.update(pair for pair in {*self.apart, *lone} if pair <= reached)
-
-    async def ask(self, names: Iterable[str]) -> list[str]:
-        """What they have, and where they listen."""
-
-        async def one(name: str) -> Mapping[str, Any]:
-            self.tokens[name] = secrets.token_hex(12)
-            order: dict[str, Any] = {"id": self.cargo.id, "dest": self.dest}
-            if self.terms.tops is not None:
-                order["tops"] = list(self.terms.tops)
-            if self.terms.force:
-                order["force"] = True
-            if self.terms.relay:
-                order["address"] = self.links[name].host.internal_ip
-            return await self.links[name].call(self.verb("have", name, **order))
-
-        found = await self.each(names, one, HAVE_S)
-        self.haves.update(found)
-        return [name for name in names if name in found]
-
-    async def round(self, waiting: list[str]) -> list[str]:
-        """One try to fill all that wait; those that still wait after it."""
-        if self.tries or self.misses:
-            waiting = await self.ask(waiting)
-        feeds = self.plan(waiting)
-        self.below = {one.name: one.names() for feed in feeds for one in feed.below()}
-        self.orphans.clear()
-        ends = await asyncio.gather(*map(self.settle, feeds), return_exceptions=True)
-        for error in filter(None, ends):
-            raise error
-        return self.left(waiting, feeds)
-
-    def plan(self, waiting: Sequence[str]) -> list[Feed]:
-        """Who gets it from whom in this round."""
-        sources = {self.nodes[name]: name for name in reversed(self.ready)}
-        copies = self.terms.tops is not None  # hosts keep none to pass on
-        spent = {node for node in self.misses if self.misses[node] >= 2 * DIRECT_AFTER}
-        spent |= sources.keys() if copies else set()
-        spent |= set() if self.terms.relay else set(self.nodes.values())
-        tired = {n for n in waiting if self.tries[n] >= DIRECT_AFTER or self.nodes[n] in spent}
-        return planned(
-            [self.child(name) for name in waiting],
-            {} if copies else sources,
-            alone=tired,
-            strays={*self.strays, *(n for n in self.misses if self.misses[n] >= DIRECT_AFTER)},
-            apart=APART | self.apart,
-        )
-
-    def left(self, waiting: Sequence[str], feeds: Sequence[Feed]) -> list[str]:
-        """Those that have not got it; who had its last try is out."""
-        left = [name for name in waiting if name not in self.ready and name not in self.failed]
-        for feed in feeds:
-            node = self.nodes[feed.host]
-            ways = detours(feed, stray=node in self.strays, again=self.misses[node] > 0)
-            if self.terms.relay:
-                self.slow.update((name, way) for name, way in ways.items() if name in self.ready)
-            if feed.alone and feed.host in left:
-                left.remove(feed.host)
-                self.failed[feed.host] = self.whys.get(feed.host, "took too long to be filled")
-        reached = {self.nodes[name] for name in self.ready}
-        self.tries.update(name for name in left if self.nodes[name] in reached)
-        missed = {self.nodes[name] for name in left} - reached
-        fed = missed & {self.nodes[feed.host] for feed in feeds}
-        self.misses.update([*missed, *fed])  # twice where we fed it ourselves
-        return left
-
-    def child(self, name: str) -> Child:
-        """A host that listens."""
-        return Child(
-            name=name,
-            address=self.links[name].host.internal_ip,
-            port=int(self.haves[name]["port"] or 0),
-            token=self.tokens[name],
-            node=self.nodes[name],
-        )
-
-    def offered(self, names: Sequence[str]) -> Offer:
-        """What they lack."""
-        return offer(self.cargo.rows, [self.haves[name] for name in names], self.cargo.rows_of)
-
-    async def receive(self, feed: Feed) -> Mapping[str, Any]:
-        """The stream to one host, which passes it on."""
-        offered = self.offered([feed.host, *(one.name for one in feed.below())])
-        up = Upload()
-
-        def blocks() -> Iterator[bytes]:
-            pieces = (Content(n, size, self.cargo.pieces(id)) for n, id, size in offered.give)
-            return stream(offered.head(self.cargo.id), offered.body(), pieces, up.level)
-
-        def sent(many: int) -> None:
-            self.sent += many
-            self.told("send")
-
-        verb = self.verb("receive", feed.host, children=[one.json() for one in feed.children])
-        async with self.links[feed.host].stream(verb) as call:
-            await upload(call, blocks(), up, sent)
-            self.told("fill")
-            return await answered(call)
-
-    async def passed(self, feed: Feed) -> Mapping[str, Any]:
-        """From one that is ready to others."""
-        verb = self.verb("pass", feed.host, children=[one.json() for one in feed.children])
-        async with self.links[feed.host].stream(verb) as call:
-            return await answered(call)
-
-    async def follow(self, name: str) -> Mapping[str, Any]:
-        """A host that is fed by another."""
-        async with self.links[name].stream(self.verb("relay", name)) as call:
-            return await answered(call)
-
-    def landed(self, name: str, reply: Mapping[str, Any]) -> None:
-        """A host has said how it went, for itself and for those whom it could not reach."""
-        names = {token: name for name, token in self.tokens.items()}
-        for lost in filter(None, map(names.get, reply.get("lost", ()))):
-            self.orphans |= {lost, *self.below.get(lost, ())}
-            if self.nodes[lost] != self.nodes[name]:
-                self.strays.add(self.nodes[lost])
-                self.apart.add(frozenset((self.nodes[lost], self.nodes[name])))
-        self.whys[name] = str(reply.get("why"))
-        if reply.get("ready") == self.cargo.id:
-            self.ready.append(name)
-            self.told("fill")
-
-    async def settle(self, feed: Feed) -> None:
-        """Wait for all; not much longer than for the first, nor when their feeder failed."""
-        loop = asyncio.get_running_loop()
-        first = (feed.host, self.receive(feed)) if feed.up else ("", self.passed(feed))
-        calls = [first, *((one.name, self.follow(one.name)) for one in feed.below())]
-        tasks = {asyncio.ensure_future(call): name for name, call in calls}
-        begun, end = loop.time(), loop.time() + FIRST_S
-        pending = set(tasks)
-        try:
-            while pending and loop.time() < end:
-                done, pending = await asyncio.wait(
-                    pending, timeout=end - loop.time(), return_when=asyncio.FIRST_COMPLETED
-                )
-                for task in done:
-                    end = min(end, loop.time() + self.heard(tasks[task], task, feed, begun))
-                pending = {task for task in pending if tasks[task] not in self.orphans}
-            for task in pending:
-                self.tries[tasks[task]] = DIRECT_AFTER
-        finally:
-            late = [task for task in tasks if not task.done()]
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
-
-    def heard(
-        self,
-        name: str,
-        task: "asyncio.Future[Mapping[str, Any]]",
-        feed: Feed,
-        begun: float,
-    ) -> float:
-        """What one of them said; how long the others may still take."""
-        error = task.exception()
-        if error is None:
-            self.landed(name or feed.host, task.result())
-        elif not isinstance(error, HerdError):
-            raise error
-        elif name:
-            self.failed[name] = error.sentence
-        if name in ("", feed.host):
-            return GRACE_S if error is not None else FIRST_S
-        return max(PATIENCE_S, asyncio.get_running_loop().time() - begun)
-
-    # ---- switch ----------------------------------------------------------------------------------
-
-    async def switch(self) -> None:
-        """All that are ready, at once."""
-        self.told("switch")
-        found = await self.each(
-            self.ready, lambda name: self.links[name].call(self.verb("commit", name)), COMMIT_S
-        )
-        for name in self.ready:
-            if name in found:
-                self.switched.add(name)
-                if found[name].get("stays"):
-                    self.kept[name] = tuple(found[name]["stays"])
-            else:
-                self.failed[name] = f"filled, but not switched for sure: {self.failed[name]}"
-
-    async def abandon(self) -> None:
-        """None switches; nothing stays behind where it can be reached."""
-        failed = dict(self.failed)
-        names = [name for name in self.links if name in self.haves]
-        await self.each(
-            names, lambda name: self.links[name].call(self.verb("abandon", name)), GRACE_S
-        )
-        self.failed = failed

@@ -2,77 +2,137 @@
 
 import ast
 import hashlib
+import importlib.util
 import io
+import marshal
+import struct
+import sys
 import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.abc import InspectLoader
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 
 from tpuherd_host.agent.frames import PROTOCOL
 
 PACKAGE = "tpuherd_host"
 ROOM = "agent"
+SCRIPTS = "train"  #: what attempts import: the archive stands on their path
 EPOCH = (1980, 1, 1, 0, 0, 0)  #: no file of an archive is younger
 MAIN = """\
 import sys
 from {room}.start import main
 sys.exit(main(sys.argv[1:], sys.path[0], {protocol}))
 """
+#: A Python that says this of itself runs our bytecode: what it is, and its bytecode's number.
+OURS = f"{sys.implementation.cache_tag}-{importlib.util.MAGIC_NUMBER.hex()}"
+#: Of bytecode that is never compared with a source.
+PYC_HEAD = importlib.util.MAGIC_NUMBER + struct.pack("<I8x", 0b01)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Zipapp:
-    """One file."""
+    """One file. It is put together only when a host lacks it."""
 
-    hash: str  #: of the content; its hello says it as "agent", by its file's name
-    content: bytes
+    hash: str  #: of the sources; its hello says it as "agent", by its file's name
 
     @property
     def name(self) -> str:
         """agent-0123456789abcdef.pyz; it must have this name on a host."""
         return f"agent-{self.hash}.pyz"
 
+    @property
+    def content(self) -> bytes:
+        """As it is on hosts."""
+        return content(compiled=False)
+
+    def sent(self, python: str) -> bytes:
+        """As it travels: small, or with bytecode where the host's Python takes it."""
+        return sent(compiled=python == OURS)
+
 
 @cache
 def agent() -> Zipapp:
     """The agent that goes with this version of ours."""
-    sources = {name: bare(text) for name, text in modules(files(PACKAGE) / ROOM).items()}
+    told = hashlib.sha256()
+    for name, text in sorted(sources().items()):
+        told.update(f"{name}\n{len(text)}\n{text}".encode())
+    return Zipapp(hash=told.hexdigest()[:16])
+
+
+@cache
+def sources() -> Mapping[str, str]:
+    """All of it, by the places in the archive."""
     main = MAIN.format(room=f"{PACKAGE}.{ROOM}", protocol=PROTOCOL)
-    content = packed({"__main__.py": main, **sources})
-    return Zipapp(hash=hashlib.sha256(content).hexdigest()[:16], content=content)
+    return {"__main__.py": main, **modules(ROOM), **modules(SCRIPTS)}
 
 
-def modules(folder: Traversable) -> dict[str, str]:
-    """The sources, by their places in the archive."""
+@cache
+def sent(*, compiled: bool) -> bytes:
+    """In one piece that is half as long as with each file compressed for itself."""
+    return zlib.compress(content(compiled=compiled), 1 if compiled else 9)
+
+
+@cache
+def content(*, compiled: bool) -> bytes:
+    """The archive. Bytecode stands beside the sources: the host's Python may be replaced."""
+    if not compiled:
+        return packed({name: bare(text).encode() for name, text in sources().items()})
+    found = {name: text.encode() for name, text in sources().items()}
+    ours = {name: text for name, text in sources().items() if f"/{SCRIPTS}/" not in name}
+    return packed(found | {f"{name}c": bytecode(name, text) for name, text in ours.items()})
+
+
+def bytecode(name: str, text: str) -> bytes:
+    """What our own Python has in its cache of the same source, mostly."""
+    module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    spec = importlib.util.find_spec(module) if "/" in name else None
+    loader = spec.loader if spec else None
+    code = loader.get_code(module) if isinstance(loader, InspectLoader) else None
+    return PYC_HEAD + marshal.dumps(code or compile(text, name, "exec", dont_inherit=True))
+
+
+def modules(room: str) -> dict[str, str]:
+    """The sources of one of our rooms, by their places in the archive."""
     found = {f"{PACKAGE}/__init__.py": ""}
-    for file in folder.iterdir():
+    for file in (files(PACKAGE) / room).iterdir():
         if file.name.endswith(".py"):
-            found[f"{PACKAGE}/{ROOM}/{file.name}"] = file.read_text(encoding="utf-8")
+            found[f"{PACKAGE}/{room}/{file.name}"] = file.read_text(encoding="utf-8")
     return found
 
 
 def bare(text: str) -> str:
     """Without docstrings and comments, which nobody reads there; every line keeps its number."""
     lines = text.split("\n")
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                end = first.end_lineno or first.lineno
-                lines[first.lineno - 1 : end] = [""] * (end - first.lineno + 1)
-                if len(node.body) == 1:
-                    lines[first.lineno - 1] = " " * first.col_offset + "pass"
+    for node in documented(ast.parse(text)):
+        first = node.body[0] if node.body else None
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            end = first.end_lineno or first.lineno
+            lines[first.lineno - 1 : end] = [""] * (end - first.lineno + 1)
+            if len(node.body) == 1:
+                lines[first.lineno - 1] = " " * first.col_offset + "pass"
     return "\n".join("" if line.lstrip().startswith("#") else line for line in lines)
 
 
-def packed(sources: dict[str, str]) -> bytes:
-    """An archive of them, with nothing in it of where and when it was made."""
+def documented(
+    node: ast.Module | ast.ClassDef | ast.FunctionDef,
+) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef]:
+    """Whatever may begin with a docstring."""
+    yield node
+    for one in node.body:
+        if isinstance(one, ast.ClassDef | ast.FunctionDef):
+            yield from documented(one)
+
+
+def packed(contents: Mapping[str, bytes]) -> bytes:
+    """An archive of them, with nothing in it of where and when it was made. It is not compressed:
+    whoever starts the agent would have to undo that, each time."""
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as archive:
-        for name, text in sorted(sources.items()):
+        for name, text in sorted(contents.items()):
             entry = zipfile.ZipInfo(name, EPOCH)
-            entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, text.encode(), compresslevel=9)
+            archive.writestr(entry, text)
     return whole.getvalue()

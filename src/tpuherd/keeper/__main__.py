@@ -4,7 +4,10 @@ import gc
 import os
 import sys
 
+from tpuherd.keeper import libraries
 from tpuherd.keeper.serve import run
+
+__all__ = ["libraries", "main"]
 
 READY = 3  #: the file that hears when the keeper listens
 FILES_MAX = 4096

@@ -7,6 +7,7 @@ from functools import partial
 
 from tpuherd.sim.folder import Trouble
 from tpuherd.sim.hosts.rack import Make, Rack
+from tpuherd.sim.http.objects import OBJECTS
 from tpuherd.sim.metadata.inside import Surroundings, services
 from tpuherd.sim.metadata.packages import Packages
 from tpuherd.sim.quarters import PROCESSES, Lodging, Site, Wish
@@ -17,7 +18,12 @@ from tpuherd.sim.ssh.server import Door
 async def lodged(packages: Packages, wish: Wish, site: Site) -> AsyncIterator[Lodging]:
     """Boot what is to run, end what is not, until the context does; then end all."""
     keys = site.folder / "host_keys"
-    around = Surroundings(keys_folder=keys, internet=wish.internet, packages=packages)
+    around = Surroundings(
+        keys_folder=keys,
+        internet=wish.internet,
+        packages=packages,
+        objects=site.folder / OBJECTS,
+    )
     mode = PROCESSES if wish.hosts == PROCESSES else None
     make = Make(offer=wish.offer, mode=mode, services=partial(services, around=around))
     rack = Rack(site.desk, site.folder / "hosts", make)

@@ -207,7 +207,7 @@ async def answering(
         raise Trouble(f"Nothing can be written to {options.folder} ({error.strerror})") from error
     async with (
         asyncio.TaskGroup() as group,
-        serving(app(desk, clock, sides(desk, board)), ground.rest),
+        serving(app(desk, clock, sides(desk, board, options.folder)), ground.rest),
         tunnelling(ground.tunnel, front, board.facts.port, audience.trouble),
     ):
         lasting = [group.create_task(desk.run()), group.create_task(follow(desk, audience.line))]

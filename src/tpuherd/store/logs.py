@@ -134,7 +134,8 @@ class Writer:
         self._lock = -1
         self._file = -1
         self._size = 0
-        self._pending = bytearray()
+        self._pending: list[bytes] = []
+        self._waiting = 0  #: bytes of them
         self.offset = 0  #: behind what is written
         self.silent = False  #: another one writes it
 
@@ -148,16 +149,18 @@ class Writer:
             self.flush()
             self._begin(offset)
         piece = packed(record.at, record.port, record.piece)
-        self._pending += piece
+        self._pending.append(piece)
+        self._waiting += len(piece)
         self._size += len(piece)
         self.offset = offset + len(piece)
-        if len(self._pending) >= BUFFER_MAX:
+        if self._waiting >= BUFFER_MAX:
             self.flush()
 
     def flush(self) -> None:
         """To the disk's care. Where it is full the log stays as it is; the host has it all."""
-        rest = memoryview(bytes(self._pending))
+        rest = memoryview(b"".join(self._pending))
         self._pending.clear()
+        self._waiting = 0
         try:
             while rest:
                 rest = rest[os.write(self._file, rest) :]

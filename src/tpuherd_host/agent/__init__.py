@@ -1,1 +1,1 @@
-"""The agent of a host: Python 3.8, standard library only. Nothing of it is built yet."""
+"""The agent of a host: Python 3.8, standard library only."""

@@ -9,7 +9,10 @@ import fcntl
 import os
 import select
 import sys
-from typing import Dict, Mapping, Optional
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Mapping, Optional
 
 FOLDER = ".tpuherd"
 SOCKET = "agent.sock"
@@ -20,6 +23,11 @@ PLEASE, STAYS, LEAVES, REFUSES = b"?", b"=", b"-", b"!"
 SOL_SOCKET, SCM_RIGHTS = 1, 1
 #: What must not reach the agent's own process, nor its commands.
 DROPPED = ("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SHLVL", "_", "OLDPWD")
+#: What Python does with an archive it is given, but for the 8 ms in which it loads what does it.
+BECOME = (
+    "import sys, zipimport; del sys.argv[0]; sys.path.insert(0, sys.argv[0]);"
+    "exec(zipimport.zipimporter(sys.argv[0]).get_code('__main__'))"
+)
 PRELOAD = "HERD_LD_PRELOAD"  #: how LD_PRELOAD passes by the agent to its commands
 
 
@@ -31,7 +39,7 @@ def go_home() -> str:
     return folder
 
 
-def knock() -> Optional["_socket.socket"]:
+def knock() -> "Optional[_socket.socket]":
     """A connection to the agent; None when there is none."""
     line = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
@@ -42,7 +50,7 @@ def knock() -> Optional["_socket.socket"]:
     return line
 
 
-def received(line: "_socket.socket", seconds: Optional[float]) -> bytes:
+def received(line: "_socket.socket", seconds: "Optional[float]") -> bytes:
     """One byte, or nothing where it ends or takes too long."""
     if not select.select([line], [], [], seconds)[0]:
         return b""
@@ -63,7 +71,7 @@ def handed_over(line: "_socket.socket", version: str) -> bytes:
     return received(line, READY_S)
 
 
-def environment(login: Mapping[str, str]) -> Dict[str, str]:
+def environment(login: "Mapping[str, str]") -> "Dict[str, str]":
     """What the agent starts with: the login's, but for what belongs to this connection."""
     env = {key: value for key, value in login.items() if key not in DROPPED}
     env = {key: value for key, value in env.items() if not key.startswith("HERD_")}
@@ -89,7 +97,7 @@ def start(pyz: str) -> bool:
             os.dup2(log if os.fstat(log).st_size < 1 << 20 else null, 2)
             os.dup2(say, 3)
             os.closerange(4, 1 << 12)
-            words = [sys.executable, "-I", "-S", pyz, "serve"]
+            words = [sys.executable, "-I", "-S", "-c", BECOME, pyz, "serve"]
             os.execve(sys.executable, words, environment(os.environ))
         finally:
             os._exit(1)

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from typing import Deque, Dict, Optional, Set, Tuple
 
-from tpuherd_host.agent import deeds, nurse, words
+from tpuherd_host.agent import deeds, flows, nurse, words
 from tpuherd_host.agent.doors import Doors
 from tpuherd_host.agent.files import Files
 from tpuherd_host.agent.outlet import Outlet
@@ -37,6 +37,7 @@ class Daemon:
         self.posted: Deque[words.Happening] = deque()  #: by threads
         self.outlets: Dict[str, Outlet] = {}
         self.grown: Set[str] = set()
+        self.later: Deque[words.Save] = deque()  #: when all is said that is to be said
         self.talks: Dict[Tuple[int, int], Talk] = {}
         self.unseen: Dict[str, float] = {}  #: work whose process is gone: since when
         self.nurse: Optional[socket.socket] = None
@@ -122,15 +123,17 @@ class Daemon:
                 for deed in todo:
                     deeds.DEEDS[type(deed)](self, deed)
             self.doors.flush_all()
+        while self.later:
+            flows.save(self, self.later.popleft())
 
     # ---- work ------------------------------------------------------------------------------------
 
     def grow(self, id: str) -> None:
-        """A log has more."""
+        """A log has more. That is judged before anything by which its work might be over."""
         outlet = self.outlets.get(id)
         if outlet is not None:
             log = outlet.log
-            self.happen(words.Grew(id, log.first, log.length, log.lost_bytes))
+            self.queue.appendleft(words.Grew(id, log.first, log.length, log.lost_bytes))
             if self.sync_at is None and log.dirty:
                 self.sync_at = self.now() + SYNC_S
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Type
 
@@ -105,6 +106,10 @@ def spawn(daemon: "Daemon", deed: words.Spawn) -> None:
     daemon.nurse.sendall(nurse.packed(order))
 
 
+#: Where the hosts of a gang find each other: what an image or a login has of it is another's.
+GANG = ("MEGASCALE_", "JAX_COORDINATOR_")
+
+
 def environment(daemon: "Daemon", work: Work) -> Dict[str, str]:
     """The login's, what was asked for, and by what a process is known as ours."""
     stage = work.stages[work.stage]
@@ -117,9 +122,13 @@ def environment(daemon: "Daemon", work: Work) -> Dict[str, str]:
     env[processes.AGENT] = daemon.house.folder
     env[processes.MARK] = work.id
     if work.kind == "attempt":
-        env["HERD_ATTEMPT"] = work.id
+        env = {name: value for name, value in env.items() if not name.startswith(GANG)}
+        env["HERD_ATTEMPT"] = str(work.number)
         env[VARIABLE] = place(daemon.house.folder)
     env.update(stage.env)
+    if work.kind == "attempt" and sys.path[0].endswith(".pyz"):
+        # tpuherd_host.train lies in the agent's own file: scripts import it, nothing is installed.
+        env["PYTHONPATH"] = ":".join(filter(None, (sys.path[0], env.get("PYTHONPATH"))))
     return env
 
 
@@ -143,6 +152,8 @@ def nursed(daemon: "Daemon", told: Mapping[str, Any]) -> None:
         exit, sentence = FAILED.get(number, (126, "{}: " + os.strerror(number)))
         if where == "directory":
             exit, sentence = NO_DIRECTORY
+        elif where == "fork":
+            exit, sentence = 125, f"the host could not begin it: {os.strerror(number)}"
         name = stage.directory if where == "directory" else stage.argv[0]
         daemon.happen(words.Unborn(id, exit, sentence.format(name)))
         outlet.close()
@@ -270,7 +281,7 @@ DEEDS: Dict[Type[Any], Callable[["Daemon", Any], None]] = {
     words.Note: flows.note,
     words.Pause: flows.pause,
     words.Tail: flows.tail,
-    words.Save: flows.save,
+    words.Save: flows.note_down,
     words.Forget: flows.forget,
     words.Keep: flows.keep,
     words.Stamp: flows.stamp,

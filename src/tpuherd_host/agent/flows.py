@@ -93,9 +93,19 @@ def tail(daemon: "Daemon", deed: words.Tail) -> None:
     daemon.happen(words.Tailed(deed.work, tuple(lines)))
 
 
+def note_down(daemon: "Daemon", deed: words.Save) -> None:
+    """How it stands: at once, but for a command's end, which its nurse has written down too."""
+    if deed.work.live or deed.hard:
+        save(daemon, deed)
+    else:
+        daemon.later.append(deed)
+
+
 def save(daemon: "Daemon", deed: words.Save) -> None:
-    """How it stands."""
+    """Into its file; what is over has no pipes any more."""
     work = deed.work
+    if work.id not in daemon.state.works:
+        return  # it is forgotten already
     try:
         daemon.shelf.place(work)
     except OSError:

@@ -77,19 +77,19 @@ class Reader:
     """Takes bytes as they come and gives whole frames."""
 
     def __init__(self) -> None:
-        self.rest = bytearray()
+        self.rest = b""
 
     def feed(self, piece: bytes) -> Iterator[Frame]:
         """The frames that are whole now."""
-        self.rest += piece
+        text = self.rest + piece if self.rest else piece  # most pieces begin where a frame does
         start = 0
-        while len(self.rest) - start >= HEAD.size:
-            length, kind, id = HEAD.unpack_from(self.rest, start)
+        while len(text) - start >= HEAD.size:
+            length, kind, id = HEAD.unpack_from(text, start)
             if length > PAYLOAD_MAX or not HELLO <= kind <= CANCEL:
                 raise BadFrame("no frame begins like this")
             end = start + HEAD.size + length
-            if len(self.rest) < end:
+            if len(text) < end:
                 break
-            yield Frame(kind, id, bytes(self.rest[start + HEAD.size : end]))
+            yield Frame(kind, id, text[start + HEAD.size : end])
             start = end
-        del self.rest[:start]
+        self.rest = text[start:]

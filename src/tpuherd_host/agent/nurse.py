@@ -17,7 +17,7 @@ import struct
 import termios
 import time
 from importlib import import_module
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 LENGTH = struct.Struct(">I")
 LINGER_S = 120.0  #: it keeps the last output of its commands so long for another agent
@@ -25,6 +25,7 @@ SUBREAPER = 36
 RESET = (
     signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP,
 )  # fmt: skip
+Begin = Callable[[str, List[str]], int]  #: a program's file and its words; its process id
 
 
 def ticks_of(pid: int) -> int:
@@ -67,52 +68,98 @@ def private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
+class Unborn(Exception):
+    """A process that could not begin: at what, and the errno."""
+
+
+def on_pipes(order: Mapping[str, Any]) -> int:
+    """Begin a process. Until it is its program nothing of us runs in it: that is what is quick."""
+    files = []
+    try:
+        # Whoever feeds it may be gone already: that must not hold us up.
+        files.append(os.open(order["in"] or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        os.set_blocking(files[0], True)
+        for end in ("out", "err"):  # also as a reader: it outlives the agent
+            files.append(os.open(order[end], os.O_RDWR | os.O_CLOEXEC))
+        enter(order["directory"])
+        actions = [(os.POSIX_SPAWN_DUP2, file, number) for number, file in enumerate(files)]
+
+        def begin(path: str, argv: List[str]) -> int:
+            return os.posix_spawn(
+                path, argv, order["env"], file_actions=actions, setsid=True, setsigdef=RESET
+            )
+
+        return executed(order["argv"], order["env"], begin)
+    finally:
+        os.chdir("/")
+        for file in files:
+            os.close(file)
+
+
+def on_terminal(order: Mapping[str, Any]) -> int:
+    """The same on a terminal, which only the process itself can make its own."""
+    hear, report = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if not pid:
+        become(order, report)
+    os.close(report)
+    said = os.read(hear, 4096)
+    os.close(hear)
+    if said:
+        os.waitpid(pid, 0)
+        raise Unborn(*json.loads(said))
+    return pid
+
+
 def become(order: Mapping[str, Any], report: int) -> None:
-    """In the child: its own session, its files, its folder, and then the program."""
-    place = "argv"
+    """In the child: its own session, its terminal, its folder, and then the program."""
+    why = ["argv", errno.EIO]
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
         for sign in RESET:
             signal.signal(sign, signal.SIG_DFL)
-        if order["tty"]:
-            tty = os.open(order["tty"], os.O_RDWR)
-            fcntl.ioctl(tty, termios.TIOCSCTTY, 0)
-            files = [tty, tty, tty]
-        else:
-            files = [
-                os.open(order["in"] or "/dev/null", os.O_RDONLY),
-                os.open(order["out"], os.O_RDWR),  # also as a reader: it outlives the agent
-                os.open(order["err"], os.O_RDWR),
-            ]
-        for number, file in enumerate(files):
-            os.dup2(file, number)
-        place = "directory"
-        os.chdir(order["directory"])
-        place = "argv"
-        execute(order["argv"], order["env"])
+        tty = os.open(order["tty"], os.O_RDWR)
+        fcntl.ioctl(tty, termios.TIOCSCTTY, 0)
+        for number in range(3):
+            os.dup2(tty, number)
+        enter(order["directory"])
+        env = order["env"]
+        executed(order["argv"], env, lambda path, argv: os.execve(path, argv, env))
+    except Unborn as unborn:
+        why = list(unborn.args)
     except OSError as error:
-        os.write(report, json.dumps([place, error.errno]).encode())
+        why = ["argv", error.errno or 0]
     finally:
+        os.write(report, json.dumps(why).encode())
         os._exit(127)
 
 
-def execute(argv: List[str], env: Mapping[str, str]) -> None:
+def enter(folder: str) -> None:
+    """Be there."""
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise Unborn("directory", error.errno) from error
+
+
+def executed(argv: List[str], env: Mapping[str, str], begin: Begin) -> int:
     """As a shell does: found by PATH, and by /bin/sh where it begins with no #!."""
-    name, refused = argv[0], None
+    name, refused = argv[0], 0
     folders = [""] if "/" in name else env.get("PATH", os.defpath).split(":")
     for folder in folders:
         path = os.path.join(folder, name)
         try:
             if os.path.isdir(path):
                 raise PermissionError(errno.EACCES, "a folder")
-            os.execve(path, argv, env)
+            if os.path.exists(path):
+                return begin(path, argv)
         except OSError as error:
             if error.errno == errno.ENOEXEC:
-                os.execve("/bin/sh", ["sh", path, *argv[1:]], env)
+                return begin("/bin/sh", ["sh", path, *argv[1:]])
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                refused = refused or error
-    raise refused or FileNotFoundError(errno.ENOENT, name)
+                refused = refused or error.errno or 0
+    raise Unborn("argv", refused or errno.ENOENT)
 
 
 class Nurse:
@@ -180,26 +227,20 @@ class Nurse:
             if not order["tty"]:
                 flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
                 self.kept[id] = [os.open(order[end], flags) for end in ("out", "err")]
-            hear, report = os.pipe2(os.O_CLOEXEC)
-            pid = os.fork()
-        except OSError as error:
-            self.say({"id": id, "failed": ["fork", error.errno]})
-            return
-        if not pid:
-            become(order, report)
-        os.close(report)
-        said = os.read(hear, 4096)
-        os.close(hear)
-        if said:
-            os.waitpid(pid, 0)
+            pid = on_terminal(order) if order["tty"] else on_pipes(order)
+        except Unborn as unborn:
             self.let(id)
-            self.say({"id": id, "failed": json.loads(said)})
+            self.say({"id": id, "failed": unborn.args})
+            return
+        except OSError as error:
+            self.let(id)
+            self.say({"id": id, "failed": ["fork", error.errno]})
             return
         ticks = ticks_of(pid)
         self.wards[pid] = order
+        self.say({"id": id, "began": pid, "ticks": ticks})
         with contextlib.suppress(OSError):  # a full disk: the agent still knows it
             write_file(os.path.join(order["folder"], "pid"), json.dumps([pid, ticks]))
-        self.say({"id": id, "began": pid, "ticks": ticks})
 
     def reap(self) -> None:
         """Those who have ended, and orphans."""
@@ -226,9 +267,9 @@ class Nurse:
                     "memory_bytes": usage.ru_maxrss * 1024,
                 },
             }
+            self.say(content)
             with contextlib.suppress(OSError):
                 write_file(os.path.join(order["folder"], "exit"), json.dumps(content))
-            self.say(content)
 
 
 def nurse(line: socket.socket) -> None:

@@ -69,8 +69,10 @@ class Outlet:
     @staticmethod
     def pipe(path: str, way: int) -> int:
         """A named pipe: another agent finds it again."""
-        if not os.path.exists(path):
+        try:
             os.mkfifo(path, 0o600)
+        except FileExistsError:
+            pass
         return os.open(path, way | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def began(self) -> None:

@@ -54,21 +54,21 @@ class Records:
 
     def __init__(self, offset: int = 0) -> None:
         self.offset = offset
-        self.rest = bytearray()
+        self.rest = b""
 
     def feed(self, piece: bytes) -> Iterator[Record]:
         """The records that are whole now."""
-        self.rest += piece
+        text = self.rest + piece if self.rest else piece
         start = 0
         try:
-            while len(self.rest) - start >= HEAD.size:
-                at, port, length = HEAD.unpack_from(self.rest, start)
+            while len(text) - start >= HEAD.size:
+                at, port, length = HEAD.unpack_from(text, start)
                 if length > LENGTH_MAX:
                     raise BadRecord("no record begins like this")
                 end = start + HEAD.size + length
-                if len(self.rest) < end:
+                if len(text) < end:
                     break
-                record = Record(at, port, bytes(self.rest[start + HEAD.size : end]))
+                record = Record(at, port, text[start + HEAD.size : end])
                 start = end
                 if port == JUMP:
                     self.offset = number(record.piece)
@@ -76,7 +76,7 @@ class Records:
                     self.offset += record.size
                 yield record
         finally:
-            del self.rest[:start]
+            self.rest = text[start:]
 
 
 def whole(text: bytes) -> int:

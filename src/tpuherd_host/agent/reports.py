@@ -1,6 +1,6 @@
 """Hears from training programs how far they are: datagrams to the socket that HERD_STEPS names.
 
-One datagram is one report, an object of at most 8 KiB: {"attempt": the value of HERD_ATTEMPT,
+One datagram is one report, an object of at most 8 KiB: {"attempt": the value of HERD_WORK,
 "step": 120, and whatever else is to be told, such as "loss": 2.31}. Nothing is answered; whoever
 sends does not wait (MSG_DONTWAIT), and a report that does not fit is no loss: the next one tells
 more.

@@ -2,8 +2,9 @@
 
 import json
 import os
+import stat
 import zlib
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set
 
 from tpuherd_host.agent.nurse import private, ticks_of
 from tpuherd_host.agent.state import Ending, Stage, Work
@@ -21,11 +22,14 @@ def ram_folder(root: str) -> str:
 def own(folder: str) -> bool:
     """Make a folder that only we may read; False where it cannot be, or is somebody else's."""
     try:
-        os.makedirs(folder, 0o700, exist_ok=True)
+        os.mkdir(folder, 0o700)
+        return True
+    except FileExistsError:
         facts = os.lstat(folder)
+        ours = facts.st_uid == os.getuid() and stat.S_ISDIR(facts.st_mode)
+        return ours and not facts.st_mode & 0o077
     except OSError:
         return False
-    return facts.st_uid == os.getuid() and not facts.st_mode & 0o077 and not os.path.islink(folder)
 
 
 def write(path: str, content: Any, hard: bool = False) -> None:
@@ -78,6 +82,7 @@ class Shelf:
         self.root = root
         self.places: Dict[str, str] = {}  #: a piece of work to its folder
         self.unsaved: Dict[str, Work] = {}  #: the disk was full
+        self.owned: Set[str] = set()  #: folders for many, that were looked at
 
     def place(self, work: Work) -> str:
         """The folder of a piece of work; OSError where there is no room at all."""
@@ -85,12 +90,20 @@ class Shelf:
             for root in (self.root, ram_folder(self.root)):
                 above = os.path.join(root, FOLDERS[work.kind])
                 folder = os.path.join(above, work.id)
-                if roomy(root) and own(root) and own(above) and own(folder):
+                if roomy(root) and self.fit(root) and self.fit(above) and own(folder):
                     self.places[work.id] = folder
                     break
             else:
                 raise OSError("the disk is full, and so is memory")
         return self.places[work.id]
+
+    def fit(self, folder: str) -> bool:
+        """Whether a folder for many is there and ours; it stays so."""
+        if folder not in self.owned or not os.path.isdir(folder):
+            self.owned.discard(folder)
+            if own(folder):
+                self.owned.add(folder)
+        return folder in self.owned
 
     def save(self, work: Work, hard: bool) -> bool:
         """Write down how it stands; again later where the disk is full."""

@@ -24,6 +24,7 @@ from tpuherd_host.agent.words import Consumed
 AHEAD = 4 << 20  #: bytes that may be under way to us: what a line holds, and more
 PASS_LEVEL = 1
 BEAT_S = 5.0
+TIDY_S = 3.0  #: after a switch: other hosts of the same machine may still be at it
 
 
 def rooms(talk: Talk) -> "tuple[Path, Path]":
@@ -67,47 +68,45 @@ def plainly(what: str) -> Iterator[None]:
 
 
 def have(talk: Talk) -> Mapping[str, Any]:
-    """What stands at a destination, which snapshots are here whole, and where to listen."""
+    """What stands at a destination, which snapshots are here whole, and where to listen; or, where
+    the snapshot stands from which the changes come along, filled at once."""
     house, home = rooms(talk)
     order = ordered(talk.content)
+    base = talk.content.get("base")
+    if base:
+        with plainly("the destination can't be looked at"):
+            current = place(house, home, order.dest, force=order.force).current
+            hoped = current != order.id and str(current).startswith(str(base))
+            hoped = hoped and rows_of(house, current) is not None
+        answer = receive(talk) if hoped else {}
+        if answer.get("ready"):
+            return answer
     address = talk.content.get("address")
     port = None
     with plainly("the destination can't be looked at"):
         if order.tops is not None:
             into = target(house, home, order.dest, order.tops).into
-            answer: Dict[str, Any] = {"dest": str(into)}
+            answer = {"dest": str(into)}
         else:
             answer = stood(house, home, order)
         if address is not None and not answer.get("intact"):
             port = relay.listen(order.token, address)
-    return {**answer, "port": port}
+    return {**answer, "port": port} if port else answer
 
 
 def stood(house: Path, home: Path, order: Order) -> Dict[str, Any]:
     """What the destination of a snapshot has."""
     spot = place(house, home, order.dest, force=order.force)
-    rows = rows_of(house, order.id, part=True)
-    intact, held = False, None
-    if rows is not None:
-        found = [parsed(each) for each in rows]
-        if spot.current == order.id:
-            dest = os.fsencode(str(spot.dest))
-            intact = all(same(dest, one) for one in found)
-        if not intact:
-            held = bits(blobs(house).missing(contents(found)), list(contents(found)))
-    folder = snapshots_place.rows_file(house, "x").parent
-    whole = sorted(
-        (file for file in folder.iterdir() if "." not in file.name),
-        key=lambda file: file.stat().st_mtime,
-        reverse=True,
-    )
+    found = snapshots_place.known(house, order.id)
+    dest = os.fsencode(str(spot.dest))
+    if found and spot.current == order.id and all(same(dest, one) for one in found):
+        return {"dest": str(spot.dest), "intact": True}
+    wanted = contents(found)
     return {
         "dest": str(spot.dest),
-        "current": spot.current,
-        "intact": intact,
-        "whole": [file.name for file in whole[: snapshots_place.ROWS_KEPT]],
-        "held": held,
-        "free": shutil.disk_usage(str(house)).free,
+        "intact": False,
+        "whole": snapshots_place.whole(house)[: snapshots_place.ROWS_KEPT],
+        "held": bits(blobs(house).missing(wanted), list(wanted)) if found else None,
     }
 
 
@@ -135,7 +134,10 @@ def receive(talk: Talk) -> Mapping[str, Any]:
                 return come[1] or b""
 
     with alive(talk):
-        return fill(talk, blocks(read), talk.content.get("children") or ())
+        answer = fill(talk, blocks(read), talk.content.get("children") or ())
+        if talk.content.get("switch") and answer["ready"]:
+            return {**answer, **commit(talk)}
+        return answer
 
 
 def follow(talk: Talk) -> Mapping[str, Any]:
@@ -189,7 +191,7 @@ def feed(talk: Talk) -> Mapping[str, Any]:
             numbers = {one.id: n for n, one in reversed(list(enumerate(map(parsed, rows))))}
             wanted = contents(map(parsed, rows))
             pieces = (Content(numbers[i], size, store.pieces(i)) for i, size in wanted.items())
-            head = {"id": id, "base": None, "gone": 0, "give": len(wanted)}
+            head = {"base": None, "gone": 0, "give": len(wanted)}
             for block in stream(head, packed(rows), pieces, lambda: PASS_LEVEL):
                 talk.check()
                 tee.put(block)
@@ -212,12 +214,14 @@ def commit(talk: Talk) -> Mapping[str, Any]:
         spot = place(house, home, order.dest, force=order.force)
         with alone(spot):
             answer = switched(house, place(house, home, order.dest, force=order.force), order)
-    threading.Thread(target=tidy, args=(house, home, order), daemon=True).start()
+    later = threading.Timer(TIDY_S, tidy, (house, home, order))
+    later.daemon = True
+    later.start()
     return answer
 
 
 def tidy(house: Path, home: Path, order: Order) -> None:
-    """What is too old goes, when nobody waits any more."""
+    """What is too old goes."""
     with suppress(OSError, Refused):
         with alone(place(house, home, order.dest, force=True)):
             spot = place(house, home, order.dest, force=True)
@@ -271,7 +275,9 @@ def abandon(talk: Talk) -> Mapping[str, Any]:
     relay.forget(order.token)
     with plainly("it could not be removed"):
         dropped(house, home, order)
-    return {}
+        stands = order.tops is None
+        stands = stands and place(house, home, order.dest, force=True).current == order.id
+    return {"stands": stands}
 
 
 def dropped(house: Path, home: Path, order: Order) -> None:

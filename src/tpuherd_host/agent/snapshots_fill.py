@@ -3,12 +3,21 @@
 import hashlib
 import os
 import shutil
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 from tpuherd_host.agent import snapshots_place
-from tpuherd_host.agent.blobs import Spoiled
-from tpuherd_host.agent.snapshots_place import PART, blobs, known, path_of, place, rows_of
+from tpuherd_host.agent.blobs import Blobs, Spoiled
+from tpuherd_host.agent.snapshots_place import (
+    PART,
+    blobs,
+    known,
+    path_of,
+    place,
+    remembered,
+    rows_of,
+)
 from tpuherd_host.agent.snapshots_rows import (
     Row,
     applied,
@@ -16,6 +25,8 @@ from tpuherd_host.agent.snapshots_rows import (
     contents,
     named,
     packed,
+    parsed,
+    replaced,
     unpacked,
 )
 from tpuherd_host.agent.snapshots_stream import Source, Torn, plain
@@ -102,12 +113,23 @@ def staged(house: Path, home: Path, order: Order) -> Path:
 
 def filled(house: Path, home: Path, order: Order, coming: Iterator[bytes]) -> None:
     """Fill. Nothing of it is in its place yet; cut, what came is kept for the next time."""
-    source = Source(plain(coming))
+    store = blobs(house)
+    base: List[bytes] = []
+    rows: List[bytes] = []
+
+    @lru_cache(maxsize=1)  # all its pieces are told by the same one
+    def old(number: int) -> bytes:
+        was = replaced(base, parsed(rows[number]).path)
+        return b"".join(store.pieces(was.id)) if was else b""
+
+    source = Source(plain(coming, old))
     head = source.head()
-    rows = rows_in(house, head, source.take(int(head["body"])))
+    base += based(house, head["base"])
+    body, cut = source.take(int(head["body"])), int(head["gone"])
+    rows += applied(base, unpacked(body[:cut]), unpacked(body[cut:]))
     if named(rows).hex() != order.id:
         raise Torn("it is another snapshot than was announced")
-    found = checked(rows)
+    found = remembered(order.id, checked(rows))
     file = snapshots_place.rows_file(house, order.id)
     if not file.exists():
         file.with_name(file.name + PART).write_bytes(packed(rows))
@@ -118,9 +140,9 @@ def filled(house: Path, home: Path, order: Order, coming: Iterator[bytes]) -> No
         if order.tops is None:
             spot = place(house, home, order.dest, force=order.force)
             before = {one.path: one for one in known(house, spot.current)}
-            took(house, source, int(head["give"]), found, before)
-            base = os.fsencode(str(spot.dest))
-            grown(house, file, Growth(os.fsencode(str(tree)), base, before), found)
+            took(store, source, int(head["give"]), found, before)
+            growth = Growth(os.fsencode(str(tree)), os.fsencode(str(spot.dest)), before)
+            grown(store, file, growth, found)
         else:
             room(tree.parent, sum(one.size for one in found))
             spread(os.fsencode(str(tree)), source, int(head["give"]), found)
@@ -130,15 +152,16 @@ def filled(house: Path, home: Path, order: Order, coming: Iterator[bytes]) -> No
         raise
 
 
-def rows_in(house: Path, head: Mapping[str, Any], body: bytes) -> List[bytes]:
-    """All rows: as they came, or a base that is here and the changes to it."""
-    if head["base"] is None:
-        return unpacked(body)
-    base = rows_of(house, head["base"])
+def based(house: Path, start: Optional[str]) -> List[bytes]:
+    """The rows by which others are told: of the snapshot here whose id begins like that, or none.
+    Were it another than was meant, what comes of it would not have the id that was announced."""
+    if start is None:
+        return []
+    ids = [id for id in snapshots_place.whole(house) if id.startswith(start)]
+    base = rows_of(house, ids[0]) if ids else None
     if base is None:
         raise Torn("the snapshot that this one is told by is not here any more; sync again")
-    cut = int(head["gone"])
-    return applied(base, unpacked(body[:cut]), unpacked(body[cut:]))
+    return base
 
 
 def room(path: Path, needed: int) -> None:
@@ -150,13 +173,12 @@ def room(path: Path, needed: int) -> None:
 
 
 def took(
-    house: Path, source: Source, give: int, rows: Sequence[Row], before: Mapping[bytes, Row]
+    store: Blobs, source: Source, give: int, rows: Sequence[Row], before: Mapping[bytes, Row]
 ) -> None:
     """The contents that came, into the store."""
-    store = blobs(house)
     wanted = contents(rows)
     needed = sum(wanted[id] for id in store.missing(wanted))
-    room(house, needed + sum(one.size for one in rows if before.get(one.path) != one))
+    room(store.folder, needed + sum(one.size for one in rows if before.get(one.path) != one))
     with store.held(), store.writer() as pack:
         for _ in range(give):
             one = rows[source.number()]
@@ -170,20 +192,20 @@ def took(
         raise Torn("contents are missing; sync again")
 
 
-def grown(house: Path, file: Path, growth: Growth, rows: Sequence[Row]) -> None:
+def grown(store: Blobs, file: Path, growth: Growth, rows: Sequence[Row]) -> None:
     """The tree, of files that the present one has unchanged and of the store's contents."""
     part = file.with_name(file.name + PART)
     if part.exists():
         part.replace(file)
     os.utime(str(file))
     lay(growth.tree, rows)
-    store = blobs(house)
+    before = growth.before
+    kept = [one for one in rows if before.get(one.path) == one]
+    left = share(growth.base, growth.tree, kept)
     try:
         with store.held():
-            for one in rows:
-                shared = growth.before.get(one.path) == one
-                if not shared or not share(growth.base, growth.tree, one):
-                    write(growth.tree, one, store.pieces(one.id))
+            for one in (*left, *(one for one in rows if before.get(one.path) != one)):
+                write(growth.tree, one, store.pieces(one.id))
     except Spoiled:
         file.replace(part)
         raise

@@ -24,6 +24,8 @@ TREES_KEPT = 3  #: with the one in place
 ROWS_KEPT = 6
 STALE_S = 86_400
 PART = ".part"
+KNOWN: Dict[str, List[Row]] = {}  #: small snapshots, taken apart: those of the last syncs
+KNOWN_MAX, KNOWN_ROWS_MAX = 4, 5000
 
 
 class Place(NamedTuple):
@@ -59,9 +61,27 @@ def rows_of(house: Path, id: Optional[str], *, part: bool = False) -> Optional[L
     return None
 
 
+def whole(house: Path) -> List[str]:
+    """The snapshots that are here whole, the latest first."""
+    folder = rows_file(house, "x").parent
+    files = [file for file in folder.iterdir() if "." not in file.name]
+    return [file.name for file in sorted(files, key=lambda file: -file.stat().st_mtime)]
+
+
 def known(house: Path, id: Optional[str]) -> List[Row]:
     """The rows of a tree, taken apart; none where nothing is known of it."""
-    return [parsed(each) for each in rows_of(house, id, part=True) or ()]
+    if id in KNOWN:
+        return KNOWN[id]
+    return remembered(id, [parsed(each) for each in rows_of(house, id, part=True) or ()])
+
+
+def remembered(id: Optional[str], rows: List[Row]) -> List[Row]:
+    """The same; they will be asked for again soon."""
+    if id and 0 < len(rows) <= KNOWN_ROWS_MAX:
+        while len(KNOWN) >= KNOWN_MAX:
+            KNOWN.pop(next(iter(KNOWN)), None)
+        KNOWN[id] = rows
+    return rows
 
 
 def path_of(home: Path, text: str) -> Path:

@@ -8,7 +8,10 @@ content is what it points to. Folders stand in rows of copies only.
 import hashlib
 import stat
 import struct
-from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from bisect import bisect_left
+from itertools import islice
+from operator import ge
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 TAIL = struct.Struct(">IqQ32s")
 LENGTH = struct.Struct(">H")
@@ -16,7 +19,7 @@ END = TAIL.size + 1
 KINDS = (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR)
 NOBODY = bytes(32)  #: the id of a content that nobody has hashed
 PATH_MAX = 4096
-AWAY = {b"", b".", b".."}  #: what no path of a snapshot goes through
+AWAY = (b"//", b"/./", b"/../")  #: what no path of a snapshot goes through
 
 
 class BadRows(ValueError):
@@ -80,29 +83,25 @@ def named(rows: Iterable[bytes]) -> bytes:
 
 def checked(rows: Sequence[bytes]) -> List[Row]:
     """All rows taken apart; BadRows if a path leads elsewhere or through something else."""
-    found: List[Row] = []
-    barred = set()
-    before = b""
-    for each in rows:
-        if len(each) <= END:
-            raise BadRows("too short")
-        one = parsed(each)
-        if not AWAY.isdisjoint(one.path.split(b"/")) or b"\0" in one.path:
-            raise BadRows(f"no path of a snapshot: {one.path!r}")
-        if len(one.path) > PATH_MAX or stat.S_IFMT(one.mode) not in KINDS:
-            raise BadRows(f"neither file nor symlink: {one.path!r}")
-        if found and (each <= before or one.path == found[-1].path):
-            raise BadRows(f"out of order: {one.path!r}")
-        if not one.folder:
-            barred.add(one.path)
-        found.append(one)
-        before = each
-    passed = {b""}
-    for one in found:
-        above = one.path.rpartition(b"/")[0]
+    if any(len(each) <= END for each in rows):
+        raise BadRows("too short")
+    found = [parsed(each) for each in rows]
+    paths = [one.path for one in found]
+    trail = b"".join([b"/" + path + b"/\0" for path in paths])  # quicker than one by one
+    if any(away in trail for away in AWAY) or trail.count(b"\0") > len(paths):
+        raise BadRows("no path of a snapshot")
+    if any(stat.S_IFMT(mode) not in KINDS for mode in {one.mode for one in found}):
+        raise BadRows("neither file nor symlink")
+    if any(len(path) > PATH_MAX for path in paths):
+        raise BadRows("too long a path")
+    if len(set(paths)) < len(paths) or any(map(ge, rows, islice(rows, 1, None))):
+        raise BadRows("out of order")
+    barred = {one.path for one in found if not one.folder}
+    waiting, passed = {path.rpartition(b"/")[0] for path in paths}, {b""}
+    for above in waiting:
         while above not in passed:
             if above in barred:
-                raise BadRows(f"leads through a file: {one.path!r}")
+                raise BadRows(f"leads through a file: {above!r}")
             passed.add(above)
             above = above.rpartition(b"/")[0]
     return found
@@ -130,3 +129,10 @@ def applied(base: Sequence[bytes], gone: Iterable[bytes], put: Iterable[bytes]) 
     put = list(put)
     away = {*gone, *(each[:-END] for each in put)}
     return sorted([*(each for each in base if each[:-END] not in away), *put])
+
+
+def replaced(base: Sequence[bytes], path: bytes) -> Optional[Row]:
+    """What a snapshot has at a path."""
+    start = path + b"\0"
+    at = bisect_left(base, start)
+    return parsed(base[at]) if at < len(base) and base[at].startswith(start) else None

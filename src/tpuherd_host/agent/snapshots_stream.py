@@ -1,23 +1,33 @@
 """The one stream in which a snapshot travels: compressed once, passed on as it is, read by pieces.
 
-Outside it is blocks of kind and length: compressed, as it is (what zlib would not make smaller), or
-the end. Inside it is a head (JSON), a body (rows), then contents, each after the number of its row.
+Outside it is blocks of kind and length: compressed; as it is (what zlib would not make smaller); by
+the content that it replaces, which the host has: the same as a part of it, or compressed by its
+likeness; or the end. Inside it is a head (JSON), a body (rows), then contents, each after the
+number of its row.
 """
 
 import json
 import struct
 import zlib
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
 
 BLOCK = struct.Struct(">BI")
 NUMBER = struct.Struct(">I")
-DEFLATED, FRESH, STORED, END = 1, 2, 3, 4  #: FRESH is DEFLATED that begins a new zlib stream
+LIKENESS = struct.Struct(">II")  #: a row's number, and where in its old content the likeness begins
+SAMENESS = struct.Struct(">III")  #: a row's number, and which part of its old content it is
+DEFLATED, FRESH, STORED, END, LIKE, SAME = 1, 2, 3, 4, 5, 6  #: FRESH begins a new zlib stream
+LIKE_MAX = 4 << 20  #: bytes; larger contents travel without what they replace
+SAME_MIN = 512  #: bytes; what is shorter is told by its likeness
+LIKE_PIECE, LIKE_SLACK = 1 << 14, 1 << 13  #: an edit may move what follows it by so much
 BLOCK_MAX = 1 << 21
 BATCH = 60_000  #: so many bytes are gathered before they are sent
 PLAIN_MAX = 1 << 20
 PROBE = 1 << 13
 PROBED = 1 << 16  #: smaller ones are compressed whatever they are
 HEAD_MAX = 1 << 24
+
+
+Made = Callable[[int], Any]  #: a compressor of some level
 
 
 class Torn(ValueError):
@@ -30,14 +40,16 @@ class Content(NamedTuple):
     number: int
     size: int
     pieces: Iterable[bytes]
+    like: bytes = b""  #: the content that it replaces, if whoever gets it has that
 
 
 class Press:
     """Makes blocks."""
 
-    def __init__(self, level: int) -> None:
+    def __init__(self, level: int, made: Made) -> None:
         self.level = level
-        self.zlib = zlib.compressobj(level)
+        self.made = made
+        self.zlib = made(level)
         self.kind = DEFLATED
         self.open = False  #: the compressor holds something back
         self.blocks: List[bytes] = []
@@ -53,12 +65,27 @@ class Press:
         self._flush(zlib.Z_SYNC_FLUSH)
         self._block(STORED, piece)
 
+    def liken(self, number: int, piece: bytes, old: bytes) -> None:
+        """A whole content, by what it replaces."""
+        self.put(NUMBER.pack(number))
+        self._flush(zlib.Z_SYNC_FLUSH)
+        front, back = ends(piece, old)
+        if front:
+            self._block(SAME, SAMENESS.pack(number, 0, front))
+        for at in range(front, len(piece) - back, LIKE_PIECE):
+            some = piece[at : min(at + LIKE_PIECE, len(piece) - back)]
+            start = max(0, at - LIKE_SLACK)
+            press = zlib.compressobj(wbits=-zlib.MAX_WBITS, zdict=likeness(old, start))
+            self._block(LIKE, LIKENESS.pack(number, start) + press.compress(some) + press.flush())
+        if back:
+            self._block(SAME, SAMENESS.pack(number, len(old) - back, back))
+
     def turn(self, level: int) -> None:
         """Compress at another level from here on."""
         if level != self.level:
             self.open = True
             self._flush(zlib.Z_FINISH)
-            self.level, self.zlib, self.kind = level, zlib.compressobj(level), FRESH
+            self.level, self.zlib, self.kind = level, self.made(level), FRESH
 
     def end(self) -> None:
         """No more."""
@@ -89,9 +116,11 @@ def stream(
     body: bytes,
     contents: Iterable[Content],
     level: Callable[[], int],
+    made: Made = zlib.compressobj,
 ) -> Iterator[bytes]:
-    """All blocks, some at a time. `level` is asked before each content."""
-    press = Press(level())
+    """All blocks, some at a time. `level` is asked before each content; `made` makes compressors
+    whose output zlib understands."""
+    press = Press(level(), made)
     said = json.dumps(dict(head, body=len(body))).encode()
     press.put(NUMBER.pack(len(said)) + said)
     for at in range(0, len(body), PLAIN_MAX):
@@ -99,6 +128,11 @@ def stream(
         if press.size >= BATCH:
             yield press.taken()
     for content in contents:
+        if content.like:
+            press.liken(content.number, b"".join(content.pieces), content.like)
+            if press.size >= BATCH:
+                yield press.taken()
+            continue
         press.turn(level())
         press.put(NUMBER.pack(content.number))
         stored = None
@@ -117,6 +151,31 @@ def stream(
     yield press.taken()
 
 
+def ends(piece: bytes, old: bytes) -> Tuple[int, int]:
+    """How far two contents begin, and then end, alike; 0 where that is not much."""
+    front = alike(piece, old)
+    front = front if front >= SAME_MIN else 0
+    back = alike(piece[front:][::-1], old[front:][::-1])
+    return front, back if back >= SAME_MIN else 0
+
+
+def alike(one: bytes, other: bytes) -> int:
+    """How far two contents begin alike."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def likeness(old: bytes, start: int) -> bytes:
+    """The part of a content by which another is told; zlib takes no empty one."""
+    return old[start : start + (1 << zlib.MAX_WBITS)] or b"\0"
+
+
 def hopeless(piece: bytes) -> bool:
     """Whether compressing it would be for nothing, judged by its beginning."""
     probe = piece[:PROBE]
@@ -130,7 +189,7 @@ def blocks(read: Callable[[], bytes]) -> Iterator[bytes]:
         while len(rest) < BLOCK.size:
             rest += some(read)
         kind, length = BLOCK.unpack_from(rest)
-        if length > BLOCK_MAX or not DEFLATED <= kind <= END:
+        if length > BLOCK_MAX or not DEFLATED <= kind <= SAME:
             raise Torn("this is no stream of a snapshot")
         whole = BLOCK.size + length
         while len(rest) < whole:
@@ -149,8 +208,14 @@ def some(read: Callable[[], bytes]) -> bytes:
     return piece
 
 
-def plain(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """What is in the blocks, at most PLAIN_MAX at a time."""
+def nothing(number: int) -> bytes:
+    """No row's content is known."""
+    raise Torn("this stream needs contents that are not here")
+
+
+def plain(blocks: Iterable[bytes], old: Callable[[int], bytes] = nothing) -> Iterator[bytes]:
+    """What is in the blocks, at most PLAIN_MAX at a time. `old` gives what the content of a row
+    replaces; it is asked when all rows have been read."""
     inflate = zlib.decompressobj()
     for block in blocks:
         kind, piece = block[0], block[BLOCK.size :]
@@ -158,6 +223,10 @@ def plain(blocks: Iterable[bytes]) -> Iterator[bytes]:
             yield piece
         if kind == FRESH:
             inflate = zlib.decompressobj()
+        if kind == LIKE:
+            yield inflated(piece, old)
+        if kind == SAME:
+            yield part(piece, old)
         if kind in (DEFLATED, FRESH):
             try:
                 while piece:
@@ -167,6 +236,27 @@ def plain(blocks: Iterable[bytes]) -> Iterator[bytes]:
                     yield more
             except zlib.error as error:
                 raise Torn(f"the stream is spoiled: {error}") from None
+
+
+def inflated(piece: bytes, old: Callable[[int], bytes]) -> bytes:
+    """One piece that was told by what it replaces."""
+    if len(piece) < LIKENESS.size:
+        raise Torn("this is no stream of a snapshot")
+    number, start = LIKENESS.unpack_from(piece)
+    shape = likeness(old(number), start)
+    inflate = zlib.decompressobj(wbits=-zlib.MAX_WBITS, zdict=shape)
+    try:
+        return inflate.decompress(piece[LIKENESS.size :], LIKE_PIECE)
+    except zlib.error as error:
+        raise Torn(f"the stream is spoiled: {error}") from None
+
+
+def part(piece: bytes, old: Callable[[int], bytes]) -> bytes:
+    """A part of what is replaced, as it was."""
+    if len(piece) != SAMENESS.size:
+        raise Torn("this is no stream of a snapshot")
+    number, at, many = SAMENESS.unpack(piece)
+    return old(number)[at : at + many]
 
 
 class Source:

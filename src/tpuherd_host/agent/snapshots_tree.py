@@ -18,6 +18,7 @@ from tpuherd_host.agent.snapshots_rows import Row
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 SECOND = 1_000_000_000
+SHIPPED = stat.S_IFMT(0o777777) | 0o100  #: of a mode, what a snapshot knows
 CACHE = b"__pycache__"  #: is made again at any time
 
 
@@ -45,10 +46,15 @@ def same(tree: bytes, one: Row) -> bool:
             return hashlib.sha256(os.readlink(path)).digest() == one.id
     except OSError:
         return False
+    return as_written(found, one)
+
+
+def as_written(found: os.stat_result, one: Row) -> bool:
+    """Whether a file is as a row says, by its marks."""
     return (
-        found.st_size == one.size
-        and found.st_mtime_ns % SECOND == mark(one.id)
-        and found.st_mode & 0o100 == one.mode & 0o100
+        found.st_mtime_ns % SECOND == mark(one.id)
+        and found.st_size == one.size
+        and not (found.st_mode ^ one.mode) & SHIPPED
     )
 
 
@@ -126,14 +132,20 @@ def dress(file: int, one: Row) -> None:
     os.utime(file, ns=(when, when))
 
 
-def share(base: bytes, tree: bytes, one: Row) -> bool:
-    """The same file as in another tree, if that has it unchanged."""
-    if one.link or not same(base, one):
-        return False
-    with suppress(OSError):  # another file system, or its limit of links
-        os.link(inside(base, one.path), inside(tree, one.path))
-        return True
-    return False
+def share(base: bytes, tree: bytes, rows: Iterable[Row]) -> List[Row]:
+    """The same files as in another tree, where that has them unchanged; the rows where not."""
+    left, lstat, link = [], os.lstat, os.link
+    here, there = base + b"/", tree + b"/"
+    for one in rows:
+        path = one.path
+        try:
+            if not one.link and as_written(lstat(here + path), one):
+                link(here + path, there + path)
+                continue
+        except OSError:  # it is gone; another file system, or its limit of links
+            pass
+        left.append(one)
+    return left
 
 
 # ---- to switch -----------------------------------------------------------------------------------

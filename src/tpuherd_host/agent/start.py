@@ -2,13 +2,16 @@
 
 import sys
 from importlib import import_module
-from typing import List
+
+TYPE_CHECKING = False  #: `typing` takes longer to load than all that attaching needs
+if TYPE_CHECKING:
+    from typing import List
 
 PREFIX, SUFFIX = "agent-", ".pyz"
 USAGE = "usage: agent.pyz attach|serve|version|holders\n"
 
 
-def main(words: List[str], pyz: str, protocol: int) -> int:
+def main(words: "List[str]", pyz: str, protocol: int) -> int:
     """One word says what; only what that needs is loaded. The file's name says which one it is."""
     word = words[0] if len(words) == 1 else ""
     name = pyz.rpartition("/")[2]

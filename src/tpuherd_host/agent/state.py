@@ -79,6 +79,7 @@ class Work(NamedTuple):
     due: Optional[float] = None  #: when to look at it again
     kill_at: Optional[float] = None  #: set: it is being stopped
     termed: bool = False
+    stopped: bool = False  #: before it ended by itself
     free_by: float = 0.0
     free: Optional[bool] = None
     holders: Tuple[Mapping[str, Any], ...] = ()
@@ -180,6 +181,7 @@ def shown(work: Work) -> Dict[str, Any]:
             stage_name=current.name if current else "",
             lease_until=work.lease_until,
             deadman=work.deadman,
+            stopped=work.stopped,
             report=work.report,
             tail=list(work.tail),
             free=work.free,

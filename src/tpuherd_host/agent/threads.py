@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 from importlib import import_module
-from typing import Any, Callable, Deque, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Deque, Mapping, NamedTuple, Optional, Tuple
 
 from tpuherd_host.agent.frames import DATA_MAX, WINDOW
 from tpuherd_host.agent.state import State
@@ -109,15 +109,15 @@ def begin(place: str, talk: Talk) -> None:
 
 
 def live(place: str, talk: Talk) -> None:
-    """The life of that thread."""
-    answer: Dict[str, Any] = {}
-    error = ""
+    """The life of that thread. Whatever happens in it, who asked gets an answer."""
+    sentence = f"{place} broke off; ~/.tpuherd/agent.log on the host says where"
+    error, answer = "broken", {"sentence": sentence}
     try:
         module, _, name = place.partition(".")
         function = getattr(import_module(f"{__package__}.{module}"), name)
-        answer = dict(function(talk))
+        error, answer = "", dict(function(talk))
     except Cut:
-        return
+        error = "cancelled"
     except Refused as refused:
         error, answer = refused.word, {"sentence": refused.sentence}
     except (
@@ -130,4 +130,5 @@ def live(place: str, talk: Talk) -> None:
         ImportError,
     ) as why:
         error, answer = "broken", {"sentence": f"{type(why).__name__}: {why}"}
-    talk.house.post(Answered(talk.connection, talk.call, answer, error))
+    finally:
+        talk.house.post(Answered(talk.connection, talk.call, answer, error))

@@ -155,7 +155,8 @@ class Turn:
         self.hold(work)
 
     def hold(self, id: str) -> None:
-        """A command waits for a reader that is far behind, unless that one sleeps."""
+        """A command waits for a reader that is far behind, unless that one sleeps: what is piped
+        somewhere should come whole, but no reader that is stuck may stop a training."""
         work = self.state.works.get(id)
         if work is None or work.kind != COMMAND or work.phase not in LIVE:
             return

@@ -18,8 +18,8 @@ WORK, as it is told in replies, lists and events:
   phase: waiting starting running sweeping freeing closing, then ended or lost (nobody saw its end:
   "why" says it). exit 127 not found, 126 not executable, 125 no such directory or no room; with
   "signal" a front exits 128+n. Attempts and setups also have:
-  {"slot","number","stage","stages","stage_name","lease_until","deadman","report","tail":[last
-   lines],"free":bool|null,"holders":[…]}
+  {"slot","number","stage","stages","stage_name","lease_until","deadman","stopped": before it ended
+   by itself,"report","tail":[last lines],"free":bool|null,"holders":[…]}
 
 Streams (run, attach, follow): DATA on port 3 (LOG) is the work's log from the offset "from", cut
 anywhere: records.py reads it. With a terminal it is port 1 (STDOUT), raw, and offsets count raw
@@ -48,7 +48,7 @@ Attempts. start, halt and lease want an epoch in the hello, not below any that t
   start    {"attempt","slot","number","argv" | "shell","env"={},"directory"=null,"setup"=[STEP],
            "grace_s"=30,"notice_grace_s"=25,"lease_s"=null,"log_bytes"=1 GiB,"keep_s"=14 days}
            → WORK + {"again":bool}. Not started twice; "busy" while another of the slot is live.
-           Its processes have HERD_ATTEMPT and HERD_STEPS (reports.py: how to report steps).
+           Its processes have HERD_WORK (its id) and HERD_STEPS (reports.py: how to report steps).
   attempts {} → {"attempts":[WORK]}
   follow   {"attempt","from"=0} → stream, then WORK
   halt     {"attempt","grace_s","why"} → WORK at its end, with "free" and "holders" of the chips:
@@ -56,6 +56,8 @@ Attempts. start, halt and lease want an epoch in the hello, not below any that t
            the grace, then up to 30 s until the chips are free. {"phase":"absent"}: never seen.
   lease    {"seconds"=as before,"attempt"=all of this owner} → {"leases":{attempt: until}}. When one
            ends: the attempt is stopped, "deadman" is true, event deadman.
+  stacks   {"attempt"} → {"processes":[{"pid","command","text"}],"more": so many are left out}:
+           what they are doing now, by py-spy where it is, else by /proc
 
 Setup
   setup    {"id","steps":[STEP]} → WORK at its end. Follow it by `attach`. A step that fails ends
@@ -77,17 +79,20 @@ Host
 
 Filling. `have` tells an order and gives it a token; the other verbs name it by that. Answers of
 receive and relay: {"ready": id | null,"why","lost":[tokens of children]}. CHILDREN: [[address,
-port, token, CHILDREN], …].
+port, token, CHILDREN], …]. "switch": nobody else is waited for, so commit as soon as it is filled;
+the answer has what commit says, too.
   snapshot.have     {"token","id","dest","force"=false,"tops": a copy's topmost names =null,
-                    "address": to listen at =null} → {"dest","port": n | null}, of a snapshot also
-                    {"current": id | null,"intact":bool,"whole":[ids],"held": bits of its contents,
-                    base64 | null,"free": bytes}
-  snapshot.receive  {"token","children":CHILDREN}, the stream (snapshots_stream.py) on port 4: be
-                    filled, and pass it on. As relay, it says "." on port 1 as long as it works.
+                    "address": to listen at =null} → {"dest","port": n, where it listens}, of a
+                    snapshot also {"intact":bool,"whole":[ids],"held": bits of its contents, base64
+                    | null}. With {"base": how an id begins,"switch"=false} and the stream from that
+                    to this on port 4: where that stands, be filled at once, and answer as receive.
+  snapshot.receive  {"token","children":CHILDREN,"switch"=false}, the stream (snapshots_stream.py)
+                    on port 4: be filled, and pass it on. As relay, it says "." on port 1 as long as
+                    it works.
   snapshot.relay    {"token"}: be filled by the host that comes to the port that `have` named
   snapshot.pass     {"token","children":CHILDREN} → {"lost"}: pass on what is here whole
   snapshot.commit   {"token"} → {"switched": id,"was": id | null,"stays":[paths kept aside]}
-  snapshot.abandon  {"token"} → {}
+  snapshot.abandon  {"token"} → {"stands": whether it has its place all the same}
   give              {"paths":[…]} → {"skipped":[…]}, the stream on port 4; its head has "tops"
 
 Events (EVENT, id 0), with "event" and:
@@ -148,4 +153,5 @@ THREADED: Dict[str, str] = {
     "snapshot.commit": "snapshots.commit",
     "snapshot.abandon": "snapshots.abandon",
     "give": "snapshots_give.give",
+    "stacks": "stacks.stacks",
 }

@@ -113,6 +113,8 @@ def stop(turn: Turn, work: Work, grace_s: float, why: str) -> None:
     kill_at = turn.now + grace_s
     if work.kill_at is not None:
         kill_at = min(kill_at, work.kill_at)
+    if work.phase in (WAITING, STARTING, RUNNING):
+        work = work._replace(stopped=True)
     if work.phase == WAITING:
         finish(turn, work._replace(why=why, kill_at=kill_at, ended=turn.now, drained=True))
     elif work.phase == STARTING:
@@ -273,6 +275,8 @@ def settle(turn: Turn, work: Work) -> None:
 
 def crowd(turn: Turn) -> None:
     """Only so many ended commands are kept."""
+    if len(turn.state.works) <= COMMANDS_KEPT:
+        return
     over = [w for w in turn.state.works.values() if w.kind == COMMAND and not w.live]
     if len(over) > COMMANDS_KEPT:
         over.sort(key=lambda work: work.ended or work.asked)

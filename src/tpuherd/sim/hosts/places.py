@@ -9,6 +9,7 @@ from typing import Protocol
 
 from tpuherd.sim.hosts import accounts, devices, filters, system
 from tpuherd.sim.hosts.accounts import Login
+from tpuherd.sim.hosts.buckets import storage
 from tpuherd.sim.hosts.wire import Message
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games"
@@ -148,6 +149,7 @@ class Shared:
         return {
             "PATH": f"{self.refusals}:{PATH}",
             **identity(login),
+            **storage(self.external),
             **self.settings,
             "TMPDIR": str(self.folder / "tmp"),
             "HOSTNAME": self.name,

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from tpuherd.sim.hosts import devices, system
+from tpuherd.sim.hosts.buckets import storage
 from tpuherd.sim.hosts.wire import Message
 
 RUN_BYTES, SHARED_BYTES = 256 << 20, 2 << 30
@@ -106,5 +107,5 @@ def name_files(plan: Message) -> None:
     for name, address in plan["peers"]:
         hosts += f"{address} {name}\n"
     (etc / "hosts").write_text(hosts)
-    settings = {"TPU_LIBRARY_PATH": LIBRARY, **plan["settings"]}
+    settings = {"TPU_LIBRARY_PATH": LIBRARY, **storage("169.254.169.254"), **plan["settings"]}
     (etc / "environment").write_text("".join(f"{key}={settings[key]}\n" for key in settings))

@@ -17,12 +17,15 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 #: The server's extension by which an answer is lost: cuts the connection.
 CUT = "tpuherd.cut"
 BODY_BYTES_MAX = 16 << 20
+#: What is put into buckets may be longer.
+UPLOADS, UPLOAD_BYTES_MAX = ("/upload/", "/resumable/"), 1 << 30
 JSON_TYPE = (b"content-type", b"application/json; charset=UTF-8")
 #: What says who somebody is goes no further than this room: not into the model, not onto the disk.
 SECRET = frozenset({b"authorization", b"cookie", b"proxy-authorization", b"x-goog-api-key"})
 
-#: Answers what is not the model's: the page of the world itself, and its metadata for sign-ins.
-Side = Callable[[Request], Awaitable[Response]]
+#: Answers what is not the model's: the page of the world itself, its metadata for sign-ins, what
+#: is in buckets. None: it is the model's after all.
+Side = Callable[[Request], Awaitable[Response | None]]
 
 
 class Lost(ConnectionResetError):
@@ -56,7 +59,7 @@ def app(desk: Desk, clock: Clock, sides: Mapping[str, Side] | None = None) -> Ap
             await write(send, response, desk.now())
 
     async def aside(request: Request) -> Response | None:
-        if len(request.body) > BODY_BYTES_MAX:
+        if len(request.body) > most(request.path):
             return Response(status=413, body=b'{"error":{"code":413,"message":"too long"}}')
         side = fronts.get(request.path)
         for beginning, whole in trees:
@@ -69,13 +72,14 @@ def app(desk: Desk, clock: Clock, sides: Mapping[str, Side] | None = None) -> Ap
 
 async def read(scope: Scope, receive: Receive) -> Request:
     """The whole request; of a body that is too long only its beginning."""
-    body = b""
+    body = bytearray()
+    longest = most(scope["raw_path"].decode("latin-1"))
     more = True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Gone
-        if len(body) <= BODY_BYTES_MAX:
+        if len(body) <= longest:
             body += message.get("body", b"")
         more = message.get("more_body", False)
     headers = {
@@ -88,8 +92,13 @@ async def read(scope: Scope, receive: Receive) -> Request:
         path=scope["raw_path"].decode("latin-1"),
         query=scope["query_string"].decode("latin-1"),
         headers=headers,
-        body=body,
+        body=bytes(body),
     )
+
+
+def most(path: str) -> int:
+    """How long a body may be."""
+    return UPLOAD_BYTES_MAX if path.startswith(UPLOADS) else BODY_BYTES_MAX
 
 
 async def write(send: Send, response: Response, now: float) -> None:

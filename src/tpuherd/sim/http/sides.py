@@ -4,11 +4,13 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from urllib.parse import parse_qs
 
 from tpuherd.sim.desk import Desk
 from tpuherd.sim.folder import Facts
 from tpuherd.sim.http.app import Side
+from tpuherd.sim.http.objects import OBJECTS, TREES, Objects
 from tpuherd.sim.metadata.tree import reply
 from tpuherd.sim.overview import overview
 from tpuherd.sim.quarters import Board
@@ -23,9 +25,10 @@ TOKEN_S = 3599
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
-def sides(desk: Desk, board: Board) -> Mapping[str, Side]:
+def sides(desk: Desk, board: Board, folder: Path) -> Mapping[str, Side]:
     """All of them, by their path or how it begins."""
     facts = board.facts
+    objects = Objects(desk, folder / OBJECTS)
 
     async def world(request: Request) -> Response:
         return found({**asdict(board.now()), **overview(desk.world, desk.now())})
@@ -56,6 +59,7 @@ def sides(desk: Desk, board: Board) -> Mapping[str, Side]:
         "/sim/v1/nodes": nodes,
         "/sim/v1/news": news,
         "/computeMetadata/": metadata,
+        **dict.fromkeys(TREES, objects.answer),
     }
 
 

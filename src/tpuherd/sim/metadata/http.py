@@ -18,8 +18,9 @@ Answer = Callable[[Request], Awaitable[Response]]
 class Conversation(asyncio.Protocol):
     """One connection: requests come in, and are answered one after the other."""
 
-    def __init__(self, answer: Answer, now: Callable[[], float]) -> None:
+    def __init__(self, answer: Answer, now: Callable[[], float], most: int) -> None:
         self.answer = answer
+        self.most = most
         self.now = now  #: shown in the Date header
         self.over = asyncio.Event()
         self.parser = httptools.HttpRequestParser(self)
@@ -61,7 +62,7 @@ class Conversation(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         self.body += body
-        if len(self.body) > BODY_BYTES_MAX:
+        if len(self.body) > self.most:
             self.transport.abort()
 
     def on_message_complete(self) -> None:
@@ -101,10 +102,14 @@ class Conversation(asyncio.Protocol):
         self.transport.write(head.encode("latin-1") + b"\r\n" + body)
 
 
-async def conversing(end: socket.socket, answer: Answer, now: Callable[[], float]) -> None:
+async def conversing(
+    end: socket.socket, answer: Answer, now: Callable[[], float], most: int = BODY_BYTES_MAX
+) -> None:
     """Serve one connection until it is over; who hangs up gets no more answers."""
     loop = asyncio.get_running_loop()
-    _, conversation = await loop.connect_accepted_socket(lambda: Conversation(answer, now), end)
+    _, conversation = await loop.connect_accepted_socket(
+        lambda: Conversation(answer, now, most), end
+    )
     answering = asyncio.ensure_future(conversation.converse())
     leaving = asyncio.ensure_future(conversation.over.wait())
     try:

@@ -10,7 +10,7 @@ from socket import socket
 
 from tpuherd.clock import Clock, WallClock
 from tpuherd.sim.hosts.contract import Desk, Host
-from tpuherd.sim.metadata import libtpu, packages, server
+from tpuherd.sim.metadata import libtpu, packages, server, storage
 from tpuherd.sim.metadata.accept import accepting
 from tpuherd.sim.metadata.agent import GuestAgent
 from tpuherd.sim.metadata.libtpu import Metrics
@@ -28,6 +28,7 @@ class Surroundings:
     keys_folder: Path  #: the same as the SSH server's
     internet: bool = True
     packages: Packages = field(default_factory=Packages)
+    objects: Path | None = None  #: where what is in buckets lies
     clock: Clock = field(default_factory=WallClock)
 
 
@@ -40,6 +41,8 @@ async def services(host: Host, desk: Desk, around: Surroundings) -> AsyncIterato
         libtpu.ADDRESS: Metrics(host, clock).serve,
         packages.PROXY_ADDRESS: Proxy(around.packages, internet=around.internet).serve,
     }
+    if around.objects is not None:
+        places[storage.ADDRESS] = storage.Storage(desk, around.objects, clock).serve
     agent = GuestAgent(host, desk, around.keys_folder, clock)
     tasks: list[asyncio.Task[None]] = []
     try:

@@ -1,0 +1,146 @@
+"""What the output of many hosts costs on its way here, beside as many ssh's and a select loop.
+
+    .venv/bin/python bench/logs.py [--hosts 64] [--megabytes 10] [--rounds 3]
+
+Each host writes lines of 102 bytes as fast as they are taken. Ours: `herd exec --output stream`,
+which keeps the log, cuts lines and puts the host before each. Theirs: an `ssh` to each; one process
+reads from them, 256 kB at a time, and counts lines. Client CPU is that of all processes on this
+side, the keeper's included, connecting on theirs too; same key exchange and cipher. Then the
+keeper's memory while a reader sleeps. Hosts and SSH server share the machine's cores: no times.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter, sleep
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.exec import Pod, children_s, spent
+
+from tests.conformance.world import HERD, started
+
+LINE = "x" * 101
+SLEEP_S = 8
+MEGABYTE = 1 << 20
+SELECT = """
+import selectors, subprocess, sys, os
+words, hosts = sys.argv[1].split("\\n"), sys.argv[2].split()
+selector, lines = selectors.DefaultSelector(), 0
+for host in hosts:
+    command = [host if word == "HOST" else word for word in words]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    selector.register(process.stdout, selectors.EVENT_READ, process)
+while selector.get_map():
+    for key, _ in selector.select():
+        piece = os.read(key.fd, 1 << 18)
+        lines += piece.count(b"\\n")
+        if not piece:
+            selector.unregister(key.fileobj)
+            assert key.data.wait() == 0
+print(lines)
+"""
+
+
+def text(many: int) -> str:
+    return f"yes {LINE} | head -c {many}"
+
+
+def theirs(pod: Pod, many: int) -> Callable[[], int]:
+    """How many lines came."""
+    words = ["ssh", *pod.words(), "HOST", text(many)]
+    command = [sys.executable, "-c", SELECT, "\n".join(words), " ".join(pod.ips)]
+    return lambda: int(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+def ours(pod: Pod, many: int, output: str) -> Callable[[], int]:
+    words = [str(HERD), "exec", "pod", "-n", "--output", output, "-c", text(many)]
+
+    def act() -> int:
+        with subprocess.Popen(words, env=pod.user.env, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            lines = 0
+            while piece := os.read(process.stdout.fileno(), 1 << 18):
+                lines += piece.count(b"\n")
+        assert process.returncode == 0
+        return lines
+
+    return act
+
+
+def cost(pod: Pod, act: Callable[[], int]) -> tuple[float, float, int]:
+    """CPU and wall seconds, and lines. The reading of our own process counts."""
+    keeper = pod.keeper()
+    resident, children, begun = sum(map(spent, keeper)), children_s(), perf_counter()
+    lines = act()
+    return (
+        sum(map(spent, keeper)) - resident + children_s() - children,
+        perf_counter() - begun,
+        lines,
+    )
+
+
+def memory(pid: int, row: str) -> float:
+    """MB."""
+    found = dict(one.split(":", 1) for one in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(found[row].split()[0]) / 1024
+
+
+def peak(pod: Pod, many: int, sleep_s: float) -> tuple[float, float]:
+    """The keeper's memory before, and its highest while a reader sleeps and then reads all."""
+    (pid,) = pod.keeper()
+    base = memory(pid, "VmRSS")
+    Path(f"/proc/{pid}/clear_refs").write_text("5")  # from now on: the highest
+    words = [str(HERD), "exec", "pod", "-n", "--output", "stream", "-c", text(many)]
+    with subprocess.Popen(words, env=pod.user.env, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        os.read(process.stdout.fileno(), 1)
+        sleep(sleep_s)
+        while os.read(process.stdout.fileno(), 1 << 18):
+            pass
+    assert process.returncode == 0
+    return base, memory(pid, "VmHWM")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", type=int, default=64)
+    parser.add_argument("--megabytes", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--alone", action="store_true", help="without the other side")
+    said = parser.parse_args()
+    many = said.megabytes * MEGABYTE
+    whole = said.megabytes * said.hosts
+    with started("--time-scale", "60") as world:
+        pod = Pod(world, said.hosts)
+        acts = {"herd exec, stream": ours(pod, many, "stream")}
+        if not said.alone:
+            acts |= {"ssh and select": theirs(pod, many)}
+        acts |= {"herd exec, fold": ours(pod, many, "fold")}
+        found: dict[str, list[tuple[float, float, int]]] = {name: [] for name in acts}
+        for _ in range(said.rounds):
+            for name, act in acts.items():
+                found[name].append(cost(pod, act))
+        for name, costs in found.items():
+            cpu, wall = (statistics.median(one[i] for one in costs) for i in (0, 1))
+            print(
+                f"{name:<20} {whole} MB  {1000 * cpu / whole:6.2f} ms CPU/MB  {wall:6.1f} s"
+                f"  {costs[0][2]} lines",
+                flush=True,
+            )
+        for sleep_s in (0, SLEEP_S):
+            base, top = peak(pod, many, sleep_s)
+            print(
+                f"keeper, reader sleeps {sleep_s} s: {base:.0f} MB before, {top:.0f} MB at most:"
+                f" {(top - base) / said.hosts:.2f} MB a host"
+            )
+        pod.user.leave()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

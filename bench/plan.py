@@ -1,0 +1,43 @@
+"""How long the judgement of a large fleet takes: `.venv/bin/python bench/plan.py`."""
+
+import time
+from dataclasses import replace
+
+from tests.laws.core_toy import Toy, slot
+from tpuherd.core.model import Limits
+from tpuherd.core.plan import plan
+
+SLOTS, ROUNDS = 1000, 20
+
+
+def best(toy: Toy) -> float:
+    """Milliseconds of the quickest of some rounds."""
+    observed, trails, wishes, now = toy.observed(), toy.trails, toy.wishes, toy.now
+    took = []
+    for _ in range(ROUNDS):
+        begun = time.process_time()
+        plan(wishes, observed, trails, now)
+        took.append(time.process_time() - begun)
+    return min(took) * 1000
+
+
+def main() -> None:
+    """All running, all waiting in three zones, and nothing asked for yet."""
+    slots = [slot(f"gpt-{number}", limits=Limits(lifetime_s=1e6)) for number in range(SLOTS)]
+    toy = Toy(*slots)
+    toy.wishes = replace(toy.wishes, creates_per_min=10**6)
+    print(f"{SLOTS} slots, nothing asked for yet    {best(toy):6.1f} ms")
+    toy.grants = lambda zone: 1e9
+    toy.tick()
+    toy.tick()
+    print(f"{SLOTS} slots, waiting in three zones   {best(toy):6.1f} ms")
+    toy.lasts = 1e9
+    toy.grants = lambda zone: 20.0
+    for _ in range(24):
+        toy.tick()
+    running = sum(trail.attempt is not None for trail in toy.trails.slots.values())
+    print(f"{running} slots, running, 2 hosts each      {best(toy):6.1f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""What happens to a job and what it says, as one stream: `herd events -f` and `herd logs -f`."""
+
+import json
+import queue
+import re
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
+from typing import Any
+
+SAID = re.compile(r"(?:\S+ )?(?P<host>\S+/w\d+): (?P<text>.*)")
+STEP = re.compile(r"step +(\d+) +loss +([\d.]+)")
+WAIT_S = 1.0
+
+
+def followed(
+    herd: Sequence[str | Path], environ: Mapping[str, str], name: str
+) -> Iterator[dict[str, Any]]:
+    """Events with their kind; lines of the log with the host, and the step if they tell one.
+
+    Once a second without news something empty comes: so that the caller can look at the clock.
+    """
+    heard: queue.Queue[dict[str, Any]] = queue.Queue()
+    streams = {
+        ("events", name, "--follow", "--json"): event,
+        ("logs", name, "--follow"): line,
+    }
+    programs = []
+    try:
+        for words, read in streams.items():
+            program = subprocess.Popen(
+                [*herd, *words], env=environ, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, text=True
+            )
+            programs.append(program)
+            threading.Thread(target=listen, args=[program, read, heard], daemon=True).start()
+        while True:
+            try:
+                yield heard.get(timeout=WAIT_S)
+            except queue.Empty:
+                yield {}
+    finally:
+        for program in programs:
+            program.terminate()
+            program.wait()
+
+
+def listen(program: "subprocess.Popen[str]", read: Any, heard: Any) -> None:
+    """Pass on what is understood."""
+    assert program.stdout is not None
+    for text in program.stdout:
+        found = read(text)
+        if found:
+            heard.put(found)
+
+
+def event(text: str) -> dict[str, Any]:
+    """A line of `herd events --json`."""
+    try:
+        found: dict[str, Any] = json.loads(text)
+    except ValueError:
+        return {}
+    return found
+
+
+def line(text: str) -> dict[str, Any]:
+    """A line of `herd logs`."""
+    found = SAID.match(text.strip())
+    if found is None:
+        return {}
+    told: dict[str, Any] = {"host": found["host"], "text": found["text"]}
+    step = STEP.search(found["text"])
+    if step:
+        told |= {"step": int(step[1]), "loss": float(step[2])}
+    return told

@@ -1,0 +1,172 @@
+"""Tells what happens, when, and in the end what it has cost."""
+
+import json
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tpuherd.core.goodput import Account, recoveries
+from tpuherd.core.ledger import accounts
+from tpuherd.core.model import Event
+from tpuherd.core.view import recovery_row
+from tpuherd.core.view_pages import recovery_text, time_cells
+from tpuherd.core.view_text import lined, money, share, span
+
+Facts = Mapping[str, Any]
+BARS = "▁▂▃▄▅▆▇█"
+#: What the log says that belongs to the story.
+TELLING = ("herd:", "finished:")
+
+
+def bucket(facts: Facts, name: str) -> None:
+    """Make a bucket, as any client of Cloud Storage would."""
+    url = f"{facts['url']}/storage/v1/b?project={facts['project']}"
+    body = json.dumps({"name": name, "location": "US"}).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30):
+        pass
+
+
+def left(facts: Facts) -> list[str]:
+    """What the cloud still lists."""
+    where = f"{facts['url']}/v2/projects/{facts['project']}/locations/-"
+    names = []
+    for kind in ("nodes", "queuedResources"):
+        with urllib.request.urlopen(f"{where}/{kind}", timeout=30) as response:
+            names += [one["name"] for one in json.load(response).get(kind, ())]
+    return names
+
+
+class Story:
+    """Prints the story, and remembers what the report needs."""
+
+    def __init__(self) -> None:
+        self.began = time.time()
+        self.events: list[Event] = []
+        self.zones: dict[str, str] = {}  #: of each bid
+        self.zone = ""  #: where the training is
+        self.losses: dict[int, float] = {}
+        self.told: set[str] = set()
+        colours = sys.stdout.isatty()
+        self.bold, self.dim, self.red, self.plain = (
+            ("\033[1m", "\033[2m", "\033[31m", "\033[0m") if colours else ("",) * 4
+        )
+
+    def chapter(self, title: str) -> None:
+        """A heading."""
+        print(f"\n{self.bold}{title}{self.plain}", flush=True)
+
+    def aside(self, text: str) -> None:
+        """A line without a time."""
+        print(f"  {self.dim}{text}{self.plain}", flush=True)
+
+    def begin(self) -> None:
+        """From now on seconds count."""
+        self.chapter("And then")
+        self.began = time.time()
+
+    def line(self, text: str, at: float | None = None) -> None:
+        """What happened, and when."""
+        print(f"  {(at or time.time()) - self.began:5.1f} s  {text}", flush=True)
+
+    def bad(self, text: str) -> None:
+        """What the weather does."""
+        self.line(f"{self.red}{text}{self.plain}")
+
+    def hear(self, heard: Facts) -> None:
+        """An event, or a line of the log."""
+        if "kind" in heard:
+            facts = dict(heard)
+            facts.pop("seq", None)
+            head = {name: facts.pop(name) for name in ("at", "kind", "job", "slot")}
+            self.events.append(Event(**head, facts=facts))
+            tell = TOLD.get(head["kind"])
+            text = tell(self, facts) if tell else None
+            if text:
+                self.line(text, head["at"])
+        elif "loss" in heard:
+            self.losses[heard["step"]] = heard["loss"]
+            self.line(f"step {heard['step']:3}  loss {heard['loss']:.3f}")
+        elif str(heard.get("text", "")).startswith(TELLING):
+            text = self.once(heard["text"], str(heard["text"]).removeprefix("herd: "))
+            if text:
+                self.line(text)
+
+    def once(self, name: str, text: str) -> str | None:
+        """Several hosts or requests say the same: one line is enough."""
+        if name in self.told:
+            return None
+        self.told.add(name)
+        return text
+
+    def report(self) -> Iterator[str]:
+        """What each loss took, where the time went, what came of it."""
+        (account,) = accounts(self.events, self.events[-1].at).values()
+        for recovery in recoveries(account):
+            yield recovery_text(recovery_row(recovery))
+        yield ""
+        yield from times(account)
+        yield ""
+        yield (
+            f"goodput {share(account.goodput)} of {span(account.wanted_s)}, "
+            f"{account.steps_lost} steps lost, cost {money(account.cost, known=account.priced)}"
+        )
+        if self.losses:
+            losses = list(self.losses.values())
+            yield f"loss {losses[0]:.3f} {curve(losses)} {losses[-1]:.3f}"
+
+
+def times(account: Account) -> Iterator[str]:
+    """Where the time went, as a table with bars."""
+    seconds = {str(state): time for state, time in account.seconds.items() if round(time, 1)}
+    rows = [("", "", "", ""), *time_cells(seconds)]
+    yield from lined(rows, right=(1, 2)).splitlines()[1:]
+
+
+def curve(values: list[float]) -> str:
+    """A small picture of numbers."""
+    low, high = min(values), max(values)
+    scale = (len(BARS) - 1) / ((high - low) or 1)
+    return "".join(BARS[round((value - low) * scale)] for value in values)
+
+
+def asked(story: Story, facts: Facts) -> str | None:
+    story.zones[facts["bid"]] = facts["offer"]["zone"]
+    text = f"a spot v5litepod-16 is asked for in {facts['offer']['zone']}"
+    return story.once(f"{facts['bid']} asked", text)
+
+
+def granted(story: Story, facts: Facts) -> str | None:
+    return f"{story.zones.get(facts['bid'], '')} grants one"
+
+
+def launched(story: Story, facts: Facts) -> str:
+    story.zone = story.zones.get(facts["bid"], "")
+    return f"attempt {facts['number']} starts on 4 hosts in {story.zone}"
+
+
+def noticed(story: Story, facts: Facts) -> str | None:
+    text = f"the hosts hear it: {str(facts.get('what', '')).replace('TRUE', '').strip()}"
+    return story.once(f"{facts['bid']} noticed", text)
+
+
+def refused(story: Story, facts: Facts) -> str | None:
+    where = story.zones.get(facts["bid"], "")
+    return story.once(f"{where} refused", f"{where} has none: {facts.get('sentence', '')[:70]}")
+
+
+#: How each kind of event is told; the others are in `herd events charlm`.
+TOLD: Mapping[str, Callable[[Story, Facts], str | None]] = {
+    "bid.asked": asked,
+    "bid.refused": refused,
+    "bid.granted": granted,
+    "bid.noticed": noticed,
+    "bid.lost": lambda story, facts: f"its TPUs are gone: {facts['how']}",
+    "slot.prepared": lambda story, facts: "the code is on all hosts",
+    "attempt.launched": launched,
+    "attempt.ended": lambda story, facts: f"attempt ended, {facts['verdict']}: {facts['why']}",
+    "slot.done": lambda story, facts: f"done: {facts['why']}",
+    "slot.gave_up": lambda story, facts: f"given up: {facts['why']}",
+}

@@ -1,0 +1,239 @@
+"""How well the laws know the judgement: it is changed in small ways, and each must be noticed.
+
+    .venv/bin/python scripts/mutants.py [--rooms plan,zones] [--every 1] [--workers 2] [--list]
+
+Each mutant is one change of one room of the core, in a process of its own, judged by the laws
+(tests/laws/test_core_*.py) until the first that fails. Survivors are listed with their lines.
+"""
+
+import argparse
+import ast
+import copy
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CORE = ROOT / "src" / "tpuherd" / "core"
+ROOMS = (
+    "adopt", "bidding", "case", "deeds", "fold", "fold_bids", "fold_slots", "fold_world", "gang",
+    "guard", "limits", "notes", "phase", "plan", "policy", "progress", "verdict", "verdict_lines",
+    "zones",
+)  # fmt: skip
+JUDGES = ("rooms", "zones", "fold", "verdict", "plan", "loop")
+#: Who knows a room best judges it first.
+FIRST = {
+    "fold": "fold", "fold_bids": "fold", "fold_slots": "fold", "fold_world": "fold",
+    "gang": "verdict", "verdict": "verdict", "verdict_lines": "verdict", "zones": "zones",
+    "bidding": "plan", "deeds": "plan", "policy": "plan",
+}  # fmt: skip
+PATIENCE_S = 120  #: a mutant that takes so long does not end: that is noticed
+COMPARES = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+SUMS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change."""
+
+    room: str
+    number: int  #: of all of its room
+    line: int
+    what: str
+
+
+def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """What may become of one node: a word for it, and the other node."""
+    other = copy.deepcopy(node)
+    match other:
+        case ast.Compare(ops=[op]) if type(op) in COMPARES:
+            other.ops = [COMPARES[type(op)]()]
+            yield f"{type(op).__name__} → {type(other.ops[0]).__name__}", other
+        case ast.BoolOp():
+            other.op = ast.Or() if isinstance(other.op, ast.And) else ast.And()
+            yield "and ↔ or", other
+        case ast.UnaryOp(op=ast.Not()):
+            yield "not dropped", other.operand
+        case ast.BinOp(op=op) if type(op) in SUMS:
+            other.op = SUMS[type(op)]()
+            yield f"{type(op).__name__} → {type(other.op).__name__}", other
+        case ast.Constant(value=bool() as value):
+            yield f"{value} → {not value}", ast.Constant(value=not value)
+        case ast.Constant(value=int() | float() as amount):
+            yield f"{amount} → {amount + 1}", ast.Constant(value=amount + 1)
+        case ast.Expr(value=ast.Call()) | ast.Continue():
+            yield "dropped", ast.Pass()
+        case ast.IfExp():
+            yield "if always", other.body
+            yield "if never", other.orelse
+        case ast.If(body=body, orelse=orelse):
+            yield "if always", ast.If(test=ast.Constant(value=True), body=body, orelse=orelse)
+            yield "if never", ast.If(test=ast.Constant(value=False), body=body, orelse=orelse)
+        case ast.Call(func=ast.Name(id=name)):
+            yield from other_calls(other, name)
+
+
+#: Functions that are easily taken for each other.
+TWINS = {"min": "max", "max": "min", "any": "all", "all": "any"}
+
+
+def other_calls(call: ast.Call, name: str) -> Iterator[tuple[str, ast.AST]]:
+    """Calls of the wrong one, and rows of tables with a cell changed."""
+    if name in {"_row", "_gang"}:
+        yield from other_cells(call)
+    elif name in {"any", "all"} or (name in TWINS and len(call.args) > 1):
+        call.func = ast.Name(id=TWINS[name], ctx=ast.Load())
+        yield f"{name} → {TWINS[name]}", call
+
+
+def other_cells(call: ast.Call) -> Iterator[tuple[str, ast.AST]]:
+    """A row of one of the tables with one cell changed."""
+    words = [str(getattr(one, "value", "")) for one in call.args]
+    cells = words[0].split() if len(words) == 1 else words
+    for place, cell in enumerate(cells):
+        swapped = {".": "x", "w": "x", "x": "w", "a": "w", "leave": "wait", "wait": "leave"}
+        now = [*cells[:place], swapped.get(cell, "leave"), *cells[place + 1 :]]
+        if {cell, now[place]} in ({".", "w"}, {"leave", "wait"}):
+            continue  # the same thing to do: nothing
+        other = copy.deepcopy(call)
+        texts = [" ".join(now)] if len(words) == 1 else now
+        other.args = [ast.Constant(value=text) for text in texts]
+        yield f"cell {place}: {cell} → {now[place]}", other
+
+
+class Swap(ast.NodeTransformer):
+    """Makes the change of one number, or counts all."""
+
+    def __init__(self, wanted: int = -1) -> None:
+        self.wanted, self.seen = wanted, 0
+        self.found: list[tuple[int, str]] = []
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        for what, other in changes(node):
+            if self.seen == self.wanted:
+                self.seen += 1
+                return ast.copy_location(other, node)
+            self.found.append((getattr(node, "lineno", 0), what))
+            self.seen += 1
+        return self.generic_visit(node)
+
+
+def skipped(tree: ast.Module) -> set[int]:
+    """Lines whose change means nothing to a law: constants in `slots=True` and the like."""
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for one in node.decorator_list:
+                lines |= set(range(one.lineno, (one.end_lineno or one.lineno) + 1))
+    return lines
+
+
+def mutants(room: str) -> list[Mutant]:
+    """All of one room."""
+    tree = ast.parse((CORE / f"{room}.py").read_text())
+    mute = skipped(tree)
+    swap = Swap()
+    swap.visit(copy.deepcopy(tree))
+    return [
+        Mutant(room, number, line, what)
+        for number, (line, what) in enumerate(swap.found)
+        if line not in mute
+    ]
+
+
+def mutated(mutant: Mutant) -> str:
+    """The room with this change."""
+    tree = ast.parse((CORE / f"{mutant.room}.py").read_text())
+    return ast.unparse(ast.fix_missing_locations(Swap(mutant.number).visit(tree)))
+
+
+class Changed:
+    """An importer that gives the changed room instead of the one on the disk."""
+
+    def __init__(self, room: str, text: str) -> None:
+        self.name, self.text = f"tpuherd.core.{room}", text
+
+    def find_spec(self, name: str, path: object, target: object = None) -> object:
+        if name != self.name:
+            return None
+        return ModuleSpec(name, self)  # type: ignore[arg-type]
+
+    def create_module(self, spec: object) -> None:
+        return None
+
+    def exec_module(self, module: object) -> None:
+        exec(compile(self.text, self.name, "exec"), vars(module))
+
+
+def judge(mutant: Mutant | None) -> bool:
+    """Whether the laws notice; without a mutant, whether they hold as it is."""
+    child = os.fork()
+    if child == 0:
+        out = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        signal.alarm(PATIENCE_S)
+        code = 1
+        try:
+            if mutant is not None:
+                sys.meta_path.insert(0, Changed(mutant.room, mutated(mutant)))  # type: ignore[arg-type]
+            first = FIRST.get(mutant.room, "rooms") if mutant is not None else "rooms"
+            order = [first, *(name for name in JUDGES if name != first)]
+            laws = [str(ROOT / "tests" / "laws" / f"test_core_{name}.py") for name in order]
+            quiet = ["-x", "-q", "-p", "no:cacheprovider", "--timeout", "60"]
+            code = int(pytest.main([*laws, *quiet, "-k", "not two_faults"]))
+        finally:
+            os._exit(1 if code else 0)
+    _, status = os.waitpid(child, 0)
+    return status != 0
+
+
+def judged(mutant: Mutant) -> tuple[Mutant, bool]:
+    """The same, with what was judged."""
+    return mutant, judge(mutant)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--rooms", default=",".join(ROOMS))
+    parser.add_argument("--every", type=int, default=1, help="only one of so many")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--list", action="store_true")
+    said = parser.parse_args()
+    found = [one for room in said.rooms.split(",") for one in mutants(room)][:: said.every]
+    if said.list:
+        for one in found:
+            print(f"{one.room}.py:{one.line} {one.what}")
+        return 0
+    os.chdir(ROOT)
+    if judge(None):
+        print("the laws do not hold as it is")
+        return 2
+    began, killed, left = time.monotonic(), 0, list[Mutant]()
+    with multiprocessing.get_context("fork").Pool(said.workers) as pool:
+        for done, (one, noticed) in enumerate(pool.imap_unordered(judged, found), 1):
+            killed += noticed
+            if not noticed:
+                left.append(one)
+                print(f"survives: {one.room}.py:{one.line} {one.what}", flush=True)
+            if done % 100 == 0:
+                print(f"{done} of {len(found)}, {killed} noticed", file=sys.stderr, flush=True)
+    share = 100 * killed / max(1, len(found))
+    took = time.monotonic() - began
+    print(f"{killed} of {len(found)} mutants noticed ({share:.1f} %) in {took:.0f} s")
+    return 0 if share >= 95 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

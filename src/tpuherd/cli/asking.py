@@ -1,0 +1,16 @@
+"""What comes in by standard input, as a whole."""
+
+from tpuherd.cli.console import Console
+from tpuherd.ports import Unfit
+
+BYTES_MAX = 1_000_000
+
+
+async def piped(console: Console) -> str:
+    """All of it."""
+    text = b""
+    while piece := await console.read():
+        text += piece
+        if len(text) > BYTES_MAX:
+            raise Unfit("that is more than a megabyte: something else is meant")
+    return text.decode(errors="replace")

@@ -1,0 +1,105 @@
+"""`herd context`: which cloud is meant, who we are there, and what may be had."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tpuherd.cli.errand import Errand, errand
+
+as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def context() -> None:
+    """Say once which cloud is meant, and what you may have there."""
+
+
+@context.command("list")
+@as_json
+def list_(json_: bool) -> Errand:
+    """Show all contexts; the current one is marked."""
+    from tpuherd.cli.context_do import listed
+
+    return errand("herd context list", partial(listed, json_))
+
+
+@context.command()
+@click.argument("name")
+def use(name: str) -> Errand:
+    """From now on NAME is meant."""
+    from tpuherd.cli.context_do import used
+
+    return errand("herd context use", partial(used, name))
+
+
+@context.command()
+@click.argument("name")
+@click.option("--project", metavar="ID", help="A project of Google Cloud.")
+@click.option(
+    "--world",
+    "world",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder of a simulated world instead.",
+)
+@click.option("--account", metavar="FILE", help="Credentials, if not the usual ones.")
+@click.option("--login", metavar="NAME", help="The user on hosts.")
+@click.option("--way", "ways", multiple=True, metavar="WAY", help="How hosts are reached; several.")
+@click.option("--via", metavar="USER@HOST", help="The machine where the engine is to run.")
+def add(name: str, **said: Any) -> Errand:
+    """Remember a context, or change one.
+
+    \b
+    herd context add lab --project my-project
+    herd context add rehearsal --world ./world
+    """
+    from tpuherd.cli.context_do import added
+
+    return errand("herd context add", partial(added, name, said))
+
+
+@context.command()
+@click.argument("name", required=False)
+@as_json
+def show(name: str | None, json_: bool) -> Errand:
+    """Show a context, the current one unless said, with what may be had."""
+    from tpuherd.cli.context_do import shown
+
+    return errand("herd context show", partial(shown, name, json_))
+
+
+@context.command()
+@click.argument("name")
+def remove(name: str) -> Errand:
+    """Forget a context; what runs there is left alone."""
+    from tpuherd.cli.context_do import removed
+
+    return errand("herd context remove", partial(removed, name))
+
+
+@context.command()
+@click.option("--mail", metavar="FILE", help="The mail that grants them; - reads it from here.")
+@click.option("--zone", help="Where.")
+@click.option("--type", "type_", metavar="TYPE", help="A generation (v4), or one size (v3-8).")
+@click.option(
+    "--tier", type=click.Choice(["spot", "preemptible", "on-demand", "reserved"]), help="How."
+)
+@click.option("--chips", type=click.IntRange(1), metavar="N", help="So many in all; else any.")
+@click.option("--free", is_flag=True, help="They cost nothing.")
+@click.option("--clear", is_flag=True, help="Forget all grants of the project first.")
+@click.option("--project", metavar="ID", help="Of this project instead of the current one.")
+@as_json
+def grant(**said: Any) -> Errand:
+    """Say what you may have: `zones: any` means these, and nothing else is asked for.
+
+    \b
+    herd context grant --mail -        paste the mail of the TPU Research Cloud, then Ctrl+D
+    herd context grant --zone us-central2-b --type v4 --tier spot --chips 32 --free
+    """
+    from tpuherd.cli.context_do import granted
+
+    one = [said[word] is not None for word in ("zone", "type_", "tier")]
+    if any(one) != all(one) or not (any(one) or said["mail"] or said["clear"]):
+        raise click.UsageError("say --zone, --type and --tier, or --mail FILE")
+    return errand("herd context grant", partial(granted, said))

@@ -1,0 +1,64 @@
+"""`herd engine`: look at the process that keeps jobs alive, start it, end it, read its log."""
+
+import os
+from functools import partial
+
+import click
+
+from tpuherd.cli.errand import STATUS, Errand, errand
+from tpuherd.cli.invocation import named_world
+from tpuherd.ports import HerdError
+
+
+@click.group()
+def engine() -> None:
+    """Look at the process that keeps jobs alive, start it, or end it."""
+
+
+@engine.command()
+def run() -> int:
+    """Be the engine, in the foreground, until it is ended or nothing is left to do."""
+    from tpuherd import app
+    from tpuherd.cli.engine_run import live
+
+    try:
+        click.echo(live(app.place(os.environ, world=named_world()), os.environ, aloud=True))
+    except HerdError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        click.echo(f"herd engine run: {error.sentence}{hint}", err=True)
+        return STATUS.get(type(error), STATUS[HerdError])
+    return 0
+
+
+@engine.command()
+def start() -> Errand:
+    """Start it in the background, if none runs. Commands that need it do so by themselves."""
+    from tpuherd.cli.engine_do import started
+
+    return errand("herd engine start", started)
+
+
+@engine.command()
+def stop() -> Errand:
+    """End it. What runs on hosts goes on, for 72 hours without an engine at the most."""
+    from tpuherd.cli.engine_do import stopped
+
+    return errand("herd engine stop", stopped)
+
+
+@engine.command()
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+def status(json_: bool) -> Errand:
+    """Show whether it runs, where, and how long its lease lasts."""
+    from tpuherd.cli.engine_do import shown
+
+    return errand("herd engine status", partial(shown, json_))
+
+
+@engine.command()
+@click.option("-n", "--lines", default=50, show_default=True, help="So many of the last lines.")
+def logs(lines: int) -> Errand:
+    """Print the last lines of its own log."""
+    from tpuherd.cli.engine_do import told
+
+    return errand("herd engine logs", partial(told, lines))

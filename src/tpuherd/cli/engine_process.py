@@ -1,0 +1,146 @@
+"""The engine as a process beside the commands: begun on demand, asked how it is, ended."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tpuherd.app import Place
+from tpuherd.clock import WallClock
+from tpuherd.ports import Broken, Holder, NotReached
+from tpuherd.store.database import Database, home
+
+LOG = "engine.out"  #: what it says besides its log: what should not happen
+TOLD = (
+    "wish.made",
+    "wish.changed",
+    "wish.resumed",
+    "wish.stopped",
+    "wish.dropped",
+    "engine.started",
+    "engine.stopped",
+)
+REST = "rest"
+START_S, STOP_S = 20.0, 15.0
+LOOK_S = 0.05
+
+
+def opened(place: Place) -> Database:
+    """The store of a place."""
+    folder = home(place.folders.state, world=place.world, project=place.project)
+    return Database(folder, WallClock().now())
+
+
+def ensure(place: Place, environ: Mapping[str, str]) -> None:
+    """Begin the engine where none runs and something is wished that may not be there yet."""
+    store = opened(place)
+    try:
+        if store.holder(WallClock().now()) is None and unsettled(store, place):
+            begin(place, environ)
+    finally:
+        store.close()
+
+
+def unsettled(store: Database, place: Place) -> bool:
+    """Whether anything has happened since an engine found nothing more to do.
+
+    A store that knows nothing is new, or it was lost: if our name exists already, it may stand on
+    something in the cloud.
+    """
+    for _, event in store.events(kinds=TOLD, limit=1, newest=True):
+        return not (event.kind == "engine.stopped" and event.facts.get("why") == REST)
+    return (place.folders.config / "owner").exists()
+
+
+def begin(place: Place, environ: Mapping[str, str]) -> None:
+    """As a process of its own, which outlives us. Where two do so at once, one of them ends."""
+    folder = home(place.folders.state, world=place.world, project=place.project)
+    words = [sys.executable, "-P", "-m", "tpuherd.cli.engine_run"]
+    if place.world is not None:
+        words.append(str(place.world))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(folder / LOG), flags, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    os.posix_spawn(sys.executable, words, dict(environ), file_actions=actions)
+
+
+async def start(place: Place, environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """Begin it, and wait until it has the lease; or find that one runs."""
+    store = opened(place)
+    try:
+        if store.holder(WallClock().now()) is None:
+            begin(place, environ)
+        if not await waited(lambda: store.holder(WallClock().now()) is not None, START_S):
+            raise NotReached(
+                f"the engine did not begin in {START_S:g} s", hint=f"look at {store.folder / LOG}"
+            )
+        return described(store.holder(WallClock().now()), place)
+    finally:
+        store.close()
+
+
+async def stop(place: Place) -> bool:
+    """End it; whether there was one. What runs on hosts goes on."""
+    store = opened(place)
+    try:
+        holder = store.holder(WallClock().now())
+        if holder is None:
+            return False
+        if holder.host != os.uname().nodename:
+            raise Broken(f"the engine runs on {holder.host}: stop it there (pid {holder.pid})")
+        try:
+            os.kill(holder.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            return True
+        ended = await waited(lambda: not leads(store, holder), STOP_S)
+        if not ended:
+            raise Broken(f"the engine, process {holder.pid}, does not end")
+        return True
+    finally:
+        store.close()
+
+
+def leads(store: Database, holder: Holder) -> bool:
+    """Whether this one still has the lease."""
+    now = store.holder(WallClock().now())
+    return now is not None and now.epoch == holder.epoch
+
+
+def state(place: Place) -> Mapping[str, Any]:
+    """How it is, as `herd engine status --json` tells it."""
+    store = opened(place)
+    try:
+        return described(store.holder(WallClock().now()), place)
+    finally:
+        store.close()
+
+
+def described(holder: Holder | None, place: Place) -> Mapping[str, Any]:
+    """A holder of the lease, as JSON."""
+    about = {"place": place.title, "running": holder is not None}
+    if holder is None:
+        return {**about, "pid": None, "epoch": None, "lease_until": None}
+    return {
+        **about,
+        "pid": holder.pid,
+        "host": holder.host,
+        "who": holder.who,
+        "epoch": holder.epoch,
+        "since": holder.taken_at,
+        "lease_until": holder.until,
+    }
+
+
+async def waited(happens: Callable[[], bool], seconds: float) -> bool:
+    """Until it is so, or the time is over."""
+    clock = WallClock()
+    end = clock.now() + seconds
+    while not happens():
+        if clock.now() > end:
+            return False
+        await clock.sleep(LOOK_S)
+    return True

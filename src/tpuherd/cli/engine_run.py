@@ -1,0 +1,107 @@
+"""The life of the engine's process: it takes the lease, works, and gives it back."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tpuherd import app
+from tpuherd.app import Place
+from tpuherd.clock import WallClock
+from tpuherd.engine.loop import Ended
+from tpuherd.founding import TTL_S, founded, holder, store_folder
+from tpuherd.ports import HerdError
+from tpuherd.store.database import Database
+
+LOG = "engine.log"
+LOG_MAX = 8 << 20  #: then it is put aside, and what was aside before goes
+AGAIN_S = 5.0  #: after a surprise, the next life
+
+
+@dataclass(kw_only=True)
+class Diary:
+    """The engine's own log: a line of JSON an event."""
+
+    file: Path
+    aloud: bool = False
+
+    def note(self, name: str, facts: Mapping[str, Any]) -> None:
+        """Write a line; a disk that is full is no reason to end."""
+        at = datetime.fromtimestamp(WallClock().now(), UTC).isoformat(timespec="milliseconds")
+        line = json.dumps({"at": at, "name": name, **facts}, ensure_ascii=False, default=str)
+        if self.aloud:
+            print(line, flush=True)
+        try:
+            if self.file.exists() and self.file.stat().st_size > LOG_MAX:
+                self.file.replace(self.file.with_suffix(".log.1"))
+            descriptor = os.open(
+                self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+            with os.fdopen(descriptor, "a") as stream:
+                stream.write(line + "\n")
+        except OSError:
+            return
+
+
+def live(place: Place, environ: Mapping[str, str], *, aloud: bool) -> str:
+    """Work until there is nothing to do; why it ended, or why it did not begin."""
+    clock = WallClock()
+    store = Database(store_folder(place), clock.now())
+    diary = Diary(file=store.folder / LOG, aloud=aloud)
+    try:
+        while True:
+            epoch = store.take(holder(os.getpid()), clock.now(), TTL_S)
+            if epoch is None:
+                return "another engine runs"
+            try:
+                ended = asyncio.run(life(place, store, environ, epoch, diary))
+            except Exception as error:
+                text = "".join(traceback.format_exception(error))
+                diary.note("engine.surprised", {"why": repr(error), "trace": text})
+                store.release(epoch)
+                if isinstance(error, HerdError):
+                    raise
+                asyncio.run(clock.sleep(AGAIN_S))
+                continue
+            if ended is not Ended.OUTDATED:
+                store.release(epoch)
+            return f"the engine has ended: {ended.value}"
+    finally:
+        store.close()
+
+
+async def life(
+    place: Place, store: Database, environ: Mapping[str, str], epoch: int, diary: Diary
+) -> Ended:
+    """One life, ended by SIGTERM, SIGINT or SIGHUP."""
+    loop = asyncio.get_running_loop()
+    async with founded(place, store, WallClock(), environ, epoch=epoch, note=diary.note) as engine:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, engine.stop)
+        return await engine.run()
+
+
+def main() -> int:
+    """`python -m tpuherd.cli.engine_run [WORLD]`: of whom `engine_process` begins."""
+    os.setsid()
+    os.umask(0o077)
+    world = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    try:
+        place = app.place(os.environ, world=world)
+        os.chdir("/")  # whatever folder it was begun in may go
+        print(live(place, os.environ, aloud=False), flush=True)
+    except HerdError as error:
+        print(f"herd engine: {error.sentence}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

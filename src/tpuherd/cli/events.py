@@ -1,0 +1,23 @@
+"""`herd events`: everything that happened, and why."""
+
+from functools import partial
+
+import click
+
+from tpuherd.cli.errand import Errand, errand
+from tpuherd.cli.words import Moment
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what happens next.")
+@click.option("--since", type=Moment(), help="Only from then on: 10m, 12:30 or 2026-01-31T12:30.")
+@click.option("--json", "json_", is_flag=True, help="A line of JSON for every event.")
+def events(name: str | None, follow: bool, since: float | None, json_: bool) -> Errand:
+    """Show what happened to a job (gpt), a slot (gpt-0) or to all, each with its why.
+
+    The last 200, unless --since says from when on.
+    """
+    from tpuherd.cli.events_do import told
+
+    return errand("herd events", partial(told, name, follow, since, json_))

@@ -1,0 +1,61 @@
+"""`herd run --follow`: what happens to a job and what it says, until it ends."""
+
+import asyncio
+import signal
+
+from tpuherd.cli.console import Console
+from tpuherd.cli.desk import desk
+from tpuherd.cli.errand import SIGNALLED, Home
+from tpuherd.cli.logs_show import Look, show
+from tpuherd.desk.desk import Desk
+from tpuherd.desk.reading import ending
+
+LOOK_S = 0.3
+LAST_WORDS_S = 3.0  #: so long the log may take to come in when all is over
+DETACHING = (signal.SIGINT, signal.SIGHUP)
+
+
+async def follow(job: str, console: Console, home: Home) -> int:
+    """The job's own exit status; Ctrl+C only stops looking."""
+    with desk(console, home, "herd run") as here:
+        told = asyncio.ensure_future(happens(job, here, console))
+        log = Look(target=job, follow=True, since=here.wish(job).changed_at)
+        logs = asyncio.ensure_future(show(log, console, home))
+        ends = asyncio.ensure_future(asked_to_end(console))
+        try:
+            await asyncio.wait((told, ends), return_when=asyncio.FIRST_COMPLETED)
+            if not told.done():
+                number = ends.result()
+                await console.tell(f"herd run: {job} goes on; herd logs {job} -f shows it again")
+                return 0 if number in DETACHING else SIGNALLED + number
+            await asyncio.wait((logs,), timeout=LAST_WORDS_S)
+            return told.result()
+        finally:
+            for task in (told, logs, ends):
+                task.cancel()
+            await asyncio.gather(told, logs, ends, return_exceptions=True)
+
+
+async def happens(job: str, here: Desk, console: Console) -> int:
+    """Say why what is done is done; its exit status when it has ended."""
+    seen = max(
+        (number for number, _ in here.store.events(job=job, limit=1, newest=True)), default=0
+    )
+    while True:
+        for number, event in here.store.events(after=seen, job=job):
+            seen = number
+            why = event.facts.get("why")
+            if why:
+                await console.tell(f"{event.slot or job}: {why}")
+        ended = ending(here.store, here.clock.now(), job)
+        if ended is not None:
+            return ended[0]
+        await here.clock.sleep(LOOK_S)
+
+
+async def asked_to_end(console: Console) -> int:
+    """The first signal that is meant to end us."""
+    while True:
+        number = await console.signals.get()
+        if number in (*DETACHING, signal.SIGTERM):
+            return number

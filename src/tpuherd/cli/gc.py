@@ -1,0 +1,22 @@
+"""`herd gc`: what bears our name and is nobody's wish."""
+
+from functools import partial
+
+import click
+
+from tpuherd.cli.errand import Errand, errand
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+def gc(names: tuple[str, ...], yes: bool, json_: bool) -> Errand:
+    """Show what bears our name in any zone and is nobody's wish, with what it costs.
+
+    Nothing is deleted that is not recorded as withdrawn, or named here: herd gc NAME. What was
+    withdrawn and is still there is withdrawn again.
+    """
+    from tpuherd.cli.gc_do import collected
+
+    return errand("herd gc", partial(collected, names, yes, json_))

@@ -1,0 +1,60 @@
+"""What `herd plan` does: judges by the store and one look at the cloud."""
+
+from dataclasses import asdict
+
+from tpuherd import wished
+from tpuherd.cli.console import Console
+from tpuherd.cli.desk import desk, say, say_json, table
+from tpuherd.cli.errand import Home
+from tpuherd.core.facts import Observed
+from tpuherd.core.model import Ask, Step, Withdraw
+from tpuherd.core.plan import plan
+from tpuherd.desk.standing import trails_of
+from tpuherd.desk.surveyed import look
+from tpuherd.ports import Survey
+
+
+async def planned(name: str | None, json_: bool, console: Console, home: Home) -> int:
+    """Steps in the cloud, which need no word of a host; of slots what the engine last said."""
+    with desk(console, home, "herd plan") as here:
+        seen = await look(here)
+        rows = here.store.wishes()
+        if name is not None:
+            rows = {name: here.wish(name)}
+        wishes = wished.of_place(rows, here.place, owner=seen.owner).wishes
+        trails = trails_of(here.store)
+        now = here.clock.now()
+        found = plan(wishes, observed(seen.survey, now), trails, now)
+        said = here.store.states()
+    states = {slot: said.get(slot) or found.states.get(slot, "") for slot in wishes.slots}
+    steps = [step for step in found.steps if isinstance(step.action, Ask | Withdraw)
+             and (name is None or step.action.slot in wishes.slots)]  # fmt: skip
+    if json_:
+        await say_json(console, {
+            "states": states, "frozen": found.frozen,
+            "steps": [{"do": type(one.action).__name__.lower(), "why": one.why,
+                       **asdict(one.action)} for one in steps],
+        })  # fmt: skip
+        return 0
+    if found.frozen:
+        await say(console, f"nothing is deleted now: {found.frozen}")
+    lines = [(slot, "", sentence) for slot, sentence in states.items()]
+    lines += [row(step) for step in steps]
+    await say(console, table(lines) if lines else "nothing is wished")
+    return 0
+
+
+def observed(survey: Survey, now: float) -> Observed:
+    """One look at the cloud, and none at hosts."""
+    return Observed(
+        sights=survey.sights, zones=survey.zones, surveyed_at=survey.begun_at, awake_at=now
+    )
+
+
+def row(step: Step) -> tuple[str, str, str]:
+    """One of them."""
+    action = step.action
+    assert isinstance(action, Ask | Withdraw)
+    if isinstance(action, Ask):
+        return action.bid, f"ask for {action.offer.type} in {action.offer.zone}", step.why
+    return action.bid, f"withdraw from {action.zone}", step.why

@@ -1,0 +1,76 @@
+"""Where a command reads what is remembered: the store of the place that is meant, and its engine.
+
+The place itself need not be there: what is remembered of it can be read all the same.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tpuherd import app
+from tpuherd.cli import engine_process
+from tpuherd.cli.console import Console
+from tpuherd.clock import WallClock
+from tpuherd.cloud.auth import Credentials
+from tpuherd.ports import HerdError, NotAllowed
+from tpuherd.store.database import Database, home
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """Open for one command."""
+
+    store: Database
+    clock: WallClock
+    console: Console
+
+    @property
+    def now(self) -> float:
+        return self.clock.now()
+
+    async def show(self, content: Any, text: str, *, json_: bool) -> None:
+        """As JSON, or for people."""
+        said = json.dumps(content, indent=2, ensure_ascii=False) if json_ else text
+        await self.console.say(f"{said}\n".encode(errors="replace"))
+
+
+@contextmanager
+def reading(console: Console) -> Iterator[Reading]:
+    """Whoever reads wishes that are not at rest has an engine begin, where it can."""
+    world, project = meant(console)
+    clock = WallClock()
+    store = Database(home(app.folders(console.environ).state, world=world, project=project),
+                     clock.now())  # fmt: skip
+    try:
+        yield Reading(store=store, clock=clock, console=console)
+        if store.wishes():
+            with suppress(HerdError):  # the place is not there: then nothing can be begun
+                place = app.place(console.environ, world=console.said.world)
+                engine_process.ensure(place, console.environ)
+    finally:
+        store.close()
+
+
+def meant(console: Console) -> tuple[Path | None, str]:
+    """The folder of a world, or a project of Google's; it may be gone, or out of reach."""
+    environ = console.environ
+    context = app.current_context(app.folders(environ).config)
+    world = console.said.world
+    if world is None and context.get("world"):
+        world = Path(context["world"]).expanduser()
+    if world is not None:
+        return world, ""
+    try:
+        return None, app.place(environ).project
+    except NotAllowed:
+        return None, app.project(environ, context, Credentials())
+
+
+def moment(at: float, now: float) -> str:
+    """The local time; with its day unless that is today."""
+    when, today = (datetime.fromtimestamp(one, UTC).astimezone() for one in (at, now))
+    return when.strftime("%H:%M:%S" if when.date() == today.date() else "%Y-%m-%d %H:%M:%S")

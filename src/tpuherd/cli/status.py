@@ -1,0 +1,20 @@
+"""`herd status`: all that is known of one job."""
+
+from functools import partial
+
+import click
+
+from tpuherd.cli.errand import Errand, errand
+
+
+@click.command()
+@click.argument("name")
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+def status(name: str, json_: bool) -> Errand:
+    """Show a job, or one slot of it: its nodes, its attempts and how they ended, its losses.
+
+    NAME is a job (gpt) or a slot (gpt-0). Every second of a slot is counted once, from the wish on.
+    """
+    from tpuherd.cli.reading_do import shown
+
+    return errand("herd status", partial(shown, name, json_))

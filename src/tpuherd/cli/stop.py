@@ -1,0 +1,23 @@
+"""`herd stop`: a job ends for now."""
+
+from functools import partial
+
+import click
+
+from tpuherd.cli.errand import Errand, errand
+
+as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True)
+@as_json
+def stop(names: tuple[str, ...], json_: bool) -> Errand:
+    """Stop jobs and give their nodes back, but keep the wish.
+
+    The command is asked to end and has its grace; `herd resume` goes on from its last checkpoint,
+    on new nodes.
+    """
+    from tpuherd.cli.stop_do import stopped
+
+    return errand("herd stop", partial(stopped, names, json_))

@@ -1,0 +1,25 @@
+"""`herd wait`: until a job has ended."""
+
+from functools import partial
+
+import click
+
+from tpuherd.cli.errand import Errand, errand
+from tpuherd.cli.words import Duration
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--timeout", "timeout_s", type=Duration(), help="Wait no longer than this (5m, 2h); exit 124."
+)
+@click.option("--json", "json_", is_flag=True, help="Print JSON at the end.")
+def wait(name: str, timeout_s: float | None, json_: bool) -> Errand:
+    """Wait until a job has ended, or the nodes of `herd up` are ready.
+
+    The exit status is 0 if all of it succeeded; that of the command if it failed for good; and 5 if
+    the job was given up for another reason, stopped or dropped.
+    """
+    from tpuherd.cli.wait_do import waited
+
+    return errand("herd wait", partial(waited, name, timeout_s, json_))

@@ -1,0 +1,220 @@
+"""Bids in the cloud: looked at all at once, asked for, withdrawn, and how they came out."""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from tpuherd.clock import Clock
+from tpuherd.cloud import bodies, client, wire, words
+from tpuherd.cloud.client import PAGE, Cloud
+from tpuherd.cloud.rest import Said
+from tpuherd.cloud.wire import Node, Request
+from tpuherd.core.facts import NodeSight, NodeWord, RequestWord, Sight
+from tpuherd.core.model import Ask, Kind, Refusal, Withdraw
+from tpuherd.core.order import Order
+from tpuherd.core.targets import slot_of
+from tpuherd.ports import Broken, HerdError, Host, NotFound, NotReached, Refused, Survey
+
+#: By these a request or a node is known as the one that was asked for.
+SAME = ("slot", "generation", "owner", "node_digest")
+PAGES_OF_OPERATIONS = 5  #: the newest stand first; a create is followed up within minutes
+
+
+class Bids:
+    """The CloudPort of one project."""
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        clock: Clock,
+        ssh_port: int,
+        nodes: Callable[[], Awaitable[client.Survey]],
+    ) -> None:
+        self.cloud = cloud
+        self.clock = clock
+        self.ssh_port = ssh_port
+        self._list_nodes = nodes
+        self._nodes: Mapping[str, list[Node]] = {}  #: by bid, as seen last
+
+    async def survey(self, zones: Collection[str]) -> Survey:
+        """Two wildcard lists; nodes last, so that none seems to be without its request."""
+        try:
+            return await self._survey(zones)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise Broken(f"the cloud's list makes no sense to us: {error!r}") from error
+
+    async def _survey(self, zones: Collection[str]) -> Survey:
+        begun_at, reads = self.clock.now(), self.cloud.rest.reads
+        queued, silent = await self._requests()
+        seen = await self._list_nodes()
+        self._nodes = by_bid(seen.nodes)
+        asked = {one.name: one for one in queued if slot_of(one.name) is not None}
+        sights = {
+            bid: sight(bid, asked.get(bid), self._nodes.get(bid, []))
+            for bid in {**asked, **self._nodes}
+        }
+        there = {one.zone for one in sights.values()}
+        return Survey(
+            sights=sights,
+            zones=frozenset((there | set(zones)) - silent - set(seen.unknown)),
+            begun_at=begun_at,
+            reads=self.cloud.rest.reads - reads,
+        )
+
+    async def _requests(self) -> tuple[list[Request], set[str]]:
+        """Every queued resource, and the zones that did not answer."""
+        found: list[Request] = []
+        silent: set[str] = set()
+        token = ""
+        while True:
+            path = f"projects/{self.cloud.project}/locations/-/queuedResources"
+            page = await self.cloud.rest.tpu("GET", path, pageSize=PAGE, pageToken=token)
+            requests, unreachable, token = wire.requests(page)
+            found += requests
+            silent.update(unreachable)
+            if not token:
+                return found, silent
+
+    async def ask(self, ask: Ask, order: Order) -> None:
+        """Create it; where the name is in use, look whether that is it."""
+        queued = ask.offer.kind is Kind.QUEUED
+        path = self._zone(ask.offer.zone)
+        try:
+            if queued:
+                body = bodies.queued(ask, order, self.cloud.project)
+                answer = await self.cloud.rest.tpu(
+                    "POST", f"{path}/queuedResources", body, queuedResourceId=ask.bid
+                )
+            else:
+                body = bodies.direct(ask, order)
+                answer = await self.cloud.rest.tpu("POST", f"{path}/nodes", body, nodeId=ask.bid)
+        except HerdError as error:
+            if await self._there(ask, order, error):
+                return
+            raise told(error, ask.offer.tier) from error
+        failed = wire.operation(answer).error
+        if failed is not None:
+            raise Refused(words.refusal(failed, ask.offer.tier), failed.sentence)
+
+    async def _there(self, ask: Ask, order: Order, error: HerdError) -> bool:
+        """Whether it was refused because it is there already."""
+        said = error.__cause__
+        if not isinstance(said, Said) or words.error(said.content, said.status).code != 6:
+            return False
+        path = self._zone(ask.offer.zone)
+        if ask.offer.kind is Kind.QUEUED:
+            found = await self.cloud.rest.tpu("GET", f"{path}/queuedResources/{ask.bid}")
+            metadata = wire.request(found).metadata
+        else:
+            found = await self.cloud.rest.tpu("GET", f"{path}/nodes/{ask.bid}")
+            metadata = wire.node(found).metadata
+        card = bodies.card_of(metadata)
+        return all(card.get(key) == order.card.get(key) for key in SAME)
+
+    async def withdraw(self, withdraw: Withdraw, sight: Sight | None) -> None:
+        """The request with its nodes by force, or the nodes where there is no request."""
+        path = self._zone(withdraw.zone)
+        if sight is None or sight.request is not None:
+            if sight is not None and sight.request in (RequestWord.ENDING, RequestWord.LEAVING):
+                return  # it can't be deleted now, or is being
+            await self._delete(f"{path}/queuedResources/{withdraw.bid}", force="true")
+        names = [withdraw.bid] if sight is None else directly(sight)
+        for name in names:
+            await self._delete(f"{path}/nodes/{name}")
+
+    async def _delete(self, path: str, **query: str) -> None:
+        """What is gone already is fine."""
+        try:
+            await self.cloud.rest.tpu("DELETE", path, None, **query)
+        except NotFound:
+            pass
+
+    async def outcome(self, bid: str, zone: str) -> Refused | None:
+        """By the operation that created it: where nothing is listed, a refusal is found there."""
+        token = ""
+        for _ in range(PAGES_OF_OPERATIONS):
+            path = f"{self._zone(zone)}/operations"
+            page = await self.cloud.rest.tpu("GET", path, pageSize=PAGE, pageToken=token)
+            operations, token = wire.operations(page)
+            for one in operations:
+                if one.target == bid and one.verb == "create" and one.error is not None:
+                    return Refused(words.refusal(one.error, ""), one.error.sentence)
+            if not token:
+                break
+        return None
+
+    def hosts(self, bid: str) -> tuple[Host, ...]:
+        """Of all its nodes, in the order of the slices and of the workers."""
+        return tuple(
+            wire.host(node, worker, self.ssh_port)
+            for node in self._nodes.get(bid, [])
+            for worker in range(len(node.workers))
+        )
+
+    def _zone(self, zone: str) -> str:
+        return f"projects/{self.cloud.project}/locations/{zone}"
+
+
+def by_bid(nodes: Iterable[Node]) -> Mapping[str, list[Node]]:
+    """The nodes that bear an owner, those of a multislice run together and in order."""
+    found: dict[str, list[tuple[int, Node]]] = {}
+    for node in nodes:
+        name = slot_of(node.name)
+        if name is not None:
+            bid = f"{name.slot}-g{name.generation}-{name.owner}"
+            found.setdefault(bid, []).append((name.part or 0, node))
+    return {
+        bid: [node for _, node in sorted(parts, key=lambda part: part[0])]
+        for bid, parts in found.items()
+    }
+
+
+def sight(bid: str, request: Request | None, nodes: list[Node]) -> Sight:
+    """A bid as the judgement sees it."""
+    metadata: Mapping[str, str] = request.metadata if request else nodes[0].metadata
+    error = request.error if request else None
+    return Sight(
+        bid=bid,
+        zone=request.zone if request else nodes[0].zone,
+        request=words.request_word(request.state) if request else None,
+        nodes=tuple(node_sight(node) for node in nodes),
+        state=request.state if request else nodes[0].state,
+        refusal=words.refusal(error, request.tier) if request and error else None,
+        sentence=error.sentence if error else "",
+        card=bodies.card_of(metadata),
+    )
+
+
+def node_sight(node: Node) -> NodeSight:
+    """One node of it."""
+    return NodeSight(
+        name=node.name,
+        word=words.node_word(node.state, node.health),
+        state=node.state,
+        incarnation=node.incarnation,
+        hosts=len(node.workers),
+        created=node.created,
+        health=node.health,
+    )
+
+
+def directly(sight: Sight) -> list[str]:
+    """The nodes to be deleted by themselves: those without a request that takes them along."""
+    if sight.request is not None:
+        return []
+    return [node.name for node in sight.nodes if node.word is not NodeWord.LEAVING]
+
+
+def told(error: HerdError, tier: str) -> HerdError:
+    """What a failed create means: a refusal, credentials that don't count, or nothing known."""
+    said: Any = error.__cause__
+    if not isinstance(said, Said):
+        return error
+    found = words.error(said.content, said.status)
+    if said.status >= 500:
+        return NotReached(found.sentence)
+    if found.code == words.UNAUTHENTICATED:
+        return error
+    word = words.refusal(found, tier)
+    if word is Refusal.BROKEN:
+        return NotReached(found.sentence)
+    return Refused(word, found.sentence, hint=error.hint)

@@ -1,0 +1,107 @@
+"""The cloud's own words for states and errors, as words of the judgement: four tables."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tpuherd.core.facts import NodeWord, RequestWord
+from tpuherd.core.model import Refusal
+
+REQUESTS: Mapping[str, RequestWord] = {
+    "CREATING": RequestWord.QUEUED,
+    "ACCEPTED": RequestWord.QUEUED,
+    "WAITING_FOR_RESOURCES": RequestWord.QUEUED,
+    "PROVISIONING": RequestWord.GRANTED,
+    "ACTIVE": RequestWord.ACTIVE,
+    "SUSPENDING": RequestWord.ENDING,
+    "SUSPENDED": RequestWord.LOST,
+    "FAILED": RequestWord.REFUSED,
+    "DELETING": RequestWord.LEAVING,
+}
+
+NODES: Mapping[str, NodeWord] = {
+    "CREATING": NodeWord.MAKING,
+    "STARTING": NodeWord.MAKING,
+    "RESTARTING": NodeWord.MAKING,
+    "REIMAGING": NodeWord.MAKING,
+    "READY": NodeWord.READY,
+    "REPAIRING": NodeWord.SICK,
+    "PREEMPTED": NodeWord.LOST,
+    "TERMINATED": NodeWord.LOST,
+    "STOPPED": NodeWord.LOST,
+    "STOPPING": NodeWord.LOST,
+    "SUSPENDED": NodeWord.LOST,
+    "HIDING": NodeWord.LOST,
+    "HIDDEN": NodeWord.LOST,
+    "DELETING": NodeWord.LEAVING,
+}
+WELL = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})
+
+#: Of google.rpc.Code, by the word and by the HTTP status where there is no word.
+CODES: Mapping[str, int] = {
+    "INVALID_ARGUMENT": 3,
+    "DEADLINE_EXCEEDED": 4,
+    "NOT_FOUND": 5,
+    "ALREADY_EXISTS": 6,
+    "PERMISSION_DENIED": 7,
+    "RESOURCE_EXHAUSTED": 8,
+    "FAILED_PRECONDITION": 9,
+    "ABORTED": 10,
+    "OUT_OF_RANGE": 11,
+    "INTERNAL": 13,
+    "UNAVAILABLE": 14,
+    "UNAUTHENTICATED": 16,
+}
+STATUSES: Mapping[int, int] = {400: 3, 401: 16, 403: 7, 404: 5, 409: 6, 412: 10, 429: 8}
+UNAVAILABLE, UNAUTHENTICATED = 14, 16
+
+#: The first rule that fits: codes, what the sentence says, and what it comes to.
+RULES: tuple[tuple[frozenset[int], str, Refusal], ...] = (
+    (frozenset({8}), r"per minute|rate limit|too many requests", Refusal.RATE),
+    (frozenset({5, 8, 9}), r"reserv", Refusal.RESERVATION),
+    (frozenset({8}), r"quota", Refusal.QUOTA),
+    (frozenset({8}), r"", Refusal.STOCKOUT),
+    (frozenset({3, 9}), r"while in state", Refusal.BROKEN),  # preempted while it was being made
+    (frozenset({6}), r"", Refusal.TAKEN),
+    (frozenset({7}), r"", Refusal.PERMISSION),
+    (frozenset({3, 5, 11}), r"", Refusal.CONFIGURATION),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Error:
+    """An error as the cloud words it, of an answer, an operation or a request."""
+
+    code: int  #: of google.rpc.Code
+    sentence: str
+
+
+def node_word(state: str, health: str) -> NodeWord:
+    """How a node is; a state that nobody has met is UNKNOWN."""
+    word = NODES.get(state, NodeWord.UNKNOWN)
+    return NodeWord.SICK if word is NodeWord.READY and health not in WELL else word
+
+
+def request_word(state: str) -> RequestWord:
+    """How far a queued resource is."""
+    return REQUESTS.get(state, RequestWord.UNKNOWN)
+
+
+def refusal(error: Error, tier: str) -> Refusal:
+    """Why the cloud said no. Spot capacity is at times refused as a missing reservation."""
+    for codes, pattern, word in RULES:
+        if error.code in codes and re.search(pattern, error.sentence, re.IGNORECASE):
+            if word is Refusal.RESERVATION and tier != "reserved":
+                return Refusal.STOCKOUT
+            return word
+    return Refusal.BROKEN
+
+
+def error(content: Mapping[str, Any], status: int = 0) -> Error:
+    """From JSON: of an answer (with its HTTP status), or google.rpc.Status."""
+    code = CODES.get(str(content.get("status", "")), STATUSES.get(status, UNAVAILABLE))
+    if not status:
+        code = int(content.get("code", code))
+    sentence = str(content.get("message") or f"HTTP status {status}")
+    return Error(code=code, sentence=re.sub(r"\s*\[EID: [^]]*\]", "", sentence).rstrip("."))

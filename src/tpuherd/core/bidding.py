@@ -1,0 +1,237 @@
+"""What becomes of a slot's bids: their roles, the move for each, and the asks for new ones."""
+
+from tpuherd.core.case import Case
+from tpuherd.core.facts import RequestWord, Sight
+from tpuherd.core.fold_world import season_key
+from tpuherd.core.model import Ask, Goal, Kind, Offer, Withdraw
+from tpuherd.core.phase import (
+    Need,
+    Standing,
+    best,
+    outdated,
+    prepared,
+    running,
+    speaking,
+    worn,
+)
+from tpuherd.core.policy import BIDS, Move, Role, Stage
+from tpuherd.core.targets import slot_of
+from tpuherd.core.trail import Bid
+from tpuherd.core.zones import Request, choose, number
+
+AGAIN_S, AGAIN_S_MAX = 10.0, 300.0  #: a withdrawal without effect is sent again, later and later
+DRAIN_S = 30.0  #: so long a node that goes is kept for the last lines of its log
+COLLECT_S_MAX = 600.0  #: so long hosts that are not reached are waited for, for that
+COLLECTS_MAX = 3  #: so often bringing back is tried when the user wants it gone all the same
+
+
+def assign(case: Case) -> None:
+    """Gives each bid its role."""
+    held: list[Standing] = []
+    used = case.trail.attempt.bid if case.trail.attempt is not None else ""
+    for one in case.standings:
+        one.role, one.why = fixed_role(case, one)
+        if one.role is Role.INCUMBENT:
+            held.append(one)
+        if one.bid.name == used:
+            case.home = one
+    name = best([one.bid for one in held], case.trail).name if held else ""
+    case.incumbent = next((one for one in held if one.bid.name == name), None)
+    for one in case.standings:
+        late = one.role is Role.CANDIDATE and (held or case.need is not Need.SEEK)
+        if late or (one.role is Role.INCUMBENT and one is not case.incumbent):
+            one.role = Role.LOSER
+    release(case)
+
+
+def fixed_role(case: Case, one: Standing) -> tuple[Role, str]:
+    """What a bid is by itself; INCUMBENT: it might be."""
+    slot, bid = case.slot, one.bid
+    if bid.withdrawn_at is not None:
+        return Role.WITHDRAWN, bid.withdrawn_why
+    if case.need is Need.NONE:
+        return Role.UNWANTED, "not wanted any more"
+    if bid.refusal is not None:
+        return Role.HUSK, f"refused: {bid.sentence}"
+    if bid.lost_at is not None:
+        return Role.HUSK, f"it was {bid.lost_how}"
+    if bid.noticed_at is not None:
+        return Role.HUSK, "it was told that it goes away"
+    if case.need is Need.SEEK and outdated(bid, slot):
+        why = "something else is wished now"
+        return (Role.HUSK if slot.exact else Role.OUTDATED), why
+    if bid.granted_at is None:
+        if slot.exact and len(slot.offers) > 1:
+            due = bid.asked_at + slot.limits.patience_s
+            if case.now >= due:
+                return Role.HUSK, "no grant for too long: the next zone is tried"
+            case.wake(due)
+        return Role.CANDIDATE, ""
+    if case.need is not Need.SEEK:
+        return Role.INCUMBENT, ""
+    why, worn_at = worn(one, case.world.observed, case.world.trails, case.now)
+    if worn_at is not None:
+        case.wake(worn_at)
+        return Role.INCUMBENT, ""
+    return (Role.HUSK if slot.exact else Role.WORN), why
+
+
+def release(case: Case) -> None:
+    """Old nodes are given back when the new one can go on from here."""
+    new = case.incumbent
+    if new is None or new.bid.ready_at is None or not new.whole:
+        return
+    ready = prepared(new, case.slot.code_digest)
+    for one in case.standings:
+        old = one.role in {Role.OUTDATED, Role.WORN}
+        if old and (ready or not running(case.trail, one.bid.name)):
+            one.role = Role.LOSER
+
+
+def move(case: Case) -> None:
+    """Carries out the table of bids."""
+    for one in case.standings:
+        match BIDS[one.role][one.stage]:
+            case Move.WITHDRAW if may_go(case, one):
+                why = f"{one.bid.name}: {one.why or 'another was granted'}"
+                zone = one.sight.zone if one.sight is not None else one.bid.offer.zone
+                action = Withdraw(bid=one.bid.name, slot=case.slot.name, zone=zone)
+                case.step(action, why)
+            case Move.ASK:
+                again(case, one.bid)
+            case _:
+                pass
+        if one.role is not Role.INCUMBENT or one.stage is not Stage.READY or not one.whole:
+            case.survey(5.0)
+    for sight in case.world.unknown.get(case.slot.name, ()):
+        late(case, sight)
+
+
+def may_go(case: Case, one: Standing) -> bool:
+    """Nothing keeps it: no attempt, no freeze, nothing to bring back, no withdrawal under way."""
+    if running(case.trail, one.bid.name):
+        return False
+    if case.world.frozen and case.slot.goal is not Goal.GONE:
+        return False
+    if one.role is Role.WITHDRAWN:
+        pause = min(AGAIN_S_MAX, AGAIN_S * 2.0 ** min(one.bid.withdrawals - 1, 10))
+        due = (one.bid.withdrawn_at or 0.0) + pause
+        case.wake(due)
+        return case.now >= due
+    if one.role is Role.UNWANTED:
+        return not to_collect(case, one)
+    return not draining(case, one)
+
+
+def draining(case: Case, one: Standing) -> bool:
+    """The last lines of its log are on their way."""
+    attempt = case.trail.attempt
+    if attempt is None or attempt.bid != one.bid.name or one.bid.lost_at is not None:
+        return False
+    until = (attempt.ended_at or 0.0) + DRAIN_S
+    if case.now >= until or not undrained(one, attempt.id):
+        return False
+    case.wake(until)
+    return True
+
+
+def undrained(one: Standing, attempt: str) -> bool:
+    """Lines of the log are still there only."""
+    return any(
+        host.reached and work.attempt == attempt and not work.drained
+        for host in one.hosts
+        for work in host.works
+    )
+
+
+def to_collect(case: Case, one: Standing) -> bool:
+    """There is something to bring back before the node goes, and it can be had."""
+    attempt, bid = case.trail.attempt, one.bid
+    if attempt is None or attempt.bid != bid.name or attempt.ended_at is None:
+        return False
+    if bid.collected or bid.lost_at is not None:
+        return False
+    if not case.slot.outputs and not undrained(one, attempt.id):
+        return False
+    insisted = case.need is not Need.NONE and not case.limit
+    if insisted:
+        return True
+    until = attempt.ended_at + COLLECT_S_MAX
+    case.wake(until)
+    there = one.whole or (speaking(one.hosts) and case.now < until)
+    return there and bid.uncollected < COLLECTS_MAX
+
+
+def late(case: Case, sight: Sight) -> None:
+    """One that nobody knows: withdrawn again if its withdrawal is recorded, else left alone."""
+    named = slot_of(sight.bid)
+    if named is None or named.generation not in case.trail.gone:
+        return
+    case.survey(5.0)
+    leaving = sight.request in {RequestWord.ENDING, RequestWord.LEAVING}
+    if leaving or sight.bid in case.world.observed.calling:
+        return
+    if case.world.frozen and case.slot.goal is not Goal.GONE:
+        return
+    why = f"{sight.bid} was withdrawn, and is there again"
+    case.step(Withdraw(bid=sight.bid, slot=case.slot.name, zone=sight.zone), why)
+
+
+def again(case: Case, bid: Bid) -> None:
+    """An ask that nobody answered and nobody sees is sent once more, under the same name."""
+    ask = Ask(
+        bid=bid.name,
+        slot=bid.slot,
+        generation=bid.generation,
+        offer=bid.offer,
+        nodes=bid.nodes,
+        node_digest=bid.node_digest,
+    )
+    why = f"{bid.name} was asked for, and the cloud does not know it"
+    turn = (-1, bid.asked_at, bid.slot, bid.generation)
+    case.requests.append(Request(turn=turn, ask=ask, why=why))
+
+
+def seek(case: Case) -> None:
+    """Asks for nodes where none fills the slot."""
+    slot, trail, world = case.slot, case.trail, case.world
+    if case.need is not Need.SEEK or case.incumbent is not None or case.limit:
+        return
+    live = [one.bid for one in case.standings if one.role is Role.CANDIDATE]
+    choice = choose(slot, trail, live, world.trails.seasons, world.probed, case.now)
+    case.wake(choice.wake_at)
+    case.waits = choice.why_not
+    if choice.fatal:
+        if not trail.bids:
+            case.give_up(f"nothing can be had: {choice.fatal}")
+        return
+    many = number(choice, slot, len(live), len(trail.bids), world.wishes.hedge)
+    offers = choice.offers
+    if slot.exact and offers:
+        first = trail.generation % len(offers)
+        offers = offers[first:] + offers[:first]
+    since = trail.searching_at if trail.searching_at is not None else case.now
+    seen = (slot_of(sight.bid) for sight in world.unknown.get(slot.name, ()))
+    above = max((named.generation for named in seen if named is not None), default=0)
+    generation = max(trail.generation, above)
+    for place, offer in enumerate(offers[:many]):
+        generation += 1
+        ask = Ask(
+            bid=f"{slot.name}-g{generation}-{world.wishes.owner}",
+            slot=slot.name,
+            generation=generation,
+            offer=offer,
+            nodes=slot.nodes,
+            node_digest=slot.node_digest,
+        )
+        turn = (len(live) + place, since, slot.name, generation)
+        case.requests.append(Request(turn=turn, ask=ask, why=reason(case, offer)))
+        if offer.kind is Kind.DIRECT:
+            world.probed.add(season_key(offer))
+
+
+def reason(case: Case, offer: Offer) -> str:
+    """Why it is asked for there."""
+    what = f"{offer.type} ({offer.tier}) in {offer.zone}"
+    old = next((one for one in case.standings if one.why and one.role is not Role.WITHDRAWN), None)
+    return f"{what} is wished" if old is None else f"{what} instead of {old.bid.name}: {old.why}"

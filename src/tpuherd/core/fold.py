@@ -1,0 +1,127 @@
+"""What the event log comes to: each event changes what is remembered, and each step is an event."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+
+from tpuherd.core.fold_bids import BIDS, Fold
+from tpuherd.core.fold_slots import SLOTS
+from tpuherd.core.fold_world import LEARNS
+from tpuherd.core.model import Ask, Event, Launch, Record, Step, Stop, Withdraw
+from tpuherd.core.trail import Trail, Trails
+
+#: Every kind of event, and the facts without which it says nothing.
+KINDS: Mapping[str, frozenset[str]] = {
+    kind: frozenset(facts.split())
+    for kind, facts in {
+        "wish.made": "",
+        "wish.changed": "",
+        "wish.stopped": "",
+        "wish.resumed": "",
+        "wish.dropped": "",
+        "bid.asked": "bid generation offer nodes node_digest",
+        "bid.answered": "bid",
+        "bid.refused": "bid refusal sentence",
+        "bid.granted": "bid",
+        "bid.ready": "bid",
+        "bid.sick": "bid state",
+        "bid.well": "bid",
+        "bid.noticed": "bid host what",
+        "bid.missed": "bid",
+        "bid.seen": "bid",
+        "bid.lost": "bid how",
+        "bid.withdrawn": "bid",
+        "bid.gone": "bid",
+        "bid.adopted": "bid generation offer nodes node_digest",
+        "node.quarantined": "node why",
+        "slot.prepared": "bid code_digest on",
+        "slot.unprepared": "bid sentence hosts",
+        "slot.collected": "bid attempt",
+        "slot.uncollected": "bid attempt sentence",
+        "slot.done": "why",
+        "slot.gave_up": "why",
+        "attempt.launched": "attempt number bid code_digest",
+        "attempt.started": "attempt",
+        "attempt.stepped": "attempt",
+        "attempt.saved": "attempt step",
+        "attempt.stopping": "attempt why grace_s",
+        "attempt.ended": "attempt verdict",
+        "attempt.stacks": "attempt file",
+        "engine.started": "",
+        "engine.stopped": "",
+        "engine.frozen": "why",
+        "engine.thawed": "",
+        "engine.trouble": "sentence",
+    }.items()
+}
+
+FOLDS: Mapping[str, Fold] = {**BIDS, **SLOTS}
+
+
+def fold(trails: Trails, event: Event) -> Trails:
+    """What is remembered after this event; what a newer engine wrote is passed over."""
+    if not KINDS.get(event.kind, frozenset()) <= event.facts.keys():
+        return trails
+    if event.kind in LEARNS:
+        trails = LEARNS[event.kind](trails, event)
+    if event.kind not in FOLDS:
+        return trails
+    names = (event.slot,) if event.slot else touched(trails, event)
+    slots = dict(trails.slots)
+    for name in names:
+        slots[name] = fold_trail(slots.get(name, Trail()), event)
+    return replace(trails, slots=slots)
+
+
+def fold_trail(trail: Trail, event: Event) -> Trail:
+    """The same for the one slot that it tells of."""
+    return FOLDS[event.kind](trail, event) if event.kind in FOLDS else trail
+
+
+def touched(trails: Trails, event: Event) -> tuple[str, ...]:
+    """All slots that the wish's job ever had."""
+    return tuple(name for name in trails.slots if name.rpartition("-")[0] == event.job)
+
+
+def journal(step: Step, now: float) -> tuple[Event, ...]:
+    """What is written down before a step is taken."""
+    match step.action:
+        case Record(event=event):
+            return (event,)
+        case Ask() as ask:
+            kind, facts = (
+                "bid.asked",
+                {
+                    "bid": ask.bid,
+                    "generation": ask.generation,
+                    "offer": asdict(ask.offer),
+                    "nodes": ask.nodes,
+                    "node_digest": ask.node_digest,
+                },
+            )
+        case Withdraw() as withdraw:
+            kind, facts = "bid.withdrawn", {"bid": withdraw.bid, "zone": withdraw.zone}
+        case Launch() as launch:
+            kind, facts = (
+                "attempt.launched",
+                {
+                    "attempt": launch.attempt,
+                    "number": launch.number,
+                    "bid": launch.bid,
+                    "code_digest": launch.code_digest,
+                    "boots": list(launch.boots),
+                },
+            )
+        case Stop() as stop:
+            kind, facts = (
+                "attempt.stopping",
+                {
+                    "attempt": stop.attempt,
+                    "grace_s": stop.grace_s,
+                    "stacks": stop.stacks,
+                },
+            )
+        case _:
+            return ()
+    slot = step.action.slot
+    job = slot.rpartition("-")[0]
+    return (Event(at=now, kind=kind, job=job, slot=slot, facts=facts | {"why": step.why}),)

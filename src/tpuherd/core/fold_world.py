@@ -1,0 +1,148 @@
+"""What events teach beyond their slot: how each zone answers, what was asked, what is frozen."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tpuherd.core.model import Event, Offer, Refusal
+from tpuherd.core.targets import slot_of
+from tpuherd.core.trail import Bid, Season, Trails
+
+KEPT = 20  #: so many of the latest waits and lives are remembered a season
+PAUSE_S_MIN, PAUSE_S_MAX = 15.0, 600.0
+PAUSE_LESS_S = 60.0  #: a grant takes so much from the pause
+#: Refusals that are no lack of capacity: how long until it is tried again.
+WAITS_S: Mapping[Refusal, float] = {
+    Refusal.QUOTA: 300.0,
+    Refusal.RESERVATION: 300.0,
+    Refusal.PERMISSION: 86400.0,
+}
+
+Learn = Callable[[Trails, Event], Trails]
+
+
+def season_key(offer: Offer) -> tuple[str, str, str]:
+    """By what capacity is learnt."""
+    return offer.zone, offer.type, offer.tier
+
+
+def find(trails: Trails, event: Event) -> Bid | None:
+    """The bid that the event names."""
+    trail = trails.slots.get(event.slot)
+    return trail.bids.get(event.facts["bid"]) if trail else None
+
+
+def with_season(trails: Trails, key: tuple[str, str, str], season: Season) -> Trails:
+    return replace(trails, seasons={**trails.seasons, key: season})
+
+
+def asked(trails: Trails, event: Event) -> Trails:
+    kept = tuple(at for at in trails.asks if at > event.at - 60)
+    return replace(trails, asks=(*kept, event.at))
+
+
+def refused(trails: Trails, event: Event) -> Trails:
+    bid = find(trails, event)
+    refusal = Refusal(event.facts["refusal"])
+    if bid is None or refusal in {Refusal.TAKEN, Refusal.CONFIGURATION}:
+        return trails
+    key = season_key(bid.offer)
+    season = trails.seasons.get(key, Season())
+    if bid.refusal is not None:
+        return trails  # told twice
+    season = replace(
+        season,
+        refusals=season.refusals + (refusal is Refusal.STOCKOUT),
+        refused_at=event.at,
+        refusal=refusal,
+        sentence=event.facts["sentence"],
+        pause_s=WAITS_S.get(refusal, longer(season, bid)),
+    )
+    return with_season(trails, key, season)
+
+
+def longer(season: Season, bid: Bid) -> float:
+    """The next pause: twice the last, but once only for all that was asked before it was over."""
+    last = 0.0 if season.refusal in WAITS_S else season.pause_s
+    if last and bid.sent_at < season.refused_at:
+        return last
+    return min(PAUSE_S_MAX, max(PAUSE_S_MIN, last * 2))
+
+
+def granted(trails: Trails, event: Event) -> Trails:
+    bid = find(trails, event)
+    if bid is None or bid.granted_at is not None:
+        return trails
+    key = season_key(bid.offer)
+    season = trails.seasons.get(key, Season())
+    season = replace(
+        season,
+        refusals=0,
+        refusal=None,
+        sentence="",
+        grants=season.grants + 1,
+        pause_s=max(0.0, min(season.pause_s, PAUSE_S_MAX) - PAUSE_LESS_S),
+    )
+    return with_season(trails, key, season)
+
+
+def ready(trails: Trails, event: Event) -> Trails:
+    bid = find(trails, event)
+    if bid is None or bid.ready_at is not None:
+        return trails
+    key = season_key(bid.offer)
+    season = trails.seasons.get(key, Season())
+    waits = (*season.waits_s, event.at - bid.asked_at)[-KEPT:]
+    return with_season(trails, key, replace(season, waits_s=waits))
+
+
+def lost(trails: Trails, event: Event) -> Trails:
+    bid = find(trails, event)
+    if bid is None or bid.ready_at is None or bid.lost_at is not None:
+        return trails
+    key = season_key(bid.offer)
+    season = trails.seasons.get(key, Season())
+    lives = (*season.lives_s, event.at - bid.ready_at)[-KEPT:]
+    return with_season(trails, key, replace(season, lives_s=lives))
+
+
+def forgive(trails: Trails, event: Event) -> Trails:
+    """The user has seen to it: what was not allowed may be by now."""
+    seasons = {
+        key: replace(season, refusal=None, pause_s=0.0, sentence="")
+        if season.refusal in WAITS_S
+        else season
+        for key, season in trails.seasons.items()
+    }
+    return replace(trails, seasons=seasons)
+
+
+def quarantined(trails: Trails, event: Event) -> Trails:
+    return replace(trails, bad_nodes={**trails.bad_nodes, event.facts["node"]: event.at})
+
+
+def gone(trails: Trails, event: Event) -> Trails:
+    named = slot_of(event.facts["bid"])
+    if named is None or event.facts["bid"] not in trails.bad_nodes:
+        return trails
+    left = {name: at for name, at in trails.bad_nodes.items() if name != event.facts["bid"]}
+    return replace(trails, bad_nodes=left)
+
+
+#: Told before the slot's own trail changes, so that the bid is seen as it was.
+LEARNS: Mapping[str, Learn] = {
+    "wish.made": forgive,
+    "wish.changed": forgive,
+    "wish.resumed": forgive,
+    "bid.asked": asked,
+    "bid.refused": refused,
+    "bid.granted": granted,
+    "bid.ready": ready,
+    "bid.lost": lost,
+    "bid.gone": gone,
+    "node.quarantined": quarantined,
+    "engine.started": lambda trails, event: replace(trails, started_at=event.at),
+    "engine.frozen": lambda trails, event: replace(
+        trails, frozen_at=event.at, frozen_why=str(event.facts["why"])
+    ),
+    "engine.thawed": lambda trails, event: replace(trails, frozen_at=None, frozen_why=""),
+}

@@ -1,0 +1,132 @@
+"""What a user may have, and where: declared by hand, or read out of the mail that grants it."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tpuherd.catalogue import (
+    Accelerator,
+    accelerators,
+    bucket_locations,
+    generations,
+    prices,
+    regions,
+    zones,
+)
+
+#: `32 on-demand Cloud TPU v4 chips in zone us-central2-b`, `5 … v3-8 device(s) in zone …`
+LINE = re.compile(
+    r"([0-9][0-9,]*)\s+(spot|preemptible|on-demand|reserved)\s+Cloud\s+TPU\s+(v[0-9][a-z0-9]*(?:-[0-9]+)?)\s+"
+    r"(chips?|devices?(?:\(s\))?|cores?)\s+in\s+(?:the\s+)?zone\s+([a-z]+-[a-z]+[0-9]+-[a-z])",
+    re.I,
+)
+QUOTE = re.compile(r"(?m)^[ \t>]+|[*_`]+")  #: what mail programs put round and before words
+#: Spot and preemptible TPUs are counted against the same quota.
+CHEAP = frozenset(("spot", "preemptible"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grant:
+    """So many TPUs of one kind, in one zone."""
+
+    zone: str
+    type: str  #: a generation (v4, v5e) or one size of it (v3-8)
+    tier: str
+    chips: int | None = None  #: in all; None: nobody said
+    free: bool = False  #: nothing is billed for them
+
+    def covers(self, zone: str, accelerator: Accelerator, tier: str) -> bool:
+        """Whether one such node is within it."""
+        same_tier = tier == self.tier or {tier, self.tier} <= CHEAP
+        same_type = self.type in (accelerator.generation, accelerator.type)
+        room = self.chips is None or accelerator.chips <= self.chips
+        return zone == self.zone and same_tier and same_type and room
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Allowed:
+    """What one project may do."""
+
+    everything: bool = False  #: a world, or the user said so: wherever there is such a type
+    grants: tuple[Grant, ...] = ()
+    buckets: Mapping[str, str] = field(default_factory=dict)  #: the location of each that is known
+    creates_per_min: int = 60
+    hedge: int | None = None
+
+
+def of_mail(text: str) -> list[Grant]:
+    """The grants of a mail, each once."""
+    plain = " ".join(QUOTE.sub("", text).split())
+    found: dict[Grant, None] = {}
+    for many, tier, type_, unit, zone in LINE.findall(plain):
+        type_, number = type_.lower(), int(many.replace(",", ""))
+        chips = number
+        if unit.lower().startswith("device"):
+            chips = number * accelerators()[type_].chips if type_ in accelerators() else number
+        elif unit.lower().startswith("core"):
+            kind = generations().get(type_)
+            chips = number // (kind.cores_per_chip if kind else 1)
+        grant = Grant(zone=zone.lower(), type=type_, tier=tier.lower(), chips=chips, free=True)
+        found[grant] = None
+    return list(found)
+
+
+def as_written(grant: Grant) -> dict[str, Any]:
+    """For the file."""
+    told: dict[str, Any] = {"zone": grant.zone, "type": grant.type, "tier": grant.tier}
+    if grant.chips is not None:
+        told["chips"] = grant.chips
+    return {**told, **({"free": True} if grant.free else {})}
+
+
+def bucket_of(place: str) -> str:
+    """Of gs://bucket/path; "" where it is none."""
+    return place[5:].partition("/")[0] if place.startswith("gs://") else ""
+
+
+def near(location: str) -> frozenset[str]:
+    """The regions that a bucket's data is in, or close to."""
+    known = bucket_locations().get(location.upper())
+    if known is None:
+        return frozenset((location.lower(),))
+    if known.regions:
+        return frozenset(known.regions)
+    return frozenset(name for name, one in regions().items() if one.continent == known.continent)
+
+
+def price(zone: str, accelerator: Accelerator, tier: str) -> float | None:
+    """Dollars an hour for a node of it, by list; None: not known."""
+    region = zone.rpartition("-")[0]
+    size = "single" if accelerator.hosts == 1 else "pods"
+    for row in prices():
+        if (row.generation, row.region) == (accelerator.generation, region) and row.sizes in (
+            "all",
+            size,
+        ):
+            chip = row.spot if tier in CHEAP else row.on_demand
+            return None if chip is None else round(chip * accelerator.chips, 4)
+    return None
+
+
+def places(
+    types: Iterable[str], tiers: Iterable[str], allowed: Allowed
+) -> list[tuple[str, Accelerator, str, bool]]:
+    """All (zone, type, tier) that are allowed, and whether each is free; in the order of wishes."""
+    found = []
+    wished = [accelerators()[name] for name in types]
+    tiers = tuple(tiers)
+    for one in wished:
+        for tier in tiers:
+            for zone in granted(one, tier, allowed):
+                free = any(g.free and g.covers(zone, one, tier) for g in allowed.grants)
+                found.append((zone, one, tier, free))
+    return found
+
+
+def granted(accelerator: Accelerator, tier: str, allowed: Allowed) -> list[str]:
+    """The zones where one may be had."""
+    named = {one.zone for one in allowed.grants if one.covers(one.zone, accelerator, tier)}
+    if allowed.everything:
+        named |= {one.name for one in zones().values() if accelerator.type in one.types}
+    return sorted(named)

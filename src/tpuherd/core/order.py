@@ -1,0 +1,40 @@
+"""What is asked for with a bid besides its offer, and what is run on the hosts of an attempt."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+CARD = "tpuherd"  #: the key of a node's metadata that says what it is for
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """Everything of a node's making that the offer does not say."""
+
+    card: Mapping[str, Any] = field(default_factory=dict)  #: without secrets; the engine fills it
+    labels: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    network: str = ""
+    subnetwork: str = ""
+    external_ips: bool = True
+    service_account: str = ""
+    disks: tuple[str, ...] = ()  #: full names; read-only where the node has several hosts
+    reservation: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchOrder:
+    """What the agents are told to do: the same on every host of a gang."""
+
+    shell: str = ""
+    argv: tuple[str, ...] = ()  #: instead of a shell's text
+    env: Mapping[str, str] = field(default_factory=dict)  #: RUN_ID and what the user set; no secret
+    secrets: tuple[str, ...] = ()  #: names; values come from the store's folder of secrets
+    setup: tuple[Mapping[str, Any], ...] = ()  #: STEPs of the agent's verb `setup`, hashes set
+    dest: str = ""  #: where the snapshot goes: herd/gpt, from the login's home on
+    directory: str = ""  #: where the command runs
+    outputs: tuple[str, ...] = ()  #: paths to bring back, from `directory` on
+    grace_s: float = 30.0
+    notice_grace_s: float = 25.0

@@ -1,0 +1,94 @@
+"""Reads a job, from a file or from Python: fit as a whole, or all its mistakes at once."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING
+from difflib import get_close_matches
+from typing import Any
+
+from tpuherd.core.schema import ALSO, FIELDS
+from tpuherd.core.spec_checks import CHECKS
+from tpuherd.core.spec_job import Fate, Job, Retry, Secret
+from tpuherd.core.spec_yaml import Mistake, Page, page
+
+__all__ = ["Fate", "Job", "Mistake", "Retry", "Secret", "checked", "document", "read", "repository"]
+
+#: Values in these are texts as they were written: 0.10 stays 0.10, and no stays no.
+AS_WRITTEN = ("env", "labels", "metadata")
+
+
+def read(text: str) -> Job | list[Mistake]:
+    """The job of a YAML text (JSON is YAML too)."""
+    found = page(text)
+    if found.mistakes and found.value is None:
+        return found.mistakes
+    return judged(found)
+
+
+def checked(fields: Mapping[str, Any]) -> Job | list[Mistake]:
+    """The job of values that Python holds."""
+    return judged(Page(value=dict(fields)))
+
+
+def judged(page: Page) -> Job | list[Mistake]:
+    """Every field by itself, then what they say together."""
+    if not isinstance(page.value, Mapping):
+        page.wrong((), "a job is written as fields with values: name: gpt, accelerator: v4-32, …")
+        return page.mistakes
+    values: dict[str, Any] = {}
+    for name, value in page.value.items():
+        if name not in FIELDS:
+            page.wrong((str(name),), unknown(str(name)))
+            continue
+        if name in AS_WRITTEN and isinstance(value, Mapping):
+            value = {key: written(page, (name, key), below) for key, below in value.items()}
+        if value is None:
+            page.wrong((name,), "has no value")
+            continue
+
+        def wrong(sentence: str, at: tuple[str | int, ...], name: str = name) -> None:
+            page.wrong((name, *at), sentence)
+
+        found = FIELDS[name].kind.read(value, wrong)
+        if found is not None:
+            values[name] = found
+    for field in FIELDS.values():
+        if field.default is MISSING and field.name not in page.value:
+            page.wrong((), f"{field.name} is missing: write {field.name}: {field.example}")
+    for check in CHECKS:
+        check(values, page.wrong)
+    if page.mistakes:
+        return sorted(page.mistakes, key=lambda one: one.line)
+    return Job(**values)
+
+
+def written(page: Page, where: tuple[str, str], value: Any) -> Any:
+    """A plain value as its text; what is quoted or empty stays what it is."""
+    return value if value is None else page.texts.get(where, value)
+
+
+def unknown(name: str) -> str:
+    """The sentence for a field that there is none of."""
+    plain = re.sub(r"[^a-z]+", "_", name.lower())
+    near = ALSO.get(plain) or next(iter(get_close_matches(plain, [*FIELDS, *ALSO], n=1)), "")
+    near = ALSO.get(near, near)
+    advice = f"did you mean {near}?" if near else "docs/reference/job.md lists what there is"
+    return f"there is no such field: {advice}"
+
+
+def document(job: Job) -> dict[str, Any]:
+    """What `checked` reads the same: every field that says something, as JSON has it."""
+    return {
+        field.name: field.kind.write(getattr(job, field.name))
+        for field in FIELDS.values()
+        if getattr(job, field.name) != field.default
+    }
+
+
+def repository(repo: str) -> tuple[str, str]:
+    """URL and ref of `url@ref`; without one, whatever is its HEAD."""
+    start = repo.find("/", repo.find("://") + 3) if "://" in repo else max(0, repo.find(":"))
+    at = repo.rfind("@")
+    if at < start or start < 0:
+        return repo, "HEAD"
+    return repo[:at], repo[at + 1 :]

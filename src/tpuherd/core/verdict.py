@@ -1,0 +1,179 @@
+"""How an attempt ended: one verdict for the whole gang, after all have spoken."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tpuherd.core.facts import HostWord, Observed, Work, WorkWord
+from tpuherd.core.gang import Gang, Member, Open, gather, how_it_ended, waiting
+from tpuherd.core.model import Slot
+from tpuherd.core.trail import Attempt, Bid, Trail, Verdict
+from tpuherd.core.verdict_lines import chips_failed, own_cause
+
+LINES = 20  #: so many last lines are kept of the host that failed first
+GOING = Open()
+INTERRUPTED = 75  #: the exit status of a script with `Run` that has saved and is to be run again
+CHIPS_MAX = 4  #: so often in a row, on whatever nodes: then it is the command's own doing
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """The verdict."""
+
+    verdict: Verdict
+    why: str
+    host: str = ""
+    exit: int | None = None
+    lines: tuple[str, ...] = ()
+    saved: int | None = None
+    step: int | None = None  #: the furthest that any host told of
+    last_at: float | None = None  #: the last sign of life
+    sure: bool = True
+    chips: bool = False
+
+    def facts(self, attempt: Attempt) -> dict[str, Any]:
+        """As the event has them."""
+        return {
+            "attempt": attempt.id,
+            "verdict": str(self.verdict),
+            "host": self.host,
+            "exit": self.exit,
+            "lines": list(self.lines),
+            "saved": self.saved,
+            "step": self.step,
+            "last_at": self.last_at,
+            "sure": self.sure,
+            "chips": self.chips,
+            "bid": attempt.bid,
+        }
+
+
+def conclude(
+    slot: Slot, trail: Trail, bid: Bid | None, observed: Observed, now: float
+) -> Ended | Open:
+    """The verdict on the latest attempt, or what it still waits for."""
+    attempt = trail.attempt
+    assert attempt is not None
+    if bid is None:
+        return Ended(verdict=Verdict.LOST, why="its node is not known any more")
+    if undisturbed(attempt, bid, observed.hosts.get(bid.name, ())):
+        return GOING
+    gang = gather(slot, attempt, bid, observed)
+    return waiting(gang, now) or verdict(gang, trail.faults)
+
+
+def undisturbed(attempt: Attempt, bid: Bid, hosts: tuple[HostWord, ...]) -> bool:
+    """Started, and every host that is heard says that it runs: there is nothing to think about."""
+    if attempt.started_at is None or attempt.stopping_at is not None:
+        return False
+    if bid.lost_at is not None or bid.noticed_at is not None:
+        return False
+    for host in hosts:
+        if host.boot not in attempt.boots:
+            return False
+        for work in host.works:
+            if work.attempt == attempt.id:
+                if work.word is not WorkWord.RUNNING:
+                    return False
+                break
+        else:
+            return False
+    return True
+
+
+def verdict(gang: Gang, faults: int) -> Ended:
+    """What all that was heard comes to; the weightiest reason wins."""
+    attempt = gang.attempt
+    works = [one.work for one in gang.members if one.work is not None]
+    saved = max((work.saved for work in works if work.saved is not None), default=attempt.saved)
+    kind, why, one = of_node(gang, works) or of_command(gang, works, faults)
+    work = one.work if one is not None else None
+    return Ended(
+        verdict=kind,
+        why=f"attempt {attempt.number} ended: {why}",
+        host=one.host.name if one is not None else "",
+        exit=work.exit if work is not None else None,
+        lines=tuple(work.tail[-LINES:]) if work is not None else (),
+        saved=saved,
+        step=max((work.step for work in works if work.step is not None), default=None),
+        last_at=max((last_sign(work) for work in works), default=None),
+        sure=gang.whole or gang.bid.lost_at is not None,
+        chips=kind is Verdict.NODE_FAULT and one is not None and one.failed,
+    )
+
+
+def last_sign(work: Work) -> float:
+    """When a host last showed that it worked."""
+    return work.ended or max(work.stepped_at or 0.0, work.logged_at or 0.0, work.started or 0.0)
+
+
+Judged = tuple[Verdict, str, Member | None]
+
+
+def of_node(gang: Gang, works: Sequence[Work]) -> Judged | None:
+    """What outweighs all exits: completion, the cloud, a notice, a reboot, a silent host."""
+    bid = gang.bid
+    if any(work.complete for work in works):
+        return Verdict.SUCCESS, "the run is complete", None
+    if bid.lost_at is not None:
+        return Verdict.PREEMPTED, f"{bid.name} was {bid.lost_how}", None
+    if bid.noticed_at is not None:
+        return Verdict.PREEMPTED, f"{bid.name} was told that it goes away", None
+    for one in gang.members:
+        if one.lost:
+            return Verdict.NODE_FAULT, one.lost, one
+    silent = next((one for one in gang.members if not one.over and not one.host.reached), None)
+    broken = gang.attempt.stopping_at is None or any(one.failed for one in gang.members)
+    if silent is not None and broken:
+        return Verdict.NODE_FAULT, f"{silent.host.name} is not heard of", silent
+    return None
+
+
+def of_command(gang: Gang, works: Sequence[Work], faults: int) -> Judged:
+    """The node is well: what the exits and our own stop say."""
+    attempt = gang.attempt
+    termed = any(work.termed for work in works)
+    culprit = first_failing(gang.members, told=termed or attempt.stopping_at is not None)
+    if culprit is not None:
+        return failure(attempt, culprit, faults)
+    if gang.whole and not termed and all(work.exit == 0 for work in works):
+        # Be it that a stop was on its way: it did not reach anybody in time.
+        return Verdict.SUCCESS, "every host has ended well", None
+    if attempt.stopping_at is not None:
+        kind = Verdict.STALLED if attempt.stalled else Verdict.STOPPED
+        return kind, attempt.stopping_why, None
+    if termed:
+        return Verdict.LOST, "something else told it to end", None
+    return Verdict.LOST, "nobody knows how", None
+
+
+def first_failing(members: Sequence[Member], *, told: bool) -> Member | None:
+    """The earliest whose log shows a cause of its own, else the earliest that ended.
+
+    `told`: some host was told to end, so that others may have ended because of that.
+    """
+    failed = sorted(
+        (one for one in members if one.failed and not (told and saved_and_left(one))),
+        key=lambda one: (one.work.ended or 0.0 if one.work is not None else 0.0, one.host.worker),
+    )
+    for one in failed:
+        if one.work is not None and own_cause(one.work.tail, one.work.exit, one.work.signal):
+            return one
+    return failed[0] if failed else None
+
+
+def saved_and_left(one: Member) -> bool:
+    """It ended as a `Run` does when its gang has agreed to stop."""
+    return one.work is not None and one.work.exit == INTERRUPTED
+
+
+def failure(attempt: Attempt, culprit: Member, faults: int) -> Judged:
+    """The user's command failed there, or the chips did not come up."""
+    assert culprit.work is not None
+    how = f"{culprit.host.name} {how_it_ended(culprit.work)}"
+    begun = attempt.first_step_at is not None or culprit.work.step is not None
+    if begun or not chips_failed(culprit.work.tail):
+        return Verdict.FAILURE, how, culprit
+    if faults >= CHIPS_MAX:
+        return Verdict.FAILURE, f"{how}: its chips come up on no node", culprit
+    return Verdict.NODE_FAULT, f"{how}: its chips did not come up", culprit

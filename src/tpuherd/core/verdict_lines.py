@@ -1,0 +1,71 @@
+"""What the last lines of a failed host say: its own cause, or only that another host is gone."""
+
+import re
+from collections.abc import Sequence
+
+#: Said by those that outlive a peer: never the cause.
+CONSEQUENCES = re.compile(
+    "|".join(
+        (
+            r"Gloo \w+ failed",
+            r"gloo/transport/tcp",
+            r"Connection (reset|closed) by peer",
+            r"Socket closed",
+            r"Failed to send RPC to coordination service",
+            r"CoordinationService/RegisterTask",
+            r"Terminating process because the (JAX|coordination|TF) ?\w* ?service detected fatal",
+            r"Terminating process because the JAX distributed service detected fatal errors",
+            r"[Tt]asks? are unhealthy",
+            r"heartbeat timeout",
+            r"Barrier (timed out|failed)",
+            r"[Ss]hutdown barrier",
+            r"another task died",
+            r"program continuator has halted",
+            r"Slice health check failed",
+            r"RAW: Raising signal",
+            r"herd: another process is gone",
+            r"Fatal Python error: Aborted",
+            r"\*\*\* SIGABRT",
+        )
+    )
+)
+#: The chips of this host did not come up: the node's fault, not the user's.
+CHIPS = re.compile(
+    "|".join(
+        (
+            r"TPU initialization failed",
+            r"/dev/(vfio/\d+|accel\d+)\S* ?:? ?Device or resource busy",
+            r"Couldn't open iommu group",
+            r"Couldn't set iommu to type",
+            r"Couldn't open device: /dev/accel",
+            r"The TPU is already in use",
+            r"libtpu multi-process lockfile",
+            r"libtpu\.so already in used? by another process",
+            r"Failed to connect to vbar control service",
+            r"Unable to initialize backend 'tpu'",
+            r"observed errors are: \[(Hardware|Network|Power)\]",
+        )
+    )
+)
+#: A line that tells of something gone wrong.
+ALARMS = re.compile(
+    r"Traceback|\b\w*(Error|Exception)\b|\berror\b|\bfatal\b|\bassert|[Kk]illed|[Oo]ut of memory|"
+    r"bad_alloc|No space left|panic|not found|denied|Segmentation fault",
+)
+#: Exit statuses and signals of those that outlive a peer; 76 is that of a script with `Run`.
+ABORTED = {6, 134, -6, 76}
+
+
+def chips_failed(lines: Sequence[str]) -> bool:
+    """The chips did not come up."""
+    return any(CHIPS.search(line) for line in lines)
+
+
+def own_cause(lines: Sequence[str], exit_code: int | None, signal: int | None) -> bool:
+    """A host that failed by itself, not because another did."""
+    for line in lines:
+        if CONSEQUENCES.search(line):
+            return False
+        if ALARMS.search(line) and not line.startswith("Traceback"):
+            return True
+    return exit_code not in ABORTED and signal not in ABORTED

@@ -1,0 +1,1 @@
+"""Where wishes are made, changed and dropped: for commands and for Python alike."""

@@ -1,0 +1,79 @@
+"""What everybody who wishes has before him: a place, its store, its cloud, and somebody to ask."""
+
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Protocol
+
+from tpuherd import app
+from tpuherd.clock import Clock
+from tpuherd.cloud.client import Cloud
+from tpuherd.core.changes import Change
+from tpuherd.core.model import Event
+from tpuherd.core.targets import fold
+from tpuherd.core.wish import Wish
+from tpuherd.ports import NotFound
+from tpuherd.store.database import Database
+
+
+class Talk(Protocol):
+    """Who wishes."""
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """His environment."""
+        ...
+
+    async def tell(self, sentence: str) -> None:
+        """Something he should know."""
+        ...
+
+    async def agree(self, question: str, details: str = "") -> bool:
+        """Whether he wants that. Unfit where nobody can be asked."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Desk:
+    """Open as long as one thing is done."""
+
+    place: app.Place
+    store: Database
+    clock: Clock
+    talk: Talk
+    cloud: Callable[[], Awaitable[Cloud]]  #: reached when it is first needed
+
+    @property
+    def config(self) -> Path:
+        """Where contexts and grants are."""
+        return self.place.folders.config
+
+    def wish(self, job: str) -> Wish:
+        """The one of this name, and of no other."""
+        wishes = self.store.wishes()
+        if job in wishes:
+            return wishes[job]
+        raise NotFound(no_job(job, wishes))
+
+
+def no_job(job: str, wishes: Mapping[str, Wish]) -> str:
+    """The sentence for a name that no job has."""
+    near = get_close_matches(job, wishes, n=3)
+    if near:
+        return f"there is no job {job}: did you mean {' or '.join(near)}?"
+    return f"there is no job {job}{': there is ' + fold(wishes) if wishes else ', nor any other'}"
+
+
+def who() -> str:
+    """user@machine"""
+    return f"{app.local_user()}@{socket.gethostname()}"
+
+
+def event(kind: str, wish: Wish, why: str, change: Change | None = None) -> Event:
+    """A wish's line in the log, at the time of its change."""
+    told: dict[str, Any] = {"who": who(), "why": f"{who()} {why}", "goal": wish.goal.value}
+    if change is not None:
+        told["difference"] = list(change.lines)
+    return Event(at=wish.changed_at, kind=kind, job=wish.job, facts=told)

@@ -1,0 +1,117 @@
+"""Jobs are dropped with all they have, and it is proved that nothing is left."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tpuherd.core.facts import Sight
+from tpuherd.core.model import Event
+from tpuherd.core.targets import fold
+from tpuherd.core.trail import Trail, Trails
+from tpuherd.core.wish import Wish
+from tpuherd.desk.desk import Desk, no_job, who
+from tpuherd.desk.standing import trails_of
+from tpuherd.desk.surveyed import Seen, look, named, withdraw, withdrawal
+from tpuherd.hosts.snapshot_archive import archived
+from tpuherd.ports import NotFound
+
+LOOK_S = 2.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Doomed:
+    """What goes."""
+
+    jobs: tuple[str, ...]
+    known: tuple[str, ...]  #: of these, what the store knows of
+    strays: Mapping[str, Sight]  #: and what it does not
+    losses: tuple[str, ...]  #: a line each
+
+    @property
+    def question(self) -> str:
+        """What a user is asked."""
+        return f"{fold(self.jobs)} goes, with all that is there"
+
+
+def doomed(names: Sequence[str], seen: Seen, here: Desk) -> Doomed:
+    """The jobs of these names, to the letter; of none: all."""
+    wishes = here.store.wishes()
+    trails = trails_of(here.store)
+    strays = {
+        bid: sight
+        for bid, sight in seen.strays(trails).items()
+        if not names or named(bid).job in names
+    }
+    held = sorted({name.rpartition("-")[0] for name, trail in trails.slots.items() if trail.bids})
+    known = tuple(dict.fromkeys((*wishes, *held)))
+    there = tuple(dict.fromkeys((*known, *sorted(named(bid).job for bid in strays))))
+    for name in names:
+        if name not in there:
+            raise NotFound(no_job(name, wishes))
+    jobs = tuple(dict.fromkeys(names)) or there
+    return Doomed(
+        jobs=jobs,
+        known=tuple(job for job in jobs if job in known),
+        strays=strays,
+        losses=tuple(line for job in jobs for line in losses(job, wishes, trails, strays)),
+    )
+
+
+def losses(
+    job: str, wishes: Mapping[str, Wish], trails: Trails, strays: Mapping[str, Sight]
+) -> list[str]:
+    """What goes with a job."""
+    slots = {name: trail for name, trail in trails.slots.items() if name.rpartition("-")[0] == job}
+    lines = [f"{name}: {said}" for name, trail in slots.items() if (said := loss(trail))]
+    lines += [
+        f"{bid} in {sight.zone}, which nobody wished"
+        for bid, sight in strays.items()
+        if named(bid).job == job
+    ]
+    outputs = job in wishes and wishes[job].document.get("outputs")
+    if outputs and any(trail.bids for trail in slots.values()):
+        lines.append(f"{job}: outputs that were not brought back yet")
+    return lines or [f"{job}: it has no node"]
+
+
+def loss(trail: Trail) -> str:
+    """Of one slot."""
+    nodes = [one for one in trail.bids.values() if one.ready_at is not None and not one.lost_at]
+    asked = len(trail.bids) - len(nodes)
+    said = [f"the node in {one.offer.zone} ({one.offer.type}, {one.offer.tier})" for one in nodes]
+    said += [f"{asked} request{'s' if asked > 1 else ''}"] if asked else []
+    attempt = trail.attempt
+    if attempt is not None and attempt.ended_at is None:
+        saved = "nothing saved yet" if trail.saved is None else f"saved at step {trail.saved}"
+        said.append(f"attempt {attempt.number}, which runs, {saved}")
+    return ", ".join(said)
+
+
+async def drop(found: Doomed, seen: Seen, here: Desk) -> None:
+    """Forget the wishes: the engine gives back what they have. What it doesn't know goes here."""
+    now = here.clock.now()
+    archive = archived(here.place.folders.state)
+    for job in found.known:
+        facts = {"who": who(), "why": f"{who()} dropped it"}
+        here.store.drop(job, [Event(at=now, kind="wish.dropped", job=job, facts=facts)])
+        here.store.secrets.drop(job)
+        archive.pin(job, ())
+    why = f"{who()} took it down"
+    if found.strays:
+        here.store.append([withdrawal(sight, now, why) for sight in found.strays.values()])
+        await withdraw(seen, found.strays.values())
+
+
+async def watched(jobs: Sequence[str], here: Desk) -> AsyncIterator[tuple[str, Seen]]:
+    """What is still there, look after look, until zones that all answered list nothing: ""."""
+    while True:
+        seen = await look(here)
+        left = [bid for bid in seen.ours if named(bid).job in jobs]
+        silent = sorted(seen.silent)
+        if left:
+            yield f"{fold(left)} still there", seen
+        elif silent:
+            yield f"no answer from {', '.join(silent)}", seen
+        else:
+            yield "", seen
+            return
+        await here.clock.sleep(LOOK_S)

@@ -1,0 +1,126 @@
+"""What the store tells of jobs, slots and zones, for whoever asks: commands, and the library."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tpuherd.core.goodput import Account, State
+from tpuherd.core.ledger import accounts
+from tpuherd.core.model import Event, Goal
+from tpuherd.core.trail import Verdict
+from tpuherd.core.view import Scene, job_page, job_row, names_of, slots_of
+from tpuherd.core.view_capacity import KINDS as OF_CAPACITY
+from tpuherd.core.view_capacity import capacity as learnt
+from tpuherd.core.wish import Wish
+from tpuherd.desk.desk import no_job
+from tpuherd.ports import NotFound, Store
+
+DROPPED = 20  #: so many of the jobs dropped last are looked at for what is not given back yet
+RECENT = 6  #: events in `herd why`
+#: Events that come so often that a story is better without them.
+NOISE = frozenset({"attempt.saved", "bid.answered", "bid.seen", "bid.missed"})
+
+
+def scene(store: Store, now: float, jobs: Iterable[str] | None = None) -> Scene:
+    """Of these jobs, or of all that are wished and those that still have something."""
+    wishes = store.wishes()
+    known: dict[str, Account] = {}
+    for job in dict.fromkeys([*wishes, *dropped(store)] if jobs is None else jobs):
+        found = accounts((event for _, event in store.events(job=job)), now)
+        known.update(found)
+    return Scene(
+        now=now,
+        wishes=wishes,
+        accounts=known,
+        states=store.states(),
+        engine=store.holder(now) is not None,
+    )
+
+
+def dropped(store: Store) -> list[str]:
+    """The jobs that were dropped last."""
+    told = store.events(kinds=("wish.dropped",), limit=DROPPED, newest=True)
+    return list(dict.fromkeys(event.job for _, event in told))
+
+
+def jobs(store: Store, now: float) -> list[dict[str, Any]]:
+    """What `herd ls` shows: a row for each job."""
+    seen = scene(store, now)
+    left = {one.job for one in seen.accounts.values() if one.bids}
+    return [job_row(seen, job) for job in sorted({*seen.wishes, *left})]
+
+
+def status(store: Store, now: float, name: str) -> dict[str, Any]:
+    """What `herd status` shows of a job or a slot."""
+    job, slot = named(store, name)
+    seen = scene(store, now, [job])
+    names = names_of(seen, job) if slot is None else (slot,)
+    return job_page(seen, job, names)
+
+
+def why(
+    store: Store, now: float, name: str
+) -> tuple[Mapping[str, str], list[tuple[int, Event]], bool]:
+    """The sentence of each slot, what happened last, and whether an engine runs."""
+    job, slot = named(store, name)
+    wish = store.wishes().get(job)
+    states = store.states()
+    there = tuple(one for one in states if one.rpartition("-")[0] == job)
+    names = (slot,) if slot is not None else (wish and slots_of(wish)) or there
+    found = store.events(job=job, slot=slot, limit=RECENT * 5, newest=True)
+    recent = [(seq, event) for seq, event in found if event.kind not in NOISE]
+    running = store.holder(now) is not None
+    return {one: states.get(one, "") for one in names}, recent[-RECENT:], running
+
+
+def capacity(store: Store, now: float) -> list[dict[str, Any]]:
+    """What `herd capacity` shows."""
+    return learnt((event for _, event in store.events(kinds=OF_CAPACITY)), now)
+
+
+def named(store: Store, name: str) -> tuple[str, str | None]:
+    """Which job, or which slot of it, is meant: no other's, and one that there is or was."""
+    wishes = store.wishes()
+    head, _, tail = name.rpartition("-")
+    if name in wishes or any(store.events(job=name, limit=1)):
+        return name, None
+    slots = slots_of(wishes[head]) if head in wishes else ()
+    if tail.isdecimal() and (name in slots or any(store.events(slot=name, job=head, limit=1))):
+        return head, name
+    raise NotFound(no_job(name, wishes))
+
+
+ENDED = 5  #: the status of what ended without its command's own end
+
+
+def ending(store: Store, now: float, job: str) -> tuple[int, str] | None:
+    """The exit status of a job and why; None while it goes on.
+
+    0 when every slot has succeeded (or its node is ready, where only that is wished); the greatest
+    status of a command that failed for good; else 5.
+    """
+    wish = store.wishes().get(job)
+    if wish is None:
+        return ENDED, f"{job} was dropped"
+    if wish.goal is Goal.GONE:
+        return ENDED, f"{job} is stopped"
+    seen = scene(store, now, [job])
+    found = [of_slot(wish, seen.accounts.get(name)) for name in slots_of(wish)]
+    if any(one is None for one in found):
+        return None
+    return max((one for one in found if one is not None), default=(0, f"{job} has no slots"))
+
+
+def of_slot(wish: Wish, account: Account | None) -> tuple[int, str] | None:
+    """The same of one slot."""
+    if account is None:
+        return None
+    if account.state is State.DONE:
+        return 0, f"{account.slot} is done"
+    if account.state is State.IDLE and wish.goal is Goal.IDLE:
+        return 0, f"{account.slot} is ready"
+    if account.state is not State.GAVE_UP:
+        return None
+    last = account.runs[-1].attempt if account.runs else None
+    failed = last is not None and last.verdict is Verdict.FAILURE
+    status = last.exit if last is not None and failed and last.exit else ENDED
+    return status, f"{account.slot} gave up: {account.over_why}"

@@ -1,0 +1,32 @@
+"""What the store remembers of slots: folded from where the engine was last."""
+
+from tpuherd.core.fold import fold
+from tpuherd.core.trail import Trail, Trails
+from tpuherd.core.wish import Wish
+from tpuherd.engine import memory
+from tpuherd.store.database import Database
+
+
+def trails_of(store: Database) -> Trails:
+    """All that is remembered."""
+    seq, document = store.load_trails() or (0, None)
+    trails = memory.trails(document) if document is not None else None
+    if trails is None:
+        seq, trails = 0, Trails()
+    for _, event in store.events(after=seq):
+        trails = fold(trails, event)
+    return trails
+
+
+def slots_of(store: Database, wish: Wish) -> list[Trail]:
+    """What each slot that is wished has lived through."""
+    trails = trails_of(store)
+    copies = wish.document.get("copies", 1)
+    return [trails.slots.get(f"{wish.job}-{at}", Trail()) for at in range(copies)]
+
+
+def over(store: Database, wish: Wish) -> bool:
+    """Whether all slots are done, or have given up."""
+    return all(
+        trail.done_at is not None or trail.gave_up_at is not None for trail in slots_of(store, wish)
+    )

@@ -1,0 +1,97 @@
+"""What bears an owner's name in the cloud, looked at once, and whose it is."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tpuherd import app, config
+from tpuherd.app import Place
+from tpuherd.catalogue import zones
+from tpuherd.cloud.bids import Bids
+from tpuherd.core.facts import Sight
+from tpuherd.core.fold_bids import read_offer
+from tpuherd.core.model import Event, Withdraw
+from tpuherd.core.targets import Slot, slot_of
+from tpuherd.core.trail import Trails
+from tpuherd.desk.desk import Desk
+from tpuherd.ports import Survey
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """One look."""
+
+    bids: Bids
+    survey: Survey
+    owner: str
+    owners: frozenset[str]  #: ours, and those that were adopted
+
+    @property
+    def ours(self) -> Mapping[str, Sight]:
+        """What bears one of our names."""
+        return {
+            bid: sight
+            for bid, sight in self.survey.sights.items()
+            if named(bid).owner in self.owners
+        }
+
+    @property
+    def silent(self) -> frozenset[str]:
+        """Zones that did not answer: what is there nobody knows."""
+        return frozenset(zones()) - self.survey.zones
+
+    def strays(self, trails: Trails) -> Mapping[str, Sight]:
+        """Of ours, those of which the store knows nothing."""
+        known = {bid for trail in trails.slots.values() for bid in trail.bids}
+        return {bid: sight for bid, sight in self.ours.items() if bid not in known}
+
+
+async def look(here: Desk) -> Seen:
+    """At all zones there are."""
+    cloud = await here.cloud()
+    bids = Bids(cloud, here.clock, here.place.ssh_port, cloud.survey)
+    owner = app.owner(here.config)
+    return Seen(
+        bids=bids,
+        survey=await bids.survey(zones()),
+        owner=owner,
+        owners=frozenset((owner, *adopted(here.place))),
+    )
+
+
+def adopted(place: Place) -> Iterable[str]:
+    """Other owners that count as us."""
+    return config.adopted(place.folders.config, world=place.world, project=place.project)
+
+
+def named(bid: str) -> Slot:
+    """What the name of a bid says; a survey has no others."""
+    found = slot_of(bid)
+    assert found is not None
+    return found
+
+
+def per_hour(sight: Sight) -> float | None:
+    """By its card; only what has nodes costs."""
+    if not sight.nodes:
+        return 0.0
+    offer = sight.card.get("offer")
+    return read_offer(offer).price if isinstance(offer, Mapping) else None
+
+
+def described(sight: Sight) -> str:
+    """Its state, in the cloud's words."""
+    return sight.state or ", ".join(sorted({node.state for node in sight.nodes})) or "there"
+
+
+def withdrawal(sight: Sight, now: float, why: str) -> Event:
+    """The line by which alone anything is deleted."""
+    name = named(sight.bid)
+    facts = {"bid": sight.bid, "zone": sight.zone, "why": why}
+    return Event(at=now, kind="bid.withdrawn", job=name.job, slot=name.slot, facts=facts)
+
+
+async def withdraw(seen: Seen, sights: Iterable[Sight]) -> None:
+    """Carry recorded withdrawals out."""
+    for sight in sights:
+        step = Withdraw(bid=sight.bid, slot=named(sight.bid).slot, zone=sight.zone)
+        await seen.bids.withdraw(step, sight)

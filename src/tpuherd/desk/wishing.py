@@ -1,0 +1,262 @@
+"""From a page that says a job to a wish in the store: judged, asked about, and written."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tpuherd import config
+from tpuherd.core.changes import Change, difference
+from tpuherd.core.expand import expand
+from tpuherd.core.grants import Allowed, bucket_of
+from tpuherd.core.model import Goal, Offer, Slot
+from tpuherd.core.schema import SECRETS, Need
+from tpuherd.core.spec import Job, document, judged, repository
+from tpuherd.core.spec_yaml import Page
+from tpuherd.core.wish import Wish
+from tpuherd.desk import secrets
+from tpuherd.desk.desk import Desk, event, who
+from tpuherd.desk.standing import over, slots_of
+from tpuherd.hosts.snapshot import take, take_commit
+from tpuherd.hosts.snapshot_archive import archived
+from tpuherd.ports import NotAllowed, NotFound, Unfit
+
+FINDINGS_MAX = 5
+RUN_MISSING = "run is missing: write run: python train.py, or say it: -- python train.py"
+#: What only a run finds out.
+BY_RUN: Mapping[str, str] = {
+    "name": "a job keeps its name",
+    "workdir": "a run takes the code as it is then",
+    "repo": "a run takes the code as it is then",
+    "secrets": "a run finds out their values",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ready:
+    """A job that is right in itself and fits the place, and what it comes to."""
+
+    job: Job
+    goal: Goal
+    base: Path  #: where its paths are from
+    slots: tuple[Slot, ...]
+    secrets: Mapping[str, str]
+    granted: bool  #: it may be asked for without a question
+
+    @property
+    def offers(self) -> Sequence[Offer]:
+        """Where a node may come from, the best liked first."""
+        return self.slots[0].offers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Made:
+    """What became of a wish."""
+
+    word: str  #: made, changed, same, again, resumed
+    wish: Wish
+    change: Change
+
+
+async def ready(page: Page, base: Path, goal: Goal, here: Desk) -> Ready | None:
+    """Everything that can be wrong is found; None: the page has its mistakes now."""
+    content = page.value
+    if goal is Goal.RUN and isinstance(content, Mapping) and "run" not in content:
+        page.wrong((), RUN_MISSING)
+    job = judged(page)
+    values = await outside(page, base, here) if isinstance(content, Mapping) else {}
+    if page.mistakes or not isinstance(job, Job):
+        return None
+    job = replace(job, run=job.run if goal is Goal.RUN else None)
+    place = here.place
+    allowed = config.allowed(here.config, world=place.world, project=place.project)
+    granted = allowed.everything or bool(allowed.grants)
+    slots = fitting(job, goal, here, allowed if granted else replace(allowed, everything=True))
+    return Ready(job=job, goal=goal, base=base, slots=slots, secrets=values, granted=granted)
+
+
+def fitting(job: Job, goal: Goal, here: Desk, allowed: Allowed) -> tuple[Slot, ...]:
+    """Its slots; Unfit where there is no node to be had for them."""
+    slots = expand(job, row(job, goal, "", here.clock.now()), allowed)
+    if not slots[0].offers:
+        raise Unfit(slots[0].no_offer)
+    return slots
+
+
+async def outside(page: Page, base: Path, here: Desk) -> dict[str, str]:
+    """What the page names and must be there: secrets, the folder, the bucket. The secrets."""
+    raw = page.value.get("secrets")
+    named = SECRETS.read(raw, lambda *_: None) or () if raw is not None else ()
+    values, missing = await secrets.found(named, base, here.talk.environ)
+    for name, sentence in missing.items():
+        page.wrong(("secrets", name), sentence)
+    workdir = page.value.get("workdir")
+    if isinstance(workdir, str) and not (base / Path(workdir).expanduser()).is_dir():
+        page.wrong(("workdir",), f"{workdir} is no folder")
+    bucket = bucket_of(str(page.value.get("checkpoint") or ""))
+    if bucket:
+        await look_at(bucket, page, here)
+    return values
+
+
+async def look_at(bucket: str, page: Page, here: Desk) -> None:
+    """Whether it is there and may be read; where it is is remembered."""
+    world, project = here.place.world, here.place.project
+    cloud = await here.cloud()
+    try:
+        location = await cloud.bucket(bucket)
+    except NotFound:
+        page.wrong(("checkpoint",), f"there is no bucket {bucket}")
+        return
+    except NotAllowed:
+        page.wrong(("checkpoint",), f"you may not look at the bucket {bucket}")
+        return
+    config.remember_bucket(here.config, world=world, project=project, bucket=(bucket, location))
+
+
+async def wished(found: Ready, here: Desk, details: str) -> Made | None:
+    """Ask what is to be asked, and write it; None where the user says no."""
+    project = here.place.project
+    if not found.granted:
+        question = (
+            f"no grants are known for {project}: this may be asked for, and is billed;"
+            " `herd context grant` says what is free"
+        )
+        if not await here.talk.agree(question, details):
+            return None
+        config.allow_everything(here.config, project)
+    snapshot = await taken(found, here)
+    if snapshot is None:
+        return None
+    fresh = row(found.job, found.goal, snapshot, here.clock.now())
+    before = here.store.wishes().get(fresh.job)
+    made = weighed(before, fresh, is_over=before is not None and over(here.store, before))
+    if made.word == "changed":
+        question = f"{fresh.job} is there already: {made.change.sentence}"
+        if not await here.talk.agree(question, "\n".join(f"  {one}" for one in made.change.lines)):
+            return None
+    return written(made, before, found, here)
+
+
+async def taken(found: Ready, here: Desk) -> str | None:
+    """The code as it is now, by its id; "" where there is none, None where the user says no."""
+    job, environ = found.job, here.talk.environ
+    archive = archived(here.place.folders.state)
+    if job.repo:
+        commit = repository(job.repo)
+        snapshot = await asyncio.to_thread(take_commit, *commit, archive, environ)
+    elif job.workdir:
+        folder = found.base / Path(job.workdir).expanduser()
+        snapshot = await asyncio.to_thread(take, folder, archive, environ)
+    else:
+        return ""
+    for note in snapshot.notes:
+        await here.talk.tell(note)
+    if snapshot.findings:
+        whys = [finding.why for finding in snapshot.findings]
+        more = len(whys) - FINDINGS_MAX
+        said = "; ".join(whys[:FINDINGS_MAX]) + (f"; and {more} more" if more > 0 else "")
+        if not await here.talk.agree(f"{said}: it is shipped all the same"):
+            return None
+        archive.approve(snapshot.findings)
+    archive.pin(job.name, [snapshot.id])
+    return snapshot.id
+
+
+def row(job: Job, goal: Goal, snapshot: str, now: float) -> Wish:
+    """A wish that is made now."""
+    return Wish(
+        job=job.name,
+        goal=goal,
+        document=document(job),
+        snapshot=snapshot,
+        made_at=now,
+        changed_at=now,
+        who=who(),
+    )
+
+
+def weighed(before: Wish | None, fresh: Wish, *, is_over: bool) -> Made:
+    """What a wish means where there may be one of that name."""
+    if before is None:
+        return Made(word="made", wish=fresh, change=Change())
+    change = difference(before.document, fresh.document, code=(before.snapshot, fresh.snapshot))
+    if is_over:
+        return Made(word="again", wish=fresh, change=change)
+    kept = replace(fresh, made_at=before.made_at)
+    if before.goal is Goal.GONE:
+        return Made(word="resumed", wish=kept, change=change)
+    if before.goal is not fresh.goal:
+        lines = (*change.lines, f"goal: {before.goal} → {fresh.goal}")
+        change = replace(change, fields=(*change.fields, "goal"), lines=lines)
+    if not change.lines:
+        return Made(word="same", wish=before, change=change)
+    return Made(word="changed", wish=kept, change=change)
+
+
+def written(made: Made, before: Wish | None, found: Ready, here: Desk) -> Made:
+    """Into the store; secrets first, so that nobody misses them."""
+    for name, value in found.secrets.items():
+        here.store.secrets.put(made.wish.job, name, value)
+    if made.word == "same":
+        return made
+    kind = {"changed": "wish.changed", "resumed": "wish.resumed"}.get(made.word, "wish.made")
+    why = f"wished it: {', '.join(made.change.fields) or made.word}"
+    line = event(kind, made.wish, why, made.change)
+    revision = before.revision if before else 0
+    return replace(made, wish=here.store.put(made.wish, [line], expected=revision))
+
+
+# ---- wishes that are there -----------------------------------------------------------------------
+
+
+async def changed(name: str, page: Page, here: Desk) -> Made | None:
+    """By a page that says the whole document anew; None: mistakes on the page, or a no."""
+    before = here.wish(name)
+    job = judged(page)
+    if not isinstance(job, Job):
+        return None
+    change = difference(before.document, document(job))
+    for field in change.fields:
+        if field in BY_RUN:
+            raise Unfit(f"{field} can't be set: {BY_RUN[field]}", hint="herd run FILE")
+    if not change.lines:
+        return Made(word="same", wish=before, change=change)
+    place, now = here.place, here.clock.now()
+    fitting(job, before.goal, here, config.allowed(
+        here.config, world=place.world, project=place.project
+    ))  # fmt: skip
+    if change.fewer or change.needs is not Need.NOTHING:
+        details = "\n".join(f"  {line}" for line in change.lines)
+        if not await here.talk.agree(f"{name}: {change.sentence}", details):
+            return None
+    fresh = replace(before, document=document(job), changed_at=now, who=who())
+    line = event("wish.changed", fresh, f"changed {', '.join(change.fields)}", change)
+    wish = here.store.put(fresh, [line], expected=before.revision)
+    return Made(word="changed", wish=wish, change=change)
+
+
+def stopped(wish: Wish, here: Desk) -> bool:
+    """Its nodes go, the wish stays; false: it was so."""
+    if wish.goal is Goal.GONE:
+        return False
+    put(wish, Goal.GONE, "wish.stopped", "stopped it", here)
+    return True
+
+
+def resumed(wish: Wish, here: Desk) -> bool:
+    """It goes on after a stop, or after it gave up; false: it does."""
+    trails = slots_of(here.store, wish)
+    if wish.goal is not Goal.GONE and not any(one.gave_up_at is not None for one in trails):
+        return False
+    if all(one.done_at is not None for one in trails):
+        raise Unfit(f"{wish.job} is done", hint="herd run FILE runs it again")
+    goal = Goal.RUN if wish.document.get("run") else Goal.IDLE
+    put(wish, goal, "wish.resumed", "let it go on", here)
+    return True
+
+
+def put(wish: Wish, goal: Goal, kind: str, why: str, here: Desk) -> None:
+    """The same wish with another goal."""
+    fresh = replace(wish, goal=goal, changed_at=here.clock.now(), who=who())
+    here.store.put(fresh, [event(kind, fresh, why)], expected=wish.revision)

@@ -1,0 +1,282 @@
+"""All hosts of our bids: watched, prepared, and told to start and to stop as one gang."""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tpuherd.core.facts import HostWord
+from tpuherd.core.launch import staggered
+from tpuherd.core.model import Launch
+from tpuherd.core.order import LaunchOrder
+from tpuherd.engine import gang
+from tpuherd.engine.watch import Means, Watch, over
+from tpuherd.ports import Broken, HerdError, Host, NotFound, NotReached, Outdated, Verb
+
+DEADMAN_S = 72 * 3600.0  #: without any word of an engine, then hosts help themselves
+CALL_S = 60.0  #: for an answer that takes no time
+DRAIN_S = 120.0  #: for the rest of a log, when a node is to go
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """What went wrong on one host."""
+
+    host: str
+    sentence: str
+    unknown: bool = False  #: no answer came: it may have been done
+    exit: int | None = None  #: of a setup step of the user's
+    tail: tuple[str, ...] = ()
+
+
+class Crew:
+    """The watches, by bid, and what is done on all hosts of one at the same time."""
+
+    def __init__(self, means: Means, spawn: Callable[[Coroutine[Any, Any, None]], Any]) -> None:
+        self.outdated = ""  #: why we are not the engine any more, as an agent said
+        self._means = means
+        self._spawn = spawn
+        self._watches: dict[str, list[Watch]] = {}
+        self._tasks: dict[Watch, asyncio.Task[None]] = {}
+        self._setups: dict[str, int] = {}
+
+    def words(self) -> Mapping[str, tuple[HostWord, ...]]:
+        """What is known of every host, by bid."""
+        return {
+            bid: tuple(watch.word for watch in watches) for bid, watches in self._watches.items()
+        }
+
+    def keep(self, held: Mapping[str, str], hosts: Mapping[str, Sequence[Host]]) -> None:
+        """Watch these: slots by bid, and of bids that can be reached their hosts.
+
+        What a host said last is kept as long as its bid is held, also when it can't say more.
+        """
+        for bid in [bid for bid in self._watches if bid not in held]:
+            for watch in self._watches.pop(bid):
+                self._end(watch)
+        for bid, slot in held.items():
+            there = hosts.get(bid, ())
+            if there:
+                self._renew(bid, slot, there)
+            else:
+                for watch in self._watches.get(bid, ()):
+                    watch.wanted.clear()
+
+    def _renew(self, bid: str, slot: str, hosts: Sequence[Host]) -> None:
+        known = {(one.host.incarnation, one.host.worker): one for one in self._watches.get(bid, ())}
+        watches = []
+        for host in hosts:
+            watch = known.pop((host.incarnation, host.worker), None)
+            if watch is None:
+                watch = Watch(host, slot, self._means)
+                self._tasks[watch] = self._spawn(watch.live())
+            watch.host = host
+            watch.wanted.set()
+            watches.append(watch)
+        for watch in known.values():
+            self._end(watch)
+        self._watches[bid] = watches
+
+    def _end(self, watch: Watch) -> None:
+        self._tasks.pop(watch).cancel()
+
+    # ---- on all hosts of a bid -------------------------------------------------------------------
+
+    async def prepare(self, bid: str, snapshot: str, order: LaunchOrder) -> list[Failure]:
+        """Ship the code to all hosts, then set all of them up; what went wrong, by host."""
+        watches = self._watches.get(bid, [])
+        missing = [unreached(one) for one in watches if one.link is None]
+        if missing or not watches:
+            return missing or [Failure(host=bid, sentence="its hosts are not known yet")]
+        if snapshot:
+            links = [one.link for one in watches if one.link is not None]
+            try:
+                failed = await self._means.hosts.ship(snapshot, order.dest, links)
+            except HerdError as error:
+                return [Failure(host=bid, sentence=error.sentence)]
+            if failed:
+                return [Failure(host=host, sentence=why) for host, why in failed.items()]
+        if not order.setup:
+            return []
+        found = await self._all(
+            watches,
+            lambda watch: self._set_up(
+                watch, bid, staggered(order.setup, watches.index(watch), len(watches))
+            ),
+        )
+        return [one for one in found if isinstance(one, Failure)]
+
+    async def _set_up(self, watch: Watch, bid: str, steps: Sequence[Json]) -> Failure | None:
+        """The user's steps on one host. A failure of long ago is no answer: then once more."""
+        began = (await asked(watch, "ping", {}, CALL_S)).get("time", 0.0)
+        many = self._setups.get(watch.word.name, 0)
+        while True:
+            arguments = {"id": f"{bid}-setup-{many}", "steps": list(steps)}
+            try:
+                told = await asked(watch, "setup", arguments, None)
+            except Broken:  # "taken": the steps were others when it had this number
+                told = {"phase": "lost", "asked": 0.0}
+            if told.get("phase") == "ended" and told.get("exit") == 0:
+                return None
+            many = self._setups[watch.word.name] = many + 1
+            if told.get("asked", began) >= began:
+                return failure(watch, told)
+
+    async def launch(self, launch: Launch, order: LaunchOrder, env: Mapping[str, str]) -> None:
+        """Start on all hosts, or on none: where one refuses, those that began are halted."""
+        watches = self._watches.get(launch.bid, [])
+        hosts = [watch.host for watch in watches]
+
+        async def start(watch: Watch) -> Failure | None:
+            place = gang.environment(hosts, watches.index(watch), launch)
+            verb = start_verb(launch, order, {**order.env, **env, **place})
+            await asked(watch, "start", verb, CALL_S)
+            return None
+
+        found = await self._all(watches, start)
+        failures = [one for one in found if isinstance(one, Failure)]
+        if not failures and watches:
+            return
+        if all(one.unknown for one in failures):  # the same launch again will tell
+            raise NotReached(sentence(failures) or f"{launch.bid} has no hosts")
+        await self.halt(launch.bid, launch.attempt, 0.0, "not all of its hosts could begin")
+        raise Broken(sentence(failures))
+
+    async def halt(self, bid: str, attempt: str, grace_s: float, why: str) -> None:
+        """Stop it on all hosts that are reached; returns when their chips are free."""
+
+        async def halt(watch: Watch) -> None:
+            arguments = {"attempt": attempt, "grace_s": grace_s, "why": why}
+            await asked(watch, "halt", arguments, grace_s + CALL_S)
+
+        await self._all([one for one in self._watches.get(bid, []) if one.link], halt)
+
+    async def stacks(self, bid: str, attempt: str) -> Mapping[str, str]:
+        """What its processes are doing, a text a host."""
+
+        async def look(watch: Watch) -> str:
+            told = await asked(watch, "stacks", {"attempt": attempt}, CALL_S)
+            parts = [
+                f"# {one.get('pid')} {one.get('command')}\n{one.get('text')}\n"
+                for one in told.get("processes", ())
+            ]
+            return "\n".join(parts)
+
+        watches = [one for one in self._watches.get(bid, []) if one.link]
+        found = await self._all(watches, look)
+        return {
+            watch.word.name: text if isinstance(text, str) else f"# {sentence([text])}\n"
+            for watch, text in zip(watches, found, strict=True)
+            if text is not None
+        }
+
+    async def collect(self, bid: str, order: LaunchOrder, into: Path) -> list[Failure]:
+        """The outputs of every host, a folder each, and the rest of the logs."""
+        watches = self._watches.get(bid, [])
+        missing = [unreached(one) for one in watches if one.link is None]
+        if missing or not watches:
+            return missing or [Failure(host=bid, sentence="its hosts are not known yet")]
+        paths = [f"{order.directory or '.'}/{path}" for path in order.outputs]
+
+        async def fetch(watch: Watch) -> None:
+            if watch.link is not None:
+                folder = into / f"{watch.host.node}.w{watch.host.worker}"
+                for path in paths:
+                    try:
+                        await self._means.hosts.fetch([path], watch.link, folder)
+                    except NotFound:
+                        pass  # this host has not made it
+            async with asyncio.timeout(DRAIN_S):
+                while any(over(work) and not work.drained for work in watch.word.works):
+                    await self._means.clock.sleep(0.2)
+
+        found = await self._all(watches, fetch)
+        return [one for one in found if isinstance(one, Failure)]
+
+    async def lease(self) -> None:
+        """All is well up here: renew what keeps the dead man's switches open."""
+        watches = [
+            one
+            for many in self._watches.values()
+            for one in many
+            if one.link and any(not over(work) for work in one.word.works)
+        ]
+        terms = {"seconds": DEADMAN_S}
+        await self._all(watches, lambda watch: asked(watch, "lease", terms, CALL_S))
+
+    async def _all(
+        self, watches: Collection[Watch], work: Callable[[Watch], Coroutine[Any, Any, Any]]
+    ) -> list[Any]:
+        """On all at the same time: what came of it, or a Failure, in their order."""
+
+        async def one(watch: Watch) -> Any:
+            try:
+                return await work(watch)
+            except Outdated as error:
+                self.outdated = error.sentence
+                self._means.stir()
+                return Failure(host=watch.word.name, sentence=error.sentence)
+            except NotReached as error:
+                return Failure(host=watch.word.name, sentence=error.sentence, unknown=True)
+            except HerdError as error:
+                return Failure(host=watch.word.name, sentence=error.sentence)
+            except TimeoutError:
+                sentence = "it gave no answer in time"
+                return Failure(host=watch.word.name, sentence=sentence, unknown=True)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(watch)) for watch in watches]
+        return [task.result() for task in tasks]
+
+
+async def asked(watch: Watch, verb: str, arguments: Json, seconds: float | None) -> Json:
+    """A host's answer, by the link there is."""
+    link = watch.link
+    if link is None:
+        raise NotReached(watch.word.trouble or "it is not reached")
+    async with asyncio.timeout(seconds):
+        return await link.call(Verb(name=verb, arguments=arguments))
+
+
+def start_verb(launch: Launch, order: LaunchOrder, env: Json) -> Json:
+    """The arguments of `start`: the same again for the same launch."""
+    what = {"argv": list(order.argv)} if order.argv else {"shell": order.shell}
+    return {
+        **what,
+        "attempt": launch.attempt,
+        "slot": launch.slot,
+        "number": launch.number,
+        "env": dict(env),
+        "directory": order.directory or None,
+        "grace_s": order.grace_s,
+        "notice_grace_s": order.notice_grace_s,
+        "lease_s": DEADMAN_S,
+    }
+
+
+def unreached(watch: Watch) -> Failure:
+    """A host without a link."""
+    return Failure(host=watch.word.name, sentence=watch.word.trouble or "it is not reached")
+
+
+def failure(watch: Watch, told: Json) -> Failure:
+    """How the user's steps ended on a host."""
+    name = told.get("stage_name") or "setup"
+    why = told.get("why") or f"{name} ended with status {told.get('exit')}"
+    return Failure(
+        host=watch.word.name,
+        sentence=str(why),
+        exit=told.get("exit") or told.get("signal"),
+        tail=tuple(told.get("tail") or ()),
+    )
+
+
+def sentence(failures: Sequence[Failure]) -> str:
+    """All of them, those of equal cause together."""
+    by_cause: dict[str, list[str]] = {}
+    for one in failures:
+        by_cause.setdefault(one.sentence, []).append(one.host)
+    return "; ".join(f"{', '.join(hosts)}: {cause}" for cause, hosts in by_cause.items())

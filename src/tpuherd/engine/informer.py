@@ -1,0 +1,69 @@
+"""Looks at the cloud, again and again: two lists each time, however many nodes there are."""
+
+import asyncio
+from collections.abc import Callable
+
+from tpuherd.clock import Clock
+from tpuherd.engine.look import NOTHING
+from tpuherd.ports import CloudPort, HerdError, Survey
+
+PERIOD_S_MIN, PERIOD_S_MAX = 3.0, 60.0
+READS_PER_MIN = 44  #: with the jitter not more than 50; what others ask is not ours to know
+JITTER = 0.1  #: many engines of one project don't look at the same moment
+GOLDEN = 0.618034  #: spreads the jitter evenly
+
+
+class Informer:
+    """What the cloud showed last."""
+
+    def __init__(
+        self,
+        cloud: CloudPort,
+        clock: Clock,
+        *,
+        zones: Callable[[], frozenset[str]],
+        seen: Callable[[], None],
+        failed: Callable[[HerdError], None],
+    ) -> None:
+        self.survey: Survey = NOTHING
+        self._cloud = cloud
+        self._clock = clock
+        self._zones = zones
+        self._seen = seen
+        self._failed = failed
+        self._period_s = PERIOD_S_MIN
+        self._changed = asyncio.Event()
+
+    def every(self, seconds: float) -> None:
+        """Look as often as this from now on."""
+        period_s = min(max(seconds, PERIOD_S_MIN), PERIOD_S_MAX)
+        if period_s != self._period_s:
+            self._period_s = period_s
+            self._changed.set()
+
+    async def look(self) -> None:
+        """Without an end."""
+        many = 0
+        while True:
+            begun_at = self._clock.now()
+            try:
+                self.survey = await self._cloud.survey(self._zones())
+                self._seen()
+            except HerdError as error:
+                self._failed(error)
+            many += 1
+            await self._rest(begun_at, 1 + JITTER * (2 * (many * GOLDEN % 1) - 1))
+
+    def _pace_s(self) -> float:
+        """As was said, but within the budget: a list of many pages costs as many reads."""
+        return max(self._period_s, 60.0 * self.survey.reads / READS_PER_MIN)
+
+    async def _rest(self, begun_at: float, jitter: float) -> None:
+        """Until it is time again; that may change meanwhile."""
+        while (left := begun_at + self._pace_s() * jitter - self._clock.now()) > 0:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+            except TimeoutError:
+                return

@@ -1,0 +1,370 @@
+"""The engine's loop: look, judge, write down, do, and wait for news. The only one that decides."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence
+from math import inf
+from typing import Any
+
+from tpuherd.core.adopt import adopted
+from tpuherd.core.facts import Observed
+from tpuherd.core.fold import journal
+from tpuherd.core.model import Ask, Event, Plan, Record, Step, Wishes, Withdraw
+from tpuherd.core.plan import plan as judge
+from tpuherd.core.trail import Bid
+from tpuherd.engine import act, look
+from tpuherd.engine.act import DEEDS, Bench
+from tpuherd.engine.crew import Crew
+from tpuherd.engine.desired import Desired
+from tpuherd.engine.informer import Informer
+from tpuherd.engine.parts import Ended, Note, Parts
+from tpuherd.engine.past import Past
+from tpuherd.engine.watch import Means
+from tpuherd.ports import HerdError, NotAllowed, Outdated, Survey
+
+__all__ = ["Ended", "Engine", "Note", "Parts"]
+
+Work = Coroutine[Any, Any, list[Event]]
+
+POLL_S = 0.5  #: how soon a wish that another process wrote is seen
+ASLEEP_S = 30.0  #: a poll that comes so late: the machine has slept
+RENEW_S = 10.0  #: our lease in the store
+LEASE_S = 300.0  #: the agents' leases
+GATHER_S, GATHER_S_MAX = 0.01, 0.5  #: news come in bursts; as long as a thought takes, at most
+SOON_S = 0.05  #: no thought without news follows sooner
+AGAIN_S = 5.0  #: after trouble with the store
+EXPAND_S = 30.0  #: what is configured may change without a wish
+PATIENCE_S = 2.0  #: for what is under way, when we are told to end
+SHOUT_S = 3600.0  #: the same trouble is told again
+SAVE_S = 300.0  #: what is remembered is written down as a whole
+
+
+class Engine:
+    """One life of it, with one lease."""
+
+    def __init__(self, parts: Parts, *, epoch: int) -> None:
+        self.parts = parts
+        self.epoch = epoch
+        self.plan = Plan()
+        self.past = Past(parts.store, epoch, parts.note)
+        self._version: int | None = None
+        self._desired = Desired(
+            wishes=Wishes(slots={}, owner=parts.owner),
+            order=lambda slot: NotImplemented,
+            launch=lambda slot: NotImplemented,
+            rows={},
+        )
+        self._expand_at = 0.0
+        self._informer = Informer(
+            parts.cloud,
+            parts.clock,
+            zones=lambda: look.zones(self._desired.wishes, self.past.trails),
+            seen=self._seen,
+            failed=self._unseen,
+        )
+        self._calling: Counter[str] = Counter()
+        self._working: Counter[str] = Counter()
+        self._thought_s = 0.0  #: so long the last thought took
+        self._held: tuple[Survey, Mapping[str, str]] | None = None
+        self._blank = False
+        self._states: Mapping[str, str] = {}
+        self._shouted: dict[str, float] = {}
+        self._resting_at = inf
+        self._awake_at = 0.0
+        self._wake_at = 0.0
+        self._stopping = False
+        self._outdated = False
+        self._news = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._deeds: set[asyncio.Task[None]] = set()
+
+    def stop(self) -> None:
+        """End soon. What runs on hosts goes on."""
+        self._stopping = True
+        self._news.set()
+
+    async def run(self) -> Ended:
+        """Until it is told to end, another engine leads, or nothing is to be done for long."""
+        parts = self.parts
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            means = Means(
+                hosts=parts.hosts, shelf=parts.shelf, clock=parts.clock, stir=self._news.set
+            )
+            self._crew = Crew(means, self._spawn)
+            self._awake_at = parts.clock.now()
+            parts.note("engine.begun", {"epoch": self.epoch})
+            self.past.pending.append(self._event("engine.started", epoch=self.epoch))
+            for work in (self._informer.look, self._poll, self._renew, self._lease, self._save_on):
+                self._spawn(work())
+            ended = await self._think()
+            if self._deeds:
+                await asyncio.wait(self._deeds, timeout=PATIENCE_S)
+            for task in self._tasks:
+                task.cancel()
+        if ended is not Ended.OUTDATED:
+            try:
+                self.past.write([self._event("engine.stopped", why=ended.value)])
+                self.past.save()
+            except HerdError as error:
+                parts.note("engine.unwritten", {"why": error.sentence})
+        return ended
+
+    # ---- thinking --------------------------------------------------------------------------------
+
+    async def _think(self) -> Ended:
+        """One thought after another."""
+        while True:
+            self._news.clear()
+            try:
+                self._tick()
+            except Outdated:
+                return Ended.OUTDATED
+            except HerdError as error:  # nothing was done that is not written down
+                self._shout(error.sentence, hint=error.hint)
+                self._wake_at = self.parts.clock.now() + AGAIN_S
+            if self._stopping:
+                return Ended.STOPPED
+            if self._outdated or self._crew.outdated:
+                return Ended.OUTDATED
+            if self.parts.clock.now() >= self._resting_at + self.parts.rest_s:
+                return Ended.REST
+            await self._wait()
+
+    async def _wait(self) -> None:
+        """For news, or for the time that the plan has named."""
+        wake_at = min(self._wake_at, self._resting_at + self.parts.rest_s)
+        left = max(0.0, wake_at - self.parts.clock.now())
+        try:
+            async with asyncio.timeout(None if left == inf else left):
+                await self._news.wait()
+        except TimeoutError:
+            return
+        await self.parts.clock.sleep(min(max(GATHER_S, self._thought_s), GATHER_S_MAX))
+
+    def _tick(self) -> None:
+        """Look, judge, write down, begin."""
+        now = self.parts.clock.now()
+        if self._version is None:
+            self._blank = self.past.blank()
+        self.past.write(())
+        self._read(now)
+        self._watch()
+        self.plan = judge(self._desired.wishes, self._observed(), self.past.trails, now)
+        self._begin(self.plan.steps, now)
+        self._wake_at = max(self.plan.wake_at, now + SOON_S)
+        if not self.plan.rest:
+            self._resting_at = inf
+        elif self._resting_at == inf:
+            self._resting_at = now
+        holding = look.holding(self.past.trails)
+        self._informer.every(min(self.plan.survey_s, self.parts.look_s if holding else inf))
+        if self.plan.states != self._states:
+            self.parts.store.put_states(self.plan.states)
+            self._states = self.plan.states
+        self._thought_s = self.parts.clock.now() - now
+
+    def _observed(self) -> Observed:
+        return Observed(
+            sights=self._informer.survey.sights,
+            zones=self._informer.survey.zones,
+            surveyed_at=self._informer.survey.begun_at,
+            awake_at=self._awake_at,
+            hosts=self._crew.words(),
+            calling=frozenset(+self._calling),
+            working=frozenset(+self._working),
+        )
+
+    def _watch(self) -> None:
+        """The hosts of all that we hold, where they can be reached."""
+        survey, held = self._informer.survey, look.held(self.past.trails)
+        if self._held is None or self._held[0] is not survey or self._held[1] != held:
+            self._held = survey, held
+            self._crew.keep(held, look.standing(self.parts.cloud, survey, held))
+
+    def _read(self, now: float) -> None:
+        """Wishes and events that other processes wrote."""
+        version = self.parts.store.version()
+        if version == self._version and now < self._expand_at:
+            return
+        rows = self.parts.store.wishes()
+        self.past.read()
+        try:
+            self._desired = self.parts.desire(rows)
+        except HerdError as error:
+            if self._version is None:
+                raise  # nothing is known to be wished: nothing may be done
+            self._shout(error.sentence, hint=error.hint)
+        self._version = version
+        self._expand_at = now + EXPAND_S
+
+    # ---- doing -----------------------------------------------------------------------------------
+
+    def _begin(self, steps: Sequence[Step], now: float) -> None:
+        """Journalled in one go, then begun."""
+        events = [event for step in steps for event in journal(step, now)]
+        self.past.write(events)
+        if not steps:
+            return
+        bench = self._bench()
+        for step in steps:
+            if isinstance(step.action, Record):
+                act.record(bench, step.action)
+            else:
+                self._do(bench, step)
+
+    def _bench(self) -> Bench:
+        parts = self.parts
+        return Bench(
+            cloud=parts.cloud,
+            crew=self._crew,
+            shelf=parts.shelf,
+            clock=parts.clock,
+            desired=self._desired,
+            survey=self._informer.survey,
+            secrets=parts.secrets.get,
+            owner=parts.owner,
+            outputs=parts.outputs,
+        )
+
+    def _do(self, bench: Bench, step: Step) -> None:
+        """One action as a task; until it is over its bid or its slot is under way."""
+        action = step.action
+        work = DEEDS[type(action)](bench, action, step.why)
+        if isinstance(action, Ask | Withdraw):
+            self._deed(work, self._calling, action.bid)
+        elif not isinstance(action, Record):
+            self._deed(work, self._working, action.slot)
+
+    def _deed(
+        self, work: Coroutine[Any, Any, list[Event]], under_way: Counter[str], name: str
+    ) -> None:
+        """Do it, and keep what came of it to be written down."""
+        under_way[name] += 1
+
+        async def deed() -> None:
+            try:
+                came = await work  # `+= await` would put back the list of before
+                self.past.pending += came
+            except NotAllowed as error:
+                self._shout(error.sentence, hint=error.hint)
+            except HerdError as error:
+                self.parts.note("engine.undone", {"name": name, "why": error.sentence})
+            except OSError as error:
+                self._shout(f"a file can't be written ({error})")
+            finally:
+                under_way.subtract([name])
+                self._news.set()
+
+        task = self._spawn(deed())
+        self._deeds.add(task)
+        task.add_done_callback(self._deeds.discard)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._group.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # ---- beside ----------------------------------------------------------------------------------
+
+    def _unseen(self, error: HerdError) -> None:
+        """The cloud could not be looked at."""
+        if isinstance(error, NotAllowed):
+            self._shout(error.sentence, hint=error.hint)
+        self.parts.note("survey.failed", {"why": error.sentence})
+        self._news.set()
+
+    def _seen(self) -> None:
+        """There is a new survey."""
+        if self._blank:
+            self._adopt()
+        self._ask_for_outcomes()
+        self._news.set()
+
+    def _adopt(self) -> None:
+        """Our name is on what the cloud shows, and the store knows of nothing: it was lost."""
+        mine = look.owned(self._informer.survey, self.parts.owner)
+        store, now = self.parts.store, self.parts.clock.now()
+        found = adopted(mine, {}, now, self.parts.who)
+        try:
+            for wish in found.wishes:
+                store.put(wish, expected=0)
+        except HerdError as error:
+            self._shout(error.sentence, hint=error.hint)
+            return
+        self._blank = False
+        self.past.pending += found.events
+        for bid in found.unknown:
+            self._shout(f"{bid} bears our name and tells nothing of its job: herd gc shows it")
+
+    def _ask_for_outcomes(self) -> None:
+        """Of creations that show nothing."""
+        bench = self._bench()
+        for bid in look.unlisted(self._informer.survey, self.past.trails):
+            if not self._calling[bid.name]:
+                self._deed(outcome(bench, bid), self._calling, bid.name)
+
+    async def _poll(self) -> None:
+        """See what other processes write, and whether the machine has slept."""
+        clock = self.parts.clock
+        while True:
+            before = clock.now()
+            await clock.sleep(POLL_S)
+            now = clock.now()
+            if now - before > POLL_S + ASLEEP_S or now < before:
+                self._awake_at = now
+                self.parts.note("engine.awake", {"slept_s": now - before})
+                self._news.set()
+            try:
+                changed = self.parts.store.version() != self._version
+            except HerdError as error:
+                self._shout(error.sentence, hint=error.hint)
+                continue
+            if changed or now >= self._wake_at:
+                self._news.set()
+
+    async def _renew(self) -> None:
+        """Our lease in the store."""
+        while True:
+            await self.parts.clock.sleep(RENEW_S)
+            try:
+                self.parts.store.renew(self.epoch, self.parts.clock.now())
+            except Outdated:
+                self._outdated = True
+                self._news.set()
+            except HerdError as error:
+                self._shout(error.sentence, hint=error.hint)
+
+    async def _save_on(self) -> None:
+        """What is remembered, so that the next start is quick."""
+        while True:
+            await self.parts.clock.sleep(SAVE_S)
+            try:
+                self.past.save()
+            except HerdError as error:
+                self._shout(error.sentence, hint=error.hint)
+
+    async def _lease(self) -> None:
+        """The leases that agents have of us."""
+        while True:
+            await self.parts.clock.sleep(LEASE_S)
+            await self._crew.lease()
+
+    def _shout(self, sentence: str, *, hint: str = "") -> None:
+        """Trouble that people should know of; work goes on."""
+        now = self.parts.clock.now()
+        if now < self._shouted.get(sentence, -inf) + SHOUT_S:
+            return
+        self._shouted[sentence] = now
+        text = f"{sentence} ({hint})" if hint else sentence
+        self.parts.note("engine.trouble", {"sentence": text})
+        self.past.pending.append(self._event("engine.trouble", sentence=text, why=text))
+
+    def _event(self, kind: str, **facts: Any) -> Event:
+        return Event(at=self.parts.clock.now(), kind=kind, facts=facts)
+
+
+async def outcome(bench: Bench, bid: Bid) -> list[Event]:
+    """How a creation came out."""
+    return await act.outcome(bench, bid.name, bid.slot, bid.offer.zone)

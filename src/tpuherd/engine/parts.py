@@ -1,0 +1,51 @@
+"""What an engine is made of, and how it can end."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+from tpuherd.clock import Clock
+from tpuherd.engine.desired import Desire
+from tpuherd.ports import CloudPort, HostsPort, Store
+from tpuherd.store.logs import Shelf
+
+Note = Callable[[str, Mapping[str, Any]], None]
+
+
+class Ended(StrEnum):
+    """Why an engine has ended by itself."""
+
+    REST = "rest"  #: nothing is wished that is not there
+    STOPPED = "stopped"  #: it was told to
+    OUTDATED = "outdated"  #: another engine leads
+
+
+class Secrets(Protocol):
+    """Where the values of secrets are."""
+
+    def get(self, job: str) -> Mapping[str, str]: ...
+
+
+def silent(name: str, facts: Mapping[str, Any]) -> None:
+    """A log that nobody reads."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """All that it gets from outside."""
+
+    store: Store
+    secrets: Secrets
+    cloud: CloudPort
+    hosts: HostsPort
+    shelf: Shelf
+    clock: Clock
+    desire: Desire
+    owner: str
+    outputs: Path
+    who: str = "the engine"
+    look_s: float = 5.0  #: at least so often the cloud is looked at while we hold nodes
+    rest_s: float = 600.0  #: at rest for so long, then it ends
+    note: Note = silent  #: its own log: a constant name and facts

@@ -1,0 +1,62 @@
+"""What is remembered: written down before it counts, and read again by the next engine."""
+
+from collections.abc import Sequence
+
+from tpuherd.core.fold import fold
+from tpuherd.core.model import Event
+from tpuherd.core.trail import Trails
+from tpuherd.engine import memory
+from tpuherd.engine.parts import Note
+from tpuherd.ports import Store
+
+BEGINNINGS = ("wish.made", "bid.asked", "bid.adopted")  #: a store without these knows nothing
+
+
+class Past:
+    """The log, and what it comes to."""
+
+    def __init__(self, store: Store, epoch: int, note: Note) -> None:
+        self.trails = Trails()
+        self.pending: list[Event] = []  #: happened, and not written down yet
+        self._store = store
+        self._epoch = epoch
+        self._note = note
+        self._seq: int | None = None
+
+    def write(self, events: Sequence[Event]) -> None:
+        """On the disk, with what is pending; then into what is remembered."""
+        batch = [*self.pending, *events]
+        if batch:
+            self._store.append(batch, epoch=self._epoch)
+            self.pending = []
+            self.read()
+
+    def read(self) -> None:
+        """Take what was written since: by us, and by commands."""
+        first = self._seq is None
+        read = self._recall() if self._seq is None else self._seq
+        for seq, event in self._store.events(after=read):
+            self.trails = fold(self.trails, event)
+            self._seq = read = seq
+            if not first:
+                self._note(event.kind, {"of": event.slot or event.job, **event.facts})
+        self._seq = read
+
+    def _recall(self) -> int:
+        """What an engine before us has written down as a whole."""
+        seq, document = self._store.load_trails() or (0, None)
+        found = memory.trails(document)
+        if found is None:
+            return 0
+        self.trails = found
+        return seq
+
+    def save(self) -> None:
+        """Write it down as a whole, so that the next start is quick."""
+        if self._seq is not None:
+            self._store.save_trails(self._seq, memory.document(self.trails))
+
+    def blank(self) -> bool:
+        """Whether the store knows of no wish and of no bid: it is new, or it was lost."""
+        nothing = not any(self._store.events(kinds=BEGINNINGS, limit=1))
+        return nothing and not self._store.wishes()

@@ -1,0 +1,228 @@
+"""Jobs from Python, as `herd` on the command line does them: plain calls, or coroutines.
+
+herd = tpuherd.Herd()                              # the cloud that the command line means
+herd.run(tpuherd.Job.load("job.yaml"), yes=True)   # "made"; comes back at once
+herd.wait("gpt")                                   # its exit status
+herd.down("gpt", yes=True)                         # when nothing is left
+
+herd = tpuherd.AsyncHerd(world="./world")          # the same as coroutines
+await herd.run(tpuherd.Job(name="gpt", accelerator="v4-8", run="hostname"))
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tpuherd import app
+from tpuherd.cli import engine_process
+from tpuherd.clock import WallClock
+from tpuherd.core.model import Event, Goal
+from tpuherd.core.spec_yaml import Page
+from tpuherd.desk import reading, wishing
+from tpuherd.desk.desk import Desk
+from tpuherd.desk.dropping import doomed, drop, watched
+from tpuherd.desk.surveyed import look
+from tpuherd.job import Job, mistaken
+from tpuherd.ports import NotReached, Unfit
+from tpuherd.store.database import Database, home
+
+if TYPE_CHECKING:
+    from tpuherd.cloud.client import Cloud
+
+T = TypeVar("T")
+LOOK_S = 0.5
+SURE = "yes=True says so"
+
+
+class Caller:
+    """The program that calls: it said before what it agrees to."""
+
+    def __init__(self, environ: Mapping[str, str], *, yes: bool) -> None:
+        self.environ = environ
+        self.yes = yes
+
+    async def tell(self, sentence: str) -> None:
+        """What is worth a note to a user is nothing to a program."""
+
+    async def agree(self, question: str, details: str = "") -> bool:
+        if not self.yes:
+            raise Unfit(f"{details}\n{question}" if details else question, hint=SURE)
+        return True
+
+
+class AsyncHerd:
+    """The jobs of one place. What needs a yes raises Unfit without `yes=True`."""
+
+    def __init__(
+        self, *, world: str | Path | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self._world = Path(world) if world is not None else None
+        self._environ = app.environment() if environ is None else environ
+
+    @asynccontextmanager
+    async def _desk(self, *, yes: bool = False) -> AsyncIterator[Desk]:
+        place = app.place(self._environ, world=self._world)
+        clock = WallClock()
+        folder = home(place.folders.state, world=place.world, project=place.project)
+        store = Database(folder, clock.now())
+        async with AsyncExitStack() as stack:
+            stack.callback(store.close)
+            reached: list[Cloud] = []
+
+            async def cloud() -> "Cloud":
+                if not reached:
+                    reach = await stack.enter_async_context(app.reaching(place, clock))
+                    reached.append(reach.cloud)
+                return reached[0]
+
+            talk = Caller(self._environ, yes=yes)
+            yield Desk(place=place, store=store, clock=clock, talk=talk, cloud=cloud)
+            engine_process.ensure(place, self._environ)
+
+    async def run(self, job: Job, *, yes: bool = False) -> str:
+        """Wish for it: "made", "same", "changed", "resumed", or "again" where it had ended."""
+        return await self._wish(job, Goal.RUN, yes=yes)
+
+    async def up(self, job: Job, *, yes: bool = False) -> str:
+        """Wish for its nodes, set up and with its code, without its command."""
+        return await self._wish(job, Goal.IDLE, yes=yes)
+
+    async def _wish(self, job: Job, goal: Goal, *, yes: bool) -> str:
+        async with self._desk(yes=yes) as here:
+            page = job.page
+            found = await wishing.ready(page, job.base, goal, here)
+            if found is None:
+                raise mistaken(page.mistakes, "")
+            made = await wishing.wished(found, here, "")
+            assert made is not None, "a caller never says no: it raises"
+            return made.word
+
+    async def change(self, name: str, *, yes: bool = False, **fields: Any) -> str:
+        """Other values for some fields; None takes one back. "changed" or "same"."""
+        async with self._desk(yes=yes) as here:
+            document = {**here.wish(name).document, **fields}
+            page = Page(value={k: v for k, v in document.items() if v is not None})
+            made = await wishing.changed(name, page, here)
+            if made is None:
+                raise mistaken(page.mistakes, "")
+            return made.word
+
+    async def scale(self, name: str, copies: int, *, yes: bool = False) -> str:
+        """So many of it."""
+        return await self.change(name, yes=yes, copies=copies)
+
+    async def stop(self, name: str) -> bool:
+        """Stop it and give its nodes back, keep the wish; whether it was not so already."""
+        async with self._desk() as here:
+            return wishing.stopped(here.wish(name), here)
+
+    async def resume(self, name: str) -> bool:
+        """Let it go on."""
+        async with self._desk() as here:
+            return wishing.resumed(here.wish(name), here)
+
+    async def down(self, *names: str, yes: bool = False, wait: bool = True) -> tuple[str, ...]:
+        """Drop these jobs, or all, and everything they have; those that went."""
+        async with self._desk(yes=yes) as here:
+            seen = await look(here)
+            found = doomed(names, seen, here)
+            if not found.jobs:
+                return ()
+            await here.talk.agree(found.question, "\n".join(found.losses))
+            await drop(found, seen, here)
+            if wait:
+                async for _ in watched(found.jobs, here):
+                    engine_process.ensure(here.place, self._environ)
+            return found.jobs
+
+    async def wait(self, name: str, *, timeout: float | None = None) -> int:
+        """Its exit status, when it has ended: 0 is success."""
+        async with self._desk() as here:
+            here.wish(name)
+            end = None if timeout is None else here.clock.now() + timeout
+            while (ended := reading.ending(here.store, here.clock.now(), name)) is None:
+                if end is not None and here.clock.now() >= end:
+                    raise NotReached(f"{name} has not ended in {timeout:g} s")
+                await here.clock.sleep(LOOK_S)
+            return ended[0]
+
+    async def jobs(self) -> list[dict[str, Any]]:
+        """All jobs, as `herd ls --json` has them."""
+        async with self._desk() as here:
+            return reading.jobs(here.store, here.clock.now())
+
+    async def status(self, name: str) -> dict[str, Any]:
+        """A job or a slot, as `herd status --json` has it."""
+        async with self._desk() as here:
+            return reading.status(here.store, here.clock.now(), name)
+
+    async def events(self, name: str) -> list[Event]:
+        """What has happened to it, the oldest first."""
+        async with self._desk() as here:
+            return [event for _, event in here.store.events(job=name)]
+
+
+class Herd:
+    """The same in plain calls; also where an event loop runs already, as in notebooks."""
+
+    def __init__(
+        self, *, world: str | Path | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self._herd = AsyncHerd(world=world, environ=environ)
+
+    def run(self, job: Job, *, yes: bool = False) -> str:
+        """Wish for it: "made", "same", "changed", "resumed", or "again" where it had ended."""
+        return done(self._herd.run(job, yes=yes))
+
+    def up(self, job: Job, *, yes: bool = False) -> str:
+        """Wish for its nodes, set up and with its code, without its command."""
+        return done(self._herd.up(job, yes=yes))
+
+    def change(self, name: str, *, yes: bool = False, **fields: Any) -> str:
+        """Other values for some fields; None takes one back. "changed" or "same"."""
+        return done(self._herd.change(name, yes=yes, **fields))
+
+    def scale(self, name: str, copies: int, *, yes: bool = False) -> str:
+        """So many of it."""
+        return done(self._herd.scale(name, copies, yes=yes))
+
+    def stop(self, name: str) -> bool:
+        """Stop it and give its nodes back, keep the wish; whether it was not so already."""
+        return done(self._herd.stop(name))
+
+    def resume(self, name: str) -> bool:
+        """Let it go on."""
+        return done(self._herd.resume(name))
+
+    def down(self, *names: str, yes: bool = False, wait: bool = True) -> tuple[str, ...]:
+        """Drop these jobs, or all, and everything they have; those that went."""
+        return done(self._herd.down(*names, yes=yes, wait=wait))
+
+    def wait(self, name: str, *, timeout: float | None = None) -> int:
+        """Its exit status, when it has ended: 0 is success."""
+        return done(self._herd.wait(name, timeout=timeout))
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """All jobs, as `herd ls --json` has them."""
+        return done(self._herd.jobs())
+
+    def status(self, name: str) -> dict[str, Any]:
+        """A job or a slot, as `herd status --json` has it."""
+        return done(self._herd.status(name))
+
+    def events(self, name: str) -> list[Event]:
+        """What has happened to it, the oldest first."""
+        return done(self._herd.events(name))
+
+
+def done(work: Coroutine[Any, Any, T]) -> T:
+    """Its result; in a thread of its own where this one has a loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as apart:
+        return apart.submit(asyncio.run, work).result()

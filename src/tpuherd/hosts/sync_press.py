@@ -1,0 +1,18 @@
+"""The quickest compressor that is installed, of those whose output every host understands."""
+
+import zlib
+from importlib import import_module
+
+from tpuherd_host.agent.snapshots_stream import Made
+
+
+def quickest() -> Made:
+    """zlib-ng takes a third of the time for the same bytes; the standard library's does as well."""
+    try:
+        made: Made = import_module("zlib_ng.zlib_ng").compressobj
+    except ImportError:
+        return zlib.compressobj
+    return made
+
+
+COMPRESSOR = quickest()

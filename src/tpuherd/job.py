@@ -1,0 +1,79 @@
+"""A job in Python: the fields of a job file, checked when it is made."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tpuherd.core import spec
+from tpuherd.core.spec_yaml import Mistake, Page, page
+from tpuherd.ports import Unfit
+
+
+class Job:
+    """What a user wishes.
+
+    Job(name="gpt", accelerator="v4-32", workdir=".", run="python train.py")
+    Job.load("job.yaml")
+
+    The fields are those of a job file (docs/reference/job.md); all mistakes are raised at once, as
+    one Unfit. Two jobs that say the same are equal.
+    """
+
+    def __init__(self, **fields: Any) -> None:
+        self._page = Page(value=fields)
+        self._spec = understood(self._page, "")
+        self.base = Path()  #: where its paths are from
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Job":
+        """Of a file."""
+        file = Path(path)
+        try:
+            text = file.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Unfit(f"{file} can't be read ({error})") from error
+        found = page(text)
+        understood(found, str(file))
+        job = cls(**found.value)
+        job._page, job.base = found, file.parent
+        job._spec = understood(found, str(file))
+        return job
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self._spec.name
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """Its fields as JSON has them; what holds by itself is left out."""
+        return spec.document(self._spec)
+
+    @property
+    def page(self) -> Page:
+        """As it was said; a new one each time, for mistakes that only a place can show."""
+        return Page(
+            value=dict(self._page.value), lines=dict(self._page.lines), texts=dict(self._page.texts)
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and self._spec == other._spec
+
+    def __hash__(self) -> int:
+        return hash(self._spec.name)
+
+    def __repr__(self) -> str:
+        return f"Job({', '.join(f'{name}={value!r}' for name, value in self.document.items())})"
+
+
+def understood(page: Page, file: str) -> spec.Job:
+    """The job of a page; Unfit with every mistake."""
+    found = spec.judged(page)
+    if isinstance(found, spec.Job):
+        return found
+    raise mistaken(found, file)
+
+
+def mistaken(mistakes: list[Mistake], file: str) -> Unfit:
+    """All of them in one."""
+    return Unfit("; ".join(one.said(file) for one in mistakes))

@@ -1,0 +1,234 @@
+"""The store: one SQLite file a project or world, used by several processes at once.
+
+Every change is one transaction, and on the disk (synced) when the call returns: what is journalled
+before an action was journalled. Readers never wait for a writer, nor it for them (WAL).
+"""
+
+import json
+import os
+import socket
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tpuherd.core.model import Event
+from tpuherd.core.wish import Wish
+from tpuherd.ports import Broken, HerdError, Holder
+from tpuherd.store import events as log
+from tpuherd.store import lease, logs, wishes
+from tpuherd.store.damage import MARK, NAME, alone, opened, set_aside, told
+from tpuherd.store.schema import migrate
+from tpuherd.store.secrets import Secrets
+
+BUSY_S = 10.0  #: so long one waits for another's write
+WAL_MAX = 64 << 20  #: what is left of the write-ahead file after a burst
+SET_ASIDE = "store.set_aside"  #: the first event of a store that follows a damaged one
+SETTINGS = f"""
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = FULL;
+    PRAGMA journal_size_limit = {WAL_MAX};
+"""
+
+
+def home(state: Path, *, world: Path | None, project: str) -> Path:
+    """The folder of a place's store: also known where the place can't be reached."""
+    return state / "engines" / logs.folder(state, world=world, project=project).name
+
+
+class Database:
+    """ports.Store in a file; belongs to the thread that opened it."""
+
+    def __init__(self, folder: Path, now: float) -> None:
+        self.folder = folder
+        self.told = ""  #: a damaged store was set aside: the sentence to be said
+        self._opened: int | None = None
+        self._lock: int | None = None
+        self._changes = 0
+        with told(folder):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if (folder / MARK).exists():
+                self.told = set_aside(folder, now)
+            try:
+                self._open()
+            except HerdError:
+                if not (folder / MARK).exists():
+                    raise
+                self.told = set_aside(folder, now)
+                self._open()
+            self._inode = self._file_inode()
+        self.secrets = Secrets(folder / "secrets")
+        if self.told:
+            self.append([Event(at=now, kind=SET_ASIDE, facts={"why": self.told})])
+
+    def version(self) -> int:
+        with told(self.folder):
+            self._check_file()
+            found: tuple[int] = self._connection.execute("PRAGMA data_version").fetchone()
+        return found[0] + self._changes
+
+    def wishes(self) -> Mapping[str, Wish]:
+        with told(self.folder):
+            return wishes.read(self._connection)
+
+    def put(self, wish: Wish, events: Sequence[Event] = (), *, expected: int | None = None) -> Wish:
+        with self._writing() as connection:
+            written = wishes.put(connection, wish, expected)
+            log.append(connection, events)
+        self._changes += 1
+        return written
+
+    def drop(self, job: str, events: Sequence[Event] = ()) -> None:
+        with self._writing() as connection:
+            wishes.drop(connection, job)
+            log.append(connection, events)
+        self._changes += 1
+
+    def append(self, events: Sequence[Event], *, epoch: int | None = None) -> int:
+        with self._writing() as connection:
+            if epoch is not None:
+                lease.check(connection, epoch)
+            return log.append(connection, events)
+
+    def events(
+        self,
+        *,
+        after: int = 0,
+        job: str | None = None,
+        slot: str | None = None,
+        kinds: Collection[str] | None = None,
+        limit: int | None = None,
+        newest: bool = False,
+    ) -> Iterator[tuple[int, Event]]:
+        chosen = log.chosen(job=job, slot=slot, kinds=kinds)
+        with told(self.folder):
+            if newest and limit is not None:
+                after = log.behind_newest(self._connection, chosen, after=after, limit=limit)
+            yield from log.read(self._connection, chosen, after=after, limit=limit)
+
+    def take(self, holder: Holder, now: float, ttl_s: float) -> int | None:
+        with self._writing() as connection:
+            if self._living(lease.read(connection), now) is not None:
+                return None
+            epoch = lease.take(connection, holder, now, ttl_s)
+            self._live(epoch)  # nobody sees the lease before we hold the lock
+        return epoch
+
+    def renew(self, epoch: int, now: float) -> None:
+        with self._writing() as connection:
+            lease.renew(connection, epoch, now)
+
+    def release(self, epoch: int) -> None:
+        with self._writing() as connection:
+            lease.release(connection, epoch)
+
+    def holder(self, now: float) -> Holder | None:
+        with told(self.folder):
+            return self._living(lease.read(self._connection), now)
+
+    def load_trails(self) -> tuple[int, Any] | None:
+        with told(self.folder):
+            row = self._connection.execute("SELECT seq, document FROM trails").fetchone()
+        return None if row is None else (row[0], json.loads(row[1]))
+
+    def save_trails(self, seq: int, document: Any) -> None:
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO trails (one, seq, document) VALUES (1, ?, ?)",
+                (seq, json.dumps(document, ensure_ascii=False)),
+            )
+
+    def states(self) -> Mapping[str, str]:
+        with told(self.folder):
+            rows = self._connection.execute("SELECT slot, sentence FROM states ORDER BY slot")
+            return dict(rows.fetchall())
+
+    def put_states(self, states: Mapping[str, str]) -> None:
+        if states == self.states():
+            return
+        with self._writing() as connection:
+            connection.execute("DELETE FROM states")
+            connection.executemany("INSERT INTO states VALUES (?, ?)", states.items())
+
+    def close(self) -> None:
+        """No more is asked of it. The lease is not given back: that is the engine's to say."""
+        self._let_go()
+        self._connection.close()
+        if self._opened is not None:
+            os.close(self._opened)
+        self._opened = None
+
+    # ---- how ---------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        held = opened(self.folder)
+        try:
+            with told(self.folder), alone(self.folder):
+                self._connection = connected(self.folder / NAME)
+        except HerdError:
+            os.close(held)
+            raise
+        self._opened = held
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: all of it is on the disk afterwards, or nothing of it."""
+        connection = self._connection
+        with told(self.folder):
+            self._check_file()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def _check_file(self) -> None:
+        """SQLite goes on with a file that was removed, and nobody would ever see it again."""
+        if self._file_inode() != self._inode:
+            raise Broken(
+                f"the store in {self.folder} was removed while it was in use",
+                hint="begin anew: herd engine stop, then herd adopt",
+            )
+
+    def _file_inode(self) -> int:
+        try:
+            return (self.folder / NAME).stat().st_ino
+        except FileNotFoundError:
+            return 0
+
+    def _living(self, holder: Holder | None, now: float) -> Holder | None:
+        """The holder, unless its time is over or it is known to be dead."""
+        if holder is None or holder.until <= now:
+            return None
+        if holder.host == socket.gethostname() and lease.dead(
+            lease.sign(self.folder, holder.epoch)
+        ):
+            return None
+        return holder
+
+    def _live(self, epoch: int) -> None:
+        self._let_go()
+        for old in self.folder.glob("engine-*.lock"):
+            old.unlink(missing_ok=True)
+        self._lock = lease.lock(lease.sign(self.folder, epoch))
+
+    def _let_go(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+        self._lock = None
+
+
+def connected(file: Path) -> sqlite3.Connection:
+    """Open the file, new or old, with our tables in it."""
+    connection = sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)
+    try:
+        file.chmod(0o600)
+        connection.executescript(SETTINGS)
+        migrate(connection)
+    except (sqlite3.Error, OSError, HerdError):
+        connection.close()
+        raise
+    return connection

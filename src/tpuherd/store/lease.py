@@ -1,0 +1,84 @@
+"""The lease: one engine at a time may write, and its epoch tells late writers that they are late.
+
+The row says who has it and until when. Beside it the engine holds a lock on a file for as long as
+it lives, so that on the same machine one killed is known to be dead before its time is over. The
+lock proves death only: an engine that sleeps beyond its time loses the lease and keeps its lock.
+"""
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+
+from tpuherd.ports import Holder, Outdated
+
+
+def read(connection: sqlite3.Connection) -> Holder | None:
+    """The last one who took it."""
+    row = connection.execute("SELECT pid, host, who, epoch, taken_at, until FROM lease").fetchone()
+    if row is None:
+        return None
+    pid, host, who, epoch, taken_at, until = row
+    return Holder(pid=pid, host=host, who=who, epoch=epoch, taken_at=taken_at, until=until)
+
+
+def take(connection: sqlite3.Connection, holder: Holder, now: float, ttl_s: float) -> int:
+    """Write ourselves down, within a transaction; our epoch is above any before it."""
+    before = read(connection)
+    epoch = max(int(now * 1000), 1 if before is None else before.epoch + 1)
+    connection.execute(
+        "INSERT OR REPLACE INTO lease (one, epoch, pid, host, who, taken_at, until, ttl_s)"
+        " VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
+        (epoch, holder.pid, holder.host, holder.who, now, now + ttl_s, ttl_s),
+    )
+    return epoch
+
+
+def renew(connection: sqlite3.Connection, epoch: int, now: float) -> None:
+    """Hold it for another ttl."""
+    check(connection, epoch)
+    connection.execute("UPDATE lease SET until = ? + ttl_s", (now,))
+
+
+def release(connection: sqlite3.Connection, epoch: int) -> None:
+    """Give it back; the row stays, so that the next epoch is above it."""
+    connection.execute("UPDATE lease SET until = 0 WHERE epoch = ?", (epoch,))
+
+
+def check(connection: sqlite3.Connection, epoch: int) -> None:
+    """Only the epoch of the lease may write."""
+    holder = read(connection)
+    if holder is None or holder.epoch != epoch:
+        by = "" if holder is None else f" (process {holder.pid} on {holder.host})"
+        raise Outdated(f"another engine took over{by}")
+
+
+def sign(folder: Path, epoch: int) -> Path:
+    """The file whose lock says that the engine of this epoch lives."""
+    return folder / f"engine-{epoch}.lock"
+
+
+def lock(file: Path) -> int | None:
+    """A descriptor that holds the file's lock alone; None if another has it."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def dead(file: Path) -> bool:
+    """Whether nobody holds the lock: who had it on this machine is no more."""
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False  # nothing is known
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False  # it lives, or locks don't work here: then time tells
+    finally:
+        os.close(descriptor)
+    return True

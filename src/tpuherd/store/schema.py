@@ -1,0 +1,60 @@
+"""The tables of the store, how an older store becomes a newer one, and which one is too new."""
+
+import sqlite3
+from collections.abc import Sequence
+
+from tpuherd.ports import Unfit
+
+#: What makes version n of version n - 1. A step that was released is never edited.
+STEPS: Sequence[str] = (
+    """
+    CREATE TABLE wishes (
+        job TEXT PRIMARY KEY, goal TEXT NOT NULL, document TEXT NOT NULL, snapshot TEXT NOT NULL,
+        made_at REAL NOT NULL, changed_at REAL NOT NULL, revision INTEGER NOT NULL,
+        who TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, kind TEXT NOT NULL,
+        job TEXT NOT NULL, slot TEXT NOT NULL, facts TEXT NOT NULL
+    );
+    CREATE INDEX events_of_job ON events (job, seq);
+    CREATE INDEX events_of_kind ON events (kind, seq);
+    CREATE TABLE lease (
+        one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL, pid INTEGER NOT NULL,
+        host TEXT NOT NULL, who TEXT NOT NULL, taken_at REAL NOT NULL, until REAL NOT NULL,
+        ttl_s REAL NOT NULL
+    );
+    CREATE TABLE trails (
+        one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, document TEXT NOT NULL
+    );
+    CREATE TABLE states (slot TEXT PRIMARY KEY, sentence TEXT NOT NULL) WITHOUT ROWID;
+    """,
+)
+VERSION = len(STEPS)
+
+
+def migrate(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
+    """Bring the store to our version; two processes may try it at once."""
+    if version(connection) < len(steps):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for step in steps[version(connection) :]:
+                for statement in step.split(";"):
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {max(len(steps), version(connection))}")
+            connection.execute("COMMIT")
+        except sqlite3.Error:
+            connection.execute("ROLLBACK")
+            raise
+    if version(connection) > len(steps):
+        raise Unfit(
+            f"the store was written by a newer herd (its version is {version(connection)},"
+            f" this herd knows {len(steps)})",
+            hint="use that herd here too: pip install --upgrade tpuherd",
+        )
+
+
+def version(connection: sqlite3.Connection) -> int:
+    """Which version the store has; 0 when it is new."""
+    found: tuple[int] = connection.execute("PRAGMA user_version").fetchone()
+    return found[0]

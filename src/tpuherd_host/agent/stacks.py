@@ -1,0 +1,100 @@
+"""What the processes of an attempt do just now: by py-spy where it is, else by the kernel."""
+
+import os
+import shutil
+import subprocess
+from typing import Any, Dict, List
+
+from tpuherd_host.agent.processes import all_processes, marked
+from tpuherd_host.agent.threads import Talk
+from tpuherd_host.agent.turn import Refused
+
+PROCESSES_MAX = 64
+TEXT_MAX = 64 << 10
+SPY_S = 10.0
+THREADS_MAX = 64
+
+
+def stacks(talk: Talk) -> Dict[str, Any]:
+    """Of every process that bears the attempt's mark."""
+    attempt = talk.content.get("attempt")
+    if not isinstance(attempt, str) or not attempt:
+        raise Refused("unfit", "attempt is missing")
+    house = talk.house
+    mine = [pid for pid in sorted(all_processes()) if marked(pid, house.folder) == attempt]
+    told: List[Dict[str, Any]] = []
+    for pid in mine[:PROCESSES_MAX]:
+        path = house.environment.get("PATH", os.defpath)
+        told.append({"pid": pid, "command": command(pid), "text": text(pid, path)[-TEXT_MAX:]})
+    return {"processes": told, "more": max(0, len(mine) - PROCESSES_MAX)}
+
+
+def command(pid: int) -> str:
+    """As it was begun."""
+    return read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()[:500]
+
+
+def text(pid: int, path: str) -> str:
+    """Python's frames if they can be had, and where its threads are in the kernel."""
+    own = os.path.dirname(link(f"/proc/{pid}/exe"))  # a virtual environment's is beside its python
+    spy = shutil.which("py-spy", path=f"{path}:{venv(pid)}:{own}")
+    said = ""
+    if spy is not None:
+        try:
+            done = subprocess.run(
+                [spy, "dump", "--pid", str(pid)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=SPY_S,
+            )
+            said = done.stdout.decode("utf-8", "replace")
+            if done.returncode == 0:
+                return said
+        except (OSError, subprocess.TimeoutExpired) as error:
+            said = f"py-spy: {error}\n"
+    return said + kernel(pid)
+
+
+def venv(pid: int) -> str:
+    """The bin folder of the virtual environment it runs in, by its environment."""
+    for word in read(f"/proc/{pid}/environ").split("\0"):
+        if word.startswith("VIRTUAL_ENV="):
+            return os.path.join(word.partition("=")[2], "bin")
+    return ""
+
+
+def kernel(pid: int) -> str:
+    """Each thread: its name, its state, what it waits for, and its kernel stack if we may."""
+    folder = f"/proc/{pid}/task"
+    lines = []
+    try:
+        threads = sorted(os.listdir(folder), key=int)
+    except OSError:
+        return "it is gone\n"
+    for thread in threads[:THREADS_MAX]:
+        place = f"{folder}/{thread}"
+        stat = read(f"{place}/stat").rpartition(")")[2].split()
+        state = stat[0] if stat else "?"
+        waits = read(f"{place}/wchan").strip() or "0"
+        name = read(f"{place}/comm").strip()
+        lines.append(f"thread {thread} {name}: state {state}, waits in {waits}")
+        lines += [f"    {line}" for line in read(f"{place}/stack").splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def read(path: str) -> str:
+    """A file of /proc; empty where it may not be read."""
+    try:
+        with open(path, errors="replace") as file:
+            return file.read(1 << 20)
+    except OSError:
+        return ""
+
+
+def link(path: str) -> str:
+    """Where a link leads; empty where that may not be seen."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

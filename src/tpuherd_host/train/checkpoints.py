@@ -1,0 +1,160 @@
+"""Checkpoints: saved beside the training, found again whole or not at all, on any shape of pod."""
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from tpuherd_host.train import commit as commits
+from tpuherd_host.train import here, programs
+from tpuherd_host.train.circle import Circle
+from tpuherd_host.train.commit import Commit, Damaged, OtherModel, folder
+from tpuherd_host.train.late import there
+from tpuherd_host.train.orbax_form import Orbax
+from tpuherd_host.train.pieces import Pieces
+from tpuherd_host.train.places import Place, place
+
+
+class Form(Protocol):
+    """A way to write a tree. All processes call each of these together."""
+
+    def begin(self, step: int, tree: Any) -> Any:
+        """Take what is to be written off the devices; the training goes on after this."""
+        ...
+
+    def finish(self, step: int, begun: Any) -> Mapping[str, int]:
+        """Write it, in a thread. On process 0: all files of the step."""
+        ...
+
+    def load(self, commit: Commit, like: Any) -> Any:
+        """The tree; Damaged."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loaded:
+    """What was found."""
+
+    tree: Any
+    commit: Commit
+
+
+class Checkpoints:
+    """Holds the save that is under way."""
+
+    def __init__(
+        self, location: str, circle: Circle | None = None, *, keep: int = 2, form: str = ""
+    ) -> None:
+        self.circle = circle or Circle()
+        self.place: Place = place(location)
+        self.keep = max(1, keep)
+        self.form = form or usual_form(location)
+        self.forms: Mapping[str, Form] = {
+            "orbax": Orbax(self.place, self.circle),
+            "pieces": Pieces(self.place, self.circle),
+        }
+        self.newest = 0  #: of the whole ones, as far as this process knows
+        self.took_s = 0.0
+        self.given = False  #: what was compiled in this attempt
+        self.busy: threading.Thread | None = None
+        self.trouble: Exception | None = None
+
+    def save(self, commit: Commit, tree: Any, *, wait: bool = False) -> float:
+        """Begin a save once the one before is over; seconds for which the training stood still."""
+        began = here.tick()
+        self.wait()
+        form = self.forms[self.form]
+        whole = replace(commit, form=self.form, leaves=commits.shapes(tree))
+        begun = form.begin(commit.step, tree)
+
+        def finish() -> None:
+            try:
+                parts = form.finish(commit.step, begun)
+                if self.circle.index == 0:
+                    self._commit(replace(whole, parts=parts))
+                    if not self.given:
+                        self.given = True
+                        programs.give(self.place)
+                self.newest = commit.step
+                self.took_s = here.tick() - began
+            except Exception as error:  # noqa: BLE001  # told where somebody waits for it
+                self.trouble = error
+
+        self.busy = threading.Thread(target=finish, name=f"save-{commit.step}", daemon=True)
+        self.busy.start()
+        if wait:
+            self.wait()
+        return here.tick() - began
+
+    def wait(self) -> None:
+        """Until the save under way is over; its trouble is told, and does not end the training."""
+        if self.busy is not None:
+            self.busy.join()
+            self.busy = None
+        trouble, self.trouble = self.trouble, None
+        if trouble is not None:
+            here.say(f"a checkpoint could not be saved to {self.place.location}: {trouble}")
+
+    def load(self, like: Any) -> Loaded | None:
+        """The newest that is whole, in the shape of this tree; every process gets the same one."""
+        leads = self.circle.index == 0
+        steps = json.loads(self.circle.told(json.dumps(self._steps() if leads else [])))
+        for step in steps:
+            found, damage, other = self._tried(step, like)
+            heard = [json.loads(w) for w in self.circle.gather(json.dumps([damage, other]))]
+            wrong = next((other for _, other in heard if other), "")
+            if wrong:
+                raise OtherModel(
+                    f"{self.place.location}/{folder(step)} is of another model: {wrong}"
+                )
+            damage = next((damage for damage, _ in heard if damage), "")
+            if found is not None and not damage:
+                self.newest = step
+                return found
+            if leads:
+                here.say(f"skipped the checkpoint of step {step}: {damage}")
+                self.place.remove(folder(step) + commits.NAME)
+        return None
+
+    def _tried(self, step: int, like: Any) -> tuple[Loaded | None, str, str]:
+        """What loading gives here; else what is damaged, else what another model has."""
+        try:
+            commit = commits.read(self.place.read(folder(step) + commits.NAME))
+            other = commits.difference(commit.leaves, commits.shapes(like))
+            if other:
+                return None, "", other
+            tree = self.forms[commit.form].load(commit, like)
+        except (Damaged, FileNotFoundError, KeyError) as damage:
+            return None, str(damage) or "it can't be read", ""
+        return Loaded(tree=tree, commit=commit), "", ""
+
+    def _steps(self) -> list[int]:
+        """Newest first. Torsos are named and removed: who wrote them is dead."""
+        whole: set[int] = set()
+        torsos: set[int] = set()
+        for name in self.place.names("step-"):
+            top, _, rest = name.partition("/")
+            number = top.removeprefix("step-")
+            if rest and number.isdecimal():
+                (whole if rest == commits.NAME else torsos).add(int(number))
+        for step in sorted(torsos - whole):
+            here.say(f"skipped the checkpoint of step {step}: its save was cut short")
+            self.place.remove(folder(step))
+        return sorted(whole, reverse=True)
+
+    def _commit(self, commit: Commit) -> None:
+        """Declare a step whole, and let go of those that are too many."""
+        self.place.write(folder(commit.step) + commits.NAME, [commit.text()])
+        end = "/" + commits.NAME
+        names = [name for name in self.place.names("step-") if name.endswith(end)]
+        for name in names[: -self.keep]:
+            self.place.remove(name)
+            self.place.remove(name.removesuffix(commits.NAME))
+
+
+def usual_form(location: str) -> str:
+    """Orbax where it is installed with what it needs for that place, else our own."""
+    if there("orbax.checkpoint") and (not location.startswith("gs://") or there("gcsfs")):
+        return "orbax"
+    return "pieces"

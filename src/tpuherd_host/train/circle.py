@@ -1,0 +1,74 @@
+"""What the processes of one program tell each other, outside of all collectives."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tpuherd_host.train.late import Late
+
+service = Late("jax._src.distributed", "jax")
+WITHIN_S = 120.0
+
+
+class Silent(RuntimeError):
+    """Another process did not say what all have to say."""
+
+
+class Circle:
+    """Holds the line to JAX's coordination service; of one process alone it is empty."""
+
+    def __init__(self, index: int = 0, count: int = 1) -> None:
+        self.index = index
+        self.count = count
+        self.turns = 0
+        self.line: Any = service.global_state.client if count > 1 else None
+
+    def gather(self, word: str, name: str = "", within_s: float = WITHIN_S) -> list[str]:
+        """Everybody's word, by process. All call it, in the same order or with the same name."""
+        if self.line is None:
+            return [word]
+        at = self._at(name)
+        if self.index:
+            self.line.key_value_set(f"{at}/{self.index}", word)
+            heard: list[str] = json.loads(self._hear(f"{at}/all", within_s))
+            return heard
+        others = [self._hear(f"{at}/{one}", within_s) for one in range(1, self.count)]
+        self.line.key_value_set(f"{at}/all", json.dumps([word, *others]))
+        return [word, *others]
+
+    def told(self, word: str, name: str = "", within_s: float = WITHIN_S) -> str:
+        """The word of process 0, on all of them."""
+        if self.line is None:
+            return word
+        at = self._at(name)
+        if self.index:
+            return self._hear(at, within_s)
+        self.line.key_value_set(at, word)
+        return word
+
+    def _at(self, name: str) -> str:
+        if name:
+            return f"herd/{name}"
+        self.turns += 1
+        return f"herd/turn/{self.turns}"
+
+    def _hear(self, key: str, within_s: float) -> str:
+        try:
+            return str(self.line.blocking_key_value_get(key, int(within_s * 1000)))
+        except Exception as error:  # the type is JAX's own and has moved before
+            raise Silent(f"no word from another process ({key}): {error}") from error
+
+
+def odd_one(facts: list[Mapping[str, Any]]) -> str | None:
+    """The sentence about hosts that are not like the others; None where all are equal."""
+    for name in sorted(set().union(*facts) - {"host"}):
+        values = [str(one.get(name)) for one in facts]
+        usual = max(dict.fromkeys(values), key=values.count)
+        odd = [index for index, value in enumerate(values) if value != usual]
+        if odd:
+            who = ", ".join(f"process {index} on {facts[index]['host']}" for index in odd[:4])
+            more = f" and {len(odd) - 4} more" if len(odd) > 4 else ""
+            has = values[odd[0]] if len({values[index] for index in odd}) == 1 else "something else"
+            others = len(facts) - len(odd)
+            return f"{name} is {has} for {who}{more}, but {usual} for the other {others}"
+    return None

@@ -1,0 +1,44 @@
+"""How often to save: Young's rule, from what a save costs and how long nodes live."""
+
+from dataclasses import dataclass
+from math import sqrt
+from statistics import median
+
+LIFE_S = 3600.0  #: how long a spot node is thought to live before anything is known
+LONGEST_S = 1800.0
+COST_TIMES_MIN = 10.0  #: saving never takes more than a tenth of the time
+COST_S_MIN = 0.01
+REMEMBERED = 5
+
+
+def life_s(trained_s: float, deaths: int) -> float:
+    """The mean time between two deaths, learning from this run's own."""
+    return (LIFE_S + trained_s) / (1 + deaths)
+
+
+def interval_s(cost_s: float, life: float, took_s: float = 0.0) -> float:
+    """Seconds of training between two saves, each of which is over `took_s` after its begin."""
+    cost_s = max(cost_s, COST_S_MIN)
+    best = sqrt(2 * cost_s * life)
+    return max(min(best, LONGEST_S), COST_TIMES_MIN * cost_s, took_s)
+
+
+@dataclass(kw_only=True, slots=True)
+class Costs:
+    """What the last saves cost, and what a step takes."""
+
+    blocked: list[float]  #: seconds the training stood still
+    took: list[float]  #: seconds until it was on disk
+
+    def saw(self, blocked_s: float) -> None:
+        self.blocked = [*self.blocked, blocked_s][-REMEMBERED:]
+
+    def ended(self, took_s: float) -> None:
+        self.took = [*self.took, took_s][-REMEMBERED:]
+
+    def steps(self, step_s: float, trained_s: float, deaths: int) -> int:
+        """Steps until the next save."""
+        cost = median(self.blocked) if self.blocked else 0.0
+        took = median(self.took) if self.took else 0.0
+        wanted = interval_s(cost, life_s(trained_s, deaths), took)
+        return max(1, round(wanted / max(step_s, 1e-6)))

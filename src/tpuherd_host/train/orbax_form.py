@@ -1,0 +1,71 @@
+"""Checkpoints in Orbax's form, for states that are large or sharded over many hosts."""
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from tpuherd_host.train.circle import Circle
+from tpuherd_host.train.commit import Commit, Damaged, folder
+from tpuherd_host.train.late import Late, jax
+from tpuherd_host.train.places import Folder, Place
+
+orbax = Late("orbax.checkpoint", "orbax-checkpoint")
+STATE = "state/"
+
+
+class Orbax:
+    """Holds Orbax's asynchronous writer."""
+
+    def __init__(self, place: Place, circle: Circle) -> None:
+        self.place = place
+        self.circle = circle
+        self.writer: Any = None
+
+    def begin(self, step: int, tree: Any) -> Any:
+        """Orbax copies the tree off the devices, and goes on in threads of its own."""
+        if self.writer is None:
+            self.writer = orbax.AsyncCheckpointer(orbax.StandardCheckpointHandler())
+        self.writer.save(self._path(step), args=orbax.args.StandardSave(tree), force=True)
+
+    def finish(self, step: int, begun: Any) -> Mapping[str, int]:
+        """Wait for it. On process 0: all files, each with a checksum where that is cheap."""
+        self.writer.wait_until_finished()
+        if self.circle.index:
+            return {}
+        names = self.place.names(folder(step) + STATE)
+        return {name: self._sum(name) for name in names}
+
+    def load(self, commit: Commit, like: Any) -> Any:
+        """The tree in the shape of this one. Orbax does not see a flipped bit; process 0 does."""
+        if self.circle.index == 0:
+            self._check(commit)
+        target = jax.tree_util.tree_map(abstract, like)
+        reader = orbax.Checkpointer(orbax.StandardCheckpointHandler())
+        try:
+            return reader.restore(self._path(commit.step), args=orbax.args.StandardRestore(target))
+        except Exception as error:  # what Orbax raises for damage is a bare Exception
+            raise Damaged(str(error).partition("\n")[0][:300]) from error
+
+    def _path(self, step: int) -> str:
+        location = self.place.location
+        if isinstance(self.place, Folder):
+            location = str(self.place.path.resolve())
+        return f"{location}/{folder(step)}{STATE}".rstrip("/")
+
+    def _sum(self, name: str) -> int:
+        return zlib.crc32(self.place.read(name)) if isinstance(self.place, Folder) else 0
+
+    def _check(self, commit: Commit) -> None:
+        there = set(self.place.names(folder(commit.step)))
+        for name, told in commit.parts.items():
+            if name not in there:
+                raise Damaged(f"{name} is missing")
+            if self._sum(name) != told:
+                raise Damaged(f"{name} is not as it was written")
+
+
+def abstract(leaf: Any) -> Any:
+    """What an array is to be like, without its numbers."""
+    if isinstance(leaf, jax.Array):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+    return leaf

@@ -1,0 +1,220 @@
+"""The first call of a training script: finds the other processes and sees that all are alike."""
+
+import json
+import os
+import platform
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from inspect import signature
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, NoReturn
+
+from tpuherd_host.train import here
+from tpuherd_host.train.circle import Circle, odd_one
+from tpuherd_host.train.late import Late, jax, multihost, there
+
+distributed = Late("jax._src.distributed", "jax")
+INTERRUPTED = 75  #: stopped before its end, after a save: start it again
+PEER_LOST = 76  #: another process is gone; this one is not at fault
+UNFIT = 78  #: it can't run like this; the sentence is in the log
+HEARTBEAT_S = 30
+SHUTDOWN_S = 30
+COMPARED = ("jax", "jaxlib", "libtpu", "numpy", "orbax-checkpoint")
+#: In what a collective says when its other end has died.
+CONSEQUENCES = (
+    "gloo", "coordination", "deadline_exceeded", "connection closed by peer",
+    "connection reset by peer", "barrier", "socket closed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pod:
+    """All processes of this program, and which of them this is."""
+
+    index: int
+    count: int
+    circle: Circle
+    notices: bool  #: JAX hears SIGTERM and tells all processes
+
+    @property
+    def is_main(self) -> bool:
+        return self.index == 0
+
+
+class Notice:
+    """What a process that is alone remembers of SIGTERM."""
+
+    def __init__(self) -> None:
+        self.heard = False
+
+    def hear(self, number: int, frame: FrameType | None) -> None:
+        self.heard = True
+
+
+NOTICE = Notice()
+PODS: list[Pod] = []  #: this one, once it has been found
+
+
+def init() -> Pod:
+    """Meet the other processes, wherever this runs; call it before anything else of JAX.
+
+    A second call gives the same answer. On hosts that are not alike the program ends here, with
+    a sentence that names the odd one.
+    """
+    if not PODS:
+        PODS.append(found(here.environment()))
+        here.export("HERD_PROCESS", str(PODS[0].index))
+        here.export("HERD_PROCESSES", str(PODS[0].count))
+    return PODS[0]
+
+
+def found(environ: Mapping[str, str]) -> Pod:
+    """The pod that the variables or JAX's own detection tell of."""
+    told = way(environ)
+    if there("jax"):
+        remember_programs(environ)
+    if not there("jax") or told == {} or not initialized(told):
+        signal.signal(signal.SIGTERM, NOTICE.hear)
+        return Pod(index=0, count=1, circle=Circle(), notices=False)
+    state = distributed.global_state
+    circle = Circle(state.process_id, state.num_processes)
+    pod = Pod(index=circle.index, count=circle.count, circle=circle, notices=True)
+    PODS.append(pod)  # for refuse()
+    sys.excepthook = ended
+    compare(circle, facts(environ))
+    compare(circle, {"host": socket.gethostname(), "chips in use": jax.local_device_count()})
+    PODS.clear()
+    return pod
+
+
+def remember_programs(environ: Mapping[str, str]) -> None:
+    """Have JAX keep what it compiles, the small programs too: a restart is quicker by seconds.
+
+    It may be loaded already, so that variables would come too late.
+    """
+    usual = {
+        "jax_compilation_cache_dir": str(Path("~/.cache/tpuherd/jax").expanduser()),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+        # These are for GPUs, and make a program's name depend on the folder's.
+        "jax_persistent_cache_enable_xla_caches": "none",
+    }
+    for name, value in usual.items():
+        if name.upper() not in environ and hasattr(jax.config, name):
+            jax.config.update(name, value)
+
+
+def way(environ: Mapping[str, str]) -> dict[str, Any] | None:
+    """Arguments for jax.distributed.initialize; {}: this process is alone; None: JAX may look."""
+    count = environ.get("HERD_WORKERS", "")
+    if count == "1":
+        return {}
+    if not environ.get("HERD_COORDINATOR") or not count.isdecimal():
+        return None
+    return {
+        "coordinator_address": environ["HERD_COORDINATOR"],
+        "num_processes": int(count),
+        "process_id": int(environ.get("HERD_WORKER", "0")),
+    }
+
+
+def initialized(told: Mapping[str, Any] | None) -> bool:
+    """Whether there is a pod; its service hears SIGTERM from now on."""
+    patience = {
+        "heartbeat_timeout_seconds": HEARTBEAT_S,
+        "shutdown_timeout_seconds": SHUTDOWN_S,
+    }
+    initialize = jax.distributed.initialize
+    known = signature(initialize).parameters
+    words = {**{name: value for name, value in patience.items() if name in known}, **(told or {})}
+    try:
+        initialize(**words)
+    except ValueError:
+        if told:
+            raise
+        return False  # neither a TPU pod nor another cluster that JAX knows
+    return True
+
+
+def facts(environ: Mapping[str, str]) -> dict[str, Any]:
+    """What must be the same on every host, found without waking up the TPU."""
+    told: dict[str, Any] = {"host": socket.gethostname(), "python": platform.python_version()}
+    for name in COMPARED:
+        try:
+            told[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            told[name] = "not installed"
+    files = [*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")]
+    told["the number of chips"] = len(files)
+    told["the code"] = environ.get("HERD_SNAPSHOT", "")
+    return told
+
+
+def compare(circle: Circle, mine: Mapping[str, Any]) -> None:
+    """End here if hosts differ."""
+    odd = odd_one([json.loads(word) for word in circle.gather(json.dumps(mine))])
+    if odd:
+        refuse(f"the hosts are not alike: {odd}")
+
+
+def refuse(sentence: str) -> NoReturn:
+    """End on every host, because of something that all of them know; one of them says it."""
+    pod = PODS[0] if PODS else None
+    if pod is None or pod.is_main:
+        here.say(sentence)
+    leave(UNFIT)
+
+
+def leave(status: int) -> NoReturn:
+    """End in order, together with the others. All processes call it."""
+    if PODS and PODS[0].notices:
+        try:
+            jax.distributed.shutdown()
+        except Exception as error:  # noqa: BLE001  # the status is worth more than this
+            here.say(f"the other processes did not say good-bye: {error}")
+            at_once(status)
+    raise SystemExit(status)
+
+
+def at_once(status: int) -> NoReturn:
+    """End without waiting for anybody: JAX's own way out takes up to five minutes."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """An exception that nobody caught, in one process of several.
+
+    JAX would wait for the others, and then end all of them by SIGABRT, the guilty one too.
+    """
+    sys.__excepthook__(kind, error, trace)
+    if isinstance(error, KeyboardInterrupt):
+        at_once(130)
+    if consequence(error):
+        here.say("another process is gone; the cause stands in the log of that host")
+        at_once(PEER_LOST)
+    at_once(1)
+
+
+def consequence(error: BaseException) -> bool:
+    """Whether an exception only says that another process died."""
+    if not isinstance(error, (ValueError, RuntimeError)):
+        return False
+    text = str(error).lower()
+    return any(word in text for word in CONSEQUENCES)
+
+
+def stop_agreed(pod: Pod, step: int) -> bool:
+    """Whether all processes end before this step: one of them heard that it must.
+
+    All call it at every step. Costs a microsecond.
+    """
+    if not pod.notices:
+        return NOTICE.heard
+    return bool(multihost.reached_preemption_sync_point(step))

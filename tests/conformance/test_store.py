@@ -1,0 +1,386 @@
+"""What every store promises, run on each implementation."""
+
+import os
+import socket
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tpuherd.core.model import Event, Goal
+from tpuherd.core.wish import Wish
+from tpuherd.ports import Broken, Holder, Outdated, Store, Unfit
+from tpuherd.store import schema
+from tpuherd.store.database import SET_ASIDE, Database, home
+
+NOW = 1_800_000_000.0
+TTL_S = 15.0
+Open = Callable[[], Store]
+
+
+@pytest.fixture
+def open_store(tmp_path: Path) -> Iterator[Open]:
+    """Opens the same store again and again, as other processes would."""
+    opened: list[Database] = []
+
+    def one() -> Store:
+        opened.append(Database(tmp_path / "store", NOW))
+        return opened[-1]
+
+    yield one
+    for store in opened:
+        store.close()
+
+
+def wish(job: str = "gpt", **changed: object) -> Wish:
+    usual = {"job": job, "goal": Goal.RUN, "document": {"name": job, "run": "a\n'b' ☃"}}
+    return Wish(**{**usual, "made_at": NOW, "changed_at": NOW, "who": "ann@desk"} | changed)  # type: ignore[arg-type]
+
+
+def event(n: int, *, job: str = "gpt", slot: str = "gpt-0", kind: str = "bid.asked") -> Event:
+    return Event(at=NOW + n, kind=kind, job=job, slot=slot, facts={"bid": f"{slot}-g{n}-7kq"})
+
+
+def holder(host: str = "") -> Holder:
+    return Holder(pid=os.getpid(), host=host or socket.gethostname(), who="ann@desk")
+
+
+# ---- wishes --------------------------------------------------------------------------------------
+
+
+def test_a_wish_comes_back_as_it_was_with_its_next_revision(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    assert store.wishes() == {}
+    first = store.put(wish(), [event(1, kind="wish.made")])
+    assert first.revision == 1
+    assert other.wishes() == {"gpt": first}
+    second = other.put(wish(goal=Goal.GONE, snapshot="abc"), [event(2, kind="wish.changed")])
+    assert second.revision == 2
+    assert store.wishes() == {"gpt": second}
+    assert [one.kind for _, one in store.events()] == ["wish.made", "wish.changed"]
+
+
+@pytest.mark.parametrize(("expected", "fine"), [(None, True), (1, True), (0, False), (2, False)])
+def test_who_expects_another_revision_writes_nothing(
+    open_store: Open, expected: int | None, fine: bool
+) -> None:
+    store = open_store()
+    store.put(wish(), expected=0)
+    if fine:
+        assert store.put(wish(snapshot="new"), expected=expected).revision == 2
+        return
+    with pytest.raises(Outdated, match="gpt was changed by somebody else"):
+        store.put(wish(snapshot="new"), [event(1)], expected=expected)
+    assert store.wishes()["gpt"].snapshot == ""
+    assert list(store.events()) == []
+
+
+def test_a_dropped_wish_is_gone_and_may_be_dropped_again(open_store: Open) -> None:
+    store = open_store()
+    store.put(wish())
+    store.put(wish("gpt2"))
+    store.drop("gpt", [event(1, kind="wish.dropped")])
+    store.drop("gpt")
+    assert list(store.wishes()) == ["gpt2"]
+    assert [one.kind for _, one in store.events()] == ["wish.dropped"]
+    assert store.put(wish(), expected=0).revision == 1
+
+
+def test_the_version_tells_of_wishes_here_and_of_everything_elsewhere(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    writes: list[tuple[Callable[[Store], object], bool]] = [
+        (lambda one: one.put(wish()), True),
+        (lambda one: one.append([event(1)]), False),
+        (lambda one: one.put_states({"gpt-0": "waits"}), False),
+        (lambda one: one.drop("gpt"), True),
+    ]
+    for write, tells_itself in writes:
+        before = store.version(), other.version()
+        assert (store.version(), other.version()) == before
+        write(store)
+        assert (store.version() != before[0]) is tells_itself
+        assert other.version() != before[1]
+
+
+# ---- events --------------------------------------------------------------------------------------
+
+
+def test_events_are_numbered_in_order_and_come_back_equal(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    assert store.append([]) == 0
+    told = [event(n) for n in range(1, 1203)]  # more than is read at once
+    assert store.append(told[:700]) == 700
+    assert other.append(told[700:]) == 1202
+    assert list(store.events()) == list(enumerate(told, 1))
+    assert list(store.events(after=1200)) == [(1201, told[1200]), (1202, told[1201])]
+    assert list(store.events(after=1202)) == []
+
+
+def test_events_are_chosen_by_job_slot_kind_and_number(open_store: Open) -> None:
+    store = open_store()
+    told = [
+        event(1, kind="wish.made", slot=""),
+        event(2),
+        event(3, slot="gpt-1"),
+        event(4, job="gpt2", slot="gpt2-0"),
+        event(5, kind="attempt.ended"),
+    ]
+    store.append(told)
+
+    def chosen(**words: object) -> list[int]:
+        return [seq for seq, _ in store.events(**words)]  # type: ignore[arg-type]
+
+    assert chosen(job="gpt") == [1, 2, 3, 5]
+    assert chosen(slot="gpt-0") == [2, 5]
+    assert chosen(kinds=("wish.made", "attempt.ended")) == [1, 5]
+    assert chosen(kinds=()) == []
+    assert chosen(limit=2) == [1, 2]
+    assert chosen(limit=2, newest=True) == [4, 5]
+    assert chosen(job="gpt", limit=2, newest=True) == [3, 5]
+    assert chosen(limit=9, newest=True, after=3) == [4, 5]
+    assert chosen(limit=0) == []
+
+
+def test_what_is_no_json_is_refused_and_none_of_its_companions_stays(open_store: Open) -> None:
+    store = open_store()
+    with pytest.raises(TypeError):
+        store.append([event(1), Event(at=NOW, kind="bid.asked", facts={"offer": object()})])
+    assert list(store.events()) == []
+    assert store.append([event(2)]) == 1
+
+
+# ---- lease ---------------------------------------------------------------------------------------
+
+
+def test_one_engine_at_a_time_has_the_lease(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    assert store.holder(NOW) is None
+    epoch = store.take(holder(), NOW, TTL_S)
+    assert epoch == int(NOW * 1000)
+    assert other.take(holder(), NOW + 1, TTL_S) is None
+    found = other.holder(NOW + 1)
+    assert found is not None
+    assert (found.pid, found.epoch, found.until) == (os.getpid(), epoch, NOW + TTL_S)
+    store.renew(epoch, NOW + 10)
+    assert other.take(holder(), NOW + TTL_S + 1, TTL_S) is None
+    store.release(epoch)
+    assert other.holder(NOW + 11) is None
+    assert other.take(holder(), NOW + 11, TTL_S) == int((NOW + 11) * 1000)
+
+
+def test_who_slept_beyond_his_time_is_outdated_and_writes_nothing(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    old = store.take(holder(), NOW, TTL_S)
+    assert old is not None
+    later = NOW + TTL_S
+    assert store.holder(later) is None
+    store.append([event(1)], epoch=old)  # nobody else has come: still the one writer
+    new = other.take(holder(), later, TTL_S)
+    assert new is not None
+    assert new > old
+    for late in (lambda: store.append([event(2)], epoch=old), lambda: store.renew(old, later)):
+        with pytest.raises(Outdated, match="another engine took over"):
+            late()
+    store.release(old)  # changes nothing
+    assert isinstance(store, Database)
+    store.close()
+    assert other.holder(later + 1) is not None
+    assert other.append([event(3)], epoch=new) == 2
+
+
+def test_the_epoch_rises_even_if_the_clock_goes_back(open_store: Open) -> None:
+    store = open_store()
+    first = store.take(holder(), NOW, TTL_S)
+    assert first is not None
+    store.release(first)
+    assert store.take(holder(), NOW - 3600, TTL_S) == first + 1
+
+
+def test_an_engine_of_this_machine_that_died_is_replaced_at_once(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    assert isinstance(store, Database)
+    first = store.take(holder(), NOW, TTL_S)
+    assert first is not None
+    store.close()  # as the kernel does after kill -9
+    assert other.holder(NOW + 1) is None
+    second = other.take(holder(), NOW + 1, TTL_S)
+    assert second is not None
+    assert second > first
+
+
+def test_of_an_engine_elsewhere_only_time_tells(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    assert isinstance(store, Database)
+    assert store.take(holder("elsewhere"), NOW, TTL_S) is not None
+    store.close()
+    assert other.take(holder(), NOW + 1, TTL_S) is None
+    assert other.take(holder(), NOW + TTL_S, TTL_S) is not None
+
+
+def test_no_write_without_a_lease_when_an_epoch_is_said(open_store: Open) -> None:
+    with pytest.raises(Outdated):
+        open_store().append([event(1)], epoch=1)
+
+
+# ---- trails and states ---------------------------------------------------------------------------
+
+
+def test_the_last_snapshot_of_trails_is_kept(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    assert store.load_trails() is None
+    store.save_trails(7, {"slots": {"gpt-0": [1, 2.5, None]}})
+    store.save_trails(9, {"slots": {}})
+    assert other.load_trails() == (9, {"slots": {}})
+
+
+def test_states_are_those_of_the_last_thought(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    assert store.states() == {}
+    store.put_states({"gpt-0": "runs", "gpt-1": "waits for capacity"})
+    store.put_states({"gpt-1": "runs"})
+    before = other.version()
+    store.put_states({"gpt-1": "runs"})  # nothing new: nothing is written
+    assert other.states() == {"gpt-1": "runs"}
+    assert other.version() == before
+
+
+# ---- the file ------------------------------------------------------------------------------------
+
+
+def test_only_its_user_reads_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = Database(tmp_path / "store", NOW)
+        store.append([event(1)])
+        store.secrets.put("gpt", "HF_TOKEN", "hf_x")
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "store").rglob("*"):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode == (0o700 if path.is_dir() else 0o600), path
+    assert stat.S_IMODE((tmp_path / "store").stat().st_mode) == 0o700
+    store.close()
+
+
+def test_secrets_are_kept_beside_the_store_and_go_with_the_job(tmp_path: Path) -> None:
+    store = Database(tmp_path / "store", NOW)
+    value = "line\r\nother ☃"
+    store.secrets.put("gpt", "KEY", "old")
+    store.secrets.put("gpt", "KEY", value)
+    store.secrets.put("gpt2", "OTHER", "x")
+    assert store.secrets.get("gpt") == {"KEY": value}
+    store.secrets.drop("gpt")
+    store.secrets.drop("gpt")
+    assert store.secrets.get("gpt") == {}
+    assert store.secrets.get("gpt2") == {"OTHER": "x"}
+    store.close()
+    assert value.encode() not in (tmp_path / "store" / "store.db").read_bytes()
+
+
+def test_a_newer_store_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    Database(tmp_path, NOW).close()
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(Unfit, match="written by a newer herd") as refused:
+        Database(tmp_path, NOW)
+    assert "upgrade" in refused.value.hint
+    assert not list(tmp_path.glob("*.broken-*"))
+
+
+def test_an_older_store_is_brought_up_step_by_step(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
+    schema.migrate(connection)
+    connection.execute("INSERT INTO states VALUES ('gpt-0', 'runs')")
+    steps = [*schema.STEPS, "CREATE TABLE more (one INTEGER); INSERT INTO more VALUES (1)"]
+    schema.migrate(connection, steps)
+    schema.migrate(connection, steps)
+    assert schema.version(connection) == schema.VERSION + 1
+    assert connection.execute("SELECT * FROM states, more").fetchall() == [("gpt-0", "runs", 1)]
+    with pytest.raises(sqlite3.Error):
+        schema.migrate(connection, [*steps, "CREATE TABLE less (one); nonsense"])
+    assert schema.version(connection) == schema.VERSION + 1
+    connection.close()
+
+
+def garbage(file: Path) -> None:
+    file.write_bytes(b"no database at all" * 999)
+
+
+def torn(file: Path) -> None:
+    """Its head is whole, its tables are not."""
+    content = file.read_bytes()
+    file.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+
+
+@pytest.mark.parametrize("harm", [garbage, torn])
+def test_a_damaged_store_is_set_aside_and_said(
+    tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    store = Database(tmp_path, NOW)
+    store.put(wish())
+    store.append([event(n) for n in range(500)])
+    store.close()
+    harm(tmp_path / "store.db")
+    damaged = (tmp_path / "store.db").read_bytes()
+    try:
+        store = Database(tmp_path, NOW)
+        store.wishes()
+    except Broken as error:  # met only when it was read: the next to open it knows
+        assert "damaged" in error.sentence
+        store.close()
+        store = Database(tmp_path, NOW)
+    aside = tmp_path / "store.db.broken-20270115T080000Z"
+    assert aside.read_bytes() == damaged
+    assert str(aside) in store.told
+    assert [(one.kind, one.facts) for _, one in store.events()] == [
+        (SET_ASIDE, {"why": store.told})
+    ]
+    assert store.wishes() == {}
+    store.close()
+    again = Database(tmp_path, NOW)
+    assert again.told == ""
+    again.close()
+
+
+def test_a_damaged_store_that_another_uses_stays(tmp_path: Path) -> None:
+    user = Database(tmp_path, NOW)
+    user.put(wish())
+    (tmp_path / "store.damaged").touch()
+    with pytest.raises(Broken, match="another process uses it") as refused:
+        Database(tmp_path, NOW)
+    assert "herd engine stop" in refused.value.hint
+    assert list(user.wishes()) == ["gpt"]
+    user.close()
+    after = Database(tmp_path, NOW)
+    assert "set aside" in after.told
+    after.close()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_store_removed_under_its_user_is_noticed(tmp_path: Path, replaced: bool) -> None:
+    store = Database(tmp_path, NOW)
+    store.append([event(1)])
+    (tmp_path / "store.db").rename(tmp_path / "gone")
+    if replaced:
+        (tmp_path / "store.db").touch()
+    for use in (store.version, lambda: store.append([event(2)])):
+        with pytest.raises(Broken, match="was removed while it was in use"):
+            use()
+    store.close()
+
+
+def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Exception, match="can't be used") as refused:
+        Database(tmp_path / "file", NOW)
+    assert "file" in str(refused.value)
+
+
+def test_each_place_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    assert home(tmp_path, world=None, project="p") == tmp_path / "engines" / "project-p"
+    one, other = (home(tmp_path, world=tmp_path / name, project="p") for name in ("a", "b"))
+    assert one != other
+    assert one.parent == tmp_path / "engines"

@@ -1,0 +1,105 @@
+"""Steps become events: the first one at once, checkpoints when they advance, and not too often."""
+
+from dataclasses import replace
+from itertools import pairwise
+from math import inf
+
+import pytest
+
+from tests.laws import core_toy
+from tests.laws.core_toy import Toy, slot
+from tpuherd.core.facts import Work
+from tpuherd.core.model import Limits
+from tpuherd.core.progress import SAVED_S
+
+
+def working(toy: Toy) -> list[core_toy.Process]:
+    """The processes of an attempt that has begun, and goes on for long."""
+    toy.lasts = 3600.0
+    toy.run(until=Toy.running)
+    return list(toy.home.work[toy.launches[-1]].values())
+
+
+def test_nothing_is_told_where_the_command_tells_nothing() -> None:
+    toy = Toy(slot())
+    working(toy)
+    for _ in range(30):
+        toy.tick()
+    assert toy.kinds("attempt.stepped") == toy.kinds("attempt.saved") == []
+    assert toy.trail().attempt is not None
+
+
+def test_the_first_step_is_noted_once() -> None:
+    toy = Toy(slot())
+    processes = working(toy)
+    for step in (1, 2, 3):
+        for process in processes:
+            process.step = step
+        toy.tick()
+    (event,) = toy.kinds("attempt.stepped")
+    assert event.facts["step"] == 1
+    attempt = toy.trail().attempt
+    assert attempt is not None
+    assert attempt.first_step_at == event.at
+
+
+def test_where_it_resumed_is_noted_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = Toy(slot())
+    processes = working(toy)
+    attempt = toy.launches[-1]
+    processes[0].step = 101
+    was = core_toy.work_of
+
+    def told(name: str, process: core_toy.Process) -> Work:
+        return replace(was(name, process), resumed=100, restore_s=2.5)
+
+    monkeypatch.setattr(core_toy, "work_of", told)
+    toy.tick()
+    (event,) = toy.kinds("attempt.stepped")
+    assert event.facts["attempt"] == attempt
+    assert (event.facts["step"], event.facts["resumed"], event.facts["restore_s"]) == (
+        101, 100, 2.5,
+    )  # fmt: skip
+
+
+def test_checkpoints_are_noted_when_they_advance_and_once_a_minute() -> None:
+    toy = Toy(slot())
+    processes = working(toy)
+    begun = toy.now
+    for saved in range(1, 61):
+        processes[0].saved = saved
+        toy.tick(5.0)
+    told = toy.kinds("attempt.saved")
+    assert len(told) == (toy.now - begun) // SAVED_S
+    assert [event.facts["step"] for event in told] == [1, 13, 25, 37, 49]
+    assert all(after.at - before.at == SAVED_S for before, after in pairwise(told))
+    toy.tick(SAVED_S)
+    assert toy.kinds("attempt.saved")[-1].facts["step"] == 60
+    for _ in range(30):
+        toy.tick()
+    assert len(toy.kinds("attempt.saved")) == len(told) + 1
+
+
+def test_a_checkpoint_that_waits_for_its_minute_wakes_the_plan() -> None:
+    toy = Toy(slot())
+    processes = working(toy)
+    processes[0].saved = 1
+    toy.tick(1.0)
+    at = toy.now
+    processes[0].saved = 2
+    toy.tick(1.0)
+    assert toy.last.wake_at <= at + SAVED_S
+
+
+def test_a_long_attempt_notes_its_checkpoints_ever_more_rarely() -> None:
+    toy = Toy(slot(limits=Limits(first_step_s=inf)))
+    toy.lasts = 1e7
+    toy.run(until=Toy.running)
+    processes = list(toy.home.work[toy.launches[-1]].values())
+    for saved in range(2000):  # five weeks
+        processes[0].saved = saved
+        toy.tick(1500.0)
+    told = toy.kinds("attempt.saved")
+    assert 100 < len(told) < 500
+    last, before = told[-1].at, told[-2].at
+    assert last - before > 0.01 * (before - told[0].at)

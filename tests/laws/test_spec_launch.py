@@ -1,0 +1,124 @@
+"""What the agents are told: the same for every attempt, and set up again only for a reason."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.laws.test_spec_expand import EVERYTHING, job, wish
+from tpuherd.core.expand import expand
+from tpuherd.core.launch import STAGGER_FROM, STAGGER_S_MAX, launch_of, staggered
+from tpuherd.core.order import LaunchOrder
+
+FILES = {"requirements.txt": "r1", "train.py": "t1", "sub/pyproject.toml": "p1", "data.sh": "d1"}
+
+
+def order(
+    snapshot: str = "s1", files: Mapping[str, str] | None = None, slot: int = 0, **fields: object
+) -> LaunchOrder:
+    one = job(workdir=".", **fields)
+    row = wish(one, snapshot)
+    return launch_of(one, expand(one, row, EVERYTHING)[slot], row, files)
+
+
+def stamps(snapshot: str, files: Mapping[str, str] | None, *setup: str) -> list[str]:
+    return [step["hash"] for step in order(snapshot, files, setup=list(setup)).setup]
+
+
+def test_the_command_and_where_it_runs() -> None:
+    found = order(run="python train.py", outputs=["out"], secrets=["KEY"], env={"LR": "0.1"})
+    assert (found.shell, found.argv) == ("python train.py", ())
+    assert (found.dest, found.directory) == ("herd/gpt", "herd/gpt")
+    assert (found.outputs, found.secrets) == (("out",), ("KEY",))
+    assert found.env["LR"] == "0.1"
+    assert "KEY" not in found.env
+    words = order(run=["python", "a b.py"])
+    assert (words.shell, words.argv) == ("", ("python", "a b.py"))
+    assert order(snapshot="").directory == ""
+
+
+def test_variables_are_the_same_for_every_attempt_and_different_for_every_slot() -> None:
+    first, second = order(copies=2), order(copies=2, slot=1)
+    assert first.env["HERD_JOB"] == "gpt"
+    assert (first.env["HERD_SLOT"], second.env["HERD_SLOT"]) == ("0", "1")
+    assert first.env["HERD_SLOTS"] == "2"
+    assert first.env["RUN_ID"] == first.env["HERD_RUN_ID"] == order(copies=2).env["RUN_ID"]
+    assert first.env["RUN_ID"].startswith("gpt-0-")
+    assert second.env["RUN_ID"].startswith("gpt-1-")
+    assert "HERD_CHECKPOINT" not in first.env
+    assert order(checkpoint="gs://bkt/x").env["HERD_CHECKPOINT"] == "gs://bkt/x"
+
+
+def test_a_changed_command_keeps_the_run_and_the_setup() -> None:
+    before, after = order(run="a", setup="pip install x"), order(run="b", setup="pip install x")
+    assert before.env["RUN_ID"] == after.env["RUN_ID"]
+    assert before.setup == after.setup
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("pip install jax", {"requirements.txt", "sub/pyproject.toml"}),
+        ("pip install -r requirements.txt", {"requirements.txt", "sub/pyproject.toml"}),
+        ("python3 -m pip install -e .", {"requirements.txt", "sub/pyproject.toml"}),
+        ("sudo apt-get install -y x && uv pip sync ./train.py", {
+            "requirements.txt", "sub/pyproject.toml", "train.py",
+        }),
+        ("bash data.sh", set(FILES)),
+        ("python train.py", set(FILES)),
+        ("pip install $(cat data.sh)", set(FILES)),
+        ("pip install < data.sh", set(FILES)),
+        ("X=1 make", set(FILES)),
+    ],
+)  # fmt: skip
+def test_a_step_is_done_again_if_and_only_if_it_may_read_what_has_changed(
+    text: str, reads: set[str]
+) -> None:
+    before = stamps("s1", FILES, text)
+    for path in FILES:
+        after = stamps("s2", {**FILES, path: "new"}, text)
+        assert (after != before) == (path in reads), path
+
+
+def test_of_code_that_is_not_known_all_of_it_counts() -> None:
+    assert stamps("s1", None, "pip install x") != stamps("s2", None, "pip install x")
+    assert stamps("s1", {}, "pip install x") == stamps("s2", {}, "pip install x")
+    assert stamps("", None, "pip install x") == stamps("", None, "pip install x")
+
+
+def test_a_step_depends_on_those_before_it_and_on_the_variables() -> None:
+    one, two = stamps("s", FILES, "pip install a", "pip install b")
+    assert stamps("s", FILES, "pip install a", "pip install c")[0] == one
+    assert stamps("s", FILES, "pip install x", "pip install b")[1] != two
+    assert stamps("s", FILES, "pip install a", "pip install a")[0] == one
+    assert len(set(stamps("s", FILES, "pip install a", "pip install a"))) == 2
+    other = order("s", FILES, setup=["pip install a"], env={"A": "1"}).setup[0]["hash"]
+    assert other != one
+
+
+def test_steps_are_as_the_agent_takes_them() -> None:
+    (apt, pip) = order(setup=["sudo apt-get install -y g++", "pip install x"], env={"A": "1"}).setup
+    assert apt["apt"] is True
+    assert pip["apt"] is False
+    assert (pip["name"], pip["shell"]) == ("2 pip install x", "pip install x")
+    assert pip["directory"] == "herd/gpt"
+    assert pip["env"] == {"A": "1"}
+    assert "directory" not in order(snapshot="", setup="ls").setup[0]
+
+
+@pytest.mark.parametrize("workers", [1, 4, STAGGER_FROM - 1, STAGGER_FROM, 64, 512])
+def test_many_hosts_do_not_fetch_packages_all_at_once(workers: int) -> None:
+    steps = order(setup=["echo", "pip install a", "pip install b"]).setup
+    delays = []
+    for worker in range(workers):
+        first, second, third = staggered(steps, worker, workers)
+        assert "delay_s" not in first
+        assert "delay_s" not in third
+        delays.append(second.get("delay_s", 0.0))
+    if workers < STAGGER_FROM:
+        assert set(delays) == {0.0}
+    else:
+        assert delays == sorted(delays)
+        assert delays[0] == 0.0
+        assert delays[-1] <= STAGGER_S_MAX
+        assert delays[-1] > STAGGER_S_MAX / 5
+    assert staggered(order(setup="ls").setup, 1, 64) == list(order(setup="ls").setup)

@@ -1,0 +1,189 @@
+"""Jobs as their users make, change and drop them, in a world with an engine."""
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tpuherd
+from tests.conformance.world import until
+from tests.real.engines import Owner, owner
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def user() -> Iterator[Owner]:
+    with owner() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def clean(user: Owner) -> Iterator[None]:
+    """Every test leaves nothing, and it is `down` that proves it."""
+    yield
+    done = user.herd("down", "--all", "--yes", seconds=120)
+    assert done.returncode == 0, done.stderr
+    assert user.all_there_is() == []
+
+
+def of_json(user: Owner, *words: str) -> Any:
+    done = user.herd(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def bids(user: Owner) -> set[str]:
+    """What the cloud has, by its last names."""
+    return {name.rpartition("/")[2] for name in user.all_there_is()}
+
+
+@pytest.mark.parametrize(("status", "tries"), [(0, "3"), (3, "0")])
+def test_following_shows_the_log_and_ends_as_the_command(
+    user: Owner, status: int, tries: str
+) -> None:
+    done = user.herd(
+        "run", "--name", "gpt", "--accelerator", "v4-8", "--set", f"retry.failures={tries}",
+        "--follow", "--", f"echo said-$((1+1)); exit {status}", cwd=user.home / "code", seconds=90,
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    assert "said-2" in done.stdout
+    assert "gpt is wished: v4-8 spot" in done.stderr
+    assert "gpt-0: granted in us-central2-b" in done.stderr
+
+
+@pytest.fixture(autouse=True, scope="module")
+def code(user: Owner) -> None:
+    (user.home / "code").mkdir()
+    (user.home / "code/train.py").write_text("print('hello')\n")
+
+
+def test_ctrl_c_lets_it_go_on(user: Owner) -> None:
+    words = ("run", "--name", "gpt", "--accelerator", "v4-8", "--follow", "--", "sleep 5; echo end")
+    with user.begun(*words, cwd=user.home / "code") as process:
+        user.happened("attempt.started", many=len(user.events("attempt.started")) + 1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "gpt goes on; herd logs gpt -f shows it again" in said
+    assert user.herd("wait", "gpt").returncode == 0
+
+
+def test_only_looking_keeps_nothing(user: Owner) -> None:
+    words = ("run", "--name", "gpt", "--accelerator", "v4-8", "--copies", "2", "--dry-run")
+    found = of_json(user, *words, "--set", "run=x", "--set", "workdir=")
+    assert found["slots"] == ["gpt-0", "gpt-1"]
+    assert found["per_hour"]["least"] == pytest.approx(2 * 4 * 0.9215)
+    assert found["offers"][0]["zone"] == "us-central2-b"
+    assert of_json(user, "ls") == []
+
+
+def test_scaling_takes_the_last_and_touches_no_other(user: Owner) -> None:
+    user.job("gpt", "sleep 60", copies=2, accelerator="v4-8")
+    user.job("gptx", "sleep 60", accelerator="v4-8")
+    begun = len(user.events("attempt.started"))
+    user.happened("attempt.started", many=begun + 3)
+    refused = user.herd("scale", "gpt", "1")
+    assert refused.returncode == 2
+    assert "1 of its nodes goes, with what runs there" in refused.stderr
+    assert of_json(user, "scale", "gpt", "1", "--yes")["difference"] == ["copies: 2 → 1"]
+    until(
+        lambda: not any(one.startswith("gpt-1-") for one in bids(user)), "gpt-1 to go", seconds=60
+    )
+    assert {one.rpartition("-g")[0] for one in bids(user)} == {"gpt-0", "gptx-0"}
+    done = user.herd("down", "gpt", "--yes")
+    assert done.returncode == 0
+    assert done.stdout.startswith("gpt: nothing is left")
+    assert {one.rpartition("-g")[0] for one in bids(user)} == {"gptx-0"}
+    assert user.herd("down", "gp", "--yes").returncode == 4
+    assert user.herd("stop", "gptx").stdout == "gptx is stopped\n"
+    until(lambda: not bids(user), "its node to go", seconds=60)
+    assert user.herd("resume", "gptx").stdout == "gptx goes on\n"
+    until(
+        lambda: {one.rpartition("-g")[0] for one in bids(user)} == {"gptx-0"},
+        "another node",
+        seconds=60,
+    )
+
+
+def test_a_lost_store_is_adopted_and_what_is_nobodys_is_shown(user: Owner) -> None:
+    for name in ("mine", "left"):
+        user.job(name, "sleep 40; echo end-$HERD_ATTEMPT", accelerator="v4-8")
+    begun = len(user.events("attempt.started"))
+    user.happened("attempt.started", many=begun + 2)
+    user.herd("engine", "stop")
+    shutil.rmtree(user.store_folder)
+    shown = of_json(user, "gc")
+    names = {one["name"].rpartition("-g")[0] for one in shown["strays"]}
+    assert names == {"mine-0", "left-0"}
+    stray = next(one for one in shown["strays"] if one["name"].startswith("left"))
+    assert stray["per_hour"] == pytest.approx(4 * 0.9215)
+    assert stray["command"] == f"herd gc {stray['name']}"
+    assert user.herd("gc", "mine").returncode == 4
+    assert user.herd("gc", stray["name"]).returncode == 2  # nobody can be asked
+    assert user.herd("gc", stray["name"], "--yes").returncode == 0
+    until(lambda: stray["name"] not in bids(user), "it to go", seconds=60)
+    assert "mine-0" in user.herd("adopt").stdout
+    assert user.herd("wait", "mine", seconds=90).returncode == 0
+    assert not user.events("attempt.launched") or all(
+        event.facts["number"] == 1 for event in user.events("attempt.launched")
+    )
+
+
+def test_another_owners_fleet_is_left_alone_until_it_is_adopted(
+    user: Owner, tmp_path: Path
+) -> None:
+    user.job("gpt", "sleep 60", accelerator="v4-8")
+    user.happened("attempt.started", many=len(user.events("attempt.started")) + 1)
+    other = replace(user, home=tmp_path)
+    assert of_json(other, "gc")["strays"] == []
+    assert other.herd("down", "--all", "--yes").stdout == "there is nothing to take down\n"
+    assert bids(user)
+    (name,) = bids(user)
+    assert other.herd("adopt", "zzz").returncode == 4
+    user.herd("engine", "stop")
+    assert of_json(other, "adopt", name.rpartition("-")[2])["jobs"] == ["gpt"]
+    assert [one["job"] for one in of_json(other, "ls")] == ["gpt"]
+    assert other.herd("down", "gpt", "--yes").returncode == 0
+    assert not bids(user)
+    other.leave_all()
+
+
+def test_from_python(user: Owner) -> None:
+    herd = tpuherd.Herd(environ=user.env)
+    job = tpuherd.Job(name="gpt", accelerator="v4-8", run="echo $HERD_SLOT; sleep 1", copies=2)
+    assert herd.run(job) == "made"
+    assert herd.run(job) == "same"
+    assert herd.change("gpt", max_cost=5) == "changed"
+    with pytest.raises(tpuherd.HerdError, match="1 of its nodes goes"):
+        herd.scale("gpt", 1)
+    assert herd.wait("gpt", timeout=90) == 0
+    assert [one["job"] for one in herd.jobs()] == ["gpt"]
+    assert herd.status("gpt")["job"] == "gpt"
+    assert "slot.done" in {event.kind for event in herd.events("gpt")}
+    assert herd.run(job) == "again"
+    with pytest.raises(tpuherd.HerdError, match="yes=True"):
+        try:
+            herd.down("gpt")
+        except tpuherd.HerdError as refused:
+            assert refused.hint == "yes=True says so"
+            raise tpuherd.HerdError(refused.hint) from refused
+    assert herd.down("gpt", yes=True) == ("gpt",)
+    with pytest.raises(tpuherd.HerdError, match="did you mean accelerator"):
+        tpuherd.Job(name="gpt", acelerator="v4-8")
+
+
+def test_python_within_a_running_loop(user: Owner) -> None:
+    import asyncio
+
+    async def work() -> tuple[str, bool]:
+        inside = tpuherd.Herd(environ=user.env)
+        job = tpuherd.Job(name="gpt", accelerator="v4-8", run="sleep 9")
+        return inside.run(job), await tpuherd.AsyncHerd(environ=user.env).stop("gpt")
+
+    assert asyncio.run(work()) == ("made", True)

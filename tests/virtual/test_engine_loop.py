@@ -1,0 +1,75 @@
+"""The engine's loop: it yields to another engine, does nothing unwritten, and ends at rest."""
+
+from typing import Any
+
+import pytest
+
+from tests.virtual.engine_play import Play, Wished, perform
+from tests.virtual.engine_ports import Life
+from tests.virtual.engine_programs import Script
+from tpuherd.engine.loop import Ended
+from tpuherd.ports import Broken, Holder
+
+QUICK = {"*": Script(steps=4, step_s=2.0, init_s=1.0, setup_s=1.0)}
+LONG = {"*": Script(steps=10_000, step_s=5.0)}
+
+
+def test_an_engine_whose_lease_was_taken_ends_and_leaves_all_as_it_is() -> None:
+    async def plot(play: Play) -> tuple[Any, list[str], list[str]]:
+        play.wish(Wished())
+        assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
+        life = play.life
+        assert life is not None and life.task is not None and play.engine is not None
+        before = sorted(play.ground.nodes())
+        play.wanted = False
+        play.store.release(play.engine.epoch)
+        other = Holder(pid=1, host="elsewhere", who="you@elsewhere")
+        assert play.store.take(other, play.ground.clock.now(), 3600.0) is not None
+        await play.advance(60.0)
+        return life.task.result(), before, sorted(play.ground.nodes())
+
+    ended, before, after = perform(plot, scripts=LONG)
+    assert ended is Ended.OUTDATED
+    assert before == after
+
+
+@pytest.mark.parametrize("kind", ["bid.asked", "attempt.launched", "bid.withdrawn"])
+def test_nothing_is_done_that_could_not_be_written_down(kind: str) -> None:
+    async def plot(play: Play) -> tuple[list[str], list[str]]:
+        full = True
+
+        def at(life: Life, place: str) -> None:
+            if full and place.startswith("before") and kind in place:
+                raise Broken("the disk is full")
+
+        play.at = at
+        play.wish(Wished())
+        await play.advance(1200.0)
+        did = [f"{asked.method} {asked.name}" for asked in play.mutations()]
+        said = [event.facts["sentence"] for event in play.events("engine.trouble")]
+        assert said == ["the disk is full"]
+        full = False
+        assert await play.until(play.met, 3600.0), play.unmet()
+        return did, [event.kind for event in play.events(kind)]
+
+    did, after = perform(plot, scripts=QUICK)
+    before = {"bid.asked": "POST", "bid.withdrawn": "DELETE"}.get(kind)
+    assert before is None or not [one for one in did if one.startswith(before)]
+    assert after
+
+
+def test_at_rest_it_ends_by_itself() -> None:
+    async def plot(play: Play) -> tuple[Any, float, str]:
+        play.wish(Wished())
+        assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
+        play.wanted = False
+        life = play.life
+        assert life is not None and life.task is not None
+        done = play.events("slot.done")[0].at
+        await play.advance(1500.0)
+        stopped = play.events("engine.stopped")[-1]
+        return life.task.result(), stopped.at - done, stopped.facts["why"]
+
+    ended, seconds, why = perform(plot, scripts=QUICK)
+    assert (ended, why) == (Ended.REST, "rest")
+    assert 600.0 <= seconds <= 900.0

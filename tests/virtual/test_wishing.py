@@ -1,0 +1,388 @@
+"""Wishes as they are made, changed and dropped, in a store that no engine looks after."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tpuherd import app, config
+from tpuherd.clock import WallClock
+from tpuherd.cloud.client import Cloud
+from tpuherd.core import spec
+from tpuherd.core.grants import Allowed, Grant
+from tpuherd.core.model import Event, Goal
+from tpuherd.core.spec_yaml import Page, page
+from tpuherd.desk import wishing
+from tpuherd.desk.desk import Desk, event
+from tpuherd.hosts.snapshot_archive import archived
+from tpuherd.ports import NotAllowed, NotFound, Outdated, Unfit
+from tpuherd.store.database import Database, home
+from tpuherd.wished import desired, files, of_place
+
+JOB = "name: gpt\naccelerator: v4-16\nrun: python train.py\n"
+FACTS = {"project": "demo", "url": "http://127.0.0.1:1", "ssh_port": 2222, "pid": 1}
+
+
+class Person:
+    """Answers as was agreed before, and remembers what was asked."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = environ
+        self.answer = True
+        self.asked: list[str] = []
+        self.notes: list[str] = []
+
+    async def tell(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+    async def agree(self, question: str, details: str = "") -> bool:
+        self.asked.append(question)
+        return self.answer
+
+
+class Office:
+    """A desk in a world of its own."""
+
+    def __init__(self, folder: Path, *, google: bool = False) -> None:
+        self.folder = folder
+        self.person = Person({"HOME": str(folder), "PATH": "/usr/bin:/bin", "TOKEN": "hush"})
+        world = folder / "world"
+        world.mkdir()
+        (world / "world.json").write_text(json.dumps(FACTS))
+        place = app.place(self.person.environ, world=world)
+        if google:
+            place = replace(place, world=None, project="mine")
+        self.buckets: dict[str, Any] = {}
+        store = Database(home(place.folders.state, world=place.world, project="x"), 0.0)
+        self.desk = Desk(
+            place=place, store=store, clock=WallClock(), talk=self.person, cloud=self.cloud
+        )
+
+    async def cloud(self) -> Cloud:
+        office = self
+
+        class Storage(Cloud):
+            async def bucket(self, name: str) -> str:
+                found = office.buckets[name]
+                if isinstance(found, Exception):
+                    raise found
+                return str(found)
+
+        return Storage(None, "demo")  # type: ignore[arg-type]  # nothing else of it is asked
+
+    def wish(self, text: str, goal: Goal = Goal.RUN) -> wishing.Made | list[str]:
+        """What became of a job file, or its mistakes."""
+        found = page(text)
+
+        async def work() -> wishing.Made | list[str]:
+            made = await wishing.ready(found, self.folder, goal, self.desk)
+            if made is None:
+                found.mistakes.sort(key=lambda one: one.line)
+                return [one.said("job.yaml") for one in found.mistakes]
+            done = await wishing.wished(made, self.desk, "")
+            return ["no"] if done is None else done
+
+        return asyncio.run(work())
+
+    def word(self, text: str, goal: Goal = Goal.RUN) -> str:
+        made = self.wish(text, goal)
+        assert isinstance(made, wishing.Made), made
+        return made.word
+
+    def set(self, **fields: Any) -> wishing.Made | None:
+        document = {**self.desk.wish("gpt").document, **fields}
+        return asyncio.run(wishing.changed("gpt", Page(value=document), self.desk))
+
+    def log(self) -> list[Event]:
+        return [one for _, one in self.desk.store.events()]
+
+    def tell(self, kind: str, **facts: Any) -> None:
+        """What an engine would write."""
+        line = Event(at=5.0, kind=kind, job="gpt", slot="gpt-0", facts={"why": "so", **facts})
+        self.desk.store.append([line])
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Any:
+    found = Office(tmp_path)
+    yield found
+    found.desk.store.close()
+
+
+def test_a_wish_is_made_once(office: Office) -> None:
+    assert office.word(JOB) == "made"
+    wish = office.desk.wish("gpt")
+    assert (wish.goal, wish.revision, wish.snapshot) == (Goal.RUN, 1, "")
+    assert wish.document == {"name": "gpt", "accelerator": "v4-16", "run": "python train.py"}
+    assert office.word(JOB) == "same"
+    assert office.desk.wish("gpt") == wish
+    assert [one.kind for one in office.log()] == ["wish.made"]
+    assert office.log()[0].facts["goal"] == "run"
+    assert office.person.asked == []
+
+
+def test_a_change_is_asked_about_and_keeps_the_run(office: Office) -> None:
+    office.word(JOB)
+    made_at = office.desk.wish("gpt").made_at
+    office.person.answer = False
+    assert office.wish(JOB.replace("train", "other")) == ["no"]
+    assert office.desk.wish("gpt").revision == 1
+    office.person.answer = True
+    assert office.word(JOB.replace("train", "other")) == "changed"
+    wish = office.desk.wish("gpt")
+    assert (wish.revision, wish.made_at) == (2, made_at)
+    assert office.person.asked[-1].startswith("gpt is there already: this needs a new attempt")
+    assert office.log()[-1].facts["difference"] == ["run: python train.py → python other.py"]
+
+
+@pytest.mark.parametrize("end", ["slot.done", "slot.gave_up"])
+def test_what_has_ended_runs_again(office: Office, end: str) -> None:
+    office.word(JOB)
+    made_at = office.desk.wish("gpt").made_at
+    office.tell(end)
+    assert office.word(JOB) == "again"
+    assert office.desk.wish("gpt").made_at > made_at
+    assert office.person.asked == []
+    assert [one.kind for one in office.log()] == ["wish.made", end, "wish.made"]
+
+
+def test_stop_and_resume(office: Office) -> None:
+    office.word(JOB)
+    assert wishing.stopped(office.desk.wish("gpt"), office.desk)
+    assert office.desk.wish("gpt").goal is Goal.GONE
+    assert not wishing.stopped(office.desk.wish("gpt"), office.desk)
+    assert wishing.resumed(office.desk.wish("gpt"), office.desk)
+    assert office.desk.wish("gpt").goal is Goal.RUN
+    assert not wishing.resumed(office.desk.wish("gpt"), office.desk)
+    assert [one.kind for one in office.log()][1:] == ["wish.stopped", "wish.resumed"]
+    office.tell("slot.gave_up")
+    assert wishing.resumed(office.desk.wish("gpt"), office.desk)
+    wishing.stopped(office.desk.wish("gpt"), office.desk)
+    assert office.word(JOB) == "resumed"
+    office.tell("slot.done")
+    with pytest.raises(Unfit, match="gpt is done"):
+        wishing.stopped(office.desk.wish("gpt"), office.desk)
+        wishing.resumed(office.desk.wish("gpt"), office.desk)
+
+
+def test_a_node_without_a_command_gets_one(office: Office) -> None:
+    assert office.word("name: gpt\naccelerator: v4-16\nrun: x", Goal.IDLE) == "made"
+    assert "run" not in office.desk.wish("gpt").document
+    wishing.stopped(office.desk.wish("gpt"), office.desk)
+    wishing.resumed(office.desk.wish("gpt"), office.desk)
+    assert office.desk.wish("gpt").goal is Goal.IDLE
+    assert office.word(JOB) == "changed"
+    assert office.desk.wish("gpt").goal is Goal.RUN
+    assert office.log()[-1].facts["difference"] == [
+        "run: none → python train.py",
+        "goal: idle → run",
+    ]
+
+
+def test_a_name_is_no_prefix(office: Office) -> None:
+    office.word(JOB.replace("gpt", "gpt2x"))
+    with pytest.raises(NotFound, match=r"there is no job gpt: did you mean gpt2x\?"):
+        office.desk.wish("gpt")
+
+
+def test_fields_are_set_and_what_it_takes_is_asked(office: Office) -> None:
+    office.word(JOB)
+    made = office.set(max_cost=5)
+    assert made is not None
+    assert (made.word, office.person.asked) == ("changed", [])
+    made = office.set(max_cost=5)
+    assert made is not None
+    assert made.word == "same"
+    office.person.answer = False
+    assert office.set(accelerator="v4-8") is None
+    assert office.person.asked[-1].startswith("gpt: this needs new nodes")
+    office.person.answer = True
+    office.set(copies=3)
+    assert len(office.person.asked) == 1
+    office.set(copies=1)
+    assert office.person.asked[-1] == "gpt: 2 of its nodes go, with what runs there"
+    for field in ({"workdir": "."}, {"secrets": ["A"]}):
+        with pytest.raises(Unfit, match="can't be set"):
+            office.set(**field)
+    with pytest.raises(Unfit, match="max_cost_per_hour allows"):
+        office.set(max_cost_per_hour=0.01)
+
+
+def test_two_who_change_it_at_once(office: Office) -> None:
+    office.word(JOB)
+    wish = office.desk.wish("gpt")
+    wishing.stopped(wish, office.desk)
+    with pytest.raises(Outdated, match="changed by somebody else"):
+        wishing.stopped(wish, office.desk)
+
+
+# ---- what a page names must be there -------------------------------------------------------------
+
+
+def test_all_mistakes_of_page_and_place_at_once_and_nothing_is_stored(office: Office) -> None:
+    office.buckets = {"mine": NotFound("no"), "theirs": NotAllowed("no")}
+    text = (
+        "name: gpt\naccelerator: v4-17\nworkdir: nowhere\nsecrets: [TOKEN, ABSENT]\n"
+        "checkpoint: gs://mine/x\ncopies: x\n"
+    )
+    assert office.wish(text) == [
+        "job.yaml:1: run is missing: write run: python train.py, or say it: -- python train.py",
+        "job.yaml:2: accelerator: there is no v4-17: did you mean v4-8 or v4-16?",
+        "job.yaml:3: workdir: nowhere is no folder",
+        "job.yaml:4: secrets.ABSENT: there is no variable ABSENT in your environment",
+        "job.yaml:5: checkpoint: there is no bucket mine",
+        "job.yaml:6: copies: should be a whole number, not 'x'",
+    ]
+    assert office.wish(JOB + "checkpoint: gs://theirs") == [
+        "job.yaml:4: checkpoint: you may not look at the bucket theirs"
+    ]
+    assert office.log() == []
+    assert office.desk.store.wishes() == {}
+    assert office.desk.store.secrets.get("gpt") == {}
+
+
+def test_where_a_bucket_is_decides_and_is_remembered(office: Office) -> None:
+    office.buckets = {"mine": "EUROPE-WEST4"}
+    text = "name: gpt\naccelerator: v5litepod-16\nrun: x\ncheckpoint: gs://mine/x\n"
+    assert office.word(text) == "made"
+    office.buckets = {"mine": "EUROPE-WEST4"}
+    slot = of_place(office.desk.store.wishes(), office.desk.place, owner="abc").wishes.slots[
+        "gpt-0"
+    ]
+    assert {one.zone for one in slot.offers} == {"europe-west4-a", "europe-west4-b"}
+    with pytest.raises(Unfit, match="bucket mine is in EUROPE-WEST4, and there is no v4-16"):
+        office.wish(JOB + "checkpoint: gs://mine")
+
+
+def test_secrets_are_found_and_kept_apart(office: Office, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("from a file\n")
+    text = JOB + (
+        "secrets:\n  TOKEN:\n  OTHER: {env: TOKEN}\n  FILE: {file: key}\n"
+        "  COMMAND: {command: echo said}\n"
+    )
+    assert office.word(text) == "made"
+    assert office.desk.store.secrets.get("gpt") == {
+        "TOKEN": "hush", "OTHER": "hush", "FILE": "from a file", "COMMAND": "said",
+    }  # fmt: skip
+    for told in (office.desk.wish("gpt").document, *(one.facts for one in office.log())):
+        assert "hush" not in json.dumps(told)
+    launch = of_place(office.desk.store.wishes(), office.desk.place, owner="abc")
+    order = launch.launch(launch.wishes.slots["gpt-0"])
+    assert order.secrets == ("COMMAND", "FILE", "OTHER", "TOKEN")
+    assert "hush" not in repr(order)
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("{file: absent}", "absent can't be read: No such file or directory"),
+        ("{file: empty}", "empty is empty"),
+        ("{file: binary}", "binary holds no text that a variable can hold"),
+        ("{command: exit 3}", "its command ended with exit status 3"),
+        ("{command: 'true'}", "what its command printed is empty"),
+        ("{env: ABSENT}", "there is no variable ABSENT in your environment"),
+    ],
+)
+def test_secrets_that_can_not_be_had(
+    office: Office, tmp_path: Path, source: str, sentence: str
+) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "binary").write_bytes(b"a\0b")
+    assert office.wish(f"{JOB}secrets: {{S: {source}}}") == [f"job.yaml:4: secrets.S: {sentence}"]
+
+
+# ---- code ----------------------------------------------------------------------------------------
+
+
+def test_the_code_is_taken_as_it_is_now(office: Office, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text("1")
+    (code / "requirements.txt").write_text("jax")
+    text = JOB + "workdir: code\nsetup: pip install -r requirements.txt\n"
+    assert office.word(text) == "made"
+    first = office.desk.wish("gpt").snapshot
+    stamp = setup_hash(office)
+    assert office.word(text) == "same"
+    (code / "train.py").write_text("22")
+    assert office.word(text) == "changed"
+    assert office.desk.wish("gpt").snapshot != first
+    assert setup_hash(office) == stamp
+    (code / "requirements.txt").write_text("jax flax")
+    assert office.word(text) == "changed"
+    assert setup_hash(office) != stamp
+    assert office.log()[-1].facts["difference"][0].startswith("code: ")
+    archive = archived(office.desk.place.folders.state)
+    assert archive.pinned() == {office.desk.wish("gpt").snapshot}
+    found = files(archive, office.desk.wish("gpt").snapshot)
+    assert found is not None
+    assert found.keys() == {"train.py", "requirements.txt"}
+    assert files(archive, "0" * 64) is None
+
+
+def setup_hash(office: Office) -> str:
+    found = of_place(office.desk.store.wishes(), office.desk.place, owner="abc")
+    (step,) = found.launch(found.wishes.slots["gpt-0"]).setup
+    return str(step["hash"])
+
+
+def test_what_looks_secret_in_the_code_is_asked_about(office: Office, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/id_rsa").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nx\n")
+    office.person.answer = False
+    assert office.wish(JOB + "workdir: code\n") == ["no"]
+    assert "id_rsa" in office.person.asked[0]
+    assert office.desk.store.wishes() == {}
+    office.person.answer = True
+    assert office.word(JOB + "workdir: code\n") == "made"
+    assert office.word(JOB + "workdir: code\n") == "same"
+    assert len(office.person.asked) == 2
+
+
+# ---- Google --------------------------------------------------------------------------------------
+
+
+def test_without_grants_it_is_asked_once_a_project(tmp_path: Path) -> None:
+    office = Office(tmp_path, google=True)
+    office.person.answer = False
+    assert office.wish(JOB) == ["no"]
+    assert office.person.asked[0].startswith("no grants are known for mine: this may be asked for")
+    office.person.answer = True
+    assert office.word(JOB) == "made"
+    assert office.word(JOB.replace("gpt", "other")) == "made"
+    assert len(office.person.asked) == 2
+    office.desk.store.close()
+
+
+def test_with_grants_nothing_else_is_asked_for(tmp_path: Path) -> None:
+    office = Office(tmp_path, google=True)
+    grants = [Grant(zone="us-east5-a", type="v5e", tier="spot", chips=16, free=True)]
+    config.add_grants(office.desk.config, "mine", grants)
+    with pytest.raises(Unfit, match="no grant covers v4-16 at spot"):
+        office.wish(JOB)
+    assert office.word(JOB.replace("v4-16", "v5litepod-16")) == "made"
+    assert office.person.asked == []
+    found = of_place(office.desk.store.wishes(), office.desk.place, owner="abc")
+    (offer,) = found.wishes.slots["gpt-0"].offers
+    assert (offer.zone, offer.price) == ("us-east5-a", 0.0)
+    office.desk.store.close()
+
+
+def test_a_wish_in_words_of_a_newer_herd_is_left_alone(office: Office) -> None:
+    office.word(JOB)
+    wish = office.desk.wish("gpt")
+    newer = replace(wish, document={**wish.document, "warp": 9})
+    found = desired({"gpt": newer}, Allowed(everything=True), owner="abc")
+    assert found.wishes.slots == {}
+    assert isinstance(spec.checked(newer.document), list)
+
+
+def test_an_event_says_who_and_why(office: Office) -> None:
+    office.word(JOB)
+    line = event("wish.changed", office.desk.wish("gpt"), "did it")
+    assert line.facts["who"] in line.facts["why"]
+    assert line.at == office.desk.wish("gpt").changed_at
