@@ -10,7 +10,7 @@ import pytest
 
 from tpuherd.hosts import lane as lanes
 from tpuherd.hosts.lane import Lane
-from tpuherd.ports import Broken, HerdError, NotAllowed, NotFound, NotReached, Unfit, Verb
+from tpuherd.ports import Broken, HerdError, NotFound, NotReached, Outdated, Unfit, Verb
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.frames import Frame
 
@@ -84,7 +84,7 @@ def test_frames_come_in_any_pieces() -> None:
 
 @pytest.mark.parametrize(
     ("word", "kind"),
-    [("unknown", NotFound), ("unfit", Unfit), ("outdated", NotAllowed), ("full", Broken)],
+    [("unknown", NotFound), ("unfit", Unfit), ("outdated", Outdated), ("full", Broken)],
 )
 def test_failures_are_sentences(word: str, kind: type[HerdError]) -> None:
     async def work(partner: Partner) -> None:
