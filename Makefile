@@ -6,7 +6,7 @@ READY := .venv/ready
 export UV_SYSTEM_CERTS := 1
 export UV_NATIVE_TLS := 1
 
-.PHONY: help demo test check test-real bench mutants docs constraints clean
+.PHONY: help demo test check test-real storm bench mutants docs constraints clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1|/p' Makefile | column -t -s '|' 2>/dev/null
@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt scripts/venv
 	@scripts/venv
 
 # Other people's programs live in environments of their own; where one can't be made its tests skip.
-CLIENTS := light inside skypilot tpunicorn tpucare ray
+CLIENTS := light inside train skypilot tpunicorn tpucare ray
 VENVS := PATH="$(CURDIR)/.venv/bin:$$PATH" PYTHON="$(CURDIR)/$(PY)" sh tests/real/clients/make_venv.sh
 
 demo: $(READY)  ## a training on a spot TPU pod is preempted and finishes all the same, on this machine
@@ -37,6 +37,10 @@ check: $(READY)  ## lint, format, types, import contracts, house rules
 test-real: $(READY)  ## other people's heavy clients, each in an environment of its own
 	@$(VENVS) $(CLIENTS)
 	@$(PY) -m pytest -m heavy $(ARGS)
+
+SEEDS := 200
+storm: $(READY)  ## the engine: all single faults, PAIRS a lifecycle (300), SEEDS storms (200)
+	@$(PY) -m tests.virtual.engine_storm --singles --pairs $(or $(PAIRS),300) --seeds $(SEEDS)
 
 bench: $(READY)  ## every figure that the README quotes
 	@for file in bench/*.py; do $(PY) $$file || exit 1; done

@@ -28,12 +28,12 @@ ROOMS = (
     "guard", "limits", "notes", "phase", "plan", "policy", "progress", "verdict", "verdict_lines",
     "zones",
 )  # fmt: skip
-JUDGES = ("rooms", "zones", "fold", "verdict", "plan", "loop")
+JUDGES = ("rooms", "zones", "fold", "verdict", "gangs", "plan", "loop")
 #: Who knows a room best judges it first.
 FIRST = {
     "fold": "fold", "fold_bids": "fold", "fold_slots": "fold", "fold_world": "fold",
     "gang": "verdict", "verdict": "verdict", "verdict_lines": "verdict", "zones": "zones",
-    "bidding": "plan", "deeds": "plan", "policy": "plan",
+    "bidding": "gangs", "deeds": "gangs", "plan": "gangs", "policy": "plan",
 }  # fmt: skip
 PATIENCE_S = 120  #: a mutant that takes so long does not end: that is noticed
 COMPARES = {
@@ -191,7 +191,15 @@ def judge(mutant: Mutant | None) -> bool:
             first = FIRST.get(mutant.room, "rooms") if mutant is not None else "rooms"
             order = [first, *(name for name in JUDGES if name != first)]
             laws = [str(ROOT / "tests" / "laws" / f"test_core_{name}.py") for name in order]
-            quiet = ["-x", "-q", "-p", "no:cacheprovider", "--timeout", "60"]
+            quiet = [
+                "-x",
+                "-q",
+                "--assert=plain",
+                "-p",
+                "no:cacheprovider",
+                "-p",
+                "no:hypothesispytest",
+            ]
             code = int(pytest.main([*laws, *quiet, "-k", "not two_faults"]))
         finally:
             os._exit(1 if code else 0)

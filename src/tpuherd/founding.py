@@ -50,7 +50,7 @@ async def founded(
             store=store,
             secrets=store.secrets,
             cloud=Bids(reach.cloud, clock, place.ssh_port, reach.registrar.look),
-            hosts=Yard(reach.ways, archive, environment),
+            hosts=Yard(reach.ways, archive, environment, logs.name),
             shelf=Shelf(logs),
             clock=clock,
             desire=desire(place),

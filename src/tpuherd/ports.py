@@ -192,6 +192,15 @@ class HostsPort(Protocol):
         """Bring files and folders back."""
         ...
 
+    def keep(self, snapshots: Collection[str]) -> Collection[str]:
+        """These are wanted, however old they get, and no others; which of them are not here."""
+        ...
+
+    async def recover(self, snapshot: str, links: Sequence[Link]) -> None:
+        """Bring one back that is not here, from the first of these hosts that has it, whole and
+        the same. NotFound: none has it."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Holder:

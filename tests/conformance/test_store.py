@@ -367,7 +367,7 @@ def test_a_store_removed_under_its_user_is_noticed(tmp_path: Path, replaced: boo
     if replaced:
         (tmp_path / "store.db").touch()
     for use in (store.version, lambda: store.append([event(2)])):
-        with pytest.raises(Broken, match="was removed while it was in use"):
+        with pytest.raises(Outdated, match="was removed while it was in use"):
             use()
     store.close()
 

@@ -111,6 +111,7 @@ def test_an_ask_is_remembered_with_its_offer_and_counted_again_under_the_same_na
     assert (bid.asked_at, bid.sent_at, found.searching_at) == (10.0, 10.0, 10.0)
     found = trail(asked(10.0), asked(70.0))
     assert (found.bids[BID].asked_at, found.bids[BID].sent_at) == (10.0, 70.0)
+    assert found.bids[BID].sends == 2
     assert len(found.bids) == 1
     assert found.searching_at == 10.0
     later = trail(asked(10.0), replace(asked(20.0, "gpt-0-g2-me")))
@@ -366,6 +367,11 @@ def test_setup_that_fails_counts_only_if_a_command_failed() -> None:
     found = trail(asked(), away, away)
     assert (found.failures, found.bids[BID].unprepared) == (0, 2)
     assert trail(asked(), away, prepared).bids[BID].unprepared == 0
+    lacks = event("slot.unprepared", **facts | {"hosts": [], "missing": True})
+    found = trail(asked(), lacks, lacks)
+    bid = found.bids[BID]
+    assert (found.failures, found.failed_why, bid.unprepared, bid.lacking) == (0, "pip", 0, 2)
+    assert trail(asked(), lacks, prepared).bids[BID].lacking == 0
 
 
 # ---- wishes --------------------------------------------------------------------------------------
@@ -377,6 +383,7 @@ def burnt() -> Trails:
         trails.slots["gpt-0"],
         failures=2, stalls=1, faults=1, preemptions=3, done_at=1.0, gave_up_at=2.0, gave_up_why="w",
         failed_at=3.0, failed_why="f", spent=4.0, saved=5, dropped=True, generation=7,
+        unfit={"x": "y"},
     )  # fmt: skip
     return replace(trails, slots={"gpt-0": used, "gpt2-0": used, "gpt-11": used})
 
@@ -391,7 +398,7 @@ def test_a_wish_that_was_seen_to_forgives(kind: str) -> None:
     assert (now.failures, now.stalls, now.faults, now.gave_up_at, now.gave_up_why) == (
         0, 0, 0, None, "",
     )  # fmt: skip
-    assert (now.failed_at, now.failed_why, now.dropped) == (None, "", False)
+    assert (now.failed_at, now.failed_why, now.dropped, now.unfit) == (None, "", False, {})
     assert (now.generation, now.attempts, len(now.bids)) == (7, 1, 1)
     anew = kind == "wish.made"
     assert (now.done_at is None, now.spent == 0, now.saved is None) == (anew, anew, anew)

@@ -181,7 +181,8 @@ def test_no_capacity_anywhere_waits_and_says_so() -> None:
         toy.tick()
     assert 6 <= len(toy.kinds("bid.asked")) <= 30
     assert "no" in toy.last.states["gpt-0"]
-    assert toy.last.wake_at > toy.now
+    due = min(one.refused_at + one.pause_s for one in toy.trails.seasons.values())
+    assert toy.last.wake_at == max(due, toy.now)
     toy.refuses = {}
     assert toy.run(800).trail().done_at
 

@@ -272,6 +272,8 @@ def test_ask_if_and_only_if_nothing_fills_the_slot() -> None:
         fills = not state.withdrawn and not dies(state) and state.fits
         found = actions(judged(state), Ask)
         assert len(found) == (3 if wants(state) and not fills else 0), state
+        zones = [ask.offer.zone for ask in found if isinstance(ask, Ask)]
+        assert zones == ["a", "b", "c"][: len(zones)]
         names = [ask.bid for ask in found if isinstance(ask, Ask)]
         assert names == ["gpt-0-g2-me", "gpt-0-g3-me", "gpt-0-g4-me"][: len(names)]
 

@@ -3,12 +3,24 @@
 from dataclasses import asdict, replace
 from itertools import product
 from math import inf
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.laws.core_toy import Toy, offer, slot
-from tpuherd.core import guard, limits, phase
+from tpuherd.core import (
+    bidding,
+    deeds,
+    fold_bids,
+    fold_world,
+    gang,
+    guard,
+    limits,
+    phase,
+    progress,
+    verdict,
+)
 from tpuherd.core.adopt import adopted
 from tpuherd.core.facts import (
     HostWord,
@@ -113,6 +125,14 @@ def test_a_node_without_machines_is_not_granted_yet() -> None:
     assert phase.seen(bid(), replace(empty, request=RequestWord.GRANTED)) is Stage.GRANTED
     some = sight(nodes=(*empty.nodes, node(NodeWord.MAKING)))
     assert phase.seen(bid(), some) is Stage.GRANTED
+
+
+def test_whoever_speaks_is_not_gone_because_a_list_is_behind() -> None:
+    bare = sight(request=RequestWord.ACTIVE)
+    known = bid(ready_at=1.0)
+    assert phase.seen(known, bare, (host(reached=False),)) is Stage.LOST
+    assert phase.seen(known, bare, (host(reached=False), host(1))) is Stage.HIDDEN
+    assert phase.seen(known, sight(NodeWord.LOST), (host(),)) is Stage.LOST
 
 
 def test_fewer_nodes_than_asked_for_are_not_ready() -> None:
@@ -476,6 +496,34 @@ def test_what_is_suspect_is_believed_after_a_minute_if_it_is_seen_again() -> Non
         assert guard.believed(observed, Trails(frozen_at=frozen), NOW) == expected
 
 
+def test_the_numbers_that_the_docs_tell() -> None:
+    """docs/explanation/judgement.md says these in words."""
+    told: dict[ModuleType, dict[str, float]] = {
+        phase: {"LAG_S": 60, "SICK_S_MAX": 900, "BOOT_S_MAX": 3600, "MAKING_S_MAX": 7200,
+                "FAULTS_MAX": 2, "STUMBLES_MAX": 5},
+        guard: {"HOSTS_MIN": 4, "SHARE": 0.5, "BIDS_MIN": 2, "BELIEVED_S": 60},
+        gang: {"HOLD_S": 20, "STOP_S": 45, "NOTICE_S": 5, "LAUNCH_S": 10, "LAUNCHES_MAX": 5},
+        limits: {"PAUSE_S_MAX": 300, "CHIPS_PAUSE_S": 15},
+        bidding: {"AGAIN_S": 10, "AGAIN_S_MAX": 300, "DRAIN_S": 30, "COLLECT_S_MAX": 600,
+                  "COLLECTS_MAX": 3},
+        deeds: {"UNCOLLECTED_S": 15, "UNCOLLECTED_S_MAX": 300},
+        fold_world: {"KEPT": 20, "PAUSE_S_MIN": 15, "PAUSE_S_MAX": 600, "PAUSE_LESS_S": 60},
+        fold_bids: {"GONE_KEPT": 1000},
+        verdict: {"LINES": 20, "CHIPS_MAX": 4, "INTERRUPTED": 75},
+        progress: {"SAVED_S": 60},
+    }  # fmt: skip
+    for room, numbers in told.items():
+        assert {name: getattr(room, name) for name in numbers} == numbers, room.__name__
+
+
+def test_the_limits_of_a_slot_that_says_nothing() -> None:
+    assert Limits() == Limits(
+        failures=3, preemptions=None, stalls=3, stall_s=600, first_step_s=2700, lifetime_s=inf,
+        idle_s=inf, cost=inf, done_keep_s=0, failed_keep_s=0, patience_s=600, grace_s=30,
+        notice_grace_s=25,
+    )  # fmt: skip
+
+
 # ---- limits --------------------------------------------------------------------------------------
 
 
@@ -524,6 +572,7 @@ def test_the_last_failure_stands_in_the_sentence() -> None:
     [
         (0, {}, 0), (1, {}, 0), (2, {}, 10), (3, {}, 20), (4, {}, 40), (9, {}, 300), (99, {}, 300),
         (1, {"stumbles": 1}, 10), (0, {"stumbles": 3}, 20), (0, {"unprepared": 2}, 10),
+        (0, {"lacking": 1}, 0), (0, {"lacking": 3}, 20),
         (0, {"faults": 1}, 15), (1, {"faults": 1}, 15), (2, {"faults": 1}, 20),
     ],
 )  # fmt: skip
@@ -614,6 +663,9 @@ def test_adoption_rebuilds_the_wish_of_the_newest_card_and_every_bid() -> None:
     assert (one.offer, one.node_digest, one.nodes) == (offer("a"), "n", 1)
     assert bids["gpt-0-g2-me"].granted_at is None
     assert (bids["gpt-0-g3-me"].granted_at, bids["gpt-0-g3-me"].ready_at) == (5.0, None)
+    mixed = replace(ready, nodes=(node(), node(NodeWord.MAKING)))
+    (event,) = adopted([mixed], {"gpt": wish}, NOW, "me").events[1:]
+    assert "ready_at" not in event.facts and event.facts["granted_at"] == 5.0
     again = adopted([ready], {"gpt": wish}, NOW, "me@here")
     assert not again.wishes
     assert again.events[0].kind == "wish.changed"

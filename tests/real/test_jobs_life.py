@@ -8,11 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 import tpuherd
 from tests.conformance.world import until
 from tests.real.engines import Owner, owner
+from tpuherd.core.view_schema import SCHEMAS
+from tpuherd.core.wish_schema import SCHEMAS as OF_WISHES
 
 pytestmark = pytest.mark.real
 
@@ -35,7 +38,12 @@ def clean(user: Owner) -> Iterator[None]:
 def of_json(user: Owner, *words: str) -> Any:
     done = user.herd(*words, "--json")
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    found = json.loads(done.stdout)
+    schemas = {**SCHEMAS, **OF_WISHES}
+    dry = " --dry-run" if "--dry-run" in words else ""
+    keys = [f"herd {words[0]}{dry} --json", f"herd {words[0]} NAME --json"]
+    jsonschema.validate(found, next(schemas[key] for key in keys if key in schemas))
+    return found
 
 
 def bids(user: Owner) -> set[str]:
@@ -49,7 +57,7 @@ def test_following_shows_the_log_and_ends_as_the_command(
 ) -> None:
     done = user.herd(
         "run", "--name", "gpt", "--accelerator", "v4-8", "--set", f"retry.failures={tries}",
-        "--follow", "--", f"echo said-$((1+1)); exit {status}", cwd=user.home / "code", seconds=90,
+        "--follow", "--", f"echo said-$((1+1)); exit {status}", cwd=user.home / "code", seconds=180,
     )  # fmt: skip
     assert done.returncode == status, done.stderr
     assert "said-2" in done.stdout
@@ -65,13 +73,27 @@ def code(user: Owner) -> None:
 
 def test_ctrl_c_lets_it_go_on(user: Owner) -> None:
     words = ("run", "--name", "gpt", "--accelerator", "v4-8", "--follow", "--", "sleep 5; echo end")
+    begun = len(user.events("attempt.started"))
     with user.begun(*words, cwd=user.home / "code") as process:
-        user.happened("attempt.started", many=len(user.events("attempt.started")) + 1)
+        user.happened("attempt.started", many=begun + 1)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=20)
     assert process.returncode == 0
     assert "gpt goes on; herd logs gpt -f shows it again" in said
-    assert user.herd("wait", "gpt").returncode == 0
+    assert user.herd("wait", "gpt", seconds=180).returncode == 0
+
+
+def test_what_commands_say_to_programs(user: Owner) -> None:
+    words = ("--name", "dev", "--accelerator", "v4-8", "--set", "workdir=")
+    assert of_json(user, "up", *words)["did"] == "made"
+    assert of_json(user, "up", *words)["did"] == "same"
+    assert of_json(user, "plan")["states"].keys() == {"dev-0"}
+    assert of_json(user, "set", "dev", "max_cost=5")["needs"] == "nothing"
+    assert of_json(user, "stop", "dev") == [{"job": "dev", "changed": True}]
+    assert of_json(user, "plan", "dev")["frozen"] == ""
+    assert of_json(user, "resume", "dev") == [{"job": "dev", "changed": True}]
+    assert of_json(user, "adopt")["adopted"] == []
+    assert of_json(user, "down", "dev", "--yes")["gone"] is True
 
 
 def test_only_looking_keeps_nothing(user: Owner) -> None:
@@ -84,9 +106,9 @@ def test_only_looking_keeps_nothing(user: Owner) -> None:
 
 
 def test_scaling_takes_the_last_and_touches_no_other(user: Owner) -> None:
+    begun = len(user.events("attempt.started"))
     user.job("gpt", "sleep 60", copies=2, accelerator="v4-8")
     user.job("gptx", "sleep 60", accelerator="v4-8")
-    begun = len(user.events("attempt.started"))
     user.happened("attempt.started", many=begun + 3)
     refused = user.herd("scale", "gpt", "1")
     assert refused.returncode == 2
@@ -112,9 +134,9 @@ def test_scaling_takes_the_last_and_touches_no_other(user: Owner) -> None:
 
 
 def test_a_lost_store_is_adopted_and_what_is_nobodys_is_shown(user: Owner) -> None:
+    begun = len(user.events("attempt.started"))
     for name in ("mine", "left"):
         user.job(name, "sleep 40; echo end-$HERD_ATTEMPT", accelerator="v4-8")
-    begun = len(user.events("attempt.started"))
     user.happened("attempt.started", many=begun + 2)
     user.herd("engine", "stop")
     shutil.rmtree(user.store_folder)
@@ -129,7 +151,7 @@ def test_a_lost_store_is_adopted_and_what_is_nobodys_is_shown(user: Owner) -> No
     assert user.herd("gc", stray["name"], "--yes").returncode == 0
     until(lambda: stray["name"] not in bids(user), "it to go", seconds=60)
     assert "mine-0" in user.herd("adopt").stdout
-    assert user.herd("wait", "mine", seconds=90).returncode == 0
+    assert user.herd("wait", "mine", seconds=180).returncode == 0
     assert not user.events("attempt.launched") or all(
         event.facts["number"] == 1 for event in user.events("attempt.launched")
     )
@@ -138,8 +160,9 @@ def test_a_lost_store_is_adopted_and_what_is_nobodys_is_shown(user: Owner) -> No
 def test_another_owners_fleet_is_left_alone_until_it_is_adopted(
     user: Owner, tmp_path: Path
 ) -> None:
+    begun = len(user.events("attempt.started"))
     user.job("gpt", "sleep 60", accelerator="v4-8")
-    user.happened("attempt.started", many=len(user.events("attempt.started")) + 1)
+    user.happened("attempt.started", many=begun + 1)
     other = replace(user, home=tmp_path)
     assert of_json(other, "gc")["strays"] == []
     assert other.herd("down", "--all", "--yes").stdout == "there is nothing to take down\n"
@@ -162,7 +185,11 @@ def test_from_python(user: Owner) -> None:
     assert herd.change("gpt", max_cost=5) == "changed"
     with pytest.raises(tpuherd.HerdError, match="1 of its nodes goes"):
         herd.scale("gpt", 1)
-    assert herd.wait("gpt", timeout=90) == 0
+    try:
+        ended = herd.wait("gpt", timeout=180)
+    except tpuherd.HerdError:
+        raise AssertionError(user.herd("why", "gpt").stdout) from None
+    assert ended == 0
     assert [one["job"] for one in herd.jobs()] == ["gpt"]
     assert herd.status("gpt")["job"] == "gpt"
     assert "slot.done" in {event.kind for event in herd.events("gpt")}

@@ -115,6 +115,11 @@ class Play:
             self.folded = seq
         return self.remembered
 
+    def forget(self) -> None:
+        """The store was lost: a new one, which knows nothing."""
+        self.store = Database(self.folder, self.ground.clock.now())
+        self.remembered, self.folded, self.resting = Trails(), 0, None
+
     # ---- the engine ------------------------------------------------------------------------------
 
     async def keep(self) -> None:

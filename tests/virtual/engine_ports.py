@@ -7,7 +7,7 @@ remains do (finally blocks, tasks that are cancelled) reaches the world, the hos
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.virtual.engine_lines import Line
 from tpuherd.core.model import Event
 from tpuherd.core.wish import Wish
 from tpuherd.hosts.link import AgentLink
-from tpuherd.ports import Host, Link, NotReached, Stranger
+from tpuherd.ports import Host, Link, NotFound, NotReached, Stranger
 from tpuherd.sim.desk import Desk
 from tpuherd.sim.tpu.call import Request
 from tpuherd.store.database import Database
@@ -173,6 +173,14 @@ class Hosts:
         if not getattr(link, "alive", True):
             raise NotReached(f"the link to {link.host.name} was lost")
         self.fetched.append((link.host.name, tuple(paths)))
+
+    def keep(self, snapshots: Collection[str]) -> Collection[str]:
+        """All code is here."""
+        return ()
+
+    async def recover(self, snapshot: str, links: Sequence[Link]) -> None:
+        """None is ever lost."""
+        raise NotFound(f"no host has {snapshot}")
 
     def cut(self) -> None:
         """All links are gone, as when their process is."""

@@ -1,5 +1,6 @@
 """Wishes of these tests: small documents, and what an engine makes of them."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from tpuherd.core.model import Goal, Kind, Limits, Offer, Slot, Wishes
 from tpuherd.core.order import LaunchOrder, Order
 from tpuherd.core.targets import slot_of
 from tpuherd.core.wish import Wish
+
+TOLD = "TOLD"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,13 +34,24 @@ class Wished:
     limits: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """As JSON: what rides in the card, and what a lost store is rebuilt from."""
-        return {
-            "name": self.job, "copies": self.copies, "zones": list(self.zones), "type": self.type,
-            "kind": self.kind.value, "tier": self.tier, "nodes": self.nodes, "code": self.code,
-            "node": self.node, "setup": self.setup, "outputs": self.outputs,
-            "limits": dict(self.limits),
+        """As a job's: what rides in the card, and what a lost store is rebuilt from.
+
+        What only these tests know rides along as a variable of the job's environment.
+        """
+        told = {
+            "zones": list(self.zones), "type": self.type, "kind": self.kind.value,
+            "tier": self.tier, "nodes": self.nodes, "code": self.code, "node": self.node,
+            "setup": self.setup, "outputs": self.outputs, "limits": dict(self.limits),
+            "copies": self.copies,
         }  # fmt: skip
+        return {
+            "name": self.job,
+            "accelerator": self.type,
+            "copies": self.copies,
+            "slices": self.nodes,
+            "run": "python train.py",
+            "env": {TOLD: json.dumps(told)},
+        }
 
     def wish(self, now: float) -> Wish:
         """What a command would write."""
@@ -52,9 +66,15 @@ class Wished:
         )
 
 
+def told_of(wish: Wish) -> dict[str, Any]:
+    """What a test said."""
+    told: dict[str, Any] = json.loads(wish.document["env"][TOLD])
+    return told
+
+
 def slots(wish: Wish) -> tuple[Slot, ...]:
     """The slots of a wish."""
-    told = wish.document
+    told = told_of(wish)
     offers = tuple(
         Offer(
             zone=zone,
@@ -98,7 +118,7 @@ def order_of(slot: Slot) -> Order:
 def launch_of(slot: Slot, wish: Wish) -> LaunchOrder:
     """What the agents are told."""
     index = slot.name.rpartition("-")[2]
-    told = wish.document
+    told = told_of(wish)
     env = {
         "RUN_ID": f"{slot.name}-{wish.made_at:.0f}",
         "HERD_JOB": slot.job,

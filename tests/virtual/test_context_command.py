@@ -166,6 +166,13 @@ def test_options_go_before_the_file(tmp_path: Path) -> None:
     assert found.workdir == ""
 
 
+def test_without_a_file_the_code_is_where_one_stands() -> None:
+    fields = {"name": ("gpt",), "accelerator": ("v4-8",)}
+    assert said(fields=fields).workdir == "."
+    assert said(fields=fields, settings=("workdir=",)).workdir == ""
+    assert said(fields={**fields, "repo": ("https://e.com/x.git",)}).workdir == ""
+
+
 def test_words_of_a_command() -> None:
     assert spoken(["python", "a b.py", "$HOME"]) == "python 'a b.py' '$HOME'"
     assert spoken(["cd x && make"]) == "cd x && make"

@@ -7,8 +7,10 @@ import pytest
 from tests.virtual.engine_play import Play, Wished, perform
 from tests.virtual.engine_ports import Life
 from tests.virtual.engine_programs import Script
+from tpuherd.core.model import Kind
 from tpuherd.engine.loop import Ended
-from tpuherd.ports import Broken, Holder
+from tpuherd.ports import Broken, Holder, Verb
+from tpuherd_host.agent.frames import PROTOCOL
 
 QUICK = {"*": Script(steps=4, step_s=2.0, init_s=1.0, setup_s=1.0)}
 LONG = {"*": Script(steps=10_000, step_s=5.0)}
@@ -73,3 +75,35 @@ def test_at_rest_it_ends_by_itself() -> None:
     ended, seconds, why = perform(plot, scripts=QUICK)
     assert (ended, why) == (Ended.REST, "rest")
     assert 600.0 <= seconds <= 900.0
+
+
+def test_what_another_left_on_a_host_is_stopped_before_ours_begins() -> None:
+    async def plot(play: Play) -> None:
+        play.wish(Wished(zones=("us-east5-a",)))
+        assert await play.until(lambda: len(play.ground.machines()) >= 2, 3600.0)
+        machine = max(play.ground.machines(), key=lambda one: one.view.worker)
+        line = machine.open()
+        line.lane.greet({"protocol": PROTOCOL, "who": "you", "owner": "zzz", "epoch": 1})
+        theirs = {"attempt": "theirs", "slot": "gpt-0", "number": 0, "shell": "sleep 9999"}
+        async with line.lane.stream(Verb(name="start", arguments=theirs)) as call:
+            await call.reply()
+        assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
+        assert machine.state is not None
+        left = machine.state.works["theirs"]
+        assert left.phase == "ended"
+        assert left.ended is not None
+        assert left.ended < play.events("attempt.launched")[0].at
+
+    perform(plot, scripts=LONG)
+
+
+def test_a_direct_create_without_capacity_is_heard_of_in_its_operation() -> None:
+    async def plot(play: Play) -> str:
+        play.ground.weather("drought", zone="us-east5-a")
+        play.wish(Wished(kind=Kind.DIRECT, zones=("us-east5-a",)))
+        assert await play.until(lambda: bool(play.events("bid.refused")), 600.0)
+        play.ground.calm()
+        assert await play.until(lambda: bool(play.events("slot.done")), 7200.0)
+        return str(play.events("bid.refused")[0].facts["refusal"])
+
+    assert perform(plot, scripts=QUICK) == "stockout"

@@ -185,6 +185,14 @@ def test_an_old_snapshot_is_whole_though_its_tree_moved_on(code: Path, archive: 
     assert again("0" * 64, archive) is None
 
 
+def test_one_that_another_process_took_is_found(tmp_path: Path) -> None:
+    engine, command = Archive(tmp_path / "archive"), Archive(tmp_path / "archive")
+    code = tmp_path / "code"
+    write(code, {"a": "one"})
+    taken = take(code, command, {"PATH": os.environ["PATH"]})
+    assert again(taken.id, engine) is not None
+
+
 def test_the_archive_forgets_the_old_but_not_the_pinned(code: Path, archive: Archive) -> None:
     found = []
     for turn in range(4):

@@ -86,7 +86,8 @@ def told(said: Said, folder: Path) -> tuple[Page, Path]:
         put(found, where, [it])
     if said.command:
         put(found, ("run",), [spoken(said.command)])
-    if said.file is None and not {"workdir", "repo"} & found.value.keys():
+    chosen = any(word.startswith(("workdir=", "repo=")) for word in said.settings)
+    if said.file is None and not chosen and not {"workdir", "repo"} & found.value.keys():
         put(found, ("workdir",), [HERE])
     return found, base
 

@@ -1,7 +1,5 @@
 """What `herd plan` does: judges by the store and one look at the cloud."""
 
-from dataclasses import asdict
-
 from tpuherd import wished
 from tpuherd.cli.console import Console
 from tpuherd.cli.desk import desk, say, say_json, table
@@ -30,11 +28,8 @@ async def planned(name: str | None, json_: bool, console: Console, home: Home) -
     steps = [step for step in found.steps if isinstance(step.action, Ask | Withdraw)
              and (name is None or step.action.slot in wishes.slots)]  # fmt: skip
     if json_:
-        await say_json(console, {
-            "states": states, "frozen": found.frozen,
-            "steps": [{"do": type(one.action).__name__.lower(), "why": one.why,
-                       **asdict(one.action)} for one in steps],
-        })  # fmt: skip
+        rows_ = [as_json(step) for step in steps]
+        await say_json(console, {"states": states, "frozen": found.frozen, "steps": rows_})
         return 0
     if found.frozen:
         await say(console, f"nothing is deleted now: {found.frozen}")
@@ -51,10 +46,24 @@ def observed(survey: Survey, now: float) -> Observed:
     )
 
 
-def row(step: Step) -> tuple[str, str, str]:
-    """One of them."""
+def as_json(step: Step) -> dict[str, str]:
+    """One of them, for programs."""
     action = step.action
     assert isinstance(action, Ask | Withdraw)
-    if isinstance(action, Ask):
-        return action.bid, f"ask for {action.offer.type} in {action.offer.zone}", step.why
-    return action.bid, f"withdraw from {action.zone}", step.why
+    offer = action.offer if isinstance(action, Ask) else None
+    return {
+        "do": "ask" if offer else "withdraw",
+        "bid": action.bid,
+        "slot": action.slot,
+        "zone": action.offer.zone if isinstance(action, Ask) else action.zone,
+        "type": offer.type if offer else "",
+        "tier": offer.tier if offer else "",
+        "why": step.why,
+    }
+
+
+def row(step: Step) -> tuple[str, str, str]:
+    """The same for people."""
+    told = as_json(step)
+    what = f"ask for {told['type']} in" if told["do"] == "ask" else "withdraw from"
+    return told["bid"], f"{what} {told['zone']}", told["why"]

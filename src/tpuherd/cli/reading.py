@@ -47,7 +47,7 @@ def reading(console: Console) -> Iterator[Reading]:
                      clock.now())  # fmt: skip
     try:
         yield Reading(store=store, clock=clock, console=console)
-        if store.wishes():
+        if store.wishes() or not any(store.events(limit=1)):  # new, or it was lost
             with suppress(HerdError):  # the place is not there: then nothing can be begun
                 place = app.place(console.environ, world=console.said.world)
                 engine_process.ensure(place, console.environ)

@@ -3,6 +3,7 @@
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import TIMED_OUT, Home
 from tpuherd.cli.reading import Reading, reading
+from tpuherd.desk.books import go_on, ledger
 from tpuherd.desk.desk import no_job
 from tpuherd.desk.reading import ending
 from tpuherd.ports import NotFound
@@ -29,10 +30,11 @@ async def waited(
 
 async def ended(job: str, timeout_s: float | None, here: Reading) -> tuple[int, str]:
     """The status, and why."""
-    begun, version = here.now, -1
+    begun, version, kept = here.now, -1, ledger(here.store)
     while True:
         before, version = version, here.store.version()
-        found = ending(here.store, here.now, job) if version != before else None
+        go_on(kept, here.store)
+        found = ending(here.store, here.now, job, kept) if version != before else None
         if found is not None:
             return found
         if timeout_s is not None and here.now - begun >= timeout_s:

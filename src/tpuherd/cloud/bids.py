@@ -1,5 +1,6 @@
 """Bids in the cloud: looked at all at once, asked for, withdrawn, and how they came out."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from tpuherd.ports import Broken, HerdError, Host, NotFound, NotReached, Refused
 
 #: By these a request or a node is known as the one that was asked for.
 SAME = ("slot", "generation", "owner", "node_digest")
+FRESH_S = 15.0  #: so long the operations of a zone are as good as read anew: all bids share them
 PAGES_OF_OPERATIONS = 5  #: the newest stand first; a create is followed up within minutes
 
 
@@ -34,6 +36,8 @@ class Bids:
         self.ssh_port = ssh_port
         self._list_nodes = nodes
         self._nodes: Mapping[str, list[Node]] = {}  #: by bid, as seen last
+        self._failed: dict[str, tuple[float, Mapping[str, words.Error]]] = {}  #: by zone, when read
+        self._reading = asyncio.Lock()
 
     async def survey(self, zones: Collection[str]) -> Survey:
         """Two wildcard lists; nodes last, so that none seems to be without its request."""
@@ -130,17 +134,28 @@ class Bids:
 
     async def outcome(self, bid: str, zone: str) -> Refused | None:
         """By the operation that created it: where nothing is listed, a refusal is found there."""
+        async with self._reading:
+            at, failed = self._failed.get(zone, (-FRESH_S, {}))
+            if self.clock.now() >= at + FRESH_S:
+                failed = await self._failures(zone)
+                self._failed[zone] = self.clock.now(), failed
+        error = failed.get(bid)
+        return Refused(words.refusal(error, ""), error.sentence) if error is not None else None
+
+    async def _failures(self, zone: str) -> Mapping[str, words.Error]:
+        """The creations in a zone that failed, by what they were of."""
+        found: dict[str, words.Error] = {}
         token = ""
         for _ in range(PAGES_OF_OPERATIONS):
             path = f"{self._zone(zone)}/operations"
             page = await self.cloud.rest.tpu("GET", path, pageSize=PAGE, pageToken=token)
             operations, token = wire.operations(page)
             for one in operations:
-                if one.target == bid and one.verb == "create" and one.error is not None:
-                    return Refused(words.refusal(one.error, ""), one.error.sentence)
+                if one.verb == "create" and one.error is not None:
+                    found.setdefault(one.target, one.error)
             if not token:
                 break
-        return None
+        return found
 
     def hosts(self, bid: str) -> tuple[Host, ...]:
         """Of all its nodes, in the order of the slices and of the workers."""

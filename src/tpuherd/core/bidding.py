@@ -19,7 +19,7 @@ from tpuherd.core.targets import slot_of
 from tpuherd.core.trail import Bid
 from tpuherd.core.zones import Request, choose, number
 
-AGAIN_S, AGAIN_S_MAX = 10.0, 300.0  #: a withdrawal without effect is sent again, later and later
+AGAIN_S, AGAIN_S_MAX = 10.0, 300.0  #: what has no effect is sent again, later and later
 DRAIN_S = 30.0  #: so long a node that goes is kept for the last lines of its log
 COLLECT_S_MAX = 600.0  #: so long hosts that are not reached are waited for, for that
 COLLECTS_MAX = 3  #: so often bringing back is tried when the user wants it gone all the same
@@ -178,7 +178,15 @@ def late(case: Case, sight: Sight) -> None:
 
 
 def again(case: Case, bid: Bid) -> None:
-    """An ask that nobody answered and nobody sees is sent once more, under the same name."""
+    """An ask that nobody answered and nobody sees is sent once more, under the same name.
+
+    The second time at once (we may have died before the call), then later and later.
+    """
+    pause = AGAIN_S * 2.0 ** min(bid.sends - 2, 10) if bid.sends > 1 else 0.0
+    due = bid.sent_at + min(AGAIN_S_MAX, pause)
+    if case.now < due:
+        case.wake(due)
+        return
     ask = Ask(
         bid=bid.name,
         slot=bid.slot,

@@ -33,7 +33,7 @@ def asked(trail: Trail, event: Event) -> Trail:
     facts = event.facts
     old = trail.bids.get(facts["bid"])
     if old is not None:
-        return with_bid(trail, replace(old, sent_at=event.at))
+        return with_bid(trail, replace(old, sent_at=event.at, sends=old.sends + 1))
     bid = Bid(
         name=facts["bid"],
         slot=event.slot,
@@ -167,6 +167,7 @@ def prepared(trail: Trail, event: Event) -> Trail:
         prepared_on=tuple(facts["on"]),
         prepared_at=event.at,
         unprepared=0,
+        lacking=0,
     )
     return with_bid(trail, bid)
 

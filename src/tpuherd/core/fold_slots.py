@@ -128,8 +128,12 @@ def unprepared(trail: Trail, event: Event) -> Trail:
     bid = trail.bids.get(facts["bid"])
     if bid is None:
         return trail
-    many = bid.unprepared + 1
-    trail = with_bid(trail, replace(bid, prepared="", prepared_on=(), unprepared=many))
+    bid = replace(bid, prepared="", prepared_on=())
+    if facts.get("missing"):  # a secret, or the code: neither node nor command is to blame
+        bid = replace(bid, lacking=bid.lacking + 1)
+    else:
+        bid = replace(bid, unprepared=bid.unprepared + 1)
+    trail = with_bid(trail, bid)
     # A host that went away is no failure of the user's commands.
     own = any(host.get("exit") for host in facts["hosts"])
     return replace(
@@ -167,6 +171,7 @@ def changed(trail: Trail, event: Event) -> Trail:
         failed_why="",
         gave_up_at=None,
         gave_up_why="",
+        unfit={},
         dropped=False,
     )
 

@@ -59,7 +59,7 @@ def pause_until(trail: Trail, bid: Bid) -> float:
     """When to prepare or launch again: at once after one failure, then later and later."""
     if trail.failed_at is None:
         return 0.0
-    many = trail.failures + bid.stumbles + bid.faults + bid.unprepared
+    many = trail.failures + bid.stumbles + bid.faults + bid.unprepared + bid.lacking
     pause = min(PAUSE_S_MAX, 10.0 * 2 ** min(many - 2, 10)) if many >= 2 else 0.0
     return trail.failed_at + max(pause, CHIPS_PAUSE_S if bid.faults else 0.0)
 

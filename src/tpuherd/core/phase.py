@@ -75,7 +75,7 @@ def stage(bid: Bid, sight: Sight | None, observed: Observed, now: float) -> Stag
     if bid.offer.zone not in observed.zones or observed.surveyed_at <= since:
         return Stage.HIDDEN
     if sight is not None:
-        return seen(bid, sight)
+        return seen(bid, sight, observed.hosts.get(bid.name, ()))
     if bid.lost_at is not None or bid.withdrawn_at is not None:
         return Stage.VANISHED
     taken = bid.answered_at is not None and now < bid.sent_at + LAG_S
@@ -99,7 +99,7 @@ NODES = {
 }
 
 
-def seen(bid: Bid, sight: Sight) -> Stage:
+def seen(bid: Bid, sight: Sight, hosts: tuple[HostWord, ...] = ()) -> Stage:
     """What the cloud shows, in one word."""
     request, nodes = sight.request, sight.nodes
     if request in REQUESTS:
@@ -114,9 +114,11 @@ def seen(bid: Bid, sight: Sight) -> Stage:
         # A node of its own that waits for machines may be refused yet.
         if request is None and bid.ready_at is None and not any(node.hosts for node in nodes):
             return Stage.QUEUED
-        # The request lives on for a while when its node was deleted behind it.
-        gone = bid.ready_at is not None and request is RequestWord.ACTIVE and not nodes
-        return Stage.LOST if gone else Stage.GRANTED
+        if bid.ready_at is not None and request is RequestWord.ACTIVE and not nodes:
+            # The request lives on for a while when its node was deleted behind it; but a list of
+            # nodes that is behind the times, or empty, says the same: whoever speaks is not gone.
+            return Stage.HIDDEN if speaking(hosts) else Stage.LOST
+        return Stage.GRANTED
     if request in {None, RequestWord.ACTIVE} and len(nodes) >= bid.nodes:
         return Stage.READY
     return Stage.GRANTED

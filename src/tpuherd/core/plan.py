@@ -169,7 +169,7 @@ def take_up(case: Case) -> None:
                     "number": number,
                     "bid": one.bid.name,
                     "code_digest": case.slot.code_digest,
-                    "boots": [each.boot for each in one.hosts],
+                    "boots": [each.boot for each in one.hosts] if one.whole else [],
                 }
                 why = f"{work.attempt} was found on {host.name}"
                 case.record("attempt.launched", why, facts)

@@ -31,6 +31,7 @@ class Bid:
     nodes: int
     asked_at: float  #: the first time
     sent_at: float = 0.0  #: the latest time
+    sends: int = 1  #: so often it was sent
     answered_at: float | None = None  #: the cloud took it
     granted_at: float | None = None  #: nodes being made or there
     ready_at: float | None = None
@@ -48,6 +49,7 @@ class Bid:
     prepared_on: tuple[str, ...] = ()  #: incarnations and boots of the hosts it was prepared on
     prepared_at: float | None = None
     unprepared: int = 0  #: so often in a row that went wrong
+    lacking: int = 0  #: so often in a row what only the user can give was missing
     faults: int = 0  #: chips that did not come up, in a row
     stumbles: int = 0  #: attempts that the node ended otherwise, in a row
     collected: bool = False  #: outputs and logs are here

@@ -4,27 +4,33 @@ The file is a copy that may be thrown away: what does not fit the store or this 
 """
 
 import pickle
-from pathlib import Path
+from contextlib import suppress
+from dataclasses import fields
 
 from tpuherd import __version__
-from tpuherd.core.ledger import Ledger, post
-from tpuherd.ports import Store
+from tpuherd.core.book import Book
+from tpuherd.core.goodput import Run, Span
+from tpuherd.core.ledger import Job, Ledger, post
+from tpuherd.core.model import Offer
+from tpuherd.core.trail import Attempt, Bid, Trail
+from tpuherd.store.database import Database
 
 NAME = "books"
 KEEP = 2000  #: so many events must have been read anew for it to be worth writing
+NOUNS = (Ledger, Job, Book, Run, Span, Trail, Bid, Attempt, Offer)
 
 
-def ledger(store: Store, folder: Path | None = None) -> Ledger:
+def ledger(store: Database) -> Ledger:
     """All books as of now, read from the last event that the copy has."""
-    kept = (read(folder, store) if folder is not None else None) or Ledger()
+    kept = read(store) or Ledger()
     before = kept.seq
     go_on(kept, store)
-    if folder is not None and kept.seq - before >= KEEP:
-        write(folder, kept, first_of(store))
+    if kept.seq - before >= KEEP:
+        write(store, kept)
     return kept
 
 
-def go_on(kept: Ledger, store: Store) -> bool:
+def go_on(kept: Ledger, store: Database) -> bool:
     """Read what was written since; whether there was anything."""
     before = kept.seq
     for seq, event in store.events(after=before):
@@ -33,29 +39,29 @@ def go_on(kept: Ledger, store: Store) -> bool:
     return kept.seq != before
 
 
-def first_of(store: Store) -> tuple[object, ...]:
-    """What tells one store from another: its first event, and who wrote the copy."""
+def mark(store: Database) -> tuple[object, ...]:
+    """What tells the copy of one store, by one version, from others: its first event, our nouns."""
+    shape = tuple(tuple(one.name for one in fields(noun)) for noun in NOUNS)
     for _, event in store.events(limit=1):
-        return (__version__, event.at, event.kind, event.job, event.slot)
-    return (__version__,)
+        return (__version__, shape, event.at, event.kind, event.job, event.slot)
+    return (__version__, shape)
 
 
-def read(folder: Path, store: Store) -> Ledger | None:
+def read(store: Database) -> Ledger | None:
     """The copy, if it is one of this store."""
     try:
-        mark, kept = pickle.loads((folder / NAME).read_bytes())
+        whose, kept = pickle.loads((store.folder / NAME).read_bytes())
     except Exception:  # noqa: BLE001 - whatever it is, it is no copy of ours
         return None
-    ahead = isinstance(kept, Ledger) and any(store.events(after=kept.seq - 1, limit=1))
-    return kept if ahead and mark == first_of(store) else None
+    if not isinstance(kept, Ledger) or whose != mark(store):
+        return None
+    return kept if any(store.events(after=kept.seq - 1, limit=1)) else None
 
 
-def write(folder: Path, kept: Ledger, mark: tuple[object, ...]) -> None:
+def write(store: Database, kept: Ledger) -> None:
     """Replace it; where that can't be done the log is read again."""
-    draft = folder / f"{NAME}.new"
-    try:
+    draft = store.folder / f"{NAME}.new"
+    with suppress(OSError):
         draft.touch(mode=0o600)
-        draft.write_bytes(pickle.dumps((mark, kept)))
-        draft.replace(folder / NAME)
-    except OSError:
-        draft.unlink(missing_ok=True)
+        draft.write_bytes(pickle.dumps((mark(store), kept)))
+        draft.replace(store.folder / NAME)

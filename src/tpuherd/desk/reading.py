@@ -1,64 +1,56 @@
 """What the store tells of jobs, slots and zones, for whoever asks: commands, and the library."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tpuherd.core.goodput import Account, State
-from tpuherd.core.ledger import accounts
+from tpuherd.core.ledger import Ledger, closed
 from tpuherd.core.model import Event, Goal
 from tpuherd.core.trail import Verdict
 from tpuherd.core.view import Scene, job_page, job_row, names_of, slots_of
 from tpuherd.core.view_capacity import KINDS as OF_CAPACITY
 from tpuherd.core.view_capacity import capacity as learnt
 from tpuherd.core.wish import Wish
+from tpuherd.desk.books import ledger
 from tpuherd.desk.desk import no_job
-from tpuherd.ports import NotFound, Store
+from tpuherd.ports import NotFound
+from tpuherd.store.database import Database
 
-DROPPED = 20  #: so many of the jobs dropped last are looked at for what is not given back yet
 RECENT = 6  #: events in `herd why`
 #: Events that come so often that a story is better without them.
 NOISE = frozenset({"attempt.saved", "bid.answered", "bid.seen", "bid.missed"})
 
 
-def scene(store: Store, now: float, jobs: Iterable[str] | None = None) -> Scene:
-    """Of these jobs, or of all that are wished and those that still have something."""
-    wishes = store.wishes()
-    known: dict[str, Account] = {}
-    for job in dict.fromkeys([*wishes, *dropped(store)] if jobs is None else jobs):
-        found = accounts((event for _, event in store.events(job=job)), now)
-        known.update(found)
+def scene(store: Database, now: float, kept: Ledger | None = None) -> Scene:
+    """All that is known now; with books that were kept, what has come since is read."""
+    if kept is None:
+        kept = ledger(store)
     return Scene(
         now=now,
-        wishes=wishes,
-        accounts=known,
+        wishes=store.wishes(),
+        accounts=closed(kept, now),
         states=store.states(),
         engine=store.holder(now) is not None,
     )
 
 
-def dropped(store: Store) -> list[str]:
-    """The jobs that were dropped last."""
-    told = store.events(kinds=("wish.dropped",), limit=DROPPED, newest=True)
-    return list(dict.fromkeys(event.job for _, event in told))
-
-
-def jobs(store: Store, now: float) -> list[dict[str, Any]]:
+def jobs(store: Database, now: float) -> list[dict[str, Any]]:
     """What `herd ls` shows: a row for each job."""
     seen = scene(store, now)
-    left = {one.job for one in seen.accounts.values() if one.bids}
+    left = {one.job for one in seen.accounts.values() if one.bids}  # also of those dropped
     return [job_row(seen, job) for job in sorted({*seen.wishes, *left})]
 
 
-def status(store: Store, now: float, name: str) -> dict[str, Any]:
+def status(store: Database, now: float, name: str) -> dict[str, Any]:
     """What `herd status` shows of a job or a slot."""
     job, slot = named(store, name)
-    seen = scene(store, now, [job])
+    seen = scene(store, now)
     names = names_of(seen, job) if slot is None else (slot,)
     return job_page(seen, job, names)
 
 
 def why(
-    store: Store, now: float, name: str
+    store: Database, now: float, name: str
 ) -> tuple[Mapping[str, str], list[tuple[int, Event]], bool]:
     """The sentence of each slot, what happened last, and whether an engine runs."""
     job, slot = named(store, name)
@@ -72,12 +64,12 @@ def why(
     return {one: states.get(one, "") for one in names}, recent[-RECENT:], running
 
 
-def capacity(store: Store, now: float) -> list[dict[str, Any]]:
+def capacity(store: Database, now: float) -> list[dict[str, Any]]:
     """What `herd capacity` shows."""
     return learnt((event for _, event in store.events(kinds=OF_CAPACITY)), now)
 
 
-def named(store: Store, name: str) -> tuple[str, str | None]:
+def named(store: Database, name: str) -> tuple[str, str | None]:
     """Which job, or which slot of it, is meant: no other's, and one that there is or was."""
     wishes = store.wishes()
     head, _, tail = name.rpartition("-")
@@ -92,7 +84,9 @@ def named(store: Store, name: str) -> tuple[str, str | None]:
 ENDED = 5  #: the status of what ended without its command's own end
 
 
-def ending(store: Store, now: float, job: str) -> tuple[int, str] | None:
+def ending(
+    store: Database, now: float, job: str, kept: Ledger | None = None
+) -> tuple[int, str] | None:
     """The exit status of a job and why; None while it goes on.
 
     0 when every slot has succeeded (or its node is ready, where only that is wished); the greatest
@@ -103,7 +97,7 @@ def ending(store: Store, now: float, job: str) -> tuple[int, str] | None:
         return ENDED, f"{job} was dropped"
     if wish.goal is Goal.GONE:
         return ENDED, f"{job} is stopped"
-    seen = scene(store, now, [job])
+    seen = scene(store, now, kept)
     found = [of_slot(wish, seen.accounts.get(name)) for name in slots_of(wish)]
     if any(one is None for one in found):
         return None

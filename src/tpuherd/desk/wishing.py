@@ -199,6 +199,10 @@ def written(made: Made, before: Wish | None, found: Ready, here: Desk) -> Made:
     for name, value in found.secrets.items():
         here.store.secrets.put(made.wish.job, name, value)
     if made.word == "same":
+        trails = slots_of(here.store, made.wish)
+        if any(bid.lacking for trail in trails for bid in trail.bids.values()):
+            line = event("wish.changed", made.wish, "gave what was missing")
+            here.store.append([replace(line, at=here.clock.now())])
         return made
     kind = {"changed": "wish.changed", "resumed": "wish.resumed"}.get(made.word, "wish.made")
     why = f"wished it: {', '.join(made.change.fields) or made.word}"

@@ -112,7 +112,8 @@ async def prepare(bench: Bench, prepare: Prepare, why: str) -> list[Event]:
             for one in failures
         ]
         said = sentence(failures)
-        facts = {"bid": prepare.bid, "sentence": said, "hosts": hosts, "why": said}
+        missing = {"missing": True} if all(one.missing for one in failures) else {}
+        facts = {"bid": prepare.bid, "sentence": said, "hosts": hosts, "why": said, **missing}
         return [bench.event("slot.unprepared", prepare.slot, **facts)]
     on = [mark(word) for word in words]
     facts = {"bid": prepare.bid, "code_digest": prepare.code_digest, "on": on}
@@ -128,7 +129,7 @@ async def prepared(bench: Bench, prepare: Prepare) -> list[Failure]:
     missing = [name for name in order.secrets if name not in known]
     if missing:
         said = f"there is no value for the secret {', '.join(missing)}: say it by herd run again"
-        return [Failure(host=prepare.bid, sentence=said)]
+        return [Failure(host=prepare.bid, sentence=said, missing=True)]
     return await bench.crew.prepare(prepare.bid, row.snapshot if row else "", order)
 
 

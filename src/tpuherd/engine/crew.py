@@ -28,6 +28,7 @@ class Failure:
     host: str
     sentence: str
     unknown: bool = False  #: no answer came: it may have been done
+    missing: bool = False  #: only the user has what it wants
     exit: int | None = None  #: of a setup step of the user's
     tail: tuple[str, ...] = ()
 
@@ -49,7 +50,7 @@ class Crew:
             bid: tuple(watch.word for watch in watches) for bid, watches in self._watches.items()
         }
 
-    def keep(self, held: Mapping[str, str], hosts: Mapping[str, Sequence[Host]]) -> None:
+    def watch(self, held: Mapping[str, str], hosts: Mapping[str, Sequence[Host]]) -> None:
         """Watch these: slots by bid, and of bids that can be reached their hosts.
 
         What a host said last is kept as long as its bid is held, also when it can't say more.
@@ -92,11 +93,11 @@ class Crew:
         if missing or not watches:
             return missing or [Failure(host=bid, sentence="its hosts are not known yet")]
         if snapshot:
-            links = [one.link for one in watches if one.link is not None]
             try:
-                failed = await self._means.hosts.ship(snapshot, order.dest, links)
+                failed = await self._ship(watches, snapshot, order.dest)
             except HerdError as error:
-                return [Failure(host=bid, sentence=error.sentence)]
+                lost = isinstance(error, NotFound)
+                return [Failure(host=bid, sentence=error.sentence, missing=lost)]
             if failed:
                 return [Failure(host=host, sentence=why) for host, why in failed.items()]
         if not order.setup:
@@ -108,6 +109,34 @@ class Crew:
             ),
         )
         return [one for one in found if isinstance(one, Failure)]
+
+    async def _ship(self, watches: Sequence[Watch], snapshot: str, dest: str) -> Mapping[str, str]:
+        """The code, brought back first from a host that has it where it was lost here."""
+        links = [one.link for one in watches if one.link is not None]
+        try:
+            return await self._means.hosts.ship(snapshot, dest, links)
+        except NotFound:
+            await self._recover(job_of(watches[0].slot), snapshot)
+        return await self._means.hosts.ship(snapshot, dest, links)
+
+    async def keep(self, codes: Mapping[str, str]) -> None:
+        """The code of these jobs stays here; what was lost is brought back while a host has it."""
+        lost = self._means.hosts.keep(set(codes.values()))
+        for job in [job for job, code in codes.items() if code in lost]:
+            try:
+                await self._recover(job, codes[job])
+            except NotFound:
+                continue  # said where it is wanted
+
+    async def _recover(self, job: str, snapshot: str) -> None:
+        """From the hosts that the job has now."""
+        links = [
+            watch.link
+            for many in self._watches.values()
+            for watch in many
+            if watch.link is not None and job_of(watch.slot) == job
+        ]
+        await self._means.hosts.recover(snapshot, links)
 
     async def _set_up(self, watch: Watch, bid: str, steps: Sequence[Json]) -> Failure | None:
         """The user's steps on one host. A failure of long ago is no answer: then once more."""
@@ -255,6 +284,11 @@ def start_verb(launch: Launch, order: LaunchOrder, env: Json) -> Json:
         "notice_grace_s": order.notice_grace_s,
         "lease_s": DEADMAN_S,
     }
+
+
+def job_of(slot: str) -> str:
+    """gpt-0 is one of gpt's."""
+    return slot.rpartition("-")[0]
 
 
 def unreached(watch: Watch) -> Failure:

@@ -61,7 +61,7 @@ def owned(survey: Survey, owner: str) -> list[Sight]:
 def unlisted(survey: Survey, trails: Trails) -> Iterator[Bid]:
     """Creations that were taken and show nothing: how they came out stands elsewhere."""
     for bid in bids(trails):
-        unsettled = bid.granted_at is None and bid.refusal is None and bid.withdrawn_at is None
+        unsettled = bid.ready_at is None and bid.refusal is None and bid.withdrawn_at is None
         if (
             bid.offer.kind is Kind.DIRECT
             and unsettled

@@ -30,12 +30,13 @@ POLL_S = 0.5  #: how soon a wish that another process wrote is seen
 ASLEEP_S = 30.0  #: a poll that comes so late: the machine has slept
 RENEW_S = 10.0  #: our lease in the store
 LEASE_S = 300.0  #: the agents' leases
-GATHER_S, GATHER_S_MAX = 0.01, 0.5  #: news come in bursts; as long as a thought takes, at most
+GATHER_S, GATHER_S_MAX = 0.05, 0.5  #: news come in bursts; as long as a thought takes, at most
 SOON_S = 0.05  #: no thought without news follows sooner
 AGAIN_S = 5.0  #: after trouble with the store
 EXPAND_S = 30.0  #: what is configured may change without a wish
 PATIENCE_S = 2.0  #: for what is under way, when we are told to end
 SHOUT_S = 3600.0  #: the same trouble is told again
+KEEP_S = 10.0  #: whether all code is here
 SAVE_S = 300.0  #: what is remembered is written down as a whole
 
 
@@ -95,7 +96,9 @@ class Engine:
             self._awake_at = parts.clock.now()
             parts.note("engine.begun", {"epoch": self.epoch})
             self.past.pending.append(self._event("engine.started", epoch=self.epoch))
-            for work in (self._informer.look, self._poll, self._renew, self._lease, self._save_on):
+            for work in (
+                self._informer.look, self._poll, self._renew, self._lease, self._save_on, self._keep
+            ):  # fmt: skip
                 self._spawn(work())
             ended = await self._think()
             if self._deeds:
@@ -180,7 +183,7 @@ class Engine:
         survey, held = self._informer.survey, look.held(self.past.trails)
         if self._held is None or self._held[0] is not survey or self._held[1] != held:
             self._held = survey, held
-            self._crew.keep(held, look.standing(self.parts.cloud, survey, held))
+            self._crew.watch(held, look.standing(self.parts.cloud, survey, held))
 
     def _read(self, now: float) -> None:
         """Wishes and events that other processes wrote."""
@@ -289,12 +292,12 @@ class Engine:
         found = adopted(mine, {}, now, self.parts.who)
         try:
             for wish in found.wishes:
-                store.put(wish, expected=0)
+                # In one transaction: a wish without its bids would ask for them anew.
+                store.put(wish, [e for e in found.events if e.job == wish.job], expected=0)
         except HerdError as error:
             self._shout(error.sentence, hint=error.hint)
             return
         self._blank = False
-        self.past.pending += found.events
         for bid in found.unknown:
             self._shout(f"{bid} bears our name and tells nothing of its job: herd gc shows it")
 
@@ -350,6 +353,17 @@ class Engine:
         while True:
             await self.parts.clock.sleep(LEASE_S)
             await self._crew.lease()
+
+    async def _keep(self) -> None:
+        """The code of what is wished: it stays here, or is brought back."""
+        while True:
+            await self.parts.clock.sleep(KEEP_S)
+            rows = self._desired.rows.values()
+            try:
+                if self._version is not None:
+                    await self._crew.keep({one.job: one.snapshot for one in rows if one.snapshot})
+            except OSError as error:
+                self._shout(f"the code of jobs can't be kept ({error})")
 
     def _shout(self, sentence: str, *, hint: str = "") -> None:
         """Trouble that people should know of; work goes on."""

@@ -6,12 +6,14 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tpuherd.hosts.sync import Cargo, Report, Shipment, Terms, deliver
 from tpuherd.ports import Broken, HerdError, Link, NotFound, Stream, Unfit, Verb
+from tpuherd_host.agent.blobs import Spoiled
 from tpuherd_host.agent.frames import BLOBS
 from tpuherd_host.agent.snapshots_rows import (
     NOBODY,
@@ -162,9 +164,18 @@ async def fetch(
 ) -> tuple[int, tuple[str, ...]]:
     """From one host: how many bytes came, and what was left out; `new`: `into` is to be a folder,
     made where it is missing."""
+    verb = Verb(name="give", arguments={"paths": list(paths)})
+    many, reply = await drawn(link, verb, lambda come: taken(come, into, new))
+    return many, tuple(reply.get("skipped", ()))
+
+
+async def drawn(
+    link: Link, verb: Verb, take: Callable[[Callable[[], bytes]], None]
+) -> tuple[int, Mapping[str, Any]]:
+    """What a host gives, taken piece by piece in a thread: how many bytes, and its answer."""
     loop = asyncio.get_running_loop()
     many = 0
-    async with link.stream(Verb(name="give", arguments={"paths": list(paths)})) as stream:
+    async with link.stream(verb) as stream:
 
         def come() -> bytes:
             nonlocal many
@@ -173,12 +184,12 @@ async def fetch(
             return piece
 
         try:
-            await asyncio.to_thread(taken, come, into, new)
-        except (Torn, BadRows) as error:
+            await asyncio.to_thread(take, come)
+        except (Torn, BadRows, Spoiled) as error:
             reply = await stream.reply()  # says why, if the host knows
             raise Broken(f"what came makes no sense: {error}; {dict(reply)}") from None
         reply = await stream.reply()
-    return many, tuple(reply.get("skipped", ()))
+    return many, reply
 
 
 async def arrived(stream: Stream) -> bytes:

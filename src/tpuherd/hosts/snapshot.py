@@ -97,7 +97,12 @@ def snapshot(shot: Shot, source: str, notes: Iterable[str], archive: Archive) ->
 def again(id: str, archive: Archive) -> Snapshot | None:
     """One that was taken before; None when it is here no more."""
     rows = archive.rows(id)
-    if rows is None or archive.blobs.missing(each[-32:] for each in rows):
+    if rows is None:
+        return None
+    ids = [each[-32:] for each in rows]
+    if archive.blobs.missing(ids):
+        archive.blobs.look()  # another process has taken it since we looked last
+    if archive.blobs.missing(ids):
         return None
     return snapshot(archive.add(rows), id[:12], (), archive)
 

@@ -1,24 +1,32 @@
 """The hosts of a place as the engine uses them: links, code by its id, files brought back."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tpuherd.hosts.copy import fetch
-from tpuherd.hosts.snapshot import take_commit
+from tpuherd.hosts.snapshot import again, take_commit
 from tpuherd.hosts.snapshot_archive import Archive
+from tpuherd.hosts.snapshot_recover import recover
 from tpuherd.hosts.ssh import Ways
 from tpuherd.hosts.sync import ship, ship_id
-from tpuherd.ports import Host, Link
+from tpuherd.ports import HerdError, Host, Link, NotFound
 
 
 class Yard:
     """The HostsPort of a place."""
 
-    def __init__(self, ways: Ways, archive: Archive, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, ways: Ways, archive: Archive, environment: Mapping[str, str], who: str
+    ) -> None:
         self.ways = ways
         self.archive = archive
         self.environment = environment  #: PATH and HOME, for git
+        self.who = "engine." + re.sub(r"[^\w.-]", "-", who)  #: wants snapshots; no job has a dot
+        self._kept: frozenset[str] | None = None
+        self._here: set[str] = set()
+        self._recovering = asyncio.Lock()
 
     async def open(self, host: Host) -> Link:
         """The link to its agent."""
@@ -35,3 +43,35 @@ class Yard:
     async def fetch(self, paths: Sequence[str], link: Link, into: Path) -> None:
         """Into a folder."""
         await fetch(paths, link, into, new=True)
+
+    def keep(self, snapshots: Collection[str]) -> Collection[str]:
+        """Pinned under our name; those that are not here."""
+        wanted = frozenset(one for one in snapshots if "@" not in one)
+        if wanted != self._kept:
+            self.archive.pin(self.who, wanted)
+            self._kept = wanted
+        self._here &= wanted
+        if self._here != wanted:
+            with self.archive.blobs.held():
+                self._here |= {one for one in wanted - self._here if again(one, self.archive)}
+        return wanted - self._here
+
+    async def recover(self, snapshot: str, links: Sequence[Link]) -> None:
+        """From one host after another, until one has it."""
+        troubles: list[str] = []
+        async with self._recovering:
+            if await asyncio.to_thread(again, snapshot, self.archive) is not None:
+                return
+            for link in links:
+                try:
+                    await recover(snapshot, link, self.archive)
+                except NotFound:
+                    continue
+                except HerdError as error:
+                    troubles.append(f"; {link.host.name}: {error.sentence}")
+                else:
+                    return
+        raise NotFound(
+            f"its code (snapshot {snapshot[:12]}) is neither here nor on a host that could give it:"
+            f" herd run again ships it{''.join(troubles[:3])}"
+        )

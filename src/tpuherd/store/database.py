@@ -15,7 +15,7 @@ from typing import Any
 
 from tpuherd.core.model import Event
 from tpuherd.core.wish import Wish
-from tpuherd.ports import Broken, HerdError, Holder
+from tpuherd.ports import HerdError, Holder, Outdated
 from tpuherd.store import events as log
 from tpuherd.store import lease, logs, wishes
 from tpuherd.store.damage import MARK, NAME, alone, opened, set_aside, told
@@ -188,9 +188,9 @@ class Database:
     def _check_file(self) -> None:
         """SQLite goes on with a file that was removed, and nobody would ever see it again."""
         if self._file_inode() != self._inode:
-            raise Broken(
+            raise Outdated(
                 f"the store in {self.folder} was removed while it was in use",
-                hint="begin anew: herd engine stop, then herd adopt",
+                hint="begin anew: the next engine takes over what is there",
             )
 
     def _file_inode(self) -> int:

@@ -1,4 +1,4 @@
-"""Giving files of this host back, as they are, in the stream that snapshots travel in."""
+"""Giving files of this host back, or a snapshot, in the stream that snapshots travel in."""
 
 import glob
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from tpuherd_host.agent.frames import BLOBS
+from tpuherd_host.agent.snapshots_place import blobs, rows_of
 from tpuherd_host.agent.snapshots_rows import NOBODY, packed, parsed, row
 from tpuherd_host.agent.snapshots_stream import Content, stream
 from tpuherd_host.agent.threads import Talk
@@ -31,6 +32,24 @@ def give(talk: Talk) -> Mapping[str, Any]:
         raise Refused("broken", f"{error.filename or 'it'}: {error.strerror or error}") from None
     talk.end(BLOBS)
     return {"skipped": skipped[:100]}
+
+
+def snapshot(talk: Talk) -> Mapping[str, Any]:
+    """A snapshot by its id, every content once: for who has lost it."""
+    house, id = Path(talk.house.folder), str(talk.content.get("id"))
+    rows = rows_of(house, id) if len(id) == 64 and id.isalnum() else None
+    first: Dict[bytes, Content] = {}
+    store = blobs(house)
+    with store.held():
+        for number, one in enumerate(map(parsed, rows or ())):
+            first.setdefault(one.id, Content(number, one.size, store.pieces(one.id)))
+        if rows is None or store.missing(first):
+            raise Refused("not-found", f"the snapshot {id[:12]} is not on this host")
+        head = {"give": len(first)}
+        for block in stream(head, packed(rows), first.values(), lambda: LEVEL):
+            talk.write(BLOBS, block)
+    talk.end(BLOBS)
+    return {}
 
 
 def sought(home: Path, paths: List[str]) -> Tuple[Dict[bytes, bytes], List[str]]:

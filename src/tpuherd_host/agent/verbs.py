@@ -93,6 +93,7 @@ the answer has what commit says, too.
   snapshot.pass     {"token","children":CHILDREN} → {"lost"}: pass on what is here whole
   snapshot.commit   {"token"} → {"switched": id,"was": id | null,"stays":[paths kept aside]}
   snapshot.abandon  {"token"} → {"stands": whether it has its place all the same}
+  snapshot.give     {"id"} → {}, the stream on port 4; "not-found" where it is not here whole
   give              {"paths":[…]} → {"skipped":[…]}, the stream on port 4; its head has "tops"
 
 Events (EVENT, id 0), with "event" and:
@@ -152,6 +153,7 @@ THREADED: Dict[str, str] = {
     "snapshot.pass": "snapshots.feed",
     "snapshot.commit": "snapshots.commit",
     "snapshot.abandon": "snapshots.abandon",
+    "snapshot.give": "snapshots_give.snapshot",
     "give": "snapshots_give.give",
     "stacks": "stacks.stacks",
 }

@@ -13,7 +13,7 @@ from tpuherd_host.train.commit import Commit, Damaged, OtherModel, folder
 from tpuherd_host.train.late import there
 from tpuherd_host.train.orbax_form import Orbax
 from tpuherd_host.train.pieces import Pieces
-from tpuherd_host.train.places import Place, place
+from tpuherd_host.train.places import Place, Unreachable, place
 
 
 class Form(Protocol):
@@ -56,6 +56,7 @@ class Checkpoints:
         }
         self.newest = 0  #: of the whole ones, as far as this process knows
         self.took_s = 0.0
+        self.skipped: set[int] = set()  #: damaged: removed once there is a newer whole one
         self.given = False  #: what was compiled in this attempt
         self.busy: threading.Thread | None = None
         self.trouble: Exception | None = None
@@ -99,7 +100,9 @@ class Checkpoints:
     def load(self, like: Any) -> Loaded | None:
         """The newest that is whole, in the shape of this tree; every process gets the same one."""
         leads = self.circle.index == 0
-        steps = json.loads(self.circle.told(json.dumps(self._steps() if leads else [])))
+        steps, trouble = json.loads(self.circle.told(json.dumps(self._found() if leads else None)))
+        if trouble:
+            raise Unreachable(trouble)
         for step in steps:
             found, damage, other = self._tried(step, like)
             heard = [json.loads(w) for w in self.circle.gather(json.dumps([damage, other]))]
@@ -114,7 +117,7 @@ class Checkpoints:
                 return found
             if leads:
                 here.say(f"skipped the checkpoint of step {step}: {damage}")
-                self.place.remove(folder(step) + commits.NAME)
+                self.skipped.add(step)
         return None
 
     def _tried(self, step: int, like: Any) -> tuple[Loaded | None, str, str]:
@@ -128,6 +131,13 @@ class Checkpoints:
         except (Damaged, FileNotFoundError, KeyError) as damage:
             return None, str(damage) or "it can't be read", ""
         return Loaded(tree=tree, commit=commit), "", ""
+
+    def _found(self) -> tuple[list[int], str]:
+        """The steps, or why they can't be known."""
+        try:
+            return self._steps(), ""
+        except OSError as trouble:
+            return [], str(trouble)
 
     def _steps(self) -> list[int]:
         """Newest first. Torsos are named and removed: who wrote them is dead."""
@@ -146,11 +156,15 @@ class Checkpoints:
     def _commit(self, commit: Commit) -> None:
         """Declare a step whole, and let go of those that are too many."""
         self.place.write(folder(commit.step) + commits.NAME, [commit.text()])
+        self.skipped.discard(commit.step)
         end = "/" + commits.NAME
-        names = [name for name in self.place.names("step-") if name.endswith(end)]
-        for name in names[: -self.keep]:
-            self.place.remove(name)
-            self.place.remove(name.removesuffix(commits.NAME))
+        tops = [name.removesuffix(end) for name in self.place.names("step-") if name.endswith(end)]
+        steps = [int(top.removeprefix("step-")) for top in tops]
+        good = [step for step in steps if step not in self.skipped]
+        for step in {*good[: -self.keep], *self.skipped}:
+            self.place.remove(folder(step) + commits.NAME)
+            self.place.remove(folder(step))
+        self.skipped.clear()
 
 
 def usual_form(location: str) -> str:

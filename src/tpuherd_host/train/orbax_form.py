@@ -37,8 +37,9 @@ class Orbax:
 
     def load(self, commit: Commit, like: Any) -> Any:
         """The tree in the shape of this one. Orbax does not see a flipped bit; process 0 does."""
-        if self.circle.index == 0:
-            self._check(commit)
+        damage = self.circle.told(self._damage(commit) if self.circle.index == 0 else "")
+        if damage:
+            raise Damaged(damage)  # on all: Orbax's processes wait for each other
         target = jax.tree_util.tree_map(abstract, like)
         reader = orbax.Checkpointer(orbax.StandardCheckpointHandler())
         try:
@@ -55,13 +56,14 @@ class Orbax:
     def _sum(self, name: str) -> int:
         return zlib.crc32(self.place.read(name)) if isinstance(self.place, Folder) else 0
 
-    def _check(self, commit: Commit) -> None:
+    def _damage(self, commit: Commit) -> str:
         there = set(self.place.names(folder(commit.step)))
         for name, told in commit.parts.items():
             if name not in there:
-                raise Damaged(f"{name} is missing")
+                return f"{name} is missing"
             if self._sum(name) != told:
-                raise Damaged(f"{name} is not as it was written")
+                return f"{name} is not as it was written"
+        return ""
 
 
 def abstract(leaf: Any) -> Any:

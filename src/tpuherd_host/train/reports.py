@@ -33,6 +33,12 @@ class Reports:
             return False
         return True
 
+    def close(self) -> None:
+        """Nothing more is told."""
+        if self.line is not None:
+            self.line.close()
+            self.line = None
+
     def insist(self, content: Mapping[str, Any], within_s: float = 3.0) -> bool:
         """For the last words: try until they are out, for a while."""
         end = here.tick() + within_s

@@ -147,6 +147,7 @@ class Run:
     def complete(self) -> None:
         """Tell that all is done. Without it an attempt that was told to stop counts as stopped."""
         self._reports.insist({**self._place(self._total), "complete": True})
+        self._reports.close()
 
     def _count(self, step: int) -> None:
         """After each step: how long it took, and now and then a word to the agent."""
@@ -213,6 +214,7 @@ class Run:
         if self.is_main:
             here.say(f"stopped before step {step}, saved at step {saved}: start it again to go on")
         self._reports.insist({**self._place(step), "stopped": True})
+        self._reports.close()
         leave(INTERRUPTED)
 
     def _finished(self, total: int) -> None:

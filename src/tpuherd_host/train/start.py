@@ -86,8 +86,11 @@ def found(environ: Mapping[str, str]) -> Pod:
     pod = Pod(index=circle.index, count=circle.count, circle=circle, notices=True)
     PODS.append(pod)  # for refuse()
     sys.excepthook = ended
-    compare(circle, facts(environ))
-    compare(circle, {"host": socket.gethostname(), "chips in use": jax.local_device_count()})
+    compare(circle, facts())
+    compare(
+        circle,
+        {"host": socket.gethostname(), "the number of chips in use": jax.local_device_count()},
+    )
     PODS.clear()
     return pod
 
@@ -141,7 +144,7 @@ def initialized(told: Mapping[str, Any] | None) -> bool:
     return True
 
 
-def facts(environ: Mapping[str, str]) -> dict[str, Any]:
+def facts() -> dict[str, Any]:
     """What must be the same on every host, found without waking up the TPU."""
     told: dict[str, Any] = {"host": socket.gethostname(), "python": platform.python_version()}
     for name in COMPARED:
@@ -151,7 +154,6 @@ def facts(environ: Mapping[str, str]) -> dict[str, Any]:
             told[name] = "not installed"
     files = [*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")]
     told["the number of chips"] = len(files)
-    told["the code"] = environ.get("HERD_SNAPSHOT", "")
     return told
 
 

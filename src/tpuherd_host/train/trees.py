@@ -1,9 +1,11 @@
 """Trees of arrays, leaf by leaf."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from tpuherd_host.train.late import jax, numpy
+from tpuherd_host.train.late import Late, jax, numpy
+
+optax = Late("optax")
 
 
 def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
@@ -28,3 +30,22 @@ def placed(tree: Any, sharding: Any) -> Any:
         return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
     return jax.tree_util.tree_map(one, tree)
+
+
+def shapes(tree: Any) -> str:
+    """A table of a tree's arrays: name, shape, type; and how many numbers there are."""
+    rows = [(name, tuple(numpy.shape(leaf)), str(leaf.dtype)) for name, leaf in leaves(tree)]
+    wide = max((len(name) for name, _, _ in rows), default=0)
+    lines = [f"{name:<{wide}}  {kind:<9} {shape}" for name, shape, kind in rows]
+    total = sum(int(numpy.prod(shape)) for _, shape, _ in rows)
+    return "\n".join([*lines, f"{total:,} numbers in {len(rows)} arrays"])
+
+
+def frozen(optimizer: Any, tree: Any, still: Callable[[str], bool]) -> Any:
+    """An optimizer of optax that leaves alone the arrays whose names `still` is true of."""
+    names = [name for name, _ in leaves(tree)]
+    labels = jax.tree_util.tree_unflatten(
+        jax.tree_util.tree_structure(tree), ["still" if still(name) else "moved" for name in names]
+    )
+    parts = {"moved": optimizer, "still": optax.set_to_zero()}
+    return optax.multi_transform(parts, labels)

@@ -1,0 +1,155 @@
+"""How soon the engine acts, how fast it fills, and what a thousand nodes cost it.
+
+    .venv/bin/python bench/engine.py [--parts react,start,ramp,many] [--hosts 64] [--nodes 1000]
+
+react   on a loopback world with real hosts: from a preemption to the replacement's create being
+        taken by the cloud: by the hosts' notice, by their links, and by looking at the cloud alone
+start   on a loopback world with real hosts, all set up before: from the changed wish to its command
+        running on all of them; and from READY on hosts that were never seen
+ramp    in virtual time: so many slots at once, by 60 creates a minute
+many    in virtual time: the engine, its world and the agents' own step(), all in this process: CPU
+        seconds a minute, memory, and requests a minute
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.real.engines import owner
+from tests.virtual.engine_play import Play, Wished, perform
+from tests.virtual.engine_programs import Script
+
+CORES_OF_A_HOST = 8  #: of v4, as its types count
+SLEEP = "sleep 100000"
+SUDDEN: dict[str, object] = {"notice_s": 0, "flag": False, "acpi": False}
+#: How it is told, the preemption, and whether the hosts' links say nothing of it.
+REACTIONS: tuple[tuple[str, dict[str, object], bool], ...] = (
+    ("with notice", {}, False),
+    ("hosts gone", SUDDEN, False),
+    ("cloud only", SUDDEN, True),
+)
+
+
+def react(rounds: int) -> None:
+    """From a preemption to the create of the next node."""
+    for title, said, mute in REACTIONS:
+        with owner("--time-scale", "60") as user:
+            user.job("gpt", SLEEP)
+            user.happened("attempt.started")
+            found = []
+            for number in range(1, rounds + 1):
+                attempt = user.happened("attempt.started", many=number)
+                time.sleep(2.0 + 0.7 * number)  # at another moment between two looks
+                node = str(attempt.facts["bid"])
+                if mute:
+                    target = {"target": f"{node}/*", "state": "down"}
+                    user.world.ask("POST", "sim/v1/weather/network", target)
+                begun = time.time()
+                user.world.ask("POST", "sim/v1/weather/preempt", {"target": node, **said})
+                taken = user.happened("bid.answered", many=number + 1)
+                found.append(taken.at - begun)
+                user.happened("attempt.started", many=number + 1)
+            times = ", ".join(f"{one:.2f}" for one in found)
+            print(f"preemption → replacement asked for, {title}: {times} s", flush=True)
+
+
+def start(hosts: int) -> None:
+    """From READY hosts, set up before, to the command on all of them."""
+    with owner("--time-scale", "60") as user:
+        kind = f"v4-{CORES_OF_A_HOST * hosts}"
+        step = "test -e ready || sleep 1; touch ready"
+        user.job("gpt", SLEEP, accelerator=kind, setup=[step])
+        first = user.happened("attempt.started", seconds=600)
+        ready = user.events("bid.ready")[-1]
+        prepared = user.events("slot.prepared")[-1]
+        whole, after = first.at - ready.at, first.at - prepared.at
+        print(f"{hosts} hosts never seen: READY → running {whole:.2f} s, {after:.2f} s after setup")
+        user.job("gpt", f"{SLEEP}1", accelerator=kind, setup=[step])
+        ended = user.happened("attempt.ended", seconds=120)
+        again = user.happened("attempt.started", many=2, seconds=120)
+        prepared = user.events("slot.prepared")[-1]
+        ready_s, running_s = prepared.at - ended.at, again.at - prepared.at
+        print(
+            f"{hosts} hosts set up before: prepared in {ready_s:.2f} s, running {running_s:.2f} s"
+        )
+
+
+def ramp(slots: int) -> None:
+    """So many at once."""
+
+    async def plot(play: Play) -> float:
+        play.wish(Wished(copies=slots, zones=("us-east5-a",), setup=False))
+        begun = play.ground.now()
+        asked = lambda: sum(one.creates for one in play.ground.asked) >= slots  # noqa: E731
+        await play.until(asked, 4 * 3600.0)
+        return play.ground.now() - begun
+
+    seconds = perform(plot, scripts=long_ones())
+    least = (slots - 1) // 60 * 60
+    print(f"{slots} slots asked for in {seconds:.0f} s of virtual time; 60 a minute need {least} s")
+
+
+def many(nodes: int) -> None:
+    """A thousand nodes for a while."""
+
+    async def plot(play: Play) -> dict[str, float]:
+        play.wish(Wished(copies=nodes, zones=("us-east5-a",), type="v5p-32", setup=False))
+        play.ground.calm()
+        started = lambda: len(play.events("attempt.started")) >= nodes  # noqa: E731
+        there = await play.until(started, 8 * 3600.0)
+        assert there, play.unmet()[:5]
+        mark, at, used = len(play.ground.asked), play.ground.now(), cpu_s()
+        await asyncio.sleep(600.0)
+        minutes = (play.ground.now() - at) / 60
+        return {
+            "cpu_s_a_minute": (cpu_s() - used) / minutes,
+            "requests_a_minute": (len(play.ground.asked) - mark) / minutes,
+            "mebibytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
+
+    found = perform(plot, scripts=long_ones())
+    shown = json.dumps({key: round(value, 1) for key, value in found.items()})
+    print(f"{nodes} nodes, {4 * nodes} hosts, with world and agents: {shown}", flush=True)
+
+
+def long_ones() -> dict[str, Script]:
+    """Commands without an end."""
+    script = Script(steps=1_000_000, step_s=30.0, setup_s=1.0)
+    return {"*": script}
+
+
+def cpu_s() -> float:
+    """What this process has used."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    """Each part by itself."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", default="react,start,ramp,many")
+    parser.add_argument("--hosts", type=int, default=64)
+    parser.add_argument("--nodes", type=int, default=1000)
+    said = parser.parse_args()
+    parts: dict[str, Callable[[], None]] = {
+        "react": lambda: react(3),
+        "start": lambda: start(said.hosts),
+        "ramp": lambda: ramp(256),
+        "many": lambda: many(said.nodes),
+    }
+    for name in said.parts.split(","):
+        parts[name]()
+        sys.stdout.flush()
+    os._exit(0)  # nothing of a virtual world is worth tidying up
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""One host's batches in order, from any list of samples, by any loader that reads by number."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from queue import Full, Queue
+from typing import Any, Protocol, TypeVar
+
+from tpuherd_host.train import here
+from tpuherd_host.train.late import jax, numpy, there
+from tpuherd_host.train.split import Sample, Split, Unfit
+
+T = TypeVar("T")
+AHEAD = 4
+
+
+class Lists(Protocol):
+    """Shards, each a list of samples: tar.Shards, lists of lists, anything with numbers."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, shard: int) -> Any: ...
+
+
+class Batches:
+    """The batches of this host by their steps.
+
+    It has a length and is read by number, so every loader takes it as it is:
+    `for step, batch in batches.ahead(run.start, total)` in threads of this process,
+    `DataLoader(batches, batch_size=None, sampler=range(run.start, total), num_workers=4)`,
+    `grain.MapDataset.source(batches)[run.start:]`.
+    """
+
+    def __init__(
+        self,
+        shards: Lists,
+        split: Split,
+        *,
+        decode: Callable[[Any], Any] | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        epochs: int = 1_000_000,
+    ) -> None:
+        if len(shards) != len(split.sizes):
+            raise Unfit(f"the split is of {len(split.sizes)} shards, but there are {len(shards)}")
+        self.shards = shards
+        self.split = split
+        self.decode = decode
+        self.collate = collate or stacked
+        self.epochs = epochs
+
+    def __len__(self) -> int:
+        return self.split.steps * self.epochs
+
+    def __getitem__(self, step: int) -> Any:
+        if not 0 <= step < len(self):
+            raise IndexError(step)
+        return self.collate([self._read(sample) for sample in self.split.at(step)])
+
+    def _read(self, sample: Sample) -> Any:
+        found = self.shards[sample.shard][sample.place]
+        if self.decode is not None:
+            found = self.decode(found)
+        return (found, sample.weight) if self.split.tail == "pad" else found
+
+    def ahead(self, start: int, until: int, *, many: int = AHEAD) -> Iterator[tuple[int, Any]]:
+        """Steps with their batches, read by a thread before they are wanted."""
+        ready: Queue[tuple[int, Any, BaseException | None]] = Queue(many)
+        over = threading.Event()
+
+        def put(item: tuple[int, Any, BaseException | None]) -> bool:
+            while not over.is_set():
+                try:
+                    ready.put(item, timeout=0.2)
+                except Full:
+                    continue
+                return True
+            return False
+
+        def read() -> None:
+            for step in range(start, until):
+                try:
+                    item = (step, self[step], None)
+                except Exception as error:  # noqa: BLE001  # raised again where it is waited for
+                    put((step, None, error))
+                    return
+                if not put(item):
+                    return
+
+        threading.Thread(target=read, name="batches", daemon=True).start()
+        try:
+            for _ in range(start, until):
+                step, batch, error = ready.get()
+                if error is not None:
+                    raise error
+                yield step, batch
+        finally:
+            over.set()
+
+
+def stacked(samples: list[Any]) -> Any:
+    """Arrays, tuples and dictionaries of arrays, one below the other; all else as a list."""
+    first = samples[0]
+    if isinstance(first, dict):
+        return {name: stacked([sample[name] for sample in samples]) for name in first}
+    if isinstance(first, tuple):
+        return tuple(stacked(list(column)) for column in zip(*samples, strict=True))
+    if isinstance(first, (int, float)) or hasattr(first, "shape"):
+        return numpy.stack(samples)
+    return samples
+
+
+def of_iterator(stream: Iterable[T], split: Split, start: int = 0) -> Iterator[list[T]]:
+    """This host's part of every batch of a stream that all hosts read in the same order.
+
+    For what can only be read one after the other: each host reads all of it, a resumed run reads
+    again what it has seen, and what is too little for a batch at the end is left away.
+    """
+    whole = iter(stream)
+    next(islice(whole, start * split.batch, start * split.batch), None)
+    while True:
+        batch = list(islice(whole, split.batch))
+        if len(batch) < split.batch:
+            return
+        yield batch[split.host * split.share : (split.host + 1) * split.share]
+
+
+def processes() -> tuple[int, int]:
+    """Which process of JAX this is, or belongs to as a worker of its loader, and of how many."""
+    environ = here.environment()
+    if environ.get("HERD_PROCESSES"):
+        return int(environ["HERD_PROCESS"]), int(environ["HERD_PROCESSES"])
+    if there("jax"):
+        return jax.process_index(), jax.process_count()
+    return 0, 1
+
+
+def workers() -> tuple[int, int]:
+    """Which worker of PyTorch's DataLoader this is, and of how many."""
+    torch = sys.modules.get("torch.utils.data")
+    found = torch.get_worker_info() if torch is not None else None
+    return (found.id, found.num_workers) if found is not None else (0, 1)
+
+
+def split_by_jax_process(shards: Iterable[T]) -> Iterator[T]:
+    """Every host's own shards, and every loader worker's own of these: for webdataset.
+
+    Give it as `nodesplitter` with `workersplitter=None`, or put it into a pipeline in place of
+    `split_by_worker`: it does the work of both. Each shard is read once on all hosts; but hosts
+    with longer shards have more batches. Where samples can be counted, `Split` and `Batches` have
+    as many on every host.
+    """
+    index, count = processes()
+    worker, many = workers()
+    every = list(shards)
+    if len(every) < count * many:
+        raise Unfit(
+            f"{len(every)} shards are too few for {count} hosts × {many} loader workers: make more "
+            "shards, or read samples by Split and Shards, which need no shard for each"
+        )
+    yield from every[index * many + worker :: count * many]

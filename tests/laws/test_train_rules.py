@@ -1,0 +1,161 @@
+"""How often to save, who is the odd one out, what is told, and where checkpoints lie."""
+
+import json
+import math
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpuherd_host.train import commit, start
+from tpuherd_host.train.circle import Circle, odd_one
+from tpuherd_host.train.commit import Commit, Damaged
+from tpuherd_host.train.interval import COST_TIMES_MIN, LONGEST_S, Costs, interval_s, life_s
+from tpuherd_host.train.late import Late, Missing, there
+from tpuherd_host.train.places import Bucket, Folder, place
+from tpuherd_host.train.reports import Reports
+
+
+def test_youngs_rule() -> None:
+    assert interval_s(2.0, 3600.0) == pytest.approx(math.sqrt(2 * 2 * 3600))
+    assert interval_s(0.5, 3600.0, took_s=90) == 90, "a save must be over before the next"
+    assert life_s(0, 0) > life_s(600, 1) > life_s(600, 3), "whoever dies often saves often"
+
+
+@given(st.floats(0, 1e4), st.floats(1, 1e7), st.floats(0, 1e3))
+def test_saving_never_takes_more_than_its_share(cost: float, life: float, took: float) -> None:
+    found = interval_s(cost, life, took)
+    assert found >= COST_TIMES_MIN * cost
+    assert found >= took
+    assert found <= max(LONGEST_S, COST_TIMES_MIN * cost, took)
+
+
+def test_costs_are_those_of_the_last_saves() -> None:
+    costs = Costs(blocked=[], took=[])
+    for cost in (9, 9, 9, 9, 0.1, 0.1, 0.1, 0.1, 0.1):
+        costs.saw(cost)
+    assert costs.steps(0.5, 0.0, 0) == round(math.sqrt(2 * 0.1 * 3600) / 0.5)
+    assert Costs(blocked=[], took=[]).steps(1e9, 0.0, 0) == 1
+
+
+def test_the_odd_host_is_named() -> None:
+    usual = {"host": "w0", "jax": "0.10.2", "chips": 4}
+    assert odd_one([usual, {**usual, "host": "w1"}]) is None
+    hosts = [{**usual, "host": f"w{number}"} for number in range(4)]
+    assert odd_one([*hosts[:2], {**hosts[2], "jax": "0.9"}, hosts[3]]) == (
+        "jax is 0.9 for process 2 on w2, but 0.10.2 for the other 3"
+    )
+    assert odd_one([hosts[0], {**hosts[1], "chips": 3}, {**hosts[2], "chips": 2}, hosts[3]]) == (
+        "chips is something else for process 1 on w1, process 2 on w2, but 4 for the other 2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({}, None),
+        ({"HERD_WORKERS": "1", "HERD_COORDINATOR": "10.0.0.2:8476"}, {}),
+        ({"HERD_WORKERS": "4"}, None),
+        (
+            {"HERD_WORKERS": "4", "HERD_WORKER": "3", "HERD_COORDINATOR": "10.0.0.2:8476"},
+            {"coordinator_address": "10.0.0.2:8476", "num_processes": 4, "process_id": 3},
+        ),
+    ],
+)
+def test_the_way_into_the_pod(variables: dict[str, str], found: object) -> None:
+    assert start.way(variables) == found
+
+
+@pytest.mark.parametrize(
+    ("error", "only"),
+    [
+        (ValueError("UNKNOWN: Gloo all-reduce failed: Connection closed by peer"), True),
+        (RuntimeError("DEADLINE_EXCEEDED: Barrier timed out"), True),
+        (RuntimeError("shapes do not fit"), False),
+        (KeyError("gloo"), False),
+    ],
+)
+def test_what_only_follows_from_another_hosts_death(error: Exception, only: bool) -> None:
+    assert start.consequence(error) is only
+
+
+def test_one_process_alone_hears_itself() -> None:
+    assert Circle().gather("word") == ["word"]
+    assert Circle().told("word") == "word"
+
+
+def test_reports_go_to_the_agent_and_nobody_waits(tmp_path: Path) -> None:
+    path = str(tmp_path / "steps.sock")
+    reports = Reports({"HERD_STEPS": path, "HERD_WORK": "gpt-0-a1-7kq", "HERD_ATTEMPT": "1"})
+    assert not reports.tell({"step": 1}), "nobody listens yet"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(path)
+        assert reports.tell({"step": 2, "loss": 0.5})
+        told = json.loads(ear.recv(8192))
+        assert told == {"attempt": "gpt-0-a1-7kq", "step": 2, "loss": 0.5}
+        while reports.tell({"step": 3}):
+            pass  # until its buffer is full: then it is dropped
+        assert not reports.insist({"step": 4}, within_s=0.1)
+    reports.close()
+    assert not Reports({}).insist({"complete": True})
+
+
+def test_a_folder_is_a_place(tmp_path: Path) -> None:
+    folder = place(str(tmp_path / "c"))
+    assert isinstance(folder, Folder)
+    assert folder.names() == []
+    folder.write("step-1/part-0", [b"ab", memoryview(b"cd")])
+    folder.write("step-1/part-0", [b"new"])
+    folder.write("step-2/x", [b""])
+    assert folder.names("step-1") == ["step-1/part-0"]
+    assert folder.read("step-1/part-0", 1, 2) == b"ew"
+    folder.remove("step-1/")
+    folder.remove("step-9/")
+    assert folder.names() == ["step-2/x"]
+    with pytest.raises(FileNotFoundError):
+        folder.read("step-1/part-0")
+
+
+def test_buckets_are_googles_unless_said_otherwise() -> None:
+    bucket = place("gs://b/run/1", {})
+    assert isinstance(bucket, Bucket)
+    assert (bucket.bucket, bucket.path, bucket.base) == (
+        "b", "run/1/", "https://storage.googleapis.com",
+    )  # fmt: skip
+    there_it_is = place("gs://b", {"STORAGE_EMULATOR_HOST": "127.0.0.1:9"})
+    assert isinstance(there_it_is, Bucket)
+    assert (there_it_is.base, there_it_is.path) == ("http://127.0.0.1:9", "")
+
+
+def test_a_commit_comes_back_and_nonsense_is_damage() -> None:
+    one = Commit(step=7, run="gpt-0", record={"a": [1]}, parts={"p": 3}, leaves={"w": [2, 3]})
+    assert commit.read(one.text()) == one
+    assert commit.read(one.text()[:-1] + b', "later": 1}') == one, "of a newer version"
+    for nonsense in (b"", b"{", b"[]", b'{"run": 1}'):
+        with pytest.raises(Damaged):
+            commit.read(nonsense)
+
+
+@pytest.mark.parametrize(
+    ("saved", "wanted", "says"),
+    [
+        ({"w": [2]}, {"w": [2]}, None),
+        ({"w": [2]}, {"w": [3]}, "w is [2] in the checkpoint, [3] in the program"),
+        ({"w": [2], "b": []}, {"w": [2]}, "the checkpoint has b, the program has not"),
+        ({}, {"w": [2]}, "the program has w, the checkpoint has not"),
+    ],
+)
+def test_another_model_is_told_by_one_difference(
+    saved: dict[str, list[int]], wanted: dict[str, list[int]], says: str | None
+) -> None:
+    assert commit.difference(saved, wanted) == says
+
+
+def test_packages_are_loaded_late_and_their_lack_is_a_sentence() -> None:
+    assert Late("math").pi == math.pi
+    with pytest.raises(Missing, match=r"this needs nobody_has_this\.x: pip install that"):
+        _ = Late("nobody_has_this.x", "that").y
+    assert there("json")
+    assert not there("nobody_has_this.x")
