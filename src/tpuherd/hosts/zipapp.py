@@ -108,7 +108,7 @@ def bare(text: str) -> str:
     lines = text.split("\n")
     for node in documented(ast.parse(text)):
         first = node.body[0] if node.body else None
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+        if first is not None and ast.get_docstring(node, clean=False) is not None:
             end = first.end_lineno or first.lineno
             lines[first.lineno - 1 : end] = [""] * (end - first.lineno + 1)
             if len(node.body) == 1:
