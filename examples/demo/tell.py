@@ -15,6 +15,7 @@ from tpuherd.core.view_pages import recovery_text, time_cells
 from tpuherd.core.view_text import lined, money, share, span
 
 Facts = Mapping[str, Any]
+HOUR_S = 3600.0
 BARS = "▁▂▃▄▅▆▇█"
 #: What the log says that belongs to the story.
 TELLING = ("herd:", "finished:")
@@ -113,6 +114,8 @@ class Story:
             f"goodput {share(account.goodput)} of {span(account.wanted_s)}, "
             f"{account.steps_lost} steps lost, cost {money(account.cost, known=account.priced)}"
         )
+        gone_s = sum(recovery.until - recovery.at for recovery in recoveries(account))
+        yield f"(of a training of one hour these losses would have cost {share(gone_s / HOUR_S)})"
         if self.losses:
             losses = list(self.losses.values())
             yield f"loss {losses[0]:.3f} {curve(losses)} {losses[-1]:.3f}"
@@ -157,6 +160,11 @@ def refused(story: Story, facts: Facts) -> str | None:
     return story.once(f"{where} refused", f"{where} has none: {facts.get('sentence', '')[:70]}")
 
 
+def ended(story: Story, facts: Facts) -> str:
+    last = [] if facts["verdict"] in ("success", "preempted") else facts.get("lines") or []
+    return "\n           ".join([f"attempt ended, {facts['verdict']}: {facts['why']}", *last])
+
+
 #: How each kind of event is told; the others are in `herd events charlm`.
 TOLD: Mapping[str, Callable[[Story, Facts], str | None]] = {
     "bid.asked": asked,
@@ -166,7 +174,7 @@ TOLD: Mapping[str, Callable[[Story, Facts], str | None]] = {
     "bid.lost": lambda story, facts: f"its TPUs are gone: {facts['how']}",
     "slot.prepared": lambda story, facts: "the code is on all hosts",
     "attempt.launched": launched,
-    "attempt.ended": lambda story, facts: f"attempt ended, {facts['verdict']}: {facts['why']}",
+    "attempt.ended": ended,
     "slot.done": lambda story, facts: f"done: {facts['why']}",
     "slot.gave_up": lambda story, facts: f"given up: {facts['why']}",
 }

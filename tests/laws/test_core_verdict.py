@@ -411,6 +411,17 @@ def test_chips_that_do_not_come_up_are_the_node_s_fault(line: str) -> None:
         assert isinstance(found, Ended) and found.verdict is Verdict.FAILURE and not found.chips
 
 
+def test_a_host_that_could_not_begin_it_is_the_node_s_fault() -> None:
+    why = "the host could not begin it: No space left on device"
+    works = replace(WORKS["failed"], why=why)
+    hosts = (replace(host(0, "failed"), works=(works,)), host(1, "failed"))
+    found = concluded(Scene(), hosts)
+    assert isinstance(found, Ended) and found.verdict is Verdict.NODE_FAULT and why in found.why
+    begun = (replace(host(0, "failed"), works=(replace(works, step=1),)), host(1, "failed"))
+    for found in (concluded(Scene(), begun), concluded(Scene(), hosts, faults=CHIPS_MAX)):
+        assert isinstance(found, Ended) and found.verdict is Verdict.FAILURE
+
+
 def test_an_ordinary_error_is_no_chip_s() -> None:
     assert not chips_failed(["ValueError: TPU", "error"])
 

@@ -46,7 +46,7 @@ class Owner(User):
         finally:
             store.close()
 
-    def happened(self, kind: str, seconds: float = 60, many: int = 1) -> Event:
+    def happened(self, kind: str, seconds: float = 120, many: int = 1) -> Event:
         """The event of this kind, once so many are there."""
         return until(
             lambda: next(iter(self.events(kind)[many - 1 :]), None),

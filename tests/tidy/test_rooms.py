@@ -30,6 +30,8 @@ PROCESSES = (
     "sim/hosts/",  # hosts are processes
     "cli/apart.py",  # --detach
     "cli/engine_process.py",  # begins the engine
+    "cli/via.py",  # calls ssh
+    "cli/engine_move.py",  # the same
     "front.py",  # it begins the keeper
     "hosts/snapshot_git.py",  # asks git
     "cloud/auth.py",  # asks gcloud for a token

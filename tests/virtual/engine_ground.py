@@ -10,7 +10,8 @@ from typing import Any
 import httpx2
 
 from tests.virtual.asking import START
-from tests.virtual.engine_hosts import Fleet, Machine
+from tests.virtual.engine_fleet import Fleet
+from tests.virtual.engine_hosts import Machine
 from tests.virtual.engine_programs import Script
 from tpuherd.clock import LoopClock
 from tpuherd.sim.desk import Desk

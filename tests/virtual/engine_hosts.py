@@ -7,15 +7,14 @@ come back; what the agent saved is there still, what it did not save is not.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
 from tests.virtual.engine_deeds import DEEDS, ignored
+from tests.virtual.engine_fleet import Disk, Fleet
 from tests.virtual.engine_lines import Line
-from tests.virtual.engine_programs import TERM, Bucket, Gang, Process, Script
-from tpuherd.clock import Clock
+from tests.virtual.engine_programs import TERM, Process
 from tpuherd.ports import NotReached
 from tpuherd.sim.tpu.views import HostView
 from tpuherd_host.agent import frames, words
@@ -29,54 +28,6 @@ BOOT_S = 8.0  #: from the power to the door
 HALT_S = 25.0  #: from the power button to the end of all
 SOFT_S = 5.0  #: what was written without waiting is on the disk after so long
 NEWS_S = 0.5  #: until the metadata server's word is heard
-
-
-@dataclass(kw_only=True)
-class Disk:
-    """What outlives the agent, and the power too if it was written early enough."""
-
-    works: dict[str, tuple[Work, float]] = field(default_factory=dict)  #: and since when it is safe
-    before: dict[str, Work] = field(default_factory=dict)  #: what a power cut falls back to
-    pids: dict[str, int] = field(default_factory=dict)
-    exits: dict[str, dict[str, Any]] = field(default_factory=dict)
-    logs: dict[str, bytearray] = field(default_factory=dict)
-    lines: dict[str, list[str]] = field(default_factory=dict)
-    epochs: dict[str, int] = field(default_factory=dict)
-    stamps: set[str] = field(default_factory=set)
-    trees: dict[str, str] = field(default_factory=dict)  #: snapshots by where they are
-
-
-@dataclass(kw_only=True)
-class Fleet:
-    """What all machines share."""
-
-    clock: Clock
-    bucket: Bucket = field(default_factory=Bucket)
-    scripts: dict[str, Script] = field(default_factory=dict)  #: by job
-    gangs: dict[str, Gang] = field(default_factory=dict)  #: by attempt
-    setups: dict[str, int] = field(default_factory=dict)  #: how often each slot's has failed
-    faults: list[str] = field(default_factory=list)  #: what must never have happened
-    pids: int = 100
-    called: Callable[[Line, bytes], bool] = lambda line, piece: True  #: may do some mischief
-
-    def script(self, job: str) -> Script:
-        """What a job's command does."""
-        return self.scripts.get(job) or self.scripts.get("*") or Script()
-
-    def gang(self, process: Process) -> Gang:
-        """The gang that a process belongs to."""
-        env = process.env
-        gang = self.gangs.get(process.work)
-        if gang is None:
-            gang = self.gangs[process.work] = Gang(self.bucket, env, process.script)
-            others = [o for o in self.gangs.values() if o is not gang and o.slot == gang.slot]
-            for other in others:
-                rivals = [o.ground.name for o in other.members.values() if o.alive]
-                if rivals:
-                    self.faults.append(
-                        f"{gang.attempt} begins while {other.attempt} runs on {rivals}"
-                    )
-        return gang
 
 
 class Machine:

@@ -79,6 +79,31 @@ def remove(name: str) -> Errand:
 
 
 @context.command()
+@click.argument("name", required=False)
+def install(name: str | None) -> int:
+    """Put herd on the machine where a context's engine is to run (`via`)."""
+    import os
+
+    from tpuherd import app, config
+    from tpuherd.cli import via
+    from tpuherd.ports import HerdError, Unfit
+
+    try:
+        if name not in (None, config.load(app.folders(os.environ).config).get("current")):
+            raise Unfit(f"{name} is not the current context", hint=f"herd context use {name}")
+        far = via.far(os.environ)
+        if far is None:
+            raise Unfit("this context names no machine",
+                        hint="herd context add NAME --via USER@HOST")  # fmt: skip
+        via.install(far)
+        via.prepared(far)
+        click.echo(f"herd is on {far.via}, for {far.context}")
+    except HerdError as error:
+        return via.regret("herd context install", error)
+    return 0
+
+
+@context.command()
 @click.option("--mail", metavar="FILE", help="The mail that grants them; - reads it from here.")
 @click.option("--zone", help="Where.")
 @click.option("--type", "type_", metavar="TYPE", help="A generation (v4), or one size (v3-8).")

@@ -62,3 +62,39 @@ def logs(lines: int) -> Errand:
     from tpuherd.cli.engine_do import told
 
     return errand("herd engine logs", partial(told, lines))
+
+
+@engine.command()
+def install() -> int:
+    """Write its unit for systemd, so that it is up after a reboot; says what is left to do."""
+    from tpuherd import app
+    from tpuherd.cli import via
+    from tpuherd.cli.engine_unit import install as written
+
+    try:
+        file, todo = written(app.place(os.environ, world=named_world()), os.environ)
+    except HerdError as error:
+        return via.regret("herd engine install", error)
+    click.echo(f"{file} is written. Now say:", err=True)
+    click.echo(todo)
+    return 0
+
+
+@engine.command()
+@click.option("--to", "target", metavar="USER@HOST", help="The machine where it is to go.")
+@click.option("--back", is_flag=True, help="From there to this one.")
+def move(target: str | None, back: bool) -> int:
+    """Take the jobs of the current context to another machine's engine, or back.
+
+    What runs on hosts goes on meanwhile. Commands of this context are done there from then on.
+    """
+    from tpuherd.cli import engine_move, via
+
+    if bool(target) == back:
+        raise click.UsageError("say --to USER@HOST, or --back")
+    try:
+        said = engine_move.away(target, os.environ) if target else engine_move.back(os.environ)
+        click.echo(said)
+    except HerdError as error:
+        return via.regret("herd engine move", error)
+    return 0

@@ -87,7 +87,8 @@ def told(said: Said, folder: Path) -> tuple[Page, Path]:
     if said.command:
         put(found, ("run",), [spoken(said.command)])
     chosen = any(word.startswith(("workdir=", "repo=")) for word in said.settings)
-    if said.file is None and not chosen and not {"workdir", "repo"} & found.value.keys():
+    coded = chosen or {"workdir", "repo"} & found.value.keys()
+    if said.file is None and not coded and "run" in found.value:  # a node to work on needs none
         put(found, ("workdir",), [HERE])
     return found, base
 

@@ -4,7 +4,7 @@
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Jobs": {
         "run": ("Run a job until it is done, whatever dies.", "tpuherd.cli.run:run"),
-        "up": ("Get a node with your code on it, and keep it.", "tpuherd.cli.run:up"),
+        "up": ("Get a node to work on, and keep it.", "tpuherd.cli.run:up"),
         "ls": ("Show all jobs.", "tpuherd.cli.ls:ls"),
         "status": ("Show all of a job: nodes, attempts, time, cost.", "tpuherd.cli.status:status"),
         "why": ("Say what a job does or waits for.", "tpuherd.cli.why:why"),

@@ -13,6 +13,7 @@ from tpuherd.core.verdict_lines import chips_failed, own_cause
 LINES = 20  #: so many last lines are kept of the host that failed first
 GOING = Open()
 INTERRUPTED = 75  #: the exit status of a script with `Run` that has saved and is to be run again
+UNBORN = "the host could not begin it"  #: as agents say: the disk is full, and the like
 CHIPS_MAX = 4  #: so often in a row, on whatever nodes: then it is the command's own doing
 
 
@@ -172,8 +173,11 @@ def failure(attempt: Attempt, culprit: Member, faults: int) -> Judged:
     assert culprit.work is not None
     how = f"{culprit.host.name} {how_it_ended(culprit.work)}"
     begun = attempt.first_step_at is not None or culprit.work.step is not None
-    if begun or not chips_failed(culprit.work.tail):
+    unborn = culprit.work.why.startswith(UNBORN)
+    if begun or not (unborn or chips_failed(culprit.work.tail)):
         return Verdict.FAILURE, how, culprit
+    if unborn:
+        how = f"{how}: {culprit.work.why}"
     if faults >= CHIPS_MAX:
         return Verdict.FAILURE, f"{how}: its chips come up on no node", culprit
-    return Verdict.NODE_FAULT, f"{how}: its chips did not come up", culprit
+    return Verdict.NODE_FAULT, how if unborn else f"{how}: its chips did not come up", culprit

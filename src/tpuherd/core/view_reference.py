@@ -6,6 +6,7 @@ from typing import Any
 from tpuherd.core.fold import KINDS
 from tpuherd.core.goodput import MEANINGS, PARTS, REST
 from tpuherd.core.view_schema import SCHEMAS
+from tpuherd.core.wish_schema import SCHEMAS as OF_WISHES
 
 #: What each kind of event means.
 EVENTS: Mapping[str, str] = {
@@ -32,7 +33,7 @@ EVENTS: Mapping[str, str] = {
     "bid.adopted": "it was there, and this store had not known of it: all that could be found out",
     "node.quarantined": "its chips did not come up again and again: it is not used any more",
     "slot.prepared": "all its hosts have the code and are set up",
-    "slot.unprepared": "setup failed: `hosts` with `exit` and the last lines",
+    "slot.unprepared": "setup failed: `hosts` with `exit` and last lines; or yours is `missing`",
     "slot.collected": "outputs and logs are here",
     "slot.uncollected": "they could not be fetched; it is tried again",
     "slot.done": "it has succeeded",
@@ -123,7 +124,7 @@ def words(names: Any) -> str:
 def json_page() -> str:
     """docs/reference/json.md"""
     parts = [JSON_HEAD]
-    for command, schema in SCHEMAS.items():
+    for command, schema in {**SCHEMAS, **OF_WISHES}.items():
         several = schema["type"] == "array"
         one = schema["items"] if several else schema
         head = "A list of objects:" if several else "An object:"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tpuherd.core.spec_job import Secret
+from tpuherd.desk import carried
 
 COMMAND_S = 60.0
 BYTES_MAX = 65_536
@@ -30,6 +31,12 @@ async def found(
 
 async def value(secret: Secret, base: Path, environ: Mapping[str, str]) -> str:
     """Of one."""
+    folder = carried.along(environ)
+    if folder is not None:
+        given, why = carried.secret(folder, secret.name)
+        if given is None:
+            raise Missing(why)
+        return given
     if secret.source == "env":
         if not environ.get(secret.value):
             raise Missing(f"there is no variable {secret.value} in your environment")

@@ -14,7 +14,7 @@ from tpuherd.core.schema import SECRETS, Need
 from tpuherd.core.spec import Job, document, judged, repository
 from tpuherd.core.spec_yaml import Page
 from tpuherd.core.wish import Wish
-from tpuherd.desk import secrets
+from tpuherd.desk import carried, secrets
 from tpuherd.desk.desk import Desk, event, who
 from tpuherd.desk.standing import over, slots_of
 from tpuherd.hosts.snapshot import take, take_commit
@@ -91,7 +91,8 @@ async def outside(page: Page, base: Path, here: Desk) -> dict[str, str]:
     for name, sentence in missing.items():
         page.wrong(("secrets", name), sentence)
     workdir = page.value.get("workdir")
-    if isinstance(workdir, str) and not (base / Path(workdir).expanduser()).is_dir():
+    here_too = not carried.snapshot(here.talk.environ)
+    if here_too and isinstance(workdir, str) and not (base / Path(workdir).expanduser()).is_dir():
         page.wrong(("workdir",), f"{workdir} is no folder")
     bucket = bucket_of(str(page.value.get("checkpoint") or ""))
     if bucket:
@@ -142,6 +143,10 @@ async def taken(found: Ready, here: Desk) -> str | None:
     """The code as it is now, by its id; "" where there is none, None where the user says no."""
     job, environ = found.job, here.talk.environ
     archive = archived(here.place.folders.state)
+    along = carried.snapshot(environ)
+    if along and not job.repo:
+        archive.pin(job.name, [along])
+        return along
     if job.repo:
         commit = repository(job.repo)
         snapshot = await asyncio.to_thread(take_commit, *commit, archive, environ)

@@ -10,6 +10,7 @@ from tpuherd.core.facts import HostWord
 from tpuherd.core.launch import staggered
 from tpuherd.core.model import Launch
 from tpuherd.core.order import LaunchOrder
+from tpuherd.core.verdict import UNBORN
 from tpuherd.engine import gang
 from tpuherd.engine.watch import Means, Watch, over
 from tpuherd.ports import Broken, HerdError, Host, NotFound, NotReached, Outdated, Verb
@@ -303,7 +304,8 @@ def failure(watch: Watch, told: Json) -> Failure:
     return Failure(
         host=watch.word.name,
         sentence=str(why),
-        exit=told.get("exit") or told.get("signal"),
+        # What could not even begin is the host's affair: no failure of the user's.
+        exit=None if str(why).startswith(UNBORN) else told.get("exit") or told.get("signal"),
         tail=tuple(told.get("tail") or ()),
     )
 

@@ -19,6 +19,7 @@ from tpuherd.ports import HerdError, Holder, Outdated
 from tpuherd.store import events as log
 from tpuherd.store import lease, logs, wishes
 from tpuherd.store.damage import MARK, NAME, alone, opened, set_aside, told
+from tpuherd.store.moved import refuse_moved
 from tpuherd.store.schema import migrate
 from tpuherd.store.secrets import Secrets
 
@@ -48,6 +49,7 @@ class Database:
         self._changes = 0
         with told(folder):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            refuse_moved(folder)
             if (folder / MARK).exists():
                 self.told = set_aside(folder, now)
             try:

@@ -104,33 +104,36 @@ class Checkpoints:
         if trouble:
             raise Unreachable(trouble)
         for step in steps:
-            found, damage, other = self._tried(step, like)
-            heard = [json.loads(w) for w in self.circle.gather(json.dumps([damage, other]))]
-            wrong = next((other for _, other in heard if other), "")
-            if wrong:
-                raise OtherModel(
-                    f"{self.place.location}/{folder(step)} is of another model: {wrong}"
-                )
-            damage = next((damage for damage, _ in heard if damage), "")
-            if found is not None and not damage:
+            found, mine = self._tried(step, like)
+            words = self.circle.gather(json.dumps(mine))
+            heard = {kind: said for word in words for kind, said in json.loads(word).items()}
+            where = f"{self.place.location}/{folder(step)}"
+            if "trouble" in heard:
+                raise Unreachable(heard["trouble"])
+            if "other" in heard:
+                raise OtherModel(f"{where} is of another model: {heard['other']}")
+            if found is not None and not heard:
                 self.newest = step
                 return found
             if leads:
-                here.say(f"skipped the checkpoint of step {step}: {damage}")
+                here.say(f"skipped the checkpoint of step {step}: {heard['damage']}")
                 self.skipped.add(step)
         return None
 
-    def _tried(self, step: int, like: Any) -> tuple[Loaded | None, str, str]:
-        """What loading gives here; else what is damaged, else what another model has."""
+    def _tried(self, step: int, like: Any) -> tuple[Loaded | None, dict[str, str]]:
+        """What loading gives here; else what is damaged, what another model has, or what trouble
+        there was: then nothing is said of the checkpoint."""
         try:
             commit = commits.read(self.place.read(folder(step) + commits.NAME))
             other = commits.difference(commit.leaves, commits.shapes(like))
             if other:
-                return None, "", other
+                return None, {"other": other}
             tree = self.forms[commit.form].load(commit, like)
         except (Damaged, FileNotFoundError, KeyError) as damage:
-            return None, str(damage) or "it can't be read", ""
-        return Loaded(tree=tree, commit=commit), "", ""
+            return None, {"damage": str(damage) or "it can't be read"}
+        except OSError as trouble:
+            return None, {"trouble": str(trouble)}
+        return Loaded(tree=tree, commit=commit), {}
 
     def _found(self) -> tuple[list[int], str]:
         """The steps, or why they can't be known."""

@@ -6,6 +6,7 @@ import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -184,7 +185,7 @@ class Bucket:
                     return content
             except urllib.error.HTTPError as error:
                 trouble = self._judged(error, path)
-            except OSError as error:
+            except (OSError, HTTPException) as error:
                 trouble = Unreachable(f"{self.location} can't be reached: {error}")
             if attempt + 1 < TRIES:
                 here.wait(pause_s)

@@ -1,0 +1,111 @@
+"""A fleet's engine goes to another machine, or comes back: store, secrets, logs, code.
+
+A stone is set where the store was before it goes, so that nobody opens it any more. A move that was
+cut is finished by saying it again: by its token the other side knows whether it had arrived.
+"""
+
+import asyncio
+import secrets
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from tpuherd import app, config
+from tpuherd.cli import engine_process, via
+from tpuherd.cli.there import departing
+from tpuherd.cli.via import Far
+from tpuherd.desk import baggage
+from tpuherd.ports import Broken, Unfit
+from tpuherd.store import moved
+
+
+def machine(environ: Mapping[str, str], target: str | None) -> Far:
+    """The one that is meant, by the current context."""
+    if environ.get("HERD_WORLD"):
+        raise Unfit("the engine of a context moves: HERD_WORLD names a world without one",
+                    hint="herd context add NAME --world DIRECTORY")  # fmt: skip
+    if not config.current(app.folders(environ).config):
+        raise Unfit("the engine of a context moves, and there is none",
+                    hint="herd context add NAME --project ID")  # fmt: skip
+    found = via.far(environ, via=target)
+    if found is None:
+        raise Unfit("its engine is here", hint="herd engine move --to USER@HOST")
+    return found
+
+
+def away(target: str, environ: Mapping[str, str]) -> str:
+    """To that machine; a sentence for the user."""
+    far = machine(environ, target)
+    current = config.current(app.folders(environ).config).get("via")
+    if current and current != target:
+        raise Unfit(f"it is on {current}", hint="herd engine move --back first")
+    via.prepared(far)
+    place = app.place(environ)
+    folder = baggage.folders(place)[baggage.STORE]
+    stone = moved.stone(folder)
+    token = stone["token"] if stone else secrets.token_hex(8)
+    wishes = asyncio.run(departing(place, to=target, token=token))
+    words = far.words(far.there("arrive", token), options=["-T"])
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stderr is not None
+        try:
+            baggage.pack(place, process.stdin, wishes)
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # it had arrived before, or it says why not
+        said = process.stderr.read()
+    if process.returncode not in (0, via.SSH_FAILED):
+        moved.stay(folder)
+    via.refuse_failed(far, process.returncode, said)
+    name_machine(environ, far.context, target)
+    begun = via.asked(far, far.there("run", secrets.token_hex(8), START))
+    return f"{far.context} is on {target} now, {many(len(wishes))}; {told(begun)}"
+
+
+START = b'["engine", "start"]'.hex()
+
+
+def back(environ: Mapping[str, str]) -> str:
+    """To this machine."""
+    far = machine(environ, None)
+    via.prepared(far)
+    place = app.place(environ)
+    token = secrets.token_hex(8)
+    moved.refuse_two(baggage.folders(place)[baggage.STORE], token)
+    here = engine_process.described(None, place)["place"]
+    words = far.words(far.there("give", token, f"{app.local_user()}'s machine"), options=["-T"])
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        try:
+            baggage.unpack(place, process.stdout, token)
+        except Broken:
+            via.refuse_failed(far, process.wait(), process.stderr.read())
+            via.asked(far, far.there("stay"))
+            raise
+        said = process.stderr.read()
+    if said:
+        print(said.decode(errors="replace").strip(), file=sys.stderr)
+    name_machine(environ, far.context, None)
+    asyncio.run(engine_process.start(place, environ))
+    wishes = moved.wished(baggage.folders(place)[baggage.STORE])
+    return f"{far.context} is here again, {many(len(wishes))}; the engine runs, for {here}"
+
+
+def name_machine(environ: Mapping[str, str], context: str, target: str | None) -> None:
+    """In the context, so that commands find it."""
+    with config.changing(app.folders(environ).config) as content:
+        one = config.known(content, context)
+        one.pop("via", None)
+        if target is not None:
+            one["via"] = target
+
+
+def many(jobs: int) -> str:
+    """How much came along."""
+    return f"with {jobs} job{'' if jobs == 1 else 's'}"
+
+
+def told(begun: "subprocess.CompletedProcess[bytes]") -> str:
+    """What it said of its engine."""
+    said = (begun.stdout if begun.returncode == 0 else begun.stderr).decode(errors="replace")
+    return said.strip() or "its engine did not begin: herd engine start"

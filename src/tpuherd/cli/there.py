@@ -1,0 +1,164 @@
+"""The end of `via:` on the other machine: `python -m tpuherd.cli.there WORD NAME …`, over SSH.
+
+    run NAME TOKEN WORDS     be `herd WORDS`, with what came along under TOKEN
+    take NAME TOKEN          a tar on stdin: what we must know, and what comes along
+    arrive NAME TOKEN        a tar on stdin: a fleet's store, to be the one here
+    give NAME TOKEN TO       the same the other way, on stdout; from now on it is there
+    stay NAME                it stays here after all
+
+All of a context stands in ~/.tpuherd-via/NAME, apart from whatever its login does besides.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tpuherd import app, config
+from tpuherd.cli import engine_process
+from tpuherd.clock import WallClock
+from tpuherd.core.wish import Wish
+from tpuherd.desk import baggage, carried
+from tpuherd.desk.baggage import BLOBS, ROWS, files, keep, write
+from tpuherd.founding import holder
+from tpuherd.hosts.snapshot_archive import archived
+from tpuherd.ports import Broken, HerdError
+from tpuherd.store import moved
+from tpuherd.store.database import Database
+
+ROOT = ".tpuherd-via"
+CARRIED, RUNNING, LETTER, DIGEST, PROGRAM = "carried", "run", "letter.json", "letter", "herd"
+SWEEP_S = 86_400.0
+LEASE_S = 60.0  #: nobody begins an engine while the stone is set
+SHELL = """#!/bin/sh
+# herd, as the context of that name uses it
+export XDG_CONFIG_HOME='{home}/config' XDG_STATE_HOME='{home}/state'
+exec '{python}' -P -m tpuherd.front "$@"
+"""
+
+
+def main(words: list[str]) -> int:
+    """What was asked for."""
+    word, name, *rest = words
+    home = Path.home() / ROOT / name
+    os.umask(0o077)
+    os.environ["XDG_CONFIG_HOME"] = str(home / "config")
+    os.environ["XDG_STATE_HOME"] = str(home / "state")
+    os.environ.pop("HERD_WORLD", None)
+    try:
+        if word == "run":
+            return be(home, rest[0], json.loads(bytes.fromhex(rest[1])))
+        if word == "take":
+            take(home, rest[0])
+        elif word == "arrive":
+            arrive(rest[0])
+        elif word == "give":
+            give(rest[0], rest[1])
+        else:
+            moved.stay(baggage.folders(app.place(os.environ))[baggage.STORE])
+    except HerdError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        print(f"{error.sentence}{hint}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def be(home: Path, token: str, words: list[str]) -> int:
+    """The command itself. Who began it can send us signals by our number."""
+    folder = home / CARRIED / token
+    mark = home / RUNNING / token
+    write(mark, str(os.getpid()).encode())
+    sys.argv = ["herd", *words]
+    try:
+        os.chdir(folder if folder.exists() else home)
+        if folder.exists():
+            os.environ[carried.VARIABLE] = str(folder)
+        from tpuherd import front
+
+        front.main()
+    finally:
+        mark.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def take(home: Path, token: str) -> None:
+    """What this context is, and what a command brings."""
+    sweep(home, WallClock().now())
+    folder = home / CARRIED / token
+    for name, content in files(sys.stdin.buffer):
+        top, _, rest = name.partition("/")
+        if name == LETTER:
+            know(home, json.loads(content))
+        elif top in (BLOBS, ROWS):
+            keep(archived(app.folders(os.environ).state), top, rest, content)
+        else:
+            write(folder / name, content)
+
+
+def know(home: Path, letter: Mapping[str, Any]) -> None:
+    """Which cloud is meant, who we are in it, and what may be had."""
+    folder = app.folders(os.environ).config
+    with config.changing(folder) as content:
+        content["current"] = letter["name"]
+        content["contexts"] = {letter["name"]: letter["context"]}
+        key = letter["key"]
+        content["projects"][key] = {**content["projects"].get(key, {}), **letter["terms"]}
+    write(folder / "owner", letter["owner"].encode())
+    program = home / PROGRAM
+    write(program, SHELL.format(home=home, python=sys.executable).encode())
+    program.chmod(0o700)
+    write(home / DIGEST, letter["digest"].encode())
+
+
+def sweep(home: Path, now: float) -> None:
+    """What killed commands left."""
+    for folder in (home / CARRIED, home / RUNNING):
+        for entry in folder.iterdir() if folder.exists() else ():
+            if entry.stat().st_mtime < now - SWEEP_S:
+                shutil.rmtree(entry, ignore_errors=True)
+                entry.unlink(missing_ok=True)
+
+
+# ---- a fleet that moves --------------------------------------------------------------------------
+
+
+def arrive(token: str) -> None:
+    """A fleet is ours from now on."""
+    place = app.place(os.environ)
+    if moved.refuse_two(baggage.folders(place)[baggage.STORE], token):
+        return
+    baggage.unpack(place, sys.stdin.buffer, token)
+
+
+def give(token: str, to: str) -> None:
+    """It is theirs."""
+    place = app.place(os.environ)
+    wishes = asyncio.run(departing(place, to=to, token=token))
+    baggage.pack(place, sys.stdout.buffer, wishes)
+    sys.stdout.flush()
+
+
+async def departing(place: app.Place, *, to: str, token: str) -> list[Wish]:
+    """End the engine, and set the stone; what is wished. Once more is as good."""
+    folder = baggage.folders(place)[baggage.STORE]
+    if moved.stone(folder) is None:
+        await engine_process.stop(place)
+        store = Database(folder, WallClock().now())
+        try:
+            epoch = store.take(holder(os.getpid()), WallClock().now(), LEASE_S)
+            if epoch is None:
+                raise Broken("an engine has begun meanwhile: try again")
+            moved.leave(folder, to=to, token=token)
+            store.release(epoch)
+        finally:
+            store.close()
+    return moved.wished(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

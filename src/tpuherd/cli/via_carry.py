@@ -1,0 +1,95 @@
+"""What a `herd run` that is done elsewhere takes along: the job's file, its code, its secrets."""
+
+import asyncio
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tpuherd import app
+from tpuherd.cli.console import Console
+from tpuherd.cli.errand import ABORTED, Errand
+from tpuherd.cli.job_page import told
+from tpuherd.cli.main import colour, herd
+from tpuherd.cli.run_do import Asked
+from tpuherd.cli.sync import allowed
+from tpuherd.core.schema import SECRETS
+from tpuherd.desk import carried as along
+from tpuherd.desk import secrets
+from tpuherd.desk.baggage import code
+from tpuherd.hosts.snapshot import Snapshot, take
+from tpuherd.hosts.snapshot_archive import Archive, archived
+from tpuherd.ports import Unfit
+
+
+def carried(
+    arguments: list[str], environ: Mapping[str, str]
+) -> tuple[list[str], dict[str, bytes]] | int:
+    """The words to be said there, and the files that go with them; or an exit status."""
+    errand = herd.main(list(arguments), prog_name="herd", standalone_mode=False)
+    if not isinstance(errand, Errand):
+        return 0  # a page of help
+    asked = getattr(errand.work, "args", (None,))[0]
+    assert isinstance(asked, Asked)
+    return asyncio.run(gathered(asked, list(arguments), environ))
+
+
+async def gathered(
+    asked: Asked, words: list[str], environ: Mapping[str, str]
+) -> tuple[list[str], dict[str, bytes]] | int:
+    """The same within a loop. What is wrong with the job is said there, with its lines."""
+    here = Path.cwd()
+    page, base = told(asked.said, here)
+    bundle: dict[str, bytes] = {"job/said": "\0".join(words).encode()}
+    if asked.said.file is not None:
+        file = here / Path(asked.said.file).expanduser()
+        bundle[f"job/{file.name}"] = file.read_bytes()
+        words[words.index(asked.said.file)] = f"job/{file.name}"
+    if not isinstance(page.value, dict):
+        return words, bundle
+    raw: dict[str, Any] = page.value
+    named = SECRETS.read(raw["secrets"], lambda *_: None) if raw.get("secrets") else None
+    values, missing = await secrets.found(named or (), base, environ)
+    bundle |= {f"{along.SECRETS}/{name}": text.encode() for name, text in values.items()}
+    bundle |= {f"{along.MISSING}/{name}": text.encode() for name, text in missing.items()}
+    workdir = raw.get("workdir")
+    if not isinstance(workdir, str) or not workdir or raw.get("repo"):
+        return words, bundle
+    folder = base / Path(workdir).expanduser()
+    if not folder.is_dir():
+        raise Unfit(f"workdir: {workdir} is no folder")
+    bundle[along.SNAPSHOT] = b"-"  # a dry run takes none
+    if not asked.dry:
+        archive = archived(app.folders(environ).state)
+        snapshot = await asyncio.to_thread(take, folder, archive, environ)
+        if not await agreed(snapshot, archive, asked, environ):
+            return ABORTED
+        bundle |= dict(code(snapshot.id, archive))
+        bundle[along.SNAPSHOT] = snapshot.id.encode()
+    return words, bundle
+
+
+async def agreed(
+    snapshot: Snapshot, archive: Archive, asked: Asked, environ: Mapping[str, str]
+) -> bool:
+    """Whether what was found in it may leave this machine."""
+    if not snapshot.findings or asked.yes:
+        return True
+    console = Console((0, 1, 2), Path.cwd(), environ, colour=colour(environ))
+    try:
+        return await allowed(snapshot, archive, console, name=asked.name, yes=False)
+    finally:
+        await console.flush()
+        console.close()
+
+
+def tarred(bundle: Mapping[str, bytes]) -> bytes:
+    """As it travels."""
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w|") as tar:
+        for name, content in bundle.items():
+            about = tarfile.TarInfo(name)
+            about.size, about.mode = len(content), 0o600
+            tar.addfile(about, io.BytesIO(content))
+    return whole.getvalue()

@@ -1,0 +1,123 @@
+"""What travels when a fleet's engine moves: store, secrets, logs, and the code of what is wished.
+
+One tar, written and read from front to back. Code goes by its ids, and is checked by them.
+"""
+
+import io
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from tpuherd.app import Place
+from tpuherd.core.wish import Wish
+from tpuherd.hosts.snapshot_archive import Archive, archived
+from tpuherd.ports import Broken
+from tpuherd.store import logs, moved
+from tpuherd.store.database import home
+from tpuherd_host.agent.blobs import Spoiled
+from tpuherd_host.agent.snapshots_rows import packed, unpacked
+
+STORE, SECRETS, LOGS, BLOBS, ROWS, END = "store.db", "secrets", "logs", "blobs", "rows", "end"
+DRAFT = "move.db"
+
+
+def folders(place: Place) -> dict[str, Path]:
+    """Where the parts are on this machine."""
+    store = home(place.folders.state, world=place.world, project=place.project)
+    there = logs.folder(place.folders.state, world=place.world, project=place.project)
+    return {STORE: store, SECRETS: store / SECRETS, LOGS: there}
+
+
+def pack(place: Place, into: IO[bytes], wishes: list[Wish]) -> None:
+    """All of it, of a place that no engine works on and no command can open."""
+    parts = folders(place)
+    draft = parts[STORE] / DRAFT
+    moved.copied(parts[STORE], draft)
+    archive = archived(place.folders.state)
+    try:
+        with tarfile.open(fileobj=into, mode="w|") as tar:
+            tar.add(draft, STORE)
+            for name in (SECRETS, LOGS):
+                for file in sorted(parts[name].rglob("*")) if parts[name].exists() else ():
+                    if file.is_file() and not file.is_symlink():
+                        tar.add(file, f"{name}/{file.relative_to(parts[name])}")
+            for wish in wishes:
+                for name, content in code(wish.snapshot, archive):
+                    put(tar, name, content)
+            put(tar, END, b"")
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def code(id: str, archive: Archive) -> Iterator[tuple[str, bytes]]:
+    """Contents, then rows; nothing of what is not here whole: a host may have it."""
+    rows = archive.rows(id) if id else None
+    if rows is None:
+        return
+    with archive.blobs.held():
+        wanted = {row[-32:] for row in rows}
+        if archive.blobs.missing(wanted):
+            return
+        for each in sorted(wanted):
+            yield f"{BLOBS}/{each.hex()}", b"".join(archive.blobs.pieces(each))
+    yield f"{ROWS}/{id}", packed(rows)
+
+
+def put(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    """A file that is in memory."""
+    about = tarfile.TarInfo(name)
+    about.size, about.mode = len(content), 0o600
+    tar.addfile(about, io.BytesIO(content))
+
+
+def unpack(place: Place, source: IO[bytes], token: str) -> None:
+    """Take it over. Nothing counts before all is here."""
+    parts = folders(place)
+    parts[STORE].mkdir(parents=True, exist_ok=True, mode=0o700)
+    whole, draft = False, parts[STORE] / DRAFT
+    archive = archived(place.folders.state)
+    if parts[SECRETS].exists():
+        shutil.rmtree(parts[SECRETS])
+    try:
+        for file, content in files(source):
+            top, _, name = file.partition("/")
+            if top in (BLOBS, ROWS):
+                keep(archive, top, name, content)
+            elif top == STORE:
+                write(draft, content)
+            elif top in (SECRETS, LOGS):
+                write(parts[top] / name, content)
+            whole = whole or top == END
+    except (tarfile.TarError, Spoiled, ValueError) as error:
+        raise Broken(f"what came is not whole ({error})") from error
+    if not whole:
+        raise Broken("what came is not whole: it was cut")
+    moved.settle(parts[STORE], draft, token)
+
+
+def files(source: IO[bytes]) -> Iterator[tuple[str, bytes]]:
+    """What is in a tar; a name that leads elsewhere is an error."""
+    with tarfile.open(fileobj=source, mode="r|") as tar:
+        for about in tar:
+            if about.name.startswith("/") or ".." in Path(about.name).parts:
+                raise Broken(f"{about.name!r} leads elsewhere")
+            piece = tar.extractfile(about)
+            yield about.name, b"" if piece is None else piece.read()
+
+
+def keep(archive: Archive, top: str, name: str, content: bytes) -> None:
+    """Code goes into the archive: contents first, then the rows that need them."""
+    if top == ROWS:
+        archive.add(unpacked(content))
+        return
+    with archive.blobs.held(), archive.blobs.writer() as fresh:
+        fresh.add([content], bytes.fromhex(name))
+
+
+def write(file: Path, content: bytes) -> None:
+    """Only we may read it."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file.touch(mode=0o600)
+    file.write_bytes(content)
