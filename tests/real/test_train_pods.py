@@ -142,7 +142,15 @@ def test_three_preemptions_change_not_a_bit(
 def test_a_killed_host_costs_what_was_not_saved(
     pod: Pod, form: str, calm: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
-    ended = pod.run(tmp_path / "p", "--form", form, "--at", 7, "--who", 1, "--do", "kill")
+    doomed = (
+        "--every",
+        1000,
+        "--at",
+        7,
+        "--who",
+        1,
+    )  # the others are in a step then, not in a save
+    ended = pod.run(tmp_path / "p", "--form", form, *doomed, "--do", "kill")
     assert bereft(ended[0])
     assert ended[1].status == -9
     last = well(pod.run(tmp_path / "p", "--form", form))
@@ -151,7 +159,8 @@ def test_a_killed_host_costs_what_was_not_saved(
 
 
 def test_the_guilty_host_keeps_its_status(pod: Pod, form: str, tmp_path: Path) -> None:
-    ended = pod.run(tmp_path / "p", "--form", form, "--at", 7, "--who", 1, "--do", "raise")
+    doomed = ("--every", 1000, "--at", 7, "--who", 1)
+    ended = pod.run(tmp_path / "p", "--form", form, *doomed, "--do", "raise")
     assert bereft(ended[0])
     assert ended[1].status == 1
     assert "a mistake of the script" in ended[1].log

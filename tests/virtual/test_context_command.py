@@ -168,6 +168,8 @@ def test_options_go_before_the_file(tmp_path: Path) -> None:
 
 def test_without_a_file_the_code_is_where_one_stands() -> None:
     fields = {"name": ("gpt",), "accelerator": ("v4-8",)}
+    assert said(fields=fields).workdir == "", "a node to work on needs no code"
+    fields["run"] = ("python train.py",)
     assert said(fields=fields).workdir == "."
     assert said(fields=fields, settings=("workdir=",)).workdir == ""
     assert said(fields={**fields, "repo": ("https://e.com/x.git",)}).workdir == ""

@@ -90,14 +90,15 @@ def take(home: Path, token: str) -> None:
     """What this context is, and what a command brings."""
     sweep(home, WallClock().now())
     folder = home / CARRIED / token
-    for name, content in files(sys.stdin.buffer):
-        top, _, rest = name.partition("/")
-        if name == LETTER:
-            know(home, json.loads(content))
-        elif top in (BLOBS, ROWS):
-            keep(archived(app.folders(os.environ).state), top, rest, content)
-        else:
-            write(folder / name, content)
+    archive = archived(app.folders(os.environ).state)
+    with archive.blobs.held(), archive.blobs.writer() as fresh:
+        for name, content in files(sys.stdin.buffer):
+            if name == LETTER:
+                know(home, json.loads(content))
+            elif name.partition("/")[0] in (BLOBS, ROWS):
+                keep(archive, fresh, name, content)
+            else:
+                write(folder / name, content)
 
 
 def know(home: Path, letter: Mapping[str, Any]) -> None:

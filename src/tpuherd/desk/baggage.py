@@ -16,7 +16,7 @@ from tpuherd.hosts.snapshot_archive import Archive, archived
 from tpuherd.ports import Broken
 from tpuherd.store import logs, moved
 from tpuherd.store.database import home
-from tpuherd_host.agent.blobs import Spoiled
+from tpuherd_host.agent.blobs import Pack, Spoiled
 from tpuherd_host.agent.snapshots_rows import packed, unpacked
 
 STORE, SECRETS, LOGS, BLOBS, ROWS, END = "store.db", "secrets", "logs", "blobs", "rows", "end"
@@ -81,15 +81,16 @@ def unpack(place: Place, source: IO[bytes], token: str) -> None:
     if parts[SECRETS].exists():
         shutil.rmtree(parts[SECRETS])
     try:
-        for file, content in files(source):
-            top, _, name = file.partition("/")
-            if top in (BLOBS, ROWS):
-                keep(archive, top, name, content)
-            elif top == STORE:
-                write(draft, content)
-            elif top in (SECRETS, LOGS):
-                write(parts[top] / name, content)
-            whole = whole or top == END
+        with archive.blobs.held(), archive.blobs.writer() as fresh:
+            for file, content in files(source):
+                top, _, name = file.partition("/")
+                if top in (BLOBS, ROWS):
+                    keep(archive, fresh, file, content)
+                elif top == STORE:
+                    write(draft, content)
+                elif top in (SECRETS, LOGS):
+                    write(parts[top] / name, content)
+                whole = whole or top == END
     except (tarfile.TarError, Spoiled, ValueError) as error:
         raise Broken(f"what came is not whole ({error})") from error
     if not whole:
@@ -107,12 +108,12 @@ def files(source: IO[bytes]) -> Iterator[tuple[str, bytes]]:
             yield about.name, b"" if piece is None else piece.read()
 
 
-def keep(archive: Archive, top: str, name: str, content: bytes) -> None:
+def keep(archive: Archive, fresh: Pack, file: str, content: bytes) -> None:
     """Code goes into the archive: contents first, then the rows that need them."""
+    top, _, name = file.partition("/")
     if top == ROWS:
         archive.add(unpacked(content))
-        return
-    with archive.blobs.held(), archive.blobs.writer() as fresh:
+    else:
         fresh.add([content], bytes.fromhex(name))
 
 
