@@ -43,7 +43,7 @@ def test_an_attempt_outlives_its_engine_and_is_not_begun_again(user: Owner) -> N
     until(lambda: gone(user), "nothing to be left", seconds=60)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(300 + 60 * KILLS)
 @pytest.mark.parametrize("seed", [1])
 def test_killed_again_and_again(user: Owner, seed: int) -> None:
     """HERD_KILLS=200 for the whole of it."""

@@ -7,7 +7,6 @@ cut is finished by saying it again: by its token the other side knows whether it
 import asyncio
 import secrets
 import subprocess
-import sys
 from collections.abc import Mapping
 
 from tpuherd import app, config
@@ -15,7 +14,7 @@ from tpuherd.cli import engine_process, via
 from tpuherd.cli.there import departing
 from tpuherd.cli.via import Far
 from tpuherd.desk import baggage
-from tpuherd.ports import Broken, Unfit
+from tpuherd.ports import HerdError, Unfit
 from tpuherd.store import moved
 
 
@@ -53,6 +52,10 @@ def away(target: str, environ: Mapping[str, str]) -> str:
             process.stdin.close()
         except BrokenPipeError:
             pass  # it had arrived before, or it says why not
+        except (OSError, HerdError):  # the last piece did not go: it has not arrived
+            process.kill()
+            moved.stay(folder)
+            raise
         said = process.stderr.read()
     if process.returncode not in (0, via.SSH_FAILED):
         moved.stay(folder)
@@ -67,28 +70,34 @@ START = b'["engine", "start"]'.hex()
 
 def back(environ: Mapping[str, str]) -> str:
     """To this machine."""
-    far = machine(environ, None)
-    via.prepared(far)
     place = app.place(environ)
+    folder = baggage.folders(place)[baggage.STORE]
+    far = machine(environ, (moved.stone(folder) or {}).get("to"))
+    via.prepared(far)
+    before = via.asked(far, far.there("stone")).stdout.decode().strip()
+    if not before or before != moved.arrived(folder):
+        fetched(far, place)
+    name_machine(environ, far.context, None)
+    asyncio.run(engine_process.start(place, environ))
+    return f"{far.context} is here again, {many(len(moved.wished(folder)))}; its engine runs here"
+
+
+def fetched(far: Far, place: app.Place) -> None:
+    """The store and all with it; there it is no more."""
     token = secrets.token_hex(8)
     moved.refuse_two(baggage.folders(place)[baggage.STORE], token)
-    here = engine_process.described(None, place)["place"]
-    words = far.words(far.there("give", token, f"{app.local_user()}'s machine"), options=["-T"])
+    line = far.there("give", token, f"the machine of {app.local_user()}")
+    words = far.words(line, options=["-T"])
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         try:
             baggage.unpack(place, process.stdout, token)
-        except Broken:
-            via.refuse_failed(far, process.wait(), process.stderr.read())
+        except HerdError:
+            process.stdout.close()
+            said = process.stderr.read()
             via.asked(far, far.there("stay"))
+            via.refuse_failed(far, process.wait(), said)
             raise
-        said = process.stderr.read()
-    if said:
-        print(said.decode(errors="replace").strip(), file=sys.stderr)
-    name_machine(environ, far.context, None)
-    asyncio.run(engine_process.start(place, environ))
-    wishes = moved.wished(baggage.folders(place)[baggage.STORE])
-    return f"{far.context} is here again, {many(len(wishes))}; the engine runs, for {here}"
 
 
 def name_machine(environ: Mapping[str, str], context: str, target: str | None) -> None:

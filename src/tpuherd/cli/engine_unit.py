@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tpuherd import app
+from tpuherd.cli.there import CURRENT, ROOT
 from tpuherd.founding import store_folder
 
 UNIT = """\
@@ -39,7 +40,11 @@ def unit(place: app.Place, environ: Mapping[str, str]) -> str:
     if place.world is not None:
         known["HERD_WORLD"] = str(place.world)
     lines = [f'Environment="{name}={quoted(value)}"' for name, value in sorted(known.items())]
-    program = shlex.join([sys.executable, "-P", "-m", "tpuherd.front", "engine", "run"])
+    python = sys.executable
+    root, there, _ = python.partition(f"/{ROOT}/")
+    if there:  # the next version is in another folder
+        python = f"{root}{there}{CURRENT}"
+    program = shlex.join([python, "-P", "-m", "tpuherd.front", "engine", "run"])
     return UNIT.format(
         title=place.title, environment="\n".join(lines), program=program.replace("%", "%%")
     )
@@ -54,7 +59,7 @@ def install(place: app.Place, environ: Mapping[str, str]) -> tuple[Path, str]:
     """Write it; the file, and what is to be said to systemd."""
     home = Path(environ.get("HOME") or Path.home())
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-    if ".tpuherd-via" in config.parts:
+    if ROOT in config.parts:
         config = home / ".config"  # a context's own folder; systemd looks into the login's
     name = f"tpuherd-{store_folder(place).name}.service"
     file = config / "systemd/user" / name

@@ -5,6 +5,7 @@
     arrive NAME TOKEN        a tar on stdin: a fleet's store, to be the one here
     give NAME TOKEN TO       the same the other way, on stdout; from now on it is there
     stay NAME                it stays here after all
+    stone NAME               by which journey it left, if it did
 
 All of a context stands in ~/.tpuherd-via/NAME, apart from whatever its login does besides.
 """
@@ -32,6 +33,7 @@ from tpuherd.store.database import Database
 
 ROOT = ".tpuherd-via"
 CARRIED, RUNNING, LETTER, DIGEST, PROGRAM = "carried", "run", "letter.json", "letter", "herd"
+CURRENT = "current/bin/python"  #: of the version that was installed last
 SWEEP_S = 86_400.0
 LEASE_S = 60.0  #: nobody begins an engine while the stone is set
 SHELL = """#!/bin/sh
@@ -58,8 +60,10 @@ def main(words: list[str]) -> int:
             arrive(rest[0])
         elif word == "give":
             give(rest[0], rest[1])
+        elif word == "stone":
+            print((moved.stone(store()) or {}).get("token", ""))
         else:
-            moved.stay(baggage.folders(app.place(os.environ))[baggage.STORE])
+            moved.stay(store())
     except HerdError as error:
         hint = f" ({error.hint})" if error.hint else ""
         print(f"{error.sentence}{hint}", file=sys.stderr)
@@ -111,7 +115,7 @@ def know(home: Path, letter: Mapping[str, Any]) -> None:
         content["projects"][key] = {**content["projects"].get(key, {}), **letter["terms"]}
     write(folder / "owner", letter["owner"].encode())
     program = home / PROGRAM
-    write(program, SHELL.format(home=home, python=sys.executable).encode())
+    write(program, SHELL.format(home=home, python=home.parent / CURRENT).encode())
     program.chmod(0o700)
     write(home / DIGEST, letter["digest"].encode())
 
@@ -126,6 +130,11 @@ def sweep(home: Path, now: float) -> None:
 
 
 # ---- a fleet that moves --------------------------------------------------------------------------
+
+
+def store() -> Path:
+    """The folder of the store here."""
+    return baggage.folders(app.place(os.environ))[baggage.STORE]
 
 
 def arrive(token: str) -> None:

@@ -48,8 +48,9 @@ cat > {wheel}
 rm -rf {stamp}; $one -m venv {stamp} >&2
 {stamp}/bin/python -m pip install --disable-pip-version-check -q ./{wheel} > pip.log 2>&1 || {{
     tail -n 3 pip.log >&2; exit 1; }}
-touch {stamp}/ready; rm {wheel}
-for old in */ready; do [ $old = {stamp}/ready ] || rm -rf "${{old%/ready}}"; done
+touch {stamp}/ready; rm {wheel} pip.log; ln -sfn {stamp} current
+for one in */herd; do [ ! -x "$one" ] || {{ "$one" engine stop; "$one" keeper stop --now; }} >&2; done
+for old in [0-9]*/ready; do [ $old = {stamp}/ready ] || rm -rf "${{old%/ready}}"; done
 """
 
 

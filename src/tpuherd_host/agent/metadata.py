@@ -9,7 +9,7 @@ SERVER = "169.254.169.254"
 HOST_VARIABLES = ("GCE_METADATA_HOST", "GCE_METADATA_IP")
 POLL_S = 60
 ANSWER_MAX = 1 << 16
-PATIENCE_S = (5.0, 300.0)  #: between tries, where there is no such server
+PATIENCE_S = (0.25, 300.0)  #: between tries: a young host's server is late, others have none
 
 
 def address(environment: Mapping[str, str]) -> Tuple[str, int]:
