@@ -1,13 +1,17 @@
 """How long the judgement of a large fleet takes: `.venv/bin/python bench/plan.py`."""
 
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.laws.core_toy import Toy, slot
 from tpuherd.core.model import Limits
 from tpuherd.core.plan import plan
 
-SLOTS, ROUNDS = 1000, 20
+SLOTS, ROUNDS = 1000, 40
 
 
 def best(toy: Toy) -> float:

@@ -498,6 +498,20 @@ def test_waits_and_lives_are_learnt() -> None:
     found = season(ready, ready, lost, lost)
     assert (found.waits_s, found.lives_s) == ((60.0,), (430.0,))
     assert season(lost).lives_s == ()
+    assert season(ready).waits_s == (60.0,)
+    late = event("bid.ready", 90.0, bid=BID)
+    assert season(ready, late).waits_s == (60.0,)
+
+
+def test_a_notice_ends_a_life_be_it_ever_seen_lost_or_not() -> None:
+    ready = event("bid.ready", 70.0, bid=BID)
+    told = event("bid.noticed", 400.0, bid=BID, host="w0", what="preempted")
+    ends = (event("bid.withdrawn", 410.0, bid=BID), event("bid.gone", 500.0, bid=BID))
+    lost = event("bid.lost", 450.0, bid=BID, how="preempted")
+    for story in ((told, *ends), (told, told, *ends), (told, lost, *ends)):
+        assert season(ready, *story).lives_s == (330.0,)
+    assert season(told, *ends).lives_s == ()
+    assert season(ready, *ends).lives_s == ()
 
 
 def test_permissions_are_tried_again_when_the_user_has_seen_to_it() -> None:

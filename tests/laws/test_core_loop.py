@@ -134,6 +134,18 @@ def test_changed_code_stops_prepares_and_starts_again() -> None:
     assert toy.most == 1
 
 
+def test_patient_code_waits_for_the_next_attempt() -> None:
+    toy = Toy(slot())
+    toy.run(until=Toy.running)
+    toy.wish(code_digest="d", patient=True)
+    toy.tick()
+    assert not toy.kinds("attempt.stopping")
+    toy.preempt()
+    toy.run()
+    assert [event.facts["code_digest"] for event in toy.kinds("attempt.launched")] == ["c", "d"]
+    assert toy.kinds("attempt.ended")[0].facts["verdict"] == "preempted"
+
+
 def test_another_type_runs_on_until_its_successor_is_prepared() -> None:
     toy = Toy(slot())
     toy.lasts = 500
@@ -485,7 +497,7 @@ def test_a_stall_saves_stacks_and_runs_again_under_its_own_budget() -> None:
     toy.lasts = 1e9
     toy.run(1000)
     assert len(toy.launches) == 2
-    assert toy.trail().gave_up_why.startswith("it stalled 2 times")
+    assert toy.trail().gave_up_why.startswith("it stalled twice")
     assert all(event.facts["stacks"] for event in toy.kinds("attempt.stopping"))
     assert toy.trail().failures == 0
 

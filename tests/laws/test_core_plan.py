@@ -50,29 +50,50 @@ def test_every_shape_and_goal_has_a_deed() -> None:
     assert all(set(row) == set(Goal) for row in GANG.values())
 
 
-def test_what_the_tables_never_do() -> None:
+GOES = {Role.LOSER, Role.HUSK, Role.UNWANTED, Role.WITHDRAWN}
+
+
+def moved(role: Role, stage: Stage) -> Move:
+    """The table of bids, as rules."""
+    if role is Role.STRAY or stage in {Stage.CALLING, Stage.HIDDEN}:
+        return Move.LEAVE
+    if stage in {Stage.ENDING, Stage.LEAVING}:
+        return Move.WAIT  # nothing can be done to what is under way
+    if stage is Stage.UNKNOWN:
+        return Move.WITHDRAW if role in {Role.UNWANTED, Role.WITHDRAWN} else Move.LEAVE
+    if role is Role.WITHDRAWN and stage in {Stage.UNSEEN, Stage.VANISHED}:
+        return Move.WAIT
+    if stage is Stage.UNSEEN and role in {Role.INCUMBENT, Role.CANDIDATE}:
+        return Move.ASK
+    goes = {
+        Stage.QUEUED: GOES | {Role.OUTDATED, Role.WORN},
+        Stage.GRANTED: GOES | {Role.OUTDATED},
+        Stage.READY: GOES,  # only what is meant to go is withdrawn while it works
+        Stage.SICK: GOES,
+    }.get(stage, set(Role))
+    return Move.WITHDRAW if role in goes else Move.WAIT
+
+
+def test_what_is_done_with_a_bid_in_each_role_and_stage() -> None:
+    nothing = {Move.WAIT, Move.LEAVE}
     for role, stage in product(Role, Stage):
-        move = BIDS[role][stage]
-        # Nothing is done to what is under way, not seen, or can't be deleted now.
-        if stage in {Stage.CALLING, Stage.HIDDEN, Stage.ENDING, Stage.LEAVING}:
-            assert move in {Move.WAIT, Move.LEAVE}
-        if role is Role.STRAY:
-            assert move is Move.LEAVE
-        # Only what is meant to go is withdrawn while it is well.
-        if move is Move.WITHDRAW and stage is Stage.READY:
-            assert role in {Role.LOSER, Role.HUSK, Role.UNWANTED, Role.WITHDRAWN}
-        if move is Move.ASK:
-            assert stage is Stage.UNSEEN and role in {Role.INCUMBENT, Role.CANDIDATE}
-        if stage is Stage.UNKNOWN:
-            assert (move is Move.WITHDRAW) == (role in {Role.UNWANTED, Role.WITHDRAWN})
+        found, expected = BIDS[role][stage], moved(role, stage)
+        assert found is expected or {found, expected} <= nothing, (role, stage)
+
+
+def test_what_is_done_with_a_gang_in_each_shape() -> None:
+    over = {Shape.SUCCEEDED, Shape.FAILED, Shape.INTERRUPTED}
     for shape, goal in product(Shape, Goal):
-        deed = GANG[shape][goal]
-        if deed is Deed.LAUNCH:
-            assert goal is Goal.RUN and shape in {Shape.PREPARED, Shape.FAILED, Shape.INTERRUPTED}
-        if deed is Deed.PREPARE:
-            assert goal is not Goal.GONE and shape is Shape.BARE
-        if shape in {Shape.DOOMED, Shape.STALLED}:
-            assert deed is Deed.STOP
+        deed, run, gone = GANG[shape][goal], goal is Goal.RUN, goal is Goal.GONE
+        assert (deed is Deed.PREPARE) == (shape is Shape.BARE and not gone)
+        starts = {Shape.PREPARED, Shape.FAILED, Shape.INTERRUPTED}
+        assert (deed is Deed.LAUNCH) == (run and shape in starts)
+        ends = (
+            {Shape.DOOMED, Shape.STALLED} if run else {Shape.DOOMED, Shape.STALLED, Shape.RUNNING}
+        )
+        assert (deed is Deed.STOP) == (shape in ends)
+        brings = over if gone else ({Shape.SUCCEEDED} if run else set())
+        assert (deed is Deed.COLLECT) == (shape in brings)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from tpuherd.core.facts import (
     Sight,
 )
 from tpuherd.core.fold import fold
-from tpuherd.core.model import Goal, Limits, Refusal
+from tpuherd.core.model import Goal, Kind, Limits, Refusal
 from tpuherd.core.notes import missing, notes, quarantine
 from tpuherd.core.phase import Need, Standing
 from tpuherd.core.plan import strays
@@ -221,11 +221,15 @@ def test_outdated() -> None:
         ({"type": "v5"}, True, True),
         ({"runtime": "q"}, True, True),
         ({"price": 9.0}, False, False),
+        ({"kind": Kind.DIRECT}, True, False),
     ]
     for changes, waiting, held in rows:
         other = bid(offer=offer(**{"zone": "a", **changes}))
         assert phase.outdated(other, wish) == waiting
         assert phase.outdated(replace(other, granted_at=1.0), wish) == held
+    either = slot(offers=(offer("a", type="v5"), offer("b")))
+    assert not phase.outdated(bid(granted_at=1.0), either)
+    assert phase.outdated(bid(granted_at=1.0, offer=offer("b", runtime="q")), either)
 
 
 def test_the_incumbent() -> None:
@@ -242,10 +246,12 @@ def test_the_incumbent() -> None:
         (live, ["used", "prepared", "early", "low", "high"]),
         (over, ["prepared", "early", "low", "high", "used"]),
     ]:
-        left = list(rows)
+        left = [
+            Standing(bid=one, stage=Stage.READY, sight=None, hosts=(), whole=False) for one in rows
+        ]
         for name in order:
-            assert phase.best(left, trail).name == name
-            left = [one for one in left if one.name != name]
+            assert phase.best(left, trail).bid.name == name
+            left = [one for one in left if one.bid.name != name]
 
 
 def worn(
@@ -563,7 +569,7 @@ def test_life_and_cost() -> None:
 def test_the_last_failure_stands_in_the_sentence() -> None:
     wish = slot(limits=Limits(failures=0))
     said = limits.reached(wish, Trail(failures=1, failed_why="w0 exited with 3"), NOW)
-    assert said == "it failed 1 times without progress, 0 are forgiven: w0 exited with 3"
+    assert said == "it failed once without progress, none is forgiven: w0 exited with 3"
     assert limits.reached(wish, Trail(failures=1), NOW).endswith("forgiven")
 
 
@@ -571,8 +577,9 @@ def test_the_last_failure_stands_in_the_sentence() -> None:
     ("failures", "changes", "pause"),
     [
         (0, {}, 0), (1, {}, 0), (2, {}, 10), (3, {}, 20), (4, {}, 40), (9, {}, 300), (99, {}, 300),
-        (1, {"stumbles": 1}, 10), (0, {"stumbles": 3}, 20), (0, {"unprepared": 2}, 10),
-        (0, {"lacking": 1}, 0), (0, {"lacking": 3}, 20),
+        (1, {"stumbles": 1}, 10), (0, {"stumbles": 1}, 0), (0, {"stumbles": 3}, 20),
+        (0, {"unprepared": 1}, 10), (0, {"unprepared": 2}, 10), (1, {"unprepared": 2}, 20),
+        (0, {"lacking": 1}, 10), (0, {"lacking": 3}, 20),
         (0, {"faults": 1}, 15), (1, {"faults": 1}, 15), (2, {"faults": 1}, 20),
     ],
 )  # fmt: skip

@@ -96,6 +96,22 @@ def test_what_commands_say_to_programs(user: Owner) -> None:
     assert of_json(user, "down", "dev", "--yes")["gone"] is True
 
 
+def test_a_kept_node_gets_other_code_at_once(user: Owner) -> None:
+    code = user.home / "other"
+    code.mkdir()
+    (code / "word.txt").write_text("new")
+    assert user.herd("up", "--name", "dev", "--accelerator", "v4-8").returncode == 0
+    assert user.herd("wait", "dev", seconds=120).returncode == 0
+    done = user.herd("sync", str(code), "dev")
+    assert done.returncode == 0 and "on its nodes at once" in done.stdout, done.stderr
+    until(
+        lambda: "new" in user.herd("exec", "dev", "--", "cat", "herd/dev/word.txt").stdout,
+        "the new code on the node",
+        seconds=60,
+    )
+    assert "already" in user.herd("sync", str(code), "dev").stdout
+
+
 def test_only_looking_keeps_nothing(user: Owner) -> None:
     words = ("run", "--name", "gpt", "--accelerator", "v4-8", "--copies", "2", "--dry-run")
     found = of_json(user, *words, "--set", "run=x", "--set", "workdir=")

@@ -32,6 +32,7 @@ PROCESSES = (
     "cli/engine_process.py",  # begins the engine
     "cli/via.py",  # calls ssh
     "cli/engine_move.py",  # the same
+    "cli/there.py",  # begins a command that was said elsewhere
     "front.py",  # it begins the keeper
     "hosts/snapshot_git.py",  # asks git
     "cloud/auth.py",  # asks gcloud for a token

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tpuherd import app
-from tpuherd.cli.there import CURRENT, ROOT
+from tpuherd.cli.via_terms import CURRENT, ROOT
 from tpuherd.founding import store_folder
 
 UNIT = """\

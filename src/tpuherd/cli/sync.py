@@ -35,7 +35,7 @@ class Load:
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, metavar="[PATH] TARGET:DEST")
+@click.argument("words", nargs=-1, required=True, metavar="[PATH] TARGET:DEST | [PATH] JOB")
 @click.option("--repo", metavar="URL", help="Ship a commit of this repository instead of PATH.")
 @click.option("--ref", metavar="SHA", help="Which: a commit, a tag or a branch.")
 @click.option("-y", "--yes", is_flag=True, help="Ship also what looks secret, and more than 2 GB.")
@@ -55,20 +55,23 @@ def sync(words: tuple[str, ...], **said: bool | str | None) -> Errand:
     Tracked and untracked files, without those that .gitignore and .herdignore name. Only what
     hosts lack travels, once over your uplink, or once for each node that other nodes don't reach;
     then all of them switch, or none. DEST is from the login's home on, and lasts as long as the
-    node.
+    node. Without DEST it is a job's code from its next attempt on; on a node that is only kept, at
+    once.
 
     \b
-    herd sync . gpt:code        herd sync --repo https://example.com/x.git --ref v1.2 gpt:code
+    herd sync . gpt:code        herd sync . gpt
+    herd sync --repo https://example.com/x.git --ref v1.2 gpt:code
     """
     *paths, place = words
     target, colon, dest = place.partition(":")
     if len(paths) != (0 if said["repo"] else 1):
         raise click.UsageError(
-            "say what and where: herd sync PATH TARGET:DEST, or --repo URL --ref SHA TARGET:DEST"
+            "say what and where: herd sync PATH TARGET:DEST, herd sync PATH JOB,"
+            " or --repo URL --ref SHA in place of PATH"
         )
     if bool(said["repo"]) != bool(said["ref"]):
         raise click.UsageError("--repo and --ref go together")
-    if not colon or not dest:
+    if colon and not dest:
         raise click.UsageError(f"say where on the hosts: {target}:DEST, from the login's home on")
     load = Load(
         path=paths[0] if paths else None,
@@ -76,12 +79,36 @@ def sync(words: tuple[str, ...], **said: bool | str | None) -> Errand:
         yes=bool(said["yes"]), force=bool(said["force"]), some=bool(said["partial"]),
         relay=said["relay"] != "none", json_=bool(said["json_"]),
     )  # fmt: skip
+    if not dest:
+        return errand("herd sync", partial(recode, load))
     return errand("herd sync", partial(ship_it, load))
 
 
 def text(value: bool | str | None) -> str | None:
     """An option that is a word."""
     return value if isinstance(value, str) else None
+
+
+async def recode(load: Load, console: Console, home: Home) -> int:
+    """A job's code, from its next attempt on."""
+    from tpuherd.cli.desk import desk, say, say_json
+    from tpuherd.desk.recoding import recoded
+    from tpuherd.hosts.snapshot_archive import archived
+
+    with desk(console, home, "herd sync", yes=load.yes) as here:
+        wish = here.wish(load.target, hint=f"a node wants a place: {load.target}:DEST")
+        archive = archived(here.place.folders.state)
+        snapshot = await asyncio.to_thread(taken, load, console, archive)
+        for note in snapshot.notes:
+            await console.tell(f"herd sync: {note}")
+        if not await allowed(snapshot, archive, console, yes=load.yes):
+            return ABORTED
+        sentence = recoded(wish, snapshot.id, archive, here)
+    if load.json_:
+        await say_json(console, {"job": wish.job, "snapshot": snapshot.id, "why": sentence})
+    else:
+        await say(console, sentence)
+    return 0
 
 
 async def ship_it(load: Load, console: Console, home: Home) -> int:

@@ -14,6 +14,8 @@ import asyncio
 import json
 import os
 import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +23,8 @@ from typing import Any
 
 from tpuherd import app, config
 from tpuherd.cli import engine_process
+from tpuherd.cli.errand import SIGNALLED
+from tpuherd.cli.via_terms import CARRIED, CURRENT, DIGEST, LETTER, PROGRAM, ROOT, RUNNING
 from tpuherd.clock import WallClock
 from tpuherd.core.wish import Wish
 from tpuherd.desk import baggage, carried
@@ -31,9 +35,6 @@ from tpuherd.ports import Broken, HerdError
 from tpuherd.store import moved
 from tpuherd.store.database import Database
 
-ROOT = ".tpuherd-via"
-CARRIED, RUNNING, LETTER, DIGEST, PROGRAM = "carried", "run", "letter.json", "letter", "herd"
-CURRENT = "current/bin/python"  #: of the version that was installed last
 SWEEP_S = 86_400.0
 LEASE_S = 60.0  #: nobody begins an engine while the stone is set
 SHELL = """#!/bin/sh
@@ -72,22 +73,25 @@ def main(words: list[str]) -> int:
 
 
 def be(home: Path, token: str, words: list[str]) -> int:
-    """The command itself. Who began it can send us signals by our number."""
+    """The command, in a process of its own, to which who began it can send signals. What came along
+    is removed behind it."""
     folder = home / CARRIED / token
     mark = home / RUNNING / token
-    write(mark, str(os.getpid()).encode())
-    sys.argv = ["herd", *words]
+    environ = dict(os.environ)
+    if folder.exists():
+        environ[carried.VARIABLE] = str(folder)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)  # theirs to heed
+    line = [sys.executable, "-P", "-m", "tpuherd.front", *words]
     try:
-        os.chdir(folder if folder.exists() else home)
-        if folder.exists():
-            os.environ[carried.VARIABLE] = str(folder)
-        from tpuherd import front
-
-        front.main()
+        place = folder if folder.exists() else home
+        with subprocess.Popen(line, cwd=place, env=environ) as process:
+            write(mark, str(process.pid).encode())
+            status = process.wait()
     finally:
         mark.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
-    return 0
+    return status if status >= 0 else SIGNALLED - status
 
 
 def take(home: Path, token: str) -> None:

@@ -22,7 +22,7 @@ import click
 
 from tpuherd import app, config
 from tpuherd.cli import parcel
-from tpuherd.cli.there import DIGEST, LETTER, ROOT, RUNNING
+from tpuherd.cli.via_terms import DIGEST, LETTER, ROOT, RUNNING
 from tpuherd.hosts.keys import login
 from tpuherd.ports import Broken, HerdError, NotReached, Unfit
 
@@ -49,7 +49,9 @@ rm -rf {stamp}; $one -m venv {stamp} >&2
 {stamp}/bin/python -m pip install --disable-pip-version-check -q ./{wheel} > pip.log 2>&1 || {{
     tail -n 3 pip.log >&2; exit 1; }}
 touch {stamp}/ready; rm {wheel} pip.log; ln -sfn {stamp} current
-for one in */herd; do [ ! -x "$one" ] || {{ "$one" engine stop; "$one" keeper stop --now; }} >&2; done
+for one in */herd; do
+    [ ! -x "$one" ] || {{ "$one" engine stop || :; "$one" keeper stop --now || :; }} >&2
+done
 for old in [0-9]*/ready; do [ $old = {stamp}/ready ] || rm -rf "${{old%/ready}}"; done
 """
 

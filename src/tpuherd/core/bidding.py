@@ -3,7 +3,7 @@
 from tpuherd.core.case import Case
 from tpuherd.core.facts import RequestWord, Sight
 from tpuherd.core.fold_world import season_key
-from tpuherd.core.model import Ask, Goal, Kind, Offer, Withdraw
+from tpuherd.core.model import Ask, Goal, Kind, Withdraw
 from tpuherd.core.phase import (
     Need,
     Standing,
@@ -35,8 +35,7 @@ def assign(case: Case) -> None:
             held.append(one)
         if one.bid.name == used:
             case.home = one
-    name = best([one.bid for one in held], case.trail).name if held else ""
-    case.incumbent = next((one for one in held if one.bid.name == name), None)
+    case.incumbent = best(held, case.trail) if held else None
     for one in case.standings:
         late = one.role is Role.CANDIDATE and (held or case.need is not Need.SEEK)
         if late or (one.role is Role.INCUMBENT and one is not case.incumbent):
@@ -219,9 +218,7 @@ def seek(case: Case) -> None:
         first = trail.generation % len(offers)
         offers = offers[first:] + offers[:first]
     since = trail.searching_at if trail.searching_at is not None else case.now
-    seen = (slot_of(sight.bid) for sight in world.unknown.get(slot.name, ()))
-    above = max((named.generation for named in seen if named is not None), default=0)
-    generation = max(trail.generation, above)
+    generation, instead = above(case), instead_of(case)
     for place, offer in enumerate(offers[:many]):
         generation += 1
         ask = Ask(
@@ -233,13 +230,21 @@ def seek(case: Case) -> None:
             node_digest=slot.node_digest,
         )
         turn = (len(live) + place, since, slot.name, generation)
-        case.requests.append(Request(turn=turn, ask=ask, why=reason(case, offer)))
+        why = f"{offer.type} ({offer.tier}) in {offer.zone} {instead}"
+        case.requests.append(Request(turn=turn, ask=ask, why=why))
         if offer.kind is Kind.DIRECT:
             world.probed.add(season_key(offer))
 
 
-def reason(case: Case, offer: Offer) -> str:
-    """Why it is asked for there."""
-    what = f"{offer.type} ({offer.tier}) in {offer.zone}"
+def above(case: Case) -> int:
+    """The highest number that was ever used for the slot, by whomever."""
+    shown = case.world.unknown.get(case.slot.name, ())
+    named = (slot_of(sight.bid) for sight in shown)
+    numbers = (one.generation for one in named if one is not None)
+    return max(case.trail.generation, *numbers) if shown else case.trail.generation
+
+
+def instead_of(case: Case) -> str:
+    """Why nodes are asked for."""
     old = next((one for one in case.standings if one.why and one.role is not Role.WITHDRAWN), None)
-    return f"{what} is wished" if old is None else f"{what} instead of {old.bid.name}: {old.why}"
+    return "is wished" if old is None else f"instead of {old.bid.name}: {old.why}"

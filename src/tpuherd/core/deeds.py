@@ -107,7 +107,7 @@ def aim(case: Case) -> tuple[Goal, str]:
         return Goal.GONE, "it is done"
     if running(trail) and trail.attempt is not None:
         here = case.home
-        if trail.attempt.code_digest != slot.code_digest:
+        if trail.attempt.code_digest != slot.code_digest and not slot.patient:
             return Goal.IDLE, "its code has changed"
         if here is None or here.role in {Role.HUSK, Role.LOSER, Role.WITHDRAWN}:
             return Goal.IDLE, here.why if here is not None and here.why else "its node goes away"

@@ -36,6 +36,7 @@ def expand(job: Job, wish: Wish, allowed: Allowed) -> tuple[Slot, ...]:
             limits=limits(job),
             outputs=bool(job.outputs),
             exact=job.exact,
+            patient=wish.patient,
             no_offer="" if offers else obstacle,
         )
         for index in range(job.copies)

@@ -95,9 +95,12 @@ def ready(trails: Trails, event: Event) -> Trails:
     return with_season(trails, key, replace(season, waits_s=waits))
 
 
-def lost(trails: Trails, event: Event) -> Trails:
+def over(trails: Trails, event: Event) -> Trails:
+    """The end of a life: what is told to go may be given back before anybody sees it lost."""
     bid = find(trails, event)
-    if bid is None or bid.ready_at is None or bid.lost_at is not None:
+    if bid is None or bid.ready_at is None:
+        return trails
+    if bid.noticed_at is not None or bid.lost_at is not None:
         return trails
     key = season_key(bid.offer)
     season = trails.seasons.get(key, Season())
@@ -137,7 +140,8 @@ LEARNS: Mapping[str, Learn] = {
     "bid.refused": refused,
     "bid.granted": granted,
     "bid.ready": ready,
-    "bid.lost": lost,
+    "bid.noticed": over,
+    "bid.lost": over,
     "bid.gone": gone,
     "node.quarantined": quarantined,
     "engine.started": lambda trails, event: replace(trails, started_at=event.at),

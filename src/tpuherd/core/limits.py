@@ -19,6 +19,11 @@ def age(seconds: float) -> str:
     return "less than a minute"
 
 
+def times(many: int) -> str:
+    """How often, as people say it."""
+    return {1: "once", 2: "twice"}.get(many, f"{many} times")
+
+
 def spent(trail: Trail, now: float) -> float:
     """Dollars until now, those of the running nodes included."""
     return trail.spent + sum(cost(bid, now) for bid in trail.bids.values())
@@ -35,7 +40,8 @@ def reached(slot: Slot, trail: Trail, now: float) -> str:
         ):
             if most is not None and many > most:
                 last = f": {trail.failed_why}" if what == "failed" and trail.failed_why else ""
-                return f"it {what} {many} times without progress, {most} are forgiven{last}"
+                are = f"{most or 'none'} {'is' if most < 2 else 'are'} forgiven"
+                return f"it {what} {times(many)} without progress, {are}{last}"
         if trail.first_launch_at is not None and now >= trail.first_launch_at + limits.lifetime_s:
             return f"it has lived for {age(limits.lifetime_s)}, as long as it may"
     if limits.cost < inf and spent(trail, now) >= limits.cost:
@@ -56,10 +62,15 @@ def dues(slot: Slot, trail: Trail, now: float) -> Iterator[float]:
 
 
 def pause_until(trail: Trail, bid: Bid) -> float:
-    """When to prepare or launch again: at once after one failure, then later and later."""
+    """When to prepare or launch again: at once after one failure, then later and later.
+
+    Not at once where preparing failed: what it lacked a moment ago it lacks still.
+    """
     if trail.failed_at is None:
         return 0.0
     many = trail.failures + bid.stumbles + bid.faults + bid.unprepared + bid.lacking
+    if bid.unprepared or bid.lacking:
+        many = max(many, 2)
     pause = min(PAUSE_S_MAX, 10.0 * 2 ** min(many - 2, 10)) if many >= 2 else 0.0
     return trail.failed_at + max(pause, CHIPS_PAUSE_S if bid.faults else 0.0)
 

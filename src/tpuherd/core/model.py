@@ -78,6 +78,7 @@ class Slot:
     limits: Limits = field(default_factory=Limits)
     outputs: bool = False  #: there are paths to bring back before a node goes
     exact: bool = False  #: one bid at a time, for tools that insist on a node's name
+    patient: bool = False  #: changed code waits for the next attempt
     no_offer: str = ""
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpuherd.core.facts import HostWord, NodeWord, Observed, Sight
+from tpuherd.core.limits import times
 from tpuherd.core.model import Refusal
 from tpuherd.core.phase import FAULTS_MAX, speaking
 from tpuherd.core.policy import Stage
@@ -31,10 +32,8 @@ def notes(
         yield from of_none(bid, stage)
     elif stage not in {Stage.CALLING, Stage.HIDDEN}:
         yield from of_sight(bid, stage, sight)
-    told = next((host for host in hosts if host.deadly), None)
-    if told is not None and bid.noticed_at is None:
-        why = f"{told.name} was told: {told.notice}"
-        yield note("bid.noticed", bid, why, host=told.name, what=told.notice)
+    if hosts and bid.noticed_at is None:
+        yield from of_hosts(bid, hosts)
 
 
 def of_sight(bid: Bid, stage: Stage, sight: Sight) -> Iterator[Note]:
@@ -56,6 +55,14 @@ def of_sight(bid: Bid, stage: Stage, sight: Sight) -> Iterator[Note]:
     if stage in OVER and bid.lost_at is None and bid.withdrawn_at is None:
         how = ended_how(stage, sight)
         yield note("bid.lost", bid, f"{bid.name} was {how}", how=how)
+
+
+def of_hosts(bid: Bid, hosts: tuple[HostWord, ...]) -> Iterator[Note]:
+    """The first host that was told that it goes away."""
+    told = next((host for host in hosts if host.deadly), None)
+    if told is not None:
+        why = f"{told.name} was told: {told.notice}"
+        yield note("bid.noticed", bid, why, host=told.name, what=told.notice)
 
 
 def of_none(bid: Bid, stage: Stage) -> Iterator[Note]:
@@ -95,7 +102,7 @@ def ended_how(stage: Stage, sight: Sight) -> str:
 def quarantine(bid: Bid, trails: Trails) -> Iterator[Note]:
     """A node whose chips did not come up twice in a row is not tried any more."""
     if bid.faults >= FAULTS_MAX and bid.name not in trails.bad_nodes:
-        why = f"its chips did not come up {bid.faults} times in a row"
+        why = f"its chips did not come up {times(bid.faults)} in a row"
         yield Note(kind="node.quarantined", why=why, facts={"node": bid.name, "why": why})
 
 

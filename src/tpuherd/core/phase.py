@@ -104,13 +104,13 @@ def seen(bid: Bid, sight: Sight, hosts: tuple[HostWord, ...] = ()) -> Stage:
     request, nodes = sight.request, sight.nodes
     if request in REQUESTS:
         return REQUESTS[request]
+    if request is RequestWord.QUEUED and not nodes:
+        return Stage.QUEUED
     words = {node.word for node in nodes}
     if words != {NodeWord.READY}:
         for word, found in NODES.items():
             if word in words:
                 return found
-        if request is RequestWord.QUEUED and not nodes:
-            return Stage.QUEUED
         # A node of its own that waits for machines may be refused yet.
         if request is None and bid.ready_at is None and not any(node.hosts for node in nodes):
             return Stage.QUEUED
@@ -217,19 +217,20 @@ def outdated(bid: Bid, slot: Slot) -> bool:
     offer = bid.offer
     if bid.granted_at is not None:
         return all((one.type, one.runtime) != (offer.type, offer.runtime) for one in slot.offers)
-    same = (offer.zone, offer.type, offer.runtime, offer.tier, offer.kind)
-    return all(same != (one.zone, one.type, one.runtime, one.tier, one.kind) for one in slot.offers)
+    for one in slot.offers:
+        if one.zone == offer.zone and (one.type, one.runtime, one.tier, one.kind) == (
+            offer.type, offer.runtime, offer.tier, offer.kind,
+        ):  # fmt: skip
+            return False
+    return True
 
 
-def best(held: Sequence[Bid], trail: Trail) -> Bid:
+def best(held: Sequence[Standing], trail: Trail) -> Standing:
     """The incumbent: launched on or prepared, else the earliest grant, then the lowest number."""
     used = trail.attempt.bid if running(trail) and trail.attempt is not None else ""
-    return min(
-        held,
-        key=lambda bid: (
-            bid.name != used,
-            not bid.prepared,
-            bid.granted_at or 0.0,
-            bid.generation,
-        ),
-    )
+
+    def order(one: Standing) -> tuple[bool, bool, float, int]:
+        bid = one.bid
+        return bid.name != used, not bid.prepared, bid.granted_at or 0.0, bid.generation
+
+    return held[0] if len(held) == 1 else min(held, key=order)

@@ -19,3 +19,4 @@ class Wish:
     changed_at: float
     revision: int = 0  #: counts the changes; given by the store
     who: str = ""  #: user@machine
+    patient: bool = False  #: its code counts from the next attempt on: none is stopped for it

@@ -31,13 +31,15 @@ def choose(
 
     `probed`: the seasons that somebody tries just now after a refusal.
     """
-    fit = [one for one in slot.offers if unfit_key(one, slot.node_digest) not in trail.unfit]
+    fit = fitting(slot, trail)
     if not fit:
         return Choice(fatal=slot.no_offer or "; ".join(dict.fromkeys(trail.unfit.values())))
+    taken = {(bid.offer.zone, bid.offer.rank) for bid in live}
+    if all((one.zone, one.rank) in taken for one in fit):
+        return Choice()
     closed = shut(seasons, now)
     ranks = sorted({one.rank for one in fit})
     since = trail.searching_at if trail.searching_at is not None else now
-    taken = {(bid.offer.zone, bid.offer.rank) for bid in live}
     found: list[Offer] = []
     reasons: list[str] = []
     wake = soonest = inf
@@ -59,6 +61,13 @@ def choose(
             taken.add((offer.zone, rank))
             found.append(offer)
     return Choice(offers=tuple(found), wake_at=wake, why_not=tuple(reasons))
+
+
+def fitting(slot: Slot, trail: Trail) -> Sequence[Offer]:
+    """All offers but those that were refused for good."""
+    if not trail.unfit:
+        return slot.offers
+    return [one for one in slot.offers if unfit_key(one, slot.node_digest) not in trail.unfit]
 
 
 def shut(seasons: Seasons, now: float) -> Mapping[str, tuple[float, str]]:

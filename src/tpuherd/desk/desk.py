@@ -50,12 +50,12 @@ class Desk:
         """Where contexts and grants are."""
         return self.place.folders.config
 
-    def wish(self, job: str) -> Wish:
+    def wish(self, job: str, *, hint: str = "") -> Wish:
         """The one of this name, and of no other."""
         wishes = self.store.wishes()
         if job in wishes:
             return wishes[job]
-        raise NotFound(no_job(job, wishes))
+        raise NotFound(no_job(job, wishes), hint=hint)
 
 
 def no_job(job: str, wishes: Mapping[str, Wish]) -> str:

@@ -19,8 +19,8 @@ def stone(folder: Path) -> Mapping[str, str] | None:
     """What stands there; None: the store is here."""
     try:
         found: Mapping[str, str] = json.loads((folder / STONE).read_bytes())
-    except FileNotFoundError:
-        return None
+    except (FileNotFoundError, PermissionError):
+        return None  # of a folder that is closed to us the database speaks
     except (OSError, ValueError) as error:
         raise Unfit(f"{folder / STONE} can't be read ({error})") from error
     return found

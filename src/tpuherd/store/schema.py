@@ -29,6 +29,7 @@ STEPS: Sequence[str] = (
     );
     CREATE TABLE states (slot TEXT PRIMARY KEY, sentence TEXT NOT NULL) WITHOUT ROWID;
     """,
+    "ALTER TABLE wishes ADD COLUMN patient INTEGER NOT NULL DEFAULT 0",
 )
 VERSION = len(STEPS)
 

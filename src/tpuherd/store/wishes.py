@@ -9,7 +9,7 @@ from tpuherd.core.model import Goal
 from tpuherd.core.wish import Wish
 from tpuherd.ports import Outdated
 
-COLUMNS = "job, goal, document, snapshot, made_at, changed_at, revision, who"
+COLUMNS = "job, goal, document, snapshot, made_at, changed_at, revision, who, patient"
 
 
 def read(connection: sqlite3.Connection) -> Mapping[str, Wish]:
@@ -24,11 +24,12 @@ def read(connection: sqlite3.Connection) -> Mapping[str, Wish]:
             changed_at=changed_at,
             revision=revision,
             who=who,
+            patient=bool(patient),
         )
-        for job, goal, document, snapshot, made_at, changed_at, revision, who in connection.execute(
-            f"SELECT {COLUMNS} FROM wishes ORDER BY job"
-        )
-    }
+        for (
+            job, goal, document, snapshot, made_at, changed_at, revision, who, patient
+        ) in connection.execute(f"SELECT {COLUMNS} FROM wishes ORDER BY job")
+    }  # fmt: skip
 
 
 def put(connection: sqlite3.Connection, wish: Wish, expected: int | None) -> Wish:
@@ -41,7 +42,7 @@ def put(connection: sqlite3.Connection, wish: Wish, expected: int | None) -> Wis
         )
     new = replace(wish, revision=revision + 1)
     connection.execute(
-        f"INSERT OR REPLACE INTO wishes ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT OR REPLACE INTO wishes ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             new.job,
             new.goal.value,
@@ -51,6 +52,7 @@ def put(connection: sqlite3.Connection, wish: Wish, expected: int | None) -> Wis
             new.changed_at,
             new.revision,
             new.who,
+            int(new.patient),
         ),
     )
     return new

@@ -1,0 +1,83 @@
+"""The examples in a world: a node is taken away in the middle; nothing is lost or done twice."""
+
+import io
+import json
+import re
+import tarfile
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.world import client, until
+from tests.real.engines import Owner, owner
+from tpuherd_host.train.places import Place, place
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SAMPLES = 1200
+
+pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def user() -> Iterator[Owner]:
+    with owner("--time-scale", "60", "--offer", str(client("inside").parents[1])) as found:
+        body = json.dumps({"name": "examples", "location": "US"}).encode()
+        url = f"{found.world.url}/storage/v1/b?project=demo"
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+        urllib.request.urlopen(request, timeout=30).close()
+        yield found
+        found.herd("down", "--all", "--yes", seconds=120)
+
+
+def bucket(user: Owner, path: str) -> Place:
+    return place(f"gs://examples/{path}", {"STORAGE_EMULATOR_HOST": user.world.url})
+
+
+def lines(user: Owner, job: str) -> list[str]:
+    """What it said on all hosts in all attempts."""
+    return [line for about, said in user.said().items() if about.startswith(job) for line in said]
+
+
+def test_every_file_is_packed_once_although_a_node_dies(user: Owner) -> None:
+    raw, shards = bucket(user, "raw"), bucket(user, "shards")
+    files = {f"{'ab'[one % 2]}/{one:04}.jpg": b"%d" % one for one in range(SAMPLES)}
+    for name, content in files.items():
+        raw.write(name, [content])
+    command = "python3 prepare.py gs://examples/raw gs://examples/shards --samples 4"
+    code = str(EXAMPLES / "prepare")
+    user.job("prepare", command, copies=2, accelerator="v4-8", workdir=code)
+    until(lambda: len(shards.names("done/")) > 20, "some shards to be done", seconds=180)
+    user.world.herd("preempt", "prepare-1-*", "--no-notice")
+    done = user.herd("wait", "prepare", seconds=300)
+    assert done.returncode == 0, done.stderr + "\n".join(lines(user, "prepare"))
+    found = []
+    for name in shards.names("shard-"):
+        with tarfile.open(fileobj=io.BytesIO(shards.read(name))) as archive:
+            found += [entry.name for entry in archive]
+    assert sorted(found) == sorted(files)
+    assert len(shards.names("done/")) == SAMPLES // 4
+    assert len(user.events("attempt.started")) == 3  # one of them a second time
+
+
+def test_the_classifier_goes_on_after_a_preemption(user: Owner) -> None:
+    python = client("inside")
+    user.job(
+        "vision",
+        f"{python} train.py --data ~/pictures --steps 250",
+        accelerator="v5litepod-16",
+        workdir=str(EXAMPLES / "vision"),
+        setup="python3 pictures.py ~/pictures",
+        checkpoint="gs://examples/vision",
+    )
+    said = "\n".join
+    until(lambda: "step   75" in said(lines(user, "vision")), "75 steps", seconds=240)
+    user.world.herd("preempt", "vision-0-*")
+    done = user.herd("wait", "vision", seconds=300)
+    log = said(lines(user, "vision"))
+    assert done.returncode == 0, done.stderr + log
+    assert re.search(r"resumed at step \d\d+, saved by attempt 1", log), log
+    right = re.search(r"finished: 250 steps, (\d+)% of new pictures right", log)
+    assert right is not None, log
+    assert int(right[1]) >= 90
