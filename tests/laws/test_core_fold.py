@@ -483,6 +483,25 @@ def test_pauses_double_up_to_a_most_and_once_only_for_what_was_asked_before() ->
     assert quota.seasons[KEY].pause_s == PAUSE_S_MIN
 
 
+def test_what_was_asked_in_the_second_of_the_refusal_was_asked_after_it() -> None:
+    for at, pause in ((100.0, 2 * PAUSE_S_MIN), (99.0, PAUSE_S_MIN)):
+        first = after(asked(), refusal("stockout"))
+        (refused_at,) = {one.refused_at for one in first.seasons.values()}
+        assert refused_at == 100.0
+        other = "gpt-0-g2-me"
+        again = event("bid.refused", bid=other, refusal="stockout", sentence="no")
+        assert after(asked(at, bid=other), again, trails=first).seasons[KEY].pause_s == pause
+
+
+def test_what_is_withdrawn_late_is_one_node_of_which_little_is_known() -> None:
+    late = trail(asked(), event("bid.withdrawn", bid="gpt-0-g1-me", zone="b")).bids[BID]
+    assert late.offer.zone == "a"
+    other = event("bid.withdrawn", bid="gpt-0-g3-me", zone="b")
+    found = trail(asked(), other).bids["gpt-0-g3-me"]
+    assert (found.nodes, found.generation, found.offer.zone) == (1, 3, "b")
+    assert (found.withdrawals, found.withdrawn_at, found.asked_at) == (1, 100.0, 100.0)
+
+
 def test_a_grant_eases_the_pause_and_is_counted_once() -> None:
     granted = event("bid.granted", bid=BID)
     before = Season(refusals=3, pause_s=200.0, refusal=Refusal.STOCKOUT, sentence="no")

@@ -44,6 +44,15 @@ def test_the_first_step_is_noted_once() -> None:
     assert attempt.first_step_at == event.at
 
 
+def test_a_first_step_may_have_the_number_0() -> None:
+    toy = Toy(slot())
+    processes = working(toy)
+    processes[1].step = 0
+    toy.tick()
+    (event,) = toy.kinds("attempt.stepped")
+    assert event.facts["step"] == 0
+
+
 def test_where_it_resumed_is_noted_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     toy = Toy(slot())
     processes = working(toy)

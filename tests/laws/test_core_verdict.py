@@ -263,6 +263,7 @@ def test_without_its_bid_it_is_lost() -> None:
     attempt = Attempt(id=ID, number=4, bid=NAME, code_digest="c", launched_at=0)
     found = conclude(slot(), Trail(attempt=attempt), None, Observed(), NOW)
     assert isinstance(found, Ended) and found.verdict is Verdict.LOST
+    assert found.sure and not found.chips and found.lines == () and found.saved is None
 
 
 # ---- the start -----------------------------------------------------------------------------------
@@ -405,6 +406,7 @@ def test_chips_that_do_not_come_up_are_the_node_s_fault(line: str) -> None:
     found = concluded(Scene(), hosts)
     assert isinstance(found, Ended)
     assert found.verdict is Verdict.NODE_FAULT and found.chips
+    assert found.why.endswith("w0 exited with 3: its chips did not come up")
     # Once it has taken a step, the chips were up; and if they come up nowhere, it is the command.
     begun = (replace(host(0, "failed"), works=(replace(works, step=1),)), host(1, "failed"))
     for found in (concluded(Scene(), begun), concluded(Scene(), hosts, faults=CHIPS_MAX)):

@@ -23,10 +23,10 @@ def progress(case: Case) -> None:
         for work in host.works
         if work.attempt == attempt.id
     ]
-    stepped = [work for work in works if work.step is not None]
-    if stepped and attempt.first_step_at is None:
-        why = f"attempt {attempt.number} gets on: step {max(work.step or 0 for work in stepped)}"
-        case.record("attempt.stepped", why, {"attempt": attempt.id, **first(stepped)})
+    told = first(works) if attempt.first_step_at is None else {}
+    if told:
+        why = f"attempt {attempt.number} gets on: step {told['step']}"
+        case.record("attempt.stepped", why, {"attempt": attempt.id, **told})
     saved = max((work.saved for work in works if work.saved is not None), default=None)
     if saved is None or (attempt.saved is not None and saved <= attempt.saved):
         return
@@ -39,8 +39,11 @@ def progress(case: Case) -> None:
 
 
 def first(works: list[Work]) -> dict[str, Any]:
-    """Which step it was, and the checkpoint that it came from, if the command tells."""
-    told: dict[str, Any] = {"step": max(work.step or 0 for work in works)}
+    """Which step it was, and the checkpoint that it came from, if the command tells of any."""
+    steps = [work.step for work in works if work.step is not None]
+    if not steps:
+        return {}
+    told: dict[str, Any] = {"step": max(steps)}
     for name in ("resumed", "restore_s"):
         values = [value for work in works if (value := getattr(work, name)) is not None]
         if values:
