@@ -58,6 +58,8 @@ EQUIVALENT = (
     ("verdict", "if bid.lost_at is not None or bid.noticed_at", "if always", SHORT),
     ("verdict", "    return True", "True → False", SHORT),
     ("verdict", "if host.boot not in attempt.boots:", "if always", SHORT),
+    ("verdict", "if work.word is not WorkWord.RUNNING:", "if always", SHORT),
+    ("zones", "if all((one.zone, one.rank) in taken", "if never", "a short cut: none is left"),
     ("plan", "if work.attempt == known:", "if never", "a short cut: its number is none above"),
 )  # fmt: skip
 PATIENCE_S = 120  #: a mutant that takes so long does not end: that is noticed

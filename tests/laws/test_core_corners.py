@@ -27,7 +27,7 @@ from tpuherd.core.model import (
     Wishes,
 )
 from tpuherd.core.phase import Need, Standing
-from tpuherd.core.plan import overview, plan
+from tpuherd.core.plan import attempt_number, overview, plan
 from tpuherd.core.policy import Role, Stage
 from tpuherd.core.trail import Attempt, Season, Trail, Trails, Verdict
 from tpuherd.core.verdict import conclude
@@ -390,3 +390,32 @@ def test_a_success_on_a_node_that_is_lost_is_done_and_says_what_is_missing() -> 
         found = plan(wishes, seen(), Trails(slots={"gpt-0": trail}), NOW)
         (done,) = (one for one in actions(found, Record) if one.event.kind == "slot.done")
         assert ("before its outputs" in done.event.facts["why"]) == missing, (outputs, collected)
+
+
+def test_the_number_of_an_attempt_stands_in_its_name_if_it_is_of_the_slot() -> None:
+    names = {"gpt-0-a3-7kq": 3, "gpt-0-a12-me": 12, "gpt-0-ax-me": 0, "other-0-a9-me": 0,
+             "gpt-0-a-me": 0, "gpt-00-a4-me": 0}  # fmt: skip
+    assert {name: attempt_number(name, "gpt-0") for name in names} == names
+
+
+def test_a_limit_waits_for_what_is_to_be_brought_back_be_there_other_nodes_or_not() -> None:
+    toy = running(outputs=True, limits=Limits(lifetime_s=400))
+    toy.losing = {Collect}
+    old = toy.home.ask.bid
+    toy.wish(offers=(offer("a", type="v5"),))
+    toy.grants = lambda zone: 1e9
+    toy.run(until=lambda toy: bool(toy.kinds("attempt.stopping")))
+    assert len(toy.things) == 2
+    for _ in range(20):
+        toy.tick()
+    assert old in toy.things and toy.trail().gave_up_at is None
+    toy.losing = set()
+    toy.run()
+    assert toy.kinds("slot.collected") and "lived" in toy.trail().gave_up_why
+
+
+def test_siblings_that_are_waited_for_are_thought_of_when_that_is_over() -> None:
+    toy = running()
+    toy.home.work[toy.launches[0]][1].ended = toy.now
+    toy.home.work[toy.launches[0]][1].exit = 1
+    assert again(toy).wake_at == toy.now + 20

@@ -246,6 +246,7 @@ def test_the_cloud_is_waited_for_no_longer_than_the_hold() -> None:
 def test_a_stop_is_waited_for_its_grace_and_a_margin(node: str, margin: float) -> None:
     found = concluded(Scene("runs", "runs", node=node, stopping="stop", late=False))
     assert isinstance(found, Open) and found.wake_at == NOW - 1 + 30 + margin
+    assert found.held
 
 
 def test_a_host_that_has_not_heard_the_stop_is_told_again() -> None:
