@@ -29,6 +29,7 @@ from tpuherd_host.agent.frames import PROTOCOL
 T = TypeVar("T")
 PING = Verb(name="ping")
 KINDS = ["sim", "sshd"]
+AGAIN_S = 60.0  #: a host that was cut off or restarted is there again within this
 
 
 class Ground(Protocol):
@@ -106,8 +107,9 @@ async def ping(ways: Ways, host: Host) -> Any:
 
 async def linked(ways: Ways, host: Host) -> AgentLink:
     """A link, as soon as there can be one again."""
-    while True:
-        try:
-            return await ways.link(host)
-        except (NotReached, Broken):
-            await asyncio.sleep(0.2)
+    async with asyncio.timeout(AGAIN_S):
+        while True:
+            try:
+                return await ways.link(host)
+            except (NotReached, Broken):
+                await asyncio.sleep(0.2)

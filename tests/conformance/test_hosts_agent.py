@@ -39,6 +39,7 @@ class Reader:
     def __init__(self) -> None:
         self.records = Records()
         self.said = bytearray()
+        self.heard = asyncio.Event()  #: more than there was when somebody cleared it
 
     async def follow(self, link: AgentLink, verb: str, **more: Any) -> Any:
         """Read to the end; what the agent answers then."""
@@ -50,6 +51,7 @@ class Reader:
                     for record in self.records.feed(piece[1]):
                         if record.port == STDOUT:
                             self.said += record.piece
+                            self.heard.set()
             return await call.reply()
 
 
@@ -63,11 +65,12 @@ def test_a_command_survives_cuts_and_nothing_is_lost(ground: Ground, tmp_path: P
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             while True:
                 link = await linked(ways, host)
+                reader.heard.clear()
                 following = group.create_task(tried(reader.follow(link, verb, **asked)))
-                seen = len(reader.said)
-                while cuts < 3 and len(reader.said) == seen and not following.done():
-                    await asyncio.sleep(0.01)
                 if cuts < 3:
+                    more = group.create_task(reader.heard.wait())
+                    await asyncio.wait({more, following}, return_when=asyncio.FIRST_COMPLETED)
+                    more.cancel()
                     cuts += 1
                     await asyncio.to_thread(ground.cut, host)
                 answer = await following
@@ -124,3 +127,23 @@ def test_the_same_on_all_hosts(ground: Ground, tmp_path: Path) -> None:
     done = opened(ground, tmp_path, agent()).run(work)
     assert fanout.failures(done) == []
     assert [one.value for one in done] == [0, 1, 2, 3]
+
+
+#: As many of them as are there, as soon as there are none, or after ten seconds.
+ATTACHED = (
+    "for i in $(seq 100); do n=$(ps -eo args | grep -c ' attach$'); [ $n = 0 ] && break;"
+    " sleep 0.1; done; exit $n"
+)
+
+
+def test_an_agent_that_lives_is_met_at_its_door(ground: Ground, tmp_path: Path) -> None:
+    (host,) = ground.node("door")
+
+    async def counted(ways: Ways) -> Any:
+        link = await ways.link(host)
+        work = await link.call(Verb(name="run", arguments={"id": str(id(link)), "shell": ATTACHED}))
+        return link.hello["pid"], work["exit"]
+
+    first, again = (opened(ground, tmp_path, agent()).run(counted) for _ in range(2))
+    assert first[1] == 1  # the first time it had to be started
+    assert again == (first[0], 0)  # then nothing is started to reach it

@@ -5,10 +5,13 @@ from contextlib import aclosing
 
 import pytest
 
+from tpuherd.clock import LoopClock
 from tpuherd.hosts import fanout
 from tpuherd.hosts.fanout import Done
 from tpuherd.ports import Host, NotReached, Unfit
 from tpuherd.sim.virtual import run
+
+CLOCK = LoopClock(0.0)  #: of the virtual loop that every test here runs in: no wait takes time
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +35,7 @@ def hosts(many: int, node: str = "gpt-0-g1-7kq") -> list[Host]:
 
 def test_results_come_in_the_order_in_which_they_are_there() -> None:
     async def work(host: Host) -> int:
-        await asyncio.sleep(10 - host.worker)
+        await CLOCK.sleep(10 - host.worker)
         return host.worker
 
     async def main() -> None:
@@ -48,9 +51,9 @@ def test_failures_and_the_slow_are_results() -> None:
         if host.worker == 1:
             raise Unfit("it makes no sense", hint="do something else")
         if host.worker in (3, 5):
-            await asyncio.sleep(1000)
+            await CLOCK.sleep(1000)
         if host.worker == 7:
-            await asyncio.sleep(29)
+            await CLOCK.sleep(29)
         return "fine"
 
     async def main() -> list[Done[str]]:
@@ -72,7 +75,7 @@ def test_no_more_at_once_than_said() -> None:
         nonlocal now, most
         now += 1
         most = max(most, now)
-        await asyncio.sleep(1)
+        await CLOCK.sleep(1)
         now -= 1
 
     async def main() -> None:
@@ -86,7 +89,7 @@ def test_a_bug_is_no_result() -> None:
     async def work(host: Host) -> None:
         if host.worker == 2:
             raise ZeroDivisionError
-        await asyncio.sleep(1)
+        await CLOCK.sleep(1)
 
     async def main() -> None:
         await fanout.everyone(hosts(4), work)
@@ -101,7 +104,7 @@ def test_who_leaves_early_leaves_nothing_behind() -> None:
 
     async def work(host: Host) -> int:
         try:
-            await asyncio.sleep(host.worker)
+            await CLOCK.sleep(host.worker)
         finally:
             ended.append(host.worker)
         return host.worker
@@ -119,7 +122,7 @@ def test_who_leaves_early_leaves_nothing_behind() -> None:
 
 def test_a_caller_who_is_cancelled_cancels_the_work() -> None:
     async def work(host: Host) -> None:
-        await asyncio.sleep(1000)
+        await CLOCK.sleep(1000)
 
     async def main() -> None:
         with pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""Brings up the agent at the end of one SSH channel, sending it along only if it is missing."""
+"""Brings a channel to a host's agent: by its door, else by starting it, sent along if missing."""
 
 import asyncio
 import shlex
@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import asyncssh
+from asyncssh.channel import SSHChannel
 
 from tpuherd.hosts.lane import Lane
 from tpuherd.ports import Broken, HerdError, NotReached
+from tpuherd_host.agent.attach import FOLDER, SOCKET
 from tpuherd_host.agent.frames import PROTOCOL
 
 MARK = b"\x01tpuherd "  #: before it a host may say what it likes: the user's start files do
@@ -35,19 +37,16 @@ class Parcel(Protocol):
         ...
 
 
-class Arrival(asyncssh.SSHClientSession[bytes]):
-    """The client's end of the channel: the start, then a lane's wire."""
+class End:
+    """The client's end of a channel, as a lane's wire."""
 
-    def __init__(self, parcel: Parcel, hello: Mapping[str, Any]) -> None:
+    _channel: SSHChannel[bytes]
+
+    def __init__(self, hello: Mapping[str, Any]) -> None:
         self.lane = Lane(self)
-        self._parcel = parcel
         self._hello = hello
-        self._noise = b""
-        self._there = False  #: what comes now is frames
-        self._last_words = b""
-        self._status: int | None = None
 
-    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
+    def connection_made(self, chan: Any) -> None:
         self._channel = chan
 
     def write(self, piece: bytes) -> None:
@@ -64,6 +63,38 @@ class Arrival(asyncssh.SSHClientSession[bytes]):
 
     def resume_writing(self) -> None:
         self.lane.free.set()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lane.lose(self._end())
+
+    def _end(self) -> HerdError:
+        """Why there is nothing more."""
+        return NotReached("the connection was cut")
+
+
+class Door(End, asyncssh.SSHUNIXSession[bytes]):
+    """Leads to the socket of an agent that lives: nothing is started on the host for it."""
+
+    def session_started(self) -> None:
+        self.lane.greet(self._hello)
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        self.lane.feed(data)
+
+
+class Arrival(End, asyncssh.SSHClientSession[bytes]):
+    """Starts what finds the agent, or starts that; then frames come."""
+
+    def __init__(self, parcel: Parcel, hello: Mapping[str, Any]) -> None:
+        super().__init__(hello)
+        self._parcel = parcel
+        self._noise = b""
+        self._there = False  #: what comes now is frames
+        self._last_words = b""
+        self._status: int | None = None
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         if datatype is not None:
@@ -104,24 +135,17 @@ class Arrival(asyncssh.SSHClientSession[bytes]):
         for part in (install(), parcel):
             self.write(b"%d\n" % len(part) + part)
 
-    def eof_received(self) -> bool:
-        return False
-
     def exit_status_received(self, status: int) -> None:
         self._status = status
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.lane.lose(self._end(exc))
-
-    def _end(self, exc: Exception | None) -> HerdError:
-        """Why there is nothing more."""
+    def _end(self) -> HerdError:
         words = self._last_words.decode("utf-8", "replace").strip().splitlines()
         if self._status is not None and words:
             kind = NotReached if self.lane.hello.done() else Broken
             return kind(f"the agent ended: {words[-1]}")
         if self._status is not None:
             return NotReached(f"the agent ended with status {self._status}")
-        return NotReached("the connection was cut")
+        return super()._end()
 
 
 @cache
@@ -152,6 +176,33 @@ def is_near(line: socket.socket | None) -> bool:
     return len(told) == RTT.size and RTT.unpack(told)[0] < NEAR_US
 
 
+def door(login: str) -> str:
+    """Where the agent of a login listens, on hosts that put homes where all do."""
+    home = "/root" if login == "root" else f"/home/{login}"
+    return f"{home}/{FOLDER}/{SOCKET}"
+
+
+async def enter(
+    connection: asyncssh.SSHClientConnection, path: str, parcel: Parcel, hello: Mapping[str, Any]
+) -> tuple[Lane, Mapping[str, Any]] | None:
+    """A lane to an agent that lives and is this one; None: `arrive` finds out what is there."""
+    try:
+        _, end = await connection.create_unix_connection(
+            lambda: Door(hello), path, encoding=None, window=WINDOW
+        )
+    except (OSError, asyncssh.Error):
+        return None  # nobody is there, or its sshd allows no such way
+    assert isinstance(end, Door)
+    try:
+        theirs = await greeted(end)
+    except HerdError:
+        return None
+    if f"agent-{theirs.get('agent')}.pyz" == parcel.name:
+        return end.lane, theirs
+    end.close()  # who comes by `attach` may replace it
+    return None
+
+
 async def arrive(
     connection: asyncssh.SSHClientConnection, parcel: Parcel, hello: Mapping[str, Any]
 ) -> tuple[Lane, Mapping[str, Any]]:
@@ -167,11 +218,7 @@ async def arrive(
     except (OSError, asyncssh.Error) as error:
         raise NotReached(f"it opens no channel ({error})") from error
     assert isinstance(arrival, Arrival)
-    try:
-        theirs = await arrival.lane.hello
-    except asyncio.CancelledError:
-        arrival.close()
-        raise
+    theirs = await greeted(arrival)
     if theirs.get("protocol") != PROTOCOL:
         arrival.close()
         raise Broken(
@@ -179,3 +226,12 @@ async def arrive(
             hint="another tpuherd, newer than this one, is at work there: use that one",
         )
     return arrival.lane, theirs
+
+
+async def greeted(end: End) -> Mapping[str, Any]:
+    """What the agent says of itself; nobody stays behind where nobody waits for it any more."""
+    try:
+        return await end.lane.hello
+    except asyncio.CancelledError:
+        end.close()
+        raise

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import asyncssh
 
 from tpuherd.clock import Clock
-from tpuherd.hosts.arrive import Parcel, arrive
+from tpuherd.hosts.arrive import Parcel, arrive, door, enter
 from tpuherd.hosts.keys import KeyPair
 from tpuherd.hosts.lean import lean
 from tpuherd.hosts.link import AgentLink
@@ -17,7 +17,7 @@ from tpuherd.hosts.ways import Kind, Turnstile, Way, command, usual
 from tpuherd.ports import Broken, HerdError, Host, NotAllowed, NotFound, NotReached, Stranger
 
 T = TypeVar("T")
-PATIENCE_S = 10.0  #: for one host to let us in
+PATIENCE_S = 10.0  #: for one host to say the next thing, until it has let us in
 AGENT_PATIENCE_S = 60.0  #: for its agent to come up; a host that dies meanwhile is noticed sooner
 SHORT_PATIENCE_S = 3.0  #: for one that did not answer a moment ago
 MOMENT_S = 60.0
@@ -157,11 +157,16 @@ class Ways:
     async def _bring(self, key: Key, host: Host) -> AgentLink:
         """Connect if need be, and bring up the agent."""
         connection = self._connections.get(key)
+        seen = bool(self.pins.of(host))  # then its agent may still live
         if connection is None or connection.is_closed():
             connection = self._connections[key] = await self._reach(key, host)
+        parcel, words = self.caller.parcel, self.caller.hello
         try:
             async with asyncio.timeout(AGENT_PATIENCE_S):
-                lane, hello = await arrive(connection, self.caller.parcel, self.caller.hello)
+                found = None
+                if seen:
+                    found = await enter(connection, door(self.caller.login), parcel, words)
+                lane, hello = found or await arrive(connection, parcel, words)
         except TimeoutError as error:
             connection.abort()
             raise NotReached(f"its agent gave no answer in {AGENT_PATIENCE_S:g} s") from error
@@ -240,7 +245,10 @@ class Ways:
         turnstile = self._turnstile if direct else self._jump_turnstile
         seconds = self._patience(key)
         try:
-            async with turnstile.through(), asyncio.timeout(seconds):
+            async with turnstile.through(), asyncio.timeout(seconds) as patience:
+                doorman.heard = lambda: patience.reschedule(
+                    asyncio.get_running_loop().time() + seconds
+                )
                 connection = await asyncssh.connect(
                     way.address(host),
                     host.ssh_port,
@@ -310,10 +318,15 @@ class Doorman(asyncssh.SSHClient):
         self.pins = pins
         self.known = pins.of(host) or host.host_keys
         self.shown = ""
+        self.heard: Callable[[], None] = lambda: None  #: it lives, however slow we all are
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self.heard()
 
     def validate_host_public_key(
         self, host: str, addr: str, port: int, key: asyncssh.SSHKey
     ) -> bool:
+        self.heard()
         self.shown = " ".join(key.export_public_key().decode().split()[:2])
         return not self.known or self.shown in self.known
 
