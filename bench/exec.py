@@ -9,7 +9,7 @@ keeper and the ControlMasters spend is counted. Same key exchange and cipher for
 bare      no keeper, no agent on the hosts          connect  keeper up, agents up, no connection yet
 cold      no keeper, agents up                      warm     connections held
 --late    warm only, with 30 ms between here and there; 50 calls to one host, and pings within
-FOLDER    where clush and pssh are: the bin of a venv of your own with clustershell and pssh
+FOLDER    where clush is, and pssh if you like: the bin of a venv of your own with clustershell
 """
 
 import argparse
@@ -27,11 +27,11 @@ from resource import RUSAGE_CHILDREN, getrusage
 from time import clock_gettime, perf_counter
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from bench.lateness import late
+from bench.rigs.lines import late
 
 from tests.conformance.world import HERD, World, started
 from tests.real.users import User
-from tpuherd import app
+from tpuherd import app, meant
 from tpuherd.clock import WallClock
 from tpuherd.ports import Verb
 
@@ -214,7 +214,8 @@ def tools(
     others = [("xargs ssh", pod.many(ips)), ("asyncssh alone", pod.floor(ips))]
     if peers:
         others += [("clush", pod.clush(peers / "clush", ips))]
-        others += [("pssh", pod.pssh(peers / "pssh", ips))]
+        if (peers / "pssh").exists():
+            others += [("pssh", pod.pssh(peers / "pssh", ips))]
     before = {
         "connect": pod.keeper_new,
         "cold": pod.keeper_gone,
@@ -228,7 +229,7 @@ def tools(
 async def pings(pod: Pod, many: int, rounds: int) -> list[float]:
     """How long the agents of all hosts take to answer, within a process that holds the links."""
     times = []
-    place = app.place(pod.user.env)
+    place = meant.place(pod.user.env)
     async with app.reaching(place, WallClock()) as reach:
         hosts = (await reach.hosts("pod"))[:many]
         links = await asyncio.gather(*map(reach.ways.link, hosts))

@@ -4,9 +4,10 @@
 
 Each host writes lines of 102 bytes as fast as they are taken. Ours: `herd exec --output stream`,
 which keeps the log, cuts lines and puts the host before each. Theirs: an `ssh` to each; one process
-reads from them, 256 kB at a time, and counts lines. Client CPU is that of all processes on this
-side, the keeper's included, connecting on theirs too; same key exchange and cipher. Then the
-keeper's memory while a reader sleeps. Hosts and SSH server share the machine's cores: no times.
+reads from them, 256 kB at a time, and counts lines. The least: asyncssh alone, which reads and
+throws away. Client CPU is that of all processes on this side, the keeper's included, connecting
+on theirs too; same key exchange and cipher. Then the keeper's memory while a reader sleeps. Hosts
+and SSH server share the machine's cores: no times.
 """
 
 import argparse
@@ -46,6 +47,28 @@ print(lines)
 """
 
 
+#: The same without anything of ours, and without lines.
+LEAST = """
+import asyncio, asyncssh, sys
+key, login, port, command, *ips = sys.argv[1:]
+class Reader(asyncssh.SSHClientSession):
+    lines = 0
+    def data_received(self, data, kind):
+        Reader.lines += data.count(b"\\n")
+async def one(ip):
+    async with asyncssh.connect(
+        ip, int(port), username=login, client_keys=[key], known_hosts=None, config=None,
+        agent_path=None, kex_algs=["curve25519-sha256"], encryption_algs=["aes128-gcm@openssh.com"],
+    ) as connection:
+        channel, _ = await connection.create_session(Reader, command, encoding=None)
+        await channel.wait_closed()
+async def main():
+    await asyncio.gather(*map(one, ips))
+    print(Reader.lines)
+asyncio.run(main())
+"""
+
+
 def text(many: int) -> str:
     return f"yes {LINE} | head -c {many}"
 
@@ -54,6 +77,13 @@ def theirs(pod: Pod, many: int) -> Callable[[], int]:
     """How many lines came."""
     words = ["ssh", *pod.words(), "HOST", text(many)]
     command = [sys.executable, "-c", SELECT, "\n".join(words), " ".join(pod.ips)]
+    return lambda: int(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+def least(pod: Pod, many: int) -> Callable[[], int]:
+    """The same, of asyncssh."""
+    words = [str(pod.key), pod.login, str(pod.port), text(many), *pod.ips]
+    command = [sys.executable, "-c", LEAST, *words]
     return lambda: int(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
@@ -119,7 +149,7 @@ def main() -> int:
         pod = Pod(world, said.hosts)
         acts = {"herd exec, stream": ours(pod, many, "stream")}
         if not said.alone:
-            acts |= {"ssh and select": theirs(pod, many)}
+            acts |= {"ssh and select": theirs(pod, many), "asyncssh alone": least(pod, many)}
         acts |= {"herd exec, fold": ours(pod, many, "fold")}
         found: dict[str, list[tuple[float, float, int]]] = {name: [] for name in acts}
         for _ in range(said.rounds):

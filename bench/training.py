@@ -1,146 +1,239 @@
-"""What a training pays for `tpuherd_host.train`: per step, per sample, per save.
+"""What a training pays for `tpuherd_host.train`, and what it gets back in bad weather.
 
-    .venv/bin/python bench/training.py [--rounds 5]
+    .venv/bin/python bench/training.py [--parts step,loader,save,start,notice,storm] [--rounds 5]
 
-Peers (webdataset, Grain) read the same shards in the same process, rounds alternate: of the rates
-only the ratios mean something. Needs .venv-clients/train (tests/real/clients/make_venv.sh train).
+step    microseconds that `Run` adds to a step
+loader  samples a second from tars: ours, webdataset, Grain; in one process, rounds alternate
+save    how long an asynchronous save of 100 MB blocks the training
+start   examples/charlm in four processes with two chips each: from their start to the first step's
+        end, with nothing compiled before, and with all of it
+notice  the same: from SIGTERM in one of them to a whole checkpoint, and to the end of the last one
+storm   examples/charlm on a v5litepod-16 of a world with its engine: calm, and preempted three
+        times, the second time without notice; the ratio of what `herd status` calls goodput
+
+Of rates and of what runs on a busy machine only the ratios mean something. Wants the environments
+train and inside of tests/real/clients/make_venv.sh.
 """
 
 import argparse
-import io
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
-import tarfile
 import tempfile
-from collections.abc import Callable
-from importlib import import_module
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.conformance.world import until
+from tests.real.engines import Owner, owner
+
 ROOT = Path(__file__).parents[1]
-PYTHON = ROOT / ".venv-clients" / "train" / "bin" / "python"
-SHARDS, SAMPLES, BYTES, BATCH = 4, 2000, 4096, 100
-STEPS = 100_000
+CLIENTS = ROOT / ".venv-clients"
+FORMS = {"pieces": "inside", "orbax": "train"}  #: which checkpoints an environment makes
+HOSTS, CHIPS = 4, 2
+STORM_STEPS = 400
+STROKES = ((100, True), (200, False), (300, True))  #: at which step, and whether with notice
+GIVE_UP_S = 600.0
 
 
-def per_step(train: Any) -> float:
-    """Microseconds of a step that does nothing, with its state kept and its loss told."""
-    run = train.Run()
-    began = perf_counter()
-    for step in run.steps(STEPS):
-        run.keep(None, loss=step)
-    return (perf_counter() - began) / STEPS * 1e6
+def python(name: str) -> Path:
+    """Of an environment of the clients."""
+    return CLIENTS / name / "bin" / "python"
 
 
-def shards(folder: Path) -> list[str]:
-    """Tars as webdataset writes them."""
-    paths = []
-    for number in range(SHARDS):
-        path = folder / f"{number:05}.tar"
-        with tarfile.open(path, "w") as archive:
-            for place in range(SAMPLES):
-                for kind, content in (("bin", os.urandom(BYTES)), ("cls", b"7")):
-                    one = tarfile.TarInfo(f"{number:03}{place:05}.{kind}")
-                    one.size = len(content)
-                    archive.addfile(one, io.BytesIO(content))
-        paths.append(str(path))
-    return paths
+def environment(home: str, **more: str) -> dict[str, str]:
+    """What a process finds; nothing of this user's."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": home,
+        "PYTHONPATH": str(ROOT / "src"),
+        "JAX_PLATFORMS": "cpu",
+        **more,
+    }
 
 
-def readers(train: Any, paths: list[str]) -> dict[str, Callable[[], int]]:
-    """Ways to read one epoch in batches; each gives the samples it has read."""
-    grain, wds, np = map(import_module, ("grain", "webdataset", "numpy"))
-
-    def decoded(sample: Any) -> Any:
-        return np.frombuffer(sample["bin"], np.uint8), int(sample["cls"])
-
-    def ours() -> int:
-        index = train.Shards(paths)
-        split = train.Split(sizes=index.sizes, batch=BATCH, seed=1)
-        batches = train.Batches(index, split, decode=decoded)
-        return sum(len(batch[1]) for _, batch in batches.ahead(0, split.steps))
-
-    def webdataset() -> int:
-        data = wds.WebDataset(paths, shardshuffle=False, empty_check=False).shuffle(1000)
-        whole = data.map(decoded).batched(BATCH, partial=False)
-        return sum(len(batch[1]) for batch in whole)
-
-    def of_grain() -> int:
-        index = train.Shards(paths)
-        flat = [(shard, place) for shard, size in enumerate(index.sizes) for place in range(size)]
-        source = grain.MapDataset.source(flat).seed(1).shuffle()
-        data = source.map(lambda at: decoded(index[at[0]][at[1]])).batch(BATCH).to_iter_dataset()
-        return sum(len(batch[1]) for batch in data)
-
-    return {"ours": ours, "webdataset": webdataset, "grain over our tars": of_grain}
+def inside(part: str, rounds: int) -> Any:
+    """A part that is measured within one process."""
+    words: list[str | Path] = [python("train"), ROOT / "bench/rigs/training.py", str(rounds), part]
+    with tempfile.TemporaryDirectory() as home:
+        env = environment(home, HERD_WORKERS="1")
+        done = subprocess.run(words, env=env, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])[part]
 
 
-def inside(rounds: int) -> None:
-    """What runs in the environment that has JAX and the peers."""
-    np, train = map(import_module, ("numpy", "tpuherd_host.train"))
-    told: dict[str, Any] = {"step_us": median(per_step(train) for _ in range(rounds))}
-    with tempfile.TemporaryDirectory() as folder:
-        ways = readers(train, shards(Path(folder)))
-        rates: dict[str, list[float]] = {name: [] for name in ways}
+def step(rounds: int) -> None:
+    """Of a training that does nothing else."""
+    print(f"Run, a step that does nothing   {inside('step', rounds):.1f} µs", flush=True)
+
+
+def loader(rounds: int) -> None:
+    """Ours first."""
+    rates = inside("loader", rounds)
+    for name, rate in rates.items():
+        ratio = rates["ours"] / rate
+        print(f"{name:<30}  {rate:,.0f} samples/s; ours is {ratio:.2f} × that", flush=True)
+
+
+def save(rounds: int) -> None:
+    """By form."""
+    for form, (blocked, took) in inside("save", rounds).items():
+        print(f"save of 100 MB, {form:<14}  blocks {blocked:.0f} ms, whole after {took:.0f} ms")
+
+
+@dataclass(frozen=True)
+class Pod:
+    """Four processes that train, and what the first one tells of its steps."""
+
+    processes: Sequence["subprocess.Popen[bytes]"]
+    ear: socket.socket
+    begun: float
+
+    def past(self, step: int) -> float:
+        """When the first one has told of this step or a later one."""
+        while True:
+            told = json.loads(self.ear.recv(1 << 16))
+            if told.get("step", 0) >= step:
+                return time.monotonic()
+
+    def ended(self) -> list[int]:
+        """Their statuses, when the last one has ended."""
+        return [process.wait(60) for process in self.processes]
+
+
+@contextmanager
+def pod(folder: Path, form: str, steps: int) -> Iterator[Pod]:
+    """examples/charlm, which saves twice at its begin, and then at a notice only."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+    place = folder / "ear"
+    place.unlink(missing_ok=True)
+    words: list[str | Path] = [python(FORMS[form]), "train.py", "--steps", str(steps)]
+    words += ["--checkpoints", folder / "saved", "--every", "100000"]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(str(place))
+        ear.settimeout(GIVE_UP_S)
+        env = environment(
+            str(folder),
+            JAX_NUM_CPU_DEVICES=str(CHIPS),
+            HERD_COORDINATOR=f"127.0.0.1:{port}",
+            HERD_WORKERS=str(HOSTS),
+        )
+        begun = time.monotonic()
+        processes = [
+            subprocess.Popen(
+                words,
+                cwd=ROOT / "examples" / "charlm",
+                env=env | {"HERD_WORKER": str(host)} | ({} if host else {"HERD_STEPS": str(place)}),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            for host in range(HOSTS)
+        ]
+        try:
+            yield Pod(processes, ear, begun)
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+
+
+def start(rounds: int) -> None:
+    """The first time in a home, and again with what was compiled then."""
+    found = []
+    with tempfile.TemporaryDirectory() as home:
+        for _ in range(rounds + 1):
+            with pod(Path(home), "pieces", 3) as running:
+                found.append(running.past(1) - running.begun)
+                running.ended()
+            subprocess.run(["rm", "-rf", f"{home}/saved"], check=True)
+    warm = f"{median(found[1:]):.1f} s ({min(found[1:]):.1f} to {max(found[1:]):.1f})"
+    print(f"4 × 2, start → first step       {found[0]:.1f} s, compiled before {warm}", flush=True)
+
+
+def notice(rounds: int) -> None:
+    """By form; the checkpoint has 1.3 MB."""
+    for form in FORMS:
+        durable, over = [], []
         for _ in range(rounds):
-            for name, way in ways.items():
-                began = perf_counter()
-                read = way()
-                rates[name].append(read / (perf_counter() - began))
-        told["rates"] = {name: median(found) for name, found in rates.items()}
-        tree = {f"w{number}": np.ones((1 << 20,), np.float32) for number in range(25)}
-        told["save"] = {
-            form: saves(train, Path(folder), form, tree) for form in ("pieces", "orbax")
-        }
-    print(json.dumps(told))
+            with tempfile.TemporaryDirectory() as home, pod(Path(home), form, 100_000) as running:
+                running.past(30)
+                saved = Path(home, "saved")
+                old = set(saved.glob("step-*/whole.json"))
+                told = time.monotonic()
+                running.processes[-1].send_signal(signal.SIGTERM)
+                while not set(saved.glob("step-*/whole.json")) - old:
+                    time.sleep(0.002)
+                durable.append(time.monotonic() - told)
+                statuses = running.ended()
+                over.append(time.monotonic() - told)
+                assert statuses == [75] * HOSTS, statuses
+        whole, end = median(durable), median(over)
+        print(
+            f"4 × 2, notice, {form:<15}  durable after {whole:.2f} s, all ended after {end:.2f} s"
+        )
 
 
-def saves(train: Any, folder: Path, form: str, tree: Any) -> tuple[float, float]:
-    """Milliseconds for which a save of 100 MB blocks, and until it is whole."""
-    jax, commit = map(import_module, ("jax", "tpuherd_host.train.commit"))
-    arrays = jax.tree.map(jax.numpy.asarray, tree)
-    store = train.Checkpoints(str(folder / form), form=form)
-    blocked, took = [], []
-    for step in range(1, 5):
-        blocked.append(store.save(commit.Commit(step=step), arrays) * 1e3)
-        store.wait()
-        took.append(store.took_s * 1e3)
-    return median(blocked[1:]), median(took[1:])
+def storm(rounds: int) -> None:
+    """In one world, one after the other."""
+    offered = python("inside").parents[1]
+    for _ in range(rounds):
+        with owner("--time-scale", "60", "--offer", str(offered)) as user:
+            user.bucket("charlm")
+            calm, wild = trained(user, "calm", ()), trained(user, "storm", STROKES)
+        ratio = wild["goodput"] / calm["goodput"]
+        each = (wild["wanted_s"] - calm["wanted_s"]) / len(STROKES)
+        print(f"charlm, {STORM_STEPS} steps, {len(STROKES)} preemptions", flush=True)
+        print(f"  goodput {wild['goodput']:.2f}, calm {calm['goodput']:.2f}: {ratio:.2f} of it")
+        seconds = f"{wild['wanted_s']:.0f} s, calm {calm['wanted_s']:.0f} s: {each:.0f} s each"
+        print(f"  {seconds}; {wild['steps_lost']} steps lost", flush=True)
+
+
+def trained(user: Owner, name: str, strokes: Sequence[tuple[int, bool]]) -> Any:
+    """What is told of a slot that is done."""
+    user.job(
+        name, f"{python('inside')} train.py --steps {STORM_STEPS}", accelerator="v5litepod-16",
+        workdir=str(ROOT / "examples/charlm"), checkpoint="gs://charlm",
+        zones=["us-west4-a", "us-east5-b"],
+    )  # fmt: skip
+
+    def slot() -> Any:
+        return json.loads(user.herd("status", name, "--json").stdout)["each"][0]
+
+    for step, noticed in strokes:
+        until(lambda at=step: slot()["step"] >= at, f"step {step}", seconds=GIVE_UP_S)  # type: ignore[misc]
+        user.world.herd("preempt", f"{name}-0-*", *([] if noticed else ["--no-notice"]))
+    done = user.herd("wait", name, seconds=GIVE_UP_S)
+    assert done.returncode == 0, done.stderr
+    return slot()
+
+
+PARTS: dict[str, Callable[[int], None]] = {
+    "step": step, "loader": loader, "save": save, "start": start, "notice": notice, "storm": storm,
+}  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.inside:
-        inside(asked.rounds)
+    if not all(python(name).exists() for name in FORMS.values()):
+        print("training: no .venv-clients/train and inside here: make_venv.sh train inside")
         return
-    if not PYTHON.exists():
-        print("training: no .venv-clients/train here: make_venv.sh train")
-        return
-    env = {
-        "PATH": os.environ["PATH"],
-        "HOME": tempfile.gettempdir(),
-        "PYTHONPATH": str(ROOT / "src"),
-        "JAX_PLATFORMS": "cpu",
-        "HERD_WORKERS": "1",
-    }
-    words: list[str | Path] = [PYTHON, __file__, "--inside", "--rounds", str(asked.rounds)]
-    done = subprocess.run(words, env=env, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(done.stderr)
-    told = json.loads(done.stdout.splitlines()[-1])
-    print(f"Run, a step that does nothing   {told['step_us']:.1f} µs")
-    for name, rate in told["rates"].items():
-        ratio = told["rates"]["ours"] / rate
-        print(f"{name:<30}  {rate:,.0f} samples/s; ours is {ratio:.2f} × that")
-    for form, (blocked, took) in told["save"].items():
-        print(f"save of 100 MB, {form:<14}  blocks {blocked:.0f} ms, whole after {took:.0f} ms")
+    print(f"load {os.getloadavg()[0]:.1f}", flush=True)
+    for part in asked.parts.split(","):
+        PARTS[part](1 if part == "storm" else asked.rounds)
 
 
 if __name__ == "__main__":

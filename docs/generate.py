@@ -103,7 +103,9 @@ def commands(command: click.Command, above: click.Context) -> Iterator[click.Con
     context = click.Context(command, above, info_name=command.name, terminal_width=90)
     yield context
     if isinstance(command, click.Group):
-        for below in command.commands.values():
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
             yield from commands(below, context)
 
 

@@ -6,13 +6,16 @@ import os
 import resource
 import subprocess
 from collections.abc import Sequence
-from contextlib import suppress
+from math import inf
 from multiprocessing.connection import Connection
 from pathlib import Path
+
+from bench.rigs.lines import Line
 
 from tests.conformance.hosts_sshd import Town
 
 UP, DOWN, DELAY_S = 20e6 / 8, 100e6 / 8, 0.015
+PIECE = 1 << 14
 AHEAD = 1 << 18  #: bytes that wait in the proxy for each connection
 ALIKE = ["-o", "KexAlgorithms=curve25519-sha256", "-o", "Ciphers=aes128-gcm@openssh.com"]
 
@@ -20,43 +23,10 @@ ALIKE = ["-o", "KexAlgorithms=curve25519-sha256", "-o", "Ciphers=aes128-gcm@open
 # ---- the uplink ----------------------------------------------------------------------------------
 
 
-class Line:
-    """One direction of all connections: so many bytes a second, so late."""
-
-    def __init__(self, rate: float, delay_s: float) -> None:
-        self.rate, self.delay_s = rate, delay_s
-        self.free_at = 0.0
-        self.carried = 0
-
-    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(AHEAD >> 14)
-
-        async def arrive() -> None:
-            while True:
-                at, piece = await queue.get()
-                await asyncio.sleep(max(0.0, at - loop.time()))
-                if not piece:
-                    break
-                writer.write(piece)
-                await writer.drain()
-            writer.write_eof()
-
-        task = asyncio.ensure_future(arrive())
-        with suppress(OSError):
-            while piece := await reader.read(1 << 14):
-                self.carried += len(piece)
-                self.free_at = max(self.free_at, loop.time()) + len(piece) / self.rate
-                await queue.put((self.free_at + self.delay_s, piece))
-        await queue.put((loop.time() + self.delay_s, b""))
-        with suppress(OSError):
-            await task
-
-
 async def proxy(pipe: Connection, addresses: Sequence[str], thin: bool) -> None:
     """A port for each host; tells the bytes that went up whenever it is asked."""
-    up = Line(UP, DELAY_S) if thin else Line(1e12, 0)
-    down = Line(DOWN, DELAY_S) if thin else Line(1e12, 0)
+    delay_s, rates = (DELAY_S, (UP, DOWN)) if thin else (0.0, (inf, inf))
+    up, down = (Line(delay_s, rate, PIECE, AHEAD // PIECE) for rate in rates)
     ports, servers = [], []
     for address in addresses:
 

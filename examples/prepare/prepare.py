@@ -21,6 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tpuherd_host import train
+from tpuherd_host.train.brought import SIZES
 from tpuherd_host.train.late import Late, Missing
 from tpuherd_host.train.places import Place, Unreachable, place
 from tpuherd_host.train.split import Unfit
@@ -60,6 +61,9 @@ def main() -> None:
         print(f"{len(plan.shards)} shards; packing as {worker + 1} of {workers}", flush=True)
         for shard in turns(len(plan.shards), worker, workers):
             pack(plan, shard, source, target)
+        # Who reads them need not count: train.Shards and others look for this file.
+        sizes = {plan.name(at): len(samples) for at, samples in enumerate(plan.shards)}
+        target.write(SIZES, [json.dumps(sizes).encode()])
         print(f"finished: {told(plan, target)}", flush=True)
     except (Unfit, Missing) as error:
         train.refuse(str(error))

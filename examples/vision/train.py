@@ -5,7 +5,6 @@
 
 import argparse
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -29,7 +28,7 @@ def main() -> None:
     pod = train.init()
     if BATCH % jax.device_count():
         train.refuse(f"a batch of {BATCH} can't be shared by {jax.device_count()} chips")
-    shards, tests = (found(asked.data, beginning) for beginning in ("train", "test"))
+    shards, tests = (train.Shards(f"{asked.data}/{name}-*.tar") for name in ("train", "test"))
     split = train.Split(sizes=shards.sizes, batch=BATCH, host=pod.index, hosts=pod.count, seed=SEED)
     batches = train.Batches(shards, split, decode=decoded)
     mesh = Mesh(np.array(jax.devices()), ("chips",))
@@ -57,19 +56,11 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     """What can be said on the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path("~/pictures"), help="folder of shards")
+    parser.add_argument("--data", default="~/pictures", help="shards of pictures.py; or gs://")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--checkpoints", default="", help="a folder or gs://; else the job's")
     parser.add_argument("--every", type=float, default=0.0, help="seconds between two saves")
     return parser.parse_args()
-
-
-def found(folder: Path, beginning: str) -> train.Shards:
-    """The shards of a folder that begin so."""
-    paths = sorted(folder.expanduser().glob(f"{beginning}-*.tar"))
-    if not paths:
-        train.refuse(f"there is no {beginning}-*.tar in {folder}: python3 pictures.py {folder}")
-    return train.Shards(paths)
 
 
 def stepper(mesh: Mesh, whole: Any) -> Any:
@@ -103,7 +94,9 @@ def stepper(mesh: Mesh, whole: Any) -> Any:
 
 def right(parameters: model.Tree, tests: train.Shards) -> float:
     """The share of pictures never learnt from that it tells."""
-    samples = [decoded(shard[place]) for shard in tests.shards for place in range(len(shard))]
+    samples = [
+        decoded(tests[at][place]) for at, size in enumerate(tests.sizes) for place in range(size)
+    ]
     pictures, labels = (np.stack(column) for column in zip(*samples, strict=True))
     scores = jax.jit(model.scores)(parameters, pictures)
     return float(np.mean(np.argmax(np.asarray(scores), axis=-1) == labels))

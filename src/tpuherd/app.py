@@ -1,113 +1,31 @@
-"""Puts the adapters together: which cloud is meant, and the ways to its hosts.
+"""Puts the adapters together: the ways to the hosts of a place.
 
-The only place that reads the environment and the configuration files.
-
-    place = app.place(os.environ, world=None)           # Place: frozen, equal where it is the same
-    async with app.reaching(place, WallClock()) as reach:      # Reach: keep it as long as you like
-        hosts = await reach.hosts("gpt-[0-3]/w0,other")        # [Host]; NotFound with near misses
-        async for done in fanout.each(hosts, work, seconds=30):        # Done(host, value, error)
-            ...                                        # in `work`: await reach.ways.link(host)
+place = meant.place(os.environ, world=None)
+async with app.reaching(place, WallClock()) as reach:      # Reach: keep it as long as you like
+    hosts = await reach.hosts("gpt-[0-3]/w0,other")        # [Host]; NotFound with near misses
+    async for done in fanout.each(hosts, work, seconds=30):        # Done(host, value, error)
+        ...                                        # in `work`: await reach.ways.link(host)
 """
 
-import getpass
-import os
 import resource
-import secrets
 import socket
-from collections.abc import AsyncIterator, Mapping
-from configparser import ConfigParser
-from configparser import Error as ConfigError
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from json import loads
-from pathlib import Path
-from shutil import which
-from typing import Any
 
-from tpuherd import config as contexts
 from tpuherd.clock import Clock
-from tpuherd.cloud.auth import HINT, Account, Credentials, Nobody
+from tpuherd.cloud.auth import Account, Nobody
 from tpuherd.cloud.client import Cloud
-from tpuherd.cloud.rest import Bearer, Rest, Urls, client, client_outside
-from tpuherd.hosts import ways
-from tpuherd.hosts.keys import key_pair, login
+from tpuherd.cloud.patient import Patient
+from tpuherd.cloud.rest import Bearer, Rest, client, client_outside
+from tpuherd.hosts.keys import key_pair
 from tpuherd.hosts.pins import Pins
 from tpuherd.hosts.ssh import Caller, Ways
 from tpuherd.hosts.zipapp import agent
-from tpuherd.ports import NotAllowed, NotFound, NotReached, Unfit
+from tpuherd.meant import Place, local_user, owner
 from tpuherd.reach import Reach, Registrar
 from tpuherd_host.agent.frames import PROTOCOL
 
-GOOGLE = Urls(tpu="https://tpu.googleapis.com", compute="https://compute.googleapis.com")
-SSH_PORT = 22
 DESCRIPTORS = 65_536
-OWNER_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-OWNER_LENGTH = 3
-MACHINE = Path("/sys/class/dmi/id/product_name")  #: what a machine of Google's says it is
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Folders:
-    """Where our files are on this machine."""
-
-    config: Path  #: the key pair, the owner id, the contexts
-    state: Path  #: pinned host keys, logs
-    runtime: Path  #: sockets
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """A cloud and a project in it, and how we come to its hosts. Two equal ones are the same."""
-
-    world: Path | None  #: the folder of a simulated world; None is Google Cloud
-    project: str
-    urls: Urls
-    ssh_port: int
-    login: str
-    ways: tuple[ways.Way, ...]
-    credentials: Credentials
-    folders: Folders
-
-    @property
-    def title(self) -> str:
-        """What it is, for people."""
-        return f"the world in {self.world}" if self.world else f"project {self.project} of Google"
-
-
-def place(environ: Mapping[str, str], *, world: Path | None = None) -> Place:
-    """The cloud that is meant: of --world or HERD_WORLD, of the current context, or Google."""
-    where = folders(environ)
-    context = current_context(where.config)
-    named = world or (Path(environ["HERD_WORLD"]) if environ.get("HERD_WORLD") else None)
-    if named is None and context.get("world"):
-        named = Path(context["world"]).expanduser()
-    user = context.get("login") or login(environ.get("USER") or local_user())
-    chosen = tuple(ways.parse(text) for text in context.get("ways", ()))
-    if named is not None:
-        facts = world_facts(named)
-        return Place(
-            world=named.absolute(),
-            project=facts["project"],
-            urls=Urls(tpu=facts["url"], compute=facts["url"], storage=facts["url"]),
-            ssh_port=facts["ssh_port"],
-            login=user,
-            ways=chosen,
-            credentials=Credentials(),
-            folders=where,
-        )
-    found = credentials(environ, account=context.get("account"))
-    if found == Credentials():
-        raise NotAllowed("there are no credentials for Google Cloud", hint=HINT)
-    return Place(
-        world=None,
-        project=project(environ, context, found),
-        urls=GOOGLE,
-        ssh_port=SSH_PORT,
-        login=user,
-        ways=chosen,
-        credentials=found,
-        folders=where,
-    )
 
 
 @asynccontextmanager
@@ -124,150 +42,14 @@ async def reaching(place: Place, clock: Clock, *, epoch: int = 0) -> AsyncIterat
     caller = Caller(login=place.login, keys=keys, hello=hello, parcel=agent(), ways=place.ways)
     async with client() if place.world else client_outside() as http:
         bearer: Bearer = Nobody() if place.world else Account(place.credentials, http, clock)
-        cloud = Cloud(Rest(http, place.urls, bearer), place.project)
+        rest = Rest(http, place.urls, bearer) if epoch else Patient(http, place.urls, bearer, clock)
+        cloud = Cloud(rest, place.project)
         registrar = Registrar(cloud, place.ssh_port, clock)
         roads = Ways(registrar, caller, Pins(place.folders.state / "pins"), clock)
         try:
             yield Reach(registrar, roads, clock)
         finally:
             await roads.close()
-
-
-def environment() -> Mapping[str, str]:
-    """That of this process, for who calls from Python."""
-    return dict(os.environ)  # noqa: TID251 - here is where it is read
-
-
-def folders(environ: Mapping[str, str]) -> Folders:
-    """By the words of the XDG base directories."""
-    home = Path(environ.get("HOME") or Path.home())
-    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "tpuherd"
-    state = Path(environ.get("XDG_STATE_HOME") or home / ".local/state") / "tpuherd"
-    run = environ.get("XDG_RUNTIME_DIR")
-    return Folders(
-        config=config, state=state, runtime=Path(run) / "tpuherd" if run else state / "run"
-    )
-
-
-def owner(config: Path) -> str:
-    """The id that stands in the names of what is ours; made when it is first needed."""
-    file = config / "owner"
-    try:
-        config.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            with file.open("x") as stream:
-                stream.write("".join(secrets.choice(OWNER_LETTERS) for _ in range(OWNER_LENGTH)))
-        except FileExistsError:
-            pass
-        return file.read_text().strip()
-    except OSError as error:
-        raise Unfit(f"{file} can't be used ({error.strerror})") from error
-
-
-def current_context(config: Path) -> Mapping[str, Any]:
-    """What the user chose by `herd context use`: world or project, account, login, ways, via."""
-    return contexts.current(config)
-
-
-def world_facts(folder: Path) -> Mapping[str, Any]:
-    """What a running world says of itself in its folder."""
-    start = f"start it: herd sim start --state-dir {folder}"
-    try:
-        facts = loads((folder / "world.json").read_bytes())
-    except FileNotFoundError as error:
-        raise NotFound(f"there is no world in {folder}", hint=start) from error
-    except (OSError, ValueError) as error:
-        raise Unfit(f"{folder}/world.json can't be read ({error})") from error
-    missing = {"project", "url", "ssh_port", "pid"} - set(facts)
-    if missing:
-        raise Unfit(f"{folder}/world.json has no {', '.join(sorted(missing))}", hint=start)
-    if facts["pid"] is None:
-        raise NotReached(f"the world in {folder} is not running", hint=start)
-    return dict(facts)
-
-
-def credentials(environ: Mapping[str, str], *, account: str | None = None) -> Credentials:
-    """Where tokens for Google can be had: the context's file goes before all others."""
-    chosen = str(Path(account).expanduser()) if account else None
-    named = chosen or environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-    usual = gcloud_folder(environ) / "application_default_credentials.json"
-    file = Path(named).absolute() if named else usual if usual.exists() else None
-    return Credentials(
-        file=file,
-        metadata_url=metadata_url(environ),
-        gcloud=which("gcloud", path=environ.get("PATH")),
-    )
-
-
-def metadata_url(environ: Mapping[str, str]) -> str | None:
-    """The metadata server, on a machine that has one."""
-    named = environ.get("GCE_METADATA_HOST")
-    if named:
-        return f"http://{named}"
-    if environ.get("NO_GCE_CHECK", "").lower() == "true":
-        return None
-    try:
-        google = "Google" in MACHINE.read_text()
-    except OSError:
-        google = False
-    return "http://169.254.169.254" if google else None
-
-
-def gcloud_folder(environ: Mapping[str, str]) -> Path:
-    """Where gcloud keeps its settings."""
-    home = Path(environ.get("HOME") or Path.home())
-    return Path(environ.get("CLOUDSDK_CONFIG") or home / ".config/gcloud")
-
-
-def project(environ: Mapping[str, str], context: Mapping[str, Any], found: Credentials) -> str:
-    """The project that is meant."""
-    named = (
-        context.get("project")
-        or environ.get("GOOGLE_CLOUD_PROJECT")
-        or environ.get("CLOUDSDK_CORE_PROJECT")
-        or gcloud_project(gcloud_folder(environ))
-        or file_project(found.file)
-    )
-    if not named:
-        raise Unfit(
-            "nobody says which project is meant",
-            hint="set GOOGLE_CLOUD_PROJECT, or: gcloud config set project PROJECT",
-        )
-    return str(named)
-
-
-def gcloud_project(folder: Path) -> str | None:
-    """The project of gcloud's active configuration."""
-    try:
-        active = (folder / "active_config").read_text().strip() or "default"
-    except OSError:
-        active = "default"
-    parser = ConfigParser(interpolation=None)
-    try:
-        parser.read(folder / "configurations" / f"config_{active}")
-    except (ConfigError, UnicodeDecodeError):
-        return None
-    return parser.get("core", "project", fallback=None)
-
-
-def file_project(file: Path | None) -> str | None:
-    """The project that credentials name."""
-    if file is None:
-        return None
-    try:
-        content = loads(file.read_bytes())
-    except (OSError, ValueError):
-        return None
-    found = content.get("project_id") or content.get("quota_project_id")
-    return str(found) if found else None
-
-
-def local_user() -> str:
-    """Who sits here."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no such user in /etc/passwd
-        return ""
 
 
 def room_for_many() -> None:

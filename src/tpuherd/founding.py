@@ -3,10 +3,9 @@
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
+from math import inf
 
-from tpuherd import app, wished
-from tpuherd.app import Place
+from tpuherd import app, meant, sampling, wished
 from tpuherd.clock import Clock
 from tpuherd.cloud.bids import Bids
 from tpuherd.core.wish import Wish
@@ -14,22 +13,19 @@ from tpuherd.engine.desired import Desire, Desired
 from tpuherd.engine.loop import Engine, Note, Parts
 from tpuherd.hosts.snapshot_archive import archived
 from tpuherd.hosts.yard import Yard
+from tpuherd.meant import Place
 from tpuherd.ports import Holder
-from tpuherd.store.database import Database, home
-from tpuherd.store.logs import Shelf, folder
+from tpuherd.store.database import Database
+from tpuherd.store.logs import Shelf
 
+GONE_S = 600.0  #: a world that is away for so long will hardly come back: its engine ends
 TTL_S = 30.0  #: of the lease: a machine that is silent for so long may be succeeded by another
-
-
-def store_folder(place: Place) -> Path:
-    """Where the store of a place is."""
-    return home(place.folders.state, world=place.world, project=place.project)
 
 
 def holder(pid: int) -> Holder:
     """Who we are, when we take the lease."""
     host = socket.gethostname()
-    return Holder(pid=pid, host=host, who=f"{app.local_user()}@{host}")
+    return Holder(pid=pid, host=host, who=f"{meant.local_user()}@{host}")
 
 
 @asynccontextmanager
@@ -45,26 +41,27 @@ async def founded(
     """An engine, to be run within the block, under a lease that was taken before."""
     async with app.reaching(place, clock, epoch=epoch) as reach:
         archive = archived(place.folders.state)
-        logs = folder(place.folders.state, world=place.world, project=place.project)
         parts = Parts(
             store=store,
             secrets=store.secrets,
             cloud=Bids(reach.cloud, clock, place.ssh_port, reach.registrar.look),
-            hosts=Yard(reach.ways, archive, environment, logs.name),
-            shelf=Shelf(logs),
+            hosts=Yard(reach.ways, archive, environment, place.logs.name),
+            shelf=Shelf(place.logs),
             clock=clock,
             desire=desire(place),
-            owner=app.owner(place.folders.config),
+            owner=meant.owner(place.folders.config),
             outputs=store.folder / "outputs",
             who=holder(0).who,
+            gone_s=inf if place.world is None else GONE_S,
             note=note,
+            advice=sampling.ADVICE,
         )
         yield Engine(parts, epoch=epoch)
 
 
 def desire(place: Place) -> Desire:
     """How wishes are understood there."""
-    owner = app.owner(place.folders.config)
+    owner = meant.owner(place.folders.config)
 
     def understood(rows: Mapping[str, Wish]) -> Desired:
         return wished.of_place(rows, place, owner=owner)

@@ -11,7 +11,7 @@ import os
 import sys
 
 import tpuherd
-from tpuherd.keeper.terms import PROTOCOL, SOCKET, YES
+from tpuherd.keeper.terms import OTHER, PROTOCOL, SOCKET, YES, stamp
 
 #: Commands that the keeper does. Everything else, and help, is done here.
 KEPT = frozenset(("exec", "ssh", "cp", "sync", "clean", "holders", "logs", "keeper"))
@@ -21,6 +21,11 @@ PATH_MAX = 100  #: a socket's path can't be much longer
 ACK_S = 10.0
 IDLE_S = "600"  #: so long after the last command the keeper ends
 TRANSPORT = 255
+BUSY = -1  #: no exit status
+ALONE = (
+    b"herd: the keeper works with another herd than is installed now, and is busy:"
+    b" this is done without it (herd keeper status)\n"
+)
 #: What the keeper may know of our environment. Secrets are not in it.
 VARIABLES = (
     "HOME USER LOGNAME PATH TERM COLORTERM NO_COLOR FORCE_COLOR CLICOLOR_FORCE LANG LC_ALL LC_CTYPE"
@@ -97,6 +102,9 @@ def handed_over(arguments: list[str]) -> int | None:
             if connection is None:
                 continue
             status = visit(connection, letter(arguments, folder))
+            if status == BUSY:
+                os.write(2, ALONE)
+                return None
             if status is not None:
                 return status
     except OSError:
@@ -105,7 +113,7 @@ def handed_over(arguments: list[str]) -> int | None:
 
 
 def runtime_folder() -> str:
-    """Where the keeper's socket is; as app.folders has it."""
+    """Where the keeper's socket is; as meant.folders has it."""
     environ = os.environ
     run = environ.get("XDG_RUNTIME_DIR")
     if run:
@@ -144,7 +152,7 @@ def letter(arguments: list[str], folder: bytes) -> bytes:
     environ = os.environb
     said = [
         PROTOCOL,
-        tpuherd.__version__.encode(),
+        stamp(tpuherd.__version__).encode(),
         folder,
         str(len(arguments)).encode(),
         *map(os.fsencode, arguments),
@@ -158,7 +166,7 @@ def letter(arguments: list[str], folder: bytes) -> bytes:
 
 
 def visit(connection: "_socket.socket", text: bytes) -> int | None:
-    """Have it done; None: nothing was begun, since this keeper goes or is of another version."""
+    """Have it done; None: nothing was begun, since this keeper goes. BUSY: it can't go yet."""
     import _signal  # type: ignore[import-not-found]  # typeshed has only what wraps it
     import _socket
 
@@ -169,12 +177,12 @@ def visit(connection: "_socket.socket", text: bytes) -> int | None:
         sent = connection.sendmsg([text], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
         if sent < len(text):  # to send nothing fails, too, where a quick keeper is through already
             connection.sendall(text[sent:])
-        begun = connection.recv(1) == YES
+        said = connection.recv(1)
     except OSError:
-        begun = False
-    if not begun:
+        said = b""
+    if said != YES:
         connection.close()  # so that a slow keeper, which comes to it later, does not begin
-        return None
+        return BUSY if said == OTHER else None
     connection.settimeout(None)
 
     def pass_on(number: int, _: object) -> None:

@@ -16,18 +16,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tpuherd import app
-from tpuherd.cli import engine_process
+from tpuherd import app, meant
 from tpuherd.clock import WallClock
 from tpuherd.core.model import Event, Goal
 from tpuherd.core.spec_yaml import Page
-from tpuherd.desk import reading, wishing
+from tpuherd.desk import engines, reading, wishing
 from tpuherd.desk.desk import Desk
 from tpuherd.desk.dropping import doomed, drop, watched
 from tpuherd.desk.surveyed import look
 from tpuherd.job import Job, mistaken
 from tpuherd.ports import NotReached, Unfit
-from tpuherd.store.database import Database, home
+from tpuherd.store.database import Database
 
 if TYPE_CHECKING:
     from tpuherd.cloud.client import Cloud
@@ -60,14 +59,13 @@ class AsyncHerd:
         self, *, world: str | Path | None = None, environ: Mapping[str, str] | None = None
     ) -> None:
         self._world = Path(world) if world is not None else None
-        self._environ = app.environment() if environ is None else environ
+        self._environ = meant.environment() if environ is None else environ
 
     @asynccontextmanager
     async def _desk(self, *, yes: bool = False) -> AsyncIterator[Desk]:
-        place = app.place(self._environ, world=self._world)
+        place = meant.place(self._environ, world=self._world)
         clock = WallClock()
-        folder = home(place.folders.state, world=place.world, project=place.project)
-        store = Database(folder, clock.now())
+        store = Database(place.store, clock.now())
         async with AsyncExitStack() as stack:
             stack.callback(store.close)
             reached: list[Cloud] = []
@@ -80,7 +78,7 @@ class AsyncHerd:
 
             talk = Caller(self._environ, yes=yes)
             yield Desk(place=place, store=store, clock=clock, talk=talk, cloud=cloud)
-            engine_process.ensure(place, self._environ)
+            engines.ensure(place, self._environ)
 
     async def run(self, job: Job, *, yes: bool = False) -> str:
         """Wish for it: "made", "same", "changed", "resumed", or "again" where it had ended."""
@@ -135,7 +133,7 @@ class AsyncHerd:
             await drop(found, seen, here)
             if wait:
                 async for _ in watched(found.jobs, here):
-                    engine_process.ensure(here.place, self._environ)
+                    engines.ensure(here.place, self._environ)
             return found.jobs
 
     async def wait(self, name: str, *, timeout: float | None = None) -> int:

@@ -4,6 +4,7 @@ HerdError
 ├── NotFound        nothing has that name
 ├── NotAllowed      the account or the host refuses us
 ├── NotReached      no answer: the network, or the host is down
+│   └── Absent      nobody listens there
 ├── Stranger        somebody else answers at that address
 ├── Unfit           what was asked makes no sense
 ├── Outdated        somebody else did it meanwhile: another engine, another command
@@ -11,16 +12,19 @@ HerdError
 └── Refused         the cloud said no to a bid, in a word of the judgement
 """
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tpuherd.core.facts import Sight
-from tpuherd.core.model import Ask, Event, Refusal, Withdraw
-from tpuherd.core.order import Order
-from tpuherd.core.wish import Wish
+if TYPE_CHECKING:  # the judgement's nouns take 0.1 s to load, and a warm command needs none
+    from tpuherd.core.facts import Sight
+    from tpuherd.core.model import Ask, Event, Offer, Refusal, Withdraw
+    from tpuherd.core.order import Order
+    from tpuherd.core.wish import Wish
 
 
 class HerdError(Exception):
@@ -42,6 +46,10 @@ class NotAllowed(HerdError):
 
 class NotReached(HerdError):
     """No answer came: the network, or the host is down."""
+
+
+class Absent(NotReached):
+    """Nobody listens there: the connection is refused at once."""
 
 
 class Stranger(HerdError):
@@ -167,7 +175,7 @@ class CloudPort(Protocol):
         """Delete request and nodes, as seen last; None: unseen, so whatever has the name."""
         ...
 
-    async def outcome(self, bid: str, zone: str) -> Refused | None:
+    async def outcome(self, bid: str, offer: Offer) -> Refused | None:
         """How the creation of a node ended that is not listed; None: well, under way, unknown."""
         ...
 
@@ -233,12 +241,20 @@ class Store(Protocol):
         """Write a wish, with its next revision. Outdated if it is not `expected` (0: none)."""
         ...
 
+    def adopt(self, new: Sequence[Wish], events: Sequence[Event]) -> None:
+        """Write wishes of which none is there, and events: all, or nothing. Outdated if one is."""
+        ...
+
     def drop(self, job: str, events: Sequence[Event] = ()) -> None:
         """Forget a wish; one that is not there is fine."""
         ...
 
     def append(self, events: Sequence[Event], *, epoch: int | None = None) -> int:
         """All of them or none; the number of the last event. Outdated if the epoch is over."""
+        ...
+
+    def prune(self, kinds: Collection[str], *, before: float, most: int) -> int:
+        """Forget these kinds of events of jobs that were dropped before then; how many went."""
         ...
 
     def events(

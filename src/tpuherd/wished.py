@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from tpuherd import config
-from tpuherd.app import Place
 from tpuherd.core import spec
 from tpuherd.core.expand import expand, order_of
 from tpuherd.core.grants import Allowed
@@ -13,6 +12,7 @@ from tpuherd.core.order import LaunchOrder, Order
 from tpuherd.core.wish import Wish
 from tpuherd.engine.desired import Desired
 from tpuherd.hosts.snapshot_archive import Archive, archived
+from tpuherd.meant import Place
 from tpuherd_host.agent.snapshots_rows import parsed
 
 
@@ -58,6 +58,7 @@ def desired(
         order=order,
         launch=launch,
         rows=dict(rows),
+        sweeps={name: job.sweep for name, job in jobs.items() if job.sweep},
     )
 
 

@@ -9,7 +9,8 @@ from tpuherd.clock import WallClock
 from tpuherd.cloud import wire
 from tpuherd.cloud.auth import Nobody
 from tpuherd.cloud.client import Cloud
-from tpuherd.cloud.rest import Rest, Urls, client
+from tpuherd.cloud.rest import Rest, client
+from tpuherd.cloud.whence import Urls
 from tpuherd.hosts.ssh import Register
 from tpuherd.ports import Host
 from tpuherd.reach import Registrar

@@ -77,6 +77,18 @@ def test_who_expects_another_revision_writes_nothing(
     assert list(store.events()) == []
 
 
+def test_wishes_are_adopted_all_or_none(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    before = store.version()
+    store.adopt([wish(), wish(job="bert")], [event(1)])
+    assert sorted(other.wishes()) == ["bert", "gpt"]
+    assert store.version() != before
+    with pytest.raises(Outdated, match="bert was changed by somebody else"):
+        store.adopt([wish(job="llama"), wish(job="bert", snapshot="new")], [event(2)])
+    assert sorted(other.wishes()) == ["bert", "gpt"]
+    assert len(list(store.events())) == 1
+
+
 def test_a_dropped_wish_is_gone_and_may_be_dropped_again(open_store: Open) -> None:
     store = open_store()
     store.put(wish())
@@ -149,6 +161,21 @@ def test_what_is_no_json_is_refused_and_none_of_its_companions_stays(open_store:
         store.append([event(1), Event(at=NOW, kind="bid.asked", facts={"offer": object()})])
     assert list(store.events()) == []
     assert store.append([event(2)]) == 1
+
+
+def test_the_routine_of_jobs_long_dropped_is_pruned_and_nothing_else(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    kinds = ("attempt.saved", "attempt.ended", "wish.dropped")
+    for job, since in (("old", 0), ("again", 0), ("new", 100)):
+        store.append([event(since + at, kind=kind, job=job) for at, kind in enumerate(kinds)])
+    store.append([event(3, kind="attempt.saved", job="old")])
+    store.put(wish(job="again"))
+    before = [seq for seq, _ in store.events()]
+    assert store.prune(["attempt.saved"], before=NOW + 50, most=1) == 1
+    assert store.prune(["attempt.saved"], before=NOW + 50, most=100) == 0
+    assert before[0] not in [seq for seq, _ in other.events()]
+    assert [seq for seq, _ in other.events()] == before[1:], "the last is the mark of readers"
+    assert store.append([event(9)]) == before[-1] + 1
 
 
 # ---- lease ---------------------------------------------------------------------------------------
@@ -297,11 +324,11 @@ def test_an_older_store_is_brought_up_step_by_step(tmp_path: Path) -> None:
     steps = [*schema.STEPS, "CREATE TABLE more (one INTEGER); INSERT INTO more VALUES (1)"]
     schema.migrate(connection, steps)
     schema.migrate(connection, steps)
-    assert schema.version(connection) == schema.VERSION + 1
+    assert schema.version(connection) == len(schema.STEPS) + 1
     assert connection.execute("SELECT * FROM states, more").fetchall() == [("gpt-0", "runs", 1)]
     with pytest.raises(sqlite3.Error):
         schema.migrate(connection, [*steps, "CREATE TABLE less (one); nonsense"])
-    assert schema.version(connection) == schema.VERSION + 1
+    assert schema.version(connection) == len(schema.STEPS) + 1
     connection.close()
 
 

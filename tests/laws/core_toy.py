@@ -70,6 +70,8 @@ class Process:
     tail: tuple[str, ...] = ()
     step: int | None = None
     saved: int | None = None
+    resumed: int | None = None
+    restore_s: float | None = None
 
 
 @dataclass
@@ -344,6 +346,8 @@ def work_of(attempt: str, process: Process) -> Work:
         tail=process.tail,
         step=process.step,
         saved=process.saved,
+        resumed=process.resumed,
+        restore_s=process.restore_s,
         logged_at=process.started,
         drained=True,
     )

@@ -6,8 +6,18 @@ from typing import Any
 import pytest
 
 from tests.laws.core_toy import Toy, offer, slot
-from tests.laws.test_core_gangs import actions, again, running, with_works
-from tests.laws.test_core_rooms import NAME, NOW, bid, host, seen, sight
+from tests.laws.scenes import (
+    NAME,
+    NOW,
+    actions,
+    again,
+    bid,
+    host,
+    running,
+    seen,
+    sight,
+    with_works,
+)
 from tpuherd.core import bidding, deeds, gang
 from tpuherd.core.case import Case, World
 from tpuherd.core.facts import NodeWord, Observed, Work, WorkWord

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.laws.core_toy import Process, Toy, offer, slot
+from tests.laws.scenes import actions, again, running, swarm, with_works
 from tpuherd.core.facts import NodeWord, Observed, RequestWord, Work, WorkWord
 from tpuherd.core.model import (
     Ask,
@@ -23,41 +24,6 @@ from tpuherd.core.model import (
 )
 from tpuherd.core.plan import plan
 from tpuherd.core.trail import Verdict
-
-
-def actions(found: Plan, kind: type) -> list[Any]:
-    return [step.action for step in found.steps if isinstance(step.action, kind)]
-
-
-def running(**changes: Any) -> Toy:
-    """A job under way, and nothing else left of its start."""
-    toy = Toy(slot(**changes))
-    toy.now = 50_000.0
-    toy.lasts = 1e9
-    toy.run(until=lambda toy: any(bid.prepared for bid in toy.trail().bids.values()))
-    for _ in range(14):
-        toy.tick()
-    assert len(toy.things) == 1
-    return toy
-
-
-def again(toy: Toy, **changes: Any) -> Plan:
-    """What would be done now, if this were seen."""
-    observed = replace(toy.observed(), **changes)
-    return plan(toy.wishes, observed, toy.trails, toy.now)
-
-
-def with_works(toy: Toy, **changes: Any) -> Plan:
-    """The same, if the hosts said this of the attempt."""
-    hosts = {
-        name: tuple(
-            replace(one, works=tuple(replace(work, **changes) for work in one.works))
-            for one in words
-        )
-        for name, words in toy.hosts().items()
-    }
-    return again(toy, hosts=hosts)
-
 
 # ---- stalls --------------------------------------------------------------------------------------
 
@@ -335,11 +301,7 @@ def test_what_is_there_again_after_its_withdrawal_is_withdrawn_again() -> None:
 
 
 def test_while_frozen_only_what_the_user_wants_gone_is_given_back() -> None:
-    toy = Toy(*(slot(f"gpt-{number}") for number in range(4)))
-    toy.lasts = 2000
-    toy.run(until=lambda toy: len(toy.launches) == 4)
-    for _ in range(8):
-        toy.tick()
+    toy = swarm(4, lasts=2000, ticks=8)
     kept = [one for one in toy.things.values() if one.ask.slot != "gpt-3"]
     for thing in kept:
         thing.cut = True

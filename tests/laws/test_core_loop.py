@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.laws.core_toy import Toy, offer, slot
+from tests.laws.scenes import swarm
 from tpuherd.core.facts import NodeWord, RequestWord
 from tpuherd.core.model import (
     Ask,
@@ -298,11 +299,7 @@ def test_a_silent_node_that_the_cloud_calls_well_gets_no_second_attempt_beside()
 
 
 def test_deletions_wait_when_half_of_the_hosts_fall_silent_at_once() -> None:
-    toy = Toy(*(slot(f"gpt-{number}") for number in range(4)))
-    toy.lasts = 2400
-    toy.run(until=lambda toy: len(toy.launches) == 4)
-    for _ in range(10):
-        toy.tick()
+    toy = swarm(4, lasts=2400, ticks=10)
     for thing in toy.things.values():
         thing.cut = True
     for _ in range(400):
@@ -318,11 +315,7 @@ def test_deletions_wait_when_half_of_the_hosts_fall_silent_at_once() -> None:
 
 
 def test_an_emptied_list_is_not_believed_at_once() -> None:
-    toy = Toy(*(slot(f"gpt-{number}") for number in range(3)))
-    toy.lasts = 600
-    toy.run(until=lambda toy: len(toy.launches) == 3)
-    for _ in range(6):
-        toy.tick()
+    toy = swarm(3, lasts=600, ticks=6)
     hosts = toy.hosts
     toy.survey = {}
     toy.hosts = dict  # type: ignore[method-assign]
@@ -337,11 +330,7 @@ def test_an_emptied_list_is_not_believed_at_once() -> None:
 
 
 def test_what_vanishes_for_good_is_replaced() -> None:
-    toy = Toy(*(slot(f"gpt-{number}") for number in range(3)))
-    toy.lasts = 300
-    toy.run(until=lambda toy: len(toy.launches) == 3)
-    for _ in range(6):
-        toy.tick()
+    toy = swarm(3, lasts=300, ticks=6)
     toy.things.clear()
     toy.run()
     assert len(toy.launches) == 6

@@ -7,10 +7,10 @@ from itertools import product
 
 import pytest
 
-from tests.laws.core_toy import offer, slot
+from tests.laws import scenes
+from tests.laws.core_toy import slot
+from tests.laws.scenes import NAME, NOW, actions, node
 from tpuherd.core.facts import (
-    HostWord,
-    NodeSight,
     NodeWord,
     Observed,
     RequestWord,
@@ -34,10 +34,7 @@ from tpuherd.core.model import (
 )
 from tpuherd.core.plan import plan
 from tpuherd.core.policy import BIDS, GANG, Deed, Move, Role, Stage
-from tpuherd.core.trail import Attempt, Bid, Trail, Trails, Verdict
-
-NOW = 100_000.0
-NAME = "gpt-0-g1-me"
+from tpuherd.core.trail import Attempt, Trail, Trails, Verdict
 
 
 def test_every_role_and_stage_has_a_move() -> None:
@@ -152,13 +149,7 @@ VERDICTS = {
 
 
 def trail_of(state: State) -> Trail:
-    bid = Bid(
-        name=NAME,
-        slot="gpt-0",
-        generation=1,
-        offer=offer("a"),
-        node_digest="n",
-        nodes=1,
+    bid = scenes.bid(
         asked_at=NOW - 5000,
         sent_at=NOW - 5000,
         answered_at=NOW - 4990,
@@ -199,8 +190,8 @@ def observed_of(state: State) -> Observed:
     request = {"ending": RequestWord.ENDING}.get(state.stage, RequestWord.ACTIVE)
     sights = {}
     if state.stage != "hidden":
-        node = NodeSight(name=NAME, word=WORDS[state.stage], state="S", incarnation="i", hosts=2)
-        sights[NAME] = Sight(bid=NAME, zone="a", request=request, nodes=(node,), state="S")
+        nodes = (node(WORDS[state.stage], state="S"),)
+        sights[NAME] = Sight(bid=NAME, zone="a", request=request, nodes=nodes, state="S")
     work = Work(
         attempt="gpt-0-a1-me",
         word=WorkWord.RUNNING,
@@ -209,13 +200,10 @@ def observed_of(state: State) -> Observed:
         drained=True,
     )
     hosts = tuple(
-        HostWord(
-            node=NAME,
-            worker=worker,
-            incarnation="i",
+        scenes.host(
+            worker,
             reached=state.hosts == "reached",
             heard_at=NOW - 1,
-            boot=f"b{worker}",
             works=(work,) if state.past == "running" else (),
         )
         for worker in range(2)
@@ -246,10 +234,6 @@ def judged_with(state: State, **changes: object) -> Plan:
     wishes = Wishes(slots={"gpt-0": slot_of(state)}, owner="me")
     observed = replace(observed_of(state), **changes)  # type: ignore[arg-type]
     return plan(wishes, observed, Trails(slots={"gpt-0": trail_of(state)}), NOW)
-
-
-def actions(found: Plan, kind: type) -> list[object]:
-    return [step.action for step in found.steps if isinstance(step.action, kind)]
 
 
 def ends(state: State) -> bool:

@@ -1,19 +1,14 @@
 """Steps become events: the first one at once, checkpoints when they advance, and not too often."""
 
-from dataclasses import replace
 from itertools import pairwise
 from math import inf
 
-import pytest
-
-from tests.laws import core_toy
-from tests.laws.core_toy import Toy, slot
-from tpuherd.core.facts import Work
+from tests.laws.core_toy import Process, Toy, slot
 from tpuherd.core.model import Limits
 from tpuherd.core.progress import SAVED_S
 
 
-def working(toy: Toy) -> list[core_toy.Process]:
+def working(toy: Toy) -> list[Process]:
     """The processes of an attempt that has begun, and goes on for long."""
     toy.lasts = 3600.0
     toy.run(until=Toy.running)
@@ -53,17 +48,11 @@ def test_a_first_step_may_have_the_number_0() -> None:
     assert event.facts["step"] == 0
 
 
-def test_where_it_resumed_is_noted_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_it_resumed_is_noted_with_it() -> None:
     toy = Toy(slot())
     processes = working(toy)
     attempt = toy.launches[-1]
-    processes[0].step = 101
-    was = core_toy.work_of
-
-    def told(name: str, process: core_toy.Process) -> Work:
-        return replace(was(name, process), resumed=100, restore_s=2.5)
-
-    monkeypatch.setattr(core_toy, "work_of", told)
+    processes[0].step, processes[0].resumed, processes[0].restore_s = 101, 100, 2.5
     toy.tick()
     (event,) = toy.kinds("attempt.stepped")
     assert event.facts["attempt"] == attempt

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.laws.core_toy import Toy, offer, slot
+from tests.laws.scenes import NAME, NOW, bid, host, node, seen, sight
 from tpuherd.core import (
     bidding,
     deeds,
@@ -24,7 +25,6 @@ from tpuherd.core import (
 from tpuherd.core.adopt import adopted
 from tpuherd.core.facts import (
     HostWord,
-    NodeSight,
     NodeWord,
     Observed,
     RequestWord,
@@ -38,45 +38,6 @@ from tpuherd.core.plan import strays
 from tpuherd.core.policy import Stage
 from tpuherd.core.spec import checked, document
 from tpuherd.core.trail import Attempt, Bid, Trail, Trails, Verdict
-
-NOW = 100_000.0
-NAME = "gpt-0-g1-me"
-
-
-def bid(**changes: Any) -> Bid:
-    base = Bid(
-        name=NAME,
-        slot="gpt-0",
-        generation=1,
-        offer=offer("a"),
-        node_digest="n",
-        nodes=1,
-        asked_at=NOW - 900,
-        sent_at=NOW - 900,
-    )
-    return replace(base, **changes)
-
-
-def node(word: NodeWord = NodeWord.READY, **changes: Any) -> NodeSight:
-    base = NodeSight(name=NAME, word=word, state=word.upper(), incarnation="i", hosts=2)
-    return replace(base, **changes)
-
-
-def sight(*words: NodeWord, request: RequestWord | None = None, **changes: Any) -> Sight:
-    nodes = tuple(node(word) for word in words)
-    return replace(Sight(bid=NAME, zone="a", request=request, nodes=nodes), **changes)
-
-
-def seen(**changes: Any) -> Observed:
-    return replace(Observed(zones=frozenset("a"), surveyed_at=NOW - 1), **changes)
-
-
-def host(worker: int = 0, **changes: Any) -> HostWord:
-    base = HostWord(
-        node=NAME, worker=worker, incarnation="i", reached=True, heard_at=NOW, boot=f"b{worker}"
-    )
-    return replace(base, **changes)
-
 
 # ---- stages --------------------------------------------------------------------------------------
 

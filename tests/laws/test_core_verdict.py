@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.laws.core_toy import offer, slot
+from tests.laws import scenes
+from tests.laws.core_toy import slot
+from tests.laws.scenes import NAME
 from tpuherd.core.facts import HostWord, Observed, Work, WorkWord
 from tpuherd.core.gang import HOLD_S, LAUNCH_S, LAUNCHES_MAX, NOTICE_S, STOP_S, Open
-from tpuherd.core.trail import Attempt, Bid, Trail, Verdict
+from tpuherd.core.trail import Attempt, Trail, Verdict
 from tpuherd.core.verdict import CHIPS_MAX, Ended, conclude
 from tpuherd.core.verdict_lines import chips_failed, own_cause
 
 NOW = 10_000.0
-NAME = "gpt-0-g1-me"
 ID = "gpt-0-a1-me"
 PLAIN = Work(attempt=ID, word=WorkWord.RUNNING, started=NOW - 500)
 WORKS: dict[str, Any] = {
@@ -50,10 +51,8 @@ class Scene:
 
 def host(number: int, state: str) -> HostWord:
     work = WORKS["runs" if state in {"silent", "rebooted"} else state]
-    return HostWord(
-        node=NAME,
-        worker=number,
-        incarnation="i",
+    return scenes.host(
+        number,
         reached=state != "silent",
         heard_at=NOW - 1,
         boot=f"b{number}" + ("x" if state == "rebooted" else ""),
@@ -76,14 +75,9 @@ def concluded(scene: Scene, hosts: tuple[HostWord, ...] = (), **changes: Any) ->
         stopping_s=30,
         stalled=scene.stopping == "stall",
     )
-    bid = Bid(
-        name=NAME,
-        slot="gpt-0",
-        generation=1,
-        offer=offer("a"),
-        node_digest="n",
-        nodes=1,
+    bid = scenes.bid(
         asked_at=0,
+        sent_at=0,
         granted_at=1,
         ready_at=2,
         lost_at=NOW - 2 if scene.node == "lost" else None,
@@ -280,15 +274,7 @@ def started(first: str, second: str, **changes: Any) -> Ended | Open:
         boots=("b0", "b1"),
     )
     attempt = replace(attempt, **changes)
-    bid = Bid(
-        name=NAME,
-        slot="gpt-0",
-        generation=1,
-        offer=offer("a"),
-        node_digest="n",
-        nodes=1,
-        asked_at=0,
-    )
+    bid = scenes.bid(asked_at=0, sent_at=0)
     hosts = {NAME: (host(0, first), host(1, second))}
     observed = Observed(zones=frozenset("a"), surveyed_at=NOW - 1, hosts=hosts)
     return conclude(slot(), Trail(attempt=attempt), bid, observed, NOW)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.laws import scenes
 from tests.laws.core_toy import offer, slot
 from tpuherd.core.fold_bids import unfit_key
 from tpuherd.core.fold_world import season_key
@@ -18,16 +19,8 @@ NOW = 1000.0
 
 
 def bid(one: Offer, **changes: Any) -> Bid:
-    base = Bid(
-        name=f"gpt-0-g1-{one.zone}",
-        slot="gpt-0",
-        generation=1,
-        offer=one,
-        node_digest="n",
-        nodes=1,
-        asked_at=NOW - 100,
-    )
-    return replace(base, **changes)
+    name = f"gpt-0-g1-{one.zone}"
+    return scenes.bid(name=name, offer=one, asked_at=NOW - 100, sent_at=0.0, **changes)
 
 
 def zones(

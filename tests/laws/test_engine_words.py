@@ -103,6 +103,15 @@ def test_what_a_script_reports_is_never_taken_back() -> None:
     assert heard.reported(work, {"step": "six", "saved": None}, 11.0) == work
 
 
+def test_numbers_in_a_report_that_are_no_words_of_ours_are_metrics() -> None:
+    work = Work(attempt="a", word=WorkWord.RUNNING)
+    report = {"step": 5, "total": 9, "loss": 2, "time": 1.0, "stopped": True, "note": "x"}
+    work = heard.reported(work, report, 10.0)
+    assert work.metrics == {"loss": 2.0}
+    work = heard.reported(work, {"accuracy": 0.5}, 11.0)
+    assert work.metrics == {"loss": 2.0, "accuracy": 0.5} and work.step == 5
+
+
 def test_the_pace_is_the_median() -> None:
     assert heard.pace([(0.0, 0), (10.0, 10), (20.0, 20), (120.0, 30)]) == 1.0
     assert heard.pace([(0.0, 0)]) is None

@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from tpuherd.cli.page import SECTIONS
 from tpuherd.cli.report import last_lines, report
 from tpuherd.cli.words import duration
 from tpuherd.cli.work import Outcome, ended, new_id, worst
+from tpuherd.keeper import terms
 from tpuherd.keeper.letter import LENGTH, read, wanted
-from tpuherd.keeper.terms import YES
+from tpuherd.keeper.terms import YES, stamp
 from tpuherd.ports import Unfit
 
 
@@ -55,7 +57,7 @@ def test_a_letter_arrives_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> 
     assert wanted(sent) == len(sent) - LENGTH
     letter = read(sent[LENGTH:])
     assert letter.arguments == tuple(words)
-    assert letter.version == tpuherd.__version__
+    assert letter.stamp == stamp(tpuherd.__version__)
     assert bytes(letter.folder) == b"/where/\xff"
     assert letter.environ["HOME"] == "/home/ü"
     assert letter.environ["HERD_WORLD"] == "a=b"
@@ -88,6 +90,30 @@ def test_a_keeper_that_is_quick_does_nothing_twice(signals: None) -> None:
 
     with Quick(fileno=here.detach()) as connection:
         assert front.visit(connection, front.letter(["exec"], b"/")) == 7
+
+
+def test_a_herd_that_was_installed_anew_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terms, "HERE", str(tmp_path))
+    for room in terms.ROOMS:
+        (tmp_path / room).mkdir(parents=True)
+    before = stamp("1")
+    assert stamp("1") == before != stamp("2")
+    for room in terms.ROOMS:
+        draft = tmp_path / "draft"
+        draft.write_text("new")
+        draft.rename(tmp_path / room / "module.py")  # as pip and git put files in their places
+        after = stamp("1")
+        assert after != before, room
+        before = after
+
+
+def test_all_rooms_that_a_keeper_may_load_are_looked_at() -> None:
+    source = Path(terms.HERE)
+    rooms = {str(file.parent.relative_to(source)) for file in source.rglob("*.py")}
+    far = ("tpuherd/sim", "tpuherd_host/train")
+    assert set(terms.ROOMS) == {room for room in rooms if not room.startswith(far)}
 
 
 @pytest.mark.parametrize("text", [b"", b"GET / HTTP/1.1", b"herd-keeper-0\0x\0/\x000", b"\0" * 9])

@@ -27,6 +27,7 @@ OTHER: dict[str, Any] = {
     "node": {"done": "keep"}, "patience": "1h", "request": "direct", "exact": True,
     "service_account": "a@b.c", "network": "x", "subnetwork": "x", "external_ips": False,
     "tags": "x", "labels": {"a": "x"}, "metadata": {"a": "x"},
+    "sweep": {"method": "grid", "parameters": {"lr": [1, 2]}},
 }  # fmt: skip
 
 
@@ -310,3 +311,10 @@ def test_devices_of_one_size_do_not_cover_pods() -> None:
     allowed = Allowed(grants=tuple(of_mail(MAIL)))
     assert slots(allowed, accelerator="v3-8", tier="on-demand")[0].offers
     assert not slots(allowed, accelerator="v3-32", tier="on-demand")[0].offers
+
+
+def test_a_change_of_a_sweep_is_told_by_what_stands_below_it() -> None:
+    grid = {"method": "grid", "parameters": {"lr": [1, 2, 3]}}
+    change = difference({"sweep": grid}, {"sweep": {**grid, "trials": 2}})
+    assert change.lines == ("sweep.trials: none → 2",)
+    assert difference({}, {"sweep": grid}).lines[0].startswith("sweep: none → {")

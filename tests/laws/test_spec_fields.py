@@ -59,6 +59,19 @@ FULL = {
     "labels": {"team": "vision"},
     "data_disks": "projects/p/zones/us-central2-b/disks/d",
     "metadata": {"startup-script": "echo"},
+    "sweep": {
+        "method": "bayes",
+        "parameters": {
+            "lr": {"min": 1e-5, "max": 0.1, "log": True},
+            "width": {"min": 64, "max": 512, "step": 64, "int": True},
+            "kind": ["adam", "sgd", True, 3],
+        },
+        "metric": "accuracy",
+        "goal": "maximize",
+        "trials": 30,
+        "seed": 7,
+        "prune": {"rule": "halving", "warm_up": 100, "after": 6},
+    },
 }
 
 

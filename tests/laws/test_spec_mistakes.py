@@ -156,6 +156,15 @@ def test_what_is_missing() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", LEAST)
+def test_a_misspelt_field_is_one_mistake_and_not_missing_as_well(name: str) -> None:
+    """Each letter of it left away, and what other tools call it."""
+    worse = {name[:at] + name[at + 1 :] for at in range(len(name))}
+    for wrong in sorted(worse | {word for word, ours in ALSO.items() if ours == name}):
+        fields = {wrong if field == name else field: value for field, value in LEAST.items()}
+        assert said(checked(fields)) == [f"{wrong}: there is no such field: did you mean {name}?"]
+
+
 @pytest.mark.parametrize(
     ("text", "line", "sentence"),
     [

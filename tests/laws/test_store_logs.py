@@ -1,7 +1,11 @@
 """Kept logs: whatever is written in whatever pieces, it is read once, in order, from any offset."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
+from shutil import rmtree
 
 import pytest
 
@@ -101,6 +105,45 @@ def test_big_logs_are_in_segments(tmp_path: Path) -> None:
     assert len(list(tmp_path.rglob("*.log"))) >= 2
     assert shelf.end("w", PLACE) == offset
     assert sum(1 for _ in shelf.records("w", PLACE)) == offset // len(packed(1.0, 1, piece.piece))
+
+
+@contextmanager
+def no_file_longer_than(size: int) -> Iterator[None]:
+    """As on a disk that fills up: a file's beginning is written, its rest is not."""
+    limits = getrlimit(RLIMIT_FSIZE)
+    setrlimit(RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        setrlimit(RLIMIT_FSIZE, limits)
+
+
+def test_what_had_no_room_is_asked_for_again_although_more_came(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    first, second, third = (Record(float(n), 1, b"x" * 600) for n in range(3))
+    writer, gap = shelf.writer("w", PLACE), 5000
+    with no_file_longer_than(1000):
+        writer.put(0, first)
+        writer.put(first.size, second)
+        writer.put(gap, third)
+        writer.close()
+    assert writer.silent
+    assert shelf.end("w", PLACE) == first.size
+    writer = shelf.writer("w", PLACE)
+    writer.put(first.size, second)
+    writer.put(gap, third)
+    writer.close()
+    assert [record for _, record in shelf.records("w", PLACE)] == [first, second, third]
+
+
+def test_a_folder_that_goes_meanwhile_ends_the_log_and_nothing_else(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    writer = shelf.writer("w", PLACE)
+    writer.put(0, Record(0.0, 1, b"x"))
+    rmtree(tmp_path / "w")
+    writer.put(5000, Record(1.0, 1, b"x"))
+    assert writer.silent
+    writer.close()
 
 
 def test_works_are_listed_by_their_begin_and_forgotten_in_time(tmp_path: Path) -> None:

@@ -2,17 +2,18 @@
 
 import io
 import os
+import sys
 import tarfile
 from collections import Counter
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpuherd_host.train import loader
 from tpuherd_host.train.loader import Batches, of_iterator, split_by_jax_process
 from tpuherd_host.train.split import Split, Unfit
 from tpuherd_host.train.tar import Shards, entries, split
@@ -75,26 +76,35 @@ def test_hosts_share_what_can_only_be_streamed(
     assert seen == list(range(min(start * hosts * each, whole), whole))
 
 
-@pytest.mark.parametrize(("hosts", "workers"), [(1, 1), (4, 1), (2, 3), (4, 2)])
+def of_torch(worker: int, workers: int) -> Any:
+    """What a process of PyTorch's DataLoader would find there."""
+    info = SimpleNamespace(id=worker, num_workers=workers)
+    return SimpleNamespace(get_worker_info=lambda: info)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("hosts", [1, 2, 3, 4, 8])
 def test_each_shard_is_one_hosts_and_one_workers(
     monkeypatch: pytest.MonkeyPatch, hosts: int, workers: int
 ) -> None:
-    shards = [f"{number:05}.tar" for number in range(13)]
-    seen: list[str] = []
-    for host in range(hosts):
+    monkeypatch.setenv("HERD_PROCESSES", str(hosts))
+
+    def read_by(host: int, worker: int, shards: int) -> list[int]:
         monkeypatch.setenv("HERD_PROCESS", str(host))
-        monkeypatch.setenv("HERD_PROCESSES", str(hosts))
-        for worker in range(workers):
-            monkeypatch.setattr(loader, "workers", lambda worker=worker: (worker, workers))
-            seen += split_by_jax_process(iter(shards))
-    assert sorted(seen) == shards
+        monkeypatch.setitem(sys.modules, "torch.utils.data", of_torch(worker, workers))
+        return list(split_by_jax_process(iter(range(shards))))
 
-
-def test_too_few_shards_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HERD_PROCESS", "0")
-    monkeypatch.setenv("HERD_PROCESSES", "4")
-    with pytest.raises(Unfit, match="3 shards are too few for 4 hosts × 1 loader workers"):
-        list(split_by_jax_process(["a", "b", "c"]))
+    readers = [(host, worker) for host in range(hosts) for worker in range(workers)]
+    for shards in range(3 * len(readers)):
+        if shards < len(readers):
+            says = f"{shards} shards are too few for {hosts} hosts × {workers} loader workers"
+            for reader in readers:  # on all of them: none goes on and waits for the others
+                with pytest.raises(Unfit, match=says):
+                    read_by(*reader, shards)
+            continue
+        seen = [read_by(*reader, shards) for reader in readers]
+        assert sorted(chain(*seen)) == list(range(shards))
+        assert max(map(len, seen)) - min(map(len, seen)) <= 1
 
 
 def write(path: Path, files: dict[str, bytes], kind: int) -> None:

@@ -103,6 +103,53 @@ def test_other_hosts_go_on_in_mid_epoch(
         assert max(seen.values()) <= 2
 
 
+LAYOUTS = [(9,), (5, 3), (4, 0, 5), (1,) * 8, (2, 7, 1, 3)]  #: samples of each shard
+EPOCHS = 2
+
+
+@pytest.mark.parametrize("streams", [0, 4])
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("sizes", LAYOUTS)
+def test_wherever_it_stops_any_hosts_and_workers_go_on(
+    sizes: tuple[int, ...], tail: str, streams: int
+) -> None:
+    """All of (hosts, workers, shards, position, epochs), small: nothing is left to chance."""
+    splits = {
+        hosts: [
+            Split(sizes=sizes, batch=4, host=host, hosts=hosts, seed=9, tail=tail, streams=streams)
+            for host in range(hosts)
+        ]
+        for hosts in (1, 2, 4)
+    }
+    steps = splits[1][0].steps
+    total = EPOCHS * steps
+    read_by = {
+        (hosts, workers, first, last): read(splits[hosts], workers, first, last)
+        for hosts in splits
+        for workers in (1, 2, 3)
+        for cut in range(total + 1)
+        for first, last in ((0, cut), (cut, total))
+    }
+    whole = {step: sorted(batch) for step, batch in read_by[1, 1, 0, total].items()}
+    for (_, _, first, last), batches in read_by.items():
+        assert batches.keys() == set(range(first, last))
+        assert all(sorted(batch) == whole[step] for step, batch in batches.items())
+    for epoch in range(EPOCHS):
+        seen = Counter(
+            sample[1:3]
+            for step in range(epoch * steps, (epoch + 1) * steps)
+            for sample in whole[step]
+            if sample.weight
+        )
+        every = {(shard, place) for shard, size in enumerate(sizes) for place in range(size)}
+        assert set(seen) <= every
+        if tail != "wrap":
+            assert set(seen.values()) == {1}
+        if tail != "drop":
+            assert set(seen) == every
+        assert sum(seen.values()) == (len(every) if tail == "pad" else steps * 4)
+
+
 @given(SIZES, BATCH, STREAMS)
 @settings(patient, max_examples=60)
 def test_epochs_follow_each_other_in_orders_of_their_own(

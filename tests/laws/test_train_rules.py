@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpuherd_host.train import commit, start
+from tpuherd_host.train import commit, here, start
 from tpuherd_host.train.circle import Circle, odd_one
 from tpuherd_host.train.commit import Commit, Damaged
 from tpuherd_host.train.interval import COST_TIMES_MIN, LONGEST_S, Costs, interval_s, life_s
 from tpuherd_host.train.late import Late, Missing, there
 from tpuherd_host.train.places import Bucket, Folder, place
 from tpuherd_host.train.reports import Reports
+from tpuherd_host.train.run import Run
+from tpuherd_host.train.start import Pod
 
 
 def test_youngs_rule() -> None:
@@ -100,6 +102,22 @@ def test_reports_go_to_the_agent_and_nobody_waits(tmp_path: Path) -> None:
         assert not reports.insist({"step": 4}, within_s=0.1)
     reports.close()
     assert not Reports({}).insist({"complete": True})
+
+
+def test_the_first_step_says_nothing_of_the_pace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is compiled: were it a usual step, a hang after it would pass for one for an hour."""
+    now = [0.0]
+    monkeypatch.setattr(here, "tick", lambda: now[0])
+    monkeypatch.setattr(start, "PODS", [Pod(index=0, count=1, circle=Circle(), notices=False)])
+    monkeypatch.setenv("HERD_STEPS", str(tmp_path / "steps.sock"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(str(tmp_path / "steps.sock"))
+        for step in Run().steps(4):
+            now[0] += 2.0 if step else 300.0
+        told = [json.loads(ear.recv(8192)) for _ in range(5)]
+    assert [one.get("step_s") for one in told] == [None, 2.0, 2.0, 2.0, None]
 
 
 def test_a_folder_is_a_place(tmp_path: Path) -> None:

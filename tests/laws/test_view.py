@@ -7,12 +7,11 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from tests.laws.test_goodput import PRICE, SLOT, START, History
+from tests.laws.stories import PRICE, SLOT, START, History, struck
 from tpuherd.core.fold import KINDS
 from tpuherd.core.goodput import State
 from tpuherd.core.ledger import accounts
 from tpuherd.core.model import Event, Goal
-from tpuherd.core.trail import Verdict
 from tpuherd.core.view import WORDS, Scene, job_page, job_row, names_of
 from tpuherd.core.view_capacity import capacity, capacity_text
 from tpuherd.core.view_events import SAYS, line, record
@@ -48,17 +47,7 @@ def fits(command: str, content: Any) -> None:
 
 def preempted() -> History:
     """A job that lost its node once and runs again."""
-    story = History()
-    story.get(10, 20, 30)
-    story.launch(5, step=0)
-    story.wait(100, State.PRODUCTIVE)
-    story.tell("attempt.saved", attempt=story.attempt, step=100)
-    story.wait(40, State.WASTED)
-    last_at = story.now
-    story.wait(3, State.DETECT)
-    story.end(Verdict.PREEMPTED, last_at=last_at, step=140, host="gpt-0-g1-7kq/w3", exit=137,
-              lines=["saving", "killed"])  # fmt: skip
-    story.lose()
+    story = struck(host="gpt-0-g1-7kq/w3", exit=137, lines=["saving", "killed"])
     story.get(50, 20, 30)
     story.launch(10, step=101, resumed=100)
     story.wait(60, State.PRODUCTIVE)

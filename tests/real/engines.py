@@ -30,6 +30,10 @@ class Owner(User):
         done = self.herd("run", file, "--detach", "--yes")
         assert done.returncode == 0, done.stderr
 
+    def bucket(self, name: str) -> None:
+        """Make one, as any client of Cloud Storage would."""
+        self.world.ask("POST", "storage/v1/b?project=demo", {"name": name, "location": "US"})
+
     @property
     def store_folder(self) -> Path:
         """Where the engine's files are."""

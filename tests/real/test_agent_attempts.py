@@ -202,15 +202,21 @@ def test_steps_are_reported(home: Agents) -> None:
     assert beat["attempts"][0]["id"] == "x-1"
 
 
-def served(door: socket.socket, change: threading.Event, asked: list[str]) -> None:
-    """A metadata server that says FALSE, and TRUE after the change."""
+def served(
+    door: socket.socket,
+    change: threading.Event,
+    asked: list[str],
+    heard: threading.Event | None = None,
+) -> None:
+    """A metadata server that says FALSE, and TRUE after the change; who waits hears it then, or
+    when that is `heard`."""
 
     def answer(line: socket.socket) -> None:
         with line:
             path = line.recv(4096).decode().split(" ")[1]
             asked.append(path)
             if "wait_for_change" in path:
-                change.wait(30)
+                (heard or change).wait(30)
             changed = change.is_set() and "preempted" in path
             value = "TRUE" if changed else "NONE" if "maintenance" in path else "FALSE"
             head = f"HTTP/1.0 200 OK\r\nMetadata-Flavor: Google\r\nETag: {value}\r\n\r\n{value}"
@@ -241,8 +247,25 @@ def test_a_notice_is_told_at_once_and_lets_the_trainer_save(home: Agents) -> Non
         work, records = talk.records(id)
         assert (work["exit"], work["why"]) == (0, "the host is going away: preempted is TRUE")
         assert text(records).endswith(b"saved\n")
-        assert home.attach().hello["notices"]["preempted"] == "TRUE"
+        assert home.attach().call("attempts")["notices"]["preempted"] == "TRUE"
         door.close()
+
+
+def test_a_host_that_goes_down_has_a_last_word(home: Agents) -> None:
+    change, never, asked = threading.Event(), threading.Event(), list[str]()
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        said = (door, change, asked, never)
+        threading.Thread(target=served, args=said, daemon=True).start()
+        home.environment["GCE_METADATA_HOST"] = f"127.0.0.1:{door.getsockname()[1]}"
+        talk = home.attach(epoch=1)
+        until(lambda: len([path for path in asked if "wait_for_change" in path]) == 2)
+        change.set()
+        for pid in (talk.process.pid, talk.hello["pid"]):  # as an init does, in any order
+            os.kill(pid, signal.SIGTERM)
+        assert talk.event("notice", what="shutdown")["deadly"]
+        assert talk.event("notice", what="preempted", value="TRUE")["deadly"]
+        assert talk.process.wait(10) == 0
+        never.set()
 
 
 def test_facts(home: Agents) -> None:

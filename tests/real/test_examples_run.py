@@ -1,10 +1,8 @@
 """The examples in a world: a node is taken away in the middle; nothing is lost or done twice."""
 
 import io
-import json
 import re
 import tarfile
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,10 +21,7 @@ pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def user() -> Iterator[Owner]:
     with owner("--time-scale", "60", "--offer", str(client("inside").parents[1])) as found:
-        body = json.dumps({"name": "examples", "location": "US"}).encode()
-        url = f"{found.world.url}/storage/v1/b?project=demo"
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-        urllib.request.urlopen(request, timeout=30).close()
+        found.bucket("examples")
         yield found
         found.herd("down", "--all", "--yes", seconds=120)
 

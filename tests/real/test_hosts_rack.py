@@ -83,6 +83,8 @@ def test_a_reboot_from_inside_is_told_and_keeps_the_disk(walled: str, how: str) 
             boot_id = "cat /proc/sys/kernel/random/boot_id"
             before = (await run(host, boot_id)).text
             assert (await run(host, boot_id)).text == before
+            folders = "stat -c '%n %i' ~/a ~/b ~/c"
+            numbers = await run(host, f"mkdir ~/c ~/b ~/a; {folders}", "alice")
             await run(host, "echo kept > ~/kept; touch /tmp/lost /run/lost; reboot", "alice")
             if walled == "namespaces-root":
                 assert (await run(host, "true")).code == 0, "only root may reboot"
@@ -96,6 +98,7 @@ def test_a_reboot_from_inside_is_told_and_keeps_the_disk(walled: str, how: str) 
                 :4
             ] == "kept"
             assert (await run(again, "test -e /tmp/lost -o -e /run/lost")).code == 1
+            assert await run(again, folders, "alice") == numbers, "a disk keeps its inodes"
 
     asyncio.run(story())
 

@@ -270,9 +270,8 @@ def test_a_terminal(tmp_path: Path) -> None:
                 b"until [ \"$(stty size)\" = '50 132' ]; do sleep 0.05; done; echo re:si''zed\n",
             )
             await heard(master, r"re:sized\r\n")
-            os.write(master, b"sleep 100\n")
-            await heard(master, r"sleep 100\r\n")
-            await asyncio.sleep(0.3)  # the shell has to start it first
+            os.write(master, b"sh -c 'echo beg''un; exec sleep 100'\n")
+            await heard(master, r"begun\r\n")
             os.write(master, b"\x03")
             os.write(master, b"echo co''de:$?\n")
             await heard(master, r"code:130\r\n")

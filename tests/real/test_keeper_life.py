@@ -14,12 +14,11 @@ from tests.real.users import User, empty_home, line, pod, until
 
 pytestmark = pytest.mark.real
 
-OTHER_VERSION = """
-import sys, tpuherd
-tpuherd.__version__ = "99.0"
-from tpuherd.front import main
-main()
-"""
+#: A herd that was installed over the one that the keeper has loaded: of another version, or not.
+OTHERS = {
+    "version": "import tpuherd; tpuherd.__version__ = '99.0'",
+    "files": "from tpuherd.keeper import terms; terms.ROOMS += ('tpuherd/sim',)",
+}
 
 
 @pytest.fixture(scope="module")
@@ -102,18 +101,24 @@ def test_one_that_fails_hurts_no_other(user: User) -> None:
         assert other.returncode == 0
 
 
-def test_another_version_replaces_it_when_it_is_idle(user: User) -> None:
+@pytest.mark.parametrize("how", OTHERS)
+def test_another_herd_replaces_it_when_it_is_idle(user: User, how: str) -> None:
     assert user.herd("exec", "pod/w0", "--", "true").returncode == 0
     first = user.keeper()
-    words = [sys.executable, "-c", OTHER_VERSION, "exec", "pod/w0", "--", "echo", "here"]
+    other = [sys.executable, "-c", f"{OTHERS[how]}; from tpuherd.front import main; main()"]
+    words = [*other, "exec", "pod/w0", "--", "echo", "here"]
     with user.begun("exec", "pod/w0", "-c", "echo begun; sleep 2; echo done") as busy:
         assert line(busy) == "begun\n"
         done = subprocess.run(words, env=user.env, capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout) == (0, "here\n")  # in its own process
+        assert done.stderr.startswith("herd: the keeper works with another herd")
+        asked = [*other, "keeper", "status"]
+        done = subprocess.run(asked, env=user.env, capture_output=True, text=True, timeout=60)
+        assert f"pid {first}" in done.stdout, done.stderr
         assert busy.communicate(timeout=20)[0] == "done\n"
     assert user.keeper() == first
     done = subprocess.run(words, env=user.env, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "here\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")
     assert user.keeper() != first
 
 

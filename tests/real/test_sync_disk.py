@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.virtual.sync_hosts import NearHost, herd, tree, write
-from tests.virtual.test_sync_ship import Desk
+from tests.virtual.sync_hosts import Desk, NearHost, herd, tree, write
 from tpuherd_host.agent import snapshots_fill
 
 pytestmark = [pytest.mark.real, pytest.mark.root, pytest.mark.needs("mount")]

@@ -6,35 +6,63 @@ import os
 import subprocess
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conformance.world import client
 
 SRC = Path(__file__).parents[2] / "src"
-PROGRAM = Path(__file__).parent / "clients" / "train_loaders.py"
+PROGRAMS = Path(__file__).parent / "clients"
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 
 
-def test_every_sample_once_on_four_hosts(tmp_path: Path) -> None:
+def shards(folder: Path) -> tuple[list[str], list[str]]:
+    """Seven tars of unlike length, and the keys of all samples."""
     paths, keys = [], []
     for shard in range(7):
-        paths.append(str(tmp_path / f"{shard}.tar"))
+        paths.append(str(folder / f"{shard}.tar"))
         with tarfile.open(paths[-1], "w") as archive:
             for place in range(9 + shard):
                 keys.append(f"{shard}-{place}")
                 one = tarfile.TarInfo(f"{keys[-1]}.txt")
                 one.size = 2
                 archive.addfile(one, io.BytesIO(b"ab"))
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(SRC)}
-    words: list[str | Path] = [client("train"), PROGRAM, *paths]
-    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=120)
+    return paths, keys
+
+
+def said_by(python: Path, program: str, *words: str, home: Path) -> Any:
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "PYTHONPATH": str(SRC),
+        "JAX_PLATFORMS": "cpu",
+    }
+    command: list[str | Path] = [python, PROGRAMS / program, *words]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_every_sample_once_on_four_hosts(tmp_path: Path) -> None:
+    paths, keys = shards(tmp_path)
+    said = said_by(client("train"), "train_loaders.py", *paths, home=tmp_path)
     assert sorted(said["pipeline"]) == sorted(keys)
     assert sorted(said["wrapped"]) == sorted(keys)
     steps = len(keys) // 8
     assert {len(batches) for batches in said["grain"]} == {steps - 3}
     seen = [key for batches in said["grain"] for batch in batches for key in batch]
     assert len(set(seen)) == len(seen) == (steps - 3) * 8
+
+
+@pytest.mark.parametrize("workers", ["none", "fork", "forkserver"])
+def test_pytorch_reads_by_number_and_goes_on_with_other_hosts(tmp_path: Path, workers: str) -> None:
+    paths, keys = shards(tmp_path)
+    said = said_by(client("torch"), "train_torch.py", workers, *paths, home=tmp_path)
+    steps = len(keys) // 8
+    assert [len(batches) for batches in said["numbers"]] == [3] * 4 + [steps - 3] * 2
+    seen = [key for batches in said["numbers"] for batch in batches for key in batch]
+    assert len(set(seen)) == len(seen) == steps * 8
+    if workers == "fork":
+        assert sorted(said["pipeline"]) == sorted(keys)

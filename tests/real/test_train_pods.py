@@ -39,7 +39,9 @@ class Pod:
     python: Path
     cache: Path
 
-    def run(self, *words: object, count: int = 2, chips: int = 2, lame: int = -1) -> list[Ended]:
+    def run(
+        self, *words: object, count: int = 2, chips: int = 2, lame: int = -1, **more: str
+    ) -> list[Ended]:
         with socket.create_server(("127.0.0.1", 0)) as door:
             port = door.getsockname()[1]
         processes = [
@@ -54,6 +56,7 @@ class Pod:
                     "HERD_COORDINATOR": f"127.0.0.1:{port}",
                     "HERD_WORKERS": str(count),
                     "HERD_WORKER": str(index),
+                    **more,
                 },
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -227,6 +230,9 @@ def test_bad_input_is_one_sentence_on_one_host(cache: Path, tmp_path: Path) -> N
     pod = Pod(client("inside"), cache)
     place = tmp_path / "p"
     refused(pod.run(place, "--batch", 18), "a batch of 18 can't be shared by 4 chips")
+    too_few = "all shards together have 100 samples, fewer than one batch of 200"
+    refused(pod.run(place, "--batch", 200), too_few)
+    refused(pod.run(place, "--batch", 200, count=1), too_few)
     well(pod.run(place, "--steps", 2))
     refused(
         pod.run(place, "--width", 9),

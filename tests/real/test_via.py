@@ -1,6 +1,7 @@
 """Jobs whose engine is on another machine: commands go there, and a fleet moves there and back."""
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from tests.conformance.world import started, until
 from tests.real.engines import Owner
 from tests.real.second_machine import Machine, second_machine
 from tests.real.users import Terminal
+from tpuherd.cli.via_carry import LITTLE
 from tpuherd.cli.via_terms import ROOT
 
 pytestmark = pytest.mark.real
@@ -71,6 +73,7 @@ def test_commands_are_done_there_with_what_they_need(user: Traveller, machine: M
     folder = user.home / "code"
     folder.mkdir()
     (folder / "train.py").write_text("print('words')")
+    (folder / "weights").write_bytes(os.urandom(LITTLE + 1))  # so much is asked for first
     token = user.home / "token"
     token.write_text("k1")
     (folder / "job.yaml").write_text(json.dumps({
@@ -86,6 +89,8 @@ def test_commands_are_done_there_with_what_they_need(user: Traveller, machine: M
     assert [one.facts["verdict"] for one in far.events("attempt.ended")] == ["success"]
     assert [one["job"] for one in json.loads(user.says("ls", "--json"))] == ["gpt"]
     assert list((far.home / "carried").iterdir()) == []  # secrets are where they belong
+    (folder / "train.py").write_text("print('other words')")
+    assert "other words" in user.says("run", folder / "job.yaml", "--follow", "--yes")
     missing = user.herd(
         "run", "--name", "x", "--accelerator", "v4-8", "--secret", "NO", "--", "x", cwd=folder
     )

@@ -63,6 +63,19 @@ def test_the_python_package_loads_nothing_heavy() -> None:
     assert not set(done.stdout.split()) & HEAVY
 
 
+#: Of these no reading command has any need: it asks neither the cloud nor a host.
+FAR = {"asyncssh", "cryptography", "h2", "httpx2", "uvicorn", "yaml"}
+
+
+def test_commands_that_only_read_load_nothing_that_reaches_out() -> None:
+    rooms = "front cli.main cli.ls cli.status cli.why cli.events cli.here cli.reading_do"
+    script = f"import sys, {', '.join(f'tpuherd.{room}' for room in rooms.split())}"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{script}; print(*sys.modules)"], capture_output=True, text=True
+    )
+    assert not set(done.stdout.split()) & FAR
+
+
 def test_the_page_shows_every_option_and_command() -> None:
     for parameter in command_line.herd.params:
         for option in parameter.opts:

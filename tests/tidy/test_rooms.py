@@ -29,7 +29,7 @@ CLOCK = ("clock.py",)
 PROCESSES = (
     "sim/hosts/",  # hosts are processes
     "cli/apart.py",  # --detach
-    "cli/engine_process.py",  # begins the engine
+    "desk/engines.py",  # begins the engine
     "cli/via.py",  # calls ssh
     "cli/engine_move.py",  # the same
     "cli/there.py",  # begins a command that was said elsewhere
@@ -38,7 +38,7 @@ PROCESSES = (
     "cloud/auth.py",  # asks gcloud for a token
     "desk/secrets.py",  # runs what tells a secret, as its user says
 )
-ENVIRONMENT = ("front.py", "cli/", "app.py")
+ENVIRONMENT = ("front.py", "cli/", "meant.py")
 ALLOWED = {
     "time.time": CLOCK,
     "time.time_ns": CLOCK,

@@ -12,7 +12,8 @@ from tests.virtual.asking import START
 from tpuherd.clock import LoopClock
 from tpuherd.cloud.auth import Nobody
 from tpuherd.cloud.client import Cloud
-from tpuherd.cloud.rest import Rest, Urls, client
+from tpuherd.cloud.rest import Rest, client
+from tpuherd.cloud.whence import Urls
 from tpuherd.reach import Registrar
 from tpuherd.sim.tpu.call import Request
 from tpuherd.sim.tpu.handle import handle, new_world

@@ -48,7 +48,8 @@ class Fleet:
         gang = self.gangs.get(process.work)
         if gang is None:
             gang = self.gangs[process.work] = Gang(self.bucket, env, process.script)
-            others = [o for o in self.gangs.values() if o is not gang and o.slot == gang.slot]
+            shared = [o for o in self.gangs.values() if o.slot == gang.slot or o.run == gang.run]
+            others = [o for o in shared if o is not gang]
             for other in others:
                 rivals = [o.ground.name for o in other.members.values() if o.alive]
                 if rivals:

@@ -155,7 +155,9 @@ def misjudged(ground: Ground, events: list[Event]) -> Iterator[str]:
             if number not in (known[-1], known[-1] + 1):  # the same again is a retry
                 yield f"attempt {number} of {event.slot} follows {known[-1]}"
             known.append(number)
-        if event.kind == "slot.done" and event.slot not in ground.fleet.bucket.finished:
+        idle = "no trial" in str(event.facts.get("why"))  # a sweep has no more for it
+        finished = idle or event.slot in ground.fleet.bucket.finished
+        if event.kind == "slot.done" and not finished:
             yield f"{event.slot} is said to be done, and never finished"
         if event.kind != "attempt.ended":
             continue

@@ -17,13 +17,18 @@ from tests.virtual.engine_wishes import Wished, launch_of, order_of, slots, wish
 from tpuherd.cloud.auth import Nobody
 from tpuherd.cloud.bids import Bids
 from tpuherd.cloud.client import Cloud
-from tpuherd.cloud.rest import Rest, Urls, client
+from tpuherd.cloud.rest import Rest, client
+from tpuherd.cloud.whence import Urls
 from tpuherd.core.fold import fold
 from tpuherd.core.model import Event, Goal, Slot
+from tpuherd.core.spec import Job, checked
+from tpuherd.core.spec_job import Search
+from tpuherd.core.sweep_turns import OURS, Advice
 from tpuherd.core.trail import Trails
 from tpuherd.core.wish import Wish
 from tpuherd.engine.desired import Desired
 from tpuherd.engine.loop import Ended, Engine, Parts
+from tpuherd.founding import GONE_S
 from tpuherd.ports import Holder
 from tpuherd.sim.tpu.call import Request
 from tpuherd.sim.virtual import run
@@ -46,7 +51,15 @@ def desire(wishes: Mapping[str, Wish]) -> Desired:
         order=order_of,
         launch=lambda slot: launch_of(slot, wishes[slot.job]),
         rows=wishes,
+        sweeps={job: search_of(wish) for job, wish in wishes.items() if "sweep" in wish.document},
     )
+
+
+def search_of(wish: Wish) -> Search:
+    """How a sweep is searched."""
+    found = checked(wish.document)
+    assert isinstance(found, Job) and found.sweep is not None, found
+    return found.sweep
 
 
 @dataclass(eq=False, kw_only=True)
@@ -66,6 +79,7 @@ class Play:
     wanted: bool = True  #: an engine is begun again when it ends
     engine: Engine | None = None
     page: int = 0  #: lists have so few a page
+    advice: Advice = OURS  #: on the trials of sweeps
     remembered: Trails = field(default_factory=Trails)
     folded: int = 0
     resting: int | None = None  #: the store's version when nothing was left to do
@@ -160,6 +174,8 @@ class Play:
                     desire=desire,
                     owner=self.owner,
                     outputs=self.folder / "outputs",
+                    gone_s=GONE_S,
+                    advice=self.advice,
                     look_s=60.0,  # as the plan says: days pass here, and each look costs
                 )
                 engine = self.engine = Engine(parts, epoch=epoch)

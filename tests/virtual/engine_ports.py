@@ -210,6 +210,11 @@ class Store:
         self.life.check("before put")
         return self.inner.put(wish, events, expected=expected)
 
+    def adopt(self, new: Sequence[Wish], events: Sequence[Event]) -> None:
+        self.life.check("before adopt")
+        self.inner.adopt(new, events)
+        self.life.check("after adopt")
+
     def drop(self, job: str, events: Sequence[Event] = ()) -> None:
         self.life.check("before drop")
         self.inner.drop(job, events)

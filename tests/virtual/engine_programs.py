@@ -39,6 +39,7 @@ class Script:
     says_complete: bool = True
     chips_busy_on: tuple[str, ...] = ()  #: nodes whose chips never come up, by pattern
     reports: bool = True  #: it tells its steps
+    metric: str = ""  #: and how well it does: by its HERD_PARAM_LR, and better with each step
 
 
 @dataclass(kw_only=True)
@@ -126,6 +127,7 @@ class Gang:
         self.slot = f"{env.get('HERD_JOB')}-{env.get('HERD_SLOT')}"
         self.attempt = env.get("HERD_WORK", "")
         self.number = int(env.get("HERD_ATTEMPT", "0"))
+        self.start = float(env.get("HERD_PARAM_LR", "0"))
         self.workers = int(env.get("HERD_WORKERS", "1"))
         self.members: dict[int, Process] = {}
         self.step = -1  #: not begun
@@ -255,6 +257,8 @@ class Gang:
             told = {"attempt": self.attempt, "step": self.step, "step_s": self.script.step_s}
             if self.saved:
                 told["saved"] = self.saved
+            if self.script.metric:
+                told[self.script.metric] = self.start + 1.0 / (1 + self.step)
             self.members[0].ground.report({**told, **more})
 
     def _later(self, seconds: float, work: Callable[..., None], *arguments: Any) -> None:

@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from os import cpu_count
+from os import cpu_count, times
 from time import monotonic
 
 from tests.virtual.engine_faults import Moment, moment
@@ -47,11 +47,11 @@ def cases(arguments: argparse.Namespace) -> Iterable[Case]:
         yield "storm", (str(seed),)
 
 
-def search(every: list[Case], jobs: int, say: Callable[[str], None]) -> int:
+def search(every: list[Case], workers: int, say: Callable[[str], None]) -> int:
     """Play them all; how many went wrong."""
     started, bad = monotonic(), 0
     many: Counter[str] = Counter()
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(workers) as pool:
         for case, found in pool.map(play, every, chunksize=4):
             many[case[0] if case[0] == "storm" else f"{case[0]} x{len(case[1])}"] += 1
             if found:
@@ -59,10 +59,10 @@ def search(every: list[Case], jobs: int, say: Callable[[str], None]) -> int:
                 say(again(case))
                 for sentence in found[:8]:
                     say(f"    {sentence[:300]}")
-    took = monotonic() - started
+    took, busy = monotonic() - started, sum(times()[:4])
     for name, count in sorted(many.items()):
         say(f"{name:24} {count:6} histories")
-    say(f"{len(every)} histories in {took:.0f} s, {bad} went wrong")
+    say(f"{len(every)} histories in {took:.0f} s ({busy:.0f} s of a processor), {bad} went wrong")
     return bad
 
 
@@ -76,14 +76,14 @@ def main() -> int:
     parser.add_argument("--singles", action="store_true", help="all single faults")
     parser.add_argument("--pairs", type=int, default=0, help="so many pairs a lifecycle")
     parser.add_argument("--lifecycles", default="", help="only these, with commas")
-    parser.add_argument("--jobs", type=int, default=cpu_count() or 1)
+    parser.add_argument("--workers", type=int, default=cpu_count() or 1)
     arguments = parser.parse_args()
     if arguments.name:
         found = play((arguments.name, tuple(arguments.rest)))[1]
         print("\n".join(found) or "nothing was wrong")
         return bool(found)
     return bool(
-        search(list(cases(arguments)), arguments.jobs, lambda line: print(line, flush=True))
+        search(list(cases(arguments)), arguments.workers, lambda line: print(line, flush=True))
     )
 
 

@@ -32,6 +32,7 @@ class Wished:
     setup: bool = True
     outputs: bool = False
     limits: Mapping[str, Any] = field(default_factory=dict)
+    sweep: Mapping[str, Any] | None = None
 
     def document(self) -> dict[str, Any]:
         """As a job's: what rides in the card, and what a lost store is rebuilt from.
@@ -51,6 +52,7 @@ class Wished:
             "slices": self.nodes,
             "run": "python train.py",
             "env": {TOLD: json.dumps(told)},
+            **({} if self.sweep is None else {"sweep": self.sweep}),
         }
 
     def wish(self, now: float) -> Wish:
@@ -99,6 +101,7 @@ def slots(wish: Wish) -> tuple[Slot, ...]:
             nodes=told["nodes"],
             limits=Limits(**told["limits"]),
             outputs=told["outputs"],
+            trials="sweep" in wish.document,
         )
         for index in range(told["copies"])
     )

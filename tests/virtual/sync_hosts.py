@@ -1,19 +1,25 @@
-"""Hosts whose agents are threads of the test: the real verbs, files and relay, no SSH."""
+"""Hosts whose agents are threads of the test (the real verbs, files and relay, no SSH), and a desk
+that ships to them."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from tpuherd.hosts.lane import WORDS
+from tpuherd.hosts.snapshot import Snapshot, take
+from tpuherd.hosts.snapshot_archive import Archive
+from tpuherd.hosts.sync import TERMS, Shipment, Terms, ship
 from tpuherd.ports import Broken, Host, NotReached, Verb
 from tpuherd_host.agent.frames import WINDOW
 from tpuherd_host.agent.state import State
 from tpuherd_host.agent.threads import House, Talk, begin
 from tpuherd_host.agent.verbs import THREADED
 from tpuherd_host.agent.words import Answered, Consumed, Happening, Spoke
+
+ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 
 class NearHost:
@@ -37,6 +43,7 @@ class NearHost:
         self.dead: set[str] = set()  #: verbs that never answer: the host hangs
         self.lost: set[str] = set()  #: verbs whose next answer is lost, though they are done
         self.down = False
+        self.passing: Callable[[bytes], bytes] = lambda piece: piece  #: what it gives, on its way
 
     def __str__(self) -> str:
         return self.host.name
@@ -100,8 +107,9 @@ class NearStream:
             if isinstance(happening, Answered):
                 self.answer = happening
             elif isinstance(happening, Spoke) and not happening.last:
+                piece = self.host.passing(happening.piece)
                 self.talk.grant(len(happening.piece))
-                return happening.port, happening.piece
+                return happening.port, piece
         return None
 
     async def write(self, port: int, piece: bytes) -> None:
@@ -130,6 +138,21 @@ class NearStream:
             kind = WORDS.get(self.answer.error, Broken)
             raise kind(str(self.answer.content["sentence"]))
         return self.answer.content
+
+
+class Desk:
+    """A user's side: a folder and the archive."""
+
+    def __init__(self, folder: Path) -> None:
+        self.code = folder / "code"
+        self.code.mkdir()
+        self.archive = Archive(folder / "archive")
+
+    def shot(self) -> Snapshot:
+        return take(self.code, self.archive, ENVIRONMENT)
+
+    def ship(self, hosts: Sequence[NearHost], dest: str = "c", terms: Terms = TERMS) -> Shipment:
+        return asyncio.run(ship(self.shot(), dest, hosts, archive=self.archive, terms=terms))
 
 
 def herd(folder: Path, many: int) -> list[NearHost]:

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tests.laws.test_goodput import nonsense
+from tests.laws.stories import nonsense
 from tpuherd.core.ledger import accounts, closed
 from tpuherd.core.model import Event
 from tpuherd.desk import books
@@ -20,17 +20,14 @@ def story(seed: int, many: int) -> list[Event]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_read_bit_by_bit_they_are_as_read_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    monkeypatch.setattr(books, "KEEP", 20)
+def test_read_bit_by_bit_they_are_as_read_at_once(tmp_path: Path, seed: int) -> None:
     store = Database(tmp_path, NOW)
     told = story(seed, 300)
     now = NOW
     for begin in range(0, 300, 37):
         store.append(told[begin : begin + 37])
         now = NOW + 3 * (begin + 37)
-        kept = books.ledger(store)
+        kept = books.ledger(store, keep=20)
         assert closed(kept, now) == closed(kept, now) == accounts(told[: begin + 37], now)
         assert (tmp_path / books.NAME).stat().st_mode & 0o777 == 0o600
     copy = books.read(store)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.virtual.cloud_user import ZONE, User, live
 from tpuherd.cloud import wire
+from tpuherd.cloud.client import Cloud
 from tpuherd.cloud.rest import refusal
 from tpuherd.ports import (
     Broken,
@@ -43,14 +44,12 @@ async def set_project(user: User, **items: str) -> None:
     await user.ask("POST", f"{PROJECT}/setCommonInstanceMetadata", body)
 
 
-def test_a_survey_has_every_zone_and_every_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tpuherd.cloud.client.PAGE", 3)
-
+def test_a_survey_has_every_zone_and_every_page() -> None:
     async def work(user: User) -> None:
         for number in range(7):
             await user.node(f"n{number}", acceleratorType="v4-8")
         await user.node("far", zone="europe-west4-a", acceleratorType="v3-8")
-        survey = await user.cloud.survey()
+        survey = await Cloud(user.cloud.rest, user.cloud.project, page=3).survey()
         assert sorted(node.name for node in survey.nodes) == ["far", *(f"n{at}" for at in range(7))]
         assert {node.zone for node in survey.nodes} == {ZONE, "europe-west4-a"}
         assert survey.unknown == ()

@@ -14,11 +14,13 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tests.virtual.asking import START
-from tpuherd import app
+from tpuherd import meant
 from tpuherd.clock import LoopClock
-from tpuherd.cloud.auth import Account, Credentials
+from tpuherd.cloud.auth import Account
+from tpuherd.cloud.whence import Credentials
 from tpuherd.hosts import ways
-from tpuherd.hosts.keys import key_pair, login
+from tpuherd.hosts.keys import key_pair
+from tpuherd.hosts.login import login
 from tpuherd.ports import HerdError, Host, NotAllowed, NotFound, NotReached, Unfit
 from tpuherd.sim.virtual import run
 
@@ -47,8 +49,8 @@ def context(environ: dict[str, str], **said: Any) -> None:
 
 def test_a_world_that_is_named(environ: dict[str, str], tmp_path: Path) -> None:
     folder = world(tmp_path / "w")
-    by_word = app.place(environ, world=folder)
-    by_environment = app.place({**environ, "HERD_WORLD": str(folder)})
+    by_word = meant.place(environ, world=folder)
+    by_environment = meant.place({**environ, "HERD_WORLD": str(folder)})
     assert by_word == by_environment
     assert hash(by_word) == hash(by_environment)
     assert by_word.world == folder
@@ -64,11 +66,11 @@ def test_a_world_of_the_context_and_one_that_goes_before(
 ) -> None:
     mine, other = world(tmp_path / "mine"), world(tmp_path / "other")
     context(environ, world=str(mine), login="root", ways=["internal", "jump:me@bastion:2200"])
-    place = app.place(environ)
+    place = meant.place(environ)
     assert place.world == mine
     assert place.login == "root"
     assert [way.kind for way in place.ways] == [ways.Kind.INTERNAL, ways.Kind.JUMP]
-    assert app.place(environ, world=other).world == other
+    assert meant.place(environ, world=other).world == other
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_worlds_that_are_not_there(
     if facts is not None:
         world(folder, **facts)
     with pytest.raises(kind, match=says) as caught:
-        app.place(environ, world=folder)
+        meant.place(environ, world=folder)
     assert caught.value.hint == f"start it: herd sim start --state-dir {folder}"
 
 
@@ -98,22 +100,22 @@ def test_a_broken_world_file_and_a_broken_context(environ: dict[str, str], tmp_p
     folder.mkdir()
     (folder / "world.json").write_text("{")
     with pytest.raises(Unfit, match="can't be read"):
-        app.place(environ, world=folder)
+        meant.place(environ, world=folder)
     (folder / "world.json").write_text("{}")
     with pytest.raises(Unfit, match=r"has no pid, project, ssh_port, url"):
-        app.place(environ, world=folder)
+        meant.place(environ, world=folder)
     context(environ, ways=["teleport"])
     with pytest.raises(Unfit, match="'teleport' is no way"):
-        app.place(environ)
+        meant.place(environ)
     config = tmp_path / ".config/tpuherd/contexts.json"
     config.write_text("[]")
     with pytest.raises(Unfit, match=r"contexts\.json can't be used"):
-        app.place(environ)
+        meant.place(environ)
 
 
 def test_without_credentials_the_simulator_is_named(environ: dict[str, str]) -> None:
     with pytest.raises(NotAllowed, match="no credentials for Google Cloud") as caught:
-        app.place(environ)
+        meant.place(environ)
     assert "herd sim start" in caught.value.hint
 
 
@@ -121,12 +123,12 @@ def test_google_by_a_file(environ: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "account.json"
     file.write_text(json.dumps({"type": "service_account", "project_id": "of-the-file"}))
     named = {**environ, "GOOGLE_APPLICATION_CREDENTIALS": str(file)}
-    place = app.place(named)
+    place = meant.place(named)
     assert place.world is None
     assert place.project == "of-the-file"
-    assert place.urls == app.GOOGLE
+    assert place.urls == meant.GOOGLE
     assert place.ssh_port == 22
-    assert app.place({**named, "GOOGLE_CLOUD_PROJECT": "said"}).project == "said"
+    assert meant.place({**named, "GOOGLE_CLOUD_PROJECT": "said"}).project == "said"
 
 
 def test_google_by_gcloud(environ: dict[str, str], tmp_path: Path) -> None:
@@ -134,13 +136,13 @@ def test_google_by_gcloud(environ: dict[str, str], tmp_path: Path) -> None:
     gcloud.write_text("#!/bin/sh\n[ $# = 2 ] && echo a-token\n")
     gcloud.chmod(0o755)
     with pytest.raises(Unfit, match="which project") as caught:
-        app.place(environ)
+        meant.place(environ)
     assert "GOOGLE_CLOUD_PROJECT" in caught.value.hint
     folder = tmp_path / ".config/gcloud"
     (folder / "configurations").mkdir(parents=True)
     (folder / "active_config").write_text("work\n")
     (folder / "configurations/config_work").write_text("[core]\nproject = from-gcloud\n")
-    place = app.place(environ)
+    place = meant.place(environ)
     assert place.project == "from-gcloud"
     assert place.credentials == Credentials(gcloud=str(gcloud))
 
@@ -268,8 +270,8 @@ def test_the_key_is_made_once_and_for_us_alone(tmp_path: Path) -> None:
 
 
 def test_the_owner_is_made_once(tmp_path: Path) -> None:
-    first = app.owner(tmp_path / "config")
-    assert first == app.owner(tmp_path / "config")
+    first = meant.owner(tmp_path / "config")
+    assert first == meant.owner(tmp_path / "config")
     assert len(first) == 3
     assert first.isalnum()
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from tpuherd.core.facts import NodeWord, RequestWord
 from tpuherd.core.model import Ask, Kind, Offer, Refusal, Withdraw
 from tpuherd.core.order import Order
 from tpuherd.ports import NotReached, Refused
+from tpuherd.sim.tpu.capacity import add_reservation
+from tpuherd.sim.tpu.records import Reservation
 
 BID = "gpt-0-g1-abc"
 CARD = {"v": 1, "slot": "gpt-0", "generation": 1, "owner": "abc", "node_digest": "d"}
@@ -99,10 +102,28 @@ def test_capacity_that_is_not_there_is_found_in_the_operation() -> None:
         await user.weather("drought", zone=ZONE)
         await bids.ask(an_ask(kind=Kind.DIRECT), ORDER)
         await until(bids, lambda one: one is None)
-        no = await bids.outcome(BID, ZONE)
+        no = await bids.outcome(BID, an_ask().offer)
         assert no is not None
         assert no.refusal is Refusal.STOCKOUT
-        assert await bids.outcome("gpt-0-g9-abc", ZONE) is None
+        assert await bids.outcome("gpt-0-g9-abc", an_ask().offer) is None
+
+    with_bids(main)
+
+
+@pytest.mark.parametrize("tier", ["reserved", "spot"])
+def test_only_who_asks_a_reservation_is_refused_by_it(tier: str) -> None:
+    """Spot capacity is at times refused in words of reservations, too."""
+
+    async def main(user: User, bids: Bids) -> None:
+        full = Reservation(zone=ZONE, id="r", type="v4-16", size=0, start=0.0, end=inf)
+        add_reservation(user.world, full)
+        ask = an_ask(kind=Kind.DIRECT, tier="reserved")
+        await bids.ask(ask, ORDER)
+        await until(bids, lambda one: one is None)
+        no = await bids.outcome(BID, replace(ask.offer, tier=tier))
+        assert no is not None
+        reserved = tier == "reserved"
+        assert no.refusal is (Refusal.RESERVATION if reserved else Refusal.STOCKOUT)
 
     with_bids(main)
 

@@ -1,15 +1,22 @@
 """The engine's loop: it yields to another engine, does nothing unwritten, and ends at rest."""
 
+from functools import reduce
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.virtual.engine_play import Play, Wished, perform
 from tests.virtual.engine_ports import Life
 from tests.virtual.engine_programs import Script
-from tpuherd.core.model import Kind
+from tpuherd.core.fold import ROUTINE, fold
+from tpuherd.core.model import Event, Kind
+from tpuherd.core.trail import Trail, Trails
 from tpuherd.engine.loop import Ended
+from tpuherd.engine.past import KEEP_S, Past
+from tpuherd.founding import GONE_S
 from tpuherd.ports import Broken, Holder, Verb
+from tpuherd.sim.tpu.call import Request
 from tpuherd_host.agent.frames import PROTOCOL
 
 QUICK = {"*": Script(steps=4, step_s=2.0, init_s=1.0, setup_s=1.0)}
@@ -75,6 +82,61 @@ def test_at_rest_it_ends_by_itself() -> None:
     ended, seconds, why = perform(plot, scripts=QUICK)
     assert (ended, why) == (Ended.REST, "rest")
     assert 600.0 <= seconds <= 900.0
+
+
+@pytest.mark.parametrize("kind", [httpx2.ConnectError, httpx2.ReadError])
+def test_where_nobody_listens_any_more_it_ends(kind: type[httpx2.TransportError]) -> None:
+    """Nobody listens ⇔ the world is gone: what is cut or late may still be there."""
+
+    def refuse(_: Request) -> None:
+        raise kind("no")
+
+    async def plot(play: Play) -> tuple[bool, Any]:
+        play.wish(Wished())
+        assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
+        life = play.life
+        assert life is not None and life.task is not None
+        play.wanted = False
+        play.before = refuse
+        await play.advance(0.9 * GONE_S)
+        early = life.task.done()
+        await play.advance(0.3 * GONE_S)
+        return early, life.task.result() if life.task.done() else None
+
+    early, ended = perform(plot, scripts=LONG)
+    assert not early
+    assert ended is (Ended.GONE if kind is httpx2.ConnectError else None)
+
+
+def test_of_jobs_long_dropped_only_the_routine_is_forgotten() -> None:
+    """Generations, attempts and what was learnt of zones outlast it; a saved step need not."""
+
+    def log(play: Play) -> list[Event]:
+        return [event for _, event in play.store.events(job="gpt")]
+
+    async def plot(play: Play) -> tuple[list[Event], list[Event]]:
+        play.wish(Wished())
+        assert await play.until(lambda: len(play.events("attempt.saved")) > 2, 3600.0)
+        play.down("gpt")
+        assert await play.until(lambda: not play.trails().slots["gpt-0"].bids, 3600.0)
+        play.wanted = False
+        play.kill()
+        before = log(play)
+        for late_s in (KEEP_S - 3600.0, KEEP_S + 3600.0):
+            assert log(play) == before
+            Past(play.store, 0, lambda name, facts: None).save(play.ground.clock.now() + late_s)
+        return before, log(play)
+
+    before, after = perform(plot, scripts=LONG)
+    assert before != after == [event for event in before if event.kind not in ROUTINE]
+    whole, pruned = (reduce(fold, events, Trails()) for events in (before, after))
+    assert whole.seasons == pruned.seasons
+    assert names(whole.slots["gpt-0"]) == names(pruned.slots["gpt-0"])
+
+
+def names(trail: Trail) -> tuple[object, ...]:
+    """What must never be used again."""
+    return trail.generation, trail.attempts, trail.gone, trail.dropped, trail.bids
 
 
 def test_what_another_left_on_a_host_is_stopped_before_ours_begins() -> None:

@@ -135,6 +135,51 @@ def test_an_engine_is_killed_while_it_adopts(moment: int) -> None:
     perform(plot, scripts=LONG)
 
 
+@pytest.mark.parametrize("moment", range(14))
+def test_all_jobs_are_adopted_though_the_engine_is_killed_meanwhile(moment: int) -> None:
+    jobs = ("bert", "gpt", "llama")
+
+    async def plot(play: Play) -> None:
+        for job in jobs:
+            play.wish(Wished(job=job, zones=ZONE))
+        far = [f"{job}-0" for job in jobs]
+        assert await play.until(lambda: min(progress(play, one) for one in far) >= 3, 3600.0)
+        play.wanted = False
+        play.kill()
+        await play.advance(10.0)
+        play.store.close()
+        for file in lost(play.folder):
+            file.unlink()
+        play.forget()
+        places: list[str] = []
+
+        def at(life: Life, place: str) -> None:
+            places.append(place)
+            if len(places) == moment + 1:
+                life.die()
+
+        play.at = at
+        play.wanted = True
+        assert await play.until(lambda: len(play.store.wishes()) == len(jobs), 300.0)
+        play.look_at_wishes()
+        assert await play.close() == []
+        created = sorted(asked.name for asked in play.ground.asked if asked.creates)
+        assert created == [f"{job}-0-g1-7kq" for job in jobs]
+
+    perform(plot, scripts={"*": Script(steps=60)})
+
+
+def test_what_a_silent_zone_has_is_adopted_when_it_speaks_again() -> None:
+    """The first survey after the loss does not hear of the zone in which all is."""
+
+    async def plot(play: Play) -> None:
+        await lose(play)
+        assert play.ground.weather("unreachable-zone", zone=ZONE[0], times=2)
+        await found_again(play)
+
+    perform(plot, scripts=LONG)
+
+
 def lost(folder: Path) -> Iterable[Path]:
     """The files of a store."""
     return [file for file in folder.iterdir() if file.is_file()]

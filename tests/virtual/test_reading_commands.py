@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from time import time
+from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from tests.laws import test_goodput
-from tests.laws.test_goodput import History
+from tests.laws.stories import History
 from tpuherd.cli.main import run
 from tpuherd.core.goodput import State
 from tpuherd.core.model import Goal
@@ -64,13 +64,30 @@ def save(world: Path, tmp_path: Path) -> Save:
     return save
 
 
-def story(monkeypatch: pytest.MonkeyPatch) -> History:
+def story() -> History:
     """A job that has run for a minute."""
-    monkeypatch.setattr(test_goodput, "START", time() - 120)
-    story = History()
+    story = History(time() - 120)
     story.get(10, 20, 20)
     story.launch(10, step=0)
     story.wait(60, State.PRODUCTIVE)
+    return story
+
+
+def tried(story: History) -> History:
+    """The same, as a sweep whose first trial is complete and whose second runs."""
+    for number, loss in enumerate((0.5, 0.25)):
+        params = {"lr": 0.1 * (number + 1)}
+        made: dict[str, Any] = {
+            "params": params,
+            "run": f"gpt-t{number}",
+            "metric": "loss",
+            "wanted": "minimize",
+        }
+        story.tell("trial.made", trial=number, **made)
+        story.tell("trial.given", trial=number, resumed=False, spent={})
+        story.tell("trial.told", trial=number, step=10, value=loss)
+        if number == 0:
+            story.tell("trial.ended", trial=number, how="complete", why="its command is done")
     return story
 
 
@@ -83,10 +100,8 @@ def test_an_empty_store_says_so(herd: Herd) -> None:
     )  # fmt: skip
 
 
-def test_what_is_remembered_is_shown_where_the_world_is_gone(
-    herd: Herd, save: Save, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save(story(monkeypatch))
+def test_what_is_remembered_is_shown_where_the_world_is_gone(herd: Herd, save: Save) -> None:
+    save(story())
     assert [row.split()[:3] for row in herd("ls")[1].splitlines()] == [
         ["JOB", "PHASE", "READY"], ["gpt", "running", "1/1"],
     ]  # fmt: skip
@@ -94,7 +109,8 @@ def test_what_is_remembered_is_shown_where_the_world_is_gone(
     assert "gpt-0: attempt 1 has run for 1 min" in herd("why", "gpt-0")[1]
     events = herd("events", "gpt-0")[1].splitlines()
     assert events[0].split()[1:4] == ["gpt-0", "bid.asked", "gpt-0-g1-7kq"]
-    assert len(herd("events", "--since", "65s")[1].splitlines()) == 1
+    for since in ("65s", f"{time() - 65:.0f}"):  # so long ago, or a time since 1970
+        assert len(herd("events", "--since", since)[1].splitlines()) == 1
     assert herd("status", "gpu")[::2] == (
         4, "herd status: there is no job gpu: did you mean gpt?\n",
     )  # fmt: skip
@@ -102,10 +118,8 @@ def test_what_is_remembered_is_shown_where_the_world_is_gone(
 
 
 @pytest.mark.parametrize("command", sorted(SCHEMAS))
-def test_json_fits_its_schema(
-    herd: Herd, save: Save, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    one = story(monkeypatch)
+def test_json_fits_its_schema(herd: Herd, save: Save, command: str) -> None:
+    one = tried(story())
     one.tell("slot.done", why="it succeeded")
     save(one)
     words = command.replace("NAME", "gpt").split()[1:]
@@ -117,10 +131,37 @@ def test_json_fits_its_schema(
         jsonschema.validate(json.loads(text), SCHEMAS[command])
 
 
-def test_wait_is_over_when_the_job_is(
-    herd: Herd, save: Save, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = story(monkeypatch)
+def test_a_sweep_is_shown_as_table_csv_and_picture(herd: Herd, save: Save) -> None:
+    save(tried(story()))
+    status, out, _ = herd("sweep", "status", "gpt")
+    assert status == 0
+    assert [line.split()[:6] for line in out.splitlines()[2:]] == [
+        ["TRIAL", "PHASE", "SLOT", "LOSS", "LR", "ATTEMPT"],
+        ["0", "*", "complete", "gpt-0", "0.5", "0.1"],
+        ["1", "running", "gpt-0", "0.25", "0.2", "-"],
+    ]
+    status, out, _ = herd("sweep", "status", "gpt", "--csv")
+    assert [line.split(",")[:3] for line in out.splitlines()] == [
+        ["trial", "phase", "value"], ["0", "complete", "0.5"], ["1", "running", "0.25"],
+    ]  # fmt: skip
+    assert herd("sweep", "best", "gpt") == (
+        0, "loss 0.5 at step 10, trial 0 of 2, run gpt-t0\n  lr: 0.1\n", "",
+    )  # fmt: skip
+    assert "loss by lr" in herd("sweep", "plot", "gpt")[1]
+    assert herd("sweep", "plot", "gpt", "--svg")[1].startswith("<svg ")
+
+
+def test_what_is_no_sweep_says_so(herd: Herd, save: Save) -> None:
+    save(story())
+    for word in ("status", "best", "plot"):
+        status, out, err = herd("sweep", word, "gpt")
+        assert (status != 0, out) == (True, "")
+        assert err == f"herd sweep {word}: gpt is no sweep: its job file has no `sweep:`\n"
+    assert herd("sweep", "best", "gpu")[0] == 4
+
+
+def test_wait_is_over_when_the_job_is(herd: Herd, save: Save) -> None:
+    one = story()
     save(one)
     assert herd("wait", "gpt", "--timeout", "0.1s") == (124, "", "herd wait: gpt goes on\n")
     assert herd("wait", "gpt2")[0] == 4
@@ -137,30 +178,24 @@ def test_wait_is_over_when_the_job_is(
 def test_wait_has_the_status_of_a_command_that_failed_for_good(
     herd: Herd,
     save: Save,
-    monkeypatch: pytest.MonkeyPatch,
     verdict: Verdict,
     code: int | None,
     status: int,
 ) -> None:
-    one = story(monkeypatch)
+    one = story()
     one.end(verdict, exit=code)
     one.tell("slot.gave_up", why="it failed 4 times")
     save(one)
     assert herd("wait", "gpt") == (status, "", "herd wait: gpt-0 gave up: it failed 4 times\n")
 
 
-def test_wait_for_what_is_stopped_is_over_at_once(
-    herd: Herd, save: Save, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save(story(monkeypatch), Goal.GONE)
+def test_wait_for_what_is_stopped_is_over_at_once(herd: Herd, save: Save) -> None:
+    save(story(), Goal.GONE)
     assert herd("wait", "gpt") == (5, "", "herd wait: gpt is stopped\n")
 
 
-def test_wait_for_a_node_is_over_when_it_is_ready(
-    herd: Herd, save: Save, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(test_goodput, "START", time() - 120)
-    one = History()
+def test_wait_for_a_node_is_over_when_it_is_ready(herd: Herd, save: Save) -> None:
+    one = History(time() - 120)
     one.get(10, 20, 20)
     save(one, Goal.IDLE)
     assert herd("wait", "gpt") == (0, "", "herd wait: gpt-0 is ready\n")

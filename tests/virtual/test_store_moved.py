@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tpuherd.app import Folders, Place
-from tpuherd.cloud.auth import Credentials
-from tpuherd.cloud.rest import Urls
+from tpuherd.cloud.whence import Credentials, Urls
 from tpuherd.core.model import Event, Goal
 from tpuherd.core.wish import Wish
 from tpuherd.desk import baggage
 from tpuherd.hosts.snapshot import again, take
 from tpuherd.hosts.snapshot_archive import archived
+from tpuherd.meant import Folders, Place
 from tpuherd.ports import Broken, Holder, Unfit
 from tpuherd.store import moved
 from tpuherd.store.database import Database

@@ -12,8 +12,9 @@ from tests.virtual.sync_hosts import NearHost, herd, tree, write
 from tpuherd.hosts.copy import Fetched, copy_from, copy_to
 from tpuherd.hosts.sync import Shipment
 from tpuherd.ports import NotFound, Unfit
-from tpuherd_host.agent import snapshots_give
-from tpuherd_host.agent.snapshots_rows import row
+from tpuherd_host.agent.frames import WINDOW
+from tpuherd_host.agent.snapshots_rows import NOBODY, packed, row
+from tpuherd_host.agent.snapshots_stream import Content, stream
 
 WHEN = 1_500_000_000_123_456_789
 
@@ -127,35 +128,36 @@ def test_several_hosts_give_into_a_folder_each(tmp_path: Path) -> None:
 
 
 def test_a_log_that_grows_is_cut_where_it_was_and_one_that_shrinks_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     hosts = herd(tmp_path, 1)
-    write(hosts[0].home, {"log": "x" * 100})
-    sought = snapshots_give.sought
+    log = hosts[0].home / "run" / "log"
+    # More than the host may send unread goes first: the log is listed by then, but not read.
+    write(log.parent, {"before": random.Random(1).randbytes(4 * WINDOW)})
 
     def changed(size: int) -> None:
-        def then(home: Path, paths: list[str]) -> object:
-            found = sought(home, paths)
-            (home / "log").write_text("y" * size)
-            return found
+        def passing(piece: bytes) -> bytes:
+            log.write_text("y" * size)
+            return piece
 
-        monkeypatch.setattr(snapshots_give, "sought", then)
+        log.write_text("x" * 100)
+        hosts[0].passing = passing
 
     changed(150)
-    assert fetched(["log"], hosts, tmp_path / "a").failed == {}
-    assert (tmp_path / "a").read_text() == "y" * 100
+    assert fetched(["run"], hosts, tmp_path / "a").failed == {}
+    assert (tmp_path / "a" / "log").read_text() == "y" * 100
     changed(50)
-    assert "shrank" in fetched(["log"], hosts, tmp_path / "b").failed["pod/w0"]
+    assert "shrank" in fetched(["run"], hosts, tmp_path / "b").failed["pod/w0"]
     assert not (tmp_path / "b").exists()
 
 
-def test_a_host_cannot_write_where_it_wants(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_cannot_write_where_it_wants(tmp_path: Path) -> None:
     """What a host sends is checked: no path leads out of the folder it was fetched into."""
     hosts = herd(tmp_path, 1)
     write(hosts[0].home, {"x": "evil"})
-    monkeypatch.setattr(snapshots_give, "row", lambda path, *rest: row(b"../../stolen", *rest))
+    rows = packed([row(b"../../stolen", stat.S_IFREG | 0o644, 4, NOBODY)])
+    lie = b"".join(stream({"give": 1}, rows, [Content(0, 4, [b"evil"])], lambda: 1))
+    hosts[0].passing = lambda piece: lie
     done = fetched(["x"], hosts, tmp_path / "into" / "deep")
     assert "no path of a snapshot" in done.failed["pod/w0"]
     assert not list(tmp_path.rglob("stolen"))

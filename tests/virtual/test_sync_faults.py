@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.virtual.sync_hosts import NearHost, herd, tree, write
-from tests.virtual.test_sync_ship import Desk
+from tests.virtual.sync_hosts import Desk, NearHost, herd, tree, write
 from tpuherd.hosts import sync, sync_upload, sync_voyage
 from tpuherd.hosts.sync import Terms, ship
 from tpuherd_host.agent import relay, snapshots
@@ -28,7 +27,7 @@ def desk(tmp_path: Path) -> Desk:
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same waits, shorter."""
+    """The same waits, shorter: they are agreed between herd and its agent, and nobody's choice."""
     for name in ("HAVE_S", "COMMIT_S", "PATIENCE_S", "GRACE_S"):
         monkeypatch.setattr(sync_voyage, name, SHORT_S)
     monkeypatch.setattr(sync_upload, "STALL_S", 1.5)
@@ -250,8 +249,9 @@ def test_a_cancelled_shipment_leaves_all_as_it_was(desk: Desk, tmp_path: Path) -
 
     async def cancelled() -> None:
         task = asyncio.create_task(shipped(desk, hosts))
-        while not hosts[0].up:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(20):
+            while not hosts[0].up:
+                await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -5,36 +5,16 @@ import errno
 import os
 import random
 import shutil
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.real.worlds import until
-from tests.virtual.sync_hosts import NearHost, herd, tree, write
-from tpuherd.hosts.snapshot import Snapshot, take
-from tpuherd.hosts.snapshot_archive import Archive
-from tpuherd.hosts.sync import TERMS, Shipment, Terms, ship, ship_id
+from tests.virtual.sync_hosts import Desk, NearHost, herd, tree, write
+from tpuherd.hosts.sync import Shipment, Terms, ship, ship_id
 from tpuherd.ports import NotFound, Unfit
 from tpuherd_host.agent import snapshots_tree
-
-ENVIRONMENT = {"PATH": os.environ["PATH"]}
-
-
-class Desk:
-    """A user's side: a folder and the archive."""
-
-    def __init__(self, folder: Path) -> None:
-        self.code = folder / "code"
-        self.code.mkdir()
-        self.archive = Archive(folder / "archive")
-
-    def shot(self) -> Snapshot:
-        return take(self.code, self.archive, ENVIRONMENT)
-
-    def ship(self, hosts: Sequence[NearHost], dest: str = "c", terms: Terms = TERMS) -> Shipment:
-        return asyncio.run(ship(self.shot(), dest, hosts, archive=self.archive, terms=terms))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tpuherd import app, config
+from tpuherd import config, meant
 from tpuherd.clock import WallClock
 from tpuherd.cloud.client import Cloud
 from tpuherd.core import spec
@@ -53,7 +53,7 @@ class Office:
         world = folder / "world"
         world.mkdir()
         (world / "world.json").write_text(json.dumps(FACTS))
-        place = app.place(self.person.environ, world=world)
+        place = meant.place(self.person.environ, world=world)
         if google:
             place = replace(place, world=None, project="mine")
         self.buckets: dict[str, Any] = {}
@@ -94,8 +94,10 @@ class Office:
         return made.word
 
     def set(self, **fields: Any) -> wishing.Made | None:
+        """With these values; None takes one back."""
         document = {**self.desk.wish("gpt").document, **fields}
-        return asyncio.run(wishing.changed("gpt", Page(value=document), self.desk))
+        said = Page(value={name: it for name, it in document.items() if it is not None})
+        return asyncio.run(wishing.changed("gpt", said, self.desk))
 
     def log(self) -> list[Event]:
         return [one for _, one in self.desk.store.events()]
@@ -212,6 +214,20 @@ def test_fields_are_set_and_what_it_takes_is_asked(office: Office) -> None:
         office.set(max_cost_per_hour=0.01)
 
 
+@pytest.mark.parametrize(
+    ("goal", "run", "sentence"),
+    [(Goal.RUN, None, "run can't be taken back"), (Goal.IDLE, "hostname", "run can't be set")],
+)
+def test_a_command_is_neither_taken_back_nor_given_to_nodes_without_one(
+    office: Office, goal: Goal, run: str | None, sentence: str
+) -> None:
+    office.word(JOB, goal)
+    before = office.desk.wish("gpt")
+    with pytest.raises(Unfit, match=sentence):
+        office.set(run=run)
+    assert office.desk.wish("gpt") == before
+
+
 def test_two_who_change_it_at_once(office: Office) -> None:
     office.word(JOB)
     wish = office.desk.wish("gpt")
@@ -243,6 +259,12 @@ def test_all_mistakes_of_page_and_place_at_once_and_nothing_is_stored(office: Of
     assert office.log() == []
     assert office.desk.store.wishes() == {}
     assert office.desk.store.secrets.get("gpt") == {}
+
+
+def test_a_misspelt_command_is_not_missing_as_well(office: Office) -> None:
+    assert office.wish("name: gpt\naccelerator: v4-8\nrunn: x\n") == [
+        "job.yaml:3: runn: there is no such field: did you mean run?"
+    ]
 
 
 def test_where_a_bucket_is_decides_and_is_remembered(office: Office) -> None:

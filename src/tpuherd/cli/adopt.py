@@ -16,6 +16,6 @@ def adopt(owner: str | None, json_: bool) -> Errand:
     The job comes from what stands in the node's own metadata. From then on that owner's name
     counts as ours.
     """
-    from tpuherd.cli.adopt_do import adopted
+    from tpuherd.cli.adopt_do import shown
 
-    return errand("herd adopt", partial(adopted, owner, json_))
+    return errand("herd adopt", partial(shown, owner, json_))

@@ -84,12 +84,12 @@ def install(name: str | None) -> int:
     """Put herd on the machine where a context's engine is to run (`via`)."""
     import os
 
-    from tpuherd import app, config
+    from tpuherd import contexts, meant
     from tpuherd.cli import via
     from tpuherd.ports import HerdError, Unfit
 
     try:
-        if name not in (None, config.load(app.folders(os.environ).config).get("current")):
+        if name not in (None, contexts.load(meant.folders(os.environ).config).get("current")):
             raise Unfit(f"{name} is not the current context", hint=f"herd context use {name}")
         far = via.far(os.environ)
         if far is None:

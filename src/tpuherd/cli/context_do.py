@@ -3,14 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from tpuherd import app, config
+from tpuherd import config, contexts, meant
 from tpuherd.catalogue import accelerators, generations, zones
 from tpuherd.cli.asking import piped
 from tpuherd.cli.console import Console
-from tpuherd.cli.desk import say, say_json, table
+from tpuherd.cli.desk import say, say_json
 from tpuherd.cli.errand import Home
 from tpuherd.core.grants import Grant, as_written, of_mail
 from tpuherd.core.spec_checks import no_type, no_zone
+from tpuherd.core.view_text import lined
 from tpuherd.hosts import ways
 from tpuherd.ports import Unfit
 
@@ -19,7 +20,7 @@ WORDS = ("project", "world", "account", "login", "ways", "via")
 
 async def listed(json_: bool, console: Console, home: Home) -> int:
     """All of them."""
-    content = config.load(folder(console))
+    content = contexts.load(folder(console))
     if json_:
         await say_json(
             console, {"current": content.get("current"), "contexts": content["contexts"]}
@@ -32,7 +33,7 @@ async def listed(json_: bool, console: Console, home: Home) -> int:
     if len(rows) == 1:
         await console.tell("there is no context: Google's usual project is meant")
     else:
-        await say(console, table(rows))
+        await say(console, lined(rows))
     return 0
 
 
@@ -43,8 +44,8 @@ def cloud(one: dict[str, Any]) -> str:
 
 async def used(name: str, console: Console, home: Home) -> int:
     """It is the current one now."""
-    with config.changing(folder(console)) as content:
-        one = config.known(content, name)
+    with contexts.changing(folder(console)) as content:
+        one = contexts.known(content, name)
         content["current"] = name
     await say(console, f"{name} is meant from now on: {cloud(one)}")
     return 0
@@ -61,7 +62,7 @@ async def added(name: str, said: dict[str, Any], console: Console, home: Home) -
         told["world"] = str((console.folder / said["world"]).absolute())
     if said["account"]:
         told["account"] = existing(console, said["account"])
-    with config.changing(folder(console)) as content:
+    with contexts.changing(folder(console)) as content:
         before = content["contexts"].get(name, {})
         if not {**before, **told}.keys() & {"project", "world"}:
             raise Unfit("say what it means", hint="--project ID or --world DIRECTORY")
@@ -84,9 +85,9 @@ def existing(console: Console, file: str) -> str:
 
 async def shown(name: str | None, json_: bool, console: Console, home: Home) -> int:
     """One, and what its project may have."""
-    content = config.load(folder(console))
+    content = contexts.load(folder(console))
     chosen = name or content.get("current")
-    one = config.known(content, chosen) if chosen else {}
+    one = contexts.known(content, chosen) if chosen else {}
     world = Path(one["world"]) if one.get("world") else None
     project = one.get("project") or ("" if world else project_of(console))
     allowed = config.allowed(folder(console), world=world, project=project)
@@ -97,7 +98,7 @@ async def shown(name: str | None, json_: bool, console: Console, home: Home) -> 
         return 0
     rows = [("context", chosen or "none"), ("cloud", cloud({"project": project, **one}))]
     rows += [(word, str(one[word])) for word in WORDS[2:] if one.get(word)]
-    await say(console, table(rows))
+    await say(console, lined(rows))
     if allowed.everything:
         await say(console, "\nall zones may be used")
     elif allowed.grants:
@@ -113,13 +114,13 @@ def granted_table(grants: tuple[Grant, ...]) -> str:
     for one in sorted(grants, key=lambda each: (each.zone, each.type, each.tier)):
         many = "any" if one.chips is None else str(one.chips)
         rows.append((one.zone, one.type, one.tier, many, "free" if one.free else ""))
-    return table(rows)
+    return lined(rows)
 
 
 async def removed(name: str, console: Console, home: Home) -> int:
     """It is forgotten."""
-    with config.changing(folder(console)) as content:
-        config.known(content, name)
+    with contexts.changing(folder(console)) as content:
+        contexts.known(content, name)
         del content["contexts"][name]
         if content.get("current") == name:
             del content["current"]
@@ -178,12 +179,12 @@ async def mail(file: str, console: Console) -> str:
 
 def folder(console: Console) -> Path:
     """Where contexts are kept."""
-    return app.folders(console.environ).config
+    return meant.folders(console.environ).config
 
 
 def project_of(console: Console) -> str:
     """Of Google, whether or not anybody may ask there."""
-    current = app.current_context(folder(console))
+    current = meant.current_context(folder(console))
     if current.get("world"):
         raise Unfit("a world grants everything", hint="--project ID names one of Google's")
-    return app.project(console.environ, current, app.credentials(console.environ))
+    return meant.project(console.environ, current, meant.credentials(console.environ))

@@ -1,18 +1,18 @@
 """Where a command makes wishes: its desk, how it asks, and how it tells."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tpuherd import app
-from tpuherd.cli import engine_process
+from tpuherd import meant
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Home
 from tpuherd.clock import WallClock
+from tpuherd.desk import engines
 from tpuherd.desk.desk import Desk
 from tpuherd.ports import Unfit
-from tpuherd.store.database import Database, home
+from tpuherd.store.database import Database
 
 if TYPE_CHECKING:
     from tpuherd.cloud.client import Cloud
@@ -53,21 +53,19 @@ def desk(
     console: Console, doing: Home, name: str, *, yes: bool = False, begins: bool = True
 ) -> Iterator[Desk]:
     """Open for one command. When it is over an engine begins to fill what is wished."""
-    place = app.place(console.environ, world=console.said.world)
+    place = meant.place(console.environ, world=console.said.world)
     clock = WallClock()
 
     async def cloud() -> "Cloud":
         _, reach = await doing.reach(console)
         return reach.cloud
 
-    store = Database(
-        home(place.folders.state, world=place.world, project=place.project), clock.now()
-    )
+    store = Database(place.store, clock.now())
     try:
         talk = Asking(console, name, yes=yes)
         yield Desk(place=place, store=store, clock=clock, talk=talk, cloud=cloud)
         if begins:
-            engine_process.ensure(place, console.environ)
+            engines.ensure(place, console.environ)
     finally:
         store.close()
 
@@ -80,17 +78,6 @@ async def say(console: Console, text: str) -> None:
 async def say_json(console: Console, content: Any) -> None:
     """For programs."""
     await say(console, json.dumps(content, indent=2, ensure_ascii=False, default=str))
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns under each other."""
-    if not rows:
-        return ""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
 
 
 def dollars(amount: float | None) -> str:

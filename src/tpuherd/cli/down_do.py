@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tpuherd.cli import engine_process
 from tpuherd.cli.console import Console
 from tpuherd.cli.desk import desk, say, say_json
 from tpuherd.cli.errand import ABORTED, Home
 from tpuherd.core.targets import fold
+from tpuherd.desk import engines
 from tpuherd.desk.desk import Desk
 from tpuherd.desk.dropping import doomed, drop, watched
 from tpuherd.desk.surveyed import Seen, look
@@ -36,7 +36,7 @@ async def dropped(asked: Asked, console: Console, home: Home) -> int:
             if not await here.talk.agree(found.question, details):
                 return ABORTED
             await drop(found, seen, here)
-            engine_process.ensure(here.place, console.environ)
+            engines.ensure(here.place, console.environ)
         proof = await gone(found.jobs, here, console) if asked.waits else None
     await told(asked, found.jobs, proof, console)
     return 0
@@ -51,7 +51,7 @@ async def gone(jobs: Sequence[str], here: Desk, console: Console) -> Seen:
         if here.clock.now() - told_at >= TELL_S and console.said.loud >= 0:
             await here.talk.tell(what)
             told_at = here.clock.now()
-        engine_process.ensure(here.place, console.environ)
+        engines.ensure(here.place, console.environ)
     raise AssertionError("it looks until it is so")
 
 

@@ -18,11 +18,11 @@ def engine() -> None:
 @engine.command()
 def run() -> int:
     """Be the engine, in the foreground, until it is ended or nothing is left to do."""
-    from tpuherd import app
+    from tpuherd import meant
     from tpuherd.cli.engine_run import live
 
     try:
-        click.echo(live(app.place(os.environ, world=named_world()), os.environ, aloud=True))
+        click.echo(live(meant.place(os.environ, world=named_world()), os.environ, aloud=True))
     except HerdError as error:
         hint = f" ({error.hint})" if error.hint else ""
         click.echo(f"herd engine run: {error.sentence}{hint}", err=True)
@@ -67,12 +67,12 @@ def logs(lines: int) -> Errand:
 @engine.command()
 def install() -> int:
     """Write its unit for systemd, so that it is up after a reboot; says what is left to do."""
-    from tpuherd import app
+    from tpuherd import meant
     from tpuherd.cli import via
     from tpuherd.cli.engine_unit import install as written
 
     try:
-        file, todo = written(app.place(os.environ, world=named_world()), os.environ)
+        file, todo = written(meant.place(os.environ, world=named_world()), os.environ)
     except HerdError as error:
         return via.regret("herd engine install", error)
     click.echo(f"{file} is written. Now say:", err=True)

@@ -9,11 +9,11 @@ import secrets
 import subprocess
 from collections.abc import Mapping
 
-from tpuherd import app, config
-from tpuherd.cli import engine_process, via
+from tpuherd import contexts, meant
+from tpuherd.cli import via
 from tpuherd.cli.there import departing
 from tpuherd.cli.via import Far
-from tpuherd.desk import baggage
+from tpuherd.desk import baggage, engines
 from tpuherd.ports import HerdError, Unfit
 from tpuherd.store import moved
 
@@ -23,7 +23,7 @@ def machine(environ: Mapping[str, str], target: str | None) -> Far:
     if environ.get("HERD_WORLD"):
         raise Unfit("the engine of a context moves: HERD_WORLD names a world without one",
                     hint="herd context add NAME --world DIRECTORY")  # fmt: skip
-    if not config.current(app.folders(environ).config):
+    if not contexts.current(meant.folders(environ).config):
         raise Unfit("the engine of a context moves, and there is none",
                     hint="herd context add NAME --project ID")  # fmt: skip
     found = via.far(environ, via=target)
@@ -35,11 +35,11 @@ def machine(environ: Mapping[str, str], target: str | None) -> Far:
 def away(target: str, environ: Mapping[str, str]) -> str:
     """To that machine; a sentence for the user."""
     far = machine(environ, target)
-    current = config.current(app.folders(environ).config).get("via")
+    current = contexts.current(meant.folders(environ).config).get("via")
     if current and current != target:
         raise Unfit(f"it is on {current}", hint="herd engine move --back first")
     via.prepared(far)
-    place = app.place(environ)
+    place = meant.place(environ)
     folder = baggage.folders(place)[baggage.STORE]
     stone = moved.stone(folder)
     token = stone["token"] if stone else secrets.token_hex(8)
@@ -70,7 +70,7 @@ START = b'["engine", "start"]'.hex()
 
 def back(environ: Mapping[str, str]) -> str:
     """To this machine."""
-    place = app.place(environ)
+    place = meant.place(environ)
     folder = baggage.folders(place)[baggage.STORE]
     far = machine(environ, (moved.stone(folder) or {}).get("to"))
     via.prepared(far)
@@ -78,15 +78,15 @@ def back(environ: Mapping[str, str]) -> str:
     if not before or before != moved.arrived(folder):
         fetched(far, place)
     name_machine(environ, far.context, None)
-    asyncio.run(engine_process.start(place, environ))
+    asyncio.run(engines.start(place, environ))
     return f"{far.context} is here again, {many(len(moved.wished(folder)))}; its engine runs here"
 
 
-def fetched(far: Far, place: app.Place) -> None:
+def fetched(far: Far, place: meant.Place) -> None:
     """The store and all with it; there it is no more."""
     token = secrets.token_hex(8)
     moved.refuse_two(baggage.folders(place)[baggage.STORE], token)
-    line = far.there("give", token, f"the machine of {app.local_user()}")
+    line = far.there("give", token, f"the machine of {meant.local_user()}")
     words = far.words(line, options=["-T"])
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -102,8 +102,8 @@ def fetched(far: Far, place: app.Place) -> None:
 
 def name_machine(environ: Mapping[str, str], context: str, target: str | None) -> None:
     """In the context, so that commands find it."""
-    with config.changing(app.folders(environ).config) as content:
-        one = config.known(content, context)
+    with contexts.changing(meant.folders(environ).config) as content:
+        one = contexts.known(content, context)
         one.pop("via", None)
         if target is not None:
             one["via"] = target

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tpuherd import app
-from tpuherd.app import Place
+from tpuherd import meant
 from tpuherd.clock import WallClock
 from tpuherd.engine.loop import Ended
-from tpuherd.founding import TTL_S, founded, holder, store_folder
+from tpuherd.founding import GONE_S, TTL_S, founded, holder
+from tpuherd.meant import Place
 from tpuherd.ports import HerdError
 from tpuherd.store.database import Database
 
@@ -53,7 +53,7 @@ class Diary:
 def live(place: Place, environ: Mapping[str, str], *, aloud: bool) -> str:
     """Work until there is nothing to do; why it ended, or why it did not begin."""
     clock = WallClock()
-    store = Database(store_folder(place), clock.now())
+    store = Database(place.store, clock.now())
     diary = Diary(file=store.folder / LOG, aloud=aloud)
     try:
         while True:
@@ -72,6 +72,9 @@ def live(place: Place, environ: Mapping[str, str], *, aloud: bool) -> str:
                 continue
             if ended is not Ended.OUTDATED:
                 store.release(epoch)
+            if ended is Ended.GONE:
+                why = f"nobody has listened for {GONE_S / 60:g} min at {place.title}"
+                diary.note("engine.gone", {"why": f"{why}: the engine has ended"})
             return f"the engine has ended: {ended.value}"
     finally:
         store.close()
@@ -94,7 +97,7 @@ def main() -> int:
     os.umask(0o077)
     world = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     try:
-        place = app.place(os.environ, world=world)
+        place = meant.place(os.environ, world=world)
         os.chdir("/")  # whatever folder it was begun in may go
         print(live(place, os.environ, aloud=False), flush=True)
     except HerdError as error:

@@ -5,9 +5,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tpuherd import app
+from tpuherd import meant
 from tpuherd.cli.via_terms import CURRENT, ROOT
-from tpuherd.founding import store_folder
 
 UNIT = """\
 [Unit]
@@ -34,7 +33,7 @@ VARIABLES = (
 )  # fmt: skip
 
 
-def unit(place: app.Place, environ: Mapping[str, str]) -> str:
+def unit(place: meant.Place, environ: Mapping[str, str]) -> str:
     """Its text."""
     known = {name: environ[name] for name in VARIABLES if environ.get(name)}
     if place.world is not None:
@@ -55,13 +54,13 @@ def quoted(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
 
 
-def install(place: app.Place, environ: Mapping[str, str]) -> tuple[Path, str]:
+def install(place: meant.Place, environ: Mapping[str, str]) -> tuple[Path, str]:
     """Write it; the file, and what is to be said to systemd."""
     home = Path(environ.get("HOME") or Path.home())
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     if ROOT in config.parts:
         config = home / ".config"  # a context's own folder; systemd looks into the login's
-    name = f"tpuherd-{store_folder(place).name}.service"
+    name = f"tpuherd-{place.store.name}.service"
     file = config / "systemd/user" / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(unit(place, environ))

@@ -15,7 +15,7 @@ from tpuherd.cli.invocation import Invocation, invocation
 from tpuherd.ports import HerdError, NotAllowed, NotFound, NotReached, Stranger, Unfit
 
 if TYPE_CHECKING:  # they load what is heavy, and a page of help needs none of it
-    from tpuherd.app import Place
+    from tpuherd.meant import Place
     from tpuherd.reach import Reach
 
 FAILED, MISUSED, PARTLY, ABSENT, FORBIDDEN, UNREACHED, ABORTED = 1, 2, 3, 4, 6, 7, 8

@@ -11,7 +11,6 @@ from tpuherd.desk.reading import named
 
 LAST = 200
 LOOK_S = 0.2
-LONG_AGO = 1e9  #: smaller numbers are so long before now
 
 
 async def told(
@@ -20,8 +19,6 @@ async def told(
     """Those there are, and with --follow those that come."""
     with reading(console) as here:
         job, slot = (None, None) if name is None else named(here.store, name)
-        if since is not None and since < LONG_AGO:
-            since = here.now - since
         last = LAST if since is None else None
         seen = 0
         for seq, event in here.store.events(job=job, slot=slot, limit=last, newest=True):

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,10 @@ from tpuherd.cli.keeping import Keeping
 from tpuherd.cli.play import GRACE_S, Play
 from tpuherd.cli.screen import screen
 from tpuherd.cli.session import Session
+from tpuherd.cli.words import clock
 from tpuherd.cli.work import ended, named, place_of
 from tpuherd.core.targets import fold
+from tpuherd.core.view_text import lined
 from tpuherd.hosts import fanout
 from tpuherd.hosts.fanout import Done
 from tpuherd.ports import Host, NotFound, NotReached, Unfit, Verb
@@ -69,7 +70,7 @@ async def show(target: str | None, json_: bool, console: Console, home: Home) ->
         rows = [{"host": names[d.host], **work} for d in results for work in d.value or ()]
         await console.say(json.dumps(rows, indent=2).encode() + b"\n")
     else:
-        await console.say("".join(f"{line}\n" for line in table(results, names)).encode())
+        await console.say(table(results, names).encode())
     return await missed(results, console)
 
 
@@ -83,7 +84,7 @@ async def missed(results: Sequence[Done[Any]], console: Console) -> int:
     return UNREACHED if failed == len(results) else PARTLY
 
 
-def table(results: Sequence[Done[list[Work]]], names: Mapping[Host, str]) -> list[str]:
+def table(results: Sequence[Done[list[Work]]], names: Mapping[Host, str]) -> str:
     """A line for each command and each way in which it stands."""
     groups: dict[tuple[float, str, str, str], list[str]] = {}
     begun: dict[str, float] = {}
@@ -96,7 +97,7 @@ def table(results: Sequence[Done[list[Work]]], names: Mapping[Host, str]) -> lis
         (id, clock(at), how, fold(hosts), title)
         for (at, id, how, title), hosts in sorted(groups.items())
     ]
-    return columns([("ID", "SINCE", "STATE", "HOSTS", "COMMAND"), *rows]) if rows else []
+    return lined([("ID", "SINCE", "STATE", "HOSTS", "COMMAND"), *rows]) + "\n" if rows else ""
 
 
 def stands(work: Work) -> str:
@@ -104,21 +105,6 @@ def stands(work: Work) -> str:
     if work["phase"] == "ended":
         return f"exit {ended('', work).status}"
     return "lost" if work["phase"] == "lost" else "running"
-
-
-def clock(at: float) -> str:
-    """The time of day here."""
-    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%H:%M:%S")
-
-
-def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows with their columns under each other; the last is as long as it is."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    widths[-1] = 0
-    return [
-        "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
 
 
 async def found(

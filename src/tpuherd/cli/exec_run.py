@@ -4,7 +4,6 @@ import os
 import stat
 from pathlib import Path
 
-from tpuherd.app import Place
 from tpuherd.cli.cast import Cast, Order
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Home
@@ -13,7 +12,8 @@ from tpuherd.cli.play import Play
 from tpuherd.cli.screen import screen
 from tpuherd.cli.supply import Supply
 from tpuherd.cli.work import Wish, named, new_id, place_of
-from tpuherd.store.logs import COMMAND, About, Shelf, folder
+from tpuherd.meant import Place
+from tpuherd.store.logs import COMMAND, About, Shelf
 
 
 async def run(wish: Wish, console: Console, home: Home) -> int:
@@ -57,4 +57,4 @@ def takes_input(wish: Wish, console: Console) -> bool:
 
 def shelf(place: Place) -> Shelf:
     """Where this place's logs are kept."""
-    return Shelf(folder(place.folders.state, world=place.world, project=place.project))
+    return Shelf(place.logs)

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from tpuherd.cli.console import Console
-from tpuherd.cli.desk import desk, dollars, say, say_json, table
+from tpuherd.cli.desk import desk, dollars, say, say_json
 from tpuherd.cli.errand import ABORTED, Home
 from tpuherd.core.facts import Sight
 from tpuherd.core.targets import fold
 from tpuherd.core.trail import Bid, Trails
+from tpuherd.core.view_text import lined
 from tpuherd.desk.desk import who
 from tpuherd.desk.standing import trails_of
 from tpuherd.desk.surveyed import described, look, named, per_hour, withdraw, withdrawal
@@ -83,4 +84,4 @@ def strays_table(strays: Mapping[str, Sight]) -> str:
     for bid, sight in sorted(strays.items()):
         price = dollars(per_hour(sight))
         rows.append((bid, sight.zone, described(sight), price, f"herd gc {bid}"))
-    return table(rows) + "\nherd adopt takes over those whose job is known"
+    return lined(rows) + "\nherd adopt takes over those whose job is known"

@@ -5,12 +5,15 @@ import signal
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tpuherd import app
+from tpuherd import meant
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Errand, perform
 from tpuherd.clock import WallClock
-from tpuherd.reach import Reach
+
+if TYPE_CHECKING:  # it loads what is heavy, and who only reads goes nowhere
+    from tpuherd.reach import Reach
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGWINCH)
 
@@ -21,8 +24,10 @@ class Here:
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
 
-    async def reach(self, console: Console) -> tuple[app.Place, Reach]:
-        place = app.place(console.environ, world=console.said.world)
+    async def reach(self, console: Console) -> "tuple[meant.Place, Reach]":
+        from tpuherd import app
+
+        place = meant.place(console.environ, world=console.said.world)
         return place, await self._stack.enter_async_context(app.reaching(place, WallClock()))
 
     def standing(self) -> Mapping[str, object] | None:

@@ -9,6 +9,7 @@ import click
 
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Errand, Home, errand
+from tpuherd.cli.words import clock
 
 
 @click.command()
@@ -36,19 +37,18 @@ async def show(target: str, json_: bool, console: Console, home: Home) -> int:
 
 def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A line for each device and who has it; hosts whose chips nobody has stand together."""
-    from tpuherd.cli.exec_kept import columns
     from tpuherd.core.targets import fold
+    from tpuherd.core.view_text import lined
 
     rows = [row(host, one) for host, answer in answers.items() for one in answer["holders"]]
     free = [host for host, answer in answers.items() if not answer["holders"]]
-    text = columns([("HOST", "DEVICE", "PID", "USER", "SINCE", "COMMAND"), *rows]) if rows else []
+    head = ("HOST", "DEVICE", "PID", "USER", "SINCE", "COMMAND")
+    text = [lined([head, *rows])] if rows else []
     return [*text, f"{fold(free)}: nobody has the chips"] if free else text
 
 
 def row(host: str, one: Mapping[str, Any]) -> Sequence[str]:
     """One holder."""
-    from tpuherd.cli.exec_kept import clock
-
     since = clock(float(one["since"])) if one.get("since") else "?"
     work = f"  ({one['work']} of ours)" if one.get("ours") else ""
     pid = "?" if one.get("pid") is None else str(one["pid"])

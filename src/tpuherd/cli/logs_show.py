@@ -7,23 +7,21 @@ from heapq import merge
 from pathlib import Path
 from typing import NamedTuple
 
-from tpuherd import app
+from tpuherd import meant
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Home
-from tpuherd.cli.exec_kept import clock
-from tpuherd.cli.reading import meant
 from tpuherd.cli.screen import COLOURS, PORTS
+from tpuherd.cli.words import clock
 from tpuherd.clock import WallClock
 from tpuherd.core.gather import Plain, as_json, cut
 from tpuherd.core.targets import BadTarget, There, choose, labels, parse
 from tpuherd.ports import NotFound, Unfit
-from tpuherd.store.logs import About, Place, Shelf, folder
+from tpuherd.store.logs import About, Place, Shelf
 from tpuherd_host.agent.records import GAP, JUMP
 
 LOOK_S = 0.3
 ANCHORS = re.compile(rb"\\[AZ]|\(\?")  #: what means something else in a text of many lines
 MISSING = b"[output is missing here]\n"
-LONG_AGO = 1e9  #: smaller numbers are so long before now
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +32,7 @@ class Look:
     follow: bool = False
     host: str | None = None
     attempt: str | None = None
-    since: float | None = None  #: seconds before now, or since 1970
+    since: float | None = None  #: in seconds since 1970
     grep: str | None = None
     json_: bool = False
 
@@ -64,11 +62,8 @@ async def show(look: Look, console: Console, home: Home) -> int:
     shelf = Shelf(shelf_folder(console))
     wall = WallClock()
     pattern = compiled(look.grep)
-    since = look.since or 0.0
-    if since and since < LONG_AGO:
-        since = wall.now() - since
     chosen = found(look, shelf)
-    page = Page(shelf, console, json_=look.json_, since=since, pattern=pattern)
+    page = Page(shelf, console, json_=look.json_, since=look.since or 0.0, pattern=pattern)
     if not chosen and not look.follow:
         raise NotFound(nothing(look, shelf), hint="what says nothing leaves no log")
     await page.put(chosen)
@@ -81,8 +76,7 @@ async def show(look: Look, console: Console, home: Home) -> int:
 
 def shelf_folder(console: Console) -> Path:
     """Where the logs of the place are that is meant; the place itself may be gone."""
-    world, project = meant(console)
-    return folder(app.folders(console.environ).state, world=world, project=project)
+    return meant.scope(console.environ, world=console.said.world).logs
 
 
 def compiled(text: str | None) -> re.Pattern[bytes] | None:

@@ -12,6 +12,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "wait": ("Wait until a job has ended.", "tpuherd.cli.wait:wait"),
         "capacity": ("Show what was learnt about zones.", "tpuherd.cli.capacity:capacity"),
         "plan": ("Show what is to be done now, and why.", "tpuherd.cli.plan:plan"),
+        "sweep": ("Try many parameters, on many nodes.", "tpuherd.cli.sweep:sweep"),
         "scale": ("Have more copies of a job, or fewer.", "tpuherd.cli.scale:scale"),
         "set": ("Change fields of a job.", "tpuherd.cli.set_:set_"),
         "stop": ("Stop jobs and give their nodes back.", "tpuherd.cli.stop:stop"),
@@ -61,8 +62,6 @@ def page() -> str:
     """The whole of it."""
     text = HEAD
     for title, commands in SECTIONS.items():
-        if not commands:
-            continue
         text += f"\n{title}:\n"
         for name, (sentence, _) in commands.items():
             text += f"  {name:<17}  {sentence}\n"

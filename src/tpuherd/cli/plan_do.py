@@ -2,11 +2,12 @@
 
 from tpuherd import wished
 from tpuherd.cli.console import Console
-from tpuherd.cli.desk import desk, say, say_json, table
+from tpuherd.cli.desk import desk, say, say_json
 from tpuherd.cli.errand import Home
 from tpuherd.core.facts import Observed
 from tpuherd.core.model import Ask, Step, Withdraw
 from tpuherd.core.plan import plan
+from tpuherd.core.view_text import lined
 from tpuherd.desk.standing import trails_of
 from tpuherd.desk.surveyed import look
 from tpuherd.ports import Survey
@@ -35,7 +36,7 @@ async def planned(name: str | None, json_: bool, console: Console, home: Home) -
         await say(console, f"nothing is deleted now: {found.frozen}")
     lines = [(slot, "", sentence) for slot, sentence in states.items()]
     lines += [row(step) for step in steps]
-    await say(console, table(lines) if lines else "nothing is wished")
+    await say(console, lined(lines) if lines else "nothing is wished")
     return 0
 
 

@@ -8,16 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from tpuherd import app
-from tpuherd.cli import engine_process
+from tpuherd import meant
 from tpuherd.cli.console import Console
 from tpuherd.clock import WallClock
-from tpuherd.cloud.auth import Credentials
-from tpuherd.ports import HerdError, NotAllowed
-from tpuherd.store.database import Database, home
+from tpuherd.desk import engines
+from tpuherd.ports import HerdError
+from tpuherd.store.database import Database
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,33 +39,17 @@ class Reading:
 @contextmanager
 def reading(console: Console) -> Iterator[Reading]:
     """Whoever reads wishes that are not at rest has an engine begin, where it can."""
-    world, project = meant(console)
     clock = WallClock()
-    store = Database(home(app.folders(console.environ).state, world=world, project=project),
-                     clock.now())  # fmt: skip
+    scope = meant.scope(console.environ, world=console.said.world)
+    store = Database(scope.store, clock.now())
     try:
         yield Reading(store=store, clock=clock, console=console)
         if store.wishes() or not any(store.events(limit=1)):  # new, or it was lost
             with suppress(HerdError):  # the place is not there: then nothing can be begun
-                place = app.place(console.environ, world=console.said.world)
-                engine_process.ensure(place, console.environ)
+                place = meant.place(console.environ, world=console.said.world)
+                engines.ensure(place, console.environ)
     finally:
         store.close()
-
-
-def meant(console: Console) -> tuple[Path | None, str]:
-    """The folder of a world, or a project of Google's; it may be gone, or out of reach."""
-    environ = console.environ
-    context = app.current_context(app.folders(environ).config)
-    world = console.said.world
-    if world is None and context.get("world"):
-        world = Path(context["world"]).expanduser()
-    if world is not None:
-        return world, ""
-    try:
-        return None, app.place(environ).project
-    except NotAllowed:
-        return None, app.project(environ, context, Credentials())
 
 
 def moment(at: float, now: float) -> str:

@@ -4,17 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tpuherd.cli.console import Console
-from tpuherd.cli.desk import desk, dollars, say, say_json, table
+from tpuherd.cli.desk import desk, dollars, say, say_json
 from tpuherd.cli.errand import ABORTED, MISUSED, Home
 from tpuherd.cli.job_page import Said, told
+from tpuherd.core import sweep_space
 from tpuherd.core.changes import Change, difference
 from tpuherd.core.expand import per_hour
 from tpuherd.core.model import Goal, Offer
 from tpuherd.core.spec import document
+from tpuherd.core.spec_job import Search
 from tpuherd.core.spec_yaml import Page
+from tpuherd.core.view_text import lined
 from tpuherd.core.wish import Wish
 from tpuherd.desk.wishing import Made, Ready, ready, wished
 
+TRIALS_SHOWN = 10
 WORDS = {
     "made": "is wished",
     "again": "runs again",
@@ -34,10 +38,13 @@ class Asked:
     yes: bool
     dry: bool
     json_: bool
+    by: str = ""  #: the command, if it is another one
 
     @property
     def name(self) -> str:
         """Who says it."""
+        if self.by:
+            return self.by
         return "herd run" if self.goal is Goal.RUN else "herd up"
 
 
@@ -74,7 +81,7 @@ def offers_table(offers: Sequence[Offer]) -> str:
     for one in offers:
         price = dollars(one.price)
         rows.append((one.type, one.zone, one.tier, one.runtime, str(one.hosts), price))
-    return table(rows)
+    return lined(rows)
 
 
 async def shown(asked: Asked, found: Ready, before: Wish | None, console: Console) -> int:
@@ -91,9 +98,24 @@ async def shown(asked: Asked, found: Ready, before: Wish | None, console: Consol
     )
     for line in change.lines:
         await say(console, f"  {line}")
+    if found.job.sweep is not None:
+        await say(console, f"\n{trials_table(found.job.sweep)}")
     if not found.granted:
         await console.tell(f"{asked.name}: no grants are known: you would be asked first")
     return 0
+
+
+def trials_table(search: Search) -> str:
+    """The first trials, where nothing has to be learnt for them."""
+    all_ = f"{sweep_space.many(search)} trials"
+    if search.method == "bayes":
+        return f"{all_}, each by what those before it have told"
+    first = range(min(TRIALS_SHOWN, sweep_space.many(search)))
+    rows = [sweep_space.suggested(search, number) for number in first]
+    names = list(search.parameters)
+    lines = [(str(at), *(str(row[name]) for name in names)) for at, row in enumerate(rows)]
+    more = f"; the first {len(rows)}" if len(rows) < sweep_space.many(search) else ""
+    return f"{all_}{more}:\n{lined([('TRIAL', *names), *lines])}"
 
 
 def summary(found: Ready, change: Change) -> dict[str, object]:
@@ -102,6 +124,7 @@ def summary(found: Ready, change: Change) -> dict[str, object]:
     return {
         "slots": [slot.name for slot in found.slots],
         "per_hour": {"least": least, "most": most},
+        "trials": sweep_space.many(found.job.sweep) if found.job.sweep else None,
         "difference": list(change.lines),
         "needs": change.needs,
     }
@@ -129,5 +152,6 @@ async def reported(asked: Asked, made: Made, found: Ready, console: Console) -> 
         best = found.offers[0]
         zones = len({one.zone for one in found.offers})
         where = best.zone if zones == 1 else f"one of {zones} zones"
-        what = f"{many(found)}{best.type} {best.tier} in {where}, {price(found)}"
+        trials = f", {sweep_space.many(found.job.sweep)} trials" if found.job.sweep else ""
+        what = f"{many(found)}{best.type} {best.tier} in {where}, {price(found)}{trials}"
         await console.tell(f"{made.wish.job} {WORDS[made.word]}: {what}")

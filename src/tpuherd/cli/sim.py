@@ -157,7 +157,11 @@ def status(state_dir: Path | None, json_: bool) -> None:
 @state_dir
 @as_json
 def stop(state_dir: Path | None, timeout: float, json_: bool) -> None:
-    """End a world; what it holds is kept."""
+    """End a world; what it holds is kept.
+
+    Its engine ends with it where nothing is wished. Else it waits ten minutes for the world.
+    """
+    from tpuherd.cli.sim_engine import orphaned
     from tpuherd.sim.folder import holder, vacant
 
     with spoken():
@@ -168,10 +172,13 @@ def stop(state_dir: Path | None, timeout: float, json_: bool) -> None:
             os.kill(pid, signal.SIGTERM)
             with deadline(timeout, f"The world of pid {pid} does not end: `kill -9 {pid}` ends it"):
                 vacant(folder)
+        said = orphaned(folder, os.environ)
         if json_:
-            show({"stopped": pid, "state_dir": str(folder)})
-        else:
-            click.echo(f"stopped; `herd sim start --state-dir {folder}` goes on with it")
+            show({"stopped": pid, "state_dir": str(folder), "engine": said})
+            return
+        click.echo(f"stopped; `herd sim start --state-dir {folder}` goes on with it")
+        if said:
+            click.echo(said)
 
 
 @contextmanager

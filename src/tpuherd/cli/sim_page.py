@@ -1,12 +1,12 @@
 """What `herd sim` shows: the ready block, the status, the weather and the lines of the log."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from tpuherd.cli.words import clock
 from tpuherd.sim.folder import Facts
 
 Json = Mapping[str, Any]
@@ -81,14 +81,9 @@ def stretch(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
-def moment(at: float) -> str:
-    """The time of day here."""
-    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%H:%M:%S")
-
-
 def line(at: float, sentence: str) -> str:
     """One line of the log."""
-    return f"{click.style(moment(at), dim=True)}  {sentence}"
+    return f"{click.style(clock(at), dim=True)}  {sentence}"
 
 
 def some(names: Sequence[str]) -> str:
@@ -105,7 +100,7 @@ def forecast(found: Json) -> str:
     if force:
         parts += [click.style("In force", bold=True), rows(force), ""]
     if found["planned"]:
-        when = moment(found["next"])
+        when = clock(found["next"])
         parts += [f"{found['planned']} steps to come, the next at {when}", ""]
     for family, title in (("stroke", "Happens once"), ("rule", "Stays in force")):
         kinds = [
@@ -124,7 +119,7 @@ def rule_words(rule: Json) -> str:
     if rule["left"] is not None:
         words.append(f"({rule['left']} more)")
     if rule["until"] is not None:
-        words.append(f"until {moment(rule['until'])}")
+        words.append(f"until {clock(rule['until'])}")
     return " ".join(words) or "everywhere"
 
 

@@ -6,12 +6,10 @@ import click
 
 from tpuherd.cli.errand import Errand, errand
 
-as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
-
 
 @click.command()
 @click.argument("names", nargs=-1, required=True)
-@as_json
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def stop(names: tuple[str, ...], json_: bool) -> Errand:
     """Stop jobs and give their nodes back, but keep the wish.
 

@@ -92,6 +92,7 @@ def text(value: bool | str | None) -> str | None:
 async def recode(load: Load, console: Console, home: Home) -> int:
     """A job's code, from its next attempt on."""
     from tpuherd.cli.desk import desk, say, say_json
+    from tpuherd.desk.consent import consented
     from tpuherd.desk.recoding import recoded
     from tpuherd.hosts.snapshot_archive import archived
 
@@ -99,9 +100,7 @@ async def recode(load: Load, console: Console, home: Home) -> int:
         wish = here.wish(load.target, hint=f"a node wants a place: {load.target}:DEST")
         archive = archived(here.place.folders.state)
         snapshot = await asyncio.to_thread(taken, load, console, archive)
-        for note in snapshot.notes:
-            await console.tell(f"herd sync: {note}")
-        if not await allowed(snapshot, archive, console, yes=load.yes):
+        if not await consented(snapshot, archive, here.talk):
             return ABORTED
         sentence = recoded(wish, snapshot.id, archive, here)
     if load.json_:
@@ -113,7 +112,9 @@ async def recode(load: Load, console: Console, home: Home) -> int:
 
 async def ship_it(load: Load, console: Console, home: Home) -> int:
     """Take the snapshot while the links come about; ask; ship."""
+    from tpuherd.cli.desk import Asking
     from tpuherd.cli.linked import links, told
+    from tpuherd.desk.consent import consented
     from tpuherd.hosts.snapshot_archive import archived
     from tpuherd.hosts.sync import Terms, ship
 
@@ -123,10 +124,10 @@ async def ship_it(load: Load, console: Console, home: Home) -> int:
         linking = group.create_task(links(load.target, console, home, partial=load.some))
         taking = group.create_task(asyncio.to_thread(taken, load, console, archive))
     snapshot = taking.result()
-    for note in snapshot.notes:
-        await console.tell(f"herd sync: {note}")
-    if not await allowed(snapshot, archive, console, yes=load.yes):
-        return ABORTED
+    if snapshot.notes or snapshot.findings:
+        talk = Asking(console, "herd sync", yes=load.yes)
+        if not await consented(snapshot, archive, talk):
+            return ABORTED
     terms = Terms(relay=load.relay, force=load.force, partial=load.some)
     shipment = await ship(snapshot, load.dest, linking.result(), archive=archive, terms=terms)
     title = f"snapshot {snapshot.id[:12]} is in {load.dest}, as long as the node lasts"
@@ -152,31 +153,3 @@ def taken(load: Load, console: Console, archive: "Archive") -> "Snapshot":
     if load.repo and load.ref:
         return take_commit(load.repo, load.ref, archive, console.environ)
     return take(console.folder / Path(load.path or ".").expanduser(), archive, console.environ)
-
-
-async def allowed(
-    snapshot: "Snapshot",
-    archive: "Archive",
-    console: Console,
-    *,
-    yes: bool,
-    name: str = "herd sync",
-) -> bool:
-    """Whether what was found in it may leave this machine."""
-    from tpuherd.ports import Unfit
-
-    if not snapshot.findings or yes:
-        return True
-    whys = "; ".join(finding.why for finding in snapshot.findings[:5])
-    more = len(snapshot.findings) - 5
-    sentence = f"{whys}{f'; and {more} more' if more > 0 else ''}"
-    if not console.terminal(0):
-        raise Unfit(sentence, hint="--yes ships it all the same, .herdignore leaves it out")
-    await console.tell(f"{name}: {sentence}")
-    await console.flush()
-    answer = await console.ask("Ship it all the same? [y/n]", {"y": "ship it", "n": "not"})
-    if answer == "y":
-        archive.approve(snapshot.findings)
-        return True
-    await console.tell(f"{name}: nothing was shipped")
-    return False

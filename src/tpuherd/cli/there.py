@@ -3,6 +3,7 @@
     run NAME TOKEN WORDS     be `herd WORDS`, with what came along under TOKEN
     take NAME TOKEN          a tar on stdin: what we must know, and what comes along
     arrive NAME TOKEN        a tar on stdin: a fleet's store, to be the one here
+    lacks NAME               ids of contents on stdin: those that are not here, on stdout
     give NAME TOKEN TO       the same the other way, on stdout; from now on it is there
     stay NAME                it stays here after all
     stone NAME               by which journey it left, if it did
@@ -17,17 +18,16 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tpuherd import app, config
-from tpuherd.cli import engine_process
+from tpuherd import contexts, meant
 from tpuherd.cli.errand import SIGNALLED
 from tpuherd.cli.via_terms import CARRIED, CURRENT, DIGEST, LETTER, PROGRAM, ROOT, RUNNING
 from tpuherd.clock import WallClock
 from tpuherd.core.wish import Wish
-from tpuherd.desk import baggage, carried
+from tpuherd.desk import baggage, carried, engines
 from tpuherd.desk.baggage import BLOBS, ROWS, files, keep, write
 from tpuherd.founding import holder
 from tpuherd.hosts.snapshot_archive import archived
@@ -57,6 +57,8 @@ def main(words: list[str]) -> int:
             return be(home, rest[0], json.loads(bytes.fromhex(rest[1])))
         if word == "take":
             take(home, rest[0])
+        elif word == "lacks":
+            print(*sorted(lacks(sys.stdin)), sep="\n")
         elif word == "arrive":
             arrive(rest[0])
         elif word == "give":
@@ -98,7 +100,7 @@ def take(home: Path, token: str) -> None:
     """What this context is, and what a command brings."""
     sweep(home, WallClock().now())
     folder = home / CARRIED / token
-    archive = archived(app.folders(os.environ).state)
+    archive = archived(meant.folders(os.environ).state)
     with archive.blobs.held(), archive.blobs.writer() as fresh:
         for name, content in files(sys.stdin.buffer):
             if name == LETTER:
@@ -109,10 +111,16 @@ def take(home: Path, token: str) -> None:
                 write(folder / name, content)
 
 
+def lacks(ids: Iterable[str]) -> list[str]:
+    """What of some code has never come here, or is here no more."""
+    archive = archived(meant.folders(os.environ).state)
+    return [one.hex() for one in baggage.lacking((bytes.fromhex(id) for id in ids), archive)]
+
+
 def know(home: Path, letter: Mapping[str, Any]) -> None:
     """Which cloud is meant, who we are in it, and what may be had."""
-    folder = app.folders(os.environ).config
-    with config.changing(folder) as content:
+    folder = meant.folders(os.environ).config
+    with contexts.changing(folder) as content:
         content["current"] = letter["name"]
         content["contexts"] = {letter["name"]: letter["context"]}
         key = letter["key"]
@@ -138,12 +146,12 @@ def sweep(home: Path, now: float) -> None:
 
 def store() -> Path:
     """The folder of the store here."""
-    return baggage.folders(app.place(os.environ))[baggage.STORE]
+    return baggage.folders(meant.place(os.environ))[baggage.STORE]
 
 
 def arrive(token: str) -> None:
     """A fleet is ours from now on."""
-    place = app.place(os.environ)
+    place = meant.place(os.environ)
     if moved.refuse_two(baggage.folders(place)[baggage.STORE], token):
         return
     baggage.unpack(place, sys.stdin.buffer, token)
@@ -151,17 +159,17 @@ def arrive(token: str) -> None:
 
 def give(token: str, to: str) -> None:
     """It is theirs."""
-    place = app.place(os.environ)
+    place = meant.place(os.environ)
     wishes = asyncio.run(departing(place, to=to, token=token))
     baggage.pack(place, sys.stdout.buffer, wishes)
     sys.stdout.flush()
 
 
-async def departing(place: app.Place, *, to: str, token: str) -> list[Wish]:
+async def departing(place: meant.Place, *, to: str, token: str) -> list[Wish]:
     """End the engine, and set the stone; what is wished. Once more is as good."""
     folder = baggage.folders(place)[baggage.STORE]
     if moved.stone(folder) is None:
-        await engine_process.stop(place)
+        await engines.stop(place)
         store = Database(folder, WallClock().now())
         try:
             epoch = store.take(holder(os.getpid()), WallClock().now(), LEASE_S)

@@ -11,8 +11,9 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
@@ -20,10 +21,10 @@ from typing import IO, Any
 
 import click
 
-from tpuherd import app, config
+from tpuherd import config, contexts, meant
 from tpuherd.cli import parcel
-from tpuherd.cli.via_terms import DIGEST, LETTER, ROOT, RUNNING
-from tpuherd.hosts.keys import login
+from tpuherd.cli.via_terms import DIGEST, LETTER, ROOT, RUNNING, SHOWN
+from tpuherd.hosts.login import login
 from tpuherd.ports import Broken, HerdError, NotReached, Unfit
 
 #: Done here: what is about this machine, and what carries many files.
@@ -86,19 +87,19 @@ class Far:
 
 def far(environ: Mapping[str, str], *, via: str | None = None) -> Far | None:
     """The machine that the current context names, or that is given; None: it is this one."""
-    folders = app.folders(environ)
-    content = config.load(folders.config)
-    context = dict(config.current(folders.config))
+    folders = meant.folders(environ)
+    content = contexts.load(folders.config)
+    context = dict(contexts.current(folders.config))
     said = context.pop("via", None)
     via = via or said
     if not via or environ.get("HERD_WORLD"):
         return None
     context.pop("account", None)
-    context.setdefault("login", login(environ.get("USER") or app.local_user()))
+    context.setdefault("login", login(environ.get("USER") or meant.local_user()))
     world = Path(context["world"]).expanduser() if context.get("world") else None
     if world is None:
-        known = app.credentials(environ, account=content.get("account"))
-        context["project"] = app.project(environ, context, known)
+        known = meant.credentials(environ, account=content.get("account"))
+        context["project"] = meant.project(environ, context, known)
     key = config.key(world=world, project=context.get("project", ""))
     name = str(content["current"])
     letter = {
@@ -106,7 +107,7 @@ def far(environ: Mapping[str, str], *, via: str | None = None) -> Far | None:
         "context": context,
         "key": key,
         "terms": content["projects"].get(key, {}),
-        "owner": app.owner(folders.config),
+        "owner": meant.owner(folders.config),
     }
     folders.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Far(
@@ -209,6 +210,13 @@ def hand_over(far: Far, word: str, *rest: str, bundle: Mapping[str, bytes]) -> N
     refuse_failed(far, done.returncode, done.stderr)
 
 
+def lacking(far: Far, ids: Iterable[bytes]) -> frozenset[bytes]:
+    """What of some code is not there yet."""
+    done = asked(far, far.there("lacks"), "\n".join(one.hex() for one in ids).encode())
+    refuse_failed(far, done.returncode, done.stderr)
+    return frozenset(map(bytes.fromhex, done.stdout.decode().split()))
+
+
 def refuse_failed(far: Far, status: int, said: bytes) -> None:
     """What failed there is told here."""
     if status == SSH_FAILED:
@@ -230,6 +238,11 @@ def goes(arguments: Sequence[str]) -> bool:
     return words[0] not in HERE and words[:2] != ["engine", "move"]
 
 
+def wishes(words: Sequence[str]) -> bool:
+    """Whether a file of this machine, its code and its secrets must go along."""
+    return words[0] in ("run", "up") or (words[0] == "sweep" and not SHOWN.intersection(words[1:2]))
+
+
 def run(arguments: list[str], environ: Mapping[str, str]) -> int | None:
     """Do it there; its exit status. None: it is to be done here."""
     if not goes(arguments):
@@ -240,10 +253,10 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> int | None:
             return None
         prepared(found)
         token, words = secrets.token_hex(8), arguments
-        if next(word for word in arguments if not word.startswith("-")) in ("run", "up"):
+        if wishes([word for word in arguments if not word.startswith("-")]):
             from tpuherd.cli.via_carry import carried
 
-            gone = carried(arguments, environ)
+            gone = carried(arguments, environ, partial(lacking, found))
             if isinstance(gone, int):
                 return gone
             words, bundle = gone

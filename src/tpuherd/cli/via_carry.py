@@ -3,28 +3,33 @@
 import asyncio
 import io
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tpuherd import app
+from tpuherd import meant
 from tpuherd.cli.console import Console
+from tpuherd.cli.desk import Asking
 from tpuherd.cli.errand import ABORTED, Errand
 from tpuherd.cli.job_page import told
 from tpuherd.cli.main import colour, herd
 from tpuherd.cli.run_do import Asked
-from tpuherd.cli.sync import allowed
 from tpuherd.core.schema import SECRETS
 from tpuherd.desk import carried as along
 from tpuherd.desk import secrets
-from tpuherd.desk.baggage import code
+from tpuherd.desk.baggage import code, contents
+from tpuherd.desk.consent import consented
 from tpuherd.hosts.snapshot import Snapshot, take
 from tpuherd.hosts.snapshot_archive import Archive, archived
 from tpuherd.ports import Unfit
 
+#: Which of these contents the other machine lacks.
+Lacking = Callable[[Iterable[bytes]], frozenset[bytes]]
+LITTLE = 1 << 17  #: bytes of code that travel sooner than the question which of them are lacking
+
 
 def carried(
-    arguments: list[str], environ: Mapping[str, str]
+    arguments: list[str], environ: Mapping[str, str], lacking: Lacking
 ) -> tuple[list[str], dict[str, bytes]] | int:
     """The words to be said there, and the files that go with them; or an exit status."""
     errand = herd.main(list(arguments), prog_name="herd", standalone_mode=False)
@@ -32,11 +37,11 @@ def carried(
         return 0  # a page of help
     asked = getattr(errand.work, "args", (None,))[0]
     assert isinstance(asked, Asked)
-    return asyncio.run(gathered(asked, list(arguments), environ))
+    return asyncio.run(gathered(asked, list(arguments), environ, lacking))
 
 
 async def gathered(
-    asked: Asked, words: list[str], environ: Mapping[str, str]
+    asked: Asked, words: list[str], environ: Mapping[str, str], lacking: Lacking
 ) -> tuple[list[str], dict[str, bytes]] | int:
     """The same within a loop. What is wrong with the job is said there, with its lines."""
     here = Path.cwd()
@@ -61,11 +66,14 @@ async def gathered(
         raise Unfit(f"workdir: {workdir} is no folder")
     bundle[along.SNAPSHOT] = b"-"  # a dry run takes none
     if not asked.dry:
-        archive = archived(app.folders(environ).state)
+        archive = archived(meant.folders(environ).state)
         snapshot = await asyncio.to_thread(take, folder, archive, environ)
         if not await agreed(snapshot, archive, asked, environ):
             return ABORTED
-        bundle |= dict(code(snapshot.id, archive))
+        only: Callable[[bytes], bool] = bool
+        if snapshot.size > LITTLE:
+            only = lacking(contents(snapshot.id, archive)).__contains__
+        bundle |= dict(code(snapshot.id, archive, only=only))
         bundle[along.SNAPSHOT] = snapshot.id.encode()
     return words, bundle
 
@@ -73,12 +81,12 @@ async def gathered(
 async def agreed(
     snapshot: Snapshot, archive: Archive, asked: Asked, environ: Mapping[str, str]
 ) -> bool:
-    """Whether what was found in it may leave this machine."""
-    if not snapshot.findings or asked.yes:
+    """Whether it may leave this machine."""
+    if not (snapshot.notes or snapshot.findings):
         return True
     console = Console((0, 1, 2), Path.cwd(), environ, colour=colour(environ))
     try:
-        return await allowed(snapshot, archive, console, name=asked.name, yes=False)
+        return await consented(snapshot, archive, Asking(console, asked.name, yes=asked.yes))
     finally:
         await console.flush()
         console.close()

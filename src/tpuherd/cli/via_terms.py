@@ -5,3 +5,5 @@ CURRENT = "current/bin/python"  #: of the version that was installed last
 CARRIED, RUNNING = "carried", "run"  #: of a context: what commands brought, and their process ids
 LETTER, DIGEST = "letter.json", "letter"  #: what it must know; by which it knows that
 PROGRAM = "herd"
+#: What is shown of a sweep: any other word behind `herd sweep` is the file of one.
+SHOWN = frozenset(("status", "best", "plot"))

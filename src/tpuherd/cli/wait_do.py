@@ -19,6 +19,7 @@ async def waited(
         wishes = here.store.wishes()
         if job not in wishes:
             raise NotFound(no_job(job, wishes))
+    # Who has read lets an engine begin: only with one is there something to wait for.
     with reading(console) as here:
         status, why = await ended(job, timeout_s, here)
         if json_:

@@ -1,4 +1,4 @@
-"""What users write for values: 30s, 5m, 10:15."""
+"""What users write for values, and read: 30s, 5m, 10:15."""
 
 import re
 from datetime import UTC, datetime
@@ -8,6 +8,7 @@ import click
 from tpuherd.clock import WallClock
 
 UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
+LONG_AGO = 1e9  #: nobody means so long ago: it is a time since 1970
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]*)")
 
 
@@ -28,20 +29,20 @@ class Duration(click.ParamType[float]):
 
 
 class Moment(click.ParamType[float]):
-    """When: so long ago, a time of today, or a date; in seconds, small numbers are ages."""
+    """When, in seconds since 1970: so long ago, a time of today, or a date."""
 
     name = "when"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        text = str(value)
+        text, now = str(value), WallClock().now()
         age = duration(text)
         if age is not None:
-            return age
+            return now - age if age < LONG_AGO else age
         try:
             if re.fullmatch(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?", text):
-                today = datetime.fromtimestamp(WallClock().now(), UTC).astimezone().date()
+                today = datetime.fromtimestamp(now, UTC).astimezone().date()
                 text = f"{today} {text.rjust(5, '0')}"
             return datetime.fromisoformat(text).astimezone().timestamp()
         except ValueError:
@@ -54,3 +55,8 @@ def duration(text: str) -> float | None:
     if match is None or match[2] not in UNITS:
         return None
     return float(match[1]) * UNITS[match[2]]
+
+
+def clock(at: float) -> str:
+    """The time of day here."""
+    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%H:%M:%S")

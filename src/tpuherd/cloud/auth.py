@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from tpuherd.clock import Clock
+from tpuherd.cloud.whence import HINT, Credentials
 from tpuherd.ports import NotAllowed, NotReached
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -22,10 +23,6 @@ METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
 MARGIN_S = 120.0  #: before its end a token is renewed
 GCLOUD_LIFE_S = 600.0  #: gcloud does not say how long its tokens last: at least so long
 JWT_LIFE_S = 3600
-HINT = (
-    "log in by `gcloud auth application-default login`, "
-    "or try everything without Google: herd sim start"
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,15 +31,6 @@ class Token:
 
     text: str
     until: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Credentials:
-    """Where a token can be had, the first that is there."""
-
-    file: Path | None = None  #: application default credentials
-    metadata_url: str | None = None  #: of the machine we run on, if it is one of Google's
-    gcloud: str | None = None  #: the program
 
 
 class Nobody:

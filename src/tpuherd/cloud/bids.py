@@ -10,7 +10,7 @@ from tpuherd.cloud.client import PAGE, Cloud
 from tpuherd.cloud.rest import Said
 from tpuherd.cloud.wire import Node, Request
 from tpuherd.core.facts import NodeSight, NodeWord, RequestWord, Sight
-from tpuherd.core.model import Ask, Kind, Refusal, Withdraw
+from tpuherd.core.model import Ask, Kind, Offer, Refusal, Withdraw
 from tpuherd.core.order import Order
 from tpuherd.core.targets import slot_of
 from tpuherd.ports import Broken, HerdError, Host, NotFound, NotReached, Refused, Survey
@@ -132,15 +132,18 @@ class Bids:
         except NotFound:
             pass
 
-    async def outcome(self, bid: str, zone: str) -> Refused | None:
+    async def outcome(self, bid: str, offer: Offer) -> Refused | None:
         """By the operation that created it: where nothing is listed, a refusal is found there."""
+        zone = offer.zone
         async with self._reading:
             at, failed = self._failed.get(zone, (-FRESH_S, {}))
             if self.clock.now() >= at + FRESH_S:
                 failed = await self._failures(zone)
                 self._failed[zone] = self.clock.now(), failed
         error = failed.get(bid)
-        return Refused(words.refusal(error, ""), error.sentence) if error is not None else None
+        if error is None:
+            return None
+        return Refused(words.refusal(error, offer.tier), error.sentence)
 
     async def _failures(self, zone: str) -> Mapping[str, words.Error]:
         """The creations in a zone that failed, by what they were of."""

@@ -29,9 +29,10 @@ class Survey:
 class Cloud:
     """One project of a cloud."""
 
-    def __init__(self, rest: Rest, project: str) -> None:
+    def __init__(self, rest: Rest, project: str, page: int = PAGE) -> None:
         self.rest = rest
         self.project = project
+        self.page = page
         self._writing = asyncio.Lock()  #: of metadata: one of us at a time
 
     async def survey(self) -> Survey:
@@ -41,7 +42,7 @@ class Cloud:
         token = ""
         while True:
             path = f"projects/{self.project}/locations/-/nodes"
-            page = await self.rest.tpu("GET", path, pageSize=PAGE, pageToken=token)
+            page = await self.rest.tpu("GET", path, pageSize=self.page, pageToken=token)
             nodes, unreachable, token = wire.nodes(page)
             found.update(((node.zone, node.name), node) for node in nodes)
             unknown.update(dict.fromkeys(unreachable))

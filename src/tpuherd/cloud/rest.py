@@ -1,12 +1,12 @@
 """A thin client of the cloud's REST interfaces: one try, JSON both ways, clear errors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx2
 
-from tpuherd.ports import Broken, HerdError, NotAllowed, NotFound, NotReached, Unfit
+from tpuherd.cloud.whence import Urls
+from tpuherd.ports import Absent, Broken, HerdError, NotAllowed, NotFound, NotReached, Unfit
 
 Json = dict[str, Any]
 TIMEOUT_S = 30.0
@@ -32,15 +32,6 @@ class Bearer(Protocol):
     async def headers(self) -> Mapping[str, str]:
         """What to put into each request."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Urls:
-    """Where the services are."""
-
-    tpu: str
-    compute: str
-    storage: str = "https://storage.googleapis.com"
 
 
 class Rest:
@@ -85,7 +76,8 @@ class Rest:
         except httpx2.TimeoutException as error:
             raise NotReached(f"the cloud gave no answer in {TIMEOUT_S:g} s") from error
         except httpx2.HTTPError as error:
-            raise NotReached(
+            kind = Absent if isinstance(error, httpx2.ConnectError) else NotReached
+            raise kind(
                 f"the cloud at {url.partition('/v')[0]} can't be reached ({error})",
                 hint="is the network up? A simulated world is started by `herd sim start`",
             ) from error

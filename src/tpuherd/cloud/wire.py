@@ -1,4 +1,4 @@
-"""The cloud's JSON as nouns of ours: the only place that knows its field names."""
+"""The cloud's JSON as nouns of ours: its fields are read here; bodies writes those of nodes."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -70,8 +70,6 @@ class Operation:
 
     target: str  #: the last part of a name
     verb: str
-    done: bool
-    begun: float
     error: Error | None = None
 
 
@@ -126,8 +124,6 @@ def operation(content: Json) -> Operation:
     return Operation(
         target=str(metadata.get("target", "")).rpartition("/")[2],
         verb=str(metadata.get("verb", "")),
-        done=bool(content.get("done")),
-        begun=seconds(metadata.get("createTime", "")),
         error=said(failed) if failed else None,
     )
 

@@ -1,4 +1,4 @@
-"""The cloud's own words for states and errors, as words of the judgement: four tables."""
+"""The cloud's own words for states and errors, as words of the judgement: tables."""
 
 import re
 from collections.abc import Mapping

@@ -112,7 +112,8 @@ def held(book: Book) -> State:
         if book.goal is Goal.IDLE or not book.runs:
             return State.IDLE
         last = book.trail.attempt
-        failed = last is not None and any(bid.name == last.bid for bid in ready)
+        here = last is not None and any(bid.name == last.bid for bid in ready)
+        failed = here and last is not None and last.trial == book.trail.trial
         return State.PROCESS_DOWN if failed else State.CONTROLLER_GAP
     if ready:
         return State.HOST_SETUP
@@ -137,6 +138,8 @@ def launched(book: Book, event: Event) -> None:
     bid = trail.bids.get(event.facts["bid"])
     zone, type = (bid.offer.zone, bid.offer.type) if bid else ("", "")
     assert trail.attempt is not None
+    if book.runs and book.runs[-1].attempt.trial != trail.attempt.trial:
+        book.reached = book.saved = None  # of a sweep: steps are counted anew
     book.runs.append(Run(attempt=trail.attempt, zone=zone, type=type))
     book.points.append([])
 
@@ -219,7 +222,10 @@ def at_step(book: Book, at: float, step: int | None) -> None:
 
 def waste(book: Book, resumed: int) -> None:
     """All work beyond that step is done again."""
+    trial = book.runs[-1].attempt.trial
     for run, points in zip(reversed(book.runs[:-1]), reversed(book.points[:-1]), strict=True):
+        if run.attempt.trial != trial:
+            return  # another trial's work counts as it is
         if not points:
             continue
         if points[-1][1] < resumed:

@@ -10,6 +10,7 @@ from tpuherd.core.fold import fold_trail
 from tpuherd.core.gang import Open
 from tpuherd.core.model import Action, Event, Record, Slot, Step, Wishes
 from tpuherd.core.phase import Need, Standing
+from tpuherd.core.sweep import How
 from tpuherd.core.trail import Trail, Trails
 from tpuherd.core.zones import Request
 
@@ -57,9 +58,21 @@ class Case:
         self.trail = fold_trail(self.trail, event)
         self.steps.append(Step(action=Record(event=event), why=why))
 
+    def done(self, why: str) -> None:
+        """The end of the slot, or of the trial that it was given."""
+        if self.slot.trials:
+            self.end_trial(How.COMPLETE, why)
+        else:
+            self.record("slot.done", why, {})
+
     def give_up(self, why: str) -> None:
         """The end of the slot, for a reason."""
         self.record("slot.gave_up", why, {})
+        self.wake_at = self.now
+
+    def end_trial(self, how: How, why: str) -> None:
+        """The slot is free for another one."""
+        self.record("trial.ended", why, {"trial": self.trail.trial, "how": str(how)})
         self.wake_at = self.now
 
     def step(self, action: Action, why: str) -> None:

@@ -44,7 +44,7 @@ def difference(
 ) -> Change:
     """Between two documents; `code` are the snapshots before and after."""
     names = [name for name in FIELDS if old.get(name) != new.get(name)]
-    lines = [f"{name}: {shown(name, old)} → {shown(name, new)}" for name in names]
+    lines = [line for name in names for line in told(name, old, new)]
     needs = [FIELDS[name].needs for name in names]
     if code[0] != code[1]:
         names.append("code")
@@ -56,6 +56,18 @@ def difference(
         needs=max(needs, key=ORDER.index, default=Need.NOTHING),
         fewer=max(0, old.get("copies", 1) - new.get("copies", 1)),
     )
+
+
+def told(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs in a field; in a sweep, which has many below it, in those."""
+    before, after = old.get(name), new.get(name)
+    if name != "sweep" or not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return [f"{name}: {shown(name, old)} → {shown(name, new)}"]
+    below = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    return [
+        f"{name}.{key}: {worded(before.get(key, 'none'))} → {worded(after.get(key, 'none'))}"
+        for key in below
+    ]
 
 
 def shown(name: str, document: Mapping[str, Any]) -> str:

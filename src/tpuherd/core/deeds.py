@@ -12,6 +12,7 @@ from tpuherd.core.model import Collect, Goal, Launch, Prepare, Shape, Stop
 from tpuherd.core.phase import (
     Need,
     Standing,
+    current,
     prepared,
     running,
     silent_since,
@@ -78,7 +79,7 @@ def shaped(case: Case, seat: Standing | None) -> Shape:
         return Shape.UNKNOWN
     if seat.bid.ready_at is None:
         return Shape.BOOTING
-    there, ended = seat.whole, trail.attempt is not None and seat is case.home
+    there, ended = seat.whole, current(case.slot, trail) and seat is case.home
     if there and ended and (case.need is not Need.SEEK or case.limit):
         return after(case)
     if not there or seat.stage not in {Stage.READY, Stage.HIDDEN} or seat.bid.sick_at is not None:
@@ -107,6 +108,8 @@ def aim(case: Case) -> tuple[Goal, str]:
         return Goal.GONE, "it is done"
     if running(trail) and trail.attempt is not None:
         here = case.home
+        if not current(slot, trail):
+            return Goal.IDLE, "its trial is over"
         if trail.attempt.code_digest != slot.code_digest and not slot.patient:
             return Goal.IDLE, "its code has changed"
         if here is None or here.role in {Role.HUSK, Role.LOSER, Role.WITHDRAWN}:
@@ -184,6 +187,7 @@ def renew(case: Case) -> None:
                 resume=attempt.number > 1,
                 code_digest=attempt.code_digest,
                 boots=boots,
+                trial=attempt.trial,
             ),
             f"{case.open.absent} has not heard of attempt {attempt.number}",
         )
@@ -228,6 +232,8 @@ def launch(case: Case, seat: Standing) -> None:
     if case.now < until:
         case.wake(until)
         return
+    if slot.trials and trail.trial is None:
+        return
     if haunted(case, seat):
         return
     many = trail.attempts + 1
@@ -244,6 +250,7 @@ def launch(case: Case, seat: Standing) -> None:
             resume=trail.first_launch_at is not None,
             code_digest=slot.code_digest,
             boots=tuple(host.boot for host in seat.hosts),
+            trial=trail.trial if slot.trials else None,
         ),
         why,
     )

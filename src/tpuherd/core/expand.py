@@ -7,7 +7,7 @@ from typing import Any
 
 from tpuherd.catalogue import Accelerator, runtimes
 from tpuherd.core.grants import Allowed, bucket_of, near, places, price
-from tpuherd.core.model import Kind, Limits, Offer, Slot
+from tpuherd.core.model import Goal, Kind, Limits, Offer, Slot
 from tpuherd.core.order import Order
 from tpuherd.core.schema import FIELDS, Need
 from tpuherd.core.spec import Job, document
@@ -38,6 +38,7 @@ def expand(job: Job, wish: Wish, allowed: Allowed) -> tuple[Slot, ...]:
             exact=job.exact,
             patient=wish.patient,
             no_offer="" if offers else obstacle,
+            trials=job.sweep is not None and wish.goal is not Goal.IDLE,
         )
         for index in range(job.copies)
     )

@@ -97,6 +97,7 @@ class Work:
     logged_at: float | None = None
     step_s: float | None = None  #: median duration of a step
     drained: bool = False  #: all its log is in our store
+    metrics: Mapping[str, float] = field(default_factory=dict)  #: what else it told, as numbers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

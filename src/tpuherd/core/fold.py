@@ -7,6 +7,7 @@ from tpuherd.core.fold_bids import BIDS, Fold
 from tpuherd.core.fold_slots import SLOTS
 from tpuherd.core.fold_world import LEARNS
 from tpuherd.core.model import Ask, Event, Launch, Record, Step, Stop, Withdraw
+from tpuherd.core.sweep import SWEEPS, Sweep, folded
 from tpuherd.core.trail import Trail, Trails
 
 #: Every kind of event, and the facts without which it says nothing.
@@ -46,6 +47,11 @@ KINDS: Mapping[str, frozenset[str]] = {
         "attempt.stopping": "attempt why grace_s",
         "attempt.ended": "attempt verdict",
         "attempt.stacks": "attempt file",
+        "trial.made": "trial params run",
+        "trial.given": "trial resumed spent",
+        "trial.waits": "trial spent why",
+        "trial.told": "trial step value",
+        "trial.ended": "trial how why",
         "engine.started": "",
         "engine.stopped": "",
         "engine.frozen": "why",
@@ -53,6 +59,11 @@ KINDS: Mapping[str, frozenset[str]] = {
         "engine.trouble": "sentence",
     }.items()
 }
+
+#: They come so often that a story is better without them, and so is the store when it is old.
+ROUTINE = frozenset(
+    {"attempt.saved", "bid.answered", "bid.missed", "bid.seen", "trial.told"}
+)  # fmt: skip
 
 FOLDS: Mapping[str, Fold] = {**BIDS, **SLOTS}
 
@@ -63,6 +74,8 @@ def fold(trails: Trails, event: Event) -> Trails:
         return trails
     if event.kind in LEARNS:
         trails = LEARNS[event.kind](trails, event)
+    if event.kind in SWEEPS:
+        trails = swept(trails, event)
     if event.kind not in FOLDS:
         return trails
     names = (event.slot,) if event.slot else touched(trails, event)
@@ -70,6 +83,15 @@ def fold(trails: Trails, event: Event) -> Trails:
     for name in names:
         slots[name] = fold_trail(slots.get(name, Trail()), event)
     return replace(trails, slots=slots)
+
+
+def swept(trails: Trails, event: Event) -> Trails:
+    """With what it tells of its job's sweep, if that has any trials."""
+    before = trails.sweeps.get(event.job, Sweep())
+    after = folded(before, event)
+    return trails if after == before else replace(
+        trails, sweeps={**trails.sweeps, event.job: after}
+    )  # fmt: skip
 
 
 def fold_trail(trail: Trail, event: Event) -> Trail:
@@ -109,6 +131,7 @@ def journal(step: Step, now: float) -> tuple[Event, ...]:
                     "bid": launch.bid,
                     "code_digest": launch.code_digest,
                     "boots": list(launch.boots),
+                    **({} if launch.trial is None else {"trial": launch.trial}),
                 },
             )
         case Stop() as stop:

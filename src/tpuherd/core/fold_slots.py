@@ -6,6 +6,7 @@ from typing import Any
 
 from tpuherd.core.fold_bids import Fold, meant, of_bid, with_bid
 from tpuherd.core.model import Event
+from tpuherd.core.sweep import Spent
 from tpuherd.core.trail import Attempt, Bid, Trail, Verdict
 
 
@@ -22,6 +23,7 @@ def launched(trail: Trail, event: Event) -> Trail:
         code_digest=facts["code_digest"],
         launched_at=event.at,
         boots=boots,
+        trial=facts.get("trial"),
     )
     first = event.at if trail.first_launch_at is None else trail.first_launch_at
     many = max(trail.attempts, attempt.number)
@@ -94,6 +96,8 @@ def ended(trail: Trail, event: Event) -> Trail:
         trail = with_bid(trail, stumbled(bid, verdict, chips=chips))
     if chips:
         trail = replace(trail, faults=trail.faults + 1)
+    if attempt.trial != trail.trial:
+        return trail  # of a trial that is over: nobody is to blame any more
     if verdict in COUNTS:
         name = COUNTS[verdict]
         trail = replace(trail, **{name: getattr(trail, name) + 1})
@@ -157,6 +161,7 @@ def afresh(trail: Trail, event: Event) -> Trail:
         first_launch_at=None,
         done_at=None,
         spent=0.0,
+        trial=None,
     )
 
 
@@ -177,7 +182,31 @@ def changed(trail: Trail, event: Event) -> Trail:
 
 
 def dropped(trail: Trail, event: Event) -> Trail:
-    return replace(trail, dropped=True)
+    return replace(trail, dropped=True, trial=None)
+
+
+def given(trail: Trail, event: Event) -> Trail:
+    """A trial of a sweep: what it has used up of its budgets comes with it."""
+    return at_trial(trail, event.facts["trial"], Spent(**event.facts["spent"]))
+
+
+def left(trail: Trail, event: Event) -> Trail:
+    """It is over, or is taken up elsewhere."""
+    return at_trial(trail, None, Spent()) if trail.trial == event.facts["trial"] else trail
+
+
+def at_trial(trail: Trail, trial: int | None, spent: Spent) -> Trail:
+    return replace(
+        trail,
+        trial=trial,
+        failures=spent.failures,
+        preemptions=spent.preemptions,
+        stalls=spent.stalls,
+        saved=spent.saved,
+        first_launch_at=spent.since,
+        failed_at=None,
+        failed_why="",
+    )
 
 
 SLOTS: Mapping[str, Fold] = {
@@ -190,6 +219,9 @@ SLOTS: Mapping[str, Fold] = {
     "slot.gave_up": lambda trail, event: replace(
         trail, gave_up_at=event.at, gave_up_why=str(event.facts["why"])
     ),
+    "trial.given": given,
+    "trial.waits": left,
+    "trial.ended": left,
     "attempt.launched": launched,
     "attempt.started": of_attempt(started_at="$at"),
     "attempt.stepped": stepped,

@@ -210,4 +210,6 @@ def lost(before: Run, after: Run | None) -> int | None:
     """How many steps are made twice."""
     if after is None or after.resumed is None or not before.points:
         return None
+    if after.attempt.trial != before.attempt.trial:
+        return None  # of a sweep: what it was at goes on elsewhere
     return max(0, before.points[-1][1] - after.resumed)

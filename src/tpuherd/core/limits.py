@@ -32,6 +32,16 @@ def spent(trail: Trail, now: float) -> float:
 def reached(slot: Slot, trail: Trail, now: float) -> str:
     """The limit that ends this slot, in a sentence; empty: it may go on."""
     limits = slot.limits
+    if found := tried(slot, trail, now):
+        return found
+    if limits.cost < inf and spent(trail, now) >= limits.cost:
+        return f"it has cost {spent(trail, now):.2f} dollars of {limits.cost:.2f}"
+    return ""
+
+
+def tried(slot: Slot, trail: Trail, now: float) -> str:
+    """The limit of what it works on: failures, preemptions, stalls, and time."""
+    limits = slot.limits
     if slot.goal is Goal.RUN:
         for many, most, what in (
             (trail.failures, limits.failures, "failed"),
@@ -44,8 +54,6 @@ def reached(slot: Slot, trail: Trail, now: float) -> str:
                 return f"it {what} {times(many)} without progress, {are}{last}"
         if trail.first_launch_at is not None and now >= trail.first_launch_at + limits.lifetime_s:
             return f"it has lived for {age(limits.lifetime_s)}, as long as it may"
-    if limits.cost < inf and spent(trail, now) >= limits.cost:
-        return f"it has cost {spent(trail, now):.2f} dollars of {limits.cost:.2f}"
     return ""
 
 

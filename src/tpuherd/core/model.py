@@ -80,6 +80,7 @@ class Slot:
     exact: bool = False  #: one bid at a time, for tools that insist on a node's name
     patient: bool = False  #: changed code waits for the next attempt
     no_offer: str = ""
+    trials: bool = False  #: it works on what a sweep gives it, one trial after another
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,6 +162,7 @@ class Launch:
     resume: bool  #: an earlier attempt has run
     code_digest: str
     boots: tuple[str, ...] = ()  #: of its hosts, in the order of nodes and workers
+    trial: int | None = None  #: of a sweep
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,12 +231,3 @@ class Shape(StrEnum):
     INTERRUPTED = "interrupted"  #: ended by us, by the node or by nobody knows what
     SILENT = "silent"  #: hosts that were there are not heard of: wait, then see
     UNKNOWN = "unknown"  #: hands off
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ticket:
-    """What a submitted order can be followed by."""
-
-    bid: str
-    zone: str
-    operation: str = ""

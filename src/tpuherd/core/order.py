@@ -38,3 +38,4 @@ class LaunchOrder:
     outputs: tuple[str, ...] = ()  #: paths to bring back, from `directory` on
     grace_s: float = 30.0
     notice_grace_s: float = 25.0
+    trial: Mapping[str, str] = field(default_factory=dict)  #: variables that outweigh all others

@@ -53,12 +53,20 @@ def need(slot: Slot, trail: Trail, now: float) -> Need:
         return Need.SEEK
     if trail.done_at is not None:
         return Need.HOLD if now < trail.done_at + slot.limits.done_keep_s else Need.NONE
-    return Need.HOLD if succeeded(trail) else Need.SEEK
+    return Need.HOLD if succeeded(slot, trail) else Need.SEEK
 
 
-def succeeded(trail: Trail) -> bool:
-    """The latest attempt did what it should."""
-    return trail.attempt is not None and trail.attempt.verdict is Verdict.SUCCESS
+def succeeded(slot: Slot, trail: Trail) -> bool:
+    """The latest attempt did what it should, and what the slot is still to do."""
+    attempt = trail.attempt
+    return attempt is not None and attempt.verdict is Verdict.SUCCESS and current(slot, trail)
+
+
+def current(slot: Slot, trail: Trail) -> bool:
+    """The latest attempt is of what the slot works on now: in a sweep, of its trial."""
+    if trail.attempt is None or not slot.trials:
+        return trail.attempt is not None
+    return trail.trial is not None and trail.attempt.trial == trail.trial
 
 
 def running(trail: Trail, bid: str | None = None) -> bool:

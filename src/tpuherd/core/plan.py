@@ -12,6 +12,7 @@ from tpuherd.core.model import Event, Goal, Kind, Plan, Record, Slot, Step, Wish
 from tpuherd.core.notes import missing, notes, quarantine
 from tpuherd.core.phase import Need, mark, need, running, standing, succeeded
 from tpuherd.core.progress import progress
+from tpuherd.core.sweep import How
 from tpuherd.core.targets import slot_of
 from tpuherd.core.trail import Trail, Trails
 from tpuherd.core.verdict import Ended, conclude
@@ -217,7 +218,7 @@ def finish(case: Case) -> None:
     if trail.gave_up_at is not None or slot.goal is Goal.GONE:
         return
     over = trail.attempt is not None and trail.attempt.ended_at is not None
-    if slot.goal is Goal.RUN and trail.done_at is None and over and succeeded(trail):
+    if slot.goal is Goal.RUN and trail.done_at is None and over and succeeded(slot, trail):
         finished(case)
         return
     if slot.goal is Goal.RUN and trail.done_at is not None:
@@ -226,7 +227,10 @@ def finish(case: Case) -> None:
     if not case.limit or running(trail):
         return
     if not any(bidding.to_collect(case, one) for one in case.standings):
-        case.give_up(case.limit)
+        if trail.trial is not None and limits.tried(slot, trail, case.now):
+            case.end_trial(How.FAILED, case.limit)
+        else:
+            case.give_up(case.limit)
         case.limit = ""
 
 
@@ -239,12 +243,12 @@ def finished(case: Case) -> None:
     if bid is None or bid.lost_at is not None or bid.withdrawn_at is not None:
         if case.slot.outputs and (bid is None or not bid.collected):
             why = f"{why}; its node was lost before its outputs were brought back"
-        case.record("slot.done", why, {})
+        case.done(why)
         return
     case.need = need(case.slot, case.trail, case.now)
     one = next(one for one in case.standings if one.bid.name == bid.name)
     if not bidding.to_collect(case, one):
-        case.record("slot.done", why, {})
+        case.done(why)
 
 
 def at_rest(case: Case) -> bool:

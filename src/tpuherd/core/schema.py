@@ -25,6 +25,7 @@ from tpuherd.core.spec_kinds import (
     text,
     whole,
 )
+from tpuherd.core.spec_sweep import SEARCH
 
 TIERS = ("spot", "preemptible", "on-demand", "reserved")
 NAME_MAX = 40
@@ -199,6 +200,9 @@ FIELDS: Mapping[str, Field] = {one.name: one for one in (
        "Disks to attach, by their full names.", NODE),
     of("metadata", naming(r"[A-Za-z0-9_-]{1,128}", "a metadata key", PLAIN),
        "{startup-script: 'echo hello'}", "Metadata of the node.", NODE),
+    of("sweep", SEARCH, "{method: random, parameters: {lr: {min: 1e-5, max: 1e-2, log: true}},"
+       " trials: 20}", "Try many parameters: each trial is a run of the command on one of the"
+       " `copies`; docs/howto/sweeps.md tells what stands below it."),
 )}  # fmt: skip
 
 #: Words of other tools, and what they are called here.

@@ -52,8 +52,9 @@ def judged(page: Page) -> Job | list[Mistake]:
         found = FIELDS[name].kind.read(value, wrong)
         if found is not None:
             values[name] = found
+    named = named_fields(page.value)
     for field in FIELDS.values():
-        if field.default is MISSING and field.name not in page.value:
+        if field.default is MISSING and field.name not in named:
             page.wrong((), f"{field.name} is missing: write {field.name}: {field.example}")
     for check in CHECKS:
         check(values, page.wrong)
@@ -67,11 +68,21 @@ def written(page: Page, where: tuple[str, str], value: Any) -> Any:
     return value if value is None else page.texts.get(where, value)
 
 
-def unknown(name: str) -> str:
-    """The sentence for a field that there is none of."""
+def named_fields(content: Mapping[str, Any]) -> frozenset[str]:
+    """The fields that it says, right or nearly so: what is misspelt is not missing as well."""
+    return frozenset(str(name) if name in FIELDS else near_field(str(name)) for name in content)
+
+
+def near_field(name: str) -> str:
+    """What may be meant by a field that there is none of."""
     plain = re.sub(r"[^a-z]+", "_", name.lower())
     near = ALSO.get(plain) or next(iter(get_close_matches(plain, [*FIELDS, *ALSO], n=1)), "")
-    near = ALSO.get(near, near)
+    return ALSO.get(near, near)
+
+
+def unknown(name: str) -> str:
+    """The sentence for it."""
+    near = near_field(name)
     advice = f"did you mean {near}?" if near else "docs/reference/job.md lists what there is"
     return f"there is no such field: {advice}"
 

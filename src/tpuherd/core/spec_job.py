@@ -35,6 +35,40 @@ class Secret:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Parameter:
+    """What one parameter of a sweep may be: one of some values, or a number in a range."""
+
+    values: tuple[float | int | str | bool, ...] = ()
+    min: float = 0.0
+    max: float = 0.0
+    step: float | None = None
+    log: bool = False  #: every order of magnitude is as likely as another
+    int: bool = False  #: whole numbers only
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prune:
+    """Which trials are ended before their time."""
+
+    rule: str = "none"
+    warm_up: int = 0  #: steps of a trial before it is judged
+    after: int = 4  #: so many others must have come as far
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search:
+    """How a sweep chooses its trials, and what they are judged by."""
+
+    method: str  #: grid, random, bayes
+    parameters: Mapping[str, Parameter]
+    metric: str = ""
+    goal: str = "minimize"
+    trials: int | None = None
+    seed: int = 0
+    prune: Prune = field(default_factory=Prune)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
     """What a user wishes."""
 
@@ -74,3 +108,4 @@ class Job:
     labels: Mapping[str, str] = field(default_factory=dict)
     data_disks: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    sweep: Search | None = None

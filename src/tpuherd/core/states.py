@@ -44,7 +44,8 @@ def working(case: Case, shape: Shape) -> str:
     attempt = case.trail.attempt
     assert attempt is not None
     here = case.home
-    where = f"attempt {attempt.number} on {attempt.bid}"
+    trial = "" if attempt.trial is None else f"trial {attempt.trial}, "
+    where = f"{trial}attempt {attempt.number} on {attempt.bid}"
     if here is not None:
         where = f"{where} in {here.bid.offer.zone}"
     if shape is Shape.STOPPING:
@@ -113,4 +114,6 @@ def settling(case: Case, seat: Standing, shape: Shape) -> str:
         return f"{where} is being set up"
     if case.slot.goal is Goal.IDLE:
         return f"{where} is ready for use"
+    if case.slot.trials and case.trail.trial is None:
+        return f"{where} is prepared; waits for a trial"
     return f"{where} is prepared; the command is started"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tpuherd.core.model import Offer, Refusal
+from tpuherd.core.sweep import Sweep
 
 
 class Verdict(StrEnum):
@@ -82,6 +83,7 @@ class Attempt:
     saved: int | None = None  #: the latest durable checkpoint it told of
     saved_at: float | None = None  #: when that was noted
     sure: bool = True  #: every host told of its end, or was known to be gone
+    trial: int | None = None  #: of a sweep: the one that it works on
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,6 +111,7 @@ class Trail:
     halted_at: float | None = None  #: an older attempt was found alive, and told to stop
     unfit: Mapping[str, str] = field(default_factory=dict)  #: offers that can't be, and why
     dropped: bool = False  #: the user took the wish for it back
+    trial: int | None = None  #: of a sweep: what it was given to work on
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,3 +140,4 @@ class Trails:
     started_at: float = 0.0  #: the engine, the latest time
     frozen_at: float | None = None  #: since when nothing is deleted
     frozen_why: str = ""
+    sweeps: Mapping[str, Sweep] = field(default_factory=dict)  #: by job

@@ -50,10 +50,8 @@ class Scene:
 
 
 def slots_of(wish: Wish) -> tuple[str, ...]:
-    """The names of the slots that are wished."""
-    if wish.goal is Goal.GONE:
-        return ()
-    return tuple(f"{wish.job}-{at}" for at in range(int(wish.document.get("copies", 1))))
+    """The names of the slots that are to be filled."""
+    return () if wish.goal is Goal.GONE else wish.slots
 
 
 def names_of(scene: Scene, job: str) -> tuple[str, ...]:

@@ -38,7 +38,8 @@ EVENTS: Mapping[str, str] = {
     "slot.uncollected": "they could not be fetched; it is tried again",
     "slot.done": "it has succeeded",
     "slot.gave_up": "it is not tried any more",
-    "attempt.launched": "the command is started on all hosts; written down before",
+    "attempt.launched": "the command is started on all hosts; written down before; `trial` where"
+    " it is one of a sweep",
     "attempt.started": "every host has answered that it runs",
     "attempt.stepped": "it told of its first step: `step`, and where the command tells `resumed`,"
     " the step of its checkpoint, and `restore_s`, the seconds it took to read that",
@@ -48,8 +49,19 @@ EVENTS: Mapping[str, str] = {
     " fault, stopped, stalled or lost; `host` failed first, with `exit` and its last `lines`;"
     " `step` is the furthest that was told of, `last_at` the last sign of work",
     "attempt.stacks": "the stacks of its processes are in `file`",
+    "trial.made": "a sweep has another trial: `params`, and `run`, its RUN_ID; `metric` and"
+    " `wanted` judge it",
+    "trial.given": "a free slot works on it: `resumed` where it has run before, `spent` what it has"
+    " used up of its budgets",
+    "trial.waits": "its node is gone and nobody can be running it: it goes on where a slot is free,"
+    " before any new one",
+    "trial.told": "its metric is `value` at `step`; null is no number. Each 5 s at most, later more"
+    " rarely, and the last before its end",
+    "trial.ended": "once and for all: `how` is complete, pruned or failed; its value is the last"
+    " that it told",
     "engine.started": "an engine took the lease: `pid`, `host`, `epoch`",
-    "engine.stopped": "it gave the lease back; `why` is rest when nothing was left to do",
+    "engine.stopped": "it gave the lease back; `why` is rest when nothing was left to do,"
+    " gone when its world was gone",
     "engine.frozen": "nothing is deleted for now: too much is silent or missing at once",
     "engine.thawed": "deletions go on",
     "engine.trouble": "something is wrong that a person must see to; work goes on",

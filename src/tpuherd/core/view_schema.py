@@ -155,6 +155,20 @@ ZONE = record(
         "refused_s_ago": (maybe(NUMBER), "how long ago that was"),
     }
 )
+TRIAL: Mapping[str, tuple[Schema, str]] = {
+    "trial": (COUNT, "its number, from 0"),
+    "phase": (TEXT, "running, waiting, complete, pruned, failed, stopped"),
+    "value": (maybe(NUMBER), "of the metric, as it told last; null: none, or no number"),
+    "step": (maybe(COUNT), "of that"),
+    "params": ({"type": "object"}, "what it tries: parameters by name"),
+    "slot": (TEXT, "where it is, or was last"),
+    "run": (TEXT, "its RUN_ID, in all attempts"),
+    "attempts": (COUNT, "so often it was started"),
+    "preemptions": (COUNT, "so often a node was taken away under it, and it went on elsewhere"),
+    "seconds": (NUMBER, "since it was made, until its end or now"),
+    "why": (TEXT, "how it ended, in a sentence"),
+    "points": (each(each(NUMBER)), "all that it told of the metric: step, value"),
+}
 
 #: By command.
 SCHEMAS: Mapping[str, Schema] = {
@@ -179,4 +193,15 @@ SCHEMAS: Mapping[str, Schema] = {
         "why": (TEXT, "in a sentence"),
     }),
     "herd capacity --json": each(ZONE),
+    "herd sweep status NAME --json": record({
+        "sweep": (TEXT, "its name"),
+        "method": (TEXT, "grid, random, bayes; empty: the job is forgotten"),
+        "metric": (TEXT, "what trials are judged by"),
+        "goal": (TEXT, "minimize, maximize"),
+        "planned": (COUNT, "trials in all"),
+        "phases": (by(None, COUNT), "how many trials do each"),
+        "best": (maybe(COUNT), "number of the best trial that is complete"),
+        "each": (each(record(TRIAL)), "its trials, by number"),
+    }),
+    "herd sweep best NAME --json": record(TRIAL),
 }  # fmt: skip

@@ -20,3 +20,8 @@ class Wish:
     revision: int = 0  #: counts the changes; given by the store
     who: str = ""  #: user@machine
     patient: bool = False  #: its code counts from the next attempt on: none is stopped for it
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The names of all its slots, whether they are to be filled or not."""
+        return tuple(f"{self.job}-{at}" for at in range(int(self.document.get("copies", 1))))

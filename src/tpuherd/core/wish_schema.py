@@ -29,6 +29,7 @@ SUMMARY: Mapping[str, tuple[Schema, str]] = {
         {**record({"least": PRICE, "most": PRICE})},
         "dollars an hour for all slots, in the cheapest zone and in the dearest",
     ),
+    "trials": (maybe(COUNT), "of a sweep, in all; null: it is none"),
     **CHANGE,
 }
 OFFER = record(
@@ -97,6 +98,7 @@ SET = record(
 SCHEMAS: Mapping[str, Schema] = {
     "herd run --json": MADE,
     "herd up --json": MADE,
+    "herd sweep FILE --json": MADE,
     "herd run --dry-run --json": record({
         "job": DOCUMENT,
         "offers": (each(OFFER), "where a node may come from, the best liked first"),

@@ -6,16 +6,15 @@ One tar, written and read from front to back. Code goes by its ids, and is check
 import io
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from tpuherd.app import Place
 from tpuherd.core.wish import Wish
 from tpuherd.hosts.snapshot_archive import Archive, archived
+from tpuherd.meant import Place
 from tpuherd.ports import Broken
-from tpuherd.store import logs, moved
-from tpuherd.store.database import home
+from tpuherd.store import moved
 from tpuherd_host.agent.blobs import Pack, Spoiled
 from tpuherd_host.agent.snapshots_rows import packed, unpacked
 
@@ -25,9 +24,7 @@ DRAFT = "move.db"
 
 def folders(place: Place) -> dict[str, Path]:
     """Where the parts are on this machine."""
-    store = home(place.folders.state, world=place.world, project=place.project)
-    there = logs.folder(place.folders.state, world=place.world, project=place.project)
-    return {STORE: store, SECRETS: store / SECRETS, LOGS: there}
+    return {STORE: place.store, SECRETS: place.store / SECRETS, LOGS: place.logs}
 
 
 def pack(place: Place, into: IO[bytes], wishes: list[Wish]) -> None:
@@ -51,16 +48,29 @@ def pack(place: Place, into: IO[bytes], wishes: list[Wish]) -> None:
         draft.unlink(missing_ok=True)
 
 
-def code(id: str, archive: Archive) -> Iterator[tuple[str, bytes]]:
+def contents(id: str, archive: Archive) -> frozenset[bytes]:
+    """The ids of what the files of a snapshot hold."""
+    return frozenset(row[-32:] for row in archive.rows(id) or ())
+
+
+def lacking(ids: Iterable[bytes], archive: Archive) -> frozenset[bytes]:
+    """Those of them that are not here."""
+    with archive.blobs.held():
+        return frozenset(archive.blobs.missing(ids))
+
+
+def code(
+    id: str, archive: Archive, *, only: Callable[[bytes], bool] = bool
+) -> Iterator[tuple[str, bytes]]:
     """Contents, then rows; nothing of what is not here whole: a host may have it."""
     rows = archive.rows(id) if id else None
     if rows is None:
         return
     with archive.blobs.held():
-        wanted = {row[-32:] for row in rows}
+        wanted = contents(id, archive)
         if archive.blobs.missing(wanted):
             return
-        for each in sorted(wanted):
+        for each in sorted(filter(only, wanted)):
             yield f"{BLOBS}/{each.hex()}", b"".join(archive.blobs.pieces(each))
     yield f"{ROWS}/{id}", packed(rows)
 

@@ -20,12 +20,12 @@ KEEP = 2000  #: so many events must have been read anew for it to be worth writi
 NOUNS = (Ledger, Job, Book, Run, Span, Trail, Bid, Attempt, Offer)
 
 
-def ledger(store: Database) -> Ledger:
+def ledger(store: Database, keep: int = KEEP) -> Ledger:
     """All books as of now, read from the last event that the copy has."""
     kept = read(store) or Ledger()
     before = kept.seq
     go_on(kept, store)
-    if kept.seq - before >= KEEP:
+    if kept.seq - before >= keep:
         write(store, kept)
     return kept
 

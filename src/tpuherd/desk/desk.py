@@ -5,17 +5,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tpuherd import app
+from tpuherd import meant
 from tpuherd.clock import Clock
-from tpuherd.cloud.client import Cloud
-from tpuherd.core.changes import Change
 from tpuherd.core.model import Event
 from tpuherd.core.targets import fold
 from tpuherd.core.wish import Wish
 from tpuherd.ports import NotFound
 from tpuherd.store.database import Database
+
+if TYPE_CHECKING:  # it loads what is heavy, and who only reads reaches no cloud
+    from tpuherd.cloud.client import Cloud
+    from tpuherd.core.changes import Change
 
 
 class Talk(Protocol):
@@ -39,11 +41,11 @@ class Talk(Protocol):
 class Desk:
     """Open as long as one thing is done."""
 
-    place: app.Place
+    place: meant.Place
     store: Database
     clock: Clock
     talk: Talk
-    cloud: Callable[[], Awaitable[Cloud]]  #: reached when it is first needed
+    cloud: Callable[[], "Awaitable[Cloud]"]  #: reached when it is first needed
 
     @property
     def config(self) -> Path:
@@ -68,10 +70,10 @@ def no_job(job: str, wishes: Mapping[str, Wish]) -> str:
 
 def who() -> str:
     """user@machine"""
-    return f"{app.local_user()}@{socket.gethostname()}"
+    return f"{meant.local_user()}@{socket.gethostname()}"
 
 
-def event(kind: str, wish: Wish, why: str, change: Change | None = None) -> Event:
+def event(kind: str, wish: Wish, why: str, change: "Change | None" = None) -> Event:
     """A wish's line in the log, at the time of its change."""
     told: dict[str, Any] = {"who": who(), "why": f"{who()} {why}", "goal": wish.goal.value}
     if change is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tpuherd.core.fold import ROUTINE
 from tpuherd.core.goodput import Account, State
 from tpuherd.core.ledger import Ledger, closed
 from tpuherd.core.model import Event, Goal
@@ -17,8 +18,6 @@ from tpuherd.ports import NotFound
 from tpuherd.store.database import Database
 
 RECENT = 6  #: events in `herd why`
-#: Events that come so often that a story is better without them.
-NOISE = frozenset({"attempt.saved", "bid.answered", "bid.seen", "bid.missed"})
 
 
 def scene(store: Database, now: float, kept: Ledger | None = None) -> Scene:
@@ -59,7 +58,7 @@ def why(
     there = tuple(one for one in states if one.rpartition("-")[0] == job)
     names = (slot,) if slot is not None else (wish and slots_of(wish)) or there
     found = store.events(job=job, slot=slot, limit=RECENT * 5, newest=True)
-    recent = [(seq, event) for seq, event in found if event.kind not in NOISE]
+    recent = [(seq, event) for seq, event in found if event.kind not in ROUTINE]
     running = store.holder(now) is not None
     return {one: states.get(one, "") for one in names}, recent[-RECENT:], running
 

@@ -18,15 +18,14 @@ def trails_of(store: Database) -> Trails:
     return trails
 
 
-def slots_of(store: Database, wish: Wish) -> list[Trail]:
-    """What each slot that is wished has lived through."""
+def lived(store: Database, wish: Wish) -> list[Trail]:
+    """What each slot of a wish has lived through."""
     trails = trails_of(store)
-    copies = wish.document.get("copies", 1)
-    return [trails.slots.get(f"{wish.job}-{at}", Trail()) for at in range(copies)]
+    return [trails.slots.get(slot, Trail()) for slot in wish.slots]
 
 
 def over(store: Database, wish: Wish) -> bool:
     """Whether all slots are done, or have given up."""
     return all(
-        trail.done_at is not None or trail.gave_up_at is not None for trail in slots_of(store, wish)
+        trail.done_at is not None or trail.gave_up_at is not None for trail in lived(store, wish)
     )

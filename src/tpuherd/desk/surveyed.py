@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tpuherd import app, config
-from tpuherd.app import Place
+from tpuherd import config, meant
 from tpuherd.catalogue import zones
 from tpuherd.cloud.bids import Bids
 from tpuherd.core.facts import Sight
@@ -13,6 +12,7 @@ from tpuherd.core.model import Event, Withdraw
 from tpuherd.core.targets import Slot, slot_of
 from tpuherd.core.trail import Trails
 from tpuherd.desk.desk import Desk
+from tpuherd.meant import Place
 from tpuherd.ports import Survey
 
 
@@ -28,28 +28,30 @@ class Seen:
     @property
     def ours(self) -> Mapping[str, Sight]:
         """What bears one of our names."""
-        return {
-            bid: sight
-            for bid, sight in self.survey.sights.items()
-            if named(bid).owner in self.owners
-        }
+        return self.theirs(self.owners)
+
+    def theirs(self, owners: frozenset[str]) -> Mapping[str, Sight]:
+        """What bears one of these names."""
+        sights = self.survey.sights
+        return {bid: sight for bid, sight in sights.items() if named(bid).owner in owners}
 
     @property
     def silent(self) -> frozenset[str]:
         """Zones that did not answer: what is there nobody knows."""
         return frozenset(zones()) - self.survey.zones
 
-    def strays(self, trails: Trails) -> Mapping[str, Sight]:
-        """Of ours, those of which the store knows nothing."""
+    def strays(self, trails: Trails, *, of: frozenset[str] | None = None) -> Mapping[str, Sight]:
+        """Of ours, or of other owners', those of which the store knows nothing."""
         known = {bid for trail in trails.slots.values() for bid in trail.bids}
-        return {bid: sight for bid, sight in self.ours.items() if bid not in known}
+        there = self.ours if of is None else self.theirs(of)
+        return {bid: sight for bid, sight in there.items() if bid not in known}
 
 
 async def look(here: Desk) -> Seen:
     """At all zones there are."""
     cloud = await here.cloud()
     bids = Bids(cloud, here.clock, here.place.ssh_port, cloud.survey)
-    owner = app.owner(here.config)
+    owner = meant.owner(here.config)
     return Seen(
         bids=bids,
         survey=await bids.survey(zones()),

@@ -5,23 +5,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tpuherd import config
+from tpuherd import config, sampling
 from tpuherd.core.changes import Change, difference
 from tpuherd.core.expand import expand
 from tpuherd.core.grants import Allowed, bucket_of
 from tpuherd.core.model import Goal, Offer, Slot
 from tpuherd.core.schema import SECRETS, Need
-from tpuherd.core.spec import Job, document, judged, repository
+from tpuherd.core.spec import Job, document, judged, named_fields, repository
 from tpuherd.core.spec_yaml import Page
 from tpuherd.core.wish import Wish
 from tpuherd.desk import carried, secrets
+from tpuherd.desk.consent import consented
 from tpuherd.desk.desk import Desk, event, who
-from tpuherd.desk.standing import over, slots_of
+from tpuherd.desk.standing import lived, over
 from tpuherd.hosts.snapshot import take, take_commit
 from tpuherd.hosts.snapshot_archive import archived
 from tpuherd.ports import NotAllowed, NotFound, Unfit
 
-FINDINGS_MAX = 5
 RUN_MISSING = "run is missing: write run: python train.py, or say it: -- python train.py"
 #: What only a run finds out.
 BY_RUN: Mapping[str, str] = {
@@ -30,6 +30,7 @@ BY_RUN: Mapping[str, str] = {
     "repo": "a run takes the code as it is then",
     "secrets": "a run finds out their values",
 }
+BY_COMMAND = "herd run FILE wishes for a job that has a command, herd up FILE for nodes without one"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,9 +62,11 @@ class Made:
 async def ready(page: Page, base: Path, goal: Goal, here: Desk) -> Ready | None:
     """Everything that can be wrong is found; None: the page has its mistakes now."""
     content = page.value
-    if goal is Goal.RUN and isinstance(content, Mapping) and "run" not in content:
+    if goal is Goal.RUN and isinstance(content, Mapping) and "run" not in named_fields(content):
         page.wrong((), RUN_MISSING)
     job = judged(page)
+    if isinstance(job, Job) and job.sweep is not None and (absent := sampling.missing(job.sweep)):
+        page.wrong(("sweep", "method"), absent)
     values = await outside(page, base, here) if isinstance(content, Mapping) else {}
     if page.mistakes or not isinstance(job, Job):
         return None
@@ -155,15 +158,8 @@ async def taken(found: Ready, here: Desk) -> str | None:
         snapshot = await asyncio.to_thread(take, folder, archive, environ)
     else:
         return ""
-    for note in snapshot.notes:
-        await here.talk.tell(note)
-    if snapshot.findings:
-        whys = [finding.why for finding in snapshot.findings]
-        more = len(whys) - FINDINGS_MAX
-        said = "; ".join(whys[:FINDINGS_MAX]) + (f"; and {more} more" if more > 0 else "")
-        if not await here.talk.agree(f"{said}: it is shipped all the same"):
-            return None
-        archive.approve(snapshot.findings)
+    if not await consented(snapshot, archive, here.talk):
+        return None
     archive.pin(job.name, [snapshot.id])
     return snapshot.id
 
@@ -204,7 +200,7 @@ def written(made: Made, before: Wish | None, found: Ready, here: Desk) -> Made:
     for name, value in found.secrets.items():
         here.store.secrets.put(made.wish.job, name, value)
     if made.word == "same":
-        trails = slots_of(here.store, made.wish)
+        trails = lived(here.store, made.wish)
         if any(bid.lacking for trail in trails for bid in trail.bids.values()):
             line = event("wish.changed", made.wish, "gave what was missing")
             here.store.append([replace(line, at=here.clock.now())])
@@ -229,6 +225,8 @@ async def changed(name: str, page: Page, here: Desk) -> Made | None:
     for field in change.fields:
         if field in BY_RUN:
             raise Unfit(f"{field} can't be set: {BY_RUN[field]}", hint="herd run FILE")
+    if bool(job.run) != bool(before.document.get("run")):
+        raise Unfit(f"run can't be {'set' if job.run else 'taken back'}: {BY_COMMAND}")
     if not change.lines:
         return Made(word="same", wish=before, change=change)
     place, now = here.place, here.clock.now()
@@ -255,7 +253,7 @@ def stopped(wish: Wish, here: Desk) -> bool:
 
 def resumed(wish: Wish, here: Desk) -> bool:
     """It goes on after a stop, or after it gave up; false: it does."""
-    trails = slots_of(here.store, wish)
+    trails = lived(here.store, wish)
     if wish.goal is not Goal.GONE and not any(one.gave_up_at is not None for one in trails):
         return False
     if all(one.done_at is not None for one in trails):

@@ -1,7 +1,7 @@
 """One function an action: it is done once, and what came of it is events."""
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,9 @@ from tpuherd.core.model import (
 )
 from tpuherd.core.order import LaunchOrder
 from tpuherd.core.phase import mark
+from tpuherd.core.sweep import Sweep
+from tpuherd.core.sweep_launch import of_trial
+from tpuherd.core.trail import Bid
 from tpuherd.engine.crew import Crew, Failure, sentence
 from tpuherd.engine.desired import Desired
 from tpuherd.engine.watch import place
@@ -43,6 +46,7 @@ class Bench:
     secrets: Callable[[str], Mapping[str, str]]  #: by job
     owner: str
     outputs: Path
+    sweeps: Mapping[str, Sweep] = field(default_factory=dict)  #: by job
 
     def event(self, kind: str, slot: str, **facts: Any) -> Event:
         """Something that has happened just now."""
@@ -136,6 +140,8 @@ async def prepared(bench: Bench, prepare: Prepare) -> list[Failure]:
 async def launch(bench: Bench, launch: Launch, why: str) -> list[Event]:
     """The command on all hosts, or on none."""
     order = bench.order(launch.slot)
+    if launch.trial is not None:
+        order = of_trial(order, bench.sweeps[launch.slot.rpartition("-")[0]].trials[launch.trial])
     values = bench.secrets(launch.slot.rpartition("-")[0])
     secrets = {name: values[name] for name in order.secrets if name in values}
     describe(bench, launch.slot, launch.attempt, launch.number, launch.bid)
@@ -224,10 +230,10 @@ DEEDS: Mapping[type[Any], Deed] = {
 }
 
 
-async def outcome(bench: Bench, bid: str, slot: str, zone: str) -> list[Event]:
+async def outcome(bench: Bench, bid: Bid) -> list[Event]:
     """Of a creation that shows nothing: the refusal stands in its operation."""
-    no = await bench.cloud.outcome(bid, zone)
+    no = await bench.cloud.outcome(bid.name, bid.offer)
     if no is None:
         return []
-    facts = {"bid": bid, "refusal": no.refusal.value, "sentence": no.sentence, "why": no.sentence}
-    return [bench.event("bid.refused", slot, **facts)]
+    facts = {"refusal": no.refusal.value, "sentence": no.sentence, "why": no.sentence}
+    return [bench.event("bid.refused", bid.slot, bid=bid.name, **facts)]

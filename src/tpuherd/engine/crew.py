@@ -162,7 +162,7 @@ class Crew:
 
         async def start(watch: Watch) -> Failure | None:
             place = gang.environment(hosts, watches.index(watch), launch)
-            verb = start_verb(launch, order, {**order.env, **env, **place})
+            verb = start_verb(launch, order, {**order.env, **env, **place, **order.trial})
             await asked(watch, "start", verb, CALL_S)
             return None
 

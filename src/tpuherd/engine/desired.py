@@ -1,10 +1,11 @@
 """What is wished, as the engine needs it: the slots, and how to make and to start each."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tpuherd.core.model import Slot, Wishes
 from tpuherd.core.order import LaunchOrder, Order
+from tpuherd.core.spec_job import Search
 from tpuherd.core.wish import Wish
 
 
@@ -16,6 +17,7 @@ class Desired:
     order: Callable[[Slot], Order]  #: of a node, without its card
     launch: Callable[[Slot], LaunchOrder]
     rows: Mapping[str, Wish]  #: by job: where the slots are from
+    sweeps: Mapping[str, Search] = field(default_factory=dict)  #: by job, of those that are one
 
 
 #: Makes it; an error in one wish is a slot without an offer, and a sentence.

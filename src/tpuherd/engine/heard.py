@@ -15,6 +15,7 @@ STEPS_KEPT = 21  #: by so many reports the median duration of a step is told
 TAIL = 30  #: lines
 NOTHING = frozenset({"", "NONE", "FALSE"})  #: values of a notice that say that all is well
 ENDING = frozenset({SWEEPING, FREEING, CLOSING})
+OWN = frozenset("step total saved resumed restore_s step_s time".split())  #: words of a report
 
 
 def work(told: Json, before: Work | None, now: float) -> Work:
@@ -53,7 +54,8 @@ def word(told: Json) -> WorkWord:
 def reported(known: Work, report: Json, now: float) -> Work:
     """With what the script itself said of its steps."""
     step, saved = whole(report.get("step")), whole(report.get("saved"))
-    if step is None and saved is None and not report.get("complete"):
+    metrics = {name: float(value) for name, value in report.items() if tells(name, value)}
+    if step is None and saved is None and not report.get("complete") and not metrics:
         return known
     newer = step is not None and step != known.step
     return replace(
@@ -65,7 +67,14 @@ def reported(known: Work, report: Json, now: float) -> Work:
         complete=known.complete or bool(report.get("complete")),
         stepped_at=report.get("time", now) if newer else known.stepped_at,
         step_s=real(report.get("step_s")) or known.step_s,
+        metrics={**known.metrics, **metrics},
     )
+
+
+def tells(name: str, value: object) -> bool:
+    """Whether it is a number that says how well the command does, not how far it is."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and name not in OWN
 
 
 def pace(steps: Sequence[tuple[float, int]]) -> float | None:

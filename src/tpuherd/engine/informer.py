@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 from tpuherd.clock import Clock
 from tpuherd.engine.look import NOTHING
-from tpuherd.ports import CloudPort, HerdError, Survey
+from tpuherd.ports import Absent, CloudPort, HerdError, Survey
 
 PERIOD_S_MIN, PERIOD_S_MAX = 3.0, 60.0
 READS_PER_MIN = 44  #: with the jitter not more than 50; what others ask is not ours to know
@@ -26,6 +27,7 @@ class Informer:
         failed: Callable[[HerdError], None],
     ) -> None:
         self.survey: Survey = NOTHING
+        self.absent_at = inf  #: since then nobody listens there
         self._cloud = cloud
         self._clock = clock
         self._zones = zones
@@ -48,8 +50,11 @@ class Informer:
             begun_at = self._clock.now()
             try:
                 self.survey = await self._cloud.survey(self._zones())
+                self.absent_at = inf
                 self._seen()
             except HerdError as error:
+                absent = isinstance(error, Absent)
+                self.absent_at = min(self.absent_at, begun_at) if absent else inf
                 self._failed(error)
             many += 1
             await self._rest(begun_at, 1 + JITTER * (2 * (many * GOLDEN % 1) - 1))

@@ -6,19 +6,18 @@ from collections.abc import Coroutine, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from tpuherd.core.adopt import adopted
 from tpuherd.core.facts import Observed
 from tpuherd.core.fold import journal
 from tpuherd.core.model import Ask, Event, Plan, Record, Step, Wishes, Withdraw
 from tpuherd.core.plan import plan as judge
-from tpuherd.core.trail import Bid
-from tpuherd.engine import act, look
+from tpuherd.engine import act, look, trials
 from tpuherd.engine.act import DEEDS, Bench
 from tpuherd.engine.crew import Crew
 from tpuherd.engine.desired import Desired
 from tpuherd.engine.informer import Informer
 from tpuherd.engine.parts import Ended, Note, Parts
 from tpuherd.engine.past import Past
+from tpuherd.engine.rebuilding import EVERYWHERE, rebuilt
 from tpuherd.engine.watch import Means
 from tpuherd.ports import HerdError, NotAllowed, Outdated, Survey
 
@@ -59,7 +58,7 @@ class Engine:
         self._informer = Informer(
             parts.cloud,
             parts.clock,
-            zones=lambda: look.zones(self._desired.wishes, self.past.trails),
+            zones=self._zones,
             seen=self._seen,
             failed=self._unseen,
         )
@@ -108,7 +107,7 @@ class Engine:
         if ended is not Ended.OUTDATED:
             try:
                 self.past.write([self._event("engine.stopped", why=ended.value)])
-                self.past.save()
+                self.past.save(self.parts.clock.now())
             except HerdError as error:
                 parts.note("engine.unwritten", {"why": error.sentence})
         return ended
@@ -130,13 +129,21 @@ class Engine:
                 return Ended.STOPPED
             if self._outdated or self._crew.outdated:
                 return Ended.OUTDATED
-            if self.parts.clock.now() >= self._resting_at + self.parts.rest_s:
+            now = self.parts.clock.now()
+            if now >= self._forsaken_at():
+                return Ended.GONE
+            if now >= self._resting_at + self.parts.rest_s:
                 return Ended.REST
             await self._wait()
 
+    def _forsaken_at(self) -> float:
+        """When a world that is not there will have been away for too long, while we were awake."""
+        return max(self._informer.absent_at, self._awake_at) + self.parts.gone_s
+
     async def _wait(self) -> None:
         """For news, or for the time that the plan has named."""
-        wake_at = min(self._wake_at, self._resting_at + self.parts.rest_s)
+        resting_until = self._resting_at + self.parts.rest_s
+        wake_at = min(self._wake_at, resting_until, self._forsaken_at())
         left = max(0.0, wake_at - self.parts.clock.now())
         try:
             async with asyncio.timeout(None if left == inf else left):
@@ -153,9 +160,11 @@ class Engine:
         self.past.write(())
         self._read(now)
         self._watch()
-        self.plan = judge(self._desired.wishes, self._observed(), self.past.trails, now)
+        observed = self._observed()
+        turn_at = trials.turn(self.parts, self._desired, self.past, observed, self._shout)
+        self.plan = judge(self._desired.wishes, observed, self.past.trails, now)
         self._begin(self.plan.steps, now)
-        self._wake_at = max(self.plan.wake_at, now + SOON_S)
+        self._wake_at = max(min(self.plan.wake_at, turn_at), now + SOON_S)
         if not self.plan.rest:
             self._resting_at = inf
         elif self._resting_at == inf:
@@ -228,6 +237,7 @@ class Engine:
             secrets=parts.secrets.get,
             owner=parts.owner,
             outputs=parts.outputs,
+            sweeps=self.past.trails.sweeps,
         )
 
     def _do(self, bench: Bench, step: Step) -> None:
@@ -281,32 +291,22 @@ class Engine:
     def _seen(self) -> None:
         """There is a new survey."""
         if self._blank:
-            self._adopt()
+            survey, since = self._informer.survey, self._awake_at
+            self._blank = not rebuilt(self.parts, self.past, survey, since, self._shout)
         self._ask_for_outcomes()
         self._news.set()
 
-    def _adopt(self) -> None:
-        """Our name is on what the cloud shows, and the store knows of nothing: it was lost."""
-        mine = look.owned(self._informer.survey, self.parts.owner)
-        store, now = self.parts.store, self.parts.clock.now()
-        found = adopted(mine, {}, now, self.parts.who)
-        try:
-            for wish in found.wishes:
-                # In one transaction: a wish without its bids would ask for them anew.
-                store.put(wish, [e for e in found.events if e.job == wish.job], expected=0)
-        except HerdError as error:
-            self._shout(error.sentence, hint=error.hint)
-            return
-        self._blank = False
-        for bid in found.unknown:
-            self._shout(f"{bid} bears our name and tells nothing of its job: herd gc shows it")
+    def _zones(self) -> frozenset[str]:
+        """Those that we must hear of; what a lost store has forgotten may be anywhere."""
+        wishes, trails = self._desired.wishes, self.past.trails
+        return EVERYWHERE if self._blank else look.zones(wishes, trails)
 
     def _ask_for_outcomes(self) -> None:
         """Of creations that show nothing."""
         bench = self._bench()
         for bid in look.unlisted(self._informer.survey, self.past.trails):
             if not self._calling[bid.name]:
-                self._deed(outcome(bench, bid), self._calling, bid.name)
+                self._deed(act.outcome(bench, bid), self._calling, bid.name)
 
     async def _poll(self) -> None:
         """See what other processes write, and whether the machine has slept."""
@@ -344,7 +344,7 @@ class Engine:
         while True:
             await self.parts.clock.sleep(SAVE_S)
             try:
-                self.past.save()
+                self.past.save(self.parts.clock.now())
             except HerdError as error:
                 self._shout(error.sentence, hint=error.hint)
 
@@ -377,8 +377,3 @@ class Engine:
 
     def _event(self, kind: str, **facts: Any) -> Event:
         return Event(at=self.parts.clock.now(), kind=kind, facts=facts)
-
-
-async def outcome(bench: Bench, bid: Bid) -> list[Event]:
-    """How a creation came out."""
-    return await act.outcome(bench, bid.name, bid.slot, bid.offer.zone)

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
 from tpuherd.clock import Clock
+from tpuherd.core.sweep_turns import OURS, Advice
 from tpuherd.engine.desired import Desire
 from tpuherd.ports import CloudPort, HostsPort, Store
 from tpuherd.store.logs import Shelf
@@ -20,6 +22,7 @@ class Ended(StrEnum):
     REST = "rest"  #: nothing is wished that is not there
     STOPPED = "stopped"  #: it was told to
     OUTDATED = "outdated"  #: another engine leads
+    GONE = "gone"  #: the world that it worked for is there no more
 
 
 class Secrets(Protocol):
@@ -48,4 +51,6 @@ class Parts:
     who: str = "the engine"
     look_s: float = 5.0  #: at least so often the cloud is looked at while we hold nodes
     rest_s: float = 600.0  #: at rest for so long, then it ends
+    gone_s: float = inf  #: nobody listens at the cloud for so long, then it ends
     note: Note = silent  #: its own log: a constant name and facts
+    advice: Advice = OURS  #: on the trials of sweeps

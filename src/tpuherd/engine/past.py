@@ -1,14 +1,18 @@
 """What is remembered: written down before it counts, and read again by the next engine."""
 
 from collections.abc import Sequence
+from math import inf
 
-from tpuherd.core.fold import fold
+from tpuherd.core.fold import ROUTINE, fold
 from tpuherd.core.model import Event
 from tpuherd.core.trail import Trails
 from tpuherd.engine import memory
 from tpuherd.engine.parts import Note
 from tpuherd.ports import Store
 
+KEEP_S = 30 * 86_400.0  #: so long the routine of a job that was dropped stays in the log
+DAY_S = 86_400.0
+PRUNED = 2_000  #: events at a time: a tenth of a second
 BEGINNINGS = ("wish.made", "bid.asked", "bid.adopted")  #: a store without these knows nothing
 
 
@@ -22,6 +26,7 @@ class Past:
         self._epoch = epoch
         self._note = note
         self._seq: int | None = None
+        self._pruned_at = -inf
 
     def write(self, events: Sequence[Event]) -> None:
         """On the disk, with what is pending; then into what is remembered."""
@@ -51,10 +56,13 @@ class Past:
         self.trails = found
         return seq
 
-    def save(self) -> None:
-        """Write it down as a whole, so that the next start is quick."""
+    def save(self, now: float) -> None:
+        """Write it down as a whole, so that the next start is quick; once a day, tidy the log."""
         if self._seq is not None:
             self._store.save_trails(self._seq, memory.document(self.trails))
+        if now >= self._pruned_at + DAY_S:
+            gone = self._store.prune(ROUTINE, before=now - KEEP_S, most=PRUNED)
+            self._pruned_at = now if gone < PRUNED else -inf
 
     def blank(self) -> bool:
         """Whether the store knows of no wish and of no bid: it is new, or it was lost."""

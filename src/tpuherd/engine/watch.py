@@ -15,6 +15,8 @@ from tpuherd_host.agent.records import JUMP, Records
 from tpuherd_host.agent.turn import LOG_PORT
 
 PAUSE_S, PAUSE_S_MAX = 1.0, 30.0  #: from one try to reach a host to the next
+SOON_S = 0.1  #: the first, after a link that has lived: what cut it is worth knowing at once
+LIVED_S = 2.0
 LATER_S = 30.0  #: until a log that could not be written down is followed again
 
 Json = Mapping[str, Any]
@@ -52,18 +54,19 @@ class Watch:
 
     async def live(self) -> None:
         """Reach it, hear it, and again."""
-        pause_s = PAUSE_S
+        clock, pause_s = self._means.clock, PAUSE_S
         while True:
             await self.wanted.wait()
             try:
                 self.link = await self._means.hosts.open(self.host)
-                pause_s = PAUSE_S
+                begun = clock.now()
                 trouble = await self._hear(self.link)
+                pause_s = SOON_S if clock.now() >= begun + LIVED_S else PAUSE_S
             except HerdError as error:
                 trouble = error.sentence
             self._lost(trouble)
-            await self._means.clock.sleep(pause_s)
-            pause_s = min(pause_s * 2, PAUSE_S_MAX)
+            await clock.sleep(pause_s)
+            pause_s = min(max(PAUSE_S, pause_s * 2), PAUSE_S_MAX)
 
     def _lost(self, trouble: str) -> None:
         self.link = None
@@ -93,7 +96,10 @@ class Watch:
                 self._take(event, link, group)
 
     async def _catch_up(self, link: Link, group: asyncio.TaskGroup) -> None:
-        """How all stands now: what happened before we listened is in it."""
+        """How all stands now: what happened before we listened is in it.
+
+        The greeting's notices may be old: of a link that came late to hand, or is used again.
+        """
         told = await link.call(Verb(name="attempts"))
         now = self._means.clock.now()
         word = replace(
@@ -103,7 +109,7 @@ class Watch:
             trouble="",
             boot=str(link.hello.get("boot") or ""),
         )
-        for key, value in dict(link.hello.get("notices") or {}).items():
+        for key, value in dict(told.get("notices") or {}).items():
             word = heard.noticed(word, str(key), str(value), now)
         for attempt in told.get("attempts", ()):
             self._tell(attempt, link, group)

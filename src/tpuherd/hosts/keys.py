@@ -1,8 +1,7 @@
-"""The key pair by which we log in, made when it is first needed, and the name by which."""
+"""The key pair by which we log in, made when it is first needed."""
 
 import contextlib
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +10,6 @@ import asyncssh
 from tpuherd.ports import Unfit
 
 FILE = "id_ed25519"
-NOBODY = "herd"  #: who logs in where the local user has no name that a host would have, or is root
-LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,11 +54,3 @@ def make(file: Path) -> None:
             file.with_name(f"{file.name}.pub").write_bytes(private.export_public_key())
     finally:
         half.unlink()
-
-
-def login(user: str) -> str:
-    """The name on hosts of a local user: what Linux takes, and never root."""
-    plain = re.sub(r"[^a-z0-9_-]", "_", user.lower())[:32]
-    if plain == "root" or not LOGIN.fullmatch(plain):
-        return NOBODY
-    return plain

@@ -46,21 +46,13 @@ async def ship(
         return await deliver(cargo, dest, links, report=report, terms=terms)
 
 
-async def ship_id(
-    id: str,
-    dest: str,
-    links: Sequence[Link],
-    *,
-    archive: Archive,
-    report: Report = lambda progress: None,
-    terms: Terms = TERMS,
-) -> Shipment:
+async def ship_id(id: str, dest: str, links: Sequence[Link], *, archive: Archive) -> Shipment:
     """The same with one that was taken before, exactly as it was; NotFound if it is here no more.
     It may be asked as often as one likes: a host that has it says so."""
     snapshot = await asyncio.to_thread(again, id, archive)
     if snapshot is None:
         raise NotFound(f"the snapshot {id[:12]} is here no more", hint="take another: herd sync")
-    return await ship(snapshot, dest, links, archive=archive, report=report, terms=terms)
+    return await ship(snapshot, dest, links, archive=archive)
 
 
 async def deliver(

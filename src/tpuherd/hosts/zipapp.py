@@ -20,6 +20,7 @@ from tpuherd_host.agent.frames import PROTOCOL
 PACKAGE = "tpuherd_host"
 ROOM = "agent"
 SCRIPTS = "train"  #: what attempts import: the archive stands on their path
+REPORT = "report.py"  #: and run
 EPOCH = (1980, 1, 1, 0, 0, 0)  #: no file of an archive is younger
 MAIN = """\
 import sys
@@ -66,7 +67,9 @@ def agent() -> Zipapp:
 def sources() -> Mapping[str, str]:
     """All of it, by the places in the archive."""
     main = MAIN.format(room=f"{PACKAGE}.{ROOM}", protocol=PROTOCOL)
-    return {"__main__.py": main, **modules(ROOM), **modules(SCRIPTS)}
+    report = (files(PACKAGE) / REPORT).read_text(encoding="utf-8")
+    rooms = {**modules(ROOM), **modules(SCRIPTS)}
+    return {"__main__.py": main, f"{PACKAGE}/{REPORT}": report, **rooms}
 
 
 @cache

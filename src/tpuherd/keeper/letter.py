@@ -21,7 +21,7 @@ CREDENTIALS = struct.Struct("3i")
 class Letter:
     """One request."""
 
-    version: str
+    stamp: str  #: of the herd that wrote it
     folder: Path
     arguments: tuple[str, ...]
     environ: Mapping[str, str]
@@ -82,7 +82,7 @@ def read(text: bytes) -> Letter:
     arguments, variables = words[4 : 4 + count], words[4 + count :]
     pairs = (os.fsdecode(pair).partition("=") for pair in variables)
     return Letter(
-        version=words[1].decode(),
+        stamp=words[1].decode(),
         folder=Path(os.fsdecode(words[2])),
         arguments=tuple(map(os.fsdecode, arguments)),
         environ={name: value for name, _, value in pairs},

@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from tpuherd import app
-from tpuherd.app import Place
 from tpuherd.clock import Clock
+from tpuherd.meant import Place
 from tpuherd.reach import Reach
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import tpuherd
-from tpuherd import app
+from tpuherd import meant
 from tpuherd.cli import main as command_line
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Errand, perform
 from tpuherd.clock import Clock, WallClock
 from tpuherd.keeper.letter import FILES, Letter, read, received, same_user
 from tpuherd.keeper.places import Places
-from tpuherd.keeper.terms import NO, SOCKET, YES
+from tpuherd.keeper.terms import NO, OTHER, SOCKET, YES, stamp
 from tpuherd.ports import HerdError, Unfit
 from tpuherd.reach import Reach
 
@@ -37,6 +37,7 @@ class Keeper:
 
     def __init__(self, clock: Clock, idle_s: float) -> None:
         self._clock = clock
+        self._stamp = stamp(tpuherd.__version__)
         self._idle_s = idle_s
         self._places = Places(clock)
         self._visits: dict[asyncio.Task[None], str] = {}  #: what each does; "": nothing
@@ -47,9 +48,9 @@ class Keeper:
 
     # ---- a home for errands ----------------------------------------------------------------------
 
-    async def reach(self, console: Console) -> tuple[app.Place, Reach]:
+    async def reach(self, console: Console) -> tuple[meant.Place, Reach]:
         """The place that is meant, and the ways to its hosts."""
-        place = app.place(console.environ, world=console.said.world)
+        place = meant.place(console.environ, world=console.said.world)
         return place, await self._places.reach(place)
 
     def standing(self) -> Mapping[str, object]:
@@ -156,21 +157,22 @@ class Keeper:
                 return None, files
             text, files = await received(connection)
             letter = read(text)
-            if len(files) == FILES and self._welcomes(letter):
-                await asyncio.get_running_loop().sock_sendall(connection, YES)
+            answer = self._answer(letter) if len(files) == FILES else NO
+            await asyncio.get_running_loop().sock_sendall(connection, answer)
+            if answer == YES:
                 return letter, files
-            await asyncio.get_running_loop().sock_sendall(connection, NO)
         except (OSError, Unfit, ValueError):
             pass  # whoever it was, it is gone, or speaks something else
         return None, files
 
-    def _welcomes(self, letter: Letter) -> bool:
-        """Whether it is for us. Of another version: we make room, as soon as nobody needs us."""
-        if letter.version == tpuherd.__version__:
-            return True
-        if not self._busy():
-            self.end()
-        return False
+    def _answer(self, letter: Letter) -> bytes:
+        """Whether it is for us. Of another herd: we make room, as soon as nobody needs us."""
+        if letter.stamp == self._stamp or "keeper" in letter.arguments:
+            return YES
+        if self._busy():
+            return OTHER
+        self.end()
+        return NO
 
     async def _serve(self, connection: socket.socket, letter: Letter, files: list[int]) -> None:
         """Do what the letter says."""

@@ -43,6 +43,7 @@ class Database:
 
     def __init__(self, folder: Path, now: float) -> None:
         self.folder = folder
+        self._file = folder / NAME
         self.told = ""  #: a damaged store was set aside: the sentence to be said
         self._opened: int | None = None
         self._lock: int | None = None
@@ -81,6 +82,13 @@ class Database:
         self._changes += 1
         return written
 
+    def adopt(self, new: Sequence[Wish], events: Sequence[Event]) -> None:
+        with self._writing() as connection:
+            for wish in new:
+                wishes.put(connection, wish, expected=0)
+            log.append(connection, events)
+        self._changes += 1
+
     def drop(self, job: str, events: Sequence[Event] = ()) -> None:
         with self._writing() as connection:
             wishes.drop(connection, job)
@@ -92,6 +100,10 @@ class Database:
             if epoch is not None:
                 lease.check(connection, epoch)
             return log.append(connection, events)
+
+    def prune(self, kinds: Collection[str], *, before: float, most: int) -> int:
+        with self._writing() as connection:
+            return log.prune(connection, kinds, before=before, most=most)
 
     def events(
         self,
@@ -167,7 +179,7 @@ class Database:
         held = opened(self.folder)
         try:
             with told(self.folder), alone(self.folder):
-                self._connection = connected(self.folder / NAME)
+                self._connection = connected(self._file)
         except HerdError:
             os.close(held)
             raise
@@ -197,7 +209,7 @@ class Database:
 
     def _file_inode(self) -> int:
         try:
-            return (self.folder / NAME).stat().st_ino
+            return self._file.stat().st_ino
         except FileNotFoundError:
             return 0
 

@@ -1,4 +1,4 @@
-"""The event log: appended to, never changed."""
+"""The event log: appended to, never changed; of jobs long dropped the routine goes at last."""
 
 import json
 import sqlite3
@@ -19,6 +19,32 @@ def append(connection: sqlite3.Connection, events: Iterable[Event]) -> int:
         ),
     )
     return last(connection)
+
+
+def prune(
+    connection: sqlite3.Connection, kinds: Collection[str], *, before: float, most: int
+) -> int:
+    """Delete these of jobs dropped before then, within a transaction; how many there were.
+
+    SQLite fills the room they leave. The last event stays: its number tells how far one has read.
+    """
+    rows = connection.execute(
+        "SELECT job, max(at) AS dropped FROM events WHERE kind = 'wish.dropped'"
+        " AND job NOT IN (SELECT job FROM wishes) GROUP BY job HAVING dropped < ?",
+        (before,),
+    ).fetchall()
+    left = most
+    for job, _ in rows:
+        done = connection.execute(
+            "DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE job = ?"
+            f" AND kind IN ({', '.join('?' * len(kinds))}) AND at < ?"
+            " AND seq < (SELECT max(seq) FROM events) ORDER BY seq LIMIT ?)",
+            (job, *kinds, before, left),
+        )
+        left -= done.rowcount
+        if left <= 0:
+            break
+    return most - left
 
 
 def last(connection: sqlite3.Connection) -> int:

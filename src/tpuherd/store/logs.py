@@ -137,7 +137,7 @@ class Writer:
         self._pending: list[bytes] = []
         self._waiting = 0  #: bytes of them
         self.offset = 0  #: behind what is written
-        self.silent = False  #: another one writes it
+        self.silent = False  #: another one writes it, or it can't be written
 
     def put(self, offset: int, record: Record) -> None:
         """A record that begins at this offset; what is here already is not written again."""
@@ -148,6 +148,8 @@ class Writer:
         if offset > self.offset or self._size >= SEGMENT_MAX:
             self.flush()
             self._begin(offset)
+        if self.silent:
+            return
         piece = packed(record.at, record.port, record.piece)
         self._pending.append(piece)
         self._waiting += len(piece)
@@ -165,8 +167,7 @@ class Writer:
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError:
-            self.close()
-            self.silent = True
+            self._give_up()
 
     def close(self) -> None:
         """No more comes."""
@@ -186,19 +187,28 @@ class Writer:
             self.offset = end(self._folder)
             self._size = SEGMENT_MAX  # begin a segment of our own
         except OSError:
-            self.close()
-            self.silent = True
+            self._give_up()
 
     def _begin(self, offset: int) -> None:
+        """Another segment; none behind what had no room, which nobody would ask for again."""
+        if self.silent:
+            return
         if self._file >= 0:
             os.close(self._file)
-        self._file = os.open(
-            self._folder / f"{offset:020d}.log",
-            os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
-            0o600,
-        )
+            self._file = -1
+        segment = self._folder / f"{offset:020d}.log"
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            self._file = os.open(segment, flags, 0o600)
+        except OSError:
+            self._give_up()
         self._size = 0
         self.offset = offset
+
+    def _give_up(self) -> None:
+        """It can't be written here."""
+        self.close()
+        self.silent = True
 
 
 def segments(folder: Path) -> list[tuple[int, Path]]:

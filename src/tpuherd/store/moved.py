@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 from tpuherd.core.wish import Wish
@@ -52,14 +53,10 @@ def copied(folder: Path, into: Path) -> None:
     """A consistent copy of the store, whose lease nobody has."""
     with told(folder):
         into.unlink(missing_ok=True)
-        source, target = sqlite3.connect(folder / NAME), sqlite3.connect(into)
-        try:
+        with opened(folder / NAME) as source, opened(into) as target:
             source.backup(target)
             target.execute("UPDATE lease SET until = 0")
             target.commit()
-        finally:
-            source.close()
-            target.close()
         into.chmod(0o600)
 
 
@@ -85,22 +82,19 @@ def arrived(folder: Path) -> str:
 
 def wishing(folder: Path) -> bool:
     """Whether anything is wished there."""
-    with told(folder):
-        connection = sqlite3.connect(folder / NAME)
-        try:
-            return connection.execute("SELECT 1 FROM wishes LIMIT 1").fetchone() is not None
-        finally:
-            connection.close()
+    with told(folder), opened(folder / NAME) as connection:
+        return connection.execute("SELECT 1 FROM wishes LIMIT 1").fetchone() is not None
 
 
 def wished(folder: Path) -> list[Wish]:
     """What is wished in a store that nobody opens any more."""
-    with told(folder):
-        connection = sqlite3.connect(folder / NAME)
-        try:
-            return list(wishes.read(connection).values())
-        finally:
-            connection.close()
+    with told(folder), opened(folder / NAME) as connection:
+        return list(wishes.read(connection).values())
+
+
+def opened(file: Path) -> "closing[sqlite3.Connection]":
+    """The bare file, as long as it is looked at."""
+    return closing(sqlite3.connect(file))
 
 
 def settle(folder: Path, copy: Path, token: str) -> None:

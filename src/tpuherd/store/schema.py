@@ -31,7 +31,6 @@ STEPS: Sequence[str] = (
     """,
     "ALTER TABLE wishes ADD COLUMN patient INTEGER NOT NULL DEFAULT 0",
 )
-VERSION = len(STEPS)
 
 
 def migrate(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:

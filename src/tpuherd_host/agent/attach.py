@@ -4,6 +4,7 @@ It hands its standard input and output to the agent and waits until that lets go
 copied. Only what the fastest start needs is imported.
 """
 
+import _signal  # type: ignore[import-not-found]
 import _socket
 import fcntl
 import os
@@ -130,6 +131,8 @@ def attach(pyz: str, version: str) -> int:
             line = line or knock()
         if line is None:
             continue
+        # A host that goes down tells all to end. The agent has a last word, and ends us.
+        _signal.signal(_signal.SIGTERM, _signal.SIG_IGN)
         answer = handed_over(line, version)
         if answer == STAYS:
             for file in (0, 1):

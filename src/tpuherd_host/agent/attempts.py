@@ -121,9 +121,9 @@ def setup(turn: Turn, one: Connection, call: int, content: Content) -> Optional[
 
 
 def listed(turn: Turn, one: Connection, call: int, content: Content) -> Content:
-    """Attempts that run or are kept."""
-    works = turn.state.works.values()
-    return {"attempts": [shown(work) for work in works if work.kind == ATTEMPT]}
+    """Attempts that run or are kept, and what was noticed: who listens by now misses nothing."""
+    works = [shown(work) for work in turn.state.works.values() if work.kind == ATTEMPT]
+    return {"attempts": works, "notices": dict(turn.state.notices)}
 
 
 def halt(turn: Turn, one: Connection, call: int, content: Content) -> Optional[Content]:

@@ -42,7 +42,6 @@ def opened(turn: Turn, happening: Opened) -> None:
         **turn.state.hello,
         "epoch": epoch,
         "time": turn.now,
-        "notices": dict(turn.state.notices),
     }
     turn.send(happening.connection, frames.said(frames.HELLO, 0, hello))
 

@@ -62,9 +62,11 @@ class Daemon:
         """Until another agent takes over, or the host goes down."""
         while not self.doors.replaced:
             self.files.wait(self.patience())
+            leaving = self.leaving
+            self.receive()  # what was posted before that is judged and told below
             self.timers()
             self.judge()
-            if self.leaving and not any(work.live for work in self.state.works.values()):
+            if leaving and not any(work.live for work in self.state.works.values()):
                 return
 
     def due(self) -> Optional[float]:
@@ -100,6 +102,15 @@ class Daemon:
     def post(self, happening: words.Happening) -> None:
         """The same, from another thread or a signal."""
         self.posted.append(happening)
+        self.wake()
+
+    def leave(self) -> None:
+        """Live no longer than the last work that lives."""
+        self.leaving = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Sleep no longer."""
         try:
             os.write(self.wake_out, b".")
         except BlockingIOError:
@@ -108,6 +119,9 @@ class Daemon:
     def woken(self) -> None:
         """By a thread or a signal."""
         os.read(self.wake_in, 1 << 12)
+
+    def receive(self) -> None:
+        """What was posted."""
         while self.posted:
             self.queue.append(self.posted.popleft())
 

@@ -9,6 +9,7 @@ SERVER = "169.254.169.254"
 HOST_VARIABLES = ("GCE_METADATA_HOST", "GCE_METADATA_IP")
 POLL_S = 60
 ANSWER_MAX = 1 << 16
+ANSWER_S = 0.5  #: to what needs no waiting, when there is little time
 PATIENCE_S = (0.25, 300.0)  #: between tries: a young host's server is late, others have none
 
 
@@ -41,10 +42,12 @@ def parsed(answer: bytes) -> Optional[Tuple[str, str]]:
     return body.decode("utf-8", "replace").strip(), fields.get("etag", "0")
 
 
-def ask(key: str, where: Tuple[str, int], tag: str) -> Optional[Tuple[str, str]]:
+def ask(
+    key: str, where: Tuple[str, int], tag: str, patience_s: Tuple[float, float] = (3.0, POLL_S + 15)
+) -> Optional[Tuple[str, str]]:
     """One question, one answer."""
-    with socket.create_connection(where, 3.0) as line:
-        line.settimeout(POLL_S + 15.0)
+    with socket.create_connection(where, patience_s[0]) as line:
+        line.settimeout(patience_s[1])
         line.sendall(request(key, where[0], tag))
         answer = b""
         while len(answer) < ANSWER_MAX:
@@ -53,6 +56,16 @@ def ask(key: str, where: Tuple[str, int], tag: str) -> Optional[Tuple[str, str]]
                 break
             answer += piece
     return parsed(answer)
+
+
+def look(key: str, where: Tuple[str, int], tell: Callable[[str, str], None]) -> None:
+    """Tell what a key is now, if that is to be had at once."""
+    try:
+        found = ask(key, where, "", (ANSWER_S, ANSWER_S))
+    except OSError:
+        return
+    if found is not None:
+        tell(key, found[0])
 
 
 def watch(

@@ -108,15 +108,23 @@ def take_up(daemon: Daemon) -> None:
 def threads(daemon: Daemon) -> None:
     """Those that wait for the disk and the metadata server; and what signals mean."""
 
+    environment = daemon.house.environment
+
+    def tell(key: str, value: str) -> None:
+        daemon.post(words.News(key, value))
+
+    def last_word() -> None:
+        metadata.look("preempted", metadata.address(environment), tell)
+        daemon.leave()
+
     def leave(*_: Any) -> None:
-        daemon.leaving = True
-        daemon.post(words.News("shutdown", "TERM"))
+        tell("shutdown", "TERM")
+        threading.Thread(target=last_word, name="last word", daemon=True).start()
 
     for number in (signal.SIGPIPE, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, leave)
     threading.stack_size(256 << 10)
     threading.Thread(target=daemon.syncing, name="syncing", daemon=True).start()
-    environment = daemon.house.environment
-    metadata.begin(environment, lambda key, value: daemon.post(words.News(key, value)))
+    metadata.begin(environment, tell)
     listen(daemon)

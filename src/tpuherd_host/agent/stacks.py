@@ -1,8 +1,10 @@
-"""What the processes of an attempt do just now: by py-spy where it is, else by the kernel."""
+"""What the processes of an attempt do just now: by py-spy, by themselves, else by the kernel."""
 
 import os
+import re
 import shutil
 import subprocess
+import time
 from typing import Any, Dict, List
 
 from tpuherd_host.agent.processes import all_processes, marked
@@ -13,6 +15,9 @@ PROCESSES_MAX = 64
 TEXT_MAX = 64 << 10
 SPY_S = 10.0
 THREADS_MAX = 64
+#: The file into which a program with tpuherd_host.train writes its frames, at which signal.
+FRAMES = re.compile(r"/memfd:herd-frames-(\d+)\b")
+FRAMES_S, QUIET_S = 3.0, 0.2
 
 
 def stacks(talk: Talk) -> Dict[str, Any]:
@@ -53,7 +58,35 @@ def text(pid: int, path: str) -> str:
                 return said
         except (OSError, subprocess.TimeoutExpired) as error:
             said = f"py-spy: {error}\n"
-    return said + kernel(pid)
+    return said + own_frames(pid) + kernel(pid)
+
+
+def own_frames(pid: int) -> str:
+    """Python's frames as the program itself writes them; empty where it does not."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        links = {f"{folder}/{file}": link(f"{folder}/{file}") for file in os.listdir(folder)}
+        for file, target in links.items():
+            found = FRAMES.match(target)
+            if found:
+                before = os.stat(file).st_size
+                os.kill(pid, int(found.group(1)))
+                return grown(file, before)
+    except OSError:
+        pass  # it ends just now, or is another's
+    return ""
+
+
+def grown(file: str, before: int) -> str:
+    """What comes to be in a file, once nothing more comes."""
+    size, end = before, time.monotonic() + FRAMES_S
+    while time.monotonic() < end:
+        time.sleep(QUIET_S)
+        now = os.stat(file).st_size
+        if before < size == now:
+            break
+        size = now
+    return read(file)[before:]
 
 
 def venv(pid: int) -> str:

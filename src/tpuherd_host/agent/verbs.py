@@ -8,7 +8,7 @@ A protocol error is FAIL with id 0 and "protocol", and the connection is closed.
 
 Greeting, HELLO each way, id 0:
   agent       {"protocol","agent","python","host","boot","user","home","pid","zlib",
-              "epoch": highest known,"time","notices":{key: value}}
+              "epoch": highest known,"time"}
   controller  {"protocol","who","owner","epoch": 0 for commands}
 
 WORK, as it is told in replies, lists and events:
@@ -49,7 +49,7 @@ Attempts. start, halt and lease want an epoch in the hello, not below any that t
            "grace_s"=30,"notice_grace_s"=25,"lease_s"=null,"log_bytes"=1 GiB,"keep_s"=14 days}
            → WORK + {"again":bool}. Not started twice; "busy" while another of the slot is live.
            Its processes have HERD_WORK (its id) and HERD_STEPS (reports.py: how to report steps).
-  attempts {} → {"attempts":[WORK]}
+  attempts {} → {"attempts":[WORK],"notices":{key: value}}
   follow   {"attempt","from"=0} → stream, then WORK
   halt     {"attempt","grace_s","why"} → WORK at its end, with "free" and "holders" of the chips:
            TERM to the leader, when it is gone or the grace is over to the rest, KILL at the end of
@@ -57,7 +57,7 @@ Attempts. start, halt and lease want an epoch in the hello, not below any that t
   lease    {"seconds"=as before,"attempt"=all of this owner} → {"leases":{attempt: until}}. When one
            ends: the attempt is stopped, "deadman" is true, event deadman.
   stacks   {"attempt"} → {"processes":[{"pid","command","text"}],"more": so many are left out}:
-           what they are doing now, by py-spy where it is, else by /proc
+           what they are doing now, by py-spy or itself, else by /proc
 
 Setup
   setup    {"id","steps":[STEP]} → WORK at its end. Follow it by `attach`. A step that fails ends

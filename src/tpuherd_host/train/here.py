@@ -1,4 +1,7 @@
-"""What a process can say of the place it runs in: its variables, the time, its own streams."""
+"""What a process can say of the place it runs in: its variables, the time, its own streams.
+
+It is this package's clock as well: nothing else in it tells the time or waits.
+"""
 
 import os
 import sys

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from tpuherd_host.train import here
 from tpuherd_host.train.late import jax, numpy, there
 from tpuherd_host.train.split import Sample, Split, Unfit
+from tpuherd_host.train.tar import Shards
 
 T = TypeVar("T")
 AHEAD = 4
@@ -55,7 +56,10 @@ class Batches:
     def __getitem__(self, step: int) -> Any:
         if not 0 <= step < len(self):
             raise IndexError(step)
-        return self.collate([self._read(sample) for sample in self.split.at(step)])
+        samples = self.split.at(step)
+        if isinstance(self.shards, Shards):
+            self.shards.bring({sample.shard for sample in samples})
+        return self.collate([self._read(sample) for sample in samples])
 
     def _read(self, sample: Sample) -> Any:
         found = self.shards[sample.shard][sample.place]

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,7 +80,7 @@ class Folder:
     def write(self, name: str, pieces: Sequence[Bytes]) -> None:
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        half = path.with_name(f".{path.name}.{os.getpid()}")
+        half = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
         try:
             with half.open("wb") as stream:
                 for piece in pieces:

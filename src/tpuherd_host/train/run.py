@@ -152,15 +152,16 @@ class Run:
     def _count(self, step: int) -> None:
         """After each step: how long it took, and now and then a word to the agent."""
         at = here.tick()
-        self._lasted.append(at - self._at)
+        if step > self.start:  # the first one is compiled, and says nothing of those to come
+            self._lasted.append(at - self._at)
         self._trained_s += at - self._at
         self._at = at
         if at - self._told < REPORT_S:
             return
         self._told = at
         del self._lasted[:-STEPS_REMEMBERED]
-        step_s = round(median(self._lasted), 6)
-        if self._reports.tell({**self._place(step + 1), "step_s": step_s}):
+        pace = {"step_s": round(median(self._lasted), 6)} if self._lasted else {}
+        if self._reports.tell({**self._place(step + 1), **pace}):
             self._news = {}
 
     def _place(self, step: int) -> dict[str, Any]:

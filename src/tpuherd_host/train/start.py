@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import signal
 import socket
 import sys
@@ -14,9 +15,10 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
-from tpuherd_host.train import here
-from tpuherd_host.train.circle import Circle, odd_one
+from tpuherd_host.train import frames, here
+from tpuherd_host.train.circle import Circle, Silent, odd_one
 from tpuherd_host.train.late import Late, jax, multihost, there
+from tpuherd_host.train.split import Unfit
 
 distributed = Late("jax._src.distributed", "jax")
 INTERRUPTED = 75  #: stopped before its end, after a save: start it again
@@ -24,6 +26,8 @@ PEER_LOST = 76  #: another process is gone; this one is not at fault
 UNFIT = 78  #: it can't run like this; the sentence is in the log
 HEARTBEAT_S = 30
 SHUTDOWN_S = 30
+TOGETHER_S = 10.0  #: all find out within so long that something can't be, or not all do
+OLDEST = (0, 4, 34)  #: of JAX: what is older was not tried
 COMPARED = ("jax", "jaxlib", "libtpu", "numpy", "orbax-checkpoint")
 #: In what a collective says when its other end has died.
 CONSEQUENCES = (
@@ -67,6 +71,8 @@ def init() -> Pod:
     a sentence that names the odd one.
     """
     if not PODS:
+        sys.excepthook = ended
+        frames.seen()
         PODS.append(found(here.environment()))
         here.export("HERD_PROCESS", str(PODS[0].index))
         here.export("HERD_PROCESSES", str(PODS[0].count))
@@ -79,14 +85,16 @@ def found(environ: Mapping[str, str]) -> Pod:
     if there("jax"):
         remember_programs(environ)
     if not there("jax") or told == {} or not initialized(told):
+        check_age(facts()["jax"])
         signal.signal(signal.SIGTERM, NOTICE.hear)
         return Pod(index=0, count=1, circle=Circle(), notices=False)
     state = distributed.global_state
     circle = Circle(state.process_id, state.num_processes)
     pod = Pod(index=circle.index, count=circle.count, circle=circle, notices=True)
     PODS.append(pod)  # for refuse()
-    sys.excepthook = ended
-    compare(circle, facts())
+    mine = facts()
+    compare(circle, mine)
+    check_age(mine["jax"])
     compare(
         circle,
         {"host": socket.gethostname(), "the number of chips in use": jax.local_device_count()},
@@ -141,6 +149,10 @@ def initialized(told: Mapping[str, Any] | None) -> bool:
         if told:
             raise
         return False  # neither a TPU pod nor another cluster that JAX knows
+    except RuntimeError as error:
+        if "before any JAX" not in str(error):
+            raise
+        raise Unfit("train.init() comes before all else of JAX, jax.devices() included") from None
     return True
 
 
@@ -155,6 +167,14 @@ def facts() -> dict[str, Any]:
     files = [*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")]
     told["the number of chips"] = len(files)
     return told
+
+
+def check_age(version: str) -> None:
+    """End here if JAX lacks what is used of it. All processes have the same by now."""
+    numbers = tuple(int(word) for word in re.findall(r"\d+", version)[:3])
+    if numbers and numbers < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        refuse(f"jax is {version}, too old for this: pip install -U 'jax>={wanted}'")
 
 
 def compare(circle: Circle, mine: Mapping[str, Any]) -> None:
@@ -172,6 +192,18 @@ def refuse(sentence: str) -> NoReturn:
     leave(UNFIT)
 
 
+def unfit(sentence: str) -> NoReturn:
+    """End because of what can't be. Mostly all find it out at once: then one of them says it."""
+    words = [sentence]
+    try:
+        if PODS:
+            words = PODS[0].circle.gather(sentence, "unfit", TOGETHER_S)
+    except Silent:
+        here.say(sentence)
+        at_once(UNFIT)
+    refuse("; ".join(dict.fromkeys(words)))
+
+
 def leave(status: int) -> NoReturn:
     """End in order, together with the others. All processes call it."""
     if PODS and PODS[0].notices:
@@ -180,7 +212,7 @@ def leave(status: int) -> NoReturn:
         except Exception as error:  # noqa: BLE001  # the status is worth more than this
             here.say(f"the other processes did not say good-bye: {error}")
             at_once(status)
-    raise SystemExit(status)
+    sys.exit(status)  # trackers put theirs in its place, to hear of the status
 
 
 def at_once(status: int) -> NoReturn:
@@ -191,11 +223,16 @@ def at_once(status: int) -> NoReturn:
 
 
 def ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """An exception that nobody caught, in one process of several.
+    """An exception that nobody caught.
 
-    JAX would wait for the others, and then end all of them by SIGABRT, the guilty one too.
+    In one process of several JAX would wait for the others, and then end all of them by SIGABRT,
+    the guilty one too.
     """
+    if isinstance(error, Unfit):
+        unfit(str(error))
     sys.__excepthook__(kind, error, trace)
+    if not PODS or PODS[0].count == 1:
+        return
     if isinstance(error, KeyboardInterrupt):
         at_once(130)
     if consequence(error):

@@ -11,6 +11,7 @@ from tpuherd_host.train.start import refuse
 weights = Late("wandb")
 #: Where a SummaryWriter is to be had, the lighter first.
 WRITERS = ("tensorboardX", "torch.utils.tensorboard")
+WITHIN_S = 300.0  #: W&B itself gives up after 90 s, and it may be loaded from a slow disk
 
 
 class Quiet:
@@ -24,17 +25,27 @@ def wandb(run: Run, **more: Any) -> Any:
     """W&B's run of this training: the same one in every attempt. All processes call it.
 
     What is given goes to `wandb.init`. Log with `step=`: what is told twice is kept once.
+    Where W&B takes it not, the program ends here, with its sentence.
     """
-    environ = here.environment()
-    known = environ.get("WANDB_API_KEY") or Path("~/.netrc").expanduser().exists()
-    offline = environ.get("WANDB_MODE") in ("offline", "disabled") or "mode" in more
-    ready = not run.is_main or bool(known or offline)
-    if run.pod.circle.told("yes" if ready else "") != "yes":
-        refuse("W&B has no key: give the job `secrets: [WANDB_API_KEY]`, or WANDB_MODE=offline")
-    if not run.is_main:
-        return Quiet()
-    named = {"id": run.id, "resume": "allow", "group": environ.get("HERD_JOB")}
-    return weights.init(**{**named, **more})
+    log, trouble = Quiet(), ""
+    if run.is_main:
+        environ = here.environment()
+        named: dict[str, Any] = {"resume": "allow", "group": environ.get("HERD_JOB")}
+        if "WANDB_SWEEP_ID" not in environ:  # there the id is W&B's own
+            named["id"] = run.id
+        try:
+            log = weights.init(**{**named, **more})
+        except Missing as error:
+            trouble = str(error)
+        except weights.Error as error:
+            said = next(iter(str(error).splitlines()), type(error).__name__)
+            trouble = (
+                f"W&B takes no run: {said.rstrip('.')}. "
+                "Give the job `secrets: [WANDB_API_KEY]`, or do without: env WANDB_MODE=offline"
+            )
+    if trouble := run.pod.circle.told(trouble, within_s=WITHIN_S):
+        refuse(trouble)
+    return log
 
 
 def board(run: Run, folder: str | Path) -> Any:

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tpuherd.app import Place
 from tpuherd.clock import WallClock
+from tpuherd.meant import Place, Scope
 from tpuherd.ports import Broken, Holder, NotReached
-from tpuherd.store.database import Database, home
+from tpuherd.store.database import Database
 
+PROGRAM = "tpuherd.cli.engine_run"  #: of the command line: named here, never imported
 LOG = "engine.out"  #: what it says besides its log: what should not happen
 TOLD = (
     "wish.made",
@@ -26,10 +27,9 @@ START_S, STOP_S = 20.0, 15.0
 LOOK_S = 0.05
 
 
-def opened(place: Place) -> Database:
-    """The store of a place."""
-    folder = home(place.folders.state, world=place.world, project=place.project)
-    return Database(folder, WallClock().now())
+def opened(scope: Scope) -> Database:
+    """Its store."""
+    return Database(scope.store, WallClock().now())
 
 
 def ensure(place: Place, environ: Mapping[str, str]) -> None:
@@ -55,14 +55,13 @@ def unsettled(store: Database, place: Place) -> bool:
 
 def begin(place: Place, environ: Mapping[str, str]) -> None:
     """As a process of its own, which outlives us. Where two do so at once, one of them ends."""
-    folder = home(place.folders.state, world=place.world, project=place.project)
-    words = [sys.executable, "-P", "-m", "tpuherd.cli.engine_run"]
+    words = [sys.executable, "-P", "-m", PROGRAM]
     if place.world is not None:
         words.append(str(place.world))
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, str(folder / LOG), flags, 0o600),
+        (os.POSIX_SPAWN_OPEN, 1, str(place.store / LOG), flags, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     os.posix_spawn(sys.executable, words, dict(environ), file_actions=actions)
@@ -83,9 +82,9 @@ async def start(place: Place, environ: Mapping[str, str]) -> Mapping[str, Any]:
         store.close()
 
 
-async def stop(place: Place) -> bool:
+async def stop(scope: Scope) -> bool:
     """End it; whether there was one. What runs on hosts goes on."""
-    store = opened(place)
+    store = opened(scope)
     try:
         holder = store.holder(WallClock().now())
         if holder is None:
@@ -110,18 +109,18 @@ def leads(store: Database, holder: Holder) -> bool:
     return now is not None and now.epoch == holder.epoch
 
 
-def state(place: Place) -> Mapping[str, Any]:
+def state(scope: Scope) -> Mapping[str, Any]:
     """How it is, as `herd engine status --json` tells it."""
-    store = opened(place)
+    store = opened(scope)
     try:
-        return described(store.holder(WallClock().now()), place)
+        return described(store.holder(WallClock().now()), scope)
     finally:
         store.close()
 
 
-def described(holder: Holder | None, place: Place) -> Mapping[str, Any]:
+def described(holder: Holder | None, scope: Scope) -> Mapping[str, Any]:
     """A holder of the lease, as JSON."""
-    about = {"place": place.title, "running": holder is not None}
+    about = {"place": scope.title, "running": holder is not None}
     if holder is None:
         return {**about, "pid": None, "epoch": None, "lease_until": None}
     return {

@@ -1,0 +1,210 @@
+"""The court: one warm process with all laws collected, and a fork of it for each mutant.
+
+In the fork the functions get their changed code, and the laws that come to the changed statement
+judge it, the quick ones first, until one fails. What is settled when a room is imported (tables,
+defaults) can't be changed that way: it is told as `fresh`, and judged with all imports done anew.
+"""
+
+import ast
+import os
+import pickle
+import resource
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from gc import get_objects
+from types import CodeType, FunctionType
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+from mutants_made import CORE, SEEN, Mutant, marked, mutated
+
+MEMORY = 4 << 30
+PATIENCE_S = 5.0  #: of processor time for one law, and so many times what it takes without a change
+PATIENCE = 20
+Lines = frozenset[tuple[str, int]]  #: rooms and where statements in them begin
+Swaps = list[tuple[FunctionType, CodeType]]
+
+
+@dataclass(frozen=True)
+class Law:
+    """One test, where it comes, and how long it takes."""
+
+    item: pytest.Item
+    lines: Lines
+    took: float
+
+
+@dataclass(eq=False)
+class Court:
+    """A plugin that judges instead of running the tests."""
+
+    mutants: Sequence[Mutant]
+    rooms: Sequence[str]
+    reborn: Lines  #: statements that run while a room is imported
+    say: Callable[[str], None]
+    noticed: dict[Mutant, str] = field(default_factory=dict)  #: by what; "": by none; "fresh"
+    laws: list[Law] = field(default_factory=list)
+    caught: Counter[tuple[object, str]] = field(default_factory=Counter)  #: how often, where
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        began = time.monotonic()
+        functions, marks, seen = living(), [], set()
+        for room in self.rooms:
+            vars(sys.modules[f"tpuherd.core.{room}"])[SEEN] = seen
+            marks += exchanged(room, marked(room), functions)[0]
+        self.laws = [law for item in session.items if (law := known(item, marks, seen))]
+        self.laws.sort(key=lambda law: law.took)
+        broken = len(session.items) - len(self.laws)
+        if broken:
+            raise pytest.UsageError(f"{broken} laws do not hold as it is")
+        self.say(f"{len(self.laws)} laws known in {time.monotonic() - began:.0f} s")
+        for done, mutant in enumerate(self.mutants, 1):
+            word = self.noticed[mutant] = self.judge(mutant, functions)
+            if not word:
+                self.say(f"survives: {mutant.room}.py:{mutant.line} {mutant.what}")
+            if done % 100 == 0:
+                self.say(f"{done} of {len(self.mutants)} in {time.monotonic() - began:.0f} s")
+        return True
+
+    def judge(self, mutant: Mutant, functions: dict[CodeType, list[FunctionType]]) -> str:
+        """By which law it is noticed."""
+        swaps, whole = exchanged(mutant.room, mutated(mutant), functions)
+        if not whole:
+            return "fresh"
+        here = (mutant.room, mutant.statement)
+        laws = sorted(
+            [law for law in self.laws if here in law.lines] or self.laws,
+            key=lambda law: self.order(law, here),
+        )
+
+        def trial() -> str:
+            install(swaps)
+            return next((law.item.nodeid for law in laws if not holds(law)), "")
+
+        found, word = forked(trial)
+        if not found:
+            return "time"
+        self.caught[here, word] += 1
+        self.caught[mutant.room, word] += 1
+        return str(word) or ("fresh" if here in self.reborn else "")
+
+    def order(self, law: Law, here: tuple[str, int]) -> tuple[int, float]:
+        """First the laws that noticed another change of the statement, or of the room."""
+        name = law.item.nodeid
+        return -self.caught[here, name], law.took / (1 + self.caught[here[0], name])
+
+
+def limit(seconds: float) -> None:
+    """End this process when it has used so much more of a processor."""
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+
+
+def holds(law: Law) -> bool:
+    """Whether a test passes, within its time."""
+    limit(PATIENCE_S + PATIENCE * law.took)
+    return passes(law.item)
+
+
+def passes(item: pytest.Item) -> bool:
+    reports = runtestprotocol(item, log=False, nextitem=None)
+    return all(report.outcome != "failed" for report in reports)
+
+
+def known(item: pytest.Item, marks: Swaps, seen: set[tuple[str, int]]) -> Law | None:
+    """How long a test takes, and all statements where it comes; None if it does not pass."""
+
+    def trial() -> tuple[float, Lines] | None:
+        install(marks)
+        began = time.process_time()
+        return (time.process_time() - began, frozenset(seen)) if passes(item) else None
+
+    _, told = forked(trial)
+    return told and Law(item, told[1], told[0])
+
+
+def forked(do: Callable[[], object], quiet: bool = True) -> tuple[bool, Any]:
+    """What it comes to in a fork; False if that did not live to tell."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            out = os.open(os.devnull, os.O_WRONLY) if quiet else 2
+            os.dup2(out, 1)
+            os.dup2(out, 2)
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            with open(writing, "wb") as pipe:
+                pickle.dump(do(), pipe)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return (True, pickle.loads(said)) if said else (False, None)
+
+
+def living() -> dict[CodeType, list[FunctionType]]:
+    """All functions of the core, by their code."""
+    found: dict[CodeType, list[FunctionType]] = {}
+    for one in get_objects():
+        if type(one) is FunctionType and one.__code__.co_filename.startswith(str(CORE)):
+            found.setdefault(one.__code__, []).append(one)
+    return found
+
+
+def exchanged(
+    room: str, changed: ast.Module, functions: dict[CodeType, list[FunctionType]]
+) -> tuple[Swaps, bool]:
+    """The functions that a change concerns with their new code, and whether that is all of it."""
+    path = str(CORE / f"{room}.py")
+    old = compile((CORE / f"{room}.py").read_text(), path, "exec", dont_inherit=True)
+    new = compile(changed, path, "exec", dont_inherit=True)
+    swaps: Swaps = []
+    made: set[CodeType] = set()  #: what functions make whenever they run
+    whole = True
+    for before, after in differing(old, new):
+        alive = functions.get(before, [])
+        fitting = before.co_freevars == after.co_freevars
+        if fitting:
+            swaps += [(function, after) for function in alive]
+        if alive:
+            made |= inner(before)
+        if own(before) != own(after) and (not fitting if alive else before not in made):
+            whole = False
+    return swaps, whole
+
+
+def install(swaps: Swaps) -> None:
+    """Give functions their other code."""
+    for function, code in swaps:
+        function.__code__ = code
+
+
+def differing(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """Pairs of code that are not the same, the outer ones first."""
+    if old == new:
+        return
+    yield old, new
+    olds, news = (
+        [one for one in code.co_consts if isinstance(one, CodeType)] for code in (old, new)
+    )
+    if len(olds) == len(news):  # else the outer one left some out, and changed none
+        for before, after in zip(olds, news, strict=True):
+            yield from differing(before, after)
+
+
+def inner(code: CodeType) -> set[CodeType]:
+    """All code that is made by running it."""
+    found = {one for one in code.co_consts if isinstance(one, CodeType)}
+    return found | {one for each in found for one in inner(each)}
+
+
+def own(code: CodeType) -> tuple[object, ...]:
+    """A code without the code in it."""
+    rest = tuple(repr(one) for one in code.co_consts if not isinstance(one, CodeType))
+    return code.co_code, rest, code.co_names

@@ -1,0 +1,170 @@
+"""What may be changed in a room of the core, one small thing at a time."""
+
+import ast
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CORE = ROOT / "src" / "tpuherd" / "core"
+COMPARES = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+SUMS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
+SEEN = "__seen__"  #: what marks are put into, a name of each room
+#: Functions that are easily taken for each other.
+TWINS = {"min": "max", "max": "min", "any": "all", "all": "any"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change."""
+
+    room: str
+    number: int  #: of all of its room
+    line: int
+    what: str
+    text: str  #: the line as it stands, after the one before it
+    statement: int  #: the line where its statement begins: only a law that comes there can notice
+
+
+def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """What may become of one node: a word for it, and the other node."""
+    other = copy.deepcopy(node)
+    match other:
+        case ast.Compare(ops=[op]) if type(op) in COMPARES:
+            other.ops = [COMPARES[type(op)]()]
+            yield f"{type(op).__name__} → {type(other.ops[0]).__name__}", other
+        case ast.BoolOp():
+            other.op = ast.Or() if isinstance(other.op, ast.And) else ast.And()
+            yield "and ↔ or", other
+        case ast.UnaryOp(op=ast.Not()):
+            yield "not dropped", other.operand
+        case ast.BinOp(op=op) if type(op) in SUMS:
+            other.op = SUMS[type(op)]()
+            yield f"{type(op).__name__} → {type(other.op).__name__}", other
+        case ast.Constant(value=bool() as value):
+            yield f"{value} → {not value}", ast.Constant(value=not value)
+        case ast.Constant(value=int() | float() as amount):
+            yield f"{amount} → {amount + 1}", ast.Constant(value=amount + 1)
+        case ast.Expr(value=ast.Call()) | ast.Continue():
+            yield "dropped", ast.Pass()
+        case ast.IfExp():
+            yield "if always", other.body
+            yield "if never", other.orelse
+        case ast.If(body=body, orelse=orelse):
+            yield "if always", ast.If(test=ast.Constant(value=True), body=body, orelse=orelse)
+            yield "if never", ast.If(test=ast.Constant(value=False), body=body, orelse=orelse)
+        case ast.Call(func=ast.Name(id=name)):
+            yield from other_calls(other, name)
+
+
+def other_calls(call: ast.Call, name: str) -> Iterator[tuple[str, ast.AST]]:
+    """Calls of the wrong one, and rows of tables with a cell changed."""
+    if name in {"_row", "_gang"}:
+        yield from other_cells(call)
+    elif name in {"any", "all"} or (name in TWINS and len(call.args) > 1):
+        call.func = ast.Name(id=TWINS[name], ctx=ast.Load())
+        yield f"{name} → {TWINS[name]}", call
+
+
+def other_cells(call: ast.Call) -> Iterator[tuple[str, ast.AST]]:
+    """A row of one of the tables with one cell changed."""
+    words = [str(getattr(one, "value", "")) for one in call.args]
+    cells = words[0].split() if len(words) == 1 else words
+    for place, cell in enumerate(cells):
+        swapped = {".": "x", "w": "x", "x": "w", "a": "w", "leave": "wait", "wait": "leave"}
+        now = [*cells[:place], swapped.get(cell, "leave"), *cells[place + 1 :]]
+        if {cell, now[place]} in ({".", "w"}, {"leave", "wait"}):
+            continue  # the same thing to do: nothing
+        other = copy.deepcopy(call)
+        texts = [" ".join(now)] if len(words) == 1 else now
+        other.args = [ast.Constant(value=text) for text in texts]
+        yield f"cell {place}: {cell} → {now[place]}", other
+
+
+class Swap(ast.NodeTransformer):
+    """Makes the change of one number, or lists all."""
+
+    def __init__(self, wanted: int = -1) -> None:
+        self.wanted, self.seen = wanted, 0
+        self.statement = 0
+        self.found: list[tuple[int, str, int]] = []
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        outer = self.statement
+        if isinstance(node, ast.stmt):
+            self.statement = node.lineno
+        for what, other in changes(node):
+            if self.seen == self.wanted:
+                self.seen += 1
+                return ast.copy_location(other, node)
+            self.found.append((getattr(node, "lineno", 0), what, self.statement))
+            self.seen += 1
+        changed = self.generic_visit(node)
+        self.statement = outer
+        return changed
+
+
+class Marked(ast.NodeTransformer):
+    """Each statement of a function says that it is reached."""
+
+    def __init__(self, room: str) -> None:
+        self.room, self.depth = room, 0
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        inside = isinstance(node, ast.FunctionDef)
+        self.depth += inside
+        self.generic_visit(node)
+        if self.depth:
+            for name in ("body", "orelse", "finalbody"):
+                block = getattr(node, name, None)
+                if isinstance(block, list):
+                    setattr(node, name, [new for one in block for new in (self.mark(one), one)])
+        self.depth -= inside
+        return node
+
+    def mark(self, one: ast.stmt) -> ast.stmt:
+        """`SEEN.add((room, line))`"""
+        text = f"{SEEN}.add(({self.room!r}, {one.lineno}))"
+        return ast.copy_location(ast.parse(text).body[0], one)
+
+
+def skipped(tree: ast.Module) -> set[int]:
+    """Lines whose change means nothing to a law: constants in `slots=True` and the like."""
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for one in node.decorator_list:
+                lines |= set(range(one.lineno, (one.end_lineno or one.lineno) + 1))
+    return lines
+
+
+def mutants(room: str) -> list[Mutant]:
+    """All of one room."""
+    text = (CORE / f"{room}.py").read_text()
+    tree, lines = ast.parse(text), [line.strip() for line in text.splitlines()]
+    mute = skipped(tree)
+    swap = Swap()
+    swap.visit(copy.deepcopy(tree))
+    return [
+        Mutant(room, number, line, what, " ".join(lines[line - 2 : line]), statement)
+        for number, (line, what, statement) in enumerate(swap.found)
+        if line not in mute
+    ]
+
+
+def mutated(mutant: Mutant) -> ast.Module:
+    """The room with this change."""
+    tree = ast.parse((CORE / f"{mutant.room}.py").read_text())
+    changed: ast.Module = ast.fix_missing_locations(Swap(mutant.number).visit(tree))
+    return changed
+
+
+def marked(room: str) -> ast.Module:
+    """The room with a mark before each statement."""
+    tree = ast.parse((CORE / f"{room}.py").read_text())
+    changed: ast.Module = ast.fix_missing_locations(Marked(room).visit(tree))
+    return changed

@@ -1,0 +1,69 @@
+"""`herd sweep`: try many parameters on many nodes, and look at what came of it."""
+
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import click
+
+from tpuherd.cli.errand import Errand, errand
+from tpuherd.cli.job_page import COMMAND, Spoken
+from tpuherd.cli.run import options, wishing
+from tpuherd.cli.via_terms import SHOWN
+
+BEGIN = "FILE"
+FURTHER = SHOWN.union((BEGIN, "-h", "--help"))
+
+
+class Sweeps(click.Group):
+    """A file, or one of a few words."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in FURTHER:
+            args = [BEGIN, *args]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [BEGIN, *sorted(SHOWN)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in SHOWN:
+            return begin if cmd_name == BEGIN else None
+        command = getattr(import_module("tpuherd.cli.sweep_show"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=Sweeps)
+def sweep() -> None:
+    """Try many parameters, on many nodes.
+
+    FILE is a job file with a `sweep:` in it. Trials run on the job's copies, one after another;
+    one whose node is preempted goes on first, wherever a node is free.
+
+    \b
+    herd sweep lr.yaml
+    herd sweep best lr
+    """
+
+
+@click.command(BEGIN, cls=Spoken)
+@click.argument("file", metavar="")
+@wishing
+@click.option(
+    "--follow/--detach",
+    "follow",
+    default=None,
+    help="Show what happens until it ends; the default on a terminal. Ctrl+C lets it go on.",
+)
+@click.pass_context
+def begin(context: click.Context, /, file: str, **said: Any) -> Errand:
+    """Begin the sweep that a job file describes; options go before what it says."""
+    from tpuherd.cli.run_do import Asked
+    from tpuherd.cli.sweep_do import wish
+    from tpuherd.core.model import Goal
+
+    follow = said.pop("follow")
+    told = options(file, context.meta.get(COMMAND, []), said)
+    asked = Asked(goal=Goal.RUN, follow=follow, by="herd sweep", **told)
+    return errand("herd sweep", partial(wish, asked), attentive=True)

@@ -1,0 +1,27 @@
+"""Where a cloud's services are, and where a token for them can be had."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+HINT = (
+    "log in by `gcloud auth application-default login`, "
+    "or try everything without Google: herd sim start"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Urls:
+    """Where the services are."""
+
+    tpu: str
+    compute: str
+    storage: str = "https://storage.googleapis.com"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Credentials:
+    """Where a token can be had, the first that is there."""
+
+    file: Path | None = None  #: application default credentials
+    metadata_url: str | None = None  #: of the machine we run on, if it is one of Google's
+    gcloud: str | None = None  #: the program

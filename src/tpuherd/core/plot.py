@@ -1,0 +1,88 @@
+"""Where values lie in a picture: axes from 0 to 1, and the few numbers written at them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+
+Value = float | int | str | bool
+ORDERS = 100.0  #: of so much range a metric is drawn by orders of magnitude
+TICKS = 5
+ROOM = 0.04  #: at both ends of an axis
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Axis:
+    """Of numbers from low to high, or of names one beside the other."""
+
+    low: float = 0.0
+    high: float = 1.0
+    log: bool = False
+    names: tuple[str, ...] = ()
+
+    def place(self, value: Value) -> float:
+        """From 0 to 1."""
+        if self.names:
+            return (self.names.index(str(value)) + 0.5) / len(self.names)
+        low, high, at = (self.turned(float(one)) for one in (self.low, self.high, value))
+        return ROOM + (1 - 2 * ROOM) * (0.5 if high == low else (at - low) / (high - low))
+
+    def turned(self, value: float) -> float:
+        return log10(value) if self.log else value
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Places, and what is written there."""
+        if self.names:
+            return [(self.place(name), name) for name in self.names]
+        found = decades(self.low, self.high) if self.log else steps(self.low, self.high)
+        return [(self.place(one), f"{one:.4g}") for one in found]
+
+
+def steps(low: float, high: float) -> list[float]:
+    """Round numbers between two."""
+    if low == high:
+        return [low]
+    raw = (high - low) / TICKS
+    power = 10.0 ** floor(log10(raw))
+    step = next(power * one for one in (1, 2, 5, 10) if power * one >= raw)
+    first = ceil(low / step - 1e-9)
+    return [float(f"{at * step:.10g}") for at in range(first, floor(high / step + 1e-9) + 1)]
+
+
+def decades(low: float, high: float) -> list[float]:
+    """Powers of ten between two; where these are too few, round numbers."""
+    first, last = ceil(log10(low) - 1e-9), floor(log10(high) + 1e-9)
+    if last - first < 1:
+        return steps(low, high)
+    stride = ceil((last - first + 1) / (TICKS + 1))
+    return [10.0**at for at in range(first, last + 1, stride)]
+
+
+def axis(values: Iterable[Value], *, log: bool | None = None) -> Axis:
+    """For these. Whether by orders of magnitude is found out where it is not said."""
+    known = list(dict.fromkeys(values))
+    numbers = [float(one) for one in known if isinstance(one, int | float)]
+    if len(numbers) < len(known) or any(isinstance(one, bool) for one in known):
+        return Axis(names=tuple(sorted(map(str, known))))
+    low, high = min(numbers, default=0.0), max(numbers, default=1.0)
+    wide = low > 0 and high / low > ORDERS
+    return Axis(low=low, high=high, log=low > 0 and (wide if log is None else log))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dot:
+    """A trial in a panel."""
+
+    x: Value
+    y: float
+    kind: str  #: complete, pruned, best
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Panel:
+    """One picture: dots, and perhaps a stair of the best so far."""
+
+    title: str
+    x: Axis
+    y: Axis
+    dots: Sequence[Dot]
+    stair: Sequence[tuple[float, float]] = ()

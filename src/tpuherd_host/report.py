@@ -1,0 +1,56 @@
+"""Tells how far a command is, and how well it does: `python3 -m tpuherd_host.report step=3 loss=2`.
+
+For what has no `Run` of tpuherd_host.train: a shell, another framework. From Python:
+`from tpuherd_host.report import report; report(step=3, loss=2.1)`.
+"""
+
+import json
+import os
+import socket
+import sys
+from typing import Dict, List, Optional
+
+USAGE = "usage: python3 -m tpuherd_host.report step=120 loss=2.31 … [complete]"
+COMPLETE = "complete"
+
+
+def report(step: Optional[int] = None, complete: bool = False, **metrics: float) -> bool:
+    """Whether it went out. Where no agent listens nothing is said, and nothing is wrong.
+
+    `complete`: all is done; then an end that follows is none that somebody else has brought about.
+    """
+    place, attempt = os.environ.get("HERD_STEPS"), os.environ.get("HERD_WORK", "")
+    if not place:
+        return False
+    told = dict({} if step is None else {"step": int(step)}, attempt=attempt)
+    told.update({name: float(value) for name, value in metrics.items()})
+    told.update({"complete": True} if complete else {})
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.setblocking(False)
+        try:
+            line.sendto(json.dumps(told).encode(), place)
+        except OSError:  # the agent is busy, or being replaced: the next report says more
+            return False
+    return True
+
+
+def main(words: List[str]) -> int:
+    """For a shell."""
+    said: Dict[str, float] = {}
+    for word in [word for word in words if word != COMPLETE]:
+        name, _, text = word.partition("=")
+        try:
+            said[name] = int(text) if name == "step" else float(text)
+        except ValueError:
+            print(f"{word}: is no number; {USAGE}", file=sys.stderr)
+            return 2
+    complete = COMPLETE in words
+    if not said and not complete:
+        print(USAGE, file=sys.stderr)
+        return 2
+    report(complete=complete, **said)  # type: ignore[arg-type]
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

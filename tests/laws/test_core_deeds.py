@@ -1,0 +1,223 @@
+"""What is done with a gang where several bids, or several reasons, speak at once."""
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from tests.laws.core_toy import Toy, slot
+from tests.laws.scenes import NAME, NOW, actions, bid, host, seen, sight
+from tpuherd.core import deeds, gang
+from tpuherd.core.case import Case, World
+from tpuherd.core.facts import HostWord, NodeWord, Work, WorkWord
+from tpuherd.core.model import Ask, Collect, Goal, Limits, Plan, Record, Shape, Wishes
+from tpuherd.core.phase import STUMBLES_MAX, Need, Standing
+from tpuherd.core.plan import plan
+from tpuherd.core.policy import GANG, Deed, Role, Stage
+from tpuherd.core.trail import Attempt, Trail, Trails, Verdict
+
+STALL_S = 600.0
+
+
+def case(*standings: Standing, **changes: Any) -> Case:
+    """A slot whose bids have their roles."""
+    world = World(
+        wishes=Wishes(slots={}, owner="me"), observed=seen(), trails=Trails(), now=NOW,
+        sure=True, frozen="", unknown={}, probed=set(),
+    )  # fmt: skip
+    base: dict[str, Any] = {
+        "world": world, "now": NOW, "standings": list(standings), "slot": slot(), "trail": Trail(),
+    }  # fmt: skip
+    return Case(**base | changes)
+
+
+def stood(name: str = NAME, **changes: Any) -> Standing:
+    """A bid that works."""
+    marks = tuple(f"i b{worker}" for worker in (0, 1))
+    mine = bid(name=name, granted_at=1.0, ready_at=2.0, prepared="c", prepared_on=marks)
+    base: dict[str, Any] = {
+        "bid": mine, "stage": Stage.READY, "sight": sight(NodeWord.READY), "whole": True,
+        "hosts": (host(0), host(1)), "role": Role.INCUMBENT,
+    }  # fmt: skip
+    return Standing(**base | changes)
+
+
+def launched(**changes: Any) -> Attempt:
+    base = Attempt(id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", launched_at=1.0)
+    return replace(base, started_at=2.0, first_step_at=3.0, boots=("b0", "b1"), **changes)
+
+
+def works(**changes: Any) -> Work:
+    return replace(Work(attempt="gpt-0-a1-me", word=WorkWord.RUNNING, step=1), **changes)
+
+
+def test_a_gang_stalls_on_its_own_node_though_a_successor_is_there() -> None:
+    quiet = works(stepped_at=NOW - STALL_S, logged_at=NOW - STALL_S, started=1.0)
+    hosts = tuple(host(worker, works=(quiet,)) for worker in (0, 1))
+    old, new = stood(role=Role.WORN, hosts=hosts), stood("gpt-0-g2-me")
+    judged = case(
+        old, new, incumbent=new, home=old, trail=Trail(attempt=launched(), attempts=1),
+        slot=slot(limits=Limits(stall_s=STALL_S)),
+    )  # fmt: skip
+    assert deeds.seated(judged) is old
+    assert deeds.shaped(judged, deeds.seated(judged)) is Shape.STALLED
+
+
+def test_outputs_are_brought_back_if_and_only_if_the_table_says_so() -> None:
+    for verdict, goal in product(Verdict, Goal):
+        ended = launched(ended_at=NOW - 9, verdict=verdict)
+        here = stood()
+        judged = case(
+            here, incumbent=here, home=here, trail=Trail(attempt=ended, attempts=1),
+            slot=slot(goal=goal, outputs=True),
+        )  # fmt: skip
+        shape = deeds.act(judged)
+        found = [step.action for step in judged.steps if isinstance(step.action, Collect)]
+        assert bool(found) == (GANG[shape][goal] is Deed.COLLECT), (verdict, goal)
+
+
+def test_an_attempt_of_a_lost_store_is_taken_up_with_the_boots_of_a_whole_gang() -> None:
+    for reached in (True, False):
+        hosts = (host(0, works=(works(),)), host(1, works=(works(),), reached=reached))
+        mine = stood().bid
+        trails = Trails(slots={"gpt-0": Trail(bids={NAME: mine}, generation=1)})
+        observed = seen(sights={NAME: sight(NodeWord.READY)}, hosts={NAME: hosts})
+        wishes = Wishes(slots={"gpt-0": slot()}, owner="me")
+        found = plan(wishes, observed, trails, NOW)
+        events = [getattr(step.action, "event", None) for step in found.steps]
+        (taken,) = [one for one in events if one is not None and one.kind == "attempt.launched"]
+        assert taken.facts["boots"] == (["b0", "b1"] if reached else [])
+        assert (taken.facts["number"], taken.facts["bid"]) == (1, NAME)
+
+
+def test_that_every_host_knows_of_an_attempt_is_written_down_once() -> None:
+    toy = Toy(slot())
+    toy.run(until=lambda toy: toy.trail().attempts == 1)
+    for _ in range(5):
+        toy.tick()
+    told = [event for event in toy.events if event.kind == "attempt.started"]
+    assert [event.facts["attempt"] for event in told] == ["gpt-0-a1-me"]
+    attempt = toy.trail().attempt
+    assert attempt is not None and attempt.started_at == told[0].at
+
+
+def notes(trail: Trail, hosts: tuple[HostWord, ...] = (), **changes: Any) -> Plan:
+    """The plan for a slot on one READY node, with these hosts."""
+    observed = seen(sights={NAME: sight(NodeWord.READY)}, hosts={NAME: hosts})
+    wishes = Wishes(slots={"gpt-0": slot(**changes)}, owner="me")
+    return plan(wishes, observed, Trails(slots={"gpt-0": trail}), NOW)
+
+
+def kinds(found: Plan) -> list[str]:
+    return [step.action.event.kind for step in found.steps if isinstance(step.action, Record)]
+
+
+def test_a_start_that_nobody_wrote_down_is_written_down_when_every_host_knows_of_it() -> None:
+    for knowing in (0, 1, 2):
+        hosts = tuple(
+            host(worker, works=(works(),) if worker < knowing else ()) for worker in (0, 1)
+        )
+        attempt = replace(launched(), started_at=None, launched_at=NOW - 99)
+        mine = stood().bid
+        trail = Trail(bids={NAME: mine}, generation=1, attempt=attempt, attempts=1)
+        assert ("attempt.started" in kinds(notes(trail, hosts))) == (knowing == 2)
+
+
+def test_a_node_that_has_just_failed_once_too_often_is_replaced_at_once() -> None:
+    hosts = (host(0, boot="new"), host(1, boot="new"))
+    for before in (STUMBLES_MAX - 2, STUMBLES_MAX - 1):
+        mine = replace(stood().bid, stumbles=before)
+        trail = Trail(bids={NAME: mine}, generation=1, attempt=launched(), attempts=1)
+        found = notes(trail, hosts)
+        assert "attempt.ended" in kinds(found)
+        assert bool(actions(found, Ask)) == (before == STUMBLES_MAX - 1)
+
+
+def test_what_is_done_does_not_give_up_any_more() -> None:
+    for done in (None, NOW - 9):
+        limits = Limits(lifetime_s=50.0, done_keep_s=1e6)
+        trail = Trail(bids={NAME: stood().bid}, first_launch_at=NOW - 99, done_at=done)
+        found = kinds(notes(trail, (host(0), host(1)), limits=limits))
+        assert ("slot.gave_up" in found) == (done is None)
+
+
+def test_the_shape_on_a_prepared_node_is_that_of_the_last_attempt_there() -> None:
+    shapes = {Verdict.SUCCESS: Shape.SUCCEEDED, Verdict.FAILURE: Shape.FAILED}
+    for verdict in (None, *Verdict):
+        ended = launched(ended_at=NOW - 9, verdict=verdict)
+        here, other = stood(), stood("gpt-0-g2-me")
+        expected = shapes.get(verdict, Shape.INTERRUPTED) if verdict else Shape.INTERRUPTED
+        for seat, home, attempt, shape in [
+            (here, here, ended, expected),
+            (other, here, ended, Shape.PREPARED),
+            (here, None, ended, Shape.PREPARED),
+            (here, None, None, Shape.PREPARED),
+        ]:
+            judged = case(seat, home=home, trail=Trail(attempt=attempt))
+            assert deeds.shaped(judged, seat) is shape
+
+
+def test_what_a_whole_gang_came_to_is_its_shape_unless_it_is_to_be_set_up_again() -> None:
+    ended = launched(ended_at=NOW - 9, verdict=Verdict.SUCCESS)
+    space = product(Need, ("", "so"), (True, False), (True, False), Stage, ("c", "old"))
+    for need, limit, home, whole, stage, code in space:
+        here = stood(stage=stage, whole=whole)
+        here.bid = replace(here.bid, prepared=code)
+        judged = case(
+            here, home=here if home else None, need=need, limit=limit, trail=Trail(attempt=ended)
+        )
+        works = whole and stage in {Stage.READY, Stage.HIDDEN}
+        known = stage not in {Stage.UNKNOWN, Stage.CALLING}
+        settled = known and home and whole and (need is not Need.SEEK or bool(limit))
+        found = deeds.shaped(judged, here)
+        assert (found is Shape.SUCCEEDED) == (settled or (works and home and code == "c"))
+        assert (found is Shape.BARE) == (works and not settled and code != "c")
+        assert (found is Shape.PREPARED) == (works and not home and code == "c")
+        assert (found is Shape.UNKNOWN) == (not known)
+
+
+def test_what_one_host_says_of_an_attempt() -> None:
+    space = product((None, *WorkWord), ("", "it burnt"), *[(True, False)] * 4)
+    for word, why, deadman, rebooted, reached, started in space:
+        attempt = launched() if started else replace(launched(), started_at=None)
+        said = () if word is None else (works(word=word, why=why, deadman=deadman),)
+        one = host(0, boot="new" if rebooted else "b0", reached=reached, works=said)
+        found = gang.member(one, attempt)
+        ends = word in {WorkWord.ENDED, WorkWord.LOST}
+        absent = reached and not rebooted and word in {None, WorkWord.ABSENT}
+        if rebooted:
+            lost = f"{one.name} was rebooted"
+        elif word is WorkWord.LOST:
+            lost = why or f"nobody saw its end on {one.name}"
+        elif ends and deadman:
+            lost = "no engine was heard of for too long"
+        else:
+            lost = f"{one.name} knows nothing of it any more" if absent and started else ""
+        assert (found.absent, found.lost, found.over) == (absent, lost, bool(lost) or ends)
+
+
+def test_a_host_is_known_by_its_boot_only_where_both_boots_are() -> None:
+    for boot, boots, rebooted in [
+        ("b0", ("b0", "b1"), False),
+        ("new", ("b0", "b1"), True),
+        ("", ("b0", "b1"), False),
+        ("new", (), False),
+    ]:
+        attempt = replace(launched(), boots=boots)
+        found = gang.member(host(0, boot=boot, works=(works(),)), attempt)
+        assert ("rebooted" in found.lost) == rebooted
+
+
+def test_somebody_runs_it_if_and_only_if_one_that_is_heard_goes_on_and_knows_of_it() -> None:
+    attempt = replace(launched(), started_at=None)
+    states: dict[str, dict[str, Any]] = {
+        "runs": {"works": (works(),)},
+        "far": {"works": (works(),), "reached": False},
+        "over": {"works": (works(word=WorkWord.ENDED),)},
+        "absent": {"works": ()},
+    }
+    for first, second in product(states, repeat=2):
+        hosts = (host(0, **states[first]), host(1, **states[second]))
+        observed = seen(sights={NAME: sight(NodeWord.READY)}, hosts={NAME: hosts})
+        found = gang.gather(slot(), attempt, stood().bid, observed)
+        assert found.live_works == ("runs" in {first, second})
+        assert len(found.live) == sum(one in {"runs", "absent"} for one in (first, second))

@@ -1,0 +1,50 @@
+"""What a command without a library of ours says of itself: by a function, and from a shell."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tpuherd_host import report
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Somebody who listens as an agent does."""
+    monkeypatch.setenv("HERD_STEPS", str(tmp_path / "steps"))
+    monkeypatch.setenv("HERD_WORK", "gpt-0-a1-7kq")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(str(tmp_path / "steps"))
+        ear.settimeout(10.0)
+        yield ear
+
+
+def test_what_is_said_goes_out_as_one_datagram(agent: socket.socket) -> None:
+    assert report.report(step=3, loss=2)
+    assert json.loads(agent.recv(8192)) == {"attempt": "gpt-0-a1-7kq", "step": 3, "loss": 2.0}
+    assert report.report(complete=True)
+    assert json.loads(agent.recv(8192)) == {"attempt": "gpt-0-a1-7kq", "complete": True}
+
+
+def test_a_shell_says_the_same(agent: socket.socket) -> None:
+    words = [sys.executable, "-m", "tpuherd_host.report", "step=3", "loss=1e-3", "complete"]
+    assert subprocess.run(words).returncode == 0
+    told = {"attempt": "gpt-0-a1-7kq", "step": 3, "loss": 0.001, "complete": True}
+    assert json.loads(agent.recv(8192)) == told
+
+
+def test_without_an_agent_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HERD_STEPS", raising=False)
+    assert not report.report(step=1)
+    monkeypatch.setenv("HERD_STEPS", str(tmp_path / "nobody"))
+    assert not report.report(step=1)
+
+
+@pytest.mark.parametrize("words", [[], ["loss=much"], ["step=1.5"], ["loss"]])
+def test_nonsense_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert report.main(words) == 2
+    assert "usage: python3 -m tpuherd_host.report" in capsys.readouterr().err
