@@ -22,7 +22,7 @@ from tpuherd.cloud.whence import HINT, Credentials, Urls
 from tpuherd.hosts import ways
 from tpuherd.hosts.login import login
 from tpuherd.ports import NotAllowed, NotFound, NotReached, Unfit
-from tpuherd.store import database, logs
+from tpuherd.store import logs
 
 GOOGLE = Urls(tpu="https://tpu.googleapis.com", compute="https://compute.googleapis.com")
 SSH_PORT = 22
@@ -56,7 +56,7 @@ class Scope:
     @property
     def store(self) -> Path:
         """The folder of what is remembered of it."""
-        return database.home(self.folders.state, world=self.world, project=self.project)
+        return self.folders.state / "engines" / self.logs.name
 
     @property
     def logs(self) -> Path:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tpuherd.cloud.words import NODES, REQUESTS, Error, error, node_word, refusal, request_word
+from tpuherd.cloud.errors import Error, error
+from tpuherd.cloud.words import NODES, REQUESTS, node_word, refusal, request_word
 from tpuherd.core.facts import HostWord, NodeWord, RequestWord, Work, WorkWord
 from tpuherd.core.fold import fold
 from tpuherd.core.model import Event, Launch, Refusal

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from tpuherd.clock import Clock
-from tpuherd.cloud import bodies, client, wire, words
+from tpuherd.cloud import bodies, client, errors, wire, words
 from tpuherd.cloud.client import PAGE, Cloud
 from tpuherd.cloud.rest import Said
 from tpuherd.cloud.wire import Node, Request
@@ -36,7 +36,8 @@ class Bids:
         self.ssh_port = ssh_port
         self._list_nodes = nodes
         self._nodes: Mapping[str, list[Node]] = {}  #: by bid, as seen last
-        self._failed: dict[str, tuple[float, Mapping[str, words.Error]]] = {}  #: by zone, when read
+        #: By zone, when they were read.
+        self._failed: dict[str, tuple[float, Mapping[str, errors.Error]]] = {}
         self._reading = asyncio.Lock()
 
     async def survey(self, zones: Collection[str]) -> Survey:
@@ -102,7 +103,7 @@ class Bids:
     async def _there(self, ask: Ask, order: Order, error: HerdError) -> bool:
         """Whether it was refused because it is there already."""
         said = error.__cause__
-        if not isinstance(said, Said) or words.error(said.content, said.status).code != 6:
+        if not isinstance(said, Said) or errors.error(said.content, said.status).code != 6:
             return False
         path = self._zone(ask.offer.zone)
         if ask.offer.kind is Kind.QUEUED:
@@ -145,9 +146,9 @@ class Bids:
             return None
         return Refused(words.refusal(error, offer.tier), error.sentence)
 
-    async def _failures(self, zone: str) -> Mapping[str, words.Error]:
+    async def _failures(self, zone: str) -> Mapping[str, errors.Error]:
         """The creations in a zone that failed, by what they were of."""
-        found: dict[str, words.Error] = {}
+        found: dict[str, errors.Error] = {}
         token = ""
         for _ in range(PAGES_OF_OPERATIONS):
             path = f"{self._zone(zone)}/operations"
@@ -227,10 +228,10 @@ def told(error: HerdError, tier: str) -> HerdError:
     said: Any = error.__cause__
     if not isinstance(said, Said):
         return error
-    found = words.error(said.content, said.status)
+    found = errors.error(said.content, said.status)
     if said.status >= 500:
         return NotReached(found.sentence)
-    if found.code == words.UNAUTHENTICATED:
+    if found.code == errors.UNAUTHENTICATED:
         return error
     word = words.refusal(found, tier)
     if word is Refusal.BROKEN:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tpuherd.cloud.words import Error
-from tpuherd.cloud.words import error as said
+from tpuherd.cloud.errors import Error
+from tpuherd.cloud.errors import error as said
 from tpuherd.ports import Host
 
 Json = dict[str, Any]

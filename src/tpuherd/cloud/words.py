@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
+from tpuherd.cloud.errors import Error
 from tpuherd.core.facts import NodeWord, RequestWord
 from tpuherd.core.model import Refusal
 
@@ -38,24 +37,6 @@ NODES: Mapping[str, NodeWord] = {
 }
 WELL = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})
 
-#: Of google.rpc.Code, by the word and by the HTTP status where there is no word.
-CODES: Mapping[str, int] = {
-    "INVALID_ARGUMENT": 3,
-    "DEADLINE_EXCEEDED": 4,
-    "NOT_FOUND": 5,
-    "ALREADY_EXISTS": 6,
-    "PERMISSION_DENIED": 7,
-    "RESOURCE_EXHAUSTED": 8,
-    "FAILED_PRECONDITION": 9,
-    "ABORTED": 10,
-    "OUT_OF_RANGE": 11,
-    "INTERNAL": 13,
-    "UNAVAILABLE": 14,
-    "UNAUTHENTICATED": 16,
-}
-STATUSES: Mapping[int, int] = {400: 3, 401: 16, 403: 7, 404: 5, 409: 6, 412: 10, 429: 8}
-UNAVAILABLE, UNAUTHENTICATED = 14, 16
-
 #: The first rule that fits: codes, what the sentence says, and what it comes to.
 RULES: tuple[tuple[frozenset[int], str, Refusal], ...] = (
     (frozenset({8}), r"per minute|rate limit|too many requests", Refusal.RATE),
@@ -67,14 +48,6 @@ RULES: tuple[tuple[frozenset[int], str, Refusal], ...] = (
     (frozenset({7}), r"", Refusal.PERMISSION),
     (frozenset({3, 5, 11}), r"", Refusal.CONFIGURATION),
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Error:
-    """An error as the cloud words it, of an answer, an operation or a request."""
-
-    code: int  #: of google.rpc.Code
-    sentence: str
 
 
 def node_word(state: str, health: str) -> NodeWord:
@@ -96,12 +69,3 @@ def refusal(error: Error, tier: str) -> Refusal:
                 return Refusal.STOCKOUT
             return word
     return Refusal.BROKEN
-
-
-def error(content: Mapping[str, Any], status: int = 0) -> Error:
-    """From JSON: of an answer (with its HTTP status), or google.rpc.Status."""
-    code = CODES.get(str(content.get("status", "")), STATUSES.get(status, UNAVAILABLE))
-    if not status:
-        code = int(content.get("code", code))
-    sentence = str(content.get("message") or f"HTTP status {status}")
-    return Error(code=code, sentence=re.sub(r"\s*\[EID: [^]]*\]", "", sentence).rstrip("."))

@@ -17,7 +17,7 @@ from tpuherd.core.model import Event
 from tpuherd.core.wish import Wish
 from tpuherd.ports import HerdError, Holder, Outdated
 from tpuherd.store import events as log
-from tpuherd.store import lease, logs, wishes
+from tpuherd.store import lease, wishes
 from tpuherd.store.damage import MARK, NAME, alone, opened, set_aside, told
 from tpuherd.store.moved import refuse_moved
 from tpuherd.store.schema import migrate
@@ -31,11 +31,6 @@ SETTINGS = f"""
     PRAGMA synchronous = FULL;
     PRAGMA journal_size_limit = {WAL_MAX};
 """
-
-
-def home(state: Path, *, world: Path | None, project: str) -> Path:
-    """The folder of a place's store: also known where the place can't be reached."""
-    return state / "engines" / logs.folder(state, world=world, project=project).name
 
 
 class Database:
