@@ -1,4 +1,4 @@
-"""What `herd --help` and `herd --version` cost beside a bare interpreter and other tools.
+"""What `herd --help` and commands that only read cost beside a bare interpreter and other tools.
 
     .venv/bin/python bench/start_up.py [--times 15]
 
@@ -6,24 +6,34 @@ Medians of runs that alternate with each other, so that a busy machine disturbs 
 """
 
 import argparse
+import os
 import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 
-def seconds(argv: list[str]) -> float:
+def seconds(argv: list[str], home: str) -> float:
+    """By somebody without jobs, in a world that need not be there."""
+    environ = {**os.environ, "HOME": home, "HERD_WORLD": home}
+    quiet = subprocess.DEVNULL
     began = time.perf_counter()
-    subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    subprocess.run(argv, stdout=quiet, stderr=quiet, env=environ, check=False)
     return time.perf_counter() - began
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=15)
-    times = parser.parse_args().times
+    with tempfile.TemporaryDirectory() as home:
+        return compare(parser.parse_args().times, home)
+
+
+def compare(times: int, home: str) -> int:
+    """Print a line each."""
     herd = str(Path(sys.executable).with_name("herd"))
     commands = {
         "bare python": [sys.executable, "-c", "pass"],
@@ -31,16 +41,17 @@ def main() -> int:
         "herd --version": [herd, "--version"],
         "herd sim --help": [herd, "sim", "--help"],
         "herd sim status": [herd, "sim", "status", "--json"],
+        "herd ls": [herd, "ls"],
     }
     for peer in ("gcloud", "kubectl"):
         if found := shutil.which(peer):
             commands[f"{peer} --help"] = [found, "--help"]
     for argv in commands.values():
-        seconds(argv)  # once for the caches of the system
+        seconds(argv, home)  # once for the caches of the system
     taken: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(times):
         for name, argv in commands.items():
-            taken[name].append(seconds(argv))
+            taken[name].append(seconds(argv, home))
     bare = statistics.median(taken["bare python"])
     for name, values in taken.items():
         median = statistics.median(values)

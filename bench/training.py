@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -101,14 +102,22 @@ class Pod:
 
     def past(self, step: int) -> float:
         """When the first one has told of this step or a later one."""
-        while True:
-            told = json.loads(self.ear.recv(1 << 16))
+        end = time.monotonic() + GIVE_UP_S
+        while time.monotonic() < end:
+            try:
+                told = json.loads(self.ear.recv(1 << 16))
+            except TimeoutError:
+                statuses = [process.poll() for process in self.processes]
+                if any(statuses):
+                    sys.exit(f"before step {step} processes ended with {statuses}")
+                continue
             if told.get("step", 0) >= step:
                 return time.monotonic()
+        sys.exit(f"step {step} did not come in {GIVE_UP_S:.0f} s")
 
     def ended(self) -> list[int]:
         """Their statuses, when the last one has ended."""
-        return [process.wait(60) for process in self.processes]
+        return [process.wait(120) for process in self.processes]
 
 
 @contextmanager
@@ -122,7 +131,7 @@ def pod(folder: Path, form: str, steps: int) -> Iterator[Pod]:
     words += ["--checkpoints", folder / "saved", "--every", "100000"]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
         ear.bind(str(place))
-        ear.settimeout(GIVE_UP_S)
+        ear.settimeout(1.0)
         env = environment(
             str(folder),
             JAX_NUM_CPU_DEVICES=str(CHIPS),
@@ -207,15 +216,19 @@ def trained(user: Owner, name: str, strokes: Sequence[tuple[int, bool]]) -> Any:
         zones=["us-west4-a", "us-east5-b"],
     )  # fmt: skip
 
-    def slot() -> Any:
-        return json.loads(user.herd("status", name, "--json").stdout)["each"][0]
-
     for step, noticed in strokes:
-        until(lambda at=step: slot()["step"] >= at, f"step {step}", seconds=GIVE_UP_S)  # type: ignore[misc]
+        said = f"step {step:4}  loss"
+        until(partial(heard, user, name, said), said, seconds=GIVE_UP_S)
         user.world.herd("preempt", f"{name}-0-*", *([] if noticed else ["--no-notice"]))
     done = user.herd("wait", name, seconds=GIVE_UP_S)
     assert done.returncode == 0, done.stderr
-    return slot()
+    return json.loads(user.herd("status", name, "--json").stdout)["each"][0]
+
+
+def heard(user: Owner, name: str, word: str) -> bool:
+    """Whether a line of the job's log begins so. Nothing is started to look."""
+    logs = [said for about, said in user.said().items() if about.startswith(f"{name}-0-")]
+    return any(line.startswith(word) for said in logs for line in said)
 
 
 PARTS: dict[str, Callable[[int], None]] = {

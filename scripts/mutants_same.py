@@ -48,6 +48,7 @@ SAME: dict[str, tuple[tuple[str, str, str], ...]] = {
     KNOWN: (
         ("bidding", "0.0 → 1.0", "due = (one.bid.withdrawn_at or 0.0) + pause"),
         ("bidding", "0.0 → 1.0", "until = (attempt.ended_at or 0.0) + DRAIN_S"),
+        ("limits", "0.0 → 1.0", "rate = sum(bid.offer.price or 0.0 for bid in running)"),
         (
             "phase",
             "0.0 → 1.0",
@@ -79,10 +80,25 @@ SAME: dict[str, tuple[tuple[str, str, str], ...]] = {
             "if attempt.started_at is None or attempt.stopping_at is not None:",
         ),
         ("verdict", "if always", "if bid.lost_at is not None or bid.noticed_at is not None:"),
+        ("verdict", "if never", "if undisturbed(attempt, bid, observed.hosts.get(bid.name, ())):"),
         ("verdict", "True → False", "return True"),
         ("verdict", "if always", "if host.boot not in attempt.boots:"),
         ("verdict", "if always", "if work.word is not WorkWord.RUNNING:"),
         ("zones", "if never", "if all((one.zone, one.rank) in taken for one in fit):"),
+        ("zones", "if never", "if not trail.unfit:"),
+        (
+            "zones",
+            "Lt → LtE",
+            "if season.refusal is Refusal.PERMISSION and now < season.refused_at + season.pause_s",
+        ),
+        ("limits", "Lt → LtE", "if limits.cost < inf and spent(trail, now) >= limits.cost:"),
+        (
+            "limits",
+            "3600 → 3601",
+            "running = [bid for bid in trail.bids.values()"
+            " if cost(bid, now + 3600) > cost(bid, now)]",
+        ),
+        ("gang", "if never", "if not over:"),
         ("plan", "if never", "if work.attempt == known:"),
         ("plan", "dropped", "if work.attempt == known: continue"),
         (

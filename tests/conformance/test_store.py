@@ -11,9 +11,10 @@ import pytest
 
 from tpuherd.core.model import Event, Goal
 from tpuherd.core.wish import Wish
+from tpuherd.meant import Folders, Scope
 from tpuherd.ports import Broken, Holder, Outdated, Store, Unfit
 from tpuherd.store import schema
-from tpuherd.store.database import SET_ASIDE, Database, home
+from tpuherd.store.database import SET_ASIDE, Database
 
 NOW = 1_800_000_000.0
 TTL_S = 15.0
@@ -407,7 +408,11 @@ def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
 
 
 def test_each_place_has_a_folder_of_its_own(tmp_path: Path) -> None:
-    assert home(tmp_path, world=None, project="p") == tmp_path / "engines" / "project-p"
-    one, other = (home(tmp_path, world=tmp_path / name, project="p") for name in ("a", "b"))
+    def store(world: Path | None) -> Path:
+        folders = Folders(config=tmp_path, state=tmp_path, runtime=tmp_path)
+        return Scope(world=world, project="p", folders=folders).store
+
+    assert store(None) == tmp_path / "engines" / "project-p"
+    one, other = (store(tmp_path / name) for name in ("a", "b"))
     assert one != other
     assert one.parent == tmp_path / "engines"

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from itertools import product
+from math import inf
 from typing import Any
 
 from tests.laws.core_toy import Toy, slot
 from tests.laws.scenes import NAME, NOW, actions, bid, host, seen, sight
-from tpuherd.core import deeds, gang
+from tpuherd.core import bidding, deeds, gang, guard, progress
 from tpuherd.core.case import Case, World
 from tpuherd.core.facts import HostWord, NodeWord, Work, WorkWord
 from tpuherd.core.model import Ask, Collect, Goal, Limits, Plan, Record, Shape, Wishes
@@ -221,3 +222,93 @@ def test_somebody_runs_it_if_and_only_if_one_that_is_heard_goes_on_and_knows_of_
         found = gang.gather(slot(), attempt, stood().bid, observed)
         assert found.live_works == ("runs" in {first, second})
         assert len(found.live) == sum(one in {"runs", "absent"} for one in (first, second))
+
+
+def test_what_is_aimed_at_and_why_if_that_is_not_what_is_wished() -> None:
+    space = product(("", "so"), Need, Goal, (None, 5.0), (None, 6.0))
+    for limit, need, goal, done, gave_up in space:
+        judged = case(
+            limit=limit, need=need, slot=slot(goal=goal),
+            trail=Trail(done_at=done, gave_up_at=gave_up),
+        )  # fmt: skip
+        if limit:
+            expected = (Goal.GONE, limit)
+        elif need is Need.NONE or gave_up is not None:
+            expected = (Goal.GONE, "it is not wanted any more")
+        elif goal is Goal.RUN and done is not None:
+            expected = (Goal.GONE, "it is done")
+        else:
+            expected = (goal, "nothing is to run there")
+        assert deeds.aim(judged) == expected
+
+
+def test_a_gang_ends_with_its_node_for_the_reason_that_the_node_has() -> None:
+    for role, why in product(Role, ("", "it is sick")):
+        home = stood(role=role, why=why)
+        judged = case(home, home=home, trail=Trail(attempt=launched()))
+        goes = role in {Role.HUSK, Role.LOSER, Role.WITHDRAWN}
+        expected = (Goal.IDLE, why or "its node goes away")
+        assert deeds.aim(judged) == (expected if goes else (Goal.RUN, "nothing is to run there"))
+    homeless = case(trail=Trail(attempt=launched()))
+    assert deeds.aim(homeless) == (Goal.IDLE, "its node goes away")
+
+
+def test_a_stall_is_of_all_hosts_and_before_the_first_step_of_any_it_takes_longer() -> None:
+    first_s, stall_s = 2000.0, 500.0
+    wish = slot(limits=Limits(first_step_s=first_s, stall_s=stall_s))
+    space = product((None, 3.0), (None, 1), (None, 1), (WorkWord.RUNNING, WorkWord.ENDED))
+    for told, one, two, word in space:
+        for quiet in (stall_s - 1, stall_s, first_s - 1, first_s):
+            said = works(step=one, started=NOW - quiet)
+            hosts = (
+                host(0, works=(said,)), host(1, works=(replace(said, step=two, word=word),)),
+            )  # fmt: skip
+            here = stood(hosts=hosts)
+            attempt = replace(launched(), first_step_at=told)
+            judged = case(here, incumbent=here, home=here, trail=Trail(attempt=attempt), slot=wish)
+            begun = told is not None or one is not None
+            begun = begun or (two is not None and word is WorkWord.RUNNING)
+            stalls = word is WorkWord.RUNNING and quiet >= (stall_s if begun else first_s)
+            assert bool(deeds.stalled(judged, here)) == stalls, (told, one, two, word, quiet)
+
+
+def test_there_is_something_to_bring_back_if_and_only_if_outputs_are_or_lines_are_left() -> None:
+    space = product((True, False), (True, False), (True, False), (None, 5.0), Need, ("", "so"))
+    for outputs, drained, collected, lost, need, limit in space:
+        said = works(word=WorkWord.ENDED, exit=0, drained=drained)
+        here = stood(hosts=(host(0, works=(said,)), host(1)))
+        here.bid = replace(here.bid, collected=collected, lost_at=lost)
+        judged = case(
+            here, home=here, need=need, limit=limit, slot=slot(outputs=outputs),
+            trail=Trail(attempt=launched(ended_at=NOW - 9, verdict=Verdict.SUCCESS)),
+        )  # fmt: skip
+        left = (outputs or not drained) and not collected and lost is None
+        assert bidding.to_collect(judged, here) == left
+
+
+def test_a_checkpoint_is_noted_when_a_minute_or_a_share_of_the_run_has_passed_since_the_last() -> (
+    None
+):
+    for ran in (100.0, 60.0 / progress.SAVED_SHARE, 90.0 / progress.SAVED_SHARE):
+        pause = max(60.0, ran * progress.SAVED_SHARE)
+        for ago in (pause - 1, pause):
+            begun = launched(saved=1, saved_at=NOW - ago)
+            attempt = replace(begun, launched_at=NOW - ran)
+            here = stood(hosts=(host(0, works=(works(saved=2),)),))
+            judged = case(here, trail=Trail(attempt=attempt))
+            progress.progress(judged)
+            assert len(judged.steps) == (ago == pause)
+            assert judged.wake_at == (inf if ago == pause else NOW + 1)
+
+
+def test_hosts_are_silent_by_themselves_only_where_the_cloud_calls_every_node_well() -> None:
+    bids = {f"gpt-{one}": bid(name=f"gpt-{one}-g1-me", granted_at=1.0) for one in range(3)}
+    trails = Trails(slots={name: Trail(bids={one.name: one}) for name, one in bids.items()})
+    far = tuple(host(worker, reached=False) for worker in (0, 1))
+    for second in NodeWord:
+        shown = sight(NodeWord.READY, second)
+        observed = seen(
+            sights={one.name: shown for one in bids.values()},
+            hosts={one.name: far for one in bids.values()},
+        )
+        assert bool(guard.silence(observed, trails)) == (second is NodeWord.READY)

@@ -3,14 +3,16 @@
 from dataclasses import replace
 from math import inf
 
-from tests.laws.core_toy import Toy, slot
+from tests.laws.core_toy import Toy, offer, slot
 from tests.laws.scenes import NAME, NOW, actions, again, bid, host, running, seen, sight
 from tpuherd.core.bidding import DRAIN_S, draining
 from tpuherd.core.case import Case, World
 from tpuherd.core.facts import HostWord, NodeWord, Work, WorkWord
 from tpuherd.core.gang import LAUNCH_S
 from tpuherd.core.guard import BELIEVED_S
+from tpuherd.core.limits import dues, reached
 from tpuherd.core.model import Goal, Limits, Wishes, Withdraw
+from tpuherd.core.notes import notes
 from tpuherd.core.phase import Standing
 from tpuherd.core.plan import plan, strays
 from tpuherd.core.policy import Stage
@@ -168,3 +170,30 @@ def test_what_is_kept_for_a_while_is_thought_of_when_that_is_over() -> None:
         wishes = Wishes(slots={one.name: one}, owner="me")
         found = plan(wishes, seen(), Trails(slots={one.name: trail}), NOW)
         assert found.wake_at == wake_at, (goal, done, gave_up)
+
+
+def test_a_slot_is_thought_of_when_all_its_nodes_have_cost_what_they_may() -> None:
+    wish = slot(limits=Limits(cost=7.0))
+    for prices, due_s in [((4.0,), 5400.0 - 900.0), ((4.0, 2.0), 3600.0 - 600.0), ((None,), inf)]:
+        bids = [
+            bid(
+                name=f"gpt-0-g{place}-me",
+                granted_at=NOW - (900.0 if len(prices) == 1 else 600.0),
+                offer=offer("a", price=price),
+            )
+            for place, price in enumerate(prices, 1)
+        ]
+        trail = Trail(bids={one.name: one for one in bids}, spent=1.0)
+        assert min(dues(wish, trail, NOW), default=inf) == NOW + due_s
+
+
+def test_how_much_is_forgiven_is_said_as_people_say_it() -> None:
+    for most, said in [(0, "none is"), (1, "1 is"), (2, "2 are"), (3, "3 are")]:
+        wish = slot(limits=Limits(stalls=most))
+        assert f", {said} forgiven" in reached(wish, Trail(stalls=most + 1), NOW)
+
+
+def test_what_is_not_looked_at_now_is_not_noted() -> None:
+    missed = bid(granted_at=1.0, ready_at=2.0, missed_at=NOW - 9)
+    for stage in (Stage.CALLING, Stage.HIDDEN):
+        assert not list(notes(missed, stage, sight(NodeWord.READY), ()))

@@ -163,3 +163,19 @@ def test_the_budget_of_a_minute() -> None:
         assert wake == (inf if room == 3 else asks[-1] + 60)
     assert len(admitted(requests, [NOW - 60] * 9, 3, NOW)[0]) == 3
     assert admitted(requests, [], 2, NOW)[2] == NOW + 60
+
+
+def test_what_holds_a_worse_rank_back_is_a_better_one_alone() -> None:
+    good, poor, same = offer("a"), offer("b", rank=1), offer("c", rank=1)
+    for left, opened in ((599.0, []), (600.0, ["c"])):
+        shut = Season(refusal=Refusal.QUOTA, refused_at=NOW, pause_s=left, sentence="full")
+        found = zones(good, poor, same, live=(bid(poor),), seasons={season_key(good): shut})
+        assert found == opened
+
+
+def test_at_the_second_when_a_pause_is_over_one_alone_probes_as_well() -> None:
+    direct = offer("a", kind=Kind.DIRECT)
+    season = Season(refusal=Refusal.STOCKOUT, refused_at=NOW - 60, pause_s=60.0, sentence="no")
+    for probed, found in ((False, ["a"]), (True, [])):
+        tries: set[object] = {season_key(direct)} if probed else set()
+        assert zones(direct, seasons={season_key(direct): season}, probed=tries) == found

@@ -6,6 +6,7 @@ from math import log10
 import pytest
 
 from tpuherd import sampling
+from tpuherd.cli.via import wishes
 from tpuherd.core.model import Event
 from tpuherd.core.order import LaunchOrder
 from tpuherd.core.spec import checked, read
@@ -15,6 +16,7 @@ from tpuherd.core.sweep import POINTS_MAX, Sweep, Trial, folded, of
 from tpuherd.core.sweep_launch import of_trial
 from tpuherd.core.sweep_prune import hopeless
 from tpuherd.core.sweep_space import drawn, gridded, many, size
+from tpuherd.ports import Unfit
 
 RANGES = {
     "lr": Parameter(min=1e-5, max=1e-1, log=True),
@@ -281,3 +283,23 @@ def test_trials_of_another_search_teach_nothing() -> None:
     assert 0.0 <= float(sampling.suggest(bayes, sweep)["lr"]) <= 1.0
     assert sampling.suggest(search(), sweep) == drawn(search(), 1)
     assert sampling.missing(bayes) == ""
+
+
+def test_without_optuna_the_sweep_is_refused_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sampling, "find_spec", lambda name: None)
+    bayes = search(method="bayes", metric="loss")
+    assert "pip install 'tpuherd[sweep]'" in sampling.missing(bayes)
+    assert sampling.missing(search()) == ""
+    with pytest.raises(Unfit):
+        sampling.suggest(bayes, Sweep())
+
+
+@pytest.mark.parametrize(
+    ("words", "along"),
+    [("run job.yaml", True), ("up", True), ("sweep lr.yaml", True), ("sweep", True),
+     ("sweep status lr", False), ("sweep best lr", False), ("ls", False)],
+)  # fmt: skip
+def test_what_is_wished_elsewhere_takes_its_files_along(words: str, along: bool) -> None:
+    assert wishes(words.split()) is along

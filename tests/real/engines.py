@@ -13,8 +13,9 @@ from typing import Any
 
 from tests.conformance.world import HERD, World, started, until
 from tests.real.users import User
+from tpuherd import meant
 from tpuherd.core.model import Event
-from tpuherd.store.database import Database, home
+from tpuherd.store.database import Database
 from tpuherd.store.logs import Shelf, folder
 
 
@@ -37,8 +38,7 @@ class Owner(User):
     @property
     def store_folder(self) -> Path:
         """Where the engine's files are."""
-        state = self.home / ".local/state/tpuherd"
-        return home(state, world=self.world.folder, project="demo")
+        return meant.scope(self.env, world=self.world.folder).store
 
     def events(self, *kinds: str) -> list[Event]:
         """What the log says."""

@@ -1,6 +1,7 @@
 """The examples in a world: a node is taken away in the middle; nothing is lost or done twice."""
 
 import io
+import json
 import re
 import tarfile
 from collections.abc import Iterator
@@ -53,6 +54,8 @@ def test_every_file_is_packed_once_although_a_node_dies(user: Owner) -> None:
             found += [entry.name for entry in archive]
     assert sorted(found) == sorted(files)
     assert len(shards.names("done/")) == SAMPLES // 4
+    sizes = json.loads(shards.read("sizes.json"))
+    assert (len(sizes), set(sizes.values())) == (SAMPLES // 4, {4})
     assert len(user.events("attempt.started")) == 3  # one of them a second time
 
 

@@ -39,6 +39,8 @@ def test_a_sweep_outlives_a_node_and_leaves_nothing(user: Owner) -> None:
     }  # fmt: skip
     file = user.home / "try.yaml"
     file.write_text(json.dumps(wished))
+    done = user.herd("sweep", file, "--dry-run")
+    assert "5 trials:\nTRIAL  lr\n0      0.1" in done.stdout, done.stderr
     done = user.herd("sweep", file, "--detach", "--yes", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["trials"] == 5

@@ -30,7 +30,6 @@ class Tracked:
     sweep: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     files: dict[str, dict[int, str]] = field(default_factory=dict)  #: lines by their number
-    begun: int = 0  #: so often something went on with it
     exits: list[int] = field(default_factory=list)
 
     def lines(self, file: str = HISTORY) -> list[str]:
@@ -110,7 +109,6 @@ class Service:
         id = str(asked["name"])
         new = id not in self.runs
         run = self.runs.setdefault(id, Tracked(id=id, project=str(asked.get("project"))))
-        run.begun += asked.get("state") is None and asked.get("summaryMetrics") is None and new
         run.group = asked.get("groupName") or run.group
         run.sweep = asked.get("sweep") or run.sweep
         run.config.update(json.loads(asked.get("config") or "{}"))

@@ -76,6 +76,13 @@ async def failing(play: Play) -> None:
     await play.until(play.met, PATIENCE_S)
 
 
+async def swept(play: Play) -> None:
+    """Three trials over two slots."""
+    play.wish(Wished(zones=TWO, copies=2, sweep=SWEEP))
+    await play.until(play.met, PATIENCE_S)
+
+
+SWEEP = {"method": "grid", "metric": "loss", "parameters": {"lr": [1, 2, 3]}}
 CRASHES = {1: Crash(step=4, worker=1), 2: Crash(step=4)}
 LIFECYCLES: Mapping[str, Lifecycle] = {
     "run": Lifecycle(plot=run),
@@ -85,6 +92,7 @@ LIFECYCLES: Mapping[str, Lifecycle] = {
     "scaled": Lifecycle(plot=scaled),
     "recoded": Lifecycle(plot=recoded, scripts={"gpt": Script(steps=16)}),
     "failing": Lifecycle(plot=failing, scripts={"gpt": Script(steps=16, crashes=CRASHES)}),
+    "swept": Lifecycle(plot=swept, scripts={"gpt": Script(steps=6, metric="loss")}),
 }
 
 

@@ -1,7 +1,7 @@
 """What must hold at every moment of every history, and what must be true at its end."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ from tests.virtual.engine_ground import Asked, Ground, ours
 from tests.virtual.engine_hosts import Machine
 from tests.virtual.engine_wishes import slot_name
 from tpuherd.core.model import Event, Goal, Slot
+from tpuherd.core.sweep import Sweep
 from tpuherd.core.trail import Verdict
 from tpuherd.sim.tpu.records import HOLDING
 
@@ -127,7 +128,7 @@ def unmet(ground: Ground, slots: Mapping[str, Slot], trails: Mapping[str, Any]) 
     for slot in slots.values():
         nodes, requests = ground.nodes(slot.name), ground.requests(slot.name)
         trail = trails.get(slot.name)
-        finished = slot.name in ground.fleet.bucket.finished
+        finished = slot.trials or slot.name in ground.fleet.bucket.finished
         if slot.goal is Goal.RUN:
             if not finished:
                 yield f"{slot.name} has not run to its end"
@@ -143,6 +144,29 @@ def unmet(ground: Ground, slots: Mapping[str, Slot], trails: Mapping[str, Any]) 
                 yield f"{slot.name} should have a node, and has {requests}"
         elif nodes or requests:
             yield f"{slot.name} should be gone, and has {nodes} {requests}"
+
+
+def untried(slots: Iterable[Slot], sweeps: Mapping[str, Sweep]) -> Iterator[str]:
+    """Trials of wished sweeps that are not over."""
+    for job in {slot.job for slot in slots if slot.trials and slot.goal is Goal.RUN}:
+        sweep = sweeps.get(job, Sweep())
+        yield from (f"trial {one.number} of {job} {one.word}" for one in sweep.left)
+        if not sweep.trials:
+            yield f"{job} has no trials"
+
+
+def mistried(events: list[Event]) -> Iterator[str]:
+    """Trials that ended twice, or were given to a slot while another had them."""
+    at: dict[tuple[str, int], str] = {}
+    for event in events:
+        if event.kind == "wish.made":
+            at = {key: where for key, where in at.items() if key[0] != event.job}
+        elif event.kind in ("trial.given", "trial.waits", "trial.ended"):
+            key = (event.job, int(event.facts["trial"]))
+            before, now = at.get(key, "waits"), event.kind.removeprefix("trial.")
+            if before == "ended" or (before == "given" and now == "given"):
+                yield f"trial {key[1]} of {key[0]} is {now} after it was {before}"
+            at[key] = now
 
 
 def misjudged(ground: Ground, events: list[Event]) -> Iterator[str]:

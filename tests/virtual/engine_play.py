@@ -10,7 +10,14 @@ from typing import Any
 
 from tests.virtual.asking import START
 from tests.virtual.engine_ground import OWNER, Asked, Ground
-from tests.virtual.engine_oracles import Watch, misjudged, unaccounted, unmet
+from tests.virtual.engine_oracles import (
+    Watch,
+    misjudged,
+    mistried,
+    unaccounted,
+    unmet,
+    untried,
+)
 from tests.virtual.engine_ports import Hosts, Life, Store, Wire
 from tests.virtual.engine_programs import Script
 from tests.virtual.engine_wishes import Wished, launch_of, order_of, slots, wishes_of
@@ -236,7 +243,11 @@ class Play:
 
     def unmet(self) -> list[str]:
         """What is not as it was wished."""
-        return list(unmet(self.ground, self.watch.slots, self.trails().slots))
+        slots, trails = self.watch.slots, self.trails()
+        return [
+            *unmet(self.ground, slots, trails.slots),
+            *untried(slots.values(), trails.sweeps),
+        ]
 
     def verdict(self) -> list[str]:
         """All that was wrong in this history."""
@@ -246,6 +257,7 @@ class Play:
             *self.troubles,
             *misjudged(self.ground, events),
             *unaccounted(events),
+            *mistried(events),
         ]
 
     async def close(self, patience_s: float = 3600.0) -> list[str]:

@@ -10,13 +10,14 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from tests.laws.stories import History
+from tpuherd import meant
 from tpuherd.cli.main import run
 from tpuherd.core.goodput import State
 from tpuherd.core.model import Goal
 from tpuherd.core.trail import Verdict
 from tpuherd.core.view_schema import SCHEMAS
 from tpuherd.core.wish import Wish
-from tpuherd.store.database import Database, home
+from tpuherd.store.database import Database
 from tpuherd.store.logs import About, Place, Shelf, folder
 from tpuherd_host.agent.records import Record
 
@@ -51,7 +52,7 @@ def save(world: Path, tmp_path: Path) -> Save:
     """Puts a job with its story into the store."""
 
     def save(story: History, goal: Goal = Goal.RUN, *, wished: bool = True) -> None:
-        store = Database(home(tmp_path / ".local/state/tpuherd", world=world, project=""), time())
+        store = Database(meant.scope({"HOME": str(tmp_path)}, world=world).store, time())
         store.append(story.events)
         if wished:
             store.put(

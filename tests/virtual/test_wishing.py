@@ -20,7 +20,7 @@ from tpuherd.desk import wishing
 from tpuherd.desk.desk import Desk, event
 from tpuherd.hosts.snapshot_archive import archived
 from tpuherd.ports import NotAllowed, NotFound, Outdated, Unfit
-from tpuherd.store.database import Database, home
+from tpuherd.store.database import Database
 from tpuherd.wished import desired, files, of_place
 
 JOB = "name: gpt\naccelerator: v4-16\nrun: python train.py\n"
@@ -57,7 +57,7 @@ class Office:
         if google:
             place = replace(place, world=None, project="mine")
         self.buckets: dict[str, Any] = {}
-        store = Database(home(place.folders.state, world=place.world, project="x"), 0.0)
+        store = Database(place.store, 0.0)
         self.desk = Desk(
             place=place, store=store, clock=WallClock(), talk=self.person, cloud=self.cloud
         )

@@ -5,7 +5,7 @@ from functools import partial
 
 import click
 
-from tpuherd.cli.errand import STATUS, Errand, errand
+from tpuherd.cli.errand import Errand, errand
 from tpuherd.cli.invocation import named_world
 from tpuherd.ports import HerdError
 
@@ -19,14 +19,13 @@ def engine() -> None:
 def run() -> int:
     """Be the engine, in the foreground, until it is ended or nothing is left to do."""
     from tpuherd import meant
+    from tpuherd.cli import via
     from tpuherd.cli.engine_run import live
 
     try:
         click.echo(live(meant.place(os.environ, world=named_world()), os.environ, aloud=True))
     except HerdError as error:
-        hint = f" ({error.hint})" if error.hint else ""
-        click.echo(f"herd engine run: {error.sentence}{hint}", err=True)
-        return STATUS.get(type(error), STATUS[HerdError])
+        return via.regret("herd engine run", error)
     return 0
 
 

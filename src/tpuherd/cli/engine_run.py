@@ -92,7 +92,7 @@ async def life(
 
 
 def main() -> int:
-    """`python -m tpuherd.cli.engine_run [WORLD]`: of whom `engine_process` begins."""
+    """`python -m tpuherd.cli.engine_run [WORLD]`: which `desk.engines` begins."""
     os.setsid()
     os.umask(0o077)
     world = Path(sys.argv[1]) if len(sys.argv) > 1 else None

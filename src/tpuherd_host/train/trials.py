@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -54,7 +55,7 @@ class Watch:
 
     def tell(self, number: int) -> None:
         if self.process:
-            os.kill(self.process, number)
+            send(self.process, number)
 
     @property
     def stopped(self) -> bool:
@@ -73,6 +74,12 @@ class Watch:
             return None
         self.process = 0
         return os.waitstatus_to_exitcode(status)
+
+
+def send(process: int, number: int) -> None:
+    """A signal, unless it has ended by itself."""
+    with suppress(ProcessLookupError):
+        os.kill(process, number)
 
 
 def main(words: Sequence[str]) -> int:
@@ -132,7 +139,7 @@ def lead(words: Sequence[str], watch: Watch, book: Notebook) -> int:
     status = watch.ended(wait=True)
     left = watch.folder / PROGRAM
     if left.exists():  # the agent was told to end at once, and has killed who would have told it
-        os.kill(int(left.read_text()), signal.SIGKILL)
+        send(int(left.read_text()), signal.SIGKILL)
     if watch.stopped:
         return INTERRUPTED
     note = book.read()
