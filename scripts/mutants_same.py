@@ -82,6 +82,7 @@ SAME: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("verdict", "if always", "if bid.lost_at is not None or bid.noticed_at is not None:"),
         ("verdict", "if never", "if undisturbed(attempt, bid, observed.hosts.get(bid.name, ())):"),
         ("verdict", "True → False", "return True"),
+        ("verdict", "if never", "if work.attempt == attempt.id:"),
         ("verdict", "if always", "if host.boot not in attempt.boots:"),
         ("verdict", "if always", "if work.word is not WorkWord.RUNNING:"),
         ("zones", "if never", "if all((one.zone, one.rank) in taken for one in fit):"),
@@ -99,6 +100,7 @@ SAME: dict[str, tuple[tuple[str, str, str], ...]] = {
             " if cost(bid, now + 3600) > cost(bid, now)]",
         ),
         ("gang", "if never", "if not over:"),
+        ("bidding", "1 → 2", "turn = (-1, bid.asked_at, bid.slot, bid.generation)"),
         ("plan", "if never", "if work.attempt == known:"),
         ("plan", "dropped", "if work.attempt == known: continue"),
         (

@@ -8,13 +8,15 @@ from typing import Any
 from tests.laws.core_toy import Toy, slot
 from tests.laws.scenes import NAME, NOW, actions, bid, host, seen, sight
 from tpuherd.core import bidding, deeds, gang, guard, progress
+from tpuherd.core.bidding import COLLECT_S_MAX
 from tpuherd.core.case import Case, World
 from tpuherd.core.facts import HostWord, NodeWord, Work, WorkWord
-from tpuherd.core.model import Ask, Collect, Goal, Limits, Plan, Record, Shape, Wishes
+from tpuherd.core.model import Ask, Collect, Goal, Launch, Limits, Plan, Record, Shape, Stop, Wishes
 from tpuherd.core.phase import STUMBLES_MAX, Need, Standing
 from tpuherd.core.plan import plan
 from tpuherd.core.policy import GANG, Deed, Role, Stage
 from tpuherd.core.trail import Attempt, Trail, Trails, Verdict
+from tpuherd.core.verdict import conclude
 
 STALL_S = 600.0
 
@@ -312,3 +314,103 @@ def test_hosts_are_silent_by_themselves_only_where_the_cloud_calls_every_node_we
             hosts={one.name: far for one in bids.values()},
         )
         assert bool(guard.silence(observed, trails)) == (second is NodeWord.READY)
+
+
+def test_where_there_is_no_node_there_is_nobody_to_be_told() -> None:
+    homeless = case(trail=Trail(attempt=launched()), open=gang.Open(absent="w0", deaf=True))
+    deeds.stop(homeless, Shape.RUNNING, "so")
+    deeds.renew(homeless)
+    idle = case(stood(), home=stood())
+    deeds.stop(idle, Shape.RUNNING, "so")
+    deeds.renew(idle)
+    assert not homeless.steps and not idle.steps
+
+
+def test_a_start_that_is_said_again_resumes_if_it_is_not_the_first_attempt() -> None:
+    for number in (1, 2, 3):
+        here = stood()
+        judged = case(
+            here, home=here, trail=Trail(attempt=launched(number=number)),
+            open=gang.Open(absent="w0"),
+        )  # fmt: skip
+        deeds.renew(judged)
+        (found,) = [step.action for step in judged.steps if isinstance(step.action, Launch)]
+        assert (found.number, found.resume) == (number, number > 1)
+
+
+def test_the_reason_of_a_stop_is_that_of_its_shape() -> None:
+    quiet = works(started=NOW - 9000.0)
+    for step, what in ((None, "no first step and no line"), (1, "no step and no line")):
+        hosts = tuple(host(worker, works=(replace(quiet, step=step),)) for worker in (0, 1))
+        here = stood(hosts=hosts)
+        attempt = replace(launched(), first_step_at=None)
+        for shape, why in (
+            (Shape.STALLED, what),
+            (Shape.DOOMED, "a part is over"),
+            (Shape.RUNNING, "so"),
+        ):
+            judged = case(
+                here, home=here, trail=Trail(attempt=attempt),
+                open=gang.Open(broken="a part is over"),
+            )  # fmt: skip
+            deeds.stop(judged, shape, "so")
+            assert why in judged.steps[0].why
+
+
+def test_what_is_given_back_waits_ten_minutes_for_hosts_that_are_not_all_heard() -> None:
+    for ago in (COLLECT_S_MAX - 1, COLLECT_S_MAX):
+        here = stood(whole=False, hosts=(host(0), host(1, reached=False)))
+        ended = launched(ended_at=NOW - ago, verdict=Verdict.STOPPED)
+        judged = case(
+            here, home=here, need=Need.NONE, slot=slot(outputs=True), trail=Trail(attempt=ended)
+        )
+        assert bidding.to_collect(judged, here) == (ago < COLLECT_S_MAX)
+        assert judged.wake_at == (NOW + 1 if ago < COLLECT_S_MAX else inf)
+
+
+def test_an_ask_is_sent_again_at_once_and_then_after_a_pause() -> None:
+    for sends, pause in ((1, 0.0), (2, 10.0), (3, 20.0), (4, 40.0), (9, 300.0)):
+        for ago in (pause - 1, pause):
+            judged = case()
+            bidding.again(judged, bid(sends=sends, sent_at=NOW - ago))
+            assert len(judged.requests) == (ago >= pause)
+            assert judged.wake_at == (inf if ago >= pause else NOW + 1)
+
+
+def test_what_can_never_be_had_is_given_up_when_nothing_is_held_any_more() -> None:
+    for held in (True, False):
+        here = stood(role=Role.WITHDRAWN)
+        bids = {NAME: here.bid} if held else {}
+        judged = case(slot=slot(offers=(), no_offer="no zone has it"), trail=Trail(bids=bids))
+        bidding.seek(judged)
+        assert (judged.trail.gave_up_at is not None) == (not held)
+
+
+def test_that_another_attempt_runs_there_says_nothing_of_this_one() -> None:
+    other = works(attempt="gpt-0-a9-me")
+    for word in WorkWord:
+        hosts = tuple(host(worker, works=(other, works(word=word))) for worker in (0, 1))
+        found = conclude(
+            slot(), Trail(attempt=launched()), stood().bid,
+            seen(sights={NAME: sight(NodeWord.READY)}, hosts={NAME: hosts}), NOW,
+        )  # fmt: skip
+        goes_on = word not in {WorkWord.ENDED, WorkWord.LOST, WorkWord.ABSENT}
+        assert (found == gang.Open()) == goes_on, word
+
+
+def test_while_an_older_attempt_is_told_to_stop_nothing_else_is_done() -> None:
+    old = works(attempt="gpt-0-a0-me")
+    wait_s = slot().limits.grace_s + gang.NOTICE_S
+    for halted, steps in ((None, 1), (NOW - wait_s + 1, 0), (NOW - wait_s, 1)):
+        here = stood(hosts=(host(0, works=(old,)), host(1)))
+        judged = case(here, incumbent=here, trail=Trail(halted_at=halted))
+        deeds.act(judged)
+        assert [type(step.action) for step in judged.steps] == [Stop] * steps
+        assert judged.wake_at == (inf if steps else NOW + 1)
+
+
+def test_an_ask_names_the_node_that_it_stands_in_for() -> None:
+    for role, why in product(Role, ("", "it is sick")):
+        judged = case(stood(role=role, why=why))
+        names = why and role is not Role.WITHDRAWN
+        assert bidding.instead_of(judged) == (f"instead of {NAME}: {why}" if names else "is wished")

@@ -44,8 +44,10 @@ def test_every_file_is_packed_once_although_a_node_dies(user: Owner) -> None:
     command = "python3 prepare.py gs://examples/raw gs://examples/shards --samples 4"
     code = str(EXAMPLES / "prepare")
     user.job("prepare", command, copies=2, accelerator="v4-8", workdir=code)
-    until(lambda: len(shards.names("done/")) > 20, "some shards to be done", seconds=180)
-    user.world.herd("preempt", "prepare-1-*", "--no-notice")
+    until(lambda: shards.names("done/shard-000001"), "the second node's first shard", seconds=180)
+    sudden = {"target": "prepare-1-*", "notice_s": 0, "flag": False, "acpi": False}
+    user.world.ask("POST", "sim/v1/weather/preempt", sudden)
+    assert len(shards.names("done/")) < SAMPLES // 4
     done = user.herd("wait", "prepare", seconds=300)
     assert done.returncode == 0, done.stderr + "\n".join(lines(user, "prepare"))
     found = []
