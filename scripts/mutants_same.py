@@ -30,6 +30,7 @@ SAME: dict[str, tuple[tuple[str, str, str], ...]] = {
             "0.0 → 1.0",
             "ends = [(one.work.ended or 0.0) if one.work is not None else 0.0 for one in over]",
         ),
+        ("deeds", "if always", "if bid.uncollected:"),
         ("limits", "0.0 → 1.0", "return max(bid.prepared_at or inf, ended or 0.0)"),
         ("phase", "0.0 → 1.0", "since = max(bid.sent_at, bid.withdrawn_at or 0.0)"),
         (

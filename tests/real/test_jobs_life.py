@@ -33,6 +33,8 @@ def clean(user: Owner) -> Iterator[None]:
     done = user.herd("down", "--all", "--yes", seconds=120)
     assert done.returncode == 0, done.stderr
     assert user.all_there_is() == []
+    # The cloud is asked by `down` itself; the engine, and with it `ls`, hears of it a survey later.
+    until(lambda: of_json(user, "ls") == [], "the engine to know it, too", seconds=60)
 
 
 def of_json(user: Owner, *words: str) -> Any:
