@@ -11,7 +11,8 @@ from tests.laws.scenes import NAME, NOW, bid, host, seen, sight
 from tpuherd.core.bidding import AGAIN_S, assign, move
 from tpuherd.core.case import Case, World
 from tpuherd.core.facts import NodeWord
-from tpuherd.core.model import Goal, Limits, Refusal, Slot, Wishes, Withdraw
+from tpuherd.core.fold import fold
+from tpuherd.core.model import Event, Goal, Limits, Refusal, Slot, Wishes, Withdraw
 from tpuherd.core.phase import SICK_S_MAX, Need, Standing
 from tpuherd.core.policy import Role, Stage
 from tpuherd.core.trail import Bid, Trail, Trails
@@ -127,3 +128,10 @@ def test_a_withdrawal_is_sent_to_where_the_node_is_shown_and_thought_of_when_it_
             [Withdraw(bid=NAME, slot="gpt-0", zone=shown)] if sent else []
         )
         assert judged.wake_at == (inf if sent else NOW - 4.0 + AGAIN_S)
+
+
+def test_an_event_of_a_slot_that_nobody_remembers_teaches_nothing() -> None:
+    for kind in ("bid.granted", "bid.ready", "bid.lost", "bid.refused"):
+        facts = {"bid": NAME, "how": "lost", "refusal": "stockout", "sentence": "no"}
+        told = Event(at=NOW, kind=kind, job="gpt", slot="gpt-0", facts=facts)
+        assert not fold(Trails(), told).seasons

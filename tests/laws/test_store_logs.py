@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from resource import RLIMIT_FSIZE, getrlimit, setrlimit
@@ -168,3 +169,17 @@ def test_a_place_has_a_folder_of_its_own() -> None:
         folder(state, world=Path("/v"), project="a"),
     }
     assert len(places) == 4
+
+
+def test_a_node_created_anew_has_a_log_of_its_own(tmp_path: Path) -> None:
+    """Also where a store was lost, and the same attempt's name is given out on the same node's."""
+    shelf = Shelf(tmp_path)
+    anew = replace(PLACE, incarnation="2")
+    said = {PLACE: b"all of a long line\n", anew: b"short\n"}
+    for place, text in said.items():
+        assert shelf.end("gpt-0-a1-7kq", place) == 0
+        writer = shelf.writer("gpt-0-a1-7kq", place)
+        writer.put(0, Record(1.0, 1, text))
+        writer.close()
+    for place, text in said.items():
+        assert [one.piece for _, one in shelf.records("gpt-0-a1-7kq", place)] == [text]

@@ -32,7 +32,7 @@ def notes(
         yield from of_none(bid, stage)
     elif stage not in {Stage.CALLING, Stage.HIDDEN}:
         yield from of_sight(bid, stage, sight)
-    if hosts and bid.noticed_at is None:
+    if hosts and bid.noticed_at is None and bid.withdrawn_at is None:
         yield from of_hosts(bid, hosts)
 
 

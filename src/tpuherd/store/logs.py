@@ -1,7 +1,10 @@
 """The logs of what ran on hosts, kept here: they can be read when the host is long gone.
 
     <folder>/<work>/about.json                 what it is, where and since when it runs
-    <folder>/<work>/<zone>.<node>.<worker>/<offset>.log     records as the agent writes them
+    <folder>/<work>/<zone>.<node>.<worker>.<incarnation>/<offset>.log   records as agents write them
+
+A node of the same name that was created anew is another one, and so is its log: also where a store
+was lost and names are given out again. An incarnation is told by the first letters of its hash.
 
 A segment's name is the logical offset of its first byte, so that a reader and a writer who come
 later go on where the others stopped. Only one writes a host's log at a time, held by a lock.
@@ -38,7 +41,8 @@ class Place:
     @property
     def folder(self) -> str:
         """Its name within the folder of a piece of work."""
-        return f"{self.zone}.{self.node}.{self.worker}"
+        incarnation = sha256(self.incarnation.encode()).hexdigest()[:8]
+        return f"{self.zone}.{self.node}.{self.worker}.{incarnation}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
