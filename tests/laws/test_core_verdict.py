@@ -264,7 +264,7 @@ def test_without_its_bid_it_is_lost() -> None:
 # ---- the start -----------------------------------------------------------------------------------
 
 
-def started(first: str, second: str, **changes: Any) -> Ended | Open:
+def started(first: str, second: str, awake_at: float = 0.0, **changes: Any) -> Ended | Open:
     attempt = Attempt(
         id=ID,
         number=1,
@@ -276,7 +276,9 @@ def started(first: str, second: str, **changes: Any) -> Ended | Open:
     attempt = replace(attempt, **changes)
     bid = scenes.bid(asked_at=0, sent_at=0)
     hosts = {NAME: (host(0, first), host(1, second))}
-    observed = Observed(zones=frozenset("a"), surveyed_at=NOW - 1, hosts=hosts)
+    observed = Observed(
+        zones=frozenset("a"), surveyed_at=NOW - 1, hosts=hosts, awake_at=awake_at
+    )  # fmt: skip
     return conclude(slot(), Trail(attempt=attempt), bid, observed, NOW)
 
 
@@ -288,6 +290,18 @@ def test_a_launch_that_some_host_has_not_heard_is_sent_again() -> None:
         assert found == Open(wake_at=NOW + 1, held=True)
         found = started(first, second, launches=LAUNCHES_MAX)
         assert isinstance(found, Open) and not found.absent and found.broken
+
+
+def test_a_launch_of_an_engine_that_died_is_sent_again_at_once_where_it_was_not_heard() -> None:
+    """Else a short command has ended on one host before the next one hears of it."""
+    launched_at = NOW - LAUNCH_S + 1
+    for awake_at, at_once in ((NOW - LAUNCH_S, False), (launched_at, False), (NOW - 1, True)):
+        for first, second in (("absent", "absent"), ("runs", "absent"), ("silent", "absent")):
+            found = started(first, second, awake_at=awake_at, launched_at=launched_at)
+            assert isinstance(found, Open) and bool(found.absent) == at_once
+        for first, second in (("runs", "silent"), ("silent", "silent")):
+            found = started(first, second, awake_at=awake_at, launched_at=launched_at)
+            assert found == Open(wake_at=NOW + 1, held=True)
 
 
 def test_a_launch_that_began_on_a_part_only_is_over() -> None:

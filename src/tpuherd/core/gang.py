@@ -84,6 +84,7 @@ class Gang:
     whole: bool  #: every host that there should be has told of its end
     working: bool  #: it is being launched or stopped just now
     told_at: float  #: when the survey was begun that last told of its zone
+    awake_at: float  #: what was launched before was launched by another, who may not have sent it
 
     @property
     def live_works(self) -> bool:
@@ -109,6 +110,7 @@ def gather(slot: Slot, attempt: Attempt, bid: Bid, observed: Observed) -> Gang:
         whole=len(members) >= hosts and all(one.over for one in members),
         working=slot.name in observed.working,
         told_at=observed.surveyed_at if bid.offer.zone in observed.zones else 0.0,
+        awake_at=observed.awake_at,
     )
 
 
@@ -160,7 +162,8 @@ def starting(gang: Gang, now: float) -> Open | None:
     if missing and any(one.over for one in gang.members):
         # It could not begin everywhere: those that had begun were told to end again.
         return Open(broken=f"{missing} could not start it") if gang.live_works else None
-    if now < again_at and not gang.whole:
+    ours = gang.attempt.launched_at >= gang.awake_at
+    if now < again_at and not gang.whole and (ours or not missing):
         return Open(wake_at=again_at, held=True)
     if not missing:
         found = running(gang, now)
