@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.users import CUT, ZONE, User, empty_home, line, pod, until
+from tests.real.users import ZONE, User, empty_home, line, pod, until
 
 pytestmark = pytest.mark.real
 HOSTS = {"pod/w0", "pod/w1", "pod/w2", "pod/w3"}
@@ -296,7 +296,7 @@ def test_a_cut_connection_cuts_no_command(user: User) -> None:
     with user.begun("exec", "pod/w3", "-c", text) as begun:
         assert line(begun) == "line 1\n"
         user.world.herd("weather", "network", "pod/w3", "down", "for=2s")
-        assert user.herd("exec", "pod/w3", "-c", CUT).returncode == 0
+        user.cut("pod/w3")
         said, _ = begun.communicate(timeout=90)
         assert said.splitlines() == [f"line {n}" for n in range(2, 7)]
         assert begun.returncode == 0

@@ -23,8 +23,6 @@ from tests.conformance.world import HERD, World, started, until
 
 ZONE = "us-central2-b"
 MACHINE = {"acceleratorType": "v4-32", "schedulingConfig": {"spot": True}}
-#: Run on a host, it cuts every link to its agent, also the one by which it came.
-CUT = "pkill -f '[p]yz attach'; sleep 1"
 Done = subprocess.CompletedProcess
 
 
@@ -34,6 +32,11 @@ class User:
 
     home: Path
     world: World
+
+    def cut(self, host: str) -> None:
+        """Every connection to this host ends, and others may begin."""
+        for stroke in ("unreachable", "reachable"):
+            self.world.ask("POST", f"sim/v1/weather/{stroke}", {"target": host})
 
     @property
     def env(self) -> dict[str, str]:
@@ -185,4 +188,4 @@ def empty_home(user: User, name: str) -> User:
     return User(home, user.world)
 
 
-__all__ = ["CUT", "ZONE", "Done", "Terminal", "User", "empty_home", "line", "pod", "until"]
+__all__ = ["ZONE", "Done", "Terminal", "User", "empty_home", "line", "pod", "until"]
