@@ -28,6 +28,7 @@ from tests.virtual.engine_play import Play, Wished, perform
 from tests.virtual.engine_programs import Script
 
 CORES_OF_A_HOST = 8  #: of v4, as its types count
+LOOK_S = 5.0  #: as the engine does while it holds nodes
 SLEEP = "sleep 100000"
 SUDDEN: dict[str, object] = {"notice_s": 0, "flag": False, "acpi": False}
 #: How it is told, the preemption, and whether the hosts' links say nothing of it.
@@ -101,6 +102,7 @@ def many(nodes: int) -> None:
     """A thousand nodes for a while."""
 
     async def plot(play: Play) -> dict[str, float]:
+        play.look_s = LOOK_S
         play.wish(Wished(copies=nodes, zones=("us-east5-a",), type="v5p-32", setup=False))
         play.ground.calm()
         started = lambda: len(play.events("attempt.started")) >= nodes  # noqa: E731

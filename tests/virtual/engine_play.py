@@ -86,6 +86,7 @@ class Play:
     wanted: bool = True  #: an engine is begun again when it ends
     engine: Engine | None = None
     page: int = 0  #: lists have so few a page
+    look_s: float = 60.0  #: as the plan says: days pass here, and each look costs
     advice: Advice = OURS  #: on the trials of sweeps
     remembered: Trails = field(default_factory=Trails)
     folded: int = 0
@@ -183,7 +184,7 @@ class Play:
                     outputs=self.folder / "outputs",
                     gone_s=GONE_S,
                     advice=self.advice,
-                    look_s=60.0,  # as the plan says: days pass here, and each look costs
+                    look_s=self.look_s,
                 )
                 engine = self.engine = Engine(parts, epoch=epoch)
                 life.task = asyncio.create_task(engine.run())
