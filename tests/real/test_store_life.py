@@ -38,7 +38,8 @@ while engine and epoch is None:
 for n in range(many):
     events = [Event(at=time.time(), kind="bid.asked", slot=name, facts={"n": n, "part": part})
               for part in range(3)]
-    print(n, store.append(events, epoch=epoch), flush=True)
+    line = f"{n} {store.append(events, epoch=epoch)}\\n"  # told whole, or not at all
+    print(line, end="", flush=True)
 """
 Begin = Callable[..., "subprocess.Popen[str]"]
 
