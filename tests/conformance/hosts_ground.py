@@ -30,6 +30,7 @@ T = TypeVar("T")
 PING = Verb(name="ping")
 KINDS = ["sim", "sshd"]
 AGAIN_S = 60.0  #: a host that was cut off or restarted is there again within this
+AGAIN_PAUSE_S = 0.2  #: nobody tells when a real host is back, so it is asked
 
 
 class Ground(Protocol):
@@ -112,4 +113,4 @@ async def linked(ways: Ways, host: Host) -> AgentLink:
             try:
                 return await ways.link(host)
             except (NotReached, Broken):
-                await asyncio.sleep(0.2)
+                await ways.clock.sleep(AGAIN_PAUSE_S)

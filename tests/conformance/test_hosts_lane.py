@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from tpuherd.clock import LoopClock
 from tpuherd.hosts import lane as lanes
 from tpuherd.hosts.lane import Lane
 from tpuherd.ports import Broken, HerdError, NotFound, NotReached, Outdated, Unfit, Verb
+from tpuherd.sim.virtual import run
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.frames import Frame
 
 PORT = frames.STDOUT
+CLOCK = LoopClock(0.0)  #: of the virtual loop that every test here runs in
+QUIET_S = 1.0  #: by then all that can happen by itself has happened; it takes no time
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +56,7 @@ def met(work: Callable[[Partner], Awaitable[None]]) -> None:
         async with asyncio.timeout(10):
             await work(Partner())
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_calls_do_not_get_in_each_others_way() -> None:
@@ -102,7 +106,7 @@ def test_a_writer_waits_for_credit() -> None:
         call = partner.lane.open(Verb(name="a"))
         text = bytes(range(256)) * (frames.WINDOW // 128)  # twice the window
         writing = asyncio.create_task(call.write(PORT, text))
-        await asyncio.sleep(0)
+        await CLOCK.sleep(QUIET_S)
         assert not writing.done()
         assert len(partner.data(call.id)) == frames.WINDOW
         partner.lane.feed(frames.credit(call.id, frames.WINDOW))
@@ -117,7 +121,7 @@ def test_a_slow_reader_gives_no_credit() -> None:
         call = partner.lane.open(Verb(name="a"))
         for _ in range(4):
             partner.lane.feed(frames.data(call.id, PORT, b"x" * (frames.WINDOW // 4 - 1)))
-        await asyncio.sleep(0)
+        await CLOCK.sleep(QUIET_S)
         assert frames.CREDIT not in partner.kinds(call.id)
         total = 0
         for _ in range(4):
@@ -180,7 +184,7 @@ def test_events_reach_all_who_listen() -> None:
         async with asyncio.TaskGroup() as group:
             for ear in heard:
                 group.create_task(listen(ear))
-            await asyncio.sleep(0)
+            await CLOCK.sleep(QUIET_S)
             partner.say(frames.EVENT, 0, {"event": "notice"})
             partner.say(frames.EVENT, 0, {"event": "ended"})
             partner.lane.lose(NotReached("over"))

@@ -87,9 +87,27 @@ def test_an_engine_that_was_away_finds_all_as_it_left_it(away_s: float) -> None:
 
 
 async def lose(play: Play) -> None:
-    """Everything beside the cloud is gone while the job runs, and another engine begins."""
+    """A job's store is lost while it runs, and another engine begins."""
     play.wish(Wished(zones=ZONE))
     await begun(play)
+    await lose_all(play)
+    play.wanted = True
+
+
+def dying(play: Play, moment: int) -> None:
+    """The engine dies at that one of the moments that are still to come."""
+    places: list[str] = []
+
+    def at(life: Life, place: str) -> None:
+        places.append(place)
+        if len(places) == moment + 1:
+            life.die()
+
+    play.at = at
+
+
+async def lose_all(play: Play) -> None:
+    """Everything beside the cloud is gone, and nobody looks after it."""
     play.wanted = False
     play.kill()
     await play.advance(10.0)
@@ -97,7 +115,6 @@ async def lose(play: Play) -> None:
     for file in lost(play.folder):
         file.unlink()
     play.forget()
-    play.wanted = True
 
 
 async def found_again(play: Play) -> None:
@@ -122,14 +139,7 @@ def test_a_lost_store_is_rebuilt_from_the_world() -> None:
 def test_an_engine_is_killed_while_it_adopts(moment: int) -> None:
     async def plot(play: Play) -> None:
         await lose(play)
-        places: list[str] = []
-
-        def at(life: Life, place: str) -> None:
-            places.append(place)
-            if len(places) == moment + 1:
-                life.die()
-
-        play.at = at
+        dying(play, moment)
         await found_again(play)
 
     perform(plot, scripts=LONG)
@@ -144,21 +154,8 @@ def test_all_jobs_are_adopted_though_the_engine_is_killed_meanwhile(moment: int)
             play.wish(Wished(job=job, zones=ZONE))
         far = [f"{job}-0" for job in jobs]
         assert await play.until(lambda: min(progress(play, one) for one in far) >= 3, 3600.0)
-        play.wanted = False
-        play.kill()
-        await play.advance(10.0)
-        play.store.close()
-        for file in lost(play.folder):
-            file.unlink()
-        play.forget()
-        places: list[str] = []
-
-        def at(life: Life, place: str) -> None:
-            places.append(place)
-            if len(places) == moment + 1:
-                life.die()
-
-        play.at = at
+        await lose_all(play)
+        dying(play, moment)
         play.wanted = True
         assert await play.until(lambda: len(play.store.wishes()) == len(jobs), 300.0)
         play.look_at_wishes()

@@ -26,15 +26,19 @@ def wishing(function: Any) -> Any:
     return function
 
 
-@click.command(cls=Spoken)
-@click.argument("file", required=False)
-@wishing
-@click.option(
+#: Of what ends by itself.
+following = click.option(
     "--follow/--detach",
     "follow",
     default=None,
     help="Show what happens until it ends; the default on a terminal. Ctrl+C lets it go on.",
 )
+
+
+@click.command(cls=Spoken)
+@click.argument("file", required=False)
+@wishing
+@following
 @click.pass_context
 def run(context: click.Context, /, file: str | None, **said: Any) -> Errand:
     """Run a job until it is done, whatever dies.

@@ -8,7 +8,7 @@ import click
 
 from tpuherd.cli.errand import Errand, errand
 from tpuherd.cli.job_page import COMMAND, Spoken
-from tpuherd.cli.run import options, wishing
+from tpuherd.cli.run import following, options, wishing
 from tpuherd.cli.via_terms import SHOWN
 
 BEGIN = "FILE"
@@ -50,12 +50,7 @@ def sweep() -> None:
 @click.command(BEGIN, cls=Spoken)
 @click.argument("file", metavar="")
 @wishing
-@click.option(
-    "--follow/--detach",
-    "follow",
-    default=None,
-    help="Show what happens until it ends; the default on a terminal. Ctrl+C lets it go on.",
-)
+@following
 @click.pass_context
 def begin(context: click.Context, /, file: str, **said: Any) -> Errand:
     """Begin the sweep that a job file describes; options go before what it says."""

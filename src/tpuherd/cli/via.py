@@ -179,10 +179,10 @@ def install(far: Far) -> None:
         raise Broken(f"herd could not be installed on {far.via}: {said}", hint=hint)
 
 
-def prepared(far: Far, *, asks: bool = True) -> None:
+def prepared(far: Far) -> None:
     """It is there, of our version, and knows the context."""
     found = looked(far)
-    if found == ABSENT and asks:
+    if found == ABSENT:
         agree(far)
     if found in (ABSENT, OLDER):
         print(f"herd: installing herd on {far.via}", file=sys.stderr)

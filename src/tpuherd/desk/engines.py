@@ -13,13 +13,14 @@ from tpuherd.store.database import Database
 
 PROGRAM = "tpuherd.cli.engine_run"  #: of the command line: named here, never imported
 LOG = "engine.out"  #: what it says besides its log: what should not happen
+STARTED = "engine.started"
 TOLD = (
     "wish.made",
     "wish.changed",
     "wish.resumed",
     "wish.stopped",
     "wish.dropped",
-    "engine.started",
+    STARTED,
     "engine.stopped",
 )
 REST = "rest"
@@ -68,15 +69,16 @@ def begin(place: Place, environ: Mapping[str, str]) -> None:
 
 
 async def start(place: Place, environ: Mapping[str, str]) -> Mapping[str, Any]:
-    """Begin it, and wait until it has the lease; or find that one runs."""
+    """Begin it, and wait until it is at work; or find that one runs."""
     store = opened(place)
     try:
         if store.holder(WallClock().now()) is None:
             begin(place, environ)
-        if not await waited(lambda: store.holder(WallClock().now()) is not None, START_S):
-            raise NotReached(
-                f"the engine did not begin in {START_S:g} s", hint=f"look at {store.folder / LOG}"
-            )
+            if not await waited(lambda: working(store), START_S):
+                raise NotReached(
+                    f"the engine did not begin in {START_S:g} s",
+                    hint=f"look at {store.folder / LOG}",
+                )
         return described(store.holder(WallClock().now()), place)
     finally:
         store.close()
@@ -101,6 +103,13 @@ async def stop(scope: Scope) -> bool:
         return True
     finally:
         store.close()
+
+
+def working(store: Database) -> bool:
+    """Whether the one that has the lease has written down that it begins."""
+    now = store.holder(WallClock().now())
+    begun = (event for _, event in store.events(kinds=(STARTED,), limit=1, newest=True))
+    return now is not None and any(event.facts["epoch"] == now.epoch for event in begun)
 
 
 def leads(store: Database, holder: Holder) -> bool:

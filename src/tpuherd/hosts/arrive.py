@@ -16,6 +16,7 @@ from tpuherd.hosts.lane import Lane
 from tpuherd.ports import Broken, HerdError, NotReached
 from tpuherd_host.agent.attach import FOLDER, SOCKET
 from tpuherd_host.agent.frames import PROTOCOL
+from tpuherd_host.agent.start import PREFIX, SUFFIX
 
 MARK = b"\x01tpuherd "  #: before it a host may say what it likes: the user's start files do
 NOISE_MAX = 1 << 16
@@ -197,7 +198,7 @@ async def enter(
         theirs = await greeted(end)
     except HerdError:
         return None
-    if f"agent-{theirs.get('agent')}.pyz" == parcel.name:
+    if PREFIX + str(theirs.get("agent")) + SUFFIX == parcel.name:
         return end.lane, theirs
     end.close()  # who comes by `attach` may replace it
     return None

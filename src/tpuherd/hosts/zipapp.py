@@ -16,6 +16,7 @@ from importlib.abc import InspectLoader
 from importlib.resources import files
 
 from tpuherd_host.agent.frames import PROTOCOL
+from tpuherd_host.agent.start import PREFIX, SUFFIX
 
 PACKAGE = "tpuherd_host"
 ROOM = "agent"
@@ -42,7 +43,7 @@ class Zipapp:
     @property
     def name(self) -> str:
         """agent-0123456789abcdef.pyz; it must have this name on a host."""
-        return f"agent-{self.hash}.pyz"
+        return PREFIX + self.hash + SUFFIX
 
     @property
     def content(self) -> bytes:

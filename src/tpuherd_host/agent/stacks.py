@@ -78,7 +78,11 @@ def own_frames(pid: int) -> str:
 
 
 def grown(file: str, before: int) -> str:
-    """What comes to be in a file, once nothing more comes."""
+    """What comes to be in a file, once nothing more comes.
+
+    Another process writes it, in a handler of signals that can say nothing at its end, and no file
+    in memory can be waited for: so it is looked at, in a thread of its own, for FRAMES_S at most.
+    """
     size, end = before, time.monotonic() + FRAMES_S
     while time.monotonic() < end:
         time.sleep(QUIET_S)

@@ -33,7 +33,7 @@ def tick() -> float:
 
 
 def wait(seconds: float) -> None:
-    """Do nothing for so long."""
+    """Do nothing for so long. Whoever waits for something here counts its tries, or its seconds."""
     time.sleep(seconds)
 
 

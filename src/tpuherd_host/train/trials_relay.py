@@ -6,7 +6,6 @@ import socket
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tpuherd_host.train import here
@@ -35,12 +34,7 @@ class Relay:
             self.ear.setblocking(False)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.name:
             self.ear.close()
             self.folder.cleanup()
