@@ -75,6 +75,15 @@ def test_without_forgiveness_one_failure_is_the_end() -> None:
     assert len(toy.run().launches) == 1
 
 
+def test_what_can_not_run_like_this_is_not_tried_again() -> None:
+    toy = Toy(slot())
+    toy.exit = 78
+    toy.run()
+    assert len(toy.launches) == 1
+    assert toy.trail().gave_up_why.startswith("it can't run like this: attempt 1 ended: ")
+    assert not toy.things
+
+
 def test_a_checkpoint_that_advances_forgives() -> None:
     toy = Toy(slot(limits=Limits(failures=1)))
     toy.exit = 1

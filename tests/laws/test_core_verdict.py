@@ -369,10 +369,18 @@ def test_the_first_failing_host_is_the_earliest_with_a_cause_of_its_own() -> Non
         (('grpc_message:"Socket closed"',), 1, None, False),
         ((), 76, None, False),
         (("herd: another process is gone",), 1, None, False),
+        ((), 78, None, False),
+        (("I can't: herd: no",), 78, None, False),
+        (("herd: too few shards", "bye"), 78, None, True),
     ],
 )
 def test_own_cause(lines: tuple[str, ...], code: int | None, signal: int | None, own: bool) -> None:
     assert own_cause(lines, code, signal) == own
+
+
+def test_of_those_that_can_not_run_like_this_the_one_that_says_why() -> None:
+    found = failing([(NOW - 9, 78, ()), (NOW - 8, 78, ("herd: too few shards",))])
+    assert (found.host, found.lines) == (f"{NAME}/w1", ("herd: too few shards",))
 
 
 def test_those_that_leave_because_one_was_told_to_are_no_failure() -> None:
@@ -398,6 +406,7 @@ def test_those_that_leave_because_one_was_told_to_are_no_failure() -> None:
         "RuntimeError: Unable to initialize backend 'tpu': ABORTED",
         "open(/dev/accel0): Device or resource busy",
         "observed errors are: [Hardware]",
+        "herd: the hosts are not alike: the number of chips is 3 for process 1 on w1, but 4 for 3",
     ],
 )
 def test_chips_that_do_not_come_up_are_the_node_s_fault(line: str) -> None:

@@ -5,7 +5,8 @@ from math import inf
 
 from tpuherd.core.fold_bids import cost
 from tpuherd.core.model import Goal, Slot
-from tpuherd.core.trail import Bid, Trail
+from tpuherd.core.trail import Bid, Trail, Verdict
+from tpuherd.core.verdict_lines import UNFIT, told
 
 PAUSE_S_MAX = 300.0
 CHIPS_PAUSE_S = 15.0  #: what held the chips may need so long to let go
@@ -43,6 +44,8 @@ def tried(slot: Slot, trail: Trail, now: float) -> str:
     """The limit of what it works on: failures, preemptions, stalls, and time."""
     limits = slot.limits
     if slot.goal is Goal.RUN:
+        if refusal := unfit(trail):
+            return f"it can't run like this: {refusal}"
         for many, most, what in (
             (trail.failures, limits.failures, "failed"),
             (trail.stalls, limits.stalls, "stalled"),
@@ -55,6 +58,16 @@ def tried(slot: Slot, trail: Trail, now: float) -> str:
         if trail.first_launch_at is not None and now >= trail.first_launch_at + limits.lifetime_s:
             return f"it has lived for {age(limits.lifetime_s)}, as long as it may"
     return ""
+
+
+def unfit(trail: Trail) -> str:
+    """What the script says for which no other try can help; empty since something was changed."""
+    last = trail.attempt
+    if last is None or last.verdict is not Verdict.FAILURE or trail.failed_at is None:
+        return ""
+    if last.exit != UNFIT:
+        return ""
+    return told(last.lines) or trail.failed_why
 
 
 def dues(slot: Slot, trail: Trail, now: float) -> Iterator[float]:

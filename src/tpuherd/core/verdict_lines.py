@@ -43,6 +43,7 @@ CHIPS = re.compile(
             r"libtpu\.so already in used? by another process",
             r"Failed to connect to vbar control service",
             r"Unable to initialize backend 'tpu'",
+            r"herd: the hosts are not alike: the number of chips",
             r"observed errors are: \[(Hardware|Network|Power)\]",
         )
     )
@@ -54,6 +55,8 @@ ALARMS = re.compile(
 )
 #: Exit statuses and signals of those that outlive a peer; 76 is that of a script with `Run`.
 ABORTED = {6, 134, -6, 76}
+UNFIT = 78  #: that of one which can't run like this, as `Run` finds out: no other try helps
+OURS = "herd: "  #: before what the library on the host says
 
 
 def chips_failed(lines: Sequence[str]) -> bool:
@@ -68,4 +71,12 @@ def own_cause(lines: Sequence[str], exit_code: int | None, signal: int | None) -
             return False
         if ALARMS.search(line) and not line.startswith("Traceback"):
             return True
+    if exit_code == UNFIT:
+        return bool(told(lines))  # all end with it, and one says why
     return exit_code not in ABORTED and signal not in ABORTED
+
+
+def told(lines: Sequence[str]) -> str:
+    """The last sentence that the library on the host has said."""
+    said = (line.removeprefix(OURS) for line in reversed(lines) if line.startswith(OURS))
+    return next(said, "")
