@@ -47,6 +47,12 @@ SAME: dict[str, tuple[tuple[str, str, str], ...]] = {
         ),
     ),
     KNOWN: (
+        (
+            "verdict",
+            "if always",
+            "key=lambda one: (one.work.ended or 0.0 if one.work is not None else 0.0,"
+            " one.host.worker),",
+        ),
         ("bidding", "0.0 → 1.0", "due = (one.bid.withdrawn_at or 0.0) + pause"),
         ("bidding", "0.0 → 1.0", "until = (attempt.ended_at or 0.0) + DRAIN_S"),
         ("limits", "0.0 → 1.0", "rate = sum(bid.offer.price or 0.0 for bid in running)"),
@@ -75,6 +81,8 @@ SAME: dict[str, tuple[tuple[str, str, str], ...]] = {
         ),
     ),
     SHORT: (
+        ("fold", "if always", "if event.kind in SWEEPS:"),
+        ("fold_world", "if never", 'if event.facts["bid"] not in trails.bad_nodes:'),
         (
             "verdict",
             "if always",

@@ -4,10 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 from tests.laws.core_toy import Toy, offer, slot
+from tpuherd.core.case import Case, World
 from tpuherd.core.facts import HostWord, NodeSight, NodeWord, Observed, RequestWord, Sight
-from tpuherd.core.model import Plan
+from tpuherd.core.model import Plan, Wishes
+from tpuherd.core.phase import Standing
 from tpuherd.core.plan import plan
-from tpuherd.core.trail import Bid
+from tpuherd.core.policy import Role, Stage
+from tpuherd.core.trail import Attempt, Bid, Trail, Trails
 
 NOW = 100_000.0
 NAME = "gpt-0-g1-me"
@@ -46,6 +49,31 @@ def host(worker: int = 0, **changes: Any) -> HostWord:
         node=NAME, worker=worker, incarnation="i", reached=True, heard_at=NOW, boot=f"b{worker}"
     )
     return replace(base, **changes)
+
+
+ATTEMPT = Attempt(id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", launched_at=NOW - 50)
+
+
+def case(*standings: Standing, observed: Observed | None = None, **changes: Any) -> Case:
+    world = World(
+        wishes=Wishes(slots={}, owner="me"), observed=observed or seen(), trails=Trails(), now=NOW,
+        sure=True, frozen="", unknown={}, probed=set(),
+    )  # fmt: skip
+    base: dict[str, Any] = {
+        "slot": slot(),
+        "trail": Trail(bids={one.bid.name: one.bid for one in standings}),
+    }
+    base |= {"world": world, "now": NOW, "standings": list(standings)}
+    return Case(**base | changes)
+
+
+def stood(**changes: Any) -> Standing:
+    both = (host(0), host(1))
+    base: dict[str, Any] = {
+        "bid": bid(granted_at=1.0, ready_at=2.0), "stage": Stage.READY, "hosts": both,
+        "sight": sight(NodeWord.READY), "whole": True, "role": Role.INCUMBENT,
+    }  # fmt: skip
+    return Standing(**base | changes)
 
 
 def actions(found: Plan, kind: type) -> list[Any]:

@@ -7,20 +7,21 @@ import pytest
 
 from tests.laws.core_toy import Toy, offer, slot
 from tests.laws.scenes import (
+    ATTEMPT,
     NAME,
     NOW,
     actions,
     again,
     bid,
+    case,
     host,
     running,
     seen,
-    sight,
+    stood,
     with_works,
 )
 from tpuherd.core import bidding, deeds, gang
-from tpuherd.core.case import Case, World
-from tpuherd.core.facts import NodeWord, Observed, Work, WorkWord
+from tpuherd.core.facts import NodeWord, Work, WorkWord
 from tpuherd.core.fold_world import season_key
 from tpuherd.core.gang import Open, how_it_ended
 from tpuherd.core.model import (
@@ -36,37 +37,12 @@ from tpuherd.core.model import (
     Stop,
     Wishes,
 )
-from tpuherd.core.phase import Need, Standing
+from tpuherd.core.phase import Need
 from tpuherd.core.plan import attempt_number, overview, plan
 from tpuherd.core.policy import Role, Stage
 from tpuherd.core.trail import Attempt, Season, Trail, Trails, Verdict
 from tpuherd.core.verdict import conclude
 from tpuherd.core.zones import ordered
-
-ATTEMPT = Attempt(id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", launched_at=NOW - 50)
-
-
-def case(*standings: Standing, observed: Observed | None = None, **changes: Any) -> Case:
-    world = World(
-        wishes=Wishes(slots={}, owner="me"), observed=observed or seen(), trails=Trails(), now=NOW,
-        sure=True, frozen="", unknown={}, probed=set(),
-    )  # fmt: skip
-    base: dict[str, Any] = {
-        "slot": slot(),
-        "trail": Trail(bids={one.bid.name: one.bid for one in standings}),
-    }
-    base |= {"world": world, "now": NOW, "standings": list(standings)}
-    return Case(**base | changes)
-
-
-def stood(**changes: Any) -> Standing:
-    both = (host(0), host(1))
-    base: dict[str, Any] = {
-        "bid": bid(granted_at=1.0, ready_at=2.0), "stage": Stage.READY, "hosts": both,
-        "sight": sight(NodeWord.READY), "whole": True, "role": Role.INCUMBENT,
-    }  # fmt: skip
-    return Standing(**base | changes)
-
 
 # ---- gangs ---------------------------------------------------------------------------------------
 

@@ -483,6 +483,18 @@ def test_pauses_double_up_to_a_most_and_once_only_for_what_was_asked_before() ->
     assert quota.seasons[KEY].pause_s == PAUSE_S_MIN
 
 
+def test_a_quota_that_was_used_up_is_no_pause_to_be_doubled() -> None:
+    quota = Season(refusal=Refusal.QUOTA, pause_s=300.0, refused_at=90.0)
+    trails = replace(after(asked(50)), seasons={KEY: quota})
+    assert after(refusal("stockout"), trails=trails).seasons[KEY].pause_s == PAUSE_S_MIN
+
+
+def test_asks_are_counted_for_a_minute() -> None:
+    assert after(asked(10), asked(69.5)).asks == (10, 69.5)
+    assert after(asked(10), asked(70)).asks == (70,)
+    assert after(asked(10), asked(70.5)).asks == (70.5,)
+
+
 def test_what_was_asked_in_the_second_of_the_refusal_was_asked_after_it() -> None:
     for at, pause in ((100.0, 2 * PAUSE_S_MIN), (99.0, PAUSE_S_MIN)):
         first = after(asked(), refusal("stockout"))
@@ -508,7 +520,7 @@ def test_a_grant_eases_the_pause_and_is_counted_once() -> None:
     trails = replace(after(asked()), seasons={KEY: before})
     found = after(granted, granted, trails=trails).seasons[KEY]
     assert found == Season(grants=1, pause_s=200.0 - PAUSE_LESS_S)
-    assert season(granted).pause_s == 0.0
+    assert season(granted) == Season(grants=1)
 
 
 def test_waits_and_lives_are_learnt() -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tpuherd.core.model import Event, Offer, Refusal
-from tpuherd.core.targets import slot_of
 from tpuherd.core.trail import Bid, Season, Trails
 
 KEPT = 20  #: so many of the latest waits and lives are remembered a season
@@ -124,8 +123,7 @@ def quarantined(trails: Trails, event: Event) -> Trails:
 
 
 def gone(trails: Trails, event: Event) -> Trails:
-    named = slot_of(event.facts["bid"])
-    if named is None or event.facts["bid"] not in trails.bad_nodes:
+    if event.facts["bid"] not in trails.bad_nodes:
         return trails
     left = {name: at for name, at in trails.bad_nodes.items() if name != event.facts["bid"]}
     return replace(trails, bad_nodes=left)

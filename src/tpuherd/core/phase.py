@@ -137,7 +137,7 @@ def expected(bid: Bid, sight: Sight | None) -> int:
     told, least = 0, bid.offer.hosts * bid.nodes
     for node in sight.nodes if sight is not None else ():
         told += node.hosts
-    return told if told > least else least
+    return max(told, least)
 
 
 def speaking(hosts: Iterable[HostWord]) -> bool:
