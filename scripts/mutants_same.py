@@ -81,6 +81,11 @@ SAME: dict[str, tuple[tuple[str, str, str], ...]] = {
         ),
     ),
     SHORT: (
+        (
+            "policy",
+            "True → False",
+            "return dict(zip(_COLUMNS, map(_MOVES.__getitem__, letters.split()), strict=True))",
+        ),
         ("fold", "if always", "if event.kind in SWEEPS:"),
         ("fold_world", "if never", 'if event.facts["bid"] not in trails.bad_nodes:'),
         (

@@ -23,6 +23,7 @@ from tests.laws.scenes import (
 from tpuherd.core import deeds, phase, verdict
 from tpuherd.core.facts import NodeWord, Work, WorkWord
 from tpuherd.core.fold import fold
+from tpuherd.core.gang import gather
 from tpuherd.core.limits import CHIPS_PAUSE_S
 from tpuherd.core.model import Ask, Event, Goal, Kind, Launch, Limits, Refusal
 from tpuherd.core.phase import Need
@@ -233,3 +234,18 @@ def test_what_could_not_begin_says_nothing_of_chips() -> None:
     found = concluded(WorkWord.ENDED, exit=1, why=f"{verdict.UNBORN}: the disk is full")
     assert found.verdict is Verdict.NODE_FAULT
     assert found.why.endswith(f": {verdict.UNBORN}: the disk is full")
+
+
+def test_an_end_that_nobody_here_has_caused_is_lost() -> None:
+    over = Work(attempt=ATTEMPT.id, word=WorkWord.ENDED, exit=0, ended=NOW - 30)
+    half = bid(offer=offer("a", hosts=3))  # of the third host nothing is heard
+    for termed, why in ((True, "something else told it to end"), (False, "nobody knows how")):
+        works = [replace(over, termed=termed)] * 2
+        hosts = tuple(host(worker, works=(one,)) for worker, one in enumerate(works))
+        gang = gather(slot(), ATTEMPT, half, seen(hosts={NAME: hosts}))
+        assert verdict.of_command(gang, works, 0) == (Verdict.LOST, why, None)
+
+
+def test_the_cloud_is_looked_at_once_a_minute_where_nothing_is_to_come() -> None:
+    assert case().survey_s == 60.0
+    assert again(Toy()).survey_s == 60.0
