@@ -81,6 +81,7 @@ SAME: dict[str, tuple[tuple[str, str, str], ...]] = {
         ),
     ),
     SHORT: (
+        ("phase", "if never", "return held[0] if len(held) == 1 else min(held, key=order)"),
         (
             "policy",
             "True → False",
