@@ -6,8 +6,9 @@ Each host writes lines of 102 bytes as fast as they are taken. Ours: `herd exec 
 which keeps the log, cuts lines and puts the host before each. Theirs: an `ssh` to each; one process
 reads from them, 256 kB at a time, and counts lines. The least: asyncssh alone, which reads and
 throws away. Client CPU is that of all processes on this side, the keeper's included, connecting
-on theirs too; same key exchange and cipher. Then the keeper's memory while a reader sleeps. Hosts
-and SSH server share the machine's cores: no times.
+on theirs too; same key exchange and cipher. Before that the keeper's memory while a reader sleeps.
+Hosts are real sshd's in a network namespace of this machine and share its cores: no times. Needs
+root.
 """
 
 import argparse
@@ -21,9 +22,10 @@ from time import perf_counter, sleep
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.exec import Pod, children_s, spent
+from bench.exec import children_s, spent
+from bench.rigs.keeper import Crowd, crowd
 
-from tests.conformance.world import HERD, started
+from tests.conformance.hosts_sshd import lacking
 
 LINE = "x" * 101
 SLEEP_S = 8
@@ -73,25 +75,25 @@ def text(many: int) -> str:
     return f"yes {LINE} | head -c {many}"
 
 
-def theirs(pod: Pod, many: int) -> Callable[[], int]:
+def theirs(pod: Crowd, many: int) -> Callable[[], int]:
     """How many lines came."""
-    words = ["ssh", *pod.words(), "HOST", text(many)]
-    command = [sys.executable, "-c", SELECT, "\n".join(words), " ".join(pod.ips)]
+    words = "\n".join(pod.ssh("HOST", text(many)))
+    command = [sys.executable, "-c", SELECT, words, " ".join(pod.ips)]
     return lambda: int(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
-def least(pod: Pod, many: int) -> Callable[[], int]:
+def least(pod: Crowd, many: int) -> Callable[[], int]:
     """The same, of asyncssh."""
     words = [str(pod.key), pod.login, str(pod.port), text(many), *pod.ips]
     command = [sys.executable, "-c", LEAST, *words]
     return lambda: int(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
-def ours(pod: Pod, many: int, output: str) -> Callable[[], int]:
-    words = [str(HERD), "exec", "pod", "-n", "--output", output, "-c", text(many)]
+def ours(pod: Crowd, many: int, output: str) -> Callable[[], int]:
+    words = pod.herd("-n", "--output", output, "-c", text(many))
 
     def act() -> int:
-        with subprocess.Popen(words, env=pod.user.env, stdout=subprocess.PIPE) as process:
+        with subprocess.Popen(words, env=pod.env, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             lines = 0
             while piece := os.read(process.stdout.fileno(), 1 << 18):
@@ -102,16 +104,11 @@ def ours(pod: Pod, many: int, output: str) -> Callable[[], int]:
     return act
 
 
-def cost(pod: Pod, act: Callable[[], int]) -> tuple[float, float, int]:
-    """CPU and wall seconds, and lines. The reading of our own process counts."""
-    keeper = pod.keeper()
-    resident, children, begun = sum(map(spent, keeper)), children_s(), perf_counter()
+def cost(pod: Crowd, act: Callable[[], int]) -> tuple[float, float, int]:
+    """CPU and wall seconds, and lines."""
+    resident, children, begun = spent(pod.pid), children_s(), perf_counter()
     lines = act()
-    return (
-        sum(map(spent, keeper)) - resident + children_s() - children,
-        perf_counter() - begun,
-        lines,
-    )
+    return spent(pod.pid) - resident + children_s() - children, perf_counter() - begun, lines
 
 
 def memory(pid: int, row: str) -> float:
@@ -120,20 +117,19 @@ def memory(pid: int, row: str) -> float:
     return int(found[row].split()[0]) / 1024
 
 
-def peak(pod: Pod, many: int, sleep_s: float) -> tuple[float, float]:
+def peak(pod: Crowd, many: int, sleep_s: float) -> tuple[float, float]:
     """The keeper's memory before, and its highest while a reader sleeps and then reads all."""
-    (pid,) = pod.keeper()
-    base = memory(pid, "VmRSS")
-    Path(f"/proc/{pid}/clear_refs").write_text("5")  # from now on: the highest
-    words = [str(HERD), "exec", "pod", "-n", "--output", "stream", "-c", text(many)]
-    with subprocess.Popen(words, env=pod.user.env, stdout=subprocess.PIPE) as process:
+    base = memory(pod.pid, "VmRSS")
+    Path(f"/proc/{pod.pid}/clear_refs").write_text("5")  # from now on: the highest
+    words = pod.herd("-n", "--output", "stream", "-c", text(many))
+    with subprocess.Popen(words, env=pod.env, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         os.read(process.stdout.fileno(), 1)
         sleep(sleep_s)
         while os.read(process.stdout.fileno(), 1 << 18):
             pass
     assert process.returncode == 0
-    return base, memory(pid, "VmHWM")
+    return base, memory(pod.pid, "VmHWM")
 
 
 def main() -> int:
@@ -145,8 +141,18 @@ def main() -> int:
     said = parser.parse_args()
     many = said.megabytes * MEGABYTE
     whole = said.megabytes * said.hosts
-    with started("--time-scale", "60") as world:
-        pod = Pod(world, said.hosts)
+    why = lacking(("ip", "ss", "unshare", "ssh-keygen", "ssh"))
+    if why:
+        print(f"output beside ssh: {why}")
+        return 0
+    with crowd(said.hosts) as pod:
+        subprocess.run(pod.herd("--", "true"), env=pod.env, check=True)  # agents come up
+        for sleep_s in (SLEEP_S, 0):  # first, while the keeper is small
+            base, top = peak(pod, many, sleep_s)
+            print(
+                f"keeper, reader sleeps {sleep_s} s: {base:.0f} MB before, {top:.0f} MB at most:"
+                f" {(top - base) / said.hosts:.2f} MB a host"
+            )
         acts = {"herd exec, stream": ours(pod, many, "stream")}
         if not said.alone:
             acts |= {"ssh and select": theirs(pod, many), "asyncssh alone": least(pod, many)}
@@ -162,13 +168,6 @@ def main() -> int:
                 f"  {costs[0][2]} lines",
                 flush=True,
             )
-        for sleep_s in (0, SLEEP_S):
-            base, top = peak(pod, many, sleep_s)
-            print(
-                f"keeper, reader sleeps {sleep_s} s: {base:.0f} MB before, {top:.0f} MB at most:"
-                f" {(top - base) / said.hosts:.2f} MB a host"
-            )
-        pod.user.leave()
     return 0
 
 

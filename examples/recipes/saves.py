@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tpuherd_host.train.places import place
+from tpuherd_host.train.places import of_run, place
 
 KEPT = 2
 
@@ -11,7 +11,7 @@ class Saves:
     """What one run has saved: seen whole or not at all, and found again by every attempt."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.place = place(f"{environ['HERD_CHECKPOINT']}/{environ['RUN_ID']}", environ)
+        self.place = place(of_run(environ["HERD_CHECKPOINT"], environ["RUN_ID"]), environ)
 
     def newest(self) -> tuple[int, bytes | None]:
         """The step to go on from and what was saved then, or 0 and nothing."""

@@ -10,13 +10,15 @@ async with app.reaching(place, WallClock()) as reach:      # Reach: keep it as l
 import resource
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 from tpuherd.clock import Clock
 from tpuherd.cloud.auth import Account, Nobody
 from tpuherd.cloud.client import Cloud
+from tpuherd.cloud.later import Later
 from tpuherd.cloud.patient import Patient
 from tpuherd.cloud.rest import Bearer, Rest, client, client_outside
+from tpuherd.cloud.seen import Seen
 from tpuherd.hosts.keys import key_pair
 from tpuherd.hosts.pins import Pins
 from tpuherd.hosts.ssh import Caller, Ways
@@ -40,11 +42,12 @@ async def reaching(place: Place, clock: Clock, *, epoch: int = 0) -> AsyncIterat
         "epoch": epoch,
     }
     caller = Caller(login=place.login, keys=keys, hello=hello, parcel=agent(), ways=place.ways)
-    async with client() if place.world else client_outside() as http:
+    async with aclosing(Later(client if place.world else client_outside)) as http:
         bearer: Bearer = Nobody() if place.world else Account(place.credentials, http, clock)
         rest = Rest(http, place.urls, bearer) if epoch else Patient(http, place.urls, bearer, clock)
         cloud = Cloud(rest, place.project)
-        registrar = Registrar(cloud, place.ssh_port, clock)
+        seen = None if epoch else Seen(place.folders.state / "nodes" / place.logs.name)
+        registrar = Registrar(cloud, place.ssh_port, clock, seen)
         roads = Ways(registrar, caller, Pins(place.folders.state / "pins"), clock)
         try:
             yield Reach(registrar, roads, clock)

@@ -14,7 +14,7 @@ from tpuherd.engine.loop import Engine, Note, Parts
 from tpuherd.hosts.snapshot_archive import archived
 from tpuherd.hosts.yard import Yard
 from tpuherd.meant import Place
-from tpuherd.ports import Holder
+from tpuherd.ports import HerdError, Holder
 from tpuherd.store.database import Database
 from tpuherd.store.logs import Shelf
 
@@ -53,10 +53,19 @@ async def founded(
             outputs=store.folder / "outputs",
             who=holder(0).who,
             gone_s=inf if place.world is None else GONE_S,
+            astray=lambda: astray(place),
             note=note,
             advice=sampling.ADVICE,
         )
         yield Engine(parts, epoch=epoch)
+
+
+def astray(place: Place) -> bool:
+    """Whether the world was started again, and listens at another address."""
+    try:
+        return place.world is not None and meant.world_facts(place.world)["url"] != place.urls.tpu
+    except HerdError:
+        return False  # it is not there at all: it is waited for
 
 
 def desire(place: Place) -> Desire:

@@ -21,8 +21,11 @@ from tpuherd.clock import WallClock
 from tpuherd.core.model import Event, Goal
 from tpuherd.core.spec_yaml import Page
 from tpuherd.desk import engines, reading, wishing
+from tpuherd.desk.adopting import take_over
+from tpuherd.desk.collecting import collect
 from tpuherd.desk.desk import Desk
 from tpuherd.desk.dropping import doomed, drop, watched
+from tpuherd.desk.planning import planned
 from tpuherd.desk.surveyed import look
 from tpuherd.job import Job, mistaken
 from tpuherd.ports import NotReached, Unfit
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
     from tpuherd.cloud.client import Cloud
 
 T = TypeVar("T")
-LOOK_S = 0.5
 SURE = "yes=True says so"
 
 
@@ -136,16 +138,17 @@ class AsyncHerd:
                     engines.ensure(here.place, self._environ)
             return found.jobs
 
-    async def wait(self, name: str, *, timeout: float | None = None) -> int:
-        """Its exit status, when it has ended: 0 is success."""
+    async def wait(self, *names: str, timeout: float | None = None) -> int:
+        """The greatest of their exit statuses, when all have ended: 0 is success."""
         async with self._desk() as here:
-            here.wish(name)
-            end = None if timeout is None else here.clock.now() + timeout
-            while (ended := reading.ending(here.store, here.clock.now(), name)) is None:
-                if end is not None and here.clock.now() >= end:
-                    raise NotReached(f"{name} has not ended in {timeout:g} s")
-                await here.clock.sleep(LOOK_S)
-            return ended[0]
+            jobs = reading.chosen(names, here.store.wishes())
+        async with self._desk() as here:  # who has wished or read lets an engine begin
+            ends = reading.endings(jobs, here.store, here.clock, timeout_s=timeout)
+            ended = {job: status async for job, status, _ in ends}
+        left = [job for job in jobs if job not in ended]
+        if left:
+            raise NotReached(f"{', '.join(left)}: not ended in {timeout:g} s")
+        return max(ended.values(), default=0)
 
     async def jobs(self) -> list[dict[str, Any]]:
         """All jobs, as `herd ls --json` has them."""
@@ -157,10 +160,37 @@ class AsyncHerd:
         async with self._desk() as here:
             return reading.status(here.store, here.clock.now(), name)
 
+    async def why(self, name: str) -> dict[str, Any]:
+        """What it does or waits for, as `herd why --json` has it."""
+        async with self._desk() as here:
+            return reading.why_told(*reading.why(here.store, here.clock.now(), name))
+
     async def events(self, name: str) -> list[Event]:
         """What has happened to it, the oldest first."""
         async with self._desk() as here:
             return [event for _, event in here.store.events(job=name)]
+
+    async def capacity(self) -> list[dict[str, Any]]:
+        """What was learnt of zones, as `herd capacity --json` has it."""
+        async with self._desk() as here:
+            return reading.capacity(here.store, here.clock.now())
+
+    async def plan(self, name: str | None = None) -> dict[str, Any]:
+        """What would be done in the cloud now, as `herd plan --json` has it."""
+        async with self._desk() as here:
+            return (await planned(name, here)).as_json()
+
+    async def gc(self, *names: str, yes: bool = False) -> dict[str, Any]:
+        """What bears our name and nobody wishes, as `herd gc --json` has it; these are deleted."""
+        async with self._desk(yes=yes) as here:
+            found = await collect(names, here)
+            assert found is not None, "a caller never says no: it raises"
+            return found.as_json()
+
+    async def adopt(self, owner: str | None = None) -> dict[str, list[str]]:
+        """Take that over, or what another owner has, as `herd adopt --json` has it."""
+        async with self._desk() as here:
+            return (await take_over(owner, here)).as_json()
 
 
 class Herd:
@@ -199,9 +229,9 @@ class Herd:
         """Drop these jobs, or all, and everything they have; those that went."""
         return done(self._herd.down(*names, yes=yes, wait=wait))
 
-    def wait(self, name: str, *, timeout: float | None = None) -> int:
-        """Its exit status, when it has ended: 0 is success."""
-        return done(self._herd.wait(name, timeout=timeout))
+    def wait(self, *names: str, timeout: float | None = None) -> int:
+        """The greatest of their exit statuses, when all have ended: 0 is success."""
+        return done(self._herd.wait(*names, timeout=timeout))
 
     def jobs(self) -> list[dict[str, Any]]:
         """All jobs, as `herd ls --json` has them."""
@@ -211,9 +241,29 @@ class Herd:
         """A job or a slot, as `herd status --json` has it."""
         return done(self._herd.status(name))
 
+    def why(self, name: str) -> dict[str, Any]:
+        """What it does or waits for, as `herd why --json` has it."""
+        return done(self._herd.why(name))
+
     def events(self, name: str) -> list[Event]:
         """What has happened to it, the oldest first."""
         return done(self._herd.events(name))
+
+    def capacity(self) -> list[dict[str, Any]]:
+        """What was learnt of zones, as `herd capacity --json` has it."""
+        return done(self._herd.capacity())
+
+    def plan(self, name: str | None = None) -> dict[str, Any]:
+        """What would be done in the cloud now, as `herd plan --json` has it."""
+        return done(self._herd.plan(name))
+
+    def gc(self, *names: str, yes: bool = False) -> dict[str, Any]:
+        """What bears our name and nobody wishes, as `herd gc --json` has it; these are deleted."""
+        return done(self._herd.gc(*names, yes=yes))
+
+    def adopt(self, owner: str | None = None) -> dict[str, list[str]]:
+        """Take that over, or what another owner has, as `herd adopt --json` has it."""
+        return done(self._herd.adopt(owner))
 
 
 def done(work: Coroutine[Any, Any, T]) -> T:

@@ -1,13 +1,14 @@
 """From what a user calls hosts to hosts, and what the cloud says of them along the way."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from tpuherd.clock import Clock
 from tpuherd.cloud import wire
 from tpuherd.cloud.client import Cloud, Survey
+from tpuherd.cloud.seen import Seen
 from tpuherd.cloud.wire import Guest, Node
 from tpuherd.core.targets import BadTarget, There, Wanted, choose, parse, slot_of
 from tpuherd.hosts.ssh import Ways
@@ -18,6 +19,7 @@ FRESH_S = 2.0  #: so long a survey, or a look at a node, is as good as a new one
 YOUNG_S = 600.0  #: a node's age up to which its host keys may still be on their way
 LATE_KEYS_S = 20.0  #: so long they are waited for
 LATE_KEYS_LOOK_S = 1.0
+PROOF_S = 2.0  #: while one that was seen before proves itself in each, the others are waited for
 #: Of a node in one of these states no host can answer.
 OFF = frozenset({"PREEMPTED", "TERMINATED", "STOPPED", "STOPPING", "SUSPENDED", "HIDDEN"})
 
@@ -56,10 +58,11 @@ class Memory:
 class Registrar:
     """The register of the hosts of one place: what `Ways` asks when it meets or loses a host."""
 
-    def __init__(self, cloud: Cloud, ssh_port: int, clock: Clock) -> None:
+    def __init__(self, cloud: Cloud, ssh_port: int, clock: Clock, seen: Seen | None = None) -> None:
         self.cloud = cloud
         self.ssh_port = ssh_port
         self.clock = clock
+        self.seen = seen  #: before this process
         self.survey: Survey | None = None
         self.surveyed_at = 0.0
         self._memory = Memory(clock)
@@ -71,6 +74,8 @@ class Registrar:
             now = self.clock.now()
             self.survey = await self.cloud.survey()
             self.surveyed_at = now
+            if self.seen is not None:
+                self.seen.keep(self.survey)
             return self.survey
 
         return await self._memory.ask(("survey",), work, fresh_s=0.0)
@@ -137,8 +142,11 @@ class Reach:
         """The cloud of this place."""
         return self.registrar.cloud
 
-    async def hosts(self, target: str) -> list[Host]:
-        """The hosts that a target means, in its order; NotFound if any of its names means none.
+    async def hosts(
+        self, target: str, awaited: Callable[[], Collection[str]] = tuple
+    ) -> list[Host]:
+        """The hosts that a target means, in its order; NotFound if any of its names means none,
+        though it may be `awaited`.
 
         The cloud is not asked again for nodes that are named themselves as long as there is a
         link to each of their hosts: that proves that they are there.
@@ -154,18 +162,48 @@ class Reach:
             linked = all(self.ways.alive(host) for host in hosts)
             if not missing and linked and (fresh or by_name(wished, known.nodes)):
                 return hosts
+        elif self.registrar.seen is not None:
+            hosts = await self._proven(wished, self.registrar.seen)
+            if hosts:
+                return hosts
         survey = await self.registrar.look()
         hosts, missing = self._chosen(wished, survey)
         if missing:
+            missing = self._chosen(wished, survey, awaited())[1]
             raise NotFound("; ".join(missing), hint=unknown(survey))
         return hosts
 
-    def _chosen(self, wished: Sequence[Wanted], survey: Survey) -> tuple[list[Host], list[str]]:
+    async def _proven(self, wished: Sequence[Wanted], seen: Seen) -> list[Host]:
+        """As they were seen last: named themselves, each with a link by the key that we know."""
+        survey = seen.survey()
+        if survey is None or not by_name(wished, survey.nodes):
+            return []
+        hosts, missing = self._chosen(wished, survey)
+        if missing or not all(map(self.ways.met, hosts)):
+            return []
+        pending = {asyncio.ensure_future(self.ways.link(host)) for host in hosts}
+        try:
+            while pending:
+                done, pending = await asyncio.wait(
+                    pending, timeout=PROOF_S, return_when=asyncio.FIRST_EXCEPTION
+                )
+                troubles = [one.exception() for one in done]
+                if not done or any(troubles):
+                    return []
+        finally:
+            for one in pending:
+                one.cancel()
+        self.registrar.survey = survey
+        return hosts
+
+    def _chosen(
+        self, wished: Sequence[Wanted], survey: Survey, awaited: Collection[str] = ()
+    ) -> tuple[list[Host], list[str]]:
         nodes = {
             There(name=node.name, zone=node.zone, workers=len(node.workers), state=node.state): node
             for node in survey.nodes
         }
-        chosen = choose(wished, nodes)
+        chosen = choose(wished, nodes, awaited)
         port = self.registrar.ssh_port
         hosts = [wire.host(nodes[there], worker, port) for there, worker in chosen.workers]
         return hosts, list(chosen.missing)

@@ -38,8 +38,8 @@ LogLevel ERROR
 """
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+def ip(*words: str, program: str = "ip") -> None:
+    subprocess.run([program, *words], check=True, capture_output=True, text=True)
 
 
 @dataclass(kw_only=True)
@@ -105,6 +105,17 @@ class Town:
         subprocess.run(["ip", "link", "del", self.wire], capture_output=True, check=False)
 
     # ---- what tests do to it ---------------------------------------------------------------------
+
+    @contextmanager
+    def thin(self, mbit: int) -> Iterator[Callable[[], int]]:
+        """The way here carries no more, as from a home; gives the bytes that came by it."""
+        limit = ("tbf", "rate", f"{mbit}mbit", "burst", "32k", "latency", "400ms")
+        ip("qdisc", "add", "dev", self.wire, "root", *limit, program="tc")
+        carried = Path(f"/sys/class/net/{self.wire}/statistics/tx_bytes")
+        try:
+            yield lambda: int(carried.read_text())
+        finally:
+            ip("qdisc", "del", "dev", self.wire, "root", program="tc")
 
     def node(self, name: str, workers: int = 1) -> list[Host]:
         """Have a node, waited for."""

@@ -9,7 +9,7 @@ import pytest
 from tests.laws.core_toy import Toy, offer, slot
 from tpuherd.core.fold import KINDS, fold, journal
 from tpuherd.core.fold_bids import GONE_KEPT, cost, read_offer, unfit_key
-from tpuherd.core.fold_world import PAUSE_LESS_S, PAUSE_S_MAX, PAUSE_S_MIN, season_key
+from tpuherd.core.fold_world import PAUSE_LESS_S, PAUSE_S_MAX, PAUSE_S_MIN, lived, season_key
 from tpuherd.core.model import (
     Ask,
     Collect,
@@ -532,6 +532,14 @@ def test_waits_and_lives_are_learnt() -> None:
     assert season(ready).waits_s == (60.0,)
     late = event("bid.ready", 90.0, bid=BID)
     assert season(ready, late).waits_s == (60.0,)
+
+
+def test_scripts_are_told_how_long_nodes_like_theirs_last() -> None:
+    trails = after(asked(), event("bid.ready", 70.0, bid=BID))
+    assert lived(trails, "gpt-0", BID) == {}
+    known = replace(trails, seasons={KEY: Season(lives_s=(100.0, 401.0))})
+    assert lived(known, "gpt-0", BID) == {"HERD_LIFE_S": "250"}
+    assert lived(known, "gpt-0", "gpt-0-g9-me") == lived(known, "gpt-1", BID) == {}
 
 
 def test_a_notice_ends_a_life_be_it_ever_seen_lost_or_not() -> None:

@@ -493,13 +493,31 @@ def test_the_sentences_of_what_is_kept() -> None:
     toy = Toy(slot(goal=Goal.IDLE))
     toy.run(until=lambda toy: any(bid.prepared for bid in toy.trail().bids.values()))
     assert state(toy) == "gpt-0-g1-me in a is ready for use"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        (Refusal.QUOTA, " (have the quota raised, or allow other zones); asked again in 4 min"),
+        (
+            Refusal.RESERVATION,
+            " (see whether the reservation is there and has room); asked again in 4 min",
+        ),
+        (
+            Refusal.PERMISSION,
+            " (give the account roles/tpu.admin, or allow other zones); asked again in 23 h",
+        ),
+        (Refusal.STOCKOUT, "; asked again in less than a minute"),
+    ],
+)
+def test_why_a_zone_is_not_asked_what_to_do_and_when_it_is(refusal: Refusal, said: str) -> None:
     toy = Toy(slot())
-    toy.refuses = {"b": Refusal.QUOTA}
+    toy.refuses = {"b": refusal}
     toy.grants = lambda zone: 1e9
     toy.tick()
     toy.tick()
     toy.tick()
-    assert state(toy) == "waits for capacity in a, c for less than a minute; b: no"
+    assert state(toy) == f"waits for capacity in a, c for less than a minute; b: no{said}"
 
 
 def test_an_attempt_that_failed_waits_its_pause_and_says_why() -> None:

@@ -13,7 +13,7 @@ from tpuherd.core.fold_bids import unfit_key
 from tpuherd.core.fold_world import season_key
 from tpuherd.core.model import Ask, Kind, Limits, Offer, Refusal
 from tpuherd.core.trail import Bid, Season, Trail
-from tpuherd.core.zones import Request, admitted, choose, number, ordered
+from tpuherd.core.zones import ADVICE, Request, admitted, choose, number, ordered
 
 NOW = 1000.0
 
@@ -68,7 +68,8 @@ def test_a_pause_is_kept_to_the_second(refusal: Refusal) -> None:
         found = choose(wish, Trail(), [], {season_key(offer("a")): season}, set(), NOW)
         assert bool(found.offers) == free
         assert found.wake_at == (inf if free else NOW + left)
-        assert found.why_not == (() if free else ("a: full",))
+        told = f"a: full{ADVICE.get(refusal, '')}; asked again in less than a minute"
+        assert found.why_not == (() if free else (told,))
 
 
 def test_a_grant_ends_the_pause() -> None:
@@ -82,9 +83,13 @@ def test_where_we_may_not_all_types_wait() -> None:
     assert zones(offer("a"), offer("b"), seasons=seasons) == ["b"]
     wish = slot(offers=(offer("a"),))
     found = choose(wish, Trail(), [], seasons, set(), NOW)
-    assert (found.wake_at, found.why_not) == (NOW - 10 + 86400, ("a: ask",))
+    assert (found.wake_at, found.why_not) == (
+        NOW - 10 + 86400, (f"a: ask{ADVICE[Refusal.PERMISSION]}; asked again in 23 h",),
+    )  # fmt: skip
     old = {key: replace(one, refused_at=NOW - 86400) for key, one in seasons.items()}
     assert zones(offer("a"), seasons=old) == ["a"]
+    full = {key: replace(one, refusal=Refusal.STOCKOUT) for key, one in seasons.items()}
+    assert zones(offer("a"), seasons=full) == ["a"]  # of another type there may be some
 
 
 def test_after_a_refusal_one_alone_probes_a_direct_offer() -> None:

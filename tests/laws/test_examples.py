@@ -3,6 +3,7 @@
 import io
 import os
 import subprocess
+import sys
 import tarfile
 from argparse import Namespace
 from collections import Counter
@@ -143,6 +144,18 @@ def test_a_plain_script_finds_its_newest_save(tmp_path: Path) -> None:
     assert Saves(env).newest() == (1000, b"1000")
     assert len(list((tmp_path / "torch-0-1").iterdir())) == 2
     assert Saves({**env, "RUN_ID": "another"}).newest() == (0, None)
+
+
+def test_a_trial_of_the_sweep_goes_on_and_ends_as_if_nothing_had_been(tmp_path: Path) -> None:
+    def told(place: str, steps: int) -> list[str]:
+        words = [sys.executable, str(EXAMPLES / "sweep/train.py"), "--width=3", f"--steps={steps}"]
+        env = {**os.environ, "HERD_CHECKPOINT": str(tmp_path / place)}
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    _, whole = told("calm", 2000)
+    assert told("cut", 1500)[0] == "begins at step 0"
+    assert told("cut", 2000) == ["begins at step 1000", whole]
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.randoms(use_true_random=False))

@@ -124,6 +124,21 @@ def test_a_command_that_tells_of_no_steps_works_from_its_start() -> None:
     assert (account.state, account.over_why) == (State.DONE, "it succeeded")
 
 
+@pytest.mark.parametrize(("exit", "works"), [(78, False), (1, True)])
+def test_a_command_that_can_not_run_has_done_nothing_that_counts(exit: int, works: bool) -> None:
+    story = History()
+    story.get(10, 20, 30)
+    story.number = 1
+    story.tell("attempt.launched", attempt=story.attempt, number=1, bid=story.bid, code_digest="c")
+    story.wait(2, State.STARTING)
+    story.tell("attempt.started", attempt=story.attempt)
+    story.wait(40, State.PRODUCTIVE if works else State.STARTING)
+    story.end(Verdict.FAILURE, exit=exit)
+    account = story.account()
+    assert account.seconds == story.truth
+    assert account.goodput == (40 / 102 if works else 0.0)
+
+
 def test_a_recovery_is_told_in_its_parts() -> None:
     story = struck()
     story.wait(1, State.CONTROLLER_GAP)
@@ -140,7 +155,23 @@ def test_a_recovery_is_told_in_its_parts() -> None:
     assert recovery.steps_lost == 40
     assert recovery.until - recovery.at == 3 + 1 + 50 + 20 + 30 + 10
     assert recovery.parts == {
-        "detect": 3, "queue": 50, "provision": 20, "setup": 30, "restore": 10, "gap": 1,
+        "detect": 3, "pause": 0, "queue": 50, "provision": 20, "setup": 30, "restore": 10, "gap": 1,
+    }  # fmt: skip
+
+
+def test_the_pause_after_a_failure_is_no_time_in_which_nobody_noticed() -> None:
+    story = History()
+    story.get(10, 20, 30)
+    story.launch(10, step=1)
+    story.wait(40, State.PRODUCTIVE)
+    story.end(Verdict.FAILURE, exit=1, step=9)
+    story.wait(25, State.PROCESS_DOWN)
+    story.launch(5, step=9, resumed=9)
+    account = story.account()
+    assert account.seconds == story.truth
+    (recovery,) = recoveries(account)
+    assert {part: time for part, time in recovery.parts.items() if time} == {
+        "pause": 25, "restore": 5,
     }  # fmt: skip
 
 

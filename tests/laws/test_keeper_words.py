@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -204,3 +206,18 @@ def test_ids_can_be_typed_and_differ() -> None:
     ids = {new_id() for _ in range(1000)}
     assert len(ids) > 990
     assert all(id.isalnum() and id.islower() and len(id) == 6 for id in ids if id.isalpha())
+
+
+def test_a_keeper_begins_with_little() -> None:
+    words = """
+import sys
+from tpuherd.keeper import libraries
+libraries.spare()
+import tpuherd.keeper.serve, tpuherd.cli.exec_run
+print(*(name for name, module in sys.modules.items() if module))
+"""
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
+    loaded = set(done.stdout.split())
+    assert "asyncssh.connection" in loaded, done.stderr
+    spared = {"cryptography.x509", "h2", "httpcore2", "importlib.metadata", "sqlite3"}
+    assert not spared & loaded

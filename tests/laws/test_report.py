@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 from tpuherd_host import report
+from tpuherd_host.agent.state import ATTEMPT, State, Work
+from tpuherd_host.agent.step import step
+from tpuherd_host.agent.verbs import PURE, THREADED
+from tpuherd_host.agent.words import Reported
 
 
 @pytest.fixture
@@ -48,3 +52,23 @@ def test_without_an_agent_nothing_is_said(tmp_path: Path, monkeypatch: pytest.Mo
 def test_nonsense_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert report.main(words) == 2
     assert "usage: python3 -m tpuherd_host.report" in capsys.readouterr().err
+
+
+def heard(*reports: dict[str, object]) -> dict[str, object]:
+    """What an agent keeps of reports that come within a moment."""
+    state = State(hello={}, boot="b", works={"x-1": Work("x-1", ATTEMPT, (), 0.0, phase="running")})
+    for told in reports:
+        state, _ = step(state, Reported({"attempt": "x-1", **told}), 100.0, PURE, THREADED)
+    return dict(state.works["x-1"].report or {})
+
+
+def test_a_bare_complete_leaves_the_last_numbers_as_they_are() -> None:
+    told = heard({"step": 39, "loss": 3.0}, {"step": 40, "loss": 2.0}, {"complete": True})
+    assert told == {"step": 40, "loss": 2.0, "complete": True, "time": 100.0}
+
+
+def test_names_that_never_end_are_not_gathered() -> None:
+    reports: list[dict[str, object]] = [{f"loss at {at}": 1.0} for at in range(1000)]
+    told = heard(*reports)
+    assert len(told) <= 65
+    assert "loss at 999" in told

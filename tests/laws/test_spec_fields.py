@@ -115,6 +115,15 @@ def test_what_is_kept_is_read_the_same_and_fits_the_schema() -> None:
             jsonschema.validate(wrong, schema)
 
 
+def test_an_empty_list_takes_away_what_the_field_had() -> None:
+    """As `--set setup=[]` does."""
+    none: dict[str, object] = {
+        name: [] for name in ("setup", "outputs", "runtime", "tags", "data_disks")
+    }
+    assert job(**none) == job()
+    jsonschema.validate({"name": "gpt", "accelerator": "v4-32", **none}, json_schema())
+
+
 def test_defaults_are_not_written_down() -> None:
     assert document(job(tier="spot", copies=1, zones="any", stall="10m", retry={})) == {
         "name": "gpt",

@@ -1,6 +1,8 @@
 """What the agents are told: the same for every attempt, and set up again only for a reason."""
 
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -99,10 +101,39 @@ def test_steps_are_as_the_agent_takes_them() -> None:
     (apt, pip) = order(setup=["sudo apt-get install -y g++", "pip install x"], env={"A": "1"}).setup
     assert apt["apt"] is True
     assert pip["apt"] is False
-    assert (pip["name"], pip["shell"]) == ("2 pip install x", "pip install x")
+    assert (pip["name"], pip["shell"].splitlines()[-1]) == ("2 pip install x", "pip install x")
     assert pip["directory"] == "herd/gpt"
     assert pip["env"] == {"A": "1"}
     assert "directory" not in order(snapshot="", setup="ls").setup[0]
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        ("cd . && pip install x", ["-m pip install x"]),
+        ("pip3 list; pip list", ["-m pip list", "-m pip list"]),
+        ("uv sync --frozen", ["-m pip install --quiet --user uv", "uv sync --frozen"]),
+        ("uvx tool", ["-m pip install --quiet --user uv", "uvx tool"]),
+        ("ls -d .", ["."]),
+    ],
+)
+def test_a_host_that_lacks_an_installer_asks_its_python(
+    tmp_path: Path, step: str, says: list[str]
+) -> None:
+    """A Python that tells what it is asked, and "installs" what does the same."""
+    own = tmp_path / ".local/bin"
+    own.mkdir(parents=True)
+    uv = f"for it in uv uvx; do cp {own}/told {own}/$it; done"
+    (own / "told").write_text('#!/bin/sh\necho "${0##*/} $*"\n')
+    (tmp_path / "python3").write_text(f'#!/bin/sh\necho "$*"\nPATH=/usr/bin:/bin; {uv}\n')
+    (tmp_path / "ls").symlink_to("/bin/ls")
+    for file in (own / "told", tmp_path / "python3"):
+        file.chmod(0o755)
+    shell = order(setup=[step]).setup[0]["shell"]
+    env = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    words = ["/bin/sh", "-c", shell]
+    done = subprocess.run(words, capture_output=True, text=True, env=env, cwd=tmp_path)
+    assert (done.stdout.splitlines(), done.stderr) == (says, "")
 
 
 @pytest.mark.parametrize("workers", [1, 4, STAGGER_FROM - 1, STAGGER_FROM, 64, 512])

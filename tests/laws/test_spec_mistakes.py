@@ -25,7 +25,7 @@ WRONG = {
     "slices: true": "slices: should be a whole number, not true",
     "setup: [echo, no]": "setup[1]: should be a command, not false (put it in quotes to mean the"
     " word)",
-    "setup: []": "setup: should be one or several, not none",
+    "tier: []": "tier: should be one or several, not none",
     "run: []": "run: as a list it should be a program and its arguments",
     "run:": "run: has no value",
     "env: {HERD_X: 1}": "env.HERD_X: is set by herd itself",
@@ -168,7 +168,7 @@ def test_a_misspelt_field_is_one_mistake_and_not_missing_as_well(name: str) -> N
 @pytest.mark.parametrize(
     ("text", "line", "sentence"),
     [
-        ("", 0, "a job is written as fields"),
+        ("", 1, "a job is written as fields"),
         ("- a", 1, "a job is written as fields"),
         ("a: [", 1, "this is no YAML"),
         ("a: b\n\tc: d", 2, "this is no YAML"),
@@ -195,6 +195,7 @@ def test_texts_that_are_no_job(text: str, line: int, sentence: str) -> None:
     assert isinstance(found, list)
     assert found[0].line == line
     assert sentence in found[0].sentence
+    assert len(found) == 1
 
 
 def test_words_of_other_tools_lead_to_ours() -> None:

@@ -63,6 +63,7 @@ def test_only_one_writes(tmp_path: Path) -> None:
     one.put(0, first)
     other.put(0, second)
     assert (one.silent, other.silent) == (False, True)
+    assert not other.lost
     one.close()
     other.close()
     assert [record for _, record in shelf.records("w", PLACE)] == [first]
@@ -128,7 +129,7 @@ def test_what_had_no_room_is_asked_for_again_although_more_came(tmp_path: Path) 
         writer.put(first.size, second)
         writer.put(gap, third)
         writer.close()
-    assert writer.silent
+    assert (writer.silent, writer.lost) == (True, True)
     assert shelf.end("w", PLACE) == first.size
     writer = shelf.writer("w", PLACE)
     writer.put(first.size, second)
@@ -143,7 +144,7 @@ def test_a_folder_that_goes_meanwhile_ends_the_log_and_nothing_else(tmp_path: Pa
     writer.put(0, Record(0.0, 1, b"x"))
     rmtree(tmp_path / "w")
     writer.put(5000, Record(1.0, 1, b"x"))
-    assert writer.silent
+    assert (writer.silent, writer.lost) == (True, True)
     writer.close()
 
 
@@ -158,6 +159,17 @@ def test_works_are_listed_by_their_begin_and_forgotten_in_time(tmp_path: Path) -
     assert shelf.of("d") is None
     shelf.prune(KEEP_S + 15.0)
     assert [one.id for one in shelf.all()] == ["b", "c"]
+
+
+def test_attempts_are_forgotten_with_their_job_and_no_other(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    ids = ["gpt-0-a1-7kq", "gpt-12-a3-7kq", "gpt-x-0-a1-7kq", "gpt2-0-a1-7kq", "20270115-a7f3"]
+    for id in ids:
+        shelf.put(about(id, 10.0))
+    shelf.forget([])
+    assert {one.id for one in shelf.all()} == set(ids)
+    shelf.forget(["gpt", "nobody"])
+    assert {one.id for one in shelf.all()} == set(ids[2:])
 
 
 def test_a_place_has_a_folder_of_its_own() -> None:

@@ -189,3 +189,11 @@ def test_hosts_are_called_by_the_shortest_name_that_is_theirs_alone() -> None:
         "gpt-0-g1-abc/w0",
         "gpt-0-g1-xyz/w0",
     ]
+
+
+def test_what_is_awaited_is_not_unknown() -> None:
+    found = choose(parse("gpt-0,late-[0-2],lost-[0-1]"), NODES, {"late", "late-0", "late-1"})
+    assert found.missing == (
+        "late-[0-1] has no node yet: herd why says what it waits for",
+        "there is no late-2,lost-[0-1]: there is gpt2,gpt-[0-1,10],pod",
+    )

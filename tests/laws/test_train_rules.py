@@ -10,11 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpuherd_host.train import commit, here, start
+from tpuherd_host.train.checkpoints import stop_at, told
 from tpuherd_host.train.circle import Circle, odd_one
 from tpuherd_host.train.commit import Commit, Damaged
-from tpuherd_host.train.interval import COST_TIMES_MIN, LONGEST_S, Costs, interval_s, life_s
+from tpuherd_host.train.interval import (
+    COST_TIMES_MIN,
+    LONGEST_S,
+    Costs,
+    interval_s,
+    life_s,
+    usual_s,
+)
 from tpuherd_host.train.late import Late, Missing, there
-from tpuherd_host.train.places import Bucket, Folder, place
+from tpuherd_host.train.places import (
+    Away,
+    Bucket,
+    Folder,
+    Unreachable,
+    of_run,
+    passing,
+    place,
+)
 from tpuherd_host.train.reports import Reports
 from tpuherd_host.train.run import Run
 from tpuherd_host.train.start import Pod
@@ -24,6 +40,10 @@ def test_youngs_rule() -> None:
     assert interval_s(2.0, 3600.0) == pytest.approx(math.sqrt(2 * 2 * 3600))
     assert interval_s(0.5, 3600.0, took_s=90) == 90, "a save must be over before the next"
     assert life_s(0, 0) > life_s(600, 1) > life_s(600, 3), "whoever dies often saves often"
+    assert life_s(600, 1, 7200) == 3900
+    assert [usual_s(told) for told in ("900", "", "0", "x")] == [900, 3600, 3600, 3600]
+    one, other = (Costs(blocked=[1.0], took=[], usual_s=usual) for usual in (3600, 900))
+    assert (one.steps(1.0, 0, 0), other.steps(1.0, 0, 0)) == (85, 42), "where nodes die soon, too"
 
 
 @given(st.floats(0, 1e4), st.floats(1, 1e7), st.floats(0, 1e3))
@@ -136,6 +156,13 @@ def test_a_folder_is_a_place(tmp_path: Path) -> None:
         folder.read("step-1/part-0")
 
 
+@pytest.mark.parametrize(
+    "told", ["gs://b/lr", "gs://b/lr/", "gs://b/lr/lr-t3-1a", "gs://b/lr/lr-t3-1a/"]
+)
+def test_a_run_has_one_folder_of_its_own_in_a_sweep_too(told: str) -> None:
+    assert of_run(told, "lr-t3-1a") == "gs://b/lr/lr-t3-1a"
+
+
 def test_buckets_are_googles_unless_said_otherwise() -> None:
     bucket = place("gs://b/run/1", {})
     assert isinstance(bucket, Bucket)
@@ -145,6 +172,23 @@ def test_buckets_are_googles_unless_said_otherwise() -> None:
     there_it_is = place("gs://b", {"STORAGE_EMULATOR_HOST": "127.0.0.1:9"})
     assert isinstance(there_it_is, Bucket)
     assert (there_it_is.base, there_it_is.path) == ("http://127.0.0.1:9", "")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "again"),
+    [
+        (Away("HTTP 503"), True),
+        (Unreachable("HTTP 403"), False),
+        (OSError(116, "stale file handle"), True),
+        (PermissionError(13, "not yours"), False),
+    ],
+    ids=["down", "no", "stale", "not-yours"],
+)
+def test_what_may_pass_by_itself_is_tried_again(trouble: OSError, again: bool) -> None:
+    assert passing(trouble) == again
+    with pytest.raises(Away if again else Unreachable) as raised:
+        stop_at(told(trouble))
+    assert isinstance(raised.value, Away) == again
 
 
 def test_a_commit_comes_back_and_nonsense_is_damage() -> None:

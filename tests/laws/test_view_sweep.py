@@ -71,7 +71,8 @@ def test_every_trial_is_shown_once(seed: int) -> None:
     assert sum(page["phases"].values()) == len(page["each"])
     assert page["planned"] == 30
     lines = sweep_text(page).splitlines()
-    assert len(lines) == (3 + len(page["each"]) if page["each"] else 2)
+    failed = any(row["phase"] == "failed" for row in page["each"])
+    assert len(lines) == (3 + len(page["each"]) + 2 * failed if page["each"] else 2)
     rows = list(csv.DictReader(io.StringIO(sweep_csv(page))))
     assert len(rows) == len(page["each"])
     for read, row in zip(rows, page["each"], strict=True):
@@ -80,6 +81,18 @@ def test_every_trial_is_shown_once(seed: int) -> None:
             name: str(value) for name, value in row["params"].items()
         }
         assert read["why"] == row["why"]
+
+
+def test_why_trials_failed_is_said_once() -> None:
+    row = {"value": None, "params": {"lr": 1}, "slot": "lr-0", "attempts": 1, "step": None,
+           "seconds": 8.0}  # fmt: skip
+    ends = [("failed", "it has no memory"), ("pruned", "hopeless"), ("failed", "it has no memory"),
+            ("failed", "it can't\nrun")]  # fmt: skip
+    each = [{**row, "trial": at, "phase": how, "why": why} for at, (how, why) in enumerate(ends)]
+    page = {**sweep_page("lr", Sweep(), SEARCH, 0.0), "each": each}
+    assert sweep_text(page).split("\n\n")[2].splitlines() == [
+        "trials 0, 2 failed: it has no memory", "trial 3 failed: it can't run"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -157,3 +170,10 @@ def test_an_axis_keeps_the_order_of_its_values(seed: int) -> None:
     assert all(0 <= place <= 1 and isfinite(place) for place in places)
     labels = [label for _, label in one.ticks()]
     assert len(labels) == len(set(labels)) <= 12
+
+
+@pytest.mark.parametrize("high", [1, 2, 3, 5, 7, 40])
+@pytest.mark.parametrize("log", [False, True])
+def test_numbers_between_whole_ones_are_not_written(high: int, log: bool) -> None:
+    labels = [label for _, label in axis(list(range(1, high + 1)), log=log).ticks()]
+    assert all(float(label).is_integer() for label in labels)

@@ -96,6 +96,8 @@ def test_a_failing_setup_is_told_with_its_host_and_last_lines(user: Owner) -> No
     event = user.happened("slot.unprepared")
     assert {host["exit"] for host in event.facts["hosts"]} == {3}
     assert {host["tail"][-1] for host in event.facts["hosts"]} == {"all is lost"}
+    told = "setup step 1 (echo all is lost; exit 3) ended with status 3: all is lost"
+    assert event.facts["why"] == f"gpt-0/w[0-1]: {told}"
 
 
 def test_outputs_come_back_before_the_node_goes(user: Owner) -> None:

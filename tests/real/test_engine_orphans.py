@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from socket import socket
 
 import pytest
 
@@ -80,3 +81,23 @@ def test_an_engine_can_be_stopped_when_the_folder_of_its_world_is_gone(world: Pa
     until(lambda: not lives(engine), "the engine to end")
     status, told = said(world, "engine", "status")
     assert (status, told.startswith("herd engine status: no engine runs")) == (7, True)
+
+
+def test_an_engine_finds_its_world_at_another_address(world: Path) -> None:
+    place = ("--state-dir", str(world))
+    job = world.parent / "job.yaml"
+    job.write_text(json.dumps(JOB))
+    assert said(world, "run", str(job), "--detach")[0] == 0
+    until(lambda: "bid.answered" in said(world, "events", "gpt-0")[1], "the first answer")
+    engine = pid(world)
+    assert said(world, "sim", "stop", *place)[0] == 0
+    before = json.loads((world / "world.json").read_text())["port"]
+    with socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+    start = ("sim", "start", "--detach", "--hosts", "none", "--port", str(port), *place)
+    assert port != before
+    assert said(world, *start)[0] == 0
+    assert said(world, "scale", "gpt", "2")[0] == 0
+    until(lambda: "bid.answered" in said(world, "events", "gpt-1")[1], "an answer from there")
+    assert pid(world) == engine

@@ -46,6 +46,7 @@ def test_the_exit_status_is_the_commands(user: User, target: str, text: str, sta
     [
         ("no-such-thing", 127, "no-such-thing: command not found"),
         ("/etc/passwd", 126, "/etc/passwd"),
+        ("ls | wc -l", 127, "command not found; a line for the shell goes after -c"),
     ],
 )
 def test_what_can_not_be_executed(user: User, command: str, status: int, sentence: str) -> None:
@@ -63,6 +64,18 @@ def test_the_exit_status_is_the_greatest_and_a_table_says_whose(user: User) -> N
     assert done.stderr.splitlines()[0] == "failed on 3 of 4 hosts:"
     for n in (1, 2, 3):
         assert f"  pod/w{n}  exit {2 * n}\n      bad {n}\n" in done.stderr
+
+
+def test_one_pipe_for_both_outputs_has_one_order(user: User) -> None:
+    text = "for n in 1 2 3 4 5; do echo out $n; echo err $n >&2; sleep 0.05; done; exit 3"
+    for target in ("pod/w0", "pod"):
+        with user.begun("exec", target, "-c", text, stderr=subprocess.STDOUT) as begun:
+            said = begun.communicate(timeout=60)[0].splitlines()
+        lines = [line.removeprefix("pod/w[0-3]: ") for line in said]
+        if target == "pod":
+            assert lines.index("failed on 4 of 4 hosts:") > lines.index("err 5")
+        else:
+            assert lines == [f"{port} {n}" for n in range(1, 6) for port in ("out", "err")]
 
 
 def test_equal_lines_stand_once(user: User) -> None:
@@ -161,10 +174,13 @@ def memory(pid: int | None, row: str) -> int:
     return int(next(found for found in rows if found.startswith(row)).split()[1])
 
 
-def test_whose_reader_has_gone_is_stopped(user: User) -> None:
-    words = "yes a-line-of-this-test"
+@pytest.mark.parametrize("cold", [False, True])
+def test_whose_reader_has_gone_is_stopped(user: User, cold: bool) -> None:
+    words = f"yes a-line-of-this-test-{cold}"
+    if cold:  # then some hosts are reached only when it has been stopped already
+        user.leave()
     with user.begun("exec", "pod", "--", *words.split()) as begun:
-        assert line(begun).endswith(": a-line-of-this-test\n")
+        assert line(begun).endswith(f": a-line-of-this-test-{cold}\n")
         assert begun.stdout is not None
         begun.stdout.close()
         assert begun.wait(30) == 141
@@ -285,6 +301,13 @@ def test_a_dead_host_is_named_and_stops_nobody(user: User) -> None:
         alive = sorted(HOSTS - {"pod/w2"})
         assert sorted(done.stdout.splitlines()) == [f"{host}: alive" for host in alive]
         assert done.stderr.startswith("failed on 1 of 4 hosts:\n  pod/w2  ")
+        with user.begun("exec", "pod", "--output", "stream", "-c", "echo up; sleep 77") as begun:
+            assert line(begun).endswith(": up\n")
+            begun.send_signal(signal.SIGINT)
+            assert begun.wait(30) == 130
+            assert begun.stderr is not None
+            assert "  pod/w2  it was stopped before it began here\n" in begun.stderr.read()
+        assert user.herd("ssh", "pod/w2", "true").returncode == 255
     finally:
         user.world.herd("weather", "network", "pod/w2", "up")
     back = ("exec", "pod/w2", "--", "true")
@@ -320,46 +343,3 @@ def test_holders_and_clean(user: User) -> None:
         assert cleaned.returncode == 0, cleaned.stderr
         assert "pod/w0: ended python3 -c import time" in cleaned.stdout
         assert begun.wait(20) == 143
-
-
-def test_code_to_hosts_and_files_both_ways(user: User, tmp_path: Path) -> None:
-    code = tmp_path / "code"
-    code.mkdir()
-    subprocess.run(["git", "init", "-q"], cwd=code, check=True)
-    (code / "train.py").write_text("print('one')\n")
-    done = user.herd("sync", "code", "pod:code", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "is in code, as long as the node lasts: pod/w[0-3]" in done.stdout
-    assert user.herd("exec", "pod", "--", "python3", "code/train.py").stdout == "pod/w[0-3]: one\n"
-    (tmp_path / "data").write_bytes(BINARY)
-    assert user.herd("cp", "data", "pod:data.bin", cwd=tmp_path).returncode == 0
-    back = user.herd("cp", "pod/w1:data.bin", "back", cwd=tmp_path)
-    assert back.returncode == 0, back.stderr
-    assert (tmp_path / "back").read_bytes() == BINARY
-
-
-def test_a_secret_is_not_shipped_unasked(user: User, tmp_path: Path) -> None:
-    (tmp_path / "id_ed25519").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nx\n")
-    asked = user.herd("sync", tmp_path, "pod:secret")
-    assert asked.returncode == 2
-    assert "id_ed25519 looks like" in asked.stderr
-    assert "--yes" in asked.stderr
-    assert user.herd("exec", "pod/w0", "-c", "ls secret").returncode != 0
-    assert user.herd("sync", tmp_path, "pod:secret", "--yes").returncode == 0
-
-
-def test_the_logs_are_here(user: User) -> None:
-    text = "echo for the log; echo and this >&2"
-    assert user.herd("exec", "pod", "-c", text).returncode == 0
-    lines = user.herd("logs", "pod", "--grep", "for the log").stdout.splitlines()
-    assert sum(line.endswith(": for the log") for line in lines) == 4
-    assert lines[0].startswith("-- ")
-    assert lines[0].endswith(text)
-    one = user.herd("logs", "pod", "--host", "w2", "--grep", "and this", "--json").stdout
-    (row,) = [json.loads(line) for line in one.splitlines()]
-    assert (row["host"], row["port"], row["text"]) == ("pod/w2", "stderr", "and this")
-    id = lines[0].split()[2]
-    named = user.herd("logs", "--attempt", id, "--json").stdout
-    assert len(named.splitlines()) == 8
-    nobody = user.herd("logs", "pod", "--since", "2000-01-01", "--grep", "never said")
-    assert (nobody.returncode, nobody.stdout) == (0, "")

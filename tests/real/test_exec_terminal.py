@@ -4,6 +4,8 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -20,9 +22,18 @@ def user() -> Iterator[User]:
 
 
 def test_a_terminal_says_which_world_and_colours_hosts(user: User) -> None:
+    assert user.herd("exec", "pod", "--", "true").returncode == 0  # the first one takes its time
     window = Terminal(user, "exec", "pod", "--", "echo", "hi")
     window.expect(rb"world: .* \(simulated\)\r\n")
     window.expect(rb"\x1b\[[0-9]+mpod/w\[0-3\]:\x1b\[0m hi\r\n")
+    assert window.end() == 0
+
+
+def test_a_terminal_sees_how_far_a_shipment_is(user: User, tmp_path: Path) -> None:
+    (tmp_path / "noise").write_bytes(Random(1).randbytes(40_000_000))
+    window = Terminal(user, "sync", str(tmp_path), "pod:noise")
+    window.expect(rb"\r\x1b\[K[0-9.]+ MB sent, 0 of 4 hosts filled")
+    window.expect(rb"\r\x1b\[Ksnapshot \w+ is in noise", seconds=60)
     assert window.end() == 0
 
 

@@ -211,6 +211,9 @@ def test_from_python(user: Owner) -> None:
     assert [one["job"] for one in herd.jobs()] == ["gpt"]
     assert herd.status("gpt")["job"] == "gpt"
     assert "slot.done" in {event.kind for event in herd.events("gpt")}
+    assert set(herd.why("gpt")["slots"]) == set(herd.plan("gpt")["states"]) == {"gpt-0", "gpt-1"}
+    assert [one["type"] for one in herd.capacity()] == ["v4-8"]
+    assert herd.gc()["strays"] == herd.adopt()["adopted"] == []
     assert herd.run(job) == "again"
     with pytest.raises(tpuherd.HerdError, match="yes=True"):
         try:
@@ -219,6 +222,7 @@ def test_from_python(user: Owner) -> None:
             assert refused.hint == "yes=True says so"
             raise tpuherd.HerdError(refused.hint) from refused
     assert herd.down("gpt", yes=True) == ("gpt",)
+    assert herd.jobs() == []
     with pytest.raises(tpuherd.HerdError, match="did you mean accelerator"):
         tpuherd.Job(name="gpt", acelerator="v4-8")
 

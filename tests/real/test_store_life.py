@@ -13,6 +13,7 @@ from time import monotonic, sleep, time
 
 import pytest
 
+from tpuherd.cli.main import run
 from tpuherd.core.model import Event, Goal
 from tpuherd.core.wish import Wish
 from tpuherd.ports import Broken, HerdError, NotAllowed
@@ -152,18 +153,47 @@ def test_a_full_disk_is_told_nothing_is_lost_and_it_goes_on(small: Path) -> None
     again.close()
 
 
-@pytest.mark.root
-@pytest.mark.needs("mount")
-def test_a_full_disk_is_told_when_the_store_is_new(small: Path) -> None:
+def stuffed(folder: Path) -> Path:
+    """Not a byte is left; what takes the room."""
     with (
         pytest.raises(OSError, match="No space left"),
-        (small / "stuffing").open("wb", 0) as stream,
+        (folder / "stuffing").open("wb", 0) as stream,
     ):
         while True:
             stream.write(b"x" * 4096)
+    return folder / "stuffing"
+
+
+@pytest.mark.root
+@pytest.mark.needs("mount")
+def test_a_full_disk_is_told_in_a_sentence_by_what_writes_beside_the_store(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "code").mkdir()
+    monkeypatch.chdir(tmp_path / "code")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(small))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.delenv("HERD_WORLD", raising=False)
+    assert run(["context", "add", "lab", "--project", "p"]) == 0
+    grant = ["--zone", "us-central2-b", "--type", "v4", "--tier", "spot"]
+    assert run(["context", "grant", *grant]) == 0
+    wish = ["run", "--name", "gpt", "--accelerator", "v4-8", "--detach", "--", "true"]
+    assert run([*wish[:-2], "--dry-run", *wish[-2:]]) == 0  # now there are folders
+    stuffing = stuffed(small)
+    capfd.readouterr()
+    assert run(wish) == 1
+    assert capfd.readouterr().err.startswith("herd run: the disk is full")
+    stuffing.unlink()
+
+
+@pytest.mark.root
+@pytest.mark.needs("mount")
+def test_a_full_disk_is_told_when_the_store_is_new(small: Path) -> None:
+    stuffing = stuffed(small)
     with pytest.raises(Broken, match="the disk is full"):
         Database(small / "store", NOW)
-    (small / "stuffing").unlink()
+    stuffing.unlink()
     Database(small / "store", NOW).close()
 
 

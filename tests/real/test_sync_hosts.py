@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.hosts_ground import KINDS, Ground, linked, opened, standing
+from tests.conformance.hosts_sshd import Town
 from tests.virtual.sync_hosts import tree, write
 from tpuherd.hosts.copy import copy_from, copy_to
 from tpuherd.hosts.link import AgentLink
@@ -116,6 +117,30 @@ def test_cold_edited_and_unchanged(ground: Ground, desk: Desk) -> None:
         assert (done.bytes_up, len(done.unchanged)) == (0, 4)
 
     desk.run(work)
+
+
+@pytest.mark.needs("tc")
+def test_a_thin_uplink_carries_it_once_however_many_hosts(ground: Ground, desk: Desk) -> None:
+    if not isinstance(ground, Town):
+        pytest.skip("only real sshd's have a wire that can be made thin")
+    size, mbit = 2_000_000, 20
+    hosts = {many: ground.node(f"thin{many}", many) for many in (1, 8)}
+    carried: dict[int, int] = {}
+
+    async def work(ways: Ways) -> None:
+        for many in hosts:
+            found = await links(ways, hosts[many])
+            write(desk.code, {"noise": random.Random(many).randbytes(size)})
+            with ground.thin(mbit) as count:
+                before = count()
+                done = await desk.ship(found)
+                carried[many] = count() - before
+            assert (done.failed, done.slow) == ({}, {})
+            assert done.seconds > 0.8 * size * 8 / (mbit * 1e6)  # it really was thin
+            assert await looks(found) == {desk.look()}
+
+    desk.run(work)
+    assert size < carried[1] < carried[8] < 1.15 * carried[1]
 
 
 @pytest.mark.parametrize("how", ["cut", "kill"])

@@ -218,8 +218,8 @@ def test_what_is_not_whole_is_skipped_and_named(
     assert steps == ["step-00000011", "step-00000012"]
 
 
-def refused(ended: Sequence[Ended], sentence: str) -> None:
-    assert statuses(ended) == [UNFIT] * len(ended), ended[0].log[-3000:]
+def refused(ended: Sequence[Ended], sentence: str, status: int = UNFIT) -> None:
+    assert statuses(ended) == [status] * len(ended), ended[0].log[-3000:]
     told = [line for one in ended for line in one.log.splitlines() if line.startswith("herd:")]
     assert len(told) == 1, told
     assert sentence in told[0]
@@ -243,4 +243,4 @@ def test_bad_input_is_one_sentence_on_one_host(cache: Path, tmp_path: Path) -> N
         "the hosts are not alike: the number of chips in use is 1 for process 1 on "
         f"{socket.gethostname()}, but 2 for the other 1",
     )
-    refused(pod.run("gs://nobody/x"), "gs://nobody/x")
+    refused(pod.run("gs://nobody/x"), "gs://nobody/x: no access token from the metadata server", 1)

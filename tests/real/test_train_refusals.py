@@ -15,12 +15,13 @@ NOT_YOURS = "herd@demo.iam.gserviceaccount.com does not have storage.objects.lis
 pytestmark = [pytest.mark.real]
 
 
-class Locked(BaseHTTPRequestHandler):
-    """A bucket that is somebody else's."""
+class Door(BaseHTTPRequestHandler):
+    """A bucket that is somebody else's, and one that is down."""
 
     def do_GET(self) -> None:
-        content = b'{"error": {"code": 403, "message": "%s"}}' % NOT_YOURS.encode()
-        self.send_response(403)
+        code, said = (503, "Come back later.") if "/b/down/" in self.path else (403, NOT_YOURS)
+        content = b'{"error": {"code": %d, "message": "%s"}}' % (code, said.encode())
+        self.send_response(code)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
@@ -30,8 +31,8 @@ class Locked(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def locked() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Locked) as server:
+def door() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
@@ -57,9 +58,15 @@ def test_data_that_can_not_be_shared(
     refused(pod.run(tmp_path / "p", *words, count=hosts, chips=1), says)
 
 
-def test_a_bucket_that_may_not_be_read(pod: Pod, locked: str) -> None:
-    ended = pod.run("gs://theirs/x", STORAGE_EMULATOR_HOST=locked)
+def test_a_bucket_that_may_not_be_read(pod: Pod, door: str) -> None:
+    ended = pod.run("gs://theirs/x", STORAGE_EMULATOR_HOST=door)
     refused(ended, f"gs://theirs/x: {NOT_YOURS} (HTTP 403)")
+
+
+def test_a_bucket_that_is_down_is_no_reason_to_give_up_for_good(pod: Pod, door: str) -> None:
+    """With any other status than 78 it is tried again."""
+    ended = pod.run("gs://down/x", STORAGE_EMULATOR_HOST=door)
+    refused(ended, "gs://down/x: Come back later. (HTTP 503)", 1)
 
 
 @pytest.mark.parametrize("hosts", [1, 2])

@@ -134,6 +134,15 @@ def test_without_its_key_one_host_says_one_sentence(bench: Bench, key: str) -> N
     assert bench.service.runs == {}
 
 
+def test_a_service_that_is_down_is_no_reason_to_give_up_for_good(bench: Bench) -> None:
+    """With any other status than 78 it is tried again."""
+    away = {"WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_INIT_TIMEOUT": "3"}
+    status, log = bench.run(WANDB_API_KEY=KEY, **away)
+    assert status == 1, log[-3000:]
+    assert "herd: W&B takes no run: " in log
+    assert "Traceback" not in log
+
+
 def test_only_the_main_process_writes(bench: Bench) -> None:
     bench.more["WANDB_API_KEY"] = KEY
     with socket.create_server(("127.0.0.1", 0)) as door:

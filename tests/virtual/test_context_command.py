@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from tpuherd import config
 from tpuherd.cli.job_page import Said, setting, spoken, told
 from tpuherd.cli.main import run
 from tpuherd.core.spec import Job, judged
+from tpuherd.core.wish_schema import SCHEMAS
 from tpuherd.ports import Unfit
 
 Herd = Callable[..., tuple[int, str, str]]
@@ -56,6 +58,8 @@ def test_contexts_come_and_go(herd: Herd, tmp_path: Path) -> None:
     listed = json.loads(herd("context", "list", "--json")[1])
     assert listed["current"] is None
     assert listed["contexts"]["lab"] == {"project": "mine", "login": "ada", "via": "a@b"}
+    jsonschema.validate(shown, SCHEMAS["herd context show --json"])
+    jsonschema.validate(listed, SCHEMAS["herd context list --json"])
     file = tmp_path / ".config/tpuherd/contexts.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 

@@ -122,10 +122,13 @@ def test_of_jobs_long_dropped_only_the_routine_is_forgotten() -> None:
         play.wanted = False
         play.kill()
         before = log(play)
-        for late_s in (KEEP_S - 3600.0, KEEP_S + 3600.0):
+        for late_s, gone in ((KEEP_S - 3600.0, set()), (KEEP_S + 3600.0, {"gpt"})):
             assert log(play) == before
-            Past(play.store, 0, lambda name, facts: None).save(play.ground.clock.now() + late_s)
-        return before, log(play)
+            past = Past(play.store, 0, lambda name, facts: None)
+            assert past.save(play.ground.clock.now() + late_s) == gone
+        play.wish(Wished())
+        assert past.save(play.ground.clock.now() + 2 * KEEP_S) == set()
+        return before, log(play)[:-1]
 
     before, after = perform(plot, scripts=LONG)
     assert before != after == [event for event in before if event.kind not in ROUTINE]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from time import time
 from typing import Any
@@ -13,7 +14,7 @@ from tests.laws.stories import History
 from tpuherd import meant
 from tpuherd.cli.main import run
 from tpuherd.core.goodput import State
-from tpuherd.core.model import Goal
+from tpuherd.core.model import Event, Goal
 from tpuherd.core.trail import Verdict
 from tpuherd.core.view_schema import SCHEMAS
 from tpuherd.core.wish import Wish
@@ -51,18 +52,24 @@ def herd(world: Path, capfd: pytest.CaptureFixture[str]) -> Herd:
 def save(world: Path, tmp_path: Path) -> Save:
     """Puts a job with its story into the store."""
 
-    def save(story: History, goal: Goal = Goal.RUN, *, wished: bool = True) -> None:
+    def save(
+        story: History, goal: Goal = Goal.RUN, *, wished: bool = True, job: str = "gpt"
+    ) -> None:
         store = Database(meant.scope({"HOME": str(tmp_path)}, world=world).store, time())
-        store.append(story.events)
+        store.append([named(event, job) for event in story.events])
         if wished:
-            store.put(
-                Wish(job="gpt", goal=goal, document={"name": "gpt"}, made_at=story.events[0].at,
-                     changed_at=story.events[0].at)
-            )  # fmt: skip
-        store.put_states({"gpt-0": "attempt 1 has run for 1 min"})
+            at = story.events[0].at
+            store.put(Wish(job=job, goal=goal, document={"name": job}, made_at=at, changed_at=at))
+        store.put_states({f"{job}-0": "attempt 1 has run for 1 min"})
         store.close()
 
     return save
+
+
+def named(event: Event, job: str) -> Event:
+    """The same of a job of another name."""
+    told = json.loads(json.dumps(asdict(event)).replace("gpt", job))
+    return Event(**told)
 
 
 def story() -> History:
@@ -119,14 +126,17 @@ def test_what_is_remembered_is_shown_where_the_world_is_gone(herd: Herd, save: S
 
 
 @pytest.mark.parametrize("command", sorted(SCHEMAS))
-def test_json_fits_its_schema(herd: Herd, save: Save, command: str) -> None:
+def test_json_fits_its_schema(
+    herd: Herd, save: Save, world: Path, tmp_path: Path, command: str
+) -> None:
     one = tried(story())
     one.tell("slot.done", why="it succeeded")
     save(one)
+    logged(world, tmp_path, "gpt-0-a1-7kq", "gpt-0-g1-7kq", (time(),))
     words = command.replace("NAME", "gpt").split()[1:]
     status, out, _ = herd(*words)
-    assert status == 0
-    texts = out.splitlines() if command.startswith("herd events") else [out]
+    assert status == (7 if command.startswith("herd engine") else 0)  # none runs
+    texts = out.splitlines() if words[0] in ("events", "logs") else [out]
     assert texts
     for text in texts:
         jsonschema.validate(json.loads(text), SCHEMAS[command])
@@ -170,6 +180,31 @@ def test_wait_is_over_when_the_job_is(herd: Herd, save: Save) -> None:
     one.tell("slot.done", why="it succeeded")
     save(one)
     assert herd("wait", "gpt") == (0, "", "herd wait: gpt-0 is done\n")
+
+
+def test_wait_for_several_is_over_when_all_are(herd: Herd, save: Save) -> None:
+    """Each as it ends; the greatest status counts, and what goes on when the time is over."""
+    done, failed = story(), story()
+    done.tell("slot.done", why="it succeeded")
+    save(done)
+    save(failed, job="sad")
+    said = "herd wait: gpt-0 is done\nherd wait: sad goes on\n"
+    assert herd("wait", "gpt", "sad", "--timeout", "0.1s") == (124, "", said)
+    assert herd("wait", "gpt", "sax*")[::2] == (
+        4, "herd wait: there is no job sax*: there is gpt,sad\n",
+    )  # fmt: skip
+    failed.events.clear()
+    failed.end(Verdict.FAILURE, exit=3)
+    failed.tell("slot.gave_up", why="it failed 4 times")
+    save(failed, job="sad")
+    said = "herd wait: gpt-0 is done\nherd wait: sad-0 gave up: it failed 4 times\n"
+    assert herd("wait", "g*", "*", "sad") == (3, "", said)
+    status, out, _ = herd("wait", "*", "--json")
+    told = json.loads(out)
+    jsonschema.validate(told, SCHEMAS["herd wait NAME --json"])
+    assert (status, [(one["job"], one["status"]) for one in told["each"]]) == (
+        3, [("gpt", 0), ("sad", 3)],
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -223,3 +258,32 @@ def test_logs_of_a_job_are_those_of_all_its_attempts(
     assert heads == [["--", "1", "gpt-0-a1-7kq"], ["--", "-", "x"], ["--", "2", "gpt-0-a2-7kq"]]
     assert "gpt-0-a2-7kq says" in herd("logs", "gpt-0", "--attempt", "2")[1]
     assert "gpt-0-a1-7kq says" not in herd("logs", "gpt-0", "--attempt", "2")[1]
+
+
+def logged(world: Path, home: Path, id: str, node: str, times: tuple[float, ...]) -> None:
+    """Something was said by a piece of work at these times."""
+    shelf = Shelf(folder(home / ".local/state/tpuherd", world=world, project=""))
+    place = Place(zone="z", node=node, worker=0, incarnation="1")
+    shelf.put(About(id=id, kind="attempt", title="t", target="gpt", started=min(times),
+                    places=(place,), number=int(id != "x")))  # fmt: skip
+    writer = shelf.writer(id, place)
+    for at in times:
+        writer.put(writer.offset, Record(at, 1, b"says\n"))
+    writer.close()
+
+
+def test_logs_say_once_whose_lines_follow(herd: Herd, world: Path, tmp_path: Path) -> None:
+    """Hosts that speak in turn need no head each time; one that goes back to other work does."""
+    now = time()
+    said = [
+        ("gpt-0-a1-7kq", "gpt-0-g1-7kq", (0, 2, 6)),
+        ("gpt-1-a1-7kq", "gpt-1-g1-7kq", (1, 3, 5)),
+        ("x", "gpt-1-g1-7kq", (4,)),
+    ]
+    for id, node, times in said:
+        logged(world, tmp_path, id, node, tuple(now + at for at in times))
+    lines = [line.split() for line in herd("logs", "gpt")[1].splitlines()]
+    assert [words[2 if words[0] == "--" else 1] for words in lines] == [
+        "gpt-0-a1-7kq", "gpt-0/w0:", "gpt-1-a1-7kq", "gpt-1/w0:", "gpt-0/w0:", "gpt-1/w0:",
+        "x", "gpt-1/w0:", "gpt-1-a1-7kq", "gpt-1/w0:", "gpt-0/w0:",
+    ]  # fmt: skip

@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,8 @@ def test_where_things_go_is_as_with_cp(here: Path, tmp_path: Path) -> None:
     assert to([here / "one"], "there", hosts).failed == {}
     assert (home / "there" / "one").read_text() == "2"
     assert (home / "there" / "tree" / "a").exists()
+    assert to([here / "one"], "uno", hosts).failed == {}
+    assert (home / "uno").read_text() == "2"
 
 
 def test_what_is_in_the_way_is_refused_before_anything_is_done(here: Path, tmp_path: Path) -> None:
@@ -86,9 +89,32 @@ def test_what_is_in_the_way_is_refused_before_anything_is_done(here: Path, tmp_p
     done = to([here / "tree"], "x", hosts)
     assert "is no folder" in done.failed["pod/w1"]
     assert tree(hosts[1].home / "x") == {"tree/sub": ("file", b"a file")}
+    assert tree(hosts[0].home / "x") == {}
     write(hosts[0].home, {"file": ""})
     assert "leads through a file" in to([here / "one"], "file/x", hosts[:1]).failed["pod/w0"]
     assert "is a file" in to([here / "one"], "file/", hosts[:1]).failed["pod/w0"]
+
+
+def test_what_is_no_file_is_left_out_and_told(here: Path, tmp_path: Path) -> None:
+    hosts = herd(tmp_path, 1)
+    pipe = here / "tree" / "pipe"
+    os.mkfifo(pipe)
+    done = to([here / "tree"], "x", hosts)
+    assert (done.failed, done.skipped) == ({}, (str(pipe),))
+    with pytest.raises(Unfit, match="pipe: neither a file nor a folder"):
+        to([pipe], "y", hosts)
+    os.mkfifo(hosts[0].home / "queue")
+    told = fetched(["queue"], hosts, tmp_path / "back").failed["pod/w0"]
+    assert told.endswith("queue: neither a file nor a folder")
+
+
+def test_two_nodes_of_one_name_are_told_apart(here: Path, tmp_path: Path) -> None:
+    hosts = [herd(tmp_path / zone, 1)[0] for zone in ("us-a", "eu-b")]
+    for host, zone in zip(hosts, ("us-a", "eu-b"), strict=True):
+        host.host = replace(host.host, zone=zone, incarnation=zone)
+    assert to([here / "one"], "uno", hosts).got == ("us-a/pod/w0", "eu-b/pod/w0")
+    assert [(host.home / "uno").read_text() for host in hosts] == ["1", "1"]
+    assert set(fetched(["uno"], hosts, tmp_path / "back").got) == {"us-a/pod/w0", "eu-b/pod/w0"}
 
 
 def test_nothing_to_copy_is_one_sentence(here: Path, tmp_path: Path) -> None:
@@ -137,7 +163,8 @@ def test_a_log_that_grows_is_cut_where_it_was_and_one_that_shrinks_is_refused(
 
     def changed(size: int) -> None:
         def passing(piece: bytes) -> bytes:
-            log.write_text("y" * size)
+            if log.read_text().startswith("x"):  # once: the host may read it from then on
+                log.write_text("y" * size)
             return piece
 
         log.write_text("x" * 100)

@@ -5,7 +5,7 @@ import random
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from tests.virtual.sync_hosts import tree, write
 from tpuherd.hosts import snapshot as taking
 from tpuherd.hosts.snapshot import Snapshot, again, take, take_commit
 from tpuherd.hosts.snapshot_archive import AGE_MAX_S, Archive
-from tpuherd.ports import HerdError, NotFound, Unfit
+from tpuherd.ports import Broken, HerdError, NotFound, Unfit
 from tpuherd_host.agent.blobs import Spoiled
 from tpuherd_host.agent.snapshots_rows import named, parsed
 
@@ -161,6 +161,81 @@ def test_what_is_known_of_files_changes_no_snapshot(
                 os.utime(old, (1_000_000_000 + turn, 1_000_000_000 + turn))
         fresh = Archive(tmp_path / f"fresh{turn}")
         assert shot(code, archive).id == shot(code, fresh).id
+
+
+def repository(path: Path) -> None:
+    """One inside of another."""
+    write(path, {"a": "inside"})
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"]):
+        git(path, *words)
+
+
+def turned(path: Path) -> None:
+    """A program, or none any more."""
+    if path.is_file():
+        path.chmod(path.stat().st_mode ^ 0o111)
+
+
+def grown_inside(code: Path, dice: random.Random) -> None:
+    """All repositories in there get a file."""
+    for inner in code.glob("d*/*/.git"):
+        write(inner.parent, {f"b{dice.randrange(3)}": dice.randbytes(3)})
+
+
+Edit = Callable[[Path, Path, random.Random], object]
+#: Of the tree as it is.
+EDITS: tuple[Edit, ...] = (
+    lambda code, path, dice: grown_inside(code, dice),
+    lambda code, path, dice: write(code, {".gitignore": f"{path.name}\n"}),
+    lambda code, path, dice: write(code, {".herdignore": f"{path.name}\n"}),
+    lambda code, path, dice: (code / ".gitignore").unlink(missing_ok=True),
+    lambda code, path, dice: (code / ".herdignore").unlink(missing_ok=True),
+    lambda code, path, dice: git(code, "add", "-Af"),
+    lambda code, path, dice: git(code, "rm", "-rfq", "--cached", "--ignore-unmatch", str(path)),
+    lambda code, path, dice: git(code, "commit", "-qam", "one", "--allow-empty"),
+    lambda code, path, dice: turned(path),
+    lambda code, path, dice: path.is_file() and path.write_bytes(path.read_bytes()[::-1]),
+    lambda code, path, dice: None,
+)
+#: Of a path where nothing is now.
+WRITES: tuple[Edit, ...] = (
+    lambda code, path, dice: path.write_bytes(dice.randbytes(9)),
+    lambda code, path, dice: path.symlink_to(f"../d{dice.randrange(3)}"),
+    lambda code, path, dice: write(path, {"a": "below"}),
+    lambda code, path, dice: repository(path),
+    lambda code, path, dice: os.mkfifo(path),
+    lambda code, path, dice: None,
+)
+
+
+def edit(code: Path, dice: random.Random) -> None:
+    """Do something somewhere."""
+    path = code / f"d{dice.randrange(2)}" / f"f{dice.randrange(5)}"
+    path.parent.mkdir(exist_ok=True)
+    change = dice.choice(EDITS + WRITES)
+    if change in WRITES:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+    change(code, path, dice)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_resident_look_agrees_with_one_that_knows_nothing(
+    code: Path, archive: Archive, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After any edit, and again when nothing changed: then git's listing alone is compared."""
+    monkeypatch.setattr(taking, "RACY_NS", 0)  # else nothing here would be old enough to be known
+    dice, short = random.Random(seed), 0
+    write(code, {"always": "there"})
+    for turn in range(40):
+        edit(code, dice)
+        whole = shot(code, Archive(tmp_path / f"fresh{turn}"))
+        for _ in range(dice.randrange(1, 4)):
+            found = shot(code, archive)
+            assert (found.id, found.notes) == (whole.id, whole.notes)
+        short += archive.last[code].listing is not None if code in archive.last else 0
+    assert short  # else only the long way was tried
 
 
 def test_the_same_size_within_the_same_tick_is_seen(code: Path, archive: Archive) -> None:
@@ -319,6 +394,8 @@ def test_a_commit_that_is_not_there(code: Path, archive: Archive) -> None:
         take_commit(f"file://{code}", "nothing-of-that-name", archive, ENVIRONMENT)
     with pytest.raises(Unfit):
         take_commit(f"file://{code}", "--upload-pack=x", archive, ENVIRONMENT)
+    with pytest.raises(Broken, match=r"nope could not be fetched: .*'nope' does not appear to be"):
+        take_commit("nope", "HEAD", archive, ENVIRONMENT)
 
 
 def test_many_files_warm(code: Path, archive: Archive) -> None:

@@ -4,20 +4,26 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.laws.stories import History
 from tpuherd import config, meant
 from tpuherd.clock import WallClock
 from tpuherd.cloud.client import Cloud
 from tpuherd.core import spec
+from tpuherd.core.fold import fold
+from tpuherd.core.goodput import State
 from tpuherd.core.grants import Allowed, Grant
 from tpuherd.core.model import Event, Goal
 from tpuherd.core.spec_yaml import Page, page
+from tpuherd.core.trail import Trails
 from tpuherd.desk import wishing
 from tpuherd.desk.desk import Desk, event
+from tpuherd.desk.dropping import gone, owed
 from tpuherd.hosts.snapshot_archive import archived
 from tpuherd.ports import NotAllowed, NotFound, Outdated, Unfit
 from tpuherd.store.database import Database
@@ -408,3 +414,23 @@ def test_an_event_says_who_and_why(office: Office) -> None:
     line = event("wish.changed", office.desk.wish("gpt"), "did it")
     assert line.facts["who"] in line.facts["why"]
     assert line.at == office.desk.wish("gpt").changed_at
+
+
+def test_what_is_listed_no_more_is_gone_if_it_was_given_back_before() -> None:
+    """Not what is asked for just now: it may come about yet."""
+    story = History()
+    story.get(1, 1, 1)
+    story.tell("bid.withdrawn", bid=story.bid, why="not wanted")
+    withdrawn_at = story.now
+    story.wait(5, State.CAPACITY_WAIT)
+    story.ask()
+    trails = reduce(fold, story.events, Trails())
+
+    def listed(jobs: list[str], at: float) -> list[str]:
+        return [one.facts["bid"] for one in gone(jobs, trails, at, at)]
+
+    assert listed(["gpt"], withdrawn_at) == listed(["gp"], withdrawn_at + 9) == []
+    assert listed(["gpt"], withdrawn_at + 9) == ["gpt-0-g1-7kq"]
+    assert (owed(["gpt"], trails), owed(["gp"], trails)) == (["gpt-0-g2-7kq"], [])
+    left = reduce(fold, gone(["gpt"], trails, withdrawn_at + 9, story.now), trails)
+    assert list(left.slots["gpt-0"].bids) == ["gpt-0-g2-7kq"]

@@ -5,7 +5,6 @@ from tpuherd.cli.desk import desk, say, say_json
 from tpuherd.cli.errand import Home
 from tpuherd.core.targets import fold
 from tpuherd.desk.adopting import take_over
-from tpuherd.desk.surveyed import named
 
 
 async def shown(owner: str | None, json_: bool, console: Console, home: Home) -> int:
@@ -13,9 +12,7 @@ async def shown(owner: str | None, json_: bool, console: Console, home: Home) ->
     with desk(console, home, "herd adopt") as here:
         found = await take_over(owner, here)
     if json_:
-        jobs = sorted({named(bid).job for bid in found.bids})
-        about = {"jobs": jobs, "adopted": list(found.bids), "unknown": list(found.unknown)}
-        await say_json(console, about)
+        await say_json(console, found.as_json())
         return 0
     await say(console, f"{fold(found.bids)} adopted" if found.bids else "there is nothing to adopt")
     if found.unknown:

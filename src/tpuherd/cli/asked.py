@@ -6,7 +6,7 @@ from typing import Any
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Home
 from tpuherd.cli.exec_kept import missed
-from tpuherd.cli.work import named
+from tpuherd.cli.work import hosts_of, named
 from tpuherd.hosts import fanout
 from tpuherd.ports import Host, Verb
 
@@ -23,8 +23,8 @@ async def ask(
     seconds: float = SECONDS,
 ) -> tuple[dict[str, Mapping[str, Any]], int]:
     """The answers by host, and what the missing ones are worth as an exit status."""
-    _, reach = await home.reach(console)
-    hosts = await reach.hosts(target)
+    place, reach = await home.reach(console)
+    hosts = await hosts_of(target, place, reach)
     names = named(hosts)
 
     async def one(host: Host) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from tpuherd.cli.work import Outcome, ended
 from tpuherd.clock import Clock
 from tpuherd.hosts import fanout
 from tpuherd.hosts.lane import Call
+from tpuherd.hosts.link import AgentLink
 from tpuherd.hosts.ssh import Ways
 from tpuherd.ports import Broken, HerdError, Host, NotReached, Verb
 from tpuherd_host.agent.frames import LOG
@@ -68,6 +69,8 @@ class Cast:
         self._begun: set[Host] = set()  #: these have certainly heard of it
         self._asked_of: set[Host] = set()  #: these may have
         self._calls: dict[Host, Call] = {}  #: that are under way
+        self._seeking: dict[Host, asyncio.Task[Any]] = {}  #: there is no way to these yet
+        self._stopped = False
 
     @property
     def under_way(self) -> list[Host]:
@@ -137,7 +140,7 @@ class Cast:
 
     async def _follow(self, host: Host, reader: Records) -> Outcome:
         """By one link, until it ends or breaks."""
-        link = await self._ways.link(host)
+        link = await self._way(host)
         feeding = None
         try:
             async with link.stream(self.order.at(reader.offset)) as call:
@@ -151,6 +154,20 @@ class Cast:
             if feeding is not None:
                 feeding.cancel()
         return ended(self.hosts[host], work, self._tails.get(host, b""))
+
+    async def _way(self, host: Host) -> AgentLink:
+        """The link to it; none where the command is stopped before it could be asked of it."""
+        task = asyncio.current_task()
+        if task is not None and self.order.verb == "run" and host not in self._asked_of:
+            self._seeking[host] = task
+        try:
+            return await self._ways.link(host)
+        except asyncio.CancelledError:
+            if self._stopped:
+                raise NotReached("it was stopped before it began here") from None
+            raise
+        finally:
+            self._seeking.pop(host, None)
 
     async def watch(self) -> None:
         """Ask those that say nothing whether they are there at all: links can be long dead."""
@@ -197,7 +214,7 @@ class Cast:
         if port in (GAP, JUMP):
             port, piece = AGENT, lost(offset, record)
         else:
-            self._tails[host] = (self._tails.get(host, b"")[-TAIL_MAX:] + piece)[-TAIL_MAX:]
+            self._tails[host] = (self._tails.get(host, b"") + piece[-TAIL_MAX:])[-TAIL_MAX:]
         await self._shown(self._screen.feed(self.hosts[host], port, piece, record.at))
 
     async def _word(self, host: Host, line: bytes) -> None:
@@ -211,8 +228,12 @@ class Cast:
             self.when_unread()
 
     async def stop(self, grace_s: float) -> None:
-        """Stop it wherever it may run."""
-        await asyncio.gather(*(self.stop_one(host, grace_s) for host in self.under_way))
+        """Stop it wherever it may run; where nobody has heard of it nobody will."""
+        self._stopped = True
+        heard = [host for host in self.under_way if host not in self._seeking]
+        for task in self._seeking.values():
+            task.cancel()
+        await asyncio.gather(*(self.stop_one(host, grace_s) for host in heard))
 
     async def stop_one(self, host: Host, grace_s: float) -> None:
         """TERM, and KILL when the grace is over. A host that can't be told is named at the end."""

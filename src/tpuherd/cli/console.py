@@ -29,7 +29,9 @@ class Console:
         self.signals: asyncio.Queue[int] = asyncio.Queue()
         self.on_release: Callable[[int], None] | None = None
         self._ear = Ear(files[0])
-        self._pens = {1: Pen(files[1]), 2: Pen(files[2])}
+        pen = Pen(files[1])
+        same = os.path.samestat(os.fstat(files[1]), os.fstat(files[2]))
+        self._pens = {1: pen, 2: pen if same else Pen(files[2])}  # one file is written in one order
         self._terminals = [os.isatty(file) for file in files]
         self._colour = colour
 

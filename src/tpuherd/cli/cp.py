@@ -21,6 +21,7 @@ class There:
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="SOURCE... DEST")
+@click.option("-r", "-R", is_flag=True, hidden=True, expose_value=False)  # what scp has taught us
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def cp(paths: tuple[str, ...], json_: bool) -> Errand:
     """Copy files and folders to all hosts of a target, or from them.
@@ -60,33 +61,39 @@ async def to_hosts(
     sources: Sequence[str], dest: There, json_: bool, console: Console, home: Home
 ) -> int:
     """From here to all of them."""
-    from tpuherd.cli.linked import links, told
+    from tpuherd.cli.linked import linked, told, watched
     from tpuherd.hosts.copy import copy_to
 
-    linked = await links(dest.target, console, home)
+    there = await linked(dest.target, console, home)
     paths = [console.folder / source for source in sources]
-    shipment = await copy_to(paths, dest.path, linked)
-    return await told(f"copied to {dest.path}", shipment, json_, console)
+    async with watched(console) as report:
+        shipment = await copy_to(paths, dest.path, there.links, report=report)
+    where = "the login's home" if dest.path == "." else dest.path
+    return await told(f"copied to {where}", shipment, json_, console)
 
 
 async def from_hosts(
     sources: Sequence[There], dest: str, json_: bool, console: Console, home: Home
 ) -> int:
     """From all of them to here."""
-    from tpuherd.cli.linked import amount, failed_on, links
+    from tpuherd.cli.linked import amount, failed_on, left_out, linked
+    from tpuherd.core.targets import fold
     from tpuherd.hosts.copy import copy_from
 
-    linked = await links(sources[0].target, console, home)
-    fetched = await copy_from([source.path for source in sources], linked, console.folder / dest)
+    there = await linked(sources[0].target, console, home, partial=True)
+    paths = [source.path for source in sources]
+    fetched = await copy_from(paths, there.links, console.folder / dest)
     if json_:
         content = asdict(fetched) | {"got": {host: str(at) for host, at in fetched.got.items()}}
         await console.say(json.dumps(content, indent=2).encode() + b"\n")
     elif fetched.got and console.said.loud >= 0:
-        await console.tell(f"copied {amount(fetched.bytes_down)} to {dest}")
+        came = f"{fold(fetched.got)} ({amount(fetched.bytes_down)} came)"
+        await console.say(f"copied to {dest}: {came}\n".encode())
     for host, left in fetched.skipped.items():
-        await console.tell(f"{host}: left out, being no file: {', '.join(left)}")
+        for line in left_out(left):
+            await console.tell(f"{host}: {line}")
     for line in failed_on(fetched.failed):
         await console.tell(line)
-    if not fetched.failed:
+    if not fetched.failed and there.all:
         return 0
     return PARTLY if fetched.got else FAILED

@@ -72,6 +72,10 @@ def live(place: Place, environ: Mapping[str, str], *, aloud: bool) -> str:
                 continue
             if ended is not Ended.OUTDATED:
                 store.release(epoch)
+            if ended is Ended.MOVED:
+                place = meant.place(environ, world=place.world)
+                diary.note("engine.moved", {"why": f"{place.title} is at {place.urls.tpu} now"})
+                continue
             if ended is Ended.GONE:
                 why = f"nobody has listened for {GONE_S / 60:g} min at {place.title}"
                 diary.note("engine.gone", {"why": f"{why}: the engine has ended"})

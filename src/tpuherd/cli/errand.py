@@ -1,6 +1,7 @@
 """What a command does on hosts, as a value: the keeper does it, or this process."""
 
 import asyncio
+import errno
 import signal
 import sys
 import traceback
@@ -100,6 +101,11 @@ async def regret(name: str, error: Exception, console: Console) -> int:
         await console.tell(f"{name}: {error.sentence}{hint}")
         await console.flush()
         return next(code for kind, code in STATUS.items() if isinstance(error, kind))
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        what = f": {error.filename} can't be written" if error.filename else ""
+        await console.tell(f"{name}: the disk is full{what}; free some space, and say it again")
+        await console.flush()
+        return FAILED
     await console.tell(f"herd: this should not happen: {type(error).__name__}: {error}")
     if console.environ.get("HERD_DEBUG"):
         await console.tell("".join(traceback.format_exception(error)).rstrip())

@@ -15,14 +15,15 @@ from tpuherd.cli.play import GRACE_S, Play
 from tpuherd.cli.screen import screen
 from tpuherd.cli.session import Session
 from tpuherd.cli.words import clock
-from tpuherd.cli.work import ended, named, place_of
+from tpuherd.cli.work import ended, hosts_of, named, place_of
 from tpuherd.core.targets import fold
 from tpuherd.core.view_text import lined
 from tpuherd.hosts import fanout
 from tpuherd.hosts.fanout import Done
+from tpuherd.meant import Place
 from tpuherd.ports import Host, NotFound, NotReached, Unfit, Verb
 from tpuherd.reach import Reach
-from tpuherd.store.logs import COMMAND, About, Shelf
+from tpuherd.store.logs import COMMAND, About
 
 KEPT_S = 86400.0
 LOOK_S = 20.0
@@ -37,20 +38,20 @@ async def commands_of(reach: Reach, host: Host) -> list[Work]:
     return found
 
 
-async def looked_for(target: str | None, reach: Reach, kept: Shelf, id: str = "") -> list[Host]:
+async def looked_for(target: str | None, place: Place, reach: Reach, id: str = "") -> list[Host]:
     """The hosts to ask: those of the target, else where we began something in the last day."""
     if target is not None:
-        return await reach.hosts(target)
-    now = reach.clock.now()
+        return await hosts_of(target, place, reach)
+    kept, now = shelf(place), reach.clock.now()
     about = [one for one in kept.all() if one.kind == COMMAND and one.started > now - KEPT_S]
-    places = {place for one in about if id in ("", one.id) for place in one.places}
+    places = {where for one in about if id in ("", one.id) for where in one.places}
     if not places and id:
         raise NotFound(
             f"no command {id} was begun here", hint=f"say where: herd exec TARGET --attach {id}"
         )
     survey = await reach.registrar.look()
     there = {(node.zone, node.name, node.incarnation) for node in survey.nodes}
-    left = [place for place in places if (place.zone, place.node, place.incarnation) in there]
+    left = [one for one in places if (one.zone, one.node, one.incarnation) in there]
     if not left:
         if id:
             raise NotFound(
@@ -63,7 +64,7 @@ async def looked_for(target: str | None, reach: Reach, kept: Shelf, id: str = ""
 async def show(target: str | None, json_: bool, console: Console, home: Home) -> int:
     """The list."""
     place, reach = await home.reach(console)
-    hosts = await looked_for(target, reach, shelf(place))
+    hosts = await looked_for(target, place, reach)
     names = named(hosts)
     results = await fanout.everyone(hosts, partial(commands_of, reach), seconds=LOOK_S)
     if json_:
@@ -108,10 +109,10 @@ def stands(work: Work) -> str:
 
 
 async def found(
-    target: str | None, id: str, reach: Reach, kept: Shelf, console: Console
+    target: str | None, id: str, place: Place, reach: Reach, console: Console
 ) -> dict[Host, Work]:
     """Where the command is, and how it stands there."""
-    hosts = await looked_for(target, reach, kept, id)
+    hosts = await looked_for(target, place, reach, id)
     results = await fanout.everyone(hosts, partial(commands_of, reach), seconds=LOOK_S)
     having = {done.host: work for done in results for work in done.value or () if work["id"] == id}
     failed = fanout.failures(results)
@@ -127,7 +128,7 @@ async def found(
 async def kill(target: str | None, id: str, console: Console, home: Home) -> int:
     """Stop it everywhere."""
     place, reach = await home.reach(console)
-    having = await found(target, id, reach, shelf(place), console)
+    having = await found(target, id, place, reach, console)
     names = named(list(having))
 
     async def one(host: Host) -> Work:
@@ -158,7 +159,7 @@ async def attach(
     """Its output from where ours ends, and its exit status."""
     place, reach = await home.reach(console)
     kept = shelf(place)
-    having = await found(target, id, reach, kept, console)
+    having = await found(target, id, place, reach, console)
     hosts = list(having)
     names = named(hosts)
     first = having[hosts[0]]

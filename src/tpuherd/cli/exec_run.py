@@ -11,7 +11,7 @@ from tpuherd.cli.keeping import Keeping
 from tpuherd.cli.play import Play
 from tpuherd.cli.screen import screen
 from tpuherd.cli.supply import Supply
-from tpuherd.cli.work import Wish, named, new_id, place_of
+from tpuherd.cli.work import Wish, hosts_of, named, new_id, place_of
 from tpuherd.meant import Place
 from tpuherd.store.logs import COMMAND, About, Shelf
 
@@ -19,7 +19,7 @@ from tpuherd.store.logs import COMMAND, About, Shelf
 async def run(wish: Wish, console: Console, home: Home) -> int:
     """From the target to the exit status."""
     place, reach = await home.reach(console)
-    hosts = await reach.hosts(wish.target)
+    hosts = await hosts_of(wish.target, place, reach)
     names = named(hosts)
     id = new_id()
     about = About(

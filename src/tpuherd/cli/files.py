@@ -95,9 +95,10 @@ class Pen:
         """The thread's life."""
         try:
             while batch := self._batch():
+                many = sum(map(len, batch))
                 self._write(batch)
                 with self._news:
-                    self._held = max(0, self._held - len(batch))
+                    self._held = max(0, self._held - many)
                 posted(self._loop, self._moved.set)
         except OSError:
             self._gone = True
@@ -105,18 +106,22 @@ class Pen:
         finally:
             os.close(self._own)
 
-    def _batch(self) -> bytes:
+    def _batch(self) -> list[bytes]:
         """What is to be written next, once there is something; nothing at the end."""
         with self._news:
             self._news.wait_for(lambda: self._closed or (bool(self._pieces) and not self._holding))
             many = min(len(self._pieces), PIECES_AT_ONCE)
-            return b"".join(self._pieces.popleft() for _ in range(many))
+            return [self._pieces.popleft() for _ in range(many)]
 
-    def _write(self, batch: bytes) -> None:
-        rest = memoryview(batch)
+    def _write(self, batch: list[bytes]) -> None:
+        rest: deque[bytes | memoryview] = deque(batch)
         while rest and not self._closed:
             try:
-                rest = rest[os.write(self._own, rest) :]
+                many = os.writev(self._own, list(rest))
+                while rest and many >= len(rest[0]):
+                    many -= len(rest.popleft())
+                if many:
+                    rest[0] = memoryview(rest[0])[many:]
             except BlockingIOError:  # somebody else has made it non-blocking
                 select.select([], [self._own], [])
 

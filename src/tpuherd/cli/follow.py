@@ -7,8 +7,9 @@ from tpuherd.cli.console import Console
 from tpuherd.cli.desk import desk
 from tpuherd.cli.errand import SIGNALLED, Home
 from tpuherd.cli.logs_show import Look, show
+from tpuherd.desk.books import go_on, ledger
 from tpuherd.desk.desk import Desk
-from tpuherd.desk.reading import ending
+from tpuherd.desk.reading import ending, scene
 
 LOOK_S = 0.3
 LAST_WORDS_S = 3.0  #: so long the log may take to come in when all is over
@@ -41,13 +42,15 @@ async def happens(job: str, here: Desk, console: Console) -> int:
     seen = max(
         (number for number, _ in here.store.events(job=job, limit=1, newest=True)), default=0
     )
+    kept = ledger(here.store)
     while True:
         for number, event in here.store.events(after=seen, job=job):
             seen = number
             why = event.facts.get("why")
             if why:
                 await console.tell(f"{event.slot or job}: {why}")
-        ended = ending(here.store, here.clock.now(), job)
+        go_on(kept, here.store)
+        ended = ending(scene(here.store, here.clock.now(), kept), job)
         if ended is not None:
             return ended[0]
         await here.clock.sleep(LOOK_S)

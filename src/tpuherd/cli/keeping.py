@@ -26,6 +26,7 @@ class Keeping:
         self._clock = clock
         self._writers: dict[Host, Writer] = {}
         self._noted = False
+        self.lost = False  #: something that was said could not be kept
 
     async def tick(self) -> None:
         """Note it when it takes long, and flush now and then."""
@@ -44,6 +45,7 @@ class Keeping:
             tidied(self._shelf, self._about.started)
         except OSError:
             self._shelf = None  # a full disk, or one that may not be written: nothing is kept
+            self.lost = True
 
     def put(self, host: Host, offset: int, record: Record) -> None:
         """A record of a host's log."""
@@ -65,6 +67,7 @@ class Keeping:
         writer = self._writers.pop(host, None)
         if writer is not None:
             writer.close()
+            self.lost = self.lost or writer.lost
 
     def end(self, status: int | None) -> None:
         """All is over, with this exit status; None: it goes on without us."""

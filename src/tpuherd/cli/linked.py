@@ -1,26 +1,39 @@
 """Links to all hosts of a target, for what is shipped to all of them or to none."""
 
+import asyncio
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass
 
-from tpuherd.cli.console import Console
+from tpuherd.cli.console import Console, Gone
 from tpuherd.cli.errand import FAILED, PARTLY, Home
+from tpuherd.cli.keeping import cancelled
+from tpuherd.cli.work import hosts_of
+from tpuherd.clock import WallClock
 from tpuherd.core.targets import fold
 from tpuherd.hosts import fanout
 from tpuherd.hosts.link import AgentLink
-from tpuherd.hosts.sync import Shipment
+from tpuherd.hosts.sync import Progress, Report, Shipment
 from tpuherd.ports import NotReached
 
 SECONDS = 60.0
+SHOW_S = 0.5
+OVER = "\r\x1b[K"  #: back to the line's beginning, and clear it
 
 
-async def links(
-    target: str, console: Console, home: Home, *, partial: bool = False
-) -> list[AgentLink]:
-    """To every one; NotReached names those that can't be."""
-    _, reach = await home.reach(console)
-    hosts = await reach.hosts(target)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Linked:
+    """Whom there is a way to."""
+
+    links: list[AgentLink]
+    all: bool  #: of those that were meant
+
+
+async def linked(target: str, console: Console, home: Home, *, partial: bool = False) -> Linked:
+    """To every one, or, `partial`, to those that can be reached; others are named."""
+    place, reach = await home.reach(console)
+    hosts = await hosts_of(target, place, reach)
     results = await fanout.everyone(hosts, reach.ways.link, seconds=SECONDS)
     found = [done.value for done in results if done.value is not None]
     failed = fanout.failures(results)
@@ -28,7 +41,47 @@ async def links(
         raise NotReached("; ".join(failed), hint="nothing was changed on any host")
     for line in failed:
         await console.tell(line)
-    return found
+    return Linked(links=found, all=not failed)
+
+
+@asynccontextmanager
+async def watched(console: Console) -> AsyncIterator[Report]:
+    """On a terminal a line that says how far it is, for as long as the block lasts."""
+    latest: Progress | None = None
+
+    def note(progress: Progress) -> None:
+        nonlocal latest
+        latest = progress
+
+    async def show() -> None:
+        try:
+            while True:
+                await clock.sleep(SHOW_S)
+                await console.say(f"{OVER}{stage(latest)}".encode(), 2)
+        except Gone:
+            return
+
+    clock = WallClock()
+    if not console.terminal(2) or console.said.loud < 0:
+        yield note
+        return
+    showing = asyncio.create_task(show())
+    begun = clock.now()
+    try:
+        yield note
+    finally:
+        await cancelled([showing])
+        if clock.now() - begun > SHOW_S:
+            with suppress(Gone):
+                await console.say(OVER.encode(), 2)
+
+
+def stage(progress: Progress | None) -> str:
+    """How far it is."""
+    if progress is None:
+        return "looking at the files, and at the hosts"
+    ready = f", {progress.ready} of {progress.hosts} hosts filled" if progress.hosts > 1 else ""
+    return f"{amount(progress.sent)} sent{ready}"
 
 
 def failed_on(failed: Mapping[str, str]) -> list[str]:
@@ -39,8 +92,10 @@ def failed_on(failed: Mapping[str, str]) -> list[str]:
     return [f"{fold(hosts)}: {why}" for why, hosts in groups.items()]
 
 
-async def told(title: str, shipment: Shipment, json_: bool, console: Console) -> int:
-    """What became of it, and its exit status."""
+async def told(
+    title: str, shipment: Shipment, json_: bool, console: Console, *, all: bool = True
+) -> int:
+    """What became of it, and its exit status; `all`: of the hosts that were meant."""
     if json_:
         await console.say(json.dumps(asdict(shipment), indent=2).encode() + b"\n")
     elif shipment.got and console.said.loud >= 0:
@@ -53,15 +108,22 @@ async def told(title: str, shipment: Shipment, json_: bool, console: Console) ->
             await console.tell(f"{host}: {how}")
     for host, kept in shipment.kept.items():
         await console.tell(f"{host}: kept beside it: {', '.join(kept)}")
+    for line in left_out(shipment.skipped):
+        await console.tell(line)
     for line in failed_on(shipment.failed):
         await console.tell(line)
-    if not shipment.failed:
+    if not shipment.failed and all:
         return 0
     if shipment.got:
         return PARTLY
     if not shipment.unsure:
         await console.tell("so it was changed on no host")
     return FAILED
+
+
+def left_out(paths: Sequence[str]) -> list[str]:
+    """The line for what can't be copied, if there is any."""
+    return [f"left out, being no file: {', '.join(paths)}"] if paths else []
 
 
 def amount(many: int) -> str:

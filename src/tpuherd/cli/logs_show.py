@@ -1,7 +1,7 @@
 """Reads the kept logs and prints their lines, in order of time."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from pathlib import Path
@@ -14,7 +14,16 @@ from tpuherd.cli.screen import COLOURS, PORTS
 from tpuherd.cli.words import clock
 from tpuherd.clock import WallClock
 from tpuherd.core.gather import Plain, as_json, cut
-from tpuherd.core.targets import BadTarget, There, choose, labels, parse
+from tpuherd.core.targets import (
+    BadTarget,
+    Chosen,
+    There,
+    choose,
+    fold,
+    labels,
+    parse,
+    ranges,
+)
 from tpuherd.ports import NotFound, Unfit
 from tpuherd.store.logs import About, Place, Shelf
 from tpuherd_host.agent.records import GAP, JUMP
@@ -64,8 +73,11 @@ async def show(look: Look, console: Console, home: Home) -> int:
     pattern = compiled(look.grep)
     chosen = found(look, shelf)
     page = Page(shelf, console, json_=look.json_, since=look.since or 0.0, pattern=pattern)
-    if not chosen and not look.follow:
-        raise NotFound(nothing(look, shelf), hint="what says nothing leaves no log")
+    if not chosen:
+        sentence = nothing(look, shelf)
+        if not look.follow:
+            raise NotFound(sentence, hint="what says nothing leaves no log")
+        await console.tell(f"herd logs: {sentence}; waiting for one")
     await page.put(chosen)
     while look.follow:
         await console.flush()
@@ -89,37 +101,44 @@ def compiled(text: str | None) -> re.Pattern[bytes] | None:
 
 def found(look: Look, shelf: Shelf) -> list[Log]:
     """The logs that are meant, the oldest first."""
-    kept = [(about, places) for about in shelf.all() if (places := wanted(look, about))]
+    wanted = [log for log in numbered(look.target, shelf) if of_attempt(look.attempt, log)]
+    if look.host is None:
+        return wanted
+    host = look.host
+    if re.fullmatch(r"w[0-9\[\],-]+", host):
+        nodes = sorted({f"{log.place.zone}/{log.place.node}/{host}" for log in wanted})
+        host = ",".join(nodes) or host
+    meant = among(host, [log.place for log in wanted])
+    return [log for log in wanted if log.place in meant]
+
+
+def numbered(target: str | None, shelf: Shelf) -> list[Log]:
+    """All logs of a target."""
+    kept = [
+        (about, among(target, about.places) if target else set(about.places))
+        for about in shelf.all()
+    ]
+    kept = [(about, places) for about, places in kept if places]
     attempts = any(about.number for about, _ in kept)  # then numbers are theirs
     logs: list[Log] = []
     for count, (about, places) in enumerate(kept, 1):
         number = about.number or (0 if attempts else count)
-        if look.attempt not in (None, str(number), about.id):
-            continue
         names = labels([(place.zone, place.node, place.worker) for place in about.places])
-        named = dict(zip(about.places, names, strict=True))
         logs += [
-            Log(about=about, place=place, label=named[place], number=number) for place in places
+            Log(about=about, place=place, label=name, number=number)
+            for place, name in zip(about.places, names, strict=True)
+            if place in places
         ]
     return logs
 
 
-def wanted(look: Look, about: About) -> list[Place]:
-    """Of the hosts of one piece of work those that are meant."""
-    places = list(about.places)
-    if look.target is not None:
-        places = among(look.target, places)
-    if look.host is not None:
-        host = look.host
-        if re.fullmatch(r"w[0-9\[\],-]+", host):
-            nodes = ",".join(sorted({f"{place.zone}/{place.node}/{host}" for place in places}))
-            host = nodes or host
-        places = among(host, places)
-    return places
+def of_attempt(attempt: str | None, log: Log) -> bool:
+    """Whether it is the one that is meant, if one is."""
+    return attempt in (None, str(log.number), log.about.id)
 
 
-def among(target: str, places: Sequence[Place]) -> list[Place]:
-    """Which of these hosts a target means."""
+def chosen_from(target: str, places: Iterable[Place]) -> Chosen:
+    """What a target means among these hosts."""
     try:
         wished = parse(target)
     except BadTarget as error:
@@ -129,16 +148,32 @@ def among(target: str, places: Sequence[Place]) -> list[Place]:
         key = (place.zone, place.node)
         many[key] = max(many.get(key, 0), place.worker + 1)
     there = [There(name=node, zone=zone, workers=count) for (zone, node), count in many.items()]
-    meant = {(node.zone, node.name, worker) for node, worker in choose(wished, there).workers}
-    return [place for place in places if (place.zone, place.node, place.worker) in meant]
+    return choose(wished, there)
+
+
+def among(target: str, places: Iterable[Place]) -> set[Place]:
+    """Which of these hosts a target means."""
+    places = list(places)
+    workers = chosen_from(target, places).workers
+    meant = {(node.zone, node.name, worker) for node, worker in workers}
+    return {place for place in places if (place.zone, place.node, place.worker) in meant}
 
 
 def nothing(look: Look, shelf: Shelf) -> str:
     """The sentence where there is no log."""
-    what = look.target or look.attempt
-    nodes = sorted({place.node for about in shelf.all() for place in about.places})
-    there = f": there are logs of {', '.join(nodes[:10])}" if nodes else ", nor of anything else"
-    return f"there is no log of {what}{there}"
+    logs = numbered(look.target, shelf)
+    if look.target and not logs:
+        places = {place for about in shelf.all() for place in about.places}
+        if not places:
+            return f"there is no log of {look.target}, nor of anything else"
+        missing = chosen_from(look.target, places).missing
+        return re.sub(r"^there is no ", "there is no log of ", missing[0])
+    left = [log for log in logs if of_attempt(look.attempt, log)]
+    if left:
+        return f"there is no log of {look.host}: there is {fold(log.label for log in left)}"
+    numbers = ranges({str(log.number) for log in logs if log.number and look.target})
+    whose = f" of {look.target}: there is {numbers}" if numbers else ""
+    return f"there is no log {look.attempt}{whose}"
 
 
 class Page:
@@ -162,7 +197,8 @@ class Page:
         self._quick = pattern is not None and not ANCHORS.search(pattern.pattern)
         self._offsets: dict[tuple[str, Place], int] = {}
         self._lines: dict[tuple[str, Place], Plain] = {}
-        self._head = ""
+        self._heads: dict[str, list[str]] = {}  #: by host the work it has spoken of, in turn
+        self._headed: set[str] = set()
 
     async def put(self, logs: Sequence[Log]) -> None:
         """All lines of these that are new, by their time."""
@@ -203,13 +239,23 @@ class Page:
             port = PORTS.get(piece.port, "agent")
             rows = (as_json(log.label, port, line, piece.at) for line in lines.split(b"\n"))
             return b"".join(rows)
-        about = log.about
-        head = f"-- {log.number or '-'}  {about.id}  {clock(about.started)}  {about.title}\n"
-        before = head if head != self._head else ""
-        self._head = head
-        name = f"{log.label}:"
+        before, name = self._head(log), f"{log.label}:"
         if self._console.coloured(1):
             before = f"\x1b[2m{before}\x1b[0m" if before else ""
             name = f"\x1b[{COLOURS[log.place.worker % len(COLOURS)]}m{name}\x1b[0m"
+        before = f"{before}\n" if before else ""
         prefix = f"{clock(piece.at)} {name} ".encode()
         return before.encode() + prefix + lines.replace(b"\n", b"\n" + prefix) + b"\n"
+
+    def _head(self, log: Log) -> str:
+        """What the lines are of: where it begins, and where a host comes back to it."""
+        about = log.about
+        spoken = self._heads.setdefault(log.label, [])
+        back = about.id in spoken[:-1]
+        if about.id in spoken:
+            spoken.remove(about.id)
+        spoken.append(about.id)
+        if about.id in self._headed and not back:
+            return ""
+        self._headed.add(about.id)
+        return f"-- {log.number or '-'}  {about.id}  {clock(about.started)}  {about.title}"

@@ -9,7 +9,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "status": ("Show all of a job: nodes, attempts, time, cost.", "tpuherd.cli.status:status"),
         "why": ("Say what a job does or waits for.", "tpuherd.cli.why:why"),
         "events": ("Show what happened, and why.", "tpuherd.cli.events:events"),
-        "wait": ("Wait until a job has ended.", "tpuherd.cli.wait:wait"),
+        "wait": ("Wait until jobs have ended.", "tpuherd.cli.wait:wait"),
         "capacity": ("Show what was learnt about zones.", "tpuherd.cli.capacity:capacity"),
         "plan": ("Show what is to be done now, and why.", "tpuherd.cli.plan:plan"),
         "sweep": ("Try many parameters, on many nodes.", "tpuherd.cli.sweep:sweep"),

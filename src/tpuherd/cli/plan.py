@@ -15,6 +15,6 @@ def plan(name: str | None, json_: bool) -> Errand:
 
     It looks at the cloud once and does nothing.
     """
-    from tpuherd.cli.plan_do import planned
+    from tpuherd.cli.plan_do import shown
 
-    return errand("herd plan", partial(planned, name, json_))
+    return errand("herd plan", partial(shown, name, json_))

@@ -15,6 +15,7 @@ from tpuherd.clock import Clock
 
 GRACE_S = 10.0
 ANSWERS = {"d": "detach", "s": "stop"}
+NOT_KEPT = "herd exec: herd logs will lack some of it: the disk of this machine can't be written to"
 QUESTION = "\nIt runs on the hosts. [d]etach and let it go on, or [s]top it?"
 
 
@@ -30,7 +31,7 @@ class Play:
         self._keeping = keeping
         self._clock = clock
         self._status: int | None = None  #: what we end with, whatever the hosts say
-        self._left = False
+        self._left: int | None = None  #: what we end with before the hosts do
         self._playing: asyncio.Task[None] | None = None
         self._stops: set[asyncio.Task[None]] = set()
 
@@ -52,11 +53,14 @@ class Play:
         return await self._over()
 
     async def _over(self) -> int:
-        outcomes = [self._cast.outcomes[host] for host in self._cast.hosts if not self._left]
-        self._keeping.end(None if self._left else worst(outcomes))
-        if self._left:
-            return 0
+        if self._left is not None:
+            self._keeping.end(self._left or None)
+            return self._left
+        outcomes = [self._cast.outcomes[host] for host in self._cast.hosts]
+        self._keeping.end(worst(outcomes))
         if self._console.said.loud >= 0:
+            if self._keeping.lost:
+                await self._console.tell(NOT_KEPT)
             for line in report(outcomes):
                 await self._console.tell(line)
         return worst(outcomes) if self._status is None else self._status
@@ -104,23 +108,27 @@ class Play:
         self._keeping.note()
         self._keeping.flush()
         if not self._console.release(0):
-            self._left = True
-            assert self._playing is not None
-            self._playing.cancel()
+            self._leave(0)
 
-    def _stop(self, status: int) -> None:
+    def _leave(self, status: int) -> None:
+        self._left = status
+        assert self._playing is not None
+        self._playing.cancel()
+
+    def _stop(self, status: int) -> "asyncio.Task[None]":
         """TERM on all hosts; asked again, KILL."""
         grace_s = GRACE_S if self._status is None else 0.0
         self._status = status if self._status is None else self._status
         task = asyncio.create_task(self._cast.stop(grace_s))
         self._stops.add(task)
         task.add_done_callback(self._stops.discard)
+        return task
 
     def _unread(self) -> None:
-        """Nobody reads what it says: it is stopped, as a pipe's writer is."""
+        """Nobody reads what it says: it is stopped, as a pipe's writer is, and not heard out."""
         self._console.mute()
         if self._status is None:
-            self._stop(BROKEN_PIPE)
+            self._stop(BROKEN_PIPE).add_done_callback(lambda _: self._leave(BROKEN_PIPE))
 
     async def _limit(self, seconds: float) -> None:
         """It may take so long."""

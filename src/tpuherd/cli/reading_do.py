@@ -4,10 +4,10 @@ from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Home
 from tpuherd.cli.reading import reading
 from tpuherd.core.view_capacity import capacity_text
-from tpuherd.core.view_events import line, record
+from tpuherd.core.view_events import line
 from tpuherd.core.view_pages import job_text, jobs_text, why_text
 from tpuherd.core.view_text import span
-from tpuherd.desk.reading import capacity, jobs, status, why
+from tpuherd.desk.reading import capacity, jobs, status, why, why_told
 
 
 async def listed(json_: bool, console: Console, home: Home) -> int:
@@ -32,11 +32,7 @@ async def explained(name: str, json_: bool, console: Console, home: Home) -> int
         now = here.now
         slots, recent, engine = why(here.store, now, name)
         lines = [(f"{span(max(0.0, now - one.at))} ago", line(one)) for _, one in recent]
-        content = {
-            "slots": slots,
-            "engine": engine,
-            "recent": [record(seq, one) for seq, one in recent],
-        }
+        content = why_told(slots, recent, engine)
         await here.show(content, why_text(slots, lines, engine=engine), json_=json_)
     return 0
 

@@ -5,11 +5,11 @@ import signal
 
 from tpuherd.cli.cast import PATIENCE_S, PAUSE_S, PAUSE_S_MAX, Order
 from tpuherd.cli.console import Console
-from tpuherd.cli.errand import SIGNALLED, Home
+from tpuherd.cli.errand import SIGNALLED, TRANSPORT, Home
 from tpuherd.cli.exec_run import shelf
 from tpuherd.cli.keeping import Keeping, cancelled
 from tpuherd.cli.report import report
-from tpuherd.cli.work import Wish, ended, named, new_id, place_of
+from tpuherd.cli.work import Wish, ended, hosts_of, named, new_id, place_of
 from tpuherd.core.targets import fold
 from tpuherd.hosts.lane import Call
 from tpuherd.ports import HerdError, Host, Link, NotReached, Unfit, Verb
@@ -23,7 +23,7 @@ LEAVE = b"~."  #: after a line's end: leave it alone, as ssh has it
 async def run(wish: Wish, console: Console, home: Home, *, first: bool = False) -> int:
     """On the one host that is meant, or the first of them."""
     place, reach = await home.reach(console)
-    hosts = await reach.hosts(wish.target)
+    hosts = await hosts_of(wish.target, place, reach)
     names = named(hosts)
     if len(hosts) > 1 and not first:
         raise Unfit(f"a terminal has room for one host, not {fold(names.values())}")
@@ -78,11 +78,12 @@ class Session:
                 return int(left.args[0])
             except NotReached as error:
                 now = clock.now()
-                if lost_at is None or self._offset > before:
+                if self._begun and (lost_at is None or self._offset > before):
                     lost_at, pause_s = now, PAUSE_S
                     await self._console.tell(f"\r\n{self._label}: {error.sentence}; looking for it")
-                if not self._begun or now - lost_at > PATIENCE_S:
-                    raise
+                if lost_at is None or now - lost_at > PATIENCE_S:
+                    await self._console.tell(f"herd: {self._label}: {error.sentence}")
+                    return TRANSPORT
             await clock.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 

@@ -113,15 +113,15 @@ async def recode(load: Load, console: Console, home: Home) -> int:
 async def ship_it(load: Load, console: Console, home: Home) -> int:
     """Take the snapshot while the links come about; ask; ship."""
     from tpuherd.cli.desk import Asking
-    from tpuherd.cli.linked import links, told
+    from tpuherd.cli.linked import linked, told, watched
     from tpuherd.desk.consent import consented
     from tpuherd.hosts.snapshot_archive import archived
     from tpuherd.hosts.sync import Terms, ship
 
     place, reach = await home.reach(console)
     archive = archived(place.folders.state)
-    async with asyncio.TaskGroup() as group:
-        linking = group.create_task(links(load.target, console, home, partial=load.some))
+    async with watched(console), asyncio.TaskGroup() as group:
+        linking = group.create_task(linked(load.target, console, home, partial=load.some))
         taking = group.create_task(asyncio.to_thread(taken, load, console, archive))
     snapshot = taking.result()
     if snapshot.notes or snapshot.findings:
@@ -129,9 +129,13 @@ async def ship_it(load: Load, console: Console, home: Home) -> int:
         if not await consented(snapshot, archive, talk):
             return ABORTED
     terms = Terms(relay=load.relay, force=load.force, partial=load.some)
-    shipment = await ship(snapshot, load.dest, linking.result(), archive=archive, terms=terms)
+    there = linking.result()
+    async with watched(console) as report:
+        shipment = await ship(
+            snapshot, load.dest, there.links, archive=archive, report=report, terms=terms
+        )
     title = f"snapshot {snapshot.id[:12]} is in {load.dest}, as long as the node lasts"
-    status = await told(title, shipment, load.json_, console)
+    status = await told(title, shipment, load.json_, console, all=there.all)
     if not shipment.failed:
         await console.flush()
         await asyncio.to_thread(tidied, archive, reach.clock.now())

@@ -1,4 +1,4 @@
-"""`herd wait`: until a job has ended."""
+"""`herd wait`: until jobs have ended."""
 
 from functools import partial
 
@@ -9,17 +9,18 @@ from tpuherd.cli.words import Duration
 
 
 @click.command()
-@click.argument("name")
+@click.argument("names", nargs=-1, required=True)
 @click.option(
     "--timeout", "timeout_s", type=Duration(), help="Wait no longer than this (5m, 2h); exit 124."
 )
 @click.option("--json", "json_", is_flag=True, help="Print JSON at the end.")
-def wait(name: str, timeout_s: float | None, json_: bool) -> Errand:
-    """Wait until a job has ended, or the nodes of `herd up` are ready.
+def wait(names: tuple[str, ...], timeout_s: float | None, json_: bool) -> Errand:
+    """Wait until jobs have ended, or the nodes of `herd up` are ready.
 
-    The exit status is 0 if all of it succeeded; that of the command if it failed for good; and 5 if
-    the job was given up for another reason, stopped or dropped.
+    Patterns are allowed: herd wait 'gpt-*'. The exit status is 0 if all of it succeeded; that of
+    the command if it failed for good; and 5 if the job was given up for another reason, stopped or
+    dropped. Of several jobs it is the greatest.
     """
     from tpuherd.cli.wait_do import waited
 
-    return errand("herd wait", partial(waited, name, timeout_s, json_))
+    return errand("herd wait", partial(waited, names, timeout_s, json_))

@@ -4,12 +4,16 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tpuherd.cli.errand import SIGNALLED, TRANSPORT
 from tpuherd.core.targets import labels
 from tpuherd.ports import Host
 from tpuherd.store.logs import Place
+
+if TYPE_CHECKING:
+    from tpuherd import meant
+    from tpuherd.reach import Reach
 
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  #: none that looks like another
 ID_LENGTH = 6
@@ -51,6 +55,21 @@ class Outcome:
 def new_id() -> str:
     """One that can be typed."""
     return "".join(secrets.choice(LETTERS) for _ in range(ID_LENGTH))
+
+
+async def hosts_of(target: str, place: "meant.Place", reach: "Reach") -> list[Host]:
+    """The hosts that are meant; of a job that has none yet that is said."""
+
+    def awaited() -> set[str]:
+        from tpuherd.store.database import Database
+
+        store = Database(place.store, reach.clock.now())
+        try:
+            return {name for wish in store.wishes().values() for name in (wish.job, *wish.slots)}
+        finally:
+            store.close()
+
+    return await reach.hosts(target, awaited)
 
 
 def named(hosts: Sequence[Host]) -> dict[Host, str]:

@@ -1,5 +1,7 @@
 """Who we are to Google: a service account, the user's own login, this machine, or gcloud."""
 
+from __future__ import annotations
+
 import asyncio
 import base64
 import json
@@ -7,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx2
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from tpuherd.clock import Clock
+from tpuherd.cloud.later import Later, httpx2
 from tpuherd.cloud.whence import HINT, Credentials
 from tpuherd.ports import NotAllowed, NotReached
 
@@ -43,7 +45,9 @@ class Nobody:
 class Account:
     """For Google: has a token, and renews it."""
 
-    def __init__(self, credentials: Credentials, client: httpx2.AsyncClient, clock: Clock) -> None:
+    def __init__(
+        self, credentials: Credentials, client: Later | httpx2.AsyncClient, clock: Clock
+    ) -> None:
         self.credentials = credentials
         self.client = client
         self.clock = clock

@@ -4,11 +4,12 @@ The engine's client tries once, and its plan decides; a command has but this mom
 anything is asked once here, too: whoever said it can see what came of it, and say it again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
-import httpx2
-
 from tpuherd.clock import Clock
+from tpuherd.cloud.later import Later, httpx2
 from tpuherd.cloud.rest import Bearer, Json, Rest, Said
 from tpuherd.cloud.whence import Urls
 from tpuherd.ports import Absent, HerdError
@@ -23,7 +24,7 @@ class Patient(Rest):
     """Goes on where the trouble was a moment's."""
 
     def __init__(
-        self, client: httpx2.AsyncClient, urls: Urls, bearer: Bearer, clock: Clock
+        self, client: Later | httpx2.AsyncClient, urls: Urls, bearer: Bearer, clock: Clock
     ) -> None:
         super().__init__(client, urls, bearer)
         self._clock = clock

@@ -13,6 +13,7 @@ from tpuherd.core.fold_bids import cost
 from tpuherd.core.goodput import Account, Run, Span, State, totals
 from tpuherd.core.model import Event, Goal
 from tpuherd.core.trail import Bid, Trail, Verdict
+from tpuherd.core.verdict_lines import UNFIT
 
 WORKING = frozenset({State.PRODUCTIVE, State.STARTING, State.RESTORE})
 #: What the time between the last sign of an attempt and the record of its end was.
@@ -202,6 +203,9 @@ def ended(book: Book, event: Event) -> None:
     at_step(book, event.at if last_at is None else last_at, facts.get("step"))
     if facts.get("saved") is not None:
         book.saved = max(facts["saved"], book.saved or 0)
+    if facts.get("exit") == UNFIT and run.attempt.first_step_at is None:
+        paint(book, run.attempt.launched_at, event.at, frozenset({State.PRODUCTIVE}),
+              State.STARTING)  # fmt: skip
     book.runs[-1] = replace(run, last_at=last_at, why=str(facts.get("why", "")))
 
 

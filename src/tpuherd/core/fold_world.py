@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from statistics import fmean
 
 from tpuherd.core.model import Event, Offer, Refusal
 from tpuherd.core.trail import Bid, Season, Trails
@@ -105,6 +106,14 @@ def over(trails: Trails, event: Event) -> Trails:
     season = trails.seasons.get(key, Season())
     lives = (*season.lives_s, event.at - bid.ready_at)[-KEPT:]
     return with_season(trails, key, replace(season, lives_s=lives))
+
+
+def lived(trails: Trails, slot: str, bid: str) -> Mapping[str, str]:
+    """How long nodes like this one last there, for scripts that save: as a variable, if known."""
+    trail = trails.slots.get(slot)
+    mine = trail.bids.get(bid) if trail else None
+    season = trails.seasons.get(season_key(mine.offer)) if mine else None
+    return {"HERD_LIFE_S": f"{fmean(season.lives_s):.0f}"} if season and season.lives_s else {}
 
 
 def forgive(trails: Trails, event: Event) -> Trails:

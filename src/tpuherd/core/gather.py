@@ -57,7 +57,7 @@ class Lines:
             self.rest += piece
             whole = b""
         else:
-            whole = bytes(self.rest) + piece[:end]
+            whole = b"".join((self.rest, memoryview(piece)[:end]))
             self.rest = bytearray(piece[end:])
         if whole and (self.draft or self.drawn or b"\r" in whole):
             whole = b"".join(self._settled(line) for line in whole.splitlines(keepends=True))
@@ -299,7 +299,8 @@ def prefixed(block: Block, *, prefix: str | None = None) -> bytes:
     """`gpt/w[0-7]: line` for every line; a part of a line is ended where it stops."""
     before = (fold(block.hosts) + ": " if prefix is None else prefix).encode()
     text = block.text if block.text.endswith(b"\n") else block.text + b"\n"
-    return before + text[:-1].replace(b"\n", b"\n" + before) + b"\n"
+    follows = text.replace(b"\n", b"\n" + before)  # also the last line's end
+    return b"".join((before, memoryview(follows)[: len(follows) - len(before)]))
 
 
 def as_json(host: str, port: str, piece: bytes, at: float) -> bytes:

@@ -109,7 +109,8 @@ class Recovery:
 
 #: The parts of a recovery, as they are told.
 PARTS: Mapping[str, tuple[State, ...]] = {
-    "detect": (State.DETECT, State.STOPPING, State.PROCESS_DOWN, State.HUNG),
+    "detect": (State.DETECT, State.STOPPING, State.HUNG),
+    "pause": (State.PROCESS_DOWN,),
     "queue": (State.CAPACITY_WAIT, State.QUEUE_FIRST),
     "provision": (State.PROVISION,),
     "setup": (State.HOST_SETUP,),

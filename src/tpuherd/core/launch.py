@@ -27,6 +27,13 @@ KNOWN = frozenset(
 )
 BEFORE = frozenset(("sudo", "env", "nice", "time", "exec", "command", "-E", "-n", "-y", "-m"))
 APT = re.compile(r"(?:^|[\s;&|(])apt(?:-get)?\s")
+#: What goes before a step that uses these, where an image may lack them.
+PRESENCE = {
+    "pip": 'command -v pip >/dev/null || pip() { python3 -m pip "$@"; }',
+    "pip3": 'command -v pip3 >/dev/null || pip3() { python3 -m pip "$@"; }',
+    "uv": 'PATH="$PATH:$HOME/.local/bin"; command -v uv >/dev/null ||'
+    " python3 -m pip install --quiet --user uv",
+}
 FETCHES = re.compile(r"(?:^|[\s;&|(/])(?:pip3?|uv|apt|apt-get|conda|mamba|poetry|pdm)\s")
 
 
@@ -84,13 +91,19 @@ def setup(
         before = sha256("\0".join(depends).encode()).hexdigest()[:STAMP_LENGTH]
         steps.append({
             "name": f"{number} {text.splitlines()[0][:60]}",
-            "shell": text,
+            "shell": equipped(text),
             "env": dict(job.env),
             "hash": before,
             "apt": bool(APT.search(text)),
             **({"directory": dest} if snapshot else {}),
         })  # fmt: skip
     return tuple(steps)
+
+
+def equipped(text: str) -> str:
+    """A step that has what it installs packages with, if the host's Python can give it that."""
+    used = set(re.findall(r"(?:^|[\s;&|(])(pip3?(?=\s)|uv(?=x?\s))", text))
+    return "\n".join([*(line for tool, line in PRESENCE.items() if tool in used), text])
 
 
 def read_by(text: str, snapshot: str, files: Mapping[str, str] | None) -> list[str]:

@@ -146,9 +146,8 @@ def look(case: Case) -> None:
         case.standings.append(one)
         for note in notes(bid, one.stage, one.sight, one.hosts):
             case.record(note.kind, note.why, note.facts)
-        if one.sight is None:
-            for note in missing(bid, one.hosts, observed, sure=world.sure):
-                case.record(note.kind, note.why, note.facts)
+        for note in missing(bid, one.hosts, observed, sure=world.sure):
+            case.record(note.kind, note.why, note.facts)
     take_up(case)
     if case.steps:
         renew(case)

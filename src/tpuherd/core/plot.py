@@ -17,6 +17,7 @@ class Axis:
     low: float = 0.0
     high: float = 1.0
     log: bool = False
+    whole: bool = False  #: there is nothing between two of its numbers
     names: tuple[str, ...] = ()
 
     def place(self, value: Value) -> float:
@@ -33,26 +34,26 @@ class Axis:
         """Places, and what is written there."""
         if self.names:
             return [(self.place(name), name) for name in self.names]
-        found = decades(self.low, self.high) if self.log else steps(self.low, self.high)
+        found = (decades if self.log else steps)(self.low, self.high, whole=self.whole)
         return [(self.place(one), f"{one:.4g}") for one in found]
 
 
-def steps(low: float, high: float) -> list[float]:
+def steps(low: float, high: float, *, whole: bool = False) -> list[float]:
     """Round numbers between two."""
     if low == high:
         return [low]
-    raw = (high - low) / TICKS
+    raw = max((high - low) / TICKS, 1.0 if whole else 0.0)
     power = 10.0 ** floor(log10(raw))
     step = next(power * one for one in (1, 2, 5, 10) if power * one >= raw)
     first = ceil(low / step - 1e-9)
     return [float(f"{at * step:.10g}") for at in range(first, floor(high / step + 1e-9) + 1)]
 
 
-def decades(low: float, high: float) -> list[float]:
+def decades(low: float, high: float, *, whole: bool = False) -> list[float]:
     """Powers of ten between two; where these are too few, round numbers."""
     first, last = ceil(log10(low) - 1e-9), floor(log10(high) + 1e-9)
     if last - first < 1:
-        return steps(low, high)
+        return steps(low, high, whole=whole)
     stride = ceil((last - first + 1) / (TICKS + 1))
     return [10.0**at for at in range(first, last + 1, stride)]
 
@@ -65,7 +66,8 @@ def axis(values: Iterable[Value], *, log: bool | None = None) -> Axis:
         return Axis(names=tuple(sorted(map(str, known))))
     low, high = min(numbers, default=0.0), max(numbers, default=1.0)
     wide = low > 0 and high / low > ORDERS
-    return Axis(low=low, high=high, log=low > 0 and (wide if log is None else log))
+    whole = all(isinstance(one, int) for one in known)
+    return Axis(low=low, high=high, whole=whole, log=low > 0 and (wide if log is None else log))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

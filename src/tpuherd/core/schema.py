@@ -125,7 +125,7 @@ FIELDS: Mapping[str, Field] = {one.name: one for one in (
        " no number after the last -: `gpt-0` is its first slot."),
     of("accelerator", listing(text(words="a type such as v4-32")), "v4-32",
        "The type of TPU; several in order of preference.", NODE),
-    of("runtime", listing(text(r"[a-z0-9][a-z0-9._-]*", "a runtime version")),
+    of("runtime", listing(text(r"[a-z0-9][a-z0-9._-]*", "a runtime version"), none=True),
        "tpu-ubuntu2204-base", "The image of the TPU VM; of several each type takes the first that"
        " fits it. Nothing said: the newest plain Ubuntu 22.04 of its generation.", NODE),
     of("zones", listing(text(r"[a-z]+-[a-z]+[0-9]+-[a-z]", "a zone such as us-central2-b"),
@@ -142,7 +142,7 @@ FIELDS: Mapping[str, Field] = {one.name: one for one in (
     of("repo", text(r"[^\s-]\S*", "a repository such as https://example.com/x.git@main"),
        "https://example.com/x.git@main", "A repository instead of `workdir`, and a commit, tag or"
        " branch of it behind an @."),
-    of("setup", listing(SHELL, repeats=True), "pip install -r requirements.txt",
+    of("setup", listing(SHELL, repeats=True, none=True), "pip install -r requirements.txt",
        "What prepares a host; several steps as a list. A step that was done on a host is done"
        " again only when it, or a file that it depends on, has changed.", ATTEMPT),
     of("run", COMMAND, "python train.py", "The command, run on all hosts of a node at once: a"
@@ -155,7 +155,7 @@ FIELDS: Mapping[str, Field] = {one.name: one for one in (
     of("checkpoint", text(r"(gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?|[~/].*)",
        "a place such as gs://bucket/path"), "gs://bucket/gpt", "Where the script saves its state;"
        " it finds it in HERD_CHECKPOINT.", ATTEMPT),
-    of("outputs", listing(text(r"[^/~\s][^\0]*", "a path from the command's folder on")),
+    of("outputs", listing(text(r"[^/~\s][^\0]*", "a path from the command's folder on"), none=True),
        "[results, '*.csv']", "Paths that are brought back before a node goes, from the command's"
        " folder on; patterns are allowed."),
     of("retry", record(Retry, failures=TIMES, preemptions=TIMES, stalls=TIMES),
@@ -190,12 +190,12 @@ FIELDS: Mapping[str, Field] = {one.name: one for one in (
     of("subnetwork", text(r"[A-Za-z0-9/._-]+", "a subnetwork"), "default",
        "The node's subnetwork.", NODE),
     of("external_ips", FLAG, "true", "Whether hosts have addresses in the internet.", NODE),
-    of("tags", listing(text(RESOURCE, "a network tag")), "[ssh]", "Network tags.", NODE),
+    of("tags", listing(text(RESOURCE, "a network tag"), none=True), "[ssh]", "Network tags.", NODE),
     of("labels", naming(r"[a-z]" + LABEL.replace("63", "62"), "a label's name",
        text(LABEL, "a label's value: a-z, 0-9, _ and -")), "{team: vision}",
        "Labels of the node.", NODE),
     of("data_disks", listing(text(r"projects/[^/\s]+/zones/[^/\s]+/disks/[^/\s]+",
-       "a disk such as projects/P/zones/Z/disks/D")),
+       "a disk such as projects/P/zones/Z/disks/D"), none=True),
        "projects/my-project/zones/us-central2-b/disks/images",
        "Disks to attach, by their full names.", NODE),
     of("metadata", naming(r"[A-Za-z0-9_-]{1,128}", "a metadata key", PLAIN),

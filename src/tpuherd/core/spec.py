@@ -17,12 +17,12 @@ __all__ = ["Fate", "Job", "Mistake", "Retry", "Secret", "checked", "document", "
 AS_WRITTEN = ("env", "labels", "metadata")
 
 
+NO_FIELDS = "a job is written as fields with values: name: gpt, accelerator: v4-32, …"
+
+
 def read(text: str) -> Job | list[Mistake]:
     """The job of a YAML text (JSON is YAML too)."""
-    found = page(text)
-    if found.mistakes and found.value is None:
-        return found.mistakes
-    return judged(found)
+    return judged(page(text))
 
 
 def checked(fields: Mapping[str, Any]) -> Job | list[Mistake]:
@@ -33,7 +33,8 @@ def checked(fields: Mapping[str, Any]) -> Job | list[Mistake]:
 def judged(page: Page) -> Job | list[Mistake]:
     """Every field by itself, then what they say together."""
     if not isinstance(page.value, Mapping):
-        page.wrong((), "a job is written as fields with values: name: gpt, accelerator: v4-32, …")
+        none = Mistake(line=page.line(()), field="", sentence=NO_FIELDS)
+        page.mistakes = page.mistakes or [none]  # what can't be read is told already
         return page.mistakes
     values: dict[str, Any] = {}
     for name, value in page.value.items():

@@ -181,8 +181,8 @@ AMOUNT = Kind(
 )
 
 
-def listing(item: Kind, *, empty: str = "", repeats: bool = False) -> Kind:
-    """Several, or one without brackets. `empty` is a word for none, if there is one."""
+def listing(item: Kind, *, empty: str = "", repeats: bool = False, none: bool = False) -> Kind:
+    """Several, or one without brackets; none too, or by a word that is `empty`, where that is."""
 
     def read(value: Any, wrong: Wrong) -> tuple[Any, ...] | None:
         if empty and value in (empty, [empty]):
@@ -190,6 +190,8 @@ def listing(item: Kind, *, empty: str = "", repeats: bool = False) -> Kind:
         if not isinstance(value, list | tuple):
             found = item.read(value, wrong)
             return None if found is None else (found,)
+        if not value and none:
+            return ()
         if not value or len(value) > MANY:
             wrong(f"should be one or several, not {'none' if not value else len(value)}", ())
             return None
@@ -207,8 +209,8 @@ def listing(item: Kind, *, empty: str = "", repeats: bool = False) -> Kind:
         told = [item.write(one) for one in value]
         return (empty or []) if not told else told[0] if len(told) == 1 else told
 
-    either: list[Json] = [dict(item.schema), {"type": "array", "items": item.schema, "minItems": 1}]
-    return Kind(read=read, schema={"anyOf": either}, write=write)
+    several: Json = {"type": "array", "items": item.schema, **({} if none else {"minItems": 1})}
+    return Kind(read=read, schema={"anyOf": [dict(item.schema), several]}, write=write)
 
 
 def naming(name: str, words: str, item: Kind) -> Kind:

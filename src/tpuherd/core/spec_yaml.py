@@ -72,7 +72,9 @@ def page(text: str) -> Page:
         if len(text) > BYTES_MAX:
             raise Unreadable("it is larger than a megabyte: that is no job file")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
-        if node is not None:
+        if node is None:
+            found.lines[()] = 1
+        else:
             found.value = value(node, (), found, ())
     except Unreadable as unreadable:
         found.mistakes.append(Mistake(line=unreadable.line, field="", sentence=str(unreadable)))

@@ -56,7 +56,7 @@ def working(case: Case, shape: Shape) -> str:
     if quiet:
         return f"{where} runs; not heard of now: {', '.join(quiet)}"
     if case.open.held and attempt.started_at is not None:
-        return f"{where} has ended, perhaps; every host and the cloud are heard first"
+        return f"{where} seems to have ended; every host and the cloud are heard before it counts"
     since = attempt.started_at
     if since is None:
         return f"{where} is being started"

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import product
@@ -12,6 +12,7 @@ BRACKET = re.compile(r"\[([^\[\]]*)\]")
 RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 NAME = re.compile(r"[A-Za-z0-9_.~+%-]+")
 WORKER = re.compile(r"w([0-9]{1,9})")
+AWAITED = "{} has no node yet: herd why says what it waits for"
 #: `<slot>-g<generation>-<owner>`, and `-<i>` for each of the nodes of a multislice run.
 OURS = re.compile(
     r"(?P<slot>.+-[0-9]+)-g(?P<generation>[0-9]+)-(?P<owner>[a-z0-9]+)(?:-(?P<part>[0-9]+))?"
@@ -181,27 +182,34 @@ def format(wished: Iterable[Wanted]) -> str:
     )
 
 
-def choose(wished: Sequence[Wanted], there: Iterable[There]) -> Chosen:
-    """The workers that are meant, and a sentence for everything that is not there."""
+def choose(
+    wished: Sequence[Wanted], there: Iterable[There], awaited: Collection[str] = ()
+) -> Chosen:
+    """The workers that are meant, and a sentence for everything that is not there, some of which
+    is `awaited`: jobs and slots that are to have nodes."""
     nodes = sorted(there, key=lambda node: (natural(node.name), node.zone))
     by_name = index(nodes)
     chosen: dict[tuple[There, int], None] = {}
-    missing: dict[str, None] = {}
+    missing: dict[str, list[str]] = {}  #: names by what is to be said of them
     for one in wished:
         found = [
             node for node in by_name.get(one.name, ()) if one.zone is None or one.zone == node.zone
         ]
         if not found:
-            missing[absent(one, nodes, by_name)] = None
+            says = AWAITED if one.name in awaited else absent(one, nodes, by_name)
+            missing.setdefault(says, []).append(one.name)
         for node in found:
             workers = range(node.workers) if one.worker is None else (one.worker,)
             chosen.update(((node, at), None) for at in workers if at < node.workers)
             if not node.workers:
-                missing[f"{title(node.name)} has no hosts yet: it is {node.state}"] = None
+                says = f"{{}} has no hosts yet: it is {node.state}"
+                missing.setdefault(says, []).append(title(node.name))
             elif workers and workers[-1] >= node.workers:
                 there_is = fold(f"w{at}" for at in range(node.workers))
-                missing[f"{one.name} has no worker {one.worker}: there is {there_is}"] = None
-    return Chosen(workers=tuple(chosen), missing=tuple(missing))
+                says = f"{{}} has no worker {one.worker}: there is {there_is}"
+                missing.setdefault(says, []).append(one.name)
+    sentences = tuple(says.replace("{}", fold(names)) for says, names in missing.items())
+    return Chosen(workers=tuple(chosen), missing=sentences)
 
 
 def index(nodes: Sequence[There]) -> Mapping[str, list[There]]:
@@ -229,19 +237,19 @@ def generation(node: There) -> int:
 
 
 def absent(one: Wanted, nodes: Sequence[There], known: Mapping[str, list[There]]) -> str:
-    """The sentence for a name that nothing has, with what comes near."""
+    """The sentence for a name ({}) that nothing has, with what comes near."""
     elsewhere = sorted({node.zone for node in known.get(one.name, ())})
     if one.zone is not None and elsewhere:
-        return f"there is no {one.name} in {one.zone}: it is in {', '.join(elsewhere)}"
+        return f"there is no {{}} in {one.zone}: it is in {', '.join(elsewhere)}"
     near = get_close_matches(one.name, known, n=3, cutoff=0.6)
     slots = [name for name in known if name.startswith(f"{one.name}-") and name not in near]
     titles = {title(name) for name in [*near, *slots]}
     titles -= {name for name in titles if name.rpartition("-")[0] in titles}
     if titles:
-        return f"there is no {one.name}: did you mean {fold(titles)}?"
+        return f"there is no {{}}: did you mean {fold(titles)}?"
     if not nodes:
-        return f"there is no {one.name}, nor any other node"
-    return f"there is no {one.name}: there is {fold(title(node.name) for node in nodes)}"
+        return "there is no {}, nor any other node"
+    return f"there is no {{}}: there is {fold(title(node.name) for node in nodes)}"
 
 
 def natural(name: str) -> tuple[tuple[str, int], ...]:

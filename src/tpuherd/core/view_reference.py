@@ -61,7 +61,7 @@ EVENTS: Mapping[str, str] = {
     " that it told",
     "engine.started": "an engine took the lease: `pid`, `host`, `epoch`",
     "engine.stopped": "it gave the lease back; `why` is rest when nothing was left to do,"
-    " gone when its world was gone",
+    " gone when its world was gone, moved when it goes on with it at another address",
     "engine.frozen": "nothing is deleted for now: too much is silent or missing at once",
     "engine.thawed": "deletions go on",
     "engine.trouble": "something is wrong that a person must see to; work goes on",
@@ -142,6 +142,8 @@ def json_page() -> str:
         head = "A list of objects:" if several else "An object:"
         if command == "herd events --json":
             head = "An object on each line, and beside these the facts of its [kind](events.md):"
+        elif command == "herd logs NAME --json":
+            head = "An object for each line that was said:"
         rows = "\n".join(fields(one, ""))
         parts.append(f"## {command}\n\n{head}\n\n| field | type | |\n|---|---|---|\n{rows}\n")
     return "\n".join(parts)
@@ -165,6 +167,9 @@ def kind(schema: Mapping[str, Any]) -> str:
         return "one of a few words"
     if schema["type"] == "array":
         below = schema["items"]
-        return "events" if "seq" in below.get("properties", {}) else f"list of {kind(below)}s"
+        if "seq" in below.get("properties", {}):
+            return "events"
+        word = kind(below)
+        return f"list of {word.replace('list', 'lists', 1) if 'items' in below else word + 's'}"
     name = str(schema["type"])
     return {"integer": "whole number", "boolean": "true or false", "string": "text"}.get(name, name)

@@ -77,6 +77,11 @@ BID = record({
     "per_hour": (maybe(NUMBER), "dollars an hour that it costs now; null: nothing, or not known"),
     "sentence": (TEXT, "why it was withdrawn, or what the cloud said"),
 })  # fmt: skip
+END: Mapping[str, tuple[Schema, str]] = {
+    "job": (TEXT, "its name"),
+    "status": (COUNT, "the exit status"),
+    "why": (TEXT, "in a sentence"),
+}
 ATTEMPT = record({
     "number": (COUNT, "from 1"),
     "attempt": (TEXT, "its id"),
@@ -167,7 +172,23 @@ TRIAL: Mapping[str, tuple[Schema, str]] = {
     "preemptions": (COUNT, "so often a node was taken away under it, and it went on elsewhere"),
     "seconds": (NUMBER, "since it was made, until its end or now"),
     "why": (TEXT, "how it ended, in a sentence"),
-    "points": (each(each(NUMBER)), "all that it told of the metric: step, value"),
+    "points": (
+        each(each(NUMBER)),
+        "what it told of the metric: step, value; of very many some, and the last",
+    ),
+}
+
+LINE: Schema = {
+    "type": "object",
+    "properties": {
+        "host": {**TEXT, "description": "who said it: gpt-0/w3"},
+        "time": {**NUMBER, "description": "when, in seconds since 1970"},
+        "port": {**TEXT, "description": "stdout, stderr, or agent: what its agent has to say"},
+        "text": {**TEXT, "description": "the line"},
+        "base64": {**TEXT, "description": "the line instead, where it is no text"},
+    },
+    "required": ["host", "time", "port"],
+    "additionalProperties": False,
 }
 
 #: By command.
@@ -187,12 +208,22 @@ SCHEMAS: Mapping[str, Schema] = {
         "recent": (each(EVENT), "what happened last"),
     }),
     "herd events --json": EVENT,
+    "herd logs NAME --json": LINE,
     "herd wait NAME --json": record({
-        "job": (TEXT, "its name"),
-        "status": (COUNT, "the exit status"),
-        "why": (TEXT, "in a sentence"),
+        **END,
+        "each": (each(record(END)), "the same of each, where several are waited for"),
     }),
     "herd capacity --json": each(ZONE),
+    "herd engine status --json": record({
+        "place": (TEXT, "the project or the world whose jobs it keeps"),
+        "running": (FLAG, "false: none has the lease; the exit status is 7"),
+        "pid": (maybe(COUNT), "its process"),
+        "host": (maybe(TEXT), "the machine that it runs on"),
+        "who": (maybe(TEXT), "who began it"),
+        "epoch": (maybe(COUNT), "of its lease: an engine that began later has a greater one"),
+        "since": (maybe(NUMBER), "when it took the lease, in seconds since 1970"),
+        "lease_until": (maybe(NUMBER), "till when it leads, unless it renews the lease"),
+    }),
     "herd sweep status NAME --json": record({
         "sweep": (TEXT, "its name"),
         "method": (TEXT, "grid, random, bayes; empty: the job is forgotten"),

@@ -2,12 +2,12 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tpuherd.core import sweep_space
 from tpuherd.core.spec_job import Search
-from tpuherd.core.sweep import Sweep, Trial, Value
+from tpuherd.core.sweep import How, Sweep, Trial, Value
 from tpuherd.core.view_text import NOTHING, lined, number, span
 
 Json = dict[str, Any]
@@ -84,7 +84,18 @@ def sweep_text(page: Mapping[str, Any], *, colour: bool = False) -> str:
         for row in each
     ]
     right = range(3, len(head))
-    return f"{heading(page)}\n\n{lined([head, *cells], right=right, colour=colour)}"
+    table = lined([head, *cells], right=right, colour=colour)
+    return "\n\n".join([heading(page), table, *filter(None, ["\n".join(failures(each))])])
+
+
+def failures(each: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Why trials failed, each reason once: trials 3, 7 failed: …"""
+    reasons: dict[str, list[str]] = {}
+    for row in each:
+        if row["phase"] == How.FAILED:
+            reasons.setdefault(" ".join(row["why"].split()), []).append(str(row["trial"]))
+    for why, trials in reasons.items():
+        yield f"trial{'s' if len(trials) > 1 else ''} {', '.join(trials)} failed: {why}"
 
 
 def heading(page: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 TINTS: Mapping[str, int] = {
     "running": 32,
     "done": 32,
+    "complete": 32,
     "success": 32,
     "idle": 32,
     "queued": 33,
@@ -16,6 +17,7 @@ TINTS: Mapping[str, int] = {
     "failing": 31,
     "gave up": 31,
     "failure": 31,
+    "failed": 31,
     "node fault": 31,
     "stalled": 31,
 }

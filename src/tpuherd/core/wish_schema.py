@@ -55,6 +55,14 @@ GRANT: Schema = {
     "required": ["zone", "type", "tier"],
     "additionalProperties": False,
 }
+CONTEXT: Mapping[str, Schema] = {
+    "project": {**TEXT, "description": "Google's; empty: a world is meant"},
+    "world": {**TEXT, "description": "the folder of a simulated world"},
+    "account": {**TEXT, "description": "the file of its credentials"},
+    "login": {**TEXT, "description": "the user on hosts"},
+    "ways": {**TEXTS, "description": "how hosts are reached"},
+    "via": {**TEXT, "description": "the machine where its engine runs"},
+}
 STRAY = record(
     {
         "name": (TEXT, "of the request and the node"),
@@ -130,4 +138,21 @@ SCHEMAS: Mapping[str, Schema] = {
         "steps": (each(STEP), "what would be done in the cloud now"),
     }),
     "herd context grant --json": each(GRANT),
+    "herd context show --json": {
+        "type": "object",
+        "properties": {
+            "name": {**maybe(TEXT), "description": "of the context; null: none is meant"},
+            **CONTEXT,
+            "everything": {**FLAG, "description": "true: whatever there is may be asked for"},
+            "grants": {**each(GRANT), "description": "else what may be had"},
+        },
+        "required": ["name", "project", "everything", "grants"],
+        "additionalProperties": False,
+    },
+    "herd context list --json": record({
+        "current": (maybe(TEXT), "the one that is meant"),
+        "contexts": (by(None, {"type": "object", "properties": CONTEXT,
+                               "additionalProperties": False}),
+                     "by name, each with what was said of it: see above"),
+    }),
 }  # fmt: skip

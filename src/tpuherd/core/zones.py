@@ -7,11 +7,18 @@ from statistics import median
 
 from tpuherd.core.fold_bids import unfit_key
 from tpuherd.core.fold_world import season_key
+from tpuherd.core.limits import age
 from tpuherd.core.model import Ask, Kind, Offer, Refusal, Slot
 from tpuherd.core.trail import Bid, Season, Trail
 
 Seasons = Mapping[tuple[str, str, str], Season]
 PLAIN = Season()
+#: What a user can do about a refusal. A job that is wished or changed is asked for at once.
+ADVICE: Mapping[Refusal, str] = {
+    Refusal.QUOTA: " (have the quota raised, or allow other zones)",
+    Refusal.RESERVATION: " (see whether the reservation is there and has room)",
+    Refusal.PERMISSION: " (give the account roles/tpu.admin, or allow other zones)",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,10 +77,10 @@ def fitting(slot: Slot, trail: Trail) -> Sequence[Offer]:
     return [one for one in slot.offers if unfit_key(one, slot.node_digest) not in trail.unfit]
 
 
-def shut(seasons: Seasons, now: float) -> Mapping[str, tuple[float, str]]:
-    """The zones where we are not allowed to make anything, until when, and the cloud's word."""
+def shut(seasons: Seasons, now: float) -> Mapping[str, Season]:
+    """The zones where we are not allowed to make anything, with what the cloud said."""
     return {
-        zone: (season.refused_at + season.pause_s, season.sentence)
+        zone: season
         for (zone, _, _), season in seasons.items()
         if season.refusal is Refusal.PERMISSION and now < season.refused_at + season.pause_s
     }
@@ -82,21 +89,19 @@ def shut(seasons: Seasons, now: float) -> Mapping[str, tuple[float, str]]:
 def pause(
     offer: Offer,
     seasons: Seasons,
-    closed: Mapping[str, tuple[float, str]],
+    closed: Mapping[str, Season],
     probed: set[object],
     now: float,
 ) -> tuple[float, str]:
     """Until when an offer has to wait, and why."""
-    if offer.zone in closed:
-        until, sentence = closed[offer.zone]
-        return until, f"{offer.zone}: {sentence}"
     key = season_key(offer)
-    season = seasons.get(key)
+    season = closed.get(offer.zone) or seasons.get(key)
     if season is None or season.refusal is None:
         return now, ""
     due = season.refused_at + season.pause_s
     if due > now:
-        return due, f"{offer.zone}: {season.sentence}"
+        said = f"{offer.zone}: {season.sentence}{ADVICE.get(season.refusal, '')}"
+        return due, f"{said}; asked again in {age(due - now)}"
     if offer.kind is Kind.DIRECT and key in probed:
         # After a refusal one alone tries, and the others go where it succeeds.
         return now + season.pause_s + 1, f"{offer.zone}: another slot tries it"

@@ -19,6 +19,11 @@ class TakenOver:
     bids: tuple[str, ...]
     unknown: tuple[str, ...]  #: whose job stands nowhere
 
+    def as_json(self) -> dict[str, list[str]]:
+        """As `herd adopt --json` tells it."""
+        jobs = sorted({named(bid).job for bid in self.bids})
+        return {"jobs": jobs, "adopted": list(self.bids), "unknown": list(self.unknown)}
+
 
 async def take_over(owner: str | None, here: Desk) -> TakenOver:
     """That owner's, or our own that the store knows nothing of."""

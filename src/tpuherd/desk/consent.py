@@ -16,7 +16,7 @@ async def consented(snapshot: Snapshot, archive: Archive, talk: Talk) -> bool:
     whys = [finding.why for finding in snapshot.findings]
     more = len(whys) - FINDINGS_MAX
     said = "; ".join(whys[:FINDINGS_MAX]) + (f"; and {more} more" if more > 0 else "")
-    if not await talk.agree(f"{said}: it is shipped all the same (.herdignore leaves it out)"):
+    if not await talk.agree(f"{said} (to leave it here, name it in .herdignore)"):
         return False
     archive.approve(snapshot.findings)
     return True

@@ -1,6 +1,6 @@
 """Jobs are dropped with all they have, and it is proved that nothing is left."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tpuherd.core.facts import Sight
@@ -104,14 +104,34 @@ async def drop(found: Doomed, seen: Seen, here: Desk) -> None:
 async def watched(jobs: Sequence[str], here: Desk) -> AsyncIterator[tuple[str, Seen]]:
     """What is still there, look after look, until zones that all answered list nothing: ""."""
     while True:
+        trails = trails_of(here.store)
         seen = await look(here)
-        left = [bid for bid in seen.ours if named(bid).job in jobs]
+        left = [bid for bid in seen.ours if named(bid).job in jobs] or owed(jobs, trails)
         silent = sorted(seen.silent)
         if left:
             yield f"{fold(left)} still there", seen
         elif silent:
             yield f"no answer from {', '.join(silent)}", seen
         else:
+            if proved := [*gone(jobs, trails, seen.survey.begun_at, here.clock.now())]:
+                here.store.append(proved)
             yield "", seen
             return
         await here.clock.sleep(LOOK_S)
+
+
+def owed(jobs: Sequence[str], trails: Trails) -> list[str]:
+    """What was asked for and is not given back yet: it may be about to be listed."""
+    mine = (trail for slot, trail in trails.slots.items() if slot.rpartition("-")[0] in jobs)
+    bids = (bid for trail in mine for bid in trail.bids.values())
+    return [bid.name for bid in bids if bid.withdrawn_at is None and bid.refusal is None]
+
+
+def gone(jobs: Sequence[str], trails: Trails, listed_at: float, now: float) -> Iterator[Event]:
+    """What they had given back before a list that shows nothing of it: the engine sees it later."""
+    for slot, trail in trails.slots.items():
+        job = slot.rpartition("-")[0]
+        for bid in trail.bids.values() if job in jobs else ():
+            if bid.withdrawn_at is not None and listed_at > max(bid.withdrawn_at, bid.sent_at):
+                facts = {"bid": bid.name, "why": "not there any more"}
+                yield Event(at=now, kind="bid.gone", job=job, slot=slot, facts=facts)

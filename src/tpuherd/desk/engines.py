@@ -129,17 +129,15 @@ def state(scope: Scope) -> Mapping[str, Any]:
 
 def described(holder: Holder | None, scope: Scope) -> Mapping[str, Any]:
     """A holder of the lease, as JSON."""
-    about = {"place": scope.title, "running": holder is not None}
-    if holder is None:
-        return {**about, "pid": None, "epoch": None, "lease_until": None}
     return {
-        **about,
-        "pid": holder.pid,
-        "host": holder.host,
-        "who": holder.who,
-        "epoch": holder.epoch,
-        "since": holder.taken_at,
-        "lease_until": holder.until,
+        "place": scope.title,
+        "running": holder is not None,
+        "pid": holder and holder.pid,
+        "host": holder and holder.host,
+        "who": holder and holder.who,
+        "epoch": holder and holder.epoch,
+        "since": holder and holder.taken_at,
+        "lease_until": holder and holder.until,
     }
 
 

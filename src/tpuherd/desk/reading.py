@@ -1,8 +1,10 @@
 """What the store tells of jobs, slots and zones, for whoever asks: commands, and the library."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from fnmatch import filter as fitting
 from typing import Any
 
+from tpuherd.clock import Clock
 from tpuherd.core.fold import ROUTINE
 from tpuherd.core.goodput import Account, State
 from tpuherd.core.ledger import Ledger, closed
@@ -11,8 +13,9 @@ from tpuherd.core.trail import Verdict
 from tpuherd.core.view import Scene, job_page, job_row, names_of, slots_of
 from tpuherd.core.view_capacity import KINDS as OF_CAPACITY
 from tpuherd.core.view_capacity import capacity as learnt
+from tpuherd.core.view_events import record
 from tpuherd.core.wish import Wish
-from tpuherd.desk.books import ledger
+from tpuherd.desk.books import go_on, ledger
 from tpuherd.desk.desk import no_job
 from tpuherd.ports import NotFound
 from tpuherd.store.database import Database
@@ -63,6 +66,14 @@ def why(
     return {one: states.get(one, "") for one in names}, recent[-RECENT:], running
 
 
+def why_told(
+    slots: Mapping[str, str], recent: Sequence[tuple[int, Event]], engine: bool
+) -> dict[str, Any]:
+    """The same as `herd why --json` tells it."""
+    told = [record(seq, one) for seq, one in recent]
+    return {"slots": dict(slots), "engine": engine, "recent": told}
+
+
 def capacity(store: Database, now: float) -> list[dict[str, Any]]:
     """What `herd capacity` shows."""
     return learnt((event for _, event in store.events(kinds=OF_CAPACITY)), now)
@@ -81,22 +92,51 @@ def named(store: Database, name: str) -> tuple[str, str | None]:
 
 
 ENDED = 5  #: the status of what ended without its command's own end
+LOOK_S = 0.2
 
 
-def ending(
-    store: Database, now: float, job: str, kept: Ledger | None = None
-) -> tuple[int, str] | None:
+def chosen(names: Iterable[str], wishes: Mapping[str, Wish]) -> tuple[str, ...]:
+    """The jobs of these names, or of patterns such as gpt-*; each that is said must be there."""
+    found: list[str] = []
+    for name in names:
+        fit = [name] if name in wishes else fitting(wishes, name)
+        if not fit:
+            raise NotFound(no_job(name, wishes))
+        found += fit
+    return tuple(dict.fromkeys(found))
+
+
+async def endings(
+    jobs: Iterable[str], store: Database, clock: Clock, *, timeout_s: float | None
+) -> AsyncIterator[tuple[str, int, str]]:
+    """Each job as it ends, with its exit status and why; no more when the time is over."""
+    left, version, kept = list(jobs), -1, ledger(store)
+    end = None if timeout_s is None else clock.now() + timeout_s
+    while True:
+        before, version = version, store.version()
+        if version != before:
+            go_on(kept, store)
+            seen = scene(store, clock.now(), kept)
+            for job in tuple(left):
+                if (found := ending(seen, job)) is not None:
+                    left.remove(job)
+                    yield job, *found
+        if not left or (end is not None and clock.now() >= end):
+            return
+        await clock.sleep(LOOK_S)
+
+
+def ending(seen: Scene, job: str) -> tuple[int, str] | None:
     """The exit status of a job and why; None while it goes on.
 
     0 when every slot has succeeded (or its node is ready, where only that is wished); the greatest
     status of a command that failed for good; else 5.
     """
-    wish = store.wishes().get(job)
+    wish = seen.wishes.get(job)
     if wish is None:
         return ENDED, f"{job} was dropped"
     if wish.goal is Goal.GONE:
         return ENDED, f"{job} is stopped"
-    seen = scene(store, now, kept)
     found = [of_slot(wish, seen.accounts.get(name)) for name in slots_of(wish)]
     if any(one is None for one in found):
         return None

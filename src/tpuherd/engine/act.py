@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tpuherd.clock import Clock
+from tpuherd.core.fold_world import lived
 from tpuherd.core.model import (
     Ask,
     Collect,
@@ -19,9 +20,8 @@ from tpuherd.core.model import (
 )
 from tpuherd.core.order import LaunchOrder
 from tpuherd.core.phase import mark
-from tpuherd.core.sweep import Sweep
 from tpuherd.core.sweep_launch import of_trial
-from tpuherd.core.trail import Bid
+from tpuherd.core.trail import Bid, Trails
 from tpuherd.engine.crew import Crew, Failure, sentence
 from tpuherd.engine.desired import Desired
 from tpuherd.engine.watch import place
@@ -46,7 +46,7 @@ class Bench:
     secrets: Callable[[str], Mapping[str, str]]  #: by job
     owner: str
     outputs: Path
-    sweeps: Mapping[str, Sweep] = field(default_factory=dict)  #: by job
+    trails: Trails = field(default_factory=Trails)
 
     def event(self, kind: str, slot: str, **facts: Any) -> Event:
         """Something that has happened just now."""
@@ -139,10 +139,11 @@ async def prepared(bench: Bench, prepare: Prepare) -> list[Failure]:
 
 async def launch(bench: Bench, launch: Launch, why: str) -> list[Event]:
     """The command on all hosts, or on none."""
-    order = bench.order(launch.slot)
+    order, job = bench.order(launch.slot), launch.slot.rpartition("-")[0]
+    order = replace(order, env={**lived(bench.trails, launch.slot, launch.bid), **order.env})
     if launch.trial is not None:
-        order = of_trial(order, bench.sweeps[launch.slot.rpartition("-")[0]].trials[launch.trial])
-    values = bench.secrets(launch.slot.rpartition("-")[0])
+        order = of_trial(order, bench.trails.sweeps[job].trials[launch.trial])
+    values = bench.secrets(job)
     secrets = {name: values[name] for name in order.secrets if name in values}
     describe(bench, launch.slot, launch.attempt, launch.number, launch.bid)
     await bench.crew.launch(launch, order, secrets)

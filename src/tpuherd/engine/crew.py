@@ -10,6 +10,7 @@ from tpuherd.core.facts import HostWord
 from tpuherd.core.launch import staggered
 from tpuherd.core.model import Launch
 from tpuherd.core.order import LaunchOrder
+from tpuherd.core.targets import fold, title
 from tpuherd.core.verdict import UNBORN
 from tpuherd.engine import gang
 from tpuherd.engine.watch import Means, Watch, over
@@ -18,6 +19,8 @@ from tpuherd.ports import Broken, HerdError, Host, NotFound, NotReached, Outdate
 DEADMAN_S = 72 * 3600.0  #: without any word of an engine, then hosts help themselves
 CALL_S = 60.0  #: for an answer that takes no time
 DRAIN_S = 120.0  #: for the rest of a log, when a node is to go
+
+LINES, LINE_MAX = 3, 160  #: of what a setup step said last
 
 Json = Mapping[str, Any]
 
@@ -299,20 +302,31 @@ def unreached(watch: Watch) -> Failure:
 
 def failure(watch: Watch, told: Json) -> Failure:
     """How the user's steps ended on a host."""
-    name = told.get("stage_name") or "setup"
-    why = told.get("why") or f"{name} ended with status {told.get('exit')}"
+    number, _, command = str(told.get("stage_name") or "").partition(" ")
+    exit, signal = told.get("exit"), told.get("signal")
+    ending = f"signal {signal}" if exit is None else f"status {exit}"
+    why = told.get("why") or f"setup step {number} ({command}) ended with {ending}"
     return Failure(
         host=watch.word.name,
         sentence=str(why),
         # What could not even begin is the host's affair: no failure of the user's.
-        exit=None if str(why).startswith(UNBORN) else told.get("exit") or told.get("signal"),
+        exit=None if str(why).startswith(UNBORN) else exit or signal,
         tail=tuple(told.get("tail") or ()),
     )
 
 
 def sentence(failures: Sequence[Failure]) -> str:
-    """All of them, those of equal cause together."""
+    """All of them with their last lines, those of equal cause together."""
     by_cause: dict[str, list[str]] = {}
     for one in failures:
-        by_cause.setdefault(one.sentence, []).append(one.host)
-    return "; ".join(f"{', '.join(hosts)}: {cause}" for cause, hosts in by_cause.items())
+        node, _, worker = one.host.partition("/")
+        cause = ": ".join([one.sentence, *filter(None, [last(one.tail)])])
+        by_cause.setdefault(cause, []).append("/".join(filter(None, [title(node), worker])))
+    return "; ".join(f"{fold(hosts)}: {cause}" for cause, hosts in by_cause.items())
+
+
+def last(tail: Sequence[str]) -> str:
+    """The last lines, as a part of a sentence; not what the agent says between steps."""
+    plain = ("".join(c if c.isprintable() else " " for c in line).strip() for line in tail)
+    own = [line[:LINE_MAX] for line in plain if line and not line.startswith("herd: ")]
+    return " / ".join(own[-LINES:])

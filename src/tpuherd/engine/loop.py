@@ -74,6 +74,7 @@ class Engine:
         self._wake_at = 0.0
         self._stopping = False
         self._outdated = False
+        self._astray = False
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._deeds: set[asyncio.Task[None]] = set()
@@ -107,7 +108,7 @@ class Engine:
         if ended is not Ended.OUTDATED:
             try:
                 self.past.write([self._event("engine.stopped", why=ended.value)])
-                self.past.save(self.parts.clock.now())
+                self._save()
             except HerdError as error:
                 parts.note("engine.unwritten", {"why": error.sentence})
         return ended
@@ -129,6 +130,8 @@ class Engine:
                 return Ended.STOPPED
             if self._outdated or self._crew.outdated:
                 return Ended.OUTDATED
+            if self._astray:
+                return Ended.MOVED
             now = self.parts.clock.now()
             if now >= self._forsaken_at():
                 return Ended.GONE
@@ -237,7 +240,7 @@ class Engine:
             secrets=parts.secrets.get,
             owner=parts.owner,
             outputs=parts.outputs,
-            sweeps=self.past.trails.sweeps,
+            trails=self.past.trails,
         )
 
     def _do(self, bench: Bench, step: Step) -> None:
@@ -286,6 +289,7 @@ class Engine:
         if isinstance(error, NotAllowed):
             self._shout(error.sentence, hint=error.hint)
         self.parts.note("survey.failed", {"why": error.sentence})
+        self._astray = self.parts.astray()
         self._news.set()
 
     def _seen(self) -> None:
@@ -344,9 +348,13 @@ class Engine:
         while True:
             await self.parts.clock.sleep(SAVE_S)
             try:
-                self.past.save(self.parts.clock.now())
+                self._save()
             except HerdError as error:
                 self._shout(error.sentence, hint=error.hint)
+
+    def _save(self) -> None:
+        """Now, and forget what nobody asks for any more."""
+        self.parts.shelf.forget(self.past.save(self.parts.clock.now()))
 
     async def _lease(self) -> None:
         """The leases that agents have of us."""

@@ -23,6 +23,7 @@ class Ended(StrEnum):
     STOPPED = "stopped"  #: it was told to
     OUTDATED = "outdated"  #: another engine leads
     GONE = "gone"  #: the world that it worked for is there no more
+    MOVED = "moved"  #: it is at another address now
 
 
 class Secrets(Protocol):
@@ -33,6 +34,11 @@ class Secrets(Protocol):
 
 def silent(name: str, facts: Mapping[str, Any]) -> None:
     """A log that nobody reads."""
+
+
+def at_home() -> bool:
+    """A cloud that is always at one address."""
+    return False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,5 +58,6 @@ class Parts:
     look_s: float = 5.0  #: at least so often the cloud is looked at while we hold nodes
     rest_s: float = 600.0  #: at rest for so long, then it ends
     gone_s: float = inf  #: nobody listens at the cloud for so long, then it ends
+    astray: Callable[[], bool] = at_home  #: the cloud is said to be at another address now
     note: Note = silent  #: its own log: a constant name and facts
     advice: Advice = OURS  #: on the trials of sweeps

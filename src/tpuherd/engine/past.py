@@ -56,13 +56,21 @@ class Past:
         self.trails = found
         return seq
 
-    def save(self, now: float) -> None:
-        """Write it down as a whole, so that the next start is quick; once a day, tidy the log."""
+    def save(self, now: float) -> frozenset[str]:
+        """Write it down as a whole, so that the next start is quick. Once a day, tidy the log: the
+        jobs that were dropped so long ago that only their names matter.
+        """
         if self._seq is not None:
             self._store.save_trails(self._seq, memory.document(self.trails))
-        if now >= self._pruned_at + DAY_S:
-            gone = self._store.prune(ROUTINE, before=now - KEEP_S, most=PRUNED)
-            self._pruned_at = now if gone < PRUNED else -inf
+        if now < self._pruned_at + DAY_S:
+            return frozenset()
+        gone = self._store.prune(ROUTINE, before=now - KEEP_S, most=PRUNED)
+        self._pruned_at = now if gone < PRUNED else -inf
+        dropped = {one.job: one.at for _, one in self._store.events(kinds=("wish.dropped",))}
+        wishes = self._store.wishes()
+        return frozenset(
+            job for job, at in dropped.items() if at < now - KEEP_S and job not in wishes
+        )
 
     def blank(self) -> bool:
         """Whether the store knows of no wish and of no bid: it is new, or it was lost."""

@@ -170,8 +170,6 @@ class Watch:
             return  # it is followed again by the next link
         except NotFound:
             self._done(attempt)  # its agent has forgotten it: there is no more
-        except HerdError:
-            self._followed.discard(attempt)  # the next word of it begins anew
         finally:
             writer.close()
 
@@ -179,18 +177,18 @@ class Watch:
         """By one call; whether all of it is here."""
         reader = Records(self._means.shelf.end(attempt, place(self.host)))
         asked = {"attempt": attempt, "from": reader.offset}
-        async with link.stream(Verb(name="follow", arguments=asked)) as call:
-            while (got := await call.read()) is not None:
-                port, piece = got
-                if port == LOG_PORT:
-                    write(writer, reader, piece)
-                    self._logged(attempt)
-            try:
+        try:
+            async with link.stream(Verb(name="follow", arguments=asked)) as call:
+                while (got := await call.read()) is not None:
+                    port, piece = got
+                    if port == LOG_PORT:
+                        write(writer, reader, piece)
+                        self._logged(attempt)
                 await call.reply()
-            except (NotReached, NotFound):
-                raise
-            except HerdError:
-                return False  # "dropped": from where we are, once more
+        except (NotReached, NotFound):
+            raise
+        except HerdError:
+            return False  # "dropped", or not now: from where we are, once more
         if not writer.silent:
             self._done(attempt)
         return not writer.silent

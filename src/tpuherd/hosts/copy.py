@@ -7,11 +7,11 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tpuherd.hosts.sync import Cargo, Report, Shipment, Terms, deliver
+from tpuherd.hosts.sync import Cargo, Report, Shipment, Terms, deliver, labelled
 from tpuherd.ports import Broken, HerdError, Link, NotFound, Stream, Unfit, Verb
 from tpuherd_host.agent.blobs import Spoiled
 from tpuherd_host.agent.frames import BLOBS
@@ -26,9 +26,10 @@ from tpuherd_host.agent.snapshots_rows import (
     unpacked,
 )
 from tpuherd_host.agent.snapshots_stream import Source, Torn, blocks, plain
-from tpuherd_host.agent.snapshots_tree import lay, merge, write
+from tpuherd_host.agent.snapshots_tree import lay, merge, told, write
 
 PIECE = 1 << 20
+AT_ONCE = 8  #: hosts that are copied from at a time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,25 +51,25 @@ async def copy_to(
     links: Sequence[Link],
     *,
     report: Report = lambda progress: None,
-    relay: bool = True,
 ) -> Shipment:
     """Files and folders, with modes and times, by cp's rules: into a folder that is there, else
     under the new name. What else is there stays. Nothing is in its place before all have all of it.
     """
     if not paths or not links:
         raise Unfit("there is nothing to copy, or no host to copy to")
-    found = await asyncio.to_thread(gathered, paths)
+    found, skipped = await asyncio.to_thread(gathered, paths)
     rows = sorted(found)
     places = {parsed(each).id: found[each] for each in rows if not parsed(each).folder}
     cargo = Cargo(id=named(rows).hex(), rows=rows, pieces=lambda id: read(places[id]))
     tops = tuple(sorted({os.fsdecode(parsed(each).path.split(b"/")[0]) for each in rows}))
-    terms = Terms(relay=relay, tops=tops)
-    return await deliver(cargo, dest, links, report=report, terms=terms)
+    shipment = await deliver(cargo, dest, links, report=report, terms=Terms(tops=tops))
+    return replace(shipment, skipped=tuple(map(str, skipped)))
 
 
-def gathered(paths: Sequence[Path]) -> dict[bytes, Path]:
-    """Rows with where each is."""
+def gathered(paths: Sequence[Path]) -> tuple[dict[bytes, Path], list[Path]]:
+    """Rows with where each is; and what is neither file, folder nor symlink."""
     found: dict[bytes, Path] = {}
+    skipped: list[Path] = []
     tops: set[str] = set()
     for path in paths:
         whole = Path(os.path.realpath(path))
@@ -79,16 +80,17 @@ def gathered(paths: Sequence[Path]) -> dict[bytes, Path]:
             raise Unfit(f"{path} cannot be copied beside the others: it has no name of its own")
         tops.add(top)
         try:
-            for each, inner in walked(whole, os.fsencode(top)):
+            for each, inner in walked(whole, os.fsencode(top), skipped):
                 found[rowed(each, inner)] = each
         except OSError as error:
-            sentence = f"{error.filename or path} cannot be read: {error.strerror}"
-            raise Unfit(sentence) from None
-    return found
+            raise Unfit(f"{path} cannot be read: {told(error)}") from None
+    if not found:
+        raise Unfit(f"{', '.join(map(str, paths))}: neither a file nor a folder")
+    return found, skipped
 
 
-def walked(whole: Path, path: bytes) -> Iterator[tuple[Path, bytes]]:
-    """A file, or a folder with all that is in it; what is neither is left out."""
+def walked(whole: Path, path: bytes, skipped: list[Path]) -> Iterator[tuple[Path, bytes]]:
+    """A file, or a folder with all that is in it; what is neither is skipped."""
     waiting = [(whole, path)]
     while waiting:
         whole, path = waiting.pop()
@@ -96,6 +98,7 @@ def walked(whole: Path, path: bytes) -> Iterator[tuple[Path, bytes]]:
         if stat.S_ISDIR(mode):
             waiting += [(child, path + b"/" + os.fsencode(child.name)) for child in whole.iterdir()]
         elif not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+            skipped.append(whole)
             continue
         yield whole, path
 
@@ -125,21 +128,18 @@ def read(whole: Path) -> Iterator[bytes]:
 # ---- from hosts ----------------------------------------------------------------------------------
 
 
-async def copy_from(
-    paths: Sequence[str], links: Sequence[Link], into: Path, *, at_once: int = 8
-) -> Fetched:
+async def copy_from(paths: Sequence[str], links: Sequence[Link], into: Path) -> Fetched:
     """Files, folders and patterns: of one host by cp's rules, of several into a folder each."""
     if not paths or not links:
         raise Unfit("there is nothing to copy, or no host to copy from")
-    lanes = asyncio.Semaphore(at_once)
+    lanes = asyncio.Semaphore(AT_ONCE)
     got: dict[str, Path] = {}
     failed: dict[str, str] = {}
     skipped: dict[str, tuple[str, ...]] = {}
     total = 0
 
-    async def one(link: Link) -> None:
+    async def one(name: str, link: Link) -> None:
         nonlocal total
-        name = link.host.name
         place = into if len(links) == 1 else into / name.replace("/", "-")
         try:
             async with lanes:
@@ -151,11 +151,11 @@ async def copy_from(
         except HerdError as error:
             failed[name] = error.sentence
         except OSError as error:
-            failed[name] = f"{error.filename or place}: {error.strerror or error}"
+            failed[name] = told(error) if error.filename else f"{place}: {told(error)}"
 
     async with asyncio.TaskGroup() as group:
-        for link in links:
-            group.create_task(one(link))
+        for name, link in labelled(links).items():
+            group.create_task(one(name, link))
     return Fetched(got=got, failed=failed, skipped=skipped, bytes_down=total)
 
 

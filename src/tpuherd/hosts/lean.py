@@ -15,6 +15,18 @@ class Quiet(SSHPacketLogger):
     def log_sent_packet(self, *packet: object) -> None:
         """Nothing is said."""
 
+    def log_received_packet(self, *packet: object) -> None:
+        """Nor here."""
+
+
+QUIET = Quiet()
+
+
+def hush(channel: SSHPacketLogger) -> None:
+    """Word no line for what comes by this channel, either."""
+    if not asyncssh.logger.isEnabledFor(logging.DEBUG):
+        channel.log_received_packet = QUIET.log_received_packet  # type: ignore[method-assign, assignment]
+
 
 def lean(connection: asyncssh.SSHClientConnection) -> asyncssh.SSHClientConnection:
     """The same connection, with half the packets.
@@ -26,11 +38,11 @@ def lean(connection: asyncssh.SSHClientConnection) -> asyncssh.SSHClientConnecti
     cipher = connection.get_extra_info("send_cipher")
     if cipher not in AUTHENTICATED or asyncssh.logger.isEnabledFor(logging.DEBUG):
         return connection
-    whole, quiet = connection.send_packet, Quiet()
+    whole = connection.send_packet
 
     def send_packet(kind: int, *args: bytes, handler: SSHPacketLogger | None = None) -> None:
         if kind != MSG_IGNORE:
-            whole(kind, *args, handler=quiet)
+            whole(kind, *args, handler=QUIET)
 
     connection.send_packet = send_packet  # type: ignore[method-assign, assignment]
     return connection

@@ -5,12 +5,14 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from operator import attrgetter, itemgetter
+from itertools import compress
+from operator import attrgetter, eq, itemgetter
 from pathlib import Path
 
 from tpuherd.hosts import guard, snapshot_git
 from tpuherd.hosts.guard import Finding
 from tpuherd.hosts.snapshot_archive import Archive, Seen, Shot, Signature
+from tpuherd.hosts.snapshot_git import Listing
 from tpuherd.ports import Unfit
 from tpuherd_host.agent.blobs import PIECE, Pack
 from tpuherd_host.agent.snapshots_rows import row
@@ -42,10 +44,13 @@ def take(path: Path, archive: Archive, environment: Mapping[str, str]) -> Snapsh
     root = rooted(path)
     stamp = archive.tick()
     before = archive.seen(root)
-    look = looked(root, before, archive.repositories / "empty", environment)
     last = archive.last.get(root)
+    if last and last.seen is not before:
+        last = None
+    known = last.listing if last else None
+    look = looked(root, before, known, archive.repositories / "empty", environment)
     with archive.blobs.held():
-        idle = last and last.seen is before and not look.fresh and len(look.seen) == len(before)
+        idle = not look.fresh and len(look.seen) == len(before)
         if last and idle and archive.blobs.all(last.ids):
             archive.used(last.id)
             return snapshot(last, str(path), look.notes, archive)
@@ -55,12 +60,11 @@ def take(path: Path, archive: Archive, environment: Mapping[str, str]) -> Snapsh
         raise Unfit(f"{path} holds nothing to ship", hint=hint)
     if look.fresh or shot.seen.keys() != before.keys():
         young = stamp - RACY_NS
-        known = {p: each for p, each in shot.seen.items() if max(each.signature[:2]) < young}
-        archive.remember(root, known)
-        if len(known) == len(shot.rows):
-            archive.last[root] = shot._replace(seen=known)
-    elif before:
-        archive.last[root] = shot._replace(seen=before)
+        before = {p: each for p, each in shot.seen.items() if max(each.signature[:2]) < young}
+        archive.remember(root, before)
+    if len(before) == len(shot.rows):
+        listing = look.listing if look.names == len(shot.rows) else None
+        archive.last[root] = shot._replace(seen=before, listing=listing)
     return snapshot(shot, str(path), look.notes, archive)
 
 
@@ -128,16 +132,27 @@ class Look:
     seen: dict[bytes, Seen]  #: files that are as they were when they were read last
     fresh: list[bytes]  #: those that must be read
     notes: list[str]
+    listing: Listing  #: what git said
+    names: int  #: how many paths that are
 
 
 def looked(
-    root: Path, before: Mapping[bytes, Seen], empty: Path, environment: Mapping[str, str]
+    root: Path,
+    before: Mapping[bytes, Seen],
+    known: Listing | None,
+    empty: Path,
+    environment: Mapping[str, str],
 ) -> Look:
-    """What git would ship, and what is known of it. Git is asked while we look ourselves."""
+    """What git would ship, and what is known of it. Git is asked while we look ourselves. `known`
+    is what it says where it names exactly the files of `before`.
+    """
     with ThreadPoolExecutor(1) as asking:
-        listing = asking.submit(snapshot_git.listed, root, empty, environment)
+        said = asking.submit(snapshot_git.listing, root, empty, environment)
         same = unchanged(root, before)
-        paths = listing.result()
+        listing = said.result()
+    if listing == known and len(same) == len(before):
+        return Look(seen=same, fresh=[], notes=[], listing=listing, names=len(same))
+    paths = snapshot_git.listed(listing)
     fresh: list[bytes] = []
     notes: list[str] = []
     waiting = list(paths - same.keys())
@@ -153,7 +168,7 @@ def looked(
         elif not stat.S_ISDIR(mode):
             notes.append(f"{os.fsdecode(path)} is neither file nor symlink: left out")
         elif (place / ".git").exists():
-            inner = snapshot_git.listed(place, empty, environment)
+            inner = snapshot_git.listed(snapshot_git.listing(place, empty, environment))
             paths |= {path + b"/" + each for each in inner}
             waiting += {path + b"/" + each for each in inner} - same.keys()
         else:
@@ -161,22 +176,18 @@ def looked(
     seen = same
     if not same.keys() <= paths:
         seen = {path: one for path, one in same.items() if path in paths}
-    return Look(seen=seen, fresh=fresh, notes=notes)
+    return Look(seen=seen, fresh=fresh, notes=notes, listing=listing, names=len(paths))
 
 
 def unchanged(root: Path, before: Mapping[bytes, Seen]) -> dict[bytes, Seen]:
     """Of the files that are known, those that are as they were."""
     prefix = os.fsencode(root) + b"/"
-    known = list(map(itemgetter(0), before.values()))
-    try:  # as a rule all are there, and most as they were: no line of Python for each
-        found: list[Signature | None] = []
-        found += map(signature, map(os.lstat, [prefix + path for path in before]))
+    known = map(itemgetter(0), before.values())
+    try:  # as a rule all are there: no line of Python for each, and nothing of them is kept
+        same = list(map(eq, map(signature, map(os.lstat, map(prefix.__add__, before))), known))
     except OSError:
-        found = [signed(prefix + path) for path in before]
-    if found == known:
-        return dict(before)
-    pairs = zip(before.items(), known, found, strict=True)
-    return {path: one for (path, one), was, now in pairs if was == now}
+        same = [signed(prefix + path) == one.signature for path, one in before.items()]
+    return dict(before) if all(same) else dict(compress(before.items(), same))
 
 
 #: What changes when a file does.

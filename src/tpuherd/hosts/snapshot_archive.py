@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tpuherd.hosts.guard import Finding
+from tpuherd.hosts.snapshot_git import Listing
 from tpuherd_host.agent.blobs import Blobs, Busy
 from tpuherd_host.agent.snapshots_rows import contents, packed, parsed, unpacked
 
@@ -41,6 +42,7 @@ class Shot(NamedTuple):
     findings: tuple[Finding, ...]
     ids: frozenset[bytes]  #: of all contents
     seen: Mapping[bytes, Seen]  #: the files it is of
+    listing: Listing | None = None  #: what git says where it names exactly these
 
 
 class Archive:

@@ -22,6 +22,7 @@ ELSEWHERE = {
 }  # fmt: skip
 
 Environment = Mapping[str, str]
+Listing = tuple[bytes, bytes]  #: paths that end in a zero byte each, and those of them to leave out
 
 
 def plain(environment: Environment) -> dict[str, str]:
@@ -31,7 +32,7 @@ def plain(environment: Environment) -> dict[str, str]:
 
 
 def git(*words: str | Path, folder: Path, environment: Environment) -> bytes:
-    """What git says; Broken with its last line when it fails."""
+    """What git says; Broken with the line that tells why when it fails."""
     try:
         done = subprocess.run(
             ["git", *words],
@@ -45,10 +46,16 @@ def git(*words: str | Path, folder: Path, environment: Environment) -> bytes:
         raise Unfit("git is needed to know which files to ship", hint=hint) from None
     said = done.stderr.decode(errors="replace").strip()
     if done.returncode:
-        raise Broken(f"git: {said.splitlines()[-1] if said else done.returncode}")
+        raise Broken(f"git: {telling(said) or done.returncode}")
     if "could not open directory" in said:
         raise Unfit(f"not all of {folder} can be read: {said.splitlines()[-1]}")
     return done.stdout
+
+
+def telling(said: str) -> str:
+    """Of all that git complains of the cause, which it names first."""
+    lines = [line for line in said.splitlines() if not line.startswith(("warning:", "hint:"))]
+    return lines[0].removeprefix("fatal: ") if lines else said
 
 
 def work_tree(folder: Path) -> bool:
@@ -61,23 +68,27 @@ def names(listed: bytes) -> set[bytes]:
     return {path for path in listed.split(b"\0") if path}
 
 
-def listed(folder: Path, empty: Path, environment: Environment) -> set[bytes]:
-    """Paths below a folder: what git would ship, or all where there is no git, but for what
-    .herdignore names. `empty` is where an empty repository may stand. Repositories inside may end
-    in "/".
+def listed(said: Listing) -> set[bytes]:
+    """The paths of a listing. Repositories inside may end in "/"."""
+    return names(said[0]) - names(said[1])
+
+
+def listing(folder: Path, empty: Path, environment: Environment) -> Listing:
+    """Paths below a folder: what git would ship, or all where there is no git, and what .herdignore
+    names. `empty` is where an empty repository may stand.
     """
     ignore = folder / HERDIGNORE
     excluded: list[str | Path] = ["-X", HERDIGNORE] if ignore.is_file() else []
     if work_tree(folder):
         words: list[str | Path] = ["ls-files", "-co", "--exclude-standard", "-z"]
-        found = names(git(*words, folder=folder, environment=environment))
+        found, left = git(*words, folder=folder, environment=environment), b""
         if excluded and found:
             words = ["ls-files", "-coi", "-z", *excluded]
-            found -= names(git(*words, folder=folder, environment=environment))
-        return found
+            left = git(*words, folder=folder, environment=environment)
+        return found, left
     bare(empty, environment)
     words = [f"--git-dir={empty}", f"--work-tree={folder}", "ls-files", "-o", "-z", *excluded]
-    return names(git(*words, folder=folder, environment=environment))
+    return git(*words, folder=folder, environment=environment), b""
 
 
 def bare(folder: Path, environment: Environment) -> None:

@@ -10,21 +10,23 @@ import asyncssh
 from tpuherd.clock import Clock
 from tpuherd.hosts.arrive import Parcel, arrive, door, enter
 from tpuherd.hosts.keys import KeyPair
+from tpuherd.hosts.lane import Lane
 from tpuherd.hosts.lean import lean
 from tpuherd.hosts.link import AgentLink
 from tpuherd.hosts.pins import Pins
-from tpuherd.hosts.ways import Kind, Turnstile, Way, command, usual
+from tpuherd.hosts.ways import Kind, Patience, Turnstile, Way, command, unreached, usual
 from tpuherd.ports import Broken, HerdError, Host, NotAllowed, NotFound, NotReached, Stranger
 
 T = TypeVar("T")
 PATIENCE_S = 10.0  #: for one host to say the next thing, until it has let us in
-AGENT_PATIENCE_S = 60.0  #: for its agent to come up; a host that dies meanwhile is noticed sooner
+AGENT_PATIENCE_S = 60.0  #: for any agent to come up; a host that dies meanwhile is noticed sooner
 SHORT_PATIENCE_S = 3.0  #: for one that did not answer a moment ago
 MOMENT_S = 60.0
 ADMISSION_S = 60.0  #: from a key in the metadata to the account on the host
 GREETINGS = 64  #: under way at the same time, in all
 GREETINGS_BY_JUMP = 8  #: the same through one jump host or proxy: its sshd drops more
 GREETING_S = 4.0  #: whoever takes longer holds up nobody
+ARRIVALS = 64  #: agents that are started at the same time: more would only hold up one another
 #: asyncssh's own order puts chacha20 first, which costs half as much again per megabyte.
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com")
 HOST_KEYS = (
@@ -97,12 +99,18 @@ class Ways:
         self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
         self._turnstile = Turnstile(GREETINGS, GREETING_S)
         self._jump_turnstile = Turnstile(GREETINGS_BY_JUMP, GREETING_S)
+        self._arrivals = Turnstile(ARRIVALS, GREETING_S)
+        self._agents = Patience(AGENT_PATIENCE_S)
         self._options = options(caller)
 
     def alive(self, host: Host) -> bool:
         """Whether there is a link to this host, as far as is known."""
         link = self._links.get(Key(host.incarnation, host.worker))
         return link is not None and link.alive
+
+    def met(self, host: Host) -> bool:
+        """Whether it can prove that it is this host: its key is known."""
+        return bool(self.pins.of(host))
 
     def drop(self, host: Host) -> None:
         """It does not answer any more: nobody else need find that out by waiting."""
@@ -157,21 +165,26 @@ class Ways:
     async def _bring(self, key: Key, host: Host) -> AgentLink:
         """Connect if need be, and bring up the agent."""
         connection = self._connections.get(key)
-        seen = bool(self.pins.of(host))  # then its agent may still live
+        seen = self.met(host)  # then its agent may still live
         if connection is None or connection.is_closed():
             connection = self._connections[key] = await self._reach(key, host)
-        parcel, words = self.caller.parcel, self.caller.hello
         try:
-            async with asyncio.timeout(AGENT_PATIENCE_S):
-                found = None
-                if seen:
-                    found = await enter(connection, door(self.caller.login), parcel, words)
-                lane, hello = found or await arrive(connection, parcel, words)
+            lane, hello = await self._agents.wait_for(self._met(connection, seen=seen))
         except TimeoutError as error:
             connection.abort()
             raise NotReached(f"its agent gave no answer in {AGENT_PATIENCE_S:g} s") from error
         link = self._links[key] = AgentLink(host, hello, lane, connection)
         return link
+
+    async def _met(
+        self, connection: asyncssh.SSHClientConnection, *, seen: bool
+    ) -> tuple[Lane, Mapping[str, Any]]:
+        """Its agent, at its door if it may be there, else started."""
+        parcel, words = self.caller.parcel, self.caller.hello
+        if seen and (found := await enter(connection, door(self.caller.login), parcel, words)):
+            return found
+        async with self._arrivals.through():
+            return await arrive(connection, parcel, words)
 
     async def _reach(self, key: Key, host: Host) -> asyncssh.SSHClientConnection:
         """Connect; where that fails, once more if the cloud knows better than we did."""
@@ -380,12 +393,3 @@ def algorithms(known: tuple[str, ...]) -> list[str]:
 def place(host: Host) -> Host:
     """A host without its keys: where it is."""
     return replace(host, host_keys=())
-
-
-def unreached(error: OSError, port: int) -> str:
-    """The sentence for what the network said."""
-    if isinstance(error, ConnectionRefusedError):
-        return f"nobody listens on its port {port}"
-    if isinstance(error, ConnectionResetError):
-        return "it hung up before it let us in"
-    return (error.strerror or str(error)).lower()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from tpuherd.core.targets import labels
 from tpuherd.hosts.snapshot import Snapshot, again
 from tpuherd.hosts.snapshot_archive import Archive
 from tpuherd.hosts.sync_terms import TERMS, Cargo, Progress, Report, Shipment, Terms
@@ -17,6 +18,7 @@ __all__ = [
     "Shipment",
     "Terms",
     "deliver",
+    "labelled",
     "ship",
     "ship_id",
 ]
@@ -55,12 +57,18 @@ async def ship_id(id: str, dest: str, links: Sequence[Link], *, archive: Archive
     return await ship(snapshot, dest, links, archive=archive)
 
 
+def labelled(links: Sequence[Link]) -> dict[str, Link]:
+    """By what users call their hosts."""
+    rows = [(link.host.zone, link.host.node, link.host.worker) for link in links]
+    return dict(zip(labels(rows), links, strict=True))
+
+
 async def deliver(
     cargo: Cargo, dest: str, links: Sequence[Link], *, report: Report, terms: Terms
 ) -> Shipment:
     """The same for anything that can be shipped."""
     begun = asyncio.get_running_loop().time()
-    voyage = Voyage(cargo, dest, {link.host.name: link for link in links}, report, terms)
+    voyage = Voyage(cargo, dest, labelled(links), report, terms)
     try:
         await voyage.fill()
         if voyage.failed and not terms.partial:

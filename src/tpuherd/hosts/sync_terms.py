@@ -57,3 +57,4 @@ class Shipment:
     kept: Mapping[str, tuple[str, ...]]  #: what hosts made that is in the way, and stays beside
     bytes_up: int
     seconds: float
+    skipped: tuple[str, ...] = ()  #: what is neither file, folder nor symlink, and stays here

@@ -2,12 +2,16 @@
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from tpuherd.ports import Host, Unfit
+
+T = TypeVar("T")
+TURNS = 5  #: so often a patience begins anew
 
 
 class Kind(Enum):
@@ -73,6 +77,15 @@ def command(way: Way, host: Host, instance: str) -> list[str]:
     return words
 
 
+def unreached(error: OSError, port: int) -> str:
+    """The sentence for what the network said."""
+    if isinstance(error, ConnectionRefusedError):
+        return f"nobody listens on its port {port}"
+    if isinstance(error, ConnectionResetError):
+        return "it hung up before it let us in"
+    return (error.strerror or str(error)).lower()
+
+
 class Turnstile:
     """Lets so many greetings be under way; whoever takes long gives its place to the next."""
 
@@ -91,3 +104,29 @@ class Turnstile:
             if given.when() > asyncio.get_running_loop().time():
                 given.cancel()
                 self._places.release()
+
+
+class Patience:
+    """Waits for many as long as any of them comes: a slow machine takes long for all together."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._came = 0
+
+    async def wait_for(self, coming: Awaitable[T]) -> T:
+        """What comes; TimeoutError where nobody at all has come for so long, or it never does."""
+        task = asyncio.ensure_future(coming)
+        try:
+            for _ in range(TURNS):
+                before = self._came
+                await asyncio.wait([task], timeout=self._seconds)
+                if task.done() or self._came == before:
+                    break
+            if not task.done():
+                raise TimeoutError
+            found = task.result()
+            self._came += 1
+            return found
+        finally:
+            task.cancel()
+            await asyncio.wait([task])

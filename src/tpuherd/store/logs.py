@@ -13,8 +13,9 @@ later go on where the others stopped. Only one writes a host's log at a time, he
 import fcntl
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -24,9 +25,10 @@ from tpuherd_host.agent.records import Record, Records, packed, whole
 
 SEGMENT_MAX = 16 << 20
 BUFFER_MAX = 1 << 16
-KEEP_S = 14 * 86400.0  #: commands; what an engine keeps is its own affair
+KEEP_S = 14 * 86400.0  #: commands; of attempts the engine says when they may go
 READ_MAX = 1 << 20
 COMMAND = "command"
+ATTEMPT = re.compile(r"(?P<job>.+)-[0-9]+-a[0-9]+-[a-z0-9]+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,6 +107,13 @@ class Shelf:
             if one.kind == COMMAND and max(one.started, one.ended or 0) < now - KEEP_S:
                 shutil.rmtree(self.folder / one.id, ignore_errors=True)
 
+    def forget(self, jobs: Collection[str]) -> None:
+        """Remove what attempts of these jobs said."""
+        for home in self.folder.glob("*-a*") if jobs else ():
+            named = ATTEMPT.fullmatch(home.name)
+            if named is not None and named["job"] in jobs:
+                shutil.rmtree(home, ignore_errors=True)
+
     def writer(self, id: str, place: Place) -> "Writer":
         """Who writes the log of a host; silent if another does so already."""
         return Writer(self.folder / id / place.folder)
@@ -142,6 +151,7 @@ class Writer:
         self._waiting = 0  #: bytes of them
         self.offset = 0  #: behind what is written
         self.silent = False  #: another one writes it, or it can't be written
+        self.lost = False  #: it can't be written
 
     def put(self, offset: int, record: Record) -> None:
         """A record that begins at this offset; what is here already is not written again."""
@@ -170,8 +180,8 @@ class Writer:
         try:
             while rest:
                 rest = rest[os.write(self._file, rest) :]
-        except OSError:
-            self._give_up()
+        except OSError as error:
+            self._give_up(error)
 
     def close(self) -> None:
         """No more comes."""
@@ -190,8 +200,8 @@ class Writer:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.offset = end(self._folder)
             self._size = SEGMENT_MAX  # begin a segment of our own
-        except OSError:
-            self._give_up()
+        except OSError as error:
+            self._give_up(error)
 
     def _begin(self, offset: int) -> None:
         """Another segment; none behind what had no room, which nobody would ask for again."""
@@ -204,13 +214,14 @@ class Writer:
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             self._file = os.open(segment, flags, 0o600)
-        except OSError:
-            self._give_up()
+        except OSError as error:
+            self._give_up(error)
         self._size = 0
         self.offset = offset
 
-    def _give_up(self) -> None:
+    def _give_up(self, error: OSError) -> None:
         """It can't be written here."""
+        self.lost = not isinstance(error, BlockingIOError)
         self.close()
         self.silent = True
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 FOLDER = ".tpuherd"
 SOCKET = "agent.sock"
 START_LOCK = "start.lock"
-READY_S = 20.0
+READY_S = 20.0  #: for a living agent's word
+START_S = 300.0  #: for a new one's; should it die meanwhile, we hear of it at once
 GREETING = b"\xff"  #: no frame begins like this
 PLEASE, STAYS, LEAVES, REFUSES = b"?", b"=", b"-", b"!"
 SOL_SOCKET, SCM_RIGHTS = 1, 1
@@ -104,7 +105,7 @@ def start(pyz: str) -> bool:
             os._exit(1)
     os.close(say)
     os.waitpid(pid, 0)
-    ready = bool(select.select([hear], [], [], READY_S)[0]) and os.read(hear, 1) == b"r"
+    ready = bool(select.select([hear], [], [], START_S)[0]) and os.read(hear, 1) == b"r"
     os.close(hear)
     return ready
 

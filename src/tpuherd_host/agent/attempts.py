@@ -18,6 +18,7 @@ from tpuherd_host.agent.works import WORD_PORT, begin, stop
 
 STEPS_MAX = 100
 REPORT_S = 1.0  #: events of steps come at most so often; heartbeats carry the latest
+WORDS_MAX = 64  #: of an attempt's reports together: one that makes new ones all the time is cut
 DEADLY = {
     "preempted": ("TRUE",),
     "maintenance-event": ("TERMINATE_ON_HOST_MAINTENANCE",),
@@ -166,11 +167,17 @@ def expired(turn: Turn, work: Work) -> None:
 
 
 def reported(turn: Turn, happening: Reported) -> None:
-    """A training program said how far it is."""
+    """A training program said how far it is. What the last word is silent of, holds from before.
+
+    Else a bare "complete" would hide the numbers just before it, of which nobody was told.
+    """
     content = dict(happening.content)
     work = turn.state.works.get(str(content.pop("attempt", "")))
     if work is None or not work.live:
         return
+    known = {name: value for name, value in (work.report or {}).items() if name != "time"}
+    if len({*known, *content}) <= WORDS_MAX:
+        content = {**known, **content}
     told = turn.now >= work.reported_at + REPORT_S
     at = turn.now if told else work.reported_at
     turn.put(work._replace(report={**content, "time": turn.now}, reported_at=at))

@@ -10,7 +10,7 @@ import os
 import struct
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Container, Dict, Iterable, Iterator, Optional, Set, Tuple
+from typing import BinaryIO, Container, Dict, FrozenSet, Iterable, Iterator, Optional, Set, Tuple
 
 PIECE = 1 << 20
 ENTRY = struct.Struct(">32sQQ")  #: id, offset, size
@@ -57,9 +57,9 @@ class Blobs:
     def __contains__(self, id: object) -> bool:
         return id in self.places
 
-    def all(self, ids: Iterable[bytes]) -> bool:
+    def all(self, ids: FrozenSet[bytes]) -> bool:
         """Whether none of them is missing."""
-        return all(map(self.places.__contains__, ids))
+        return ids <= self.places.keys()
 
     def missing(self, ids: Iterable[bytes]) -> Set[bytes]:
         """Those of them that are not here."""

@@ -23,6 +23,7 @@ FAILED = {  # of an exec, by its errno: exit status, and what is told
     8: (126, "{}: not a program"),
     7: (126, "{}: its arguments and environment are too long"),
 }
+LINE = "; a line for the shell goes after -c"
 NO_DIRECTORY = (125, "no such directory on the host: {}")
 
 
@@ -155,7 +156,8 @@ def nursed(daemon: "Daemon", told: Mapping[str, Any]) -> None:
         elif where == "fork":
             exit, sentence = 125, f"the host could not begin it: {os.strerror(number)}"
         name = stage.directory if where == "directory" else stage.argv[0]
-        daemon.happen(words.Unborn(id, exit, sentence.format(name)))
+        hint = LINE if exit == 127 and " " in str(name) else ""
+        daemon.happen(words.Unborn(id, exit, sentence.format(name) + hint))
         outlet.close()
     else:
         flows.read_on(daemon, id)

@@ -7,7 +7,7 @@ send as much DATA of a call as the other gave CREDIT for; the opening itself giv
 
 import json
 import struct
-from typing import Any, Dict, Iterator, NamedTuple
+from typing import Any, Dict, Iterator, List, NamedTuple
 
 PROTOCOL = 1  #: raised when an older partner could not understand
 HEAD = struct.Struct(">IBI")  #: length of the payload, kind, id
@@ -77,13 +77,18 @@ class Reader:
     """Takes bytes as they come and gives whole frames."""
 
     def __init__(self) -> None:
-        self.rest = b""
+        self.pieces: List[bytes] = []  #: of a frame that is not whole yet
+        self.lacking = 0  #: so much must come until more can be said of it
 
     def feed(self, piece: bytes) -> Iterator[Frame]:
-        """The frames that are whole now."""
-        text = self.rest + piece if self.rest else piece  # most pieces begin where a frame does
-        start = 0
-        while len(text) - start >= HEAD.size:
+        """The frames that are whole now. A frame of many pieces is put together once."""
+        self.pieces.append(piece)
+        self.lacking -= len(piece)
+        if self.lacking > 0:
+            return
+        text = b"".join(self.pieces)
+        start, end = 0, HEAD.size
+        while len(text) >= end:
             length, kind, id = HEAD.unpack_from(text, start)
             if length > PAYLOAD_MAX or not HELLO <= kind <= CANCEL:
                 raise BadFrame("no frame begins like this")
@@ -91,5 +96,6 @@ class Reader:
             if len(text) < end:
                 break
             yield Frame(kind, id, text[start + HEAD.size : end])
-            start = end
-        self.rest = text[start:]
+            start, end = end, end + HEAD.size
+        self.pieces = [text[start:]]
+        self.lacking = end - len(text)

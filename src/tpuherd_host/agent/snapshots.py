@@ -16,7 +16,7 @@ from tpuherd_host.agent.snapshots_fill import Order, filled, ordered, staged, ta
 from tpuherd_host.agent.snapshots_place import Place, alone, blobs, place, recorded, rows_of
 from tpuherd_host.agent.snapshots_rows import contents, packed, parsed
 from tpuherd_host.agent.snapshots_stream import Content, Torn, blocks, stream
-from tpuherd_host.agent.snapshots_tree import carry, merge, same, switch
+from tpuherd_host.agent.snapshots_tree import carry, merge, same, switch, told
 from tpuherd_host.agent.threads import Cut, Talk
 from tpuherd_host.agent.turn import Refused
 from tpuherd_host.agent.words import Consumed
@@ -59,9 +59,7 @@ def plainly(what: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise Refused("full", f"{what}: the disk is full") from None
-        raise Refused(
-            "broken", f"{what}: {error.strerror or error} {error.filename or ''}"
-        ) from None
+        raise Refused("broken", f"{what}: {told(error)}") from None
 
 
 # ---- before --------------------------------------------------------------------------------------

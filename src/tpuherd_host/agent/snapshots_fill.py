@@ -17,6 +17,7 @@ from tpuherd_host.agent.snapshots_place import (
     place,
     remembered,
     rows_of,
+    writable,
 )
 from tpuherd_host.agent.snapshots_rows import (
     Row,
@@ -30,7 +31,7 @@ from tpuherd_host.agent.snapshots_rows import (
     unpacked,
 )
 from tpuherd_host.agent.snapshots_stream import Source, Torn, plain
-from tpuherd_host.agent.snapshots_tree import dress, inside, lay, share, write
+from tpuherd_host.agent.snapshots_tree import dress, inside, lay, moves, share, write
 from tpuherd_host.agent.turn import Refused
 
 MARGIN = 8 << 20  #: bytes that stay free
@@ -90,11 +91,12 @@ def target(house: Path, home: Path, dest: str, tops: Sequence[str]) -> Target:
     inner = path.is_dir() or dest.endswith("/") or len(tops) > 1
     if inner and path.exists() and not path.is_dir():
         raise Refused("unfit", f"{path} is a file, not a folder; name another destination")
-    above = path
+    above = path if inner else path.parent
     while not above.is_dir():
         if above.exists():
             raise Refused("unfit", f"{path} leads through a file; name another destination")
         above = above.parent
+    writable(above)
     trees = house / "trees"
     trees.mkdir(parents=True, exist_ok=True, mode=0o700)
     if above.stat().st_dev != trees.stat().st_dev:
@@ -146,6 +148,8 @@ def filled(house: Path, home: Path, order: Order, coming: Iterator[bytes]) -> No
         else:
             room(tree.parent, sum(one.size for one in found))
             spread(os.fsencode(str(tree)), source, int(head["give"]), found)
+            goal = target(house, home, order.dest, order.tops)
+            moves(os.fsencode(str(tree)), os.fsencode(str(goal.into)), found, goal.renamed)
         source.drain()
     except BaseException:
         shutil.rmtree(str(tree), ignore_errors=True)

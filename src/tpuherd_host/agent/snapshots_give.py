@@ -10,6 +10,7 @@ from tpuherd_host.agent.frames import BLOBS
 from tpuherd_host.agent.snapshots_place import blobs, rows_of
 from tpuherd_host.agent.snapshots_rows import NOBODY, packed, parsed, row
 from tpuherd_host.agent.snapshots_stream import Content, stream
+from tpuherd_host.agent.snapshots_tree import told
 from tpuherd_host.agent.threads import Talk
 from tpuherd_host.agent.turn import Refused
 
@@ -29,7 +30,7 @@ def give(talk: Talk) -> Mapping[str, Any]:
         for block in stream(head, packed(rows), contents, lambda: LEVEL):
             talk.write(BLOBS, block)
     except OSError as error:
-        raise Refused("broken", f"{error.filename or 'it'}: {error.strerror or error}") from None
+        raise Refused("broken", told(error)) from None
     talk.end(BLOBS)
     return {"skipped": skipped[:100]}
 
@@ -69,6 +70,8 @@ def sought(home: Path, paths: List[str]) -> Tuple[Dict[bytes, bytes], List[str]]
                 raise Refused("unfit", f"{tops[top]} and {match} have one name; copy them apart")
             tops[top] = match
             gathered(os.fsencode(os.path.realpath(match)), top, found, skipped)
+    if not found:
+        raise Refused("unfit", f"{', '.join(skipped)}: neither a file nor a folder")
     return found, skipped
 
 

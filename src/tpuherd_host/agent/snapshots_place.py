@@ -114,7 +114,14 @@ def place(house: Path, home: Path, text: str, *, force: bool = False) -> Place:
     if above.stat().st_dev != folder.stat().st_dev:
         folder = above / ".tpuherd-trees" / key
     current = standing(dest, trees, force=force)
+    writable(above)
     return Place(dest, folder, record, trees, current)
+
+
+def writable(folder: Path) -> None:
+    """Refused where the login may put nothing."""
+    if not os.access(str(folder), os.W_OK | os.X_OK):
+        raise Refused("unfit", f"{folder} can't be written to; name another destination")
 
 
 def standing(dest: Path, trees: List[Dict[str, object]], *, force: bool) -> Optional[str]:

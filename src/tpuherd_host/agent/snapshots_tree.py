@@ -234,9 +234,25 @@ def clear(tree: bytes, dest: bytes, rows: Iterable[Row]) -> bool:
 
 def merge(tree: bytes, dest: bytes, rows: Iterable[Row], names: Mapping[bytes, bytes]) -> None:
     """Each file of a tree to its place below `dest`, whatever else is there; `names` renames the
-    topmost. OSError, before anything is done, where a folder is in a file's place or a file in its.
-    """
-    moves = []
+    topmost."""
+    found = moves(tree, dest, rows, names)
+    for one, here, there in found:
+        if one.folder:
+            os.makedirs(there, exist_ok=True)
+        else:
+            os.makedirs(os.path.dirname(there), exist_ok=True)
+            os.replace(here, there)
+    for one, _, there in reversed(found):
+        if one.folder:
+            os.chmod(there, one.mode & 0o777)
+            os.utime(there, ns=(one.mtime_ns, one.mtime_ns))
+
+
+def moves(
+    tree: bytes, dest: bytes, rows: Iterable[Row], names: Mapping[bytes, bytes]
+) -> List[Tuple[Row, bytes, bytes]]:
+    """From where to where; OSError where a folder is in a file's place or a file in its."""
+    found = []
     for one in rows:
         top, _, rest = one.path.partition(b"/")
         path = names.get(top, top) + (b"/" + rest if rest else b"")
@@ -244,14 +260,11 @@ def merge(tree: bytes, dest: bytes, rows: Iterable[Row], names: Mapping[bytes, b
         if os.path.lexists(there) and os.path.isdir(there) != one.folder:
             kind = "a folder" if os.path.isdir(there) else "no folder"
             raise OSError(errno.EEXIST, f"is {kind}", os.fsdecode(there))
-        moves.append((one, inside(tree, one.path), there))
-    for one, here, there in moves:
-        if one.folder:
-            os.makedirs(there, exist_ok=True)
-        else:
-            os.makedirs(os.path.dirname(there), exist_ok=True)
-            os.replace(here, there)
-    for one, _, there in reversed(moves):
-        if one.folder:
-            os.chmod(there, one.mode & 0o777)
-            os.utime(there, ns=(one.mtime_ns, one.mtime_ns))
+        found.append((one, inside(tree, one.path), there))
+    return found
+
+
+def told(error: OSError) -> str:
+    """With the path, which may be bytes."""
+    path = os.fsdecode(error.filename) + ": " if error.filename else ""
+    return path + str(error.strerror or error)

@@ -1,5 +1,6 @@
 """What `python3 agent-<hash>.pyz` does: attach, serve, version."""
 
+import gc
 import sys
 from importlib import import_module
 
@@ -20,7 +21,11 @@ def main(words: "List[str]", pyz: str, protocol: int) -> int:
     if word == "attach":
         return int(import_module(room + "attach").attach(pyz, version))
     if word == "serve":
-        return int(import_module(room + "serve").serve(version))
+        gc.disable()  # nothing that is loaded now will ever be garbage: to look for it takes 5 ms
+        serve = import_module(room + "serve").serve
+        gc.freeze()
+        gc.enable()
+        return int(serve(version))
     if word == "holders":
         return int(import_module(room + "holders").print_all())
     if word == "version":

@@ -50,6 +50,7 @@ APT_TRIES = 5
 LOOK_S = 0.5
 APT_BUSY = ("Could not get lock", "is held by process", "Unable to acquire the dpkg")
 COMMANDS_KEPT = 300
+UNSEEN = "how it ended was not seen: its agent was killed, too, as when a host goes down"
 STDERR_PORT, WORD_PORT = 2, 3
 
 
@@ -137,7 +138,7 @@ def ended(turn: Turn, happening: Ended) -> None:
         return
     ending = happening.ending
     if ending.exit is None and ending.signal is None:
-        why = work.why or "the agent was killed, and its end was not seen"
+        why = work.why or UNSEEN
         finish(turn, work._replace(ended=happening.at, why=why, unseen=True))
         return
     work = work._replace(ending=ending, ended=happening.at)

@@ -13,7 +13,7 @@ from tpuherd_host.train.commit import Commit, Damaged, OtherModel, folder
 from tpuherd_host.train.late import there
 from tpuherd_host.train.orbax_form import Orbax
 from tpuherd_host.train.pieces import Pieces
-from tpuherd_host.train.places import Place, Unreachable, place
+from tpuherd_host.train.places import Away, Place, Unreachable, passing, place
 
 
 class Form(Protocol):
@@ -101,15 +101,13 @@ class Checkpoints:
         """The newest that is whole, in the shape of this tree; every process gets the same one."""
         leads = self.circle.index == 0
         steps, trouble = json.loads(self.circle.told(json.dumps(self._found() if leads else None)))
-        if trouble:
-            raise Unreachable(trouble)
+        stop_at(trouble)
         for step in steps:
             found, mine = self._tried(step, like)
             words = self.circle.gather(json.dumps(mine))
             heard = {kind: said for word in words for kind, said in json.loads(word).items()}
             where = f"{self.place.location}/{folder(step)}"
-            if "trouble" in heard:
-                raise Unreachable(heard["trouble"])
+            stop_at(heard)
             if "other" in heard:
                 raise OtherModel(f"{where} is of another model: {heard['other']}")
             if found is not None and not heard:
@@ -132,15 +130,15 @@ class Checkpoints:
         except (Damaged, FileNotFoundError, KeyError) as damage:
             return None, {"damage": str(damage) or "it can't be read"}
         except OSError as trouble:
-            return None, {"trouble": str(trouble)}
+            return None, told(trouble)
         return Loaded(tree=tree, commit=commit), {}
 
-    def _found(self) -> tuple[list[int], str]:
+    def _found(self) -> tuple[list[int], dict[str, str]]:
         """The steps, or why they can't be known."""
         try:
-            return self._steps(), ""
+            return self._steps(), {}
         except OSError as trouble:
-            return [], str(trouble)
+            return [], told(trouble)
 
     def _steps(self) -> list[int]:
         """Newest first. Torsos are named and removed: who wrote them is dead."""
@@ -168,6 +166,19 @@ class Checkpoints:
             self.place.remove(folder(step) + commits.NAME)
             self.place.remove(folder(step))
         self.skipped.clear()
+
+
+def told(trouble: OSError) -> dict[str, str]:
+    """In words that other processes hear."""
+    return {"away" if passing(trouble) else "trouble": str(trouble)}
+
+
+def stop_at(heard: Mapping[str, str]) -> None:
+    """Raise the trouble that a process has told of; what says no comes first."""
+    if "trouble" in heard:
+        raise Unreachable(heard["trouble"])
+    if "away" in heard:
+        raise Away(heard["away"])
 
 
 def usual_form(location: str) -> str:

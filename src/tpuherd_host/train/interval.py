@@ -11,9 +11,14 @@ COST_S_MIN = 0.01
 REMEMBERED = 5
 
 
-def life_s(trained_s: float, deaths: int) -> float:
+def usual_s(told: str) -> float:
+    """How long nodes last there, as the engine has seen it of this zone."""
+    return float(told) if told.isdecimal() and int(told) else LIFE_S
+
+
+def life_s(trained_s: float, deaths: int, usual: float = LIFE_S) -> float:
     """The mean time between two deaths, learning from this run's own."""
-    return (LIFE_S + trained_s) / (1 + deaths)
+    return (usual + trained_s) / (1 + deaths)
 
 
 def interval_s(cost_s: float, life: float, took_s: float = 0.0) -> float:
@@ -29,6 +34,7 @@ class Costs:
 
     blocked: list[float]  #: seconds the training stood still
     took: list[float]  #: seconds until it was on disk
+    usual_s: float = LIFE_S  #: how long nodes last
 
     def saw(self, blocked_s: float) -> None:
         self.blocked = [*self.blocked, blocked_s][-REMEMBERED:]
@@ -40,5 +46,5 @@ class Costs:
         """Steps until the next save."""
         cost = median(self.blocked) if self.blocked else 0.0
         took = median(self.took) if self.took else 0.0
-        wanted = interval_s(cost, life_s(trained_s, deaths), took)
+        wanted = interval_s(cost, life_s(trained_s, deaths, self.usual_s), took)
         return max(1, round(wanted / max(step_s, 1e-6)))

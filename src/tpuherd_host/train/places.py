@@ -28,6 +28,17 @@ class Unreachable(OSError):
     """The place can't be read or written; the sentence says why."""
 
 
+class Away(Unreachable):
+    """Not now: what does not answer may answer in a while."""
+
+
+def passing(trouble: OSError) -> bool:
+    """Whether another try may help: nothing has said that it must not be."""
+    return isinstance(trouble, Away) or not isinstance(
+        trouble, (Unreachable, PermissionError, NotADirectoryError)
+    )
+
+
 class Place(Protocol):
     """Names are paths with slashes; a file is seen whole or not at all."""
 
@@ -55,6 +66,12 @@ def place(location: str, environ: Mapping[str, str] | None = None) -> Place:
     if location.startswith("gs://"):
         return Bucket(location, environ if environ is not None else here.environment())
     return Folder(location)
+
+
+def of_run(checkpoint: str, run: str) -> str:
+    """Where a run saves, below the job's checkpoint. A sweep's trial is told its own place."""
+    whole = checkpoint.rstrip("/")
+    return whole if whole.endswith(f"/{run}") else f"{whole}/{run}"
 
 
 class Folder:
@@ -187,13 +204,13 @@ class Bucket:
             except urllib.error.HTTPError as error:
                 trouble = self._judged(error, path)
             except (OSError, HTTPException) as error:
-                trouble = Unreachable(f"{self.location} can't be reached: {error}")
+                trouble = Away(f"{self.location} can't be reached: {error}")
             if attempt + 1 < TRIES:
                 here.wait(pause_s)
                 pause_s *= 2
         raise trouble
 
-    def _judged(self, error: urllib.error.HTTPError, path: str) -> Unreachable:
+    def _judged(self, error: urllib.error.HTTPError, path: str) -> Away:
         """What passes by itself; the rest is raised."""
         said = error.read().decode("utf-8", "replace")
         try:
@@ -204,10 +221,10 @@ class Bucket:
             raise FileNotFoundError(f"{self.location}: {sentence}")
         if error.code == 416:
             raise FileNotFoundError(f"{self.location}: shorter than it should be")
-        trouble = Unreachable(f"{self.location}: {sentence} (HTTP {error.code})")
+        told = f"{self.location}: {sentence} (HTTP {error.code})"
         if error.code in (408, 429) or error.code >= 500:
-            return trouble
-        raise trouble
+            return Away(told)
+        raise Unreachable(told)
 
     def _permission(self) -> Mapping[str, str]:
         """Of the VM's service account; an emulator wants none."""
@@ -219,7 +236,8 @@ class Bucket:
                 with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                     told = json.load(answer)
             except (OSError, ValueError) as error:
-                raise Unreachable(
+                none = isinstance(error, urllib.error.HTTPError) and error.code == 404
+                raise (Unreachable if none else Away)(
                     f"{self.location}: no access token from the metadata server ({error}); "
                     "give the node a service account that may use the bucket"
                 ) from error

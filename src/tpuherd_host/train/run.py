@@ -9,12 +9,12 @@ from typing import Any
 from tpuherd_host.train import here, programs
 from tpuherd_host.train.checkpoints import Checkpoints
 from tpuherd_host.train.commit import Commit, OtherModel
-from tpuherd_host.train.interval import Costs
+from tpuherd_host.train.interval import Costs, usual_s
 from tpuherd_host.train.late import jax
 from tpuherd_host.train.order import seed_of
-from tpuherd_host.train.places import Unreachable
+from tpuherd_host.train.places import Away, Unreachable, of_run
 from tpuherd_host.train.reports import Reports
-from tpuherd_host.train.start import INTERRUPTED, init, leave, refuse, stop_agreed
+from tpuherd_host.train.start import FAILED, INTERRUPTED, init, leave, refuse, stop_agreed
 
 REPORT_S = 1.0
 STEPS_REMEMBERED = 64
@@ -54,14 +54,15 @@ class Run:
         location = checkpoints
         if not location and environ.get("HERD_CHECKPOINT"):
             # Copies of a job share that place, and so does a run that is begun anew.
-            location = f"{environ['HERD_CHECKPOINT'].rstrip('/')}/{self.id}"
+            location = of_run(environ["HERD_CHECKPOINT"], self.id)
         self.checkpoints: Checkpoints | None = None
         if location:
             self.checkpoints = Checkpoints(location, self.pod.circle, keep=keep, form=form)
             programs.fetch(self.checkpoints.place)
         self._every_s = every_s
         self._reports = Reports(environ)
-        self._costs = Costs(blocked=[], took=[])
+        usual = usual_s(environ.get("HERD_LIFE_S", ""))
+        self._costs = Costs(blocked=[], took=[], usual_s=usual)
         self._kept: Kept | None = None
         self._metrics: Mapping[str, Any] = {}
         self._step = self._due = self._total = self._begun = self._own = 0
@@ -81,6 +82,8 @@ class Run:
         began = here.tick()
         try:
             found = self.checkpoints.load(state)
+        except Away as error:
+            refuse(str(error), FAILED)
         except (OtherModel, Unreachable) as error:
             refuse(str(error))
         if found is None:

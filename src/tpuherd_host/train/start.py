@@ -21,6 +21,7 @@ from tpuherd_host.train.late import Late, jax, multihost, there
 from tpuherd_host.train.split import Unfit
 
 distributed = Late("jax._src.distributed", "jax")
+FAILED = 1  #: as any script fails: another try may help
 INTERRUPTED = 75  #: stopped before its end, after a save: start it again
 PEER_LOST = 76  #: another process is gone; this one is not at fault
 UNFIT = 78  #: it can't run like this; the sentence is in the log
@@ -184,12 +185,15 @@ def compare(circle: Circle, mine: Mapping[str, Any]) -> None:
         refuse(f"the hosts are not alike: {odd}")
 
 
-def refuse(sentence: str) -> NoReturn:
-    """End on every host, because of something that all of them know; one of them says it."""
+def refuse(sentence: str, status: int = UNFIT) -> NoReturn:
+    """End on every host, because of something that all of them know; one of them says it.
+
+    With status 78 it is not tried again.
+    """
     pod = PODS[0] if PODS else None
     if pod is None or pod.is_main:
         here.say(sentence)
-    leave(UNFIT)
+    leave(status)
 
 
 def unfit(sentence: str) -> NoReturn:

@@ -1,16 +1,20 @@
 """One curve over all attempts, in W&B or TensorBoard, written by the main process."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 from tpuherd_host.train import here
 from tpuherd_host.train.late import Late, Missing, there
 from tpuherd_host.train.run import Run
-from tpuherd_host.train.start import refuse
+from tpuherd_host.train.start import FAILED, UNFIT, refuse
 
 weights = Late("wandb")
 #: Where a SummaryWriter is to be had, the lighter first.
 WRITERS = ("tensorboardX", "torch.utils.tensorboard")
+#: What W&B says of a key or a project; of anything else another try may help.
+NO = re.compile(r"api.?key|\b40[134]\b|permission|denied|logged in|not found|invalid", re.I)
 WITHIN_S = 300.0  #: W&B itself gives up after 90 s, and it may be loaded from a slow disk
 
 
@@ -27,7 +31,7 @@ def wandb(run: Run, **more: Any) -> Any:
     What is given goes to `wandb.init`. Log with `step=`: what is told twice is kept once.
     Where W&B takes it not, the program ends here, with its sentence.
     """
-    log, trouble = Quiet(), ""
+    log, trouble, status = Quiet(), "", UNFIT
     if run.is_main:
         environ = here.environment()
         named: dict[str, Any] = {"resume": "allow", "group": environ.get("HERD_JOB")}
@@ -38,13 +42,15 @@ def wandb(run: Run, **more: Any) -> Any:
         except Missing as error:
             trouble = str(error)
         except weights.Error as error:
+            no = isinstance(error, weights.errors.UsageError) or NO.search(str(error))
+            status = UNFIT if no else FAILED
             said = next(iter(str(error).splitlines()), type(error).__name__)
-            trouble = (
-                f"W&B takes no run: {said.rstrip('.')}. "
-                "Give the job `secrets: [WANDB_API_KEY]`, or do without: env WANDB_MODE=offline"
-            )
-    if trouble := run.pod.circle.told(trouble, within_s=WITHIN_S):
-        refuse(trouble)
+            key = "Give the job `secrets: [WANDB_API_KEY]`, or do" if status == UNFIT else "Do"
+            trouble = f"W&B takes no run: {said.rstrip('.')}. {key} without: env WANDB_MODE=offline"
+    word = run.pod.circle.told(json.dumps([trouble, status]), within_s=WITHIN_S)
+    trouble, status = json.loads(word)
+    if trouble:
+        refuse(trouble, status)
     return log
 
 

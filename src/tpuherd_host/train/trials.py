@@ -20,9 +20,9 @@ from pathlib import Path
 from types import FrameType
 
 from tpuherd_host.train import here
-from tpuherd_host.train.places import Unreachable
+from tpuherd_host.train.places import Away, Unreachable
 from tpuherd_host.train.reports import VARIABLE as STEPS
-from tpuherd_host.train.start import INTERRUPTED, PEER_LOST, UNFIT
+from tpuherd_host.train.start import FAILED, INTERRUPTED, PEER_LOST, UNFIT
 from tpuherd_host.train.trials_note import Note, Notebook
 from tpuherd_host.train.trials_relay import Relay
 
@@ -89,7 +89,7 @@ def main(words: Sequence[str]) -> int:
         return noted(words[1:], environ) if words[:1] == ["--noted"] else slot(words, environ)
     except Unreachable as error:
         here.say(str(error))
-        return UNFIT
+        return FAILED if isinstance(error, Away) else UNFIT
 
 
 def slot(words: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -1,0 +1,146 @@
+"""Real sshd's as the hosts of `herd exec`: a keeper that knows them without any cloud."""
+
+import asyncio
+import gc
+import multiprocessing
+import os
+import socket
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from bench.rigs.sync import ALIKE
+
+from tests.conformance.hosts_sshd import PORT, Town, town
+from tests.conformance.world import HERD
+from tpuherd import meant
+from tpuherd.cli.console import Console
+from tpuherd.clock import Clock, WallClock
+from tpuherd.cloud.whence import Credentials
+from tpuherd.hosts.keys import key_pair
+from tpuherd.hosts.pins import Pins
+from tpuherd.hosts.ssh import Caller, Ways
+from tpuherd.hosts.zipapp import agent
+from tpuherd.keeper.serve import Keeper
+from tpuherd.keeper.terms import SOCKET
+from tpuherd.ports import Host
+from tpuherd.reach import Reach
+from tpuherd_host.agent.frames import PROTOCOL
+
+IDLE_S = 600.0
+
+
+class Known:
+    """The register of hosts that are there and stay."""
+
+    def obstacle(self, host: Host) -> str | None:
+        return None
+
+    async def vouch(self, host: Host) -> tuple[Host, str]:
+        return host, ""
+
+    async def find(self, host: Host) -> Host | None:
+        return host
+
+    async def admit(self, host: Host, login: str, public: str) -> None:
+        return None
+
+
+class Near(Reach):
+    """Whatever the target: all of them."""
+
+    def __init__(self, hosts: list[Host], ways: Ways, clock: Clock) -> None:
+        self.everyone, self.ways, self.clock = hosts, ways, clock
+
+    async def hosts(
+        self, target: str, awaited: Callable[[], Collection[str]] = tuple
+    ) -> list[Host]:
+        return self.everyone
+
+
+class Here(Keeper):
+    """The keeper, in a place without a cloud."""
+
+    def __init__(self, hosts: list[Host], home: Path, clock: Clock) -> None:
+        super().__init__(clock, IDLE_S)
+        folders = meant.folders({"HOME": str(home)})
+        self.place = meant.Place(
+            world=home, project="", folders=folders, urls=meant.GOOGLE, ssh_port=PORT,
+            login=Town.login, ways=(), credentials=Credentials(),
+        )  # fmt: skip
+        hello = {"protocol": PROTOCOL, "who": "a bench", "owner": "abc", "epoch": 0}
+        keys = key_pair(folders.config)
+        caller = Caller(login=Town.login, keys=keys, hello=hello, parcel=agent())
+        self.near = Near(hosts, Ways(Known(), caller, Pins(home / "pins"), clock), clock)
+
+    async def reach(self, console: Console) -> tuple[meant.Place, Reach]:
+        return self.place, self.near
+
+
+def keep(pipe: Connection, hosts: list[Host], home: Path) -> None:
+    """As the keeper's own process does."""
+    os.setsid()
+    os.chdir(meant.folders({"HOME": str(home)}).runtime)
+    gc.freeze()
+    asyncio.run(reside(pipe, hosts, home))
+
+
+async def reside(pipe: Connection, hosts: list[Host], home: Path) -> None:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.setblocking(False)
+    listener.bind(SOCKET)
+    listener.listen(1)
+    keeper = Here(hosts, home, WallClock())
+    pipe.send(None)
+    await keeper.live(listener)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """The hosts, as a user and as ssh see them."""
+
+    place: Town
+    ips: list[str]
+    env: dict[str, str]
+    key: Path
+    pid: int  #: the keeper's
+    port: int = PORT
+    login: str = Town.login
+
+    def herd(self, *words: str) -> list[str]:
+        return [str(HERD), "exec", "n", *words]
+
+    def ssh(self, host: str, command: str) -> list[str]:
+        return [
+            "ssh", "-F", "/dev/null", "-p", str(self.port), "-i", str(self.key), "-l", self.login,
+            "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null", "-oLogLevel=ERROR",
+            "-oBatchMode=yes", *ALIKE, host, command,
+        ]  # fmt: skip
+
+
+@contextmanager
+def crowd(many: int) -> Iterator[Crowd]:
+    """So many hosts, and a keeper."""
+    with town() as place:
+        home = place.folder / "user"
+        folders = meant.folders({"HOME": str(home)})
+        folders.runtime.mkdir(parents=True, mode=0o700)
+        keys = key_pair(folders.config)
+        place.keys.write_text(f"{keys.public}\n")
+        found = place.node("n", many)
+        hosts = [replace(host, host_keys=(place.machine(host).key,)) for host in found]
+        context = multiprocessing.get_context("spawn")
+        pipe, other = context.Pipe()
+        process = context.Process(target=keep, args=(other, hosts, home), daemon=True)
+        process.start()
+        try:
+            pipe.recv()
+            assert process.pid is not None
+            env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
+            ips = [host.external_ip or host.internal_ip for host in hosts]
+            yield Crowd(place, ips, env, keys.file, process.pid)
+        finally:
+            process.terminate()
+            process.join()

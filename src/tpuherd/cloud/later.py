@@ -1,0 +1,46 @@
+"""The HTTP client, loaded when it is first used: 0.1 s that a command may well do without."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.util import LazyLoader, find_spec, module_from_spec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+
+def lazily(name: str) -> ModuleType:
+    """A module whose code runs as soon as something of it is wanted."""
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = find_spec(name)
+    assert spec is not None and spec.loader is not None, name
+    spec.loader = LazyLoader(spec.loader)
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if TYPE_CHECKING:
+    import httpx2 as httpx2
+else:
+    httpx2 = lazily("httpx2")
+
+
+class Later:
+    """A client that is made for its first request."""
+
+    def __init__(self, make: Callable[[], httpx2.AsyncClient]) -> None:
+        self._make = make
+        self._client: httpx2.AsyncClient | None = None
+
+    async def request(self, *words: Any, **more: Any) -> httpx2.Response:
+        """As httpx2 has it."""
+        if self._client is None:
+            self._client = self._make()
+        return await self._client.request(*words, **more)
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        if self._client is not None:
+            await self._client.aclose()
