@@ -28,7 +28,7 @@ OUTPUTS = ("fold", "stream", "dir", "json")
     "--into",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIRECTORY",
-    help="Where --output dir puts the files; else herd-ID here.",
+    help="Put the files of --output dir there, which need not be said then; else into herd-ID.",
 )
 @click.option(
     "--timeout", "timeout_s", type=Duration(), help="Stop it after so long (30s, 5m); exit 124."
@@ -58,6 +58,10 @@ def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> Errand:
     herd exec gpt/w0 --tty -- htop          cat names | herd exec gpt -- sort
     """
     said["output"] = "json" if said.pop("json_") else said["output"]
+    if said["into"] is not None:
+        if said["output"] not in (None, "dir"):
+            raise click.UsageError(f"--into is for files: --output {said['output']} makes none")
+        said["output"] = "dir"
     kept = {word: said.pop(word) for word in ("listing", "attach", "kill")}
     if any(kept.values()):
         if command or said["shell"] or list(map(bool, kept.values())).count(True) > 1:
