@@ -199,7 +199,7 @@ def test_who_does_not_listen_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
     async def work(partner: Partner) -> None:
         events = partner.lane.events()
         first = asyncio.ensure_future(anext(events))
-        await asyncio.sleep(0)
+        await CLOCK.sleep(QUIET_S)
         for number in range(9):
             partner.say(frames.EVENT, 0, {"event": number})
         assert (await first)["event"] == 0

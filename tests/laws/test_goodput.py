@@ -106,13 +106,19 @@ def test_whatever_the_log_says_every_second_has_one_state(seed: int) -> None:
             assert sum(recovery.seconds.values()) == max(0, recovery.until - recovery.at)
 
 
-def test_a_command_that_tells_of_no_steps_works_from_its_start() -> None:
+def started() -> History:
+    """A command that has begun, and has told of no step."""
     story = History()
     story.get(10, 20, 30)
     story.number = 1
     story.tell("attempt.launched", attempt=story.attempt, number=1, bid=story.bid, code_digest="c")
     story.wait(2, State.STARTING)
     story.tell("attempt.started", attempt=story.attempt)
+    return story
+
+
+def test_a_command_that_tells_of_no_steps_works_from_its_start() -> None:
+    story = started()
     story.wait(100, State.PRODUCTIVE)
     story.end(Verdict.SUCCESS)
     story.tell("slot.done", why="it succeeded")
@@ -126,12 +132,7 @@ def test_a_command_that_tells_of_no_steps_works_from_its_start() -> None:
 
 @pytest.mark.parametrize(("exit", "works"), [(78, False), (1, True)])
 def test_a_command_that_can_not_run_has_done_nothing_that_counts(exit: int, works: bool) -> None:
-    story = History()
-    story.get(10, 20, 30)
-    story.number = 1
-    story.tell("attempt.launched", attempt=story.attempt, number=1, bid=story.bid, code_digest="c")
-    story.wait(2, State.STARTING)
-    story.tell("attempt.started", attempt=story.attempt)
+    story = started()
     story.wait(40, State.PRODUCTIVE if works else State.STARTING)
     story.end(Verdict.FAILURE, exit=exit)
     account = story.account()

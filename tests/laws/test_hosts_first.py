@@ -8,9 +8,12 @@ from time import monotonic
 
 import pytest
 
+from tpuherd.clock import LoopClock
 from tpuherd.hosts.arrive import NEAR_US, is_near
-from tpuherd.hosts.ways import Patience
+from tpuherd.hosts.ways import TURNS, Patience
+from tpuherd.sim.virtual import run
 
+CLOCK = LoopClock(0.0)  #: of the virtual loop
 USUAL = struct.Struct("=68xI")  #: how long answers took of late
 
 
@@ -48,43 +51,41 @@ def test_of_what_is_no_line_nobody_can_tell() -> None:
 
 
 def test_who_comes_slowly_is_waited_for_as_long_as_others_come() -> None:
-    seconds = 0.5
-
     async def main() -> str:
-        patience = Patience(seconds)
-        clock = asyncio.get_running_loop()
-        arrival: asyncio.Future[str] = clock.create_future()
+        patience = Patience(10.0)
+        arrival: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         slow = asyncio.ensure_future(patience.wait_for(arrival))
-        end = clock.time() + 4 * seconds
-        while clock.time() < end:
+        for _ in range(8):
+            await patience.wait_for(CLOCK.sleep(5.0))
             assert not slow.done()
-            await patience.wait_for(asyncio.sleep(0))
         arrival.set_result("here")
         return await slow
 
-    assert asyncio.run(main()) == "here"
+    assert run(main()) == "here"
 
 
 def test_who_never_comes_is_not_waited_for_for_ever() -> None:
-    async def main() -> None:
-        patience = Patience(0.1)
+    async def main() -> float:
+        patience, begun = Patience(10.0), CLOCK.now()
         never = asyncio.ensure_future(patience.wait_for(asyncio.Event().wait()))
         while not never.done():
-            await patience.wait_for(asyncio.sleep(0))
+            await patience.wait_for(CLOCK.sleep(1.0))
         with pytest.raises(TimeoutError):
             await never
+        return CLOCK.now() - begun
 
-    asyncio.run(main())
+    assert run(main()) == pytest.approx(TURNS * 10.0, abs=1.0)
 
 
 def test_where_nobody_comes_nobody_is_waited_for() -> None:
-    async def main() -> asyncio.Future[None]:
+    async def main() -> tuple[bool, float]:
+        begun = CLOCK.now()
         arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with pytest.raises(TimeoutError):
-            await Patience(0.05).wait_for(arrival)
-        return arrival
+            await Patience(10.0).wait_for(arrival)
+        return arrival.cancelled(), CLOCK.now() - begun
 
-    assert asyncio.run(main()).cancelled()
+    assert run(main()) == (True, 10.0)
 
 
 def test_who_fails_is_not_waited_for() -> None:
@@ -92,4 +93,4 @@ def test_who_fails_is_not_waited_for() -> None:
         raise OSError
 
     with pytest.raises(OSError):
-        asyncio.run(Patience(60.0).wait_for(fail()))
+        run(Patience(60.0).wait_for(fail()))
