@@ -73,3 +73,26 @@ def test_neighbours_of_what_is_offered_stay_outside(mode: str, tmp_path: Path) -
 def readable(path: Path) -> bool:
     """Whether everybody can go there."""
     return all(each.stat().st_mode & 0o1 for each in (path, *path.parents))
+
+
+def test_what_is_offered_below_tmp_outlives_a_reboot(mode: str, tmp_path: Path) -> None:
+    place = tmp_path / "offered"
+    (place / "data").mkdir(parents=True)
+    (place / "data/one").write_text("1")
+    for path in (tmp_path, *tmp_path.parents[:2]):
+        path.chmod(0o755)
+    litter = "/tmp/litter/deep"
+
+    async def story() -> None:
+        async with floor(mode, offer=place) as here:
+            (host,) = await here.wish(view())
+            made = f"mkdir -p {litter} && ln -s /nowhere {litter}/link && touch {litter}/x /tmp/x"
+            assert (await run(host, f"{made} && cat {place}/data/one")).text == "1"
+            await run(host, "reboot")
+            await here.ear.hears("a-0", "rebooted", 0)
+            again = await here.change("a-0", boot=1)
+            assert again is not None
+            assert (await run(again, f"cat {place}/data/one")).text == "1"
+            assert (await run(again, "test -e /tmp/litter -o -e /tmp/x")).code == 1
+
+    asyncio.run(story())

@@ -1,7 +1,7 @@
 """The file tree that a host sees, built by its init: layers, disk, devices, its own names."""
 
 import os
-import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from tpuherd.sim.hosts import devices, system
@@ -89,12 +89,14 @@ def settle(plan: Message, boot_id: str, *, fresh: bool) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Empty a directory."""
+    """Empty a directory, but for what is offered below it, and the way there."""
     for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
+        if not path.is_dir() or path.is_symlink():
             path.unlink(missing_ok=True)
+        elif path.stat().st_dev == folder.stat().st_dev:
+            sweep(path)
+            with suppress(OSError):  # something offered is in it
+                path.rmdir()
 
 
 def name_files(plan: Message) -> None:
