@@ -177,6 +177,25 @@ def test_setup_steps_are_stamped_and_a_failure_is_explained(home: Agents) -> Non
     assert not (home.home / "never").exists()
 
 
+def test_a_setup_gives_way_to_another(home: Agents) -> None:
+    talk = home.attach(epoch=1)
+    hangs = [{"name": "hangs", "shell": "trap '' TERM; echo up; while :; do sleep 0.1; done"}]
+    old = talk.ask("setup", id="s-1", slot="x", steps=hangs)
+    talk.event("attempt", id="s-1", phase="running")
+    assert [work["id"] for work in home.attach(epoch=1).call("attempts")["attempts"]] == ["s-1"]
+    steps = [{"name": "quick", "shell": "echo ran >> ran"}]
+    with pytest.raises(Failed, match="other steps") as taken:
+        talk.call("setup", id="s-1", slot="x", steps=steps)
+    assert taken.value.error == "taken"
+    told = talk.call("setup", id="s-2", slot="x", steps=steps)
+    assert (told["id"], told["signal"]) == ("s-1", signal.SIGKILL)  # for once it had its grace
+    assert talk.stream(old)[0]["why"] == "another setup takes its place"
+    assert not (home.home / "ran").exists()
+    told = talk.call("setup", id="s-2", slot="x", steps=steps)
+    assert (told["id"], told["exit"], told["slot"]) == ("s-2", 0, "x")
+    assert (home.home / "ran").read_text() == "ran\n"
+
+
 def test_the_dead_mans_switch(home: Agents) -> None:
     talk = home.attach(epoch=1)
     begun(talk, "x-1", lease_s=0.6)

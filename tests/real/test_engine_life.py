@@ -100,6 +100,21 @@ def test_a_failing_setup_is_told_with_its_host_and_last_lines(user: Owner) -> No
     assert event.facts["why"] == f"gpt-0/w[0-1]: {told}"
 
 
+def test_a_setup_is_heard_while_it_runs_and_gives_way_to_another(user: Owner) -> None:
+    """On the same node, also where it hangs; one that was changed is done again."""
+    user.job("gpt", "cat ~/made; exec sleep 1000", setup=["echo begun; exec sleep 1000", "true"])
+    until(lambda: "w0: begun" in user.herd("logs", "gpt").stdout, "the setup's word", seconds=90)
+    user.job("gpt", "cat ~/made; exec sleep 1000", setup=["echo one >> ~/made"])
+    user.happened("attempt.started")
+    for host in (0, 1):
+        assert user.herd("exec", f"gpt/w{host}", "--", "pgrep", "-c", "sleep").stdout == "1\n"
+    user.job("gpt", "cat ~/made; exec sleep 1000", setup=["echo two >> ~/made"])
+    user.happened("attempt.started", many=2)
+    until(lambda: len(said := user.said()) == 4 and all(said.values()), "words", seconds=30)
+    assert sorted(user.said().values()) == [["one"], ["one"], ["one", "two"], ["one", "two"]]
+    assert len(user.events("bid.granted")) == 1
+
+
 def test_outputs_come_back_before_the_node_goes(user: Owner) -> None:
     work = user.home / "code"
     work.mkdir()

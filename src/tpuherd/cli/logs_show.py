@@ -25,7 +25,7 @@ from tpuherd.core.targets import (
     ranges,
 )
 from tpuherd.ports import NotFound, Unfit
-from tpuherd.store.logs import About, Place, Shelf
+from tpuherd.store.logs import SETUP, About, Place, Shelf
 from tpuherd_host.agent.records import GAP, JUMP
 
 LOOK_S = 0.3
@@ -122,7 +122,7 @@ def numbered(target: str | None, shelf: Shelf) -> list[Log]:
     attempts = any(about.number for about, _ in kept)  # then numbers are theirs
     logs: list[Log] = []
     for count, (about, places) in enumerate(kept, 1):
-        number = about.number or (0 if attempts else count)
+        number = about.number or (0 if attempts or about.kind == SETUP else count)
         names = labels([(place.zone, place.node, place.worker) for place in about.places])
         logs += [
             Log(about=about, place=place, label=name, number=number)

@@ -1,8 +1,10 @@
 """All hosts of our bids: watched, prepared, and told to start and to stop as one gang."""
 
 import asyncio
+import json
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +108,11 @@ class Crew:
                 return [Failure(host=host, sentence=why) for host, why in failed.items()]
         if not order.setup:
             return []
+        name = f"{bid}-setup-{sha256(json.dumps(order.setup).encode()).hexdigest()[:6]}"
         found = await self._all(
             watches,
             lambda watch: self._set_up(
-                watch, bid, staggered(order.setup, watches.index(watch), len(watches))
+                watch, name, staggered(order.setup, watches.index(watch), len(watches))
             ),
         )
         return [one for one in found if isinstance(one, Failure)]
@@ -142,16 +145,16 @@ class Crew:
         ]
         await self._means.hosts.recover(snapshot, links)
 
-    async def _set_up(self, watch: Watch, bid: str, steps: Sequence[Json]) -> Failure | None:
+    async def _set_up(self, watch: Watch, name: str, steps: Sequence[Json]) -> Failure | None:
         """The user's steps on one host. A failure of long ago is no answer: then once more."""
         began = (await asked(watch, "ping", {}, CALL_S)).get("time", 0.0)
         many = self._setups.get(watch.word.name, 0)
         while True:
-            arguments = {"id": f"{bid}-setup-{many}", "steps": list(steps)}
-            try:
-                told = await asked(watch, "setup", arguments, None)
-            except Broken:  # "taken": the steps were others when it had this number
-                told = {"phase": "lost", "asked": 0.0}
+            id = f"{name}-{many}"
+            arguments = {"id": id, "slot": watch.slot, "steps": list(steps)}
+            told = await asked(watch, "setup", arguments, None)
+            if told.get("id", id) != id:
+                continue  # that was another one, which had to end first
             if told.get("phase") == "ended" and told.get("exit") == 0:
                 return None
             many = self._setups[watch.word.name] = many + 1

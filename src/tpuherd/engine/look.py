@@ -1,12 +1,15 @@
 """What is seen, joined: the cloud's word, the hosts' word, and what is under way. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from tpuherd.core.facts import NodeWord, RequestWord, Sight
-from tpuherd.core.model import Kind, Wishes
+from tpuherd.core.model import Kind, Prepare, Wishes
 from tpuherd.core.targets import slot_of
 from tpuherd.core.trail import Bid, Trails
 from tpuherd.ports import CloudPort, Host, Survey
+
+Key = TypeVar("Key")
 
 STANDING = {NodeWord.READY, NodeWord.SICK}
 NOTHING = Survey(sights={}, zones=frozenset(), begun_at=0.0)
@@ -71,3 +74,13 @@ def unlisted(survey: Survey, trails: Trails) -> Iterator[Bid]:
             and survey.begun_at > bid.answered_at
         ):
             yield bid
+
+
+def outdated(wishes: Wishes, preparing: Mapping[Key, Prepare]) -> list[Key]:
+    """What is prepared for other code or another setup than is wished by now."""
+    found = []
+    for key, action in preparing.items():
+        slot = wishes.slots.get(action.slot)
+        if slot is None or slot.code_digest != action.code_digest:
+            found.append(key)
+    return found

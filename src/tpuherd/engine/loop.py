@@ -8,7 +8,7 @@ from typing import Any
 
 from tpuherd.core.facts import Observed
 from tpuherd.core.fold import journal
-from tpuherd.core.model import Ask, Event, Plan, Record, Step, Wishes, Withdraw
+from tpuherd.core.model import Ask, Event, Plan, Prepare, Record, Step, Wishes, Withdraw
 from tpuherd.core.plan import plan as judge
 from tpuherd.engine import act, look, trials
 from tpuherd.engine.act import DEEDS, Bench
@@ -64,6 +64,7 @@ class Engine:
         )
         self._calling: Counter[str] = Counter()
         self._working: Counter[str] = Counter()
+        self._preparing: dict[asyncio.Task[None], Prepare] = {}
         self._thought_s = 0.0  #: so long the last thought took
         self._held: tuple[Survey, Mapping[str, str]] | None = None
         self._blank = False
@@ -162,6 +163,7 @@ class Engine:
             self._blank = self.past.blank()
         self.past.write(())
         self._read(now)
+        self._desist()
         self._watch()
         observed = self._observed()
         turn_at = trials.turn(self.parts, self._desired, self.past, observed, self._shout)
@@ -215,6 +217,12 @@ class Engine:
 
     # ---- doing -----------------------------------------------------------------------------------
 
+    def _desist(self) -> None:
+        """Nothing is prepared any longer for what is not wished any more."""
+        for task in look.outdated(self._desired.wishes, self._preparing):
+            task.cancel()
+            del self._preparing[task]
+
     def _begin(self, steps: Sequence[Step], now: float) -> None:
         """Journalled in one go, then begun."""
         events = [event for step in steps for event in journal(step, now)]
@@ -250,11 +258,14 @@ class Engine:
         if isinstance(action, Ask | Withdraw):
             self._deed(work, self._calling, action.bid)
         elif not isinstance(action, Record):
-            self._deed(work, self._working, action.slot)
+            task = self._deed(work, self._working, action.slot)
+            if isinstance(action, Prepare):
+                self._preparing[task] = action
+                task.add_done_callback(lambda task: self._preparing.pop(task, None))
 
     def _deed(
         self, work: Coroutine[Any, Any, list[Event]], under_way: Counter[str], name: str
-    ) -> None:
+    ) -> asyncio.Task[None]:
         """Do it, and keep what came of it to be written down."""
         under_way[name] += 1
 
@@ -275,6 +286,7 @@ class Engine:
         task = self._spawn(deed())
         self._deeds.add(task)
         task.add_done_callback(self._deeds.discard)
+        return task
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._group.create_task(work)

@@ -10,7 +10,7 @@ from tpuherd.clock import Clock
 from tpuherd.core.facts import HostWord, Work, WorkWord
 from tpuherd.engine import heard
 from tpuherd.ports import HerdError, Host, HostsPort, Link, NotFound, NotReached, Verb
-from tpuherd.store.logs import Place, Shelf, Writer
+from tpuherd.store.logs import SETUP, About, Place, Shelf, Writer
 from tpuherd_host.agent.records import JUMP, Records
 from tpuherd_host.agent.turn import LOG_PORT
 
@@ -136,14 +136,33 @@ class Watch:
             self.word = word
 
     def _tell(self, told: Json, link: Link, group: asyncio.TaskGroup) -> None:
-        """How an attempt stands; its log is followed from now on."""
-        if told.get("kind") != "attempt" or told.get("slot") != self.slot:
+        """How an attempt stands, or a setup; its log is followed from now on."""
+        kind, id = told.get("kind"), str(told.get("id"))
+        if told.get("slot") != self.slot:
             return
-        id = str(told["id"])
-        self._works[id] = heard.work(told, self._works.get(id), self._means.clock.now())
-        if id not in self._followed and not self._works[id].drained:
+        if kind == "attempt":
+            self._works[id] = heard.work(told, self._works.get(id), self._means.clock.now())
+            speaks = not self._works[id].drained
+        else:
+            speaks = kind == SETUP and (told.get("phase") == "running" or bool(told.get("length")))
+        if speaks and id not in self._followed:
             self._followed.add(id)
+            if kind == SETUP:
+                self._describe(id, float(told.get("asked") or 0.0))
             group.create_task(self._follow(link, id))
+
+    def _describe(self, setup: str, asked: float) -> None:
+        """Write down beside its log what it is, and that it was done here too."""
+        here, shelf = place(self.host), self._means.shelf
+        about = shelf.of(setup) or About(
+            id=setup, kind=SETUP, title=f"{self.slot}: setup", target=self.slot, started=asked,
+            places=(),
+        )  # fmt: skip
+        if here not in about.places:
+            try:
+                shelf.put(replace(about, places=(*about.places, here)))
+            except OSError:
+                return  # the disk is full; it is set up all the same
 
     def _report(self, attempt: str, report: Json, now: float) -> None:
         """How far its script is."""

@@ -27,8 +27,9 @@ SEGMENT_MAX = 16 << 20
 BUFFER_MAX = 1 << 16
 KEEP_S = 14 * 86400.0  #: commands; of attempts the engine says when they may go
 READ_MAX = 1 << 20
-COMMAND = "command"
-ATTEMPT = re.compile(r"(?P<job>.+)-[0-9]+-a[0-9]+-[a-z0-9]+")
+COMMAND, SETUP = "command", "setup"
+#: Attempts, and the setups of nodes.
+OF_JOB = re.compile(r"(?P<job>.+)-[0-9]+-(a[0-9]+-[a-z0-9]+|g[0-9]+-[a-z0-9]+-setup-.+)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +53,7 @@ class About:
     """What ran, where, since when, and how it ended."""
 
     id: str
-    kind: str  #: command or attempt
+    kind: str  #: command, attempt or setup
     title: str
     target: str  #: as the user said it
     started: float
@@ -108,9 +109,9 @@ class Shelf:
                 shutil.rmtree(self.folder / one.id, ignore_errors=True)
 
     def forget(self, jobs: Collection[str]) -> None:
-        """Remove what attempts of these jobs said."""
-        for home in self.folder.glob("*-a*") if jobs else ():
-            named = ATTEMPT.fullmatch(home.name)
+        """Remove what attempts and setups of these jobs said."""
+        for home in self.folder.glob("*-[ag][0-9]*-*") if jobs else ():
+            named = OF_JOB.fullmatch(home.name)
             if named is not None and named["job"] in jobs:
                 shutil.rmtree(home, ignore_errors=True)
 

@@ -17,6 +17,7 @@ from tpuherd_host.agent.words import Keep, Note, Reported
 from tpuherd_host.agent.works import WORD_PORT, begin, stop
 
 STEPS_MAX = 100
+GIVE_WAY_S = 5.0  #: for a setup in whose place there is another
 REPORT_S = 1.0  #: events of steps come at most so often; heartbeats carry the latest
 WORDS_MAX = 64  #: of an attempt's reports together: one that makes new ones all the time is cut
 DEADLY = {
@@ -95,13 +96,27 @@ def leased(work: Work, seconds: Optional[float], now: float) -> Work:
 
 
 def setup(turn: Turn, one: Connection, call: int, content: Content) -> Optional[Content]:
-    """Steps alone; answered when the last has ended."""
+    """Steps alone; answered when the last has ended. Another setup that is at work there gives way:
+    then its end is the answer, and who asked for this one asks again.
+    """
     id = named(content, "id")
     work = turn.state.works.get(id)
+    signed = signature(content)
     if work is None:
-        steps = [stage(step) for step in checked(fields(content, steps=list).get("steps", []))]
+        asked = fields(content, steps=list, slot=str)
+        steps = [stage(step) for step in checked(asked.get("steps", []))]
         if not steps:
             raise Refused("unfit", "a setup has steps")
+        older = [
+            other
+            for other in turn.state.works.values()
+            if other.kind == SETUP and other.live and other.owner == one.owner
+        ]
+        if older:
+            awaited(turn, one, call, older[0].id)
+            for other in older:
+                stop(turn, other, GIVE_WAY_S, "another setup takes its place")
+            return None
         work = Work(
             id=id,
             kind=SETUP,
@@ -109,12 +124,15 @@ def setup(turn: Turn, one: Connection, call: int, content: Content) -> Optional[
             asked=turn.now,
             who=one.who,
             owner=one.owner,
+            slot=asked.get("slot", ""),
             title=", ".join(step.name for step in steps if step.name)[:200] or "setup",
-            signed=signature(content),
+            signed=signed,
         )
         awaited(turn, one, call, id)
         begin(turn, turn.changed(work))
         return None
+    if work.signed != signed:
+        raise Refused("taken", f"{id} was begun with other steps already")
     if not work.live:
         return shown(work)
     awaited(turn, one, call, id)
@@ -122,8 +140,14 @@ def setup(turn: Turn, one: Connection, call: int, content: Content) -> Optional[
 
 
 def listed(turn: Turn, one: Connection, call: int, content: Content) -> Content:
-    """Attempts that run or are kept, and what was noticed: who listens by now misses nothing."""
-    works = [shown(work) for work in turn.state.works.values() if work.kind == ATTEMPT]
+    """Attempts that run or are kept, setups that run, and what was noticed: who listens by now
+    misses nothing.
+    """
+    works = [
+        shown(work)
+        for work in turn.state.works.values()
+        if work.kind == ATTEMPT or (work.kind == SETUP and work.live)
+    ]
     return {"attempts": works, "notices": dict(turn.state.notices)}
 
 

@@ -49,7 +49,7 @@ Attempts. start, halt and lease want an epoch in the hello, not below any that t
            "grace_s"=30,"notice_grace_s"=25,"lease_s"=null,"log_bytes"=1 GiB,"keep_s"=14 days}
            → WORK + {"again":bool}. Not started twice; "busy" while another of the slot is live.
            Its processes have HERD_WORK (its id) and HERD_STEPS (reports.py: how to report steps).
-  attempts {} → {"attempts":[WORK],"notices":{key: value}}
+  attempts {} → {"attempts":[WORK],"notices":{key: value}}; setups that run are among them
   follow   {"attempt","from"=0} → stream, then WORK
   halt     {"attempt","grace_s","why"} → WORK at its end, with "free" and "holders" of the chips:
            TERM to the leader, when it is gone or the grace is over to the rest, KILL at the end of
@@ -60,8 +60,10 @@ Attempts. start, halt and lease want an epoch in the hello, not below any that t
            what they are doing now, by py-spy or itself, else by /proc
 
 Setup
-  setup    {"id","steps":[STEP]} → WORK at its end. Follow it by `attach`. A step that fails ends
-           it: "stage", "stage_name", "exit" and "tail" tell. STEP: {"name","argv" | "shell","env",
+  setup    {"id","slot"="","steps":[STEP]} → WORK at its end. Follow it by `attach`. Another of
+           this owner's that runs is stopped first and its WORK is the answer: then ask again. A
+           step that fails ends it: "stage", "stage_name", "exit" and "tail" tell. "taken": the id
+           is of other steps. STEP: {"name","argv" | "shell","env",
            "directory","hash"="","delay_s"=0,"apt"=false}: skipped where its hash was stamped on
            this host; "delay_s" is the caller's jitter; "apt" waits for apt's locks and tries again
            when somebody else was quicker. Steps run without the host's LD_PRELOAD.
