@@ -126,11 +126,12 @@ def test_outputs_come_back_before_the_node_goes(user: Owner) -> None:
     until(lambda: gone(user), "nothing to be left", seconds=60)
 
 
-def test_secrets_reach_the_command_and_no_log(user: Owner) -> None:
+def test_secrets_reach_setup_and_command_and_no_log(user: Owner) -> None:
     word = "hush-hush-7361"
     (user.home / "key").write_text(word)
     secrets = {"API_KEY": {"file": str(user.home / "key")}}
-    user.job("gpt", 'test "$API_KEY" = hush-hush-7361 && echo right', secrets=secrets)
+    wants = 'test "$API_KEY" = hush-hush-7361 && echo right'
+    user.job("gpt", wants, setup=['test "${#API_KEY}" = 14'], secrets=secrets)
     user.happened("slot.done", seconds=90)
     assert {lines[-1] for lines in user.said().values()} == {"right"}
     told = "".join(str(event.facts) for event in user.events())

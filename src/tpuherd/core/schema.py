@@ -149,9 +149,9 @@ FIELDS: Mapping[str, Field] = {one.name: one for one in (
        " text for the shell, or a list of words.", ATTEMPT),
     of("env", naming(VARIABLE, "a variable's name", PLAIN), "{LR: 0.1}",
        "Variables of the command and of its setup.", ATTEMPT),
-    of("secrets", SECRETS, "[WANDB_API_KEY]", "Variables whose values are kept out of files, logs"
-       " and events: names from your environment, or each with where it comes from: `{env: NAME}`,"
-       " `{file: PATH}` or `{command: TEXT}`.", ATTEMPT),
+    of("secrets", SECRETS, "[WANDB_API_KEY]", "Variables of command and setup whose values are kept"
+       " out of files, logs and events: names from your environment, or each with where it comes"
+       " from: `{env: NAME}`, `{file: PATH}` or `{command: TEXT}`.", ATTEMPT),
     of("checkpoint", text(r"(gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?|[~/].*)",
        "a place such as gs://bucket/path"), "gs://bucket/gpt", "Where the script saves its state;"
        " it finds it in HERD_CHECKPOINT.", ATTEMPT),

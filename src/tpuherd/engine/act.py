@@ -134,7 +134,8 @@ async def prepared(bench: Bench, prepare: Prepare) -> list[Failure]:
     if missing:
         said = f"there is no value for the secret {', '.join(missing)}: say it by herd run again"
         return [Failure(host=prepare.bid, sentence=said, missing=True)]
-    return await bench.crew.prepare(prepare.bid, row.snapshot if row else "", order)
+    secrets = {name: known[name] for name in order.secrets}
+    return await bench.crew.prepare(prepare.bid, row.snapshot if row else "", order, secrets)
 
 
 async def launch(bench: Bench, launch: Launch, why: str) -> list[Event]:

@@ -92,7 +92,9 @@ class Crew:
 
     # ---- on all hosts of a bid -------------------------------------------------------------------
 
-    async def prepare(self, bid: str, snapshot: str, order: LaunchOrder) -> list[Failure]:
+    async def prepare(
+        self, bid: str, snapshot: str, order: LaunchOrder, secrets: Mapping[str, str]
+    ) -> list[Failure]:
         """Ship the code to all hosts, then set all of them up; what went wrong, by host."""
         watches = self._watches.get(bid, [])
         missing = [unreached(one) for one in watches if one.link is None]
@@ -109,12 +111,12 @@ class Crew:
         if not order.setup:
             return []
         name = f"{bid}-setup-{sha256(json.dumps(order.setup).encode()).hexdigest()[:6]}"
-        found = await self._all(
-            watches,
-            lambda watch: self._set_up(
-                watch, name, staggered(order.setup, watches.index(watch), len(watches))
-            ),
-        )
+
+        def set_up(watch: Watch) -> Coroutine[Any, Any, Failure | None]:
+            steps = staggered(order.setup, watches.index(watch), len(watches))
+            return self._set_up(watch, name, {"steps": steps, "secrets": dict(secrets)})
+
+        found = await self._all(watches, set_up)
         return [one for one in found if isinstance(one, Failure)]
 
     async def _ship(self, watches: Sequence[Watch], snapshot: str, dest: str) -> Mapping[str, str]:
@@ -145,14 +147,13 @@ class Crew:
         ]
         await self._means.hosts.recover(snapshot, links)
 
-    async def _set_up(self, watch: Watch, name: str, steps: Sequence[Json]) -> Failure | None:
+    async def _set_up(self, watch: Watch, name: str, what: Json) -> Failure | None:
         """The user's steps on one host. A failure of long ago is no answer: then once more."""
         began = (await asked(watch, "ping", {}, CALL_S)).get("time", 0.0)
         many = self._setups.get(watch.word.name, 0)
         while True:
             id = f"{name}-{many}"
-            arguments = {"id": id, "slot": watch.slot, "steps": list(steps)}
-            told = await asked(watch, "setup", arguments, None)
+            told = await asked(watch, "setup", {"id": id, "slot": watch.slot, **what}, None)
             if told.get("id", id) != id:
                 continue  # that was another one, which had to end first
             if told.get("phase") == "ended" and told.get("exit") == 0:

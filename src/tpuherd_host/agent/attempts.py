@@ -103,8 +103,12 @@ def setup(turn: Turn, one: Connection, call: int, content: Content) -> Optional[
     work = turn.state.works.get(id)
     signed = signature(content)
     if work is None:
-        asked = fields(content, steps=list, slot=str)
-        steps = [stage(step) for step in checked(asked.get("steps", []))]
+        asked = fields(content, steps=list, slot=str, secrets=dict)
+        secret = asked.get("secrets", {})
+        steps = [
+            stage({**step, "env": {**secret, **(step.get("env") or {})}})
+            for step in checked(asked.get("steps", []))
+        ]
         if not steps:
             raise Refused("unfit", "a setup has steps")
         older = [

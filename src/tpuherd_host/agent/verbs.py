@@ -60,13 +60,14 @@ Attempts. start, halt and lease want an epoch in the hello, not below any that t
            what they are doing now, by py-spy or itself, else by /proc
 
 Setup
-  setup    {"id","slot"="","steps":[STEP]} → WORK at its end. Follow it by `attach`. Another of
-           this owner's that runs is stopped first and its WORK is the answer: then ask again. A
-           step that fails ends it: "stage", "stage_name", "exit" and "tail" tell. "taken": the id
-           is of other steps. STEP: {"name","argv" | "shell","env",
-           "directory","hash"="","delay_s"=0,"apt"=false}: skipped where its hash was stamped on
-           this host; "delay_s" is the caller's jitter; "apt" waits for apt's locks and tries again
-           when somebody else was quicker. Steps run without the host's LD_PRELOAD.
+  setup    {"id","slot"="","steps":[STEP],"secrets"={}} → WORK at its end. Follow it by `attach`.
+           Another of this owner's that runs is stopped first and its WORK is the answer: then ask
+           again. A step that fails ends it: "stage", "stage_name", "exit" and "tail" tell.
+           "taken": the id is of other steps. "secrets" are variables of all steps; with others it
+           is the same setup. STEP: {"name","argv" | "shell","env","directory","hash"="",
+           "delay_s"=0,"apt"=false}: skipped where its hash was stamped on this host; "delay_s" is
+           the caller's jitter; "apt" waits for apt's locks and tries again when somebody else was
+           quicker. Steps run without the host's LD_PRELOAD.
 
 Host
   facts    {} → {"boot","host","kernel","machine","python","executable","uptime_s","time","cores",
