@@ -23,9 +23,11 @@ demo: $(READY)  ## a training on a spot TPU pod is preempted and finishes all th
 	@$(VENVS) inside || echo "JAX could not be installed: the demo goes on without"
 	@$(PY) examples/demo/demo.py --offer .venv-clients/inside
 
+# Most tests wait for processes most of the time: three files at once keep two cores busy.
+WORKERS := 3
 test: $(READY)  ## everything that runs on this machine as it is; ends with what was skipped and why
 	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"
-	@$(PY) -m pytest -m "not heavy" $(ARGS)
+	@$(PY) -m pytest -m "not heavy" -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: $(READY)  ## lint, format, types, import contracts, house rules
 	@$(PY) -m ruff check

@@ -3,8 +3,12 @@
 import os
 import shutil
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
+
+HEAVY = pytest.StashKey[dict[str, int]]()  #: tests that are left out here, by file
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -22,17 +26,32 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"needs {', '.join(absent)} on PATH (.ci/run installs what can be had)")
 
 
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    heavy = [item for item in items if item.get_closest_marker("heavy")]
+    if heavy:
+        files = Counter(item.nodeid.partition("::")[0] for item in heavy)
+        items[0].config.stash[HEAVY] = dict(sorted(files.items()))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):  # one of several processes: the first one tells
+        session.config.workeroutput["heavy"] = session.config.stash.get(HEAVY, {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    del error
+    node.config.stash[HEAVY] = getattr(node, "workeroutput", {}).get("heavy", {})
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     stats = terminalreporter.stats
     reasons: Counter[tuple[str, str]] = Counter()
     for report in stats.get("skipped", ()):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         reasons[report.nodeid.partition("::")[0], reason.removeprefix("Skipped: ")] += 1
-    heavy = [item for item in stats.get("deselected", ()) if item.get_closest_marker("heavy")]
-    for file in sorted({item.nodeid.partition("::")[0] for item in heavy}):
-        reasons[file, "heavy: `make test-real` runs it"] = sum(
-            item.nodeid.startswith(file) for item in heavy
-        )
+    for file, many in terminalreporter.config.stash.get(HEAVY, {}).items():
+        reasons[file, "heavy: `make test-real` runs it"] = many
     if reasons:
         terminalreporter.section("skipped", sep="-")
     for (file, reason), count in reasons.items():

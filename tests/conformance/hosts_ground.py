@@ -95,10 +95,21 @@ class Opened:
 
     def run(self, work: Callable[[Ways], Awaitable[T]]) -> T:
         async def main() -> T:
+            before = children()
             async with AsyncExitStack() as stack:
-                return await work(await stack.enter_async_context(self.ways()))
+                found = await work(await stack.enter_async_context(self.ways()))
+            async with asyncio.timeout(10.0):
+                while self.chosen and children() - before:  # a proxy command that ends
+                    await asyncio.sleep(0.01)
+            return found
 
         return asyncio.run(main())
+
+
+def children() -> set[str]:
+    """Processes of this one."""
+    files = Path("/proc/self/task").glob("*/children")
+    return {pid for file in files for pid in file.read_text().split()}
 
 
 async def ping(ways: Ways, host: Host) -> Any:

@@ -51,13 +51,20 @@ def test_the_virtual_environment_of_the_tests_works_inside(mode: str) -> None:
     assert not (VENV / "of-a-host").exists()
 
 
+def opened(folder: Path) -> None:
+    """Everybody may come in."""
+    for path in (folder, *folder.parents):
+        mode = path.stat().st_mode
+        if not mode & 0o001:
+            path.chmod(mode | 0o055)
+
+
 def test_neighbours_of_what_is_offered_stay_outside(mode: str, tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "project/data").mkdir(parents=True)
     (home / "secret").write_text("s3cret")
     (home / "project/data/one").write_text("1")
-    for path in (tmp_path, *tmp_path.parents[:2]):
-        path.chmod(0o755)
+    opened(tmp_path)
 
     async def story() -> None:
         async with floor(mode, offer=home / "project") as here:
@@ -79,8 +86,7 @@ def test_what_is_offered_below_tmp_outlives_a_reboot(mode: str, tmp_path: Path) 
     place = tmp_path / "offered"
     (place / "data").mkdir(parents=True)
     (place / "data/one").write_text("1")
-    for path in (tmp_path, *tmp_path.parents[:2]):
-        path.chmod(0o755)
+    opened(tmp_path)
     litter = "/tmp/litter/deep"
 
     async def story() -> None:

@@ -50,16 +50,24 @@ def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What was done where; hosts of which the same is to be said stand together."""
     from tpuherd.core.targets import fold
 
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, dict[str, list[int]]] = {}
     for host, answer in answers.items():
-        for sentence in sentences(answer) or ["there was nothing to clean"]:
-            groups.setdefault(sentence, []).append(host)
-    return [f"{fold(hosts)}: {sentence}" for sentence, hosts in groups.items()]
+        for sentence, pid in sentences(answer) or [("there was nothing to clean", 0)]:
+            groups.setdefault(sentence, {}).setdefault(host, []).append(pid)
+    return [f"{fold(hosts)}: {said}{which(hosts)}" for said, hosts in groups.items()]
 
 
-def sentences(answer: Mapping[str, Any]) -> list[str]:
-    """What became of one host."""
-    said = [f"ended {one['command']} (pid {one['pid']})" for one in answer["ended"]]
-    said += [f"could not end {one['command']} (pid {one['pid']})" for one in answer["left"]]
-    said += [f"removed {path}, which nobody held" for path in answer["removed"]]
-    return said + [f"made {path} writable for all" for path in answer["mended"]]
+def which(hosts: Mapping[str, list[int]]) -> str:
+    """The processes, where one host is spoken of."""
+    pids = [pid for each in hosts.values() for pid in each] if len(hosts) == 1 else []
+    return f" (pid {', '.join(map(str, pids))})" if any(pids) else ""
+
+
+def sentences(answer: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """What became of one host, each with a process or 0."""
+    from tpuherd.core.view_text import command
+
+    said = [(f"ended {command(one['command'])}", one["pid"]) for one in answer["ended"]]
+    said += [(f"could not end {command(one['command'])}", one["pid"]) for one in answer["left"]]
+    said += [(f"removed {path}, which nobody held", 0) for path in answer["removed"]]
+    return said + [(f"made {path} writable for all", 0) for path in answer["mended"]]

@@ -50,9 +50,11 @@ def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def row(host: str, one: Mapping[str, Any]) -> Sequence[str]:
     """One holder."""
     since = clock(float(one["since"])) if one.get("since") else "?"
+    from tpuherd.core.view_text import command
+
     work = f"  ({one['work']} of ours)" if one.get("ours") else ""
     pid = "?" if one.get("pid") is None else str(one["pid"])
     return (
         host, str(one["device"]), pid, str(one.get("user") or "?"), since,
-        f"{one.get('command') or '?'}{work}",
+        f"{command(str(one.get('command') or '?'))}{work}",
     )  # fmt: skip

@@ -23,6 +23,7 @@ TINTS: Mapping[str, int] = {
 }
 DIM = 2
 NOTHING = "-"
+COMMAND_MAX = 120  #: of a command's letters, in a line
 UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
@@ -50,6 +51,12 @@ def share(part: float | None) -> str:
 def number(it: int | None) -> str:
     """1200"""
     return NOTHING if it is None else str(it)
+
+
+def command(text: str) -> str:
+    """A process's command on one line."""
+    plain = " ".join(text.split())
+    return plain if len(plain) <= COMMAND_MAX else f"{plain[: COMMAND_MAX - 1]}…"
 
 
 def lined(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), colour: bool = False) -> str:

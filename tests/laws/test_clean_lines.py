@@ -1,0 +1,25 @@
+"""What `herd clean` says of many hosts."""
+
+from typing import Any
+
+from tpuherd.cli.clean import lines
+
+
+def answer(*ended: tuple[str, int], **more: Any) -> dict[str, Any]:
+    rows = [{"command": command, "pid": pid} for command, pid in ended]
+    return {"ended": rows, "left": [], "removed": [], "mended": [], **more}
+
+
+def test_equal_commands_of_many_hosts_are_one_line_each() -> None:
+    script = "bash -c for i in 1 2\ndo python train.py\ndone"
+    told = lines({
+        "gpt-0/w0": answer((script, 34), ("sleep 1", 7), ("sleep 1", 8)),
+        "gpt-0/w1": answer((script, 35), left=[{"command": "x" * 500, "pid": 9}]),
+        "gpt-0/w2": answer(),
+    })  # fmt: skip
+    assert told == [
+        "gpt-0/w[0-1]: ended bash -c for i in 1 2 do python train.py done",
+        "gpt-0/w0: ended sleep 1 (pid 7, 8)",
+        f"gpt-0/w1: could not end {'x' * 119}… (pid 9)",
+        "gpt-0/w2: there was nothing to clean",
+    ]
