@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.virtual.sync_hosts import Desk, NearHost, herd, tree, write
+from tests.virtual.sync_hosts import ENVIRONMENT, Desk, NearHost, herd, tree, write
+from tpuherd.hosts.snapshot import take
+from tpuherd.hosts.snapshot_archive import Archive
+from tpuherd.ports import Broken
 from tpuherd_host.agent import snapshots_fill
 
 pytestmark = [pytest.mark.real, pytest.mark.root, pytest.mark.needs("mount")]
@@ -63,3 +66,17 @@ def test_what_cannot_fit_is_refused_before_it_is_sent(
     assert done.failed.keys() == {"pod/w1"}
     assert "MB are needed" in done.failed["pod/w1"]
     assert shutil.disk_usage(hosts[1].home).used < SIZE // 8
+
+
+def test_a_snapshot_that_has_no_room_here_says_whose_disk_is_full(
+    tmp_path: Path, hosts: list[NearHost]
+) -> None:
+    archive = Archive(hosts[1].home / "archive")  # which is on the small disk
+    code = tmp_path / "tree"
+    write(code, {f"f{n}": random.Random(n).randbytes(SIZE // 8) for n in range(10)})
+    with pytest.raises(Broken, match=r"this machine's disk is full: .*/archive can't") as told:
+        take(code, archive, ENVIRONMENT)
+    assert "free some space" in told.value.hint
+    for n in range(5):
+        (code / f"f{n}").unlink()
+    assert take(code, archive, ENVIRONMENT).id  # what was half there does not keep it full

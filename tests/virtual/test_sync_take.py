@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.virtual.sync_hosts import tree, write
+from tpuherd.hosts import guard
 from tpuherd.hosts import snapshot as taking
 from tpuherd.hosts.snapshot import Snapshot, again, take, take_commit
 from tpuherd.hosts.snapshot_archive import AGE_MAX_S, Archive
 from tpuherd.ports import Broken, HerdError, NotFound, Unfit
 from tpuherd_host.agent.blobs import Spoiled
-from tpuherd_host.agent.snapshots_rows import named, parsed
+from tpuherd_host.agent.snapshots_rows import checked, named, parsed
 
 ENVIRONMENT = {
     "PATH": os.environ["PATH"],
@@ -135,6 +136,16 @@ def test_submodules_and_repositories_inside_are_shipped(
     shutil.rmtree(code / "third" / "lib")
     (code / "third" / "lib").mkdir()
     assert "third/lib" in shot(code, archive).notes[0]
+
+
+def test_what_only_a_symlink_leads_to_is_not_shipped_twice(code: Path, archive: Archive) -> None:
+    write(code, {"deep/d/f": "", "a": ""})
+    git(code, "add", "-A")
+    assert names(shot(code, archive)) == ["a", "deep/d/f"]
+    (code / "deep").rename(code / "other")
+    (code / "deep").symlink_to("other")
+    found = shot(code, archive)
+    assert [os.fsdecode(one.path) for one in checked(found.rows)] == ["a", "deep", "other/d/f"]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -352,6 +363,24 @@ def test_keys_are_asked_about_until_they_are_approved(code: Path, archive: Archi
     assert shot(code, archive).findings == ()
     write(code, {"deploy.pem": "-----BEGIN PRIVATE " + "KEY-----\nanother"})
     assert shot(code, archive).findings
+
+
+def test_much_is_asked_about_before_it_is_read(
+    code: Path, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "BYTES_MAX", 5000)
+    write(code, {"a": "x" * 3000, "b": "y" * 3000})
+    git(code, "add", "-A")
+    git(code, "commit", "-qm", "one")
+    (code / "link").symlink_to("a")
+    for found in (shot(code, archive), take_commit(f"file://{code}", "HEAD", archive, ENVIRONMENT)):
+        assert (found.id, found.rows, found.size // 10) == ("", (), 600)
+        assert [finding.why for finding in found.findings] == ["0.0 GB would be shipped"]
+    assert archive.blobs.size() == 0
+    archive.approve(shot(code, archive).findings)
+    found = shot(code, archive)
+    assert (names(found), found.findings) == (["a", "b", "link"], ())
+    assert take_commit(f"file://{code}", "HEAD", archive, ENVIRONMENT).id
 
 
 def test_a_commit_is_its_tree_and_nothing_of_who_asked(

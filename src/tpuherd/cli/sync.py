@@ -99,8 +99,10 @@ async def recode(load: Load, console: Console, home: Home) -> int:
     with desk(console, home, "herd sync", yes=load.yes) as here:
         wish = here.wish(load.target, hint=f"a node wants a place: {load.target}:DEST")
         archive = archived(here.place.folders.state)
-        snapshot = await asyncio.to_thread(taken, load, console, archive)
-        if not await consented(snapshot, archive, here.talk):
+        taking = partial(taken, load, console, archive)
+        first = await asyncio.to_thread(taking)
+        snapshot = await consented(first, taking, archive, here.talk)
+        if snapshot is None:
             return ABORTED
         sentence = recoded(wish, snapshot.id, archive, here)
     if load.json_:
@@ -120,14 +122,14 @@ async def ship_it(load: Load, console: Console, home: Home) -> int:
 
     place, reach = await home.reach(console)
     archive = archived(place.folders.state)
+    taking = partial(taken, load, console, archive)
     async with watched(console), asyncio.TaskGroup() as group:
         linking = group.create_task(linked(load.target, console, home, partial=load.some))
-        taking = group.create_task(asyncio.to_thread(taken, load, console, archive))
-    snapshot = taking.result()
-    if snapshot.notes or snapshot.findings:
-        talk = Asking(console, "herd sync", yes=load.yes)
-        if not await consented(snapshot, archive, talk):
-            return ABORTED
+        first = group.create_task(asyncio.to_thread(taking))
+    talk = Asking(console, "herd sync", yes=load.yes)
+    snapshot = await consented(first.result(), taking, archive, talk)
+    if snapshot is None:
+        return ABORTED
     terms = Terms(relay=load.relay, force=load.force, partial=load.some)
     there = linking.result()
     async with watched(console) as report:

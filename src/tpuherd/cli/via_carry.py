@@ -4,6 +4,7 @@ import asyncio
 import io
 import tarfile
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,8 @@ async def gathered(
     bundle[along.SNAPSHOT] = b"-"  # a dry run takes none
     if not asked.dry:
         archive = archived(meant.folders(environ).state)
-        snapshot = await asyncio.to_thread(take, folder, archive, environ)
-        if not await agreed(snapshot, archive, asked, environ):
+        snapshot = await agreed(partial(take, folder, archive, environ), archive, asked, environ)
+        if snapshot is None:
             return ABORTED
         only: Callable[[bytes], bool] = bool
         if snapshot.size > LITTLE:
@@ -79,14 +80,16 @@ async def gathered(
 
 
 async def agreed(
-    snapshot: Snapshot, archive: Archive, asked: Asked, environ: Mapping[str, str]
-) -> bool:
-    """Whether it may leave this machine."""
+    taking: Callable[[], Snapshot], archive: Archive, asked: Asked, environ: Mapping[str, str]
+) -> Snapshot | None:
+    """What may leave this machine; None where it may not."""
+    snapshot = await asyncio.to_thread(taking)
     if not (snapshot.notes or snapshot.findings):
-        return True
+        return snapshot
     console = Console((0, 1, 2), Path.cwd(), environ, colour=colour(environ))
     try:
-        return await consented(snapshot, archive, Asking(console, asked.name, yes=asked.yes))
+        talk = Asking(console, asked.name, yes=asked.yes)
+        return await consented(snapshot, taking, archive, talk)
     finally:
         await console.flush()
         console.close()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tpuherd import config, sampling
@@ -152,13 +153,15 @@ async def taken(found: Ready, here: Desk) -> str | None:
         return along
     if job.repo:
         commit = repository(job.repo)
-        snapshot = await asyncio.to_thread(take_commit, *commit, archive, environ)
+        taking = partial(take_commit, *commit, archive, environ)
     elif job.workdir:
         folder = found.base / Path(job.workdir).expanduser()
-        snapshot = await asyncio.to_thread(take, folder, archive, environ)
+        taking = partial(take, folder, archive, environ)
     else:
         return ""
-    if not await consented(snapshot, archive, here.talk):
+    first = await asyncio.to_thread(taking)
+    snapshot = await consented(first, taking, archive, here.talk)
+    if snapshot is None:
         return None
     archive.pin(job.name, [snapshot.id])
     return snapshot.id

@@ -2,17 +2,14 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import compress
-from operator import attrgetter, eq, itemgetter
 from pathlib import Path
 
 from tpuherd.hosts import guard, snapshot_git
 from tpuherd.hosts.guard import Finding
-from tpuherd.hosts.snapshot_archive import Archive, Seen, Shot, Signature
-from tpuherd.hosts.snapshot_git import Listing
+from tpuherd.hosts.snapshot_archive import FULL, Archive, Seen, Shot
+from tpuherd.hosts.snapshot_look import Look, looked, signature
 from tpuherd.ports import Unfit
 from tpuherd_host.agent.blobs import PIECE, Pack
 from tpuherd_host.agent.snapshots_rows import row
@@ -27,7 +24,7 @@ SUBMODULE = 0o160000
 class Snapshot:
     """Code as it is shipped: always the same under the same id."""
 
-    id: str
+    id: str  #: "" while it is not read: it is asked about first
     rows: tuple[bytes, ...]
     size: int  #: bytes of all files
     source: str  #: where it is from, for people
@@ -41,40 +38,59 @@ class Changing(Exception):
 
 def take(path: Path, archive: Archive, environment: Mapping[str, str]) -> Snapshot:
     """Of a folder: what git would ship, as it is now, kept in the archive; Unfit where it can't."""
-    root = rooted(path)
-    stamp = archive.tick()
+    with archive.writing():
+        return taken(rooted(path), str(path), archive, environment)
+
+
+def taken(root: Path, source: str, archive: Archive, environment: Mapping[str, str]) -> Snapshot:
+    """The same; what is very much is not read unless that was agreed to."""
+    now = archive.tick()
     before = archive.seen(root)
     last = archive.last.get(root)
     if last and last.seen is not before:
         last = None
-    known = last.listing if last else None
-    look = looked(root, before, known, archive.repositories / "empty", environment)
+    look = looked(root, before, archive, now, environment)
+    if look.fresh and (unread := weighed(look.size, source, archive)):
+        return unread
     with archive.blobs.held():
         idle = not look.fresh and len(look.seen) == len(before)
         if last and idle and archive.blobs.all(last.ids):
             archive.used(last.id)
-            return snapshot(last, str(path), look.notes, archive)
+            settle(root, before, look, archive)
+            return snapshot(last, source, look.notes, archive)
         shot = kept(root, look, archive)
     if not shot.rows:
         hint = "is all of it ignored? herd ships what git would, and what .herdignore leaves"
-        raise Unfit(f"{path} holds nothing to ship", hint=hint)
+        raise Unfit(f"{source} holds nothing to ship", hint=hint)
     if look.fresh or shot.seen.keys() != before.keys():
-        young = stamp - RACY_NS
+        young = now - RACY_NS
         before = {p: each for p, each in shot.seen.items() if max(each.signature[:2]) < young}
         archive.remember(root, before)
     if len(before) == len(shot.rows):
         listing = look.listing if look.names == len(shot.rows) else None
         archive.last[root] = shot._replace(seen=before, listing=listing)
-    return snapshot(shot, str(path), look.notes, archive)
+    settle(root, before, look, archive)
+    return snapshot(shot, source, look.notes, archive)
 
 
-def kept(root: Path, look: "Look", archive: Archive) -> Shot:
+def settle(root: Path, seen: Mapping[bytes, Seen], look: Look, archive: Archive) -> None:
+    """Remember how far git's word is good, now that these are its files; what has been read just
+    now is doubted. Where that is most of them they are looked at once more.
+    """
+    archive.grounds.pop(root, None)
+    if look.ground and 2 * len(look.fresh) <= len(seen):
+        doubted = frozenset(seen.keys() & (look.ground.doubted | look.fresh.keys()))
+        archive.grounds[root] = look.ground._replace(seen=seen, doubted=doubted)
+
+
+def kept(root: Path, look: Look, archive: Archive) -> Shot:
     """What was looked at, with all contents in the archive."""
     seen = look.seen
     absent = archive.blobs.missing(each.row[-32:] for each in seen.values())
     lost = [path for path, each in seen.items() if each.row[-32:] in absent] if absent else []
+    look.fresh.update(dict.fromkeys(lost, 0))
     with archive.blobs.writer() as pack:
-        for path in (*sorted(look.fresh), *lost):
+        for path in sorted(look.fresh):
             try:
                 seen[path] = read(root, path, pack)
             except FileNotFoundError:  # deleted just now
@@ -82,6 +98,12 @@ def kept(root: Path, look: "Look", archive: Archive) -> Shot:
     bad = sorted(path for path, each in seen.items() if each.verdict)
     findings = (guard.finding(path, seen[path].verdict, seen[path].row[-32:]) for path in bad)
     return archive.add((one.row for one in seen.values()), tuple(findings), seen)
+
+
+def weighed(size: int, source: str, archive: Archive) -> Snapshot | None:
+    """What is to be asked about before so much is read; None where that needs no asking."""
+    heavy = tuple(one for one in guard.heavy(size) if one.id not in archive.approved())
+    return Snapshot(id="", rows=(), size=size, source=source, findings=heavy) if heavy else None
 
 
 def snapshot(shot: Shot, source: str, notes: Iterable[str], archive: Archive) -> Snapshot:
@@ -125,85 +147,6 @@ def rooted(path: Path) -> Path:
     return root
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
-    """A folder as it is now."""
-
-    seen: dict[bytes, Seen]  #: files that are as they were when they were read last
-    fresh: list[bytes]  #: those that must be read
-    notes: list[str]
-    listing: Listing  #: what git said
-    names: int  #: how many paths that are
-
-
-def looked(
-    root: Path,
-    before: Mapping[bytes, Seen],
-    known: Listing | None,
-    empty: Path,
-    environment: Mapping[str, str],
-) -> Look:
-    """What git would ship, and what is known of it. Git is asked while we look ourselves. `known`
-    is what it says where it names exactly the files of `before`.
-    """
-    with ThreadPoolExecutor(1) as asking:
-        said = asking.submit(snapshot_git.listing, root, empty, environment)
-        same = unchanged(root, before)
-        listing = said.result()
-    if listing == known and len(same) == len(before):
-        return Look(seen=same, fresh=[], notes=[], listing=listing, names=len(same))
-    paths = snapshot_git.listed(listing)
-    fresh: list[bytes] = []
-    notes: list[str] = []
-    waiting = list(paths - same.keys())
-    while waiting:
-        path = waiting.pop().rstrip(b"/")
-        place = root / os.fsdecode(path)
-        try:
-            mode = place.lstat().st_mode
-        except (FileNotFoundError, NotADirectoryError):
-            continue  # deleted, but not for git yet
-        if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
-            fresh.append(path)
-        elif not stat.S_ISDIR(mode):
-            notes.append(f"{os.fsdecode(path)} is neither file nor symlink: left out")
-        elif (place / ".git").exists():
-            inner = snapshot_git.listed(snapshot_git.listing(place, empty, environment))
-            paths |= {path + b"/" + each for each in inner}
-            waiting += {path + b"/" + each for each in inner} - same.keys()
-        else:
-            notes.append(f"submodule {os.fsdecode(path)} is not checked out: left out")
-    seen = same
-    if not same.keys() <= paths:
-        seen = {path: one for path, one in same.items() if path in paths}
-    return Look(seen=seen, fresh=fresh, notes=notes, listing=listing, names=len(paths))
-
-
-def unchanged(root: Path, before: Mapping[bytes, Seen]) -> dict[bytes, Seen]:
-    """Of the files that are known, those that are as they were."""
-    prefix = os.fsencode(root) + b"/"
-    known = map(itemgetter(0), before.values())
-    try:  # as a rule all are there: no line of Python for each, and nothing of them is kept
-        same = list(map(eq, map(signature, map(os.lstat, map(prefix.__add__, before))), known))
-    except OSError:
-        same = [signed(prefix + path) == one.signature for path, one in before.items()]
-    return dict(before) if all(same) else dict(compress(before.items(), same))
-
-
-#: What changes when a file does.
-signature: Callable[[os.stat_result], Signature] = attrgetter(
-    "st_mtime_ns", "st_ctime_ns", "st_size", "st_ino", "st_mode"
-)
-
-
-def signed(whole: bytes) -> Signature | None:
-    """The same of a path; None where nothing is."""
-    try:
-        return signature(os.lstat(whole))
-    except OSError:
-        return None
-
-
 def read(root: Path, path: bytes, pack: Pack) -> Seen:
     """A file's content into the archive, again where it changes meanwhile."""
     for _ in range(TRIES):
@@ -214,6 +157,8 @@ def read(root: Path, path: bytes, pack: Pack) -> Seen:
         except FileNotFoundError:
             raise
         except OSError as error:
+            if error.errno in FULL:  # that is of the archive
+                raise
             raise Unfit(f"{os.fsdecode(path)} cannot be read: {error.strerror}") from None
     raise Unfit(f"{os.fsdecode(path)} changes while it is read; sync again when it is at rest")
 
@@ -258,26 +203,27 @@ def pieces(file: int, head: list[bytes]) -> Iterator[bytes]:
 def take_commit(url: str, ref: str, archive: Archive, environment: Mapping[str, str]) -> Snapshot:
     """Of a commit in somebody's repository; who asks for it, and how, stays on this machine."""
     folder, commit = snapshot_git.fetched(url, ref, archive.repositories, environment)
-    notes, rows, findings = [], [], []
+    source = f"{snapshot_git.shown(url)}@{commit[:12]}"
     entries = snapshot_git.tree(folder, commit, environment)
-    for mode, _, path in entries:
-        if mode == SUBMODULE:
-            notes.append(f"submodule {os.fsdecode(path)} is left out: sync a checkout to ship it")
-    entries = [one for one in entries if one[0] != SUBMODULE]
-    asked = [name for _, name, _ in entries]
-    with archive.blobs.held(), archive.blobs.writer() as pack:
+    inner = [os.fsdecode(one.path) for one in entries if one.mode == SUBMODULE]
+    notes = [f"submodule {path} is left out: sync a checkout to ship it" for path in inner]
+    entries = [one for one in entries if one.mode != SUBMODULE]
+    if not entries:
+        raise Unfit(f"{ref} of {snapshot_git.shown(url)} holds no files")
+    if unread := weighed(sum(one.size for one in entries), source, archive):
+        return unread
+    rows, findings = [], []
+    with archive.writing(), archive.blobs.held(), archive.blobs.writer() as pack:
+        asked = [one.name for one in entries]
         with snapshot_git.contents(folder, asked, environment) as found:
-            for (mode, _, path), content in zip(entries, found, strict=True):
+            for one, content in zip(entries, found, strict=True):
                 head: list[bytes] = []
                 id, size = pack.add(begun(content, head))
-                rows.append(row(path, as_shipped(mode), size, id))
-                number = guard.verdict(path, head[0][: guard.LOOKED_AT] if head else b"")
-                if number and not stat.S_ISLNK(mode):
-                    findings.append(guard.finding(path, number, id))
-        if not rows:
-            raise Unfit(f"{ref} of {snapshot_git.shown(url)} holds no files")
-        shot = archive.add(rows, tuple(findings))
-    return snapshot(shot, f"{snapshot_git.shown(url)}@{commit[:12]}", notes, archive)
+                rows.append(row(one.path, as_shipped(one.mode), size, id))
+                number = guard.verdict(one.path, head[0][: guard.LOOKED_AT] if head else b"")
+                if number and not stat.S_ISLNK(one.mode):
+                    findings.append(guard.finding(one.path, number, id))
+        return snapshot(archive.add(rows, tuple(findings)), source, notes, archive)
 
 
 def begun(content: Iterator[bytes], head: list[bytes]) -> Iterator[bytes]:

@@ -1,17 +1,19 @@
 """Snapshots kept on this machine, so that any of them can be shipped again exactly."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from tpuherd.hosts.guard import Finding
-from tpuherd.hosts.snapshot_git import Listing
+from tpuherd.hosts.snapshot_git import Listing, Stamp
+from tpuherd.ports import Broken
 from tpuherd_host.agent.blobs import Blobs, Busy
 from tpuherd_host.agent.snapshots_rows import contents, packed, parsed, unpacked
 
@@ -19,6 +21,7 @@ FOLDER = "snapshots"  #: within our folder for data
 AGE_MAX_S = 90 * 86_400
 BYTES_MAX = 10_000_000_000
 TREES_MAX = 4
+FULL = (errno.ENOSPC, errno.EDQUOT)
 SEEN = struct.Struct(">qqQQIBH")
 MAGIC = b"tpuherd seen 1\n"
 
@@ -45,6 +48,15 @@ class Shot(NamedTuple):
     listing: Listing | None = None  #: what git says where it names exactly these
 
 
+class Ground(NamedTuple):
+    """How far git's word is good for a tree: as long as its index is the same."""
+
+    seen: Mapping[bytes, Seen]  #: the tree's files
+    stamp: Stamp
+    tracked: frozenset[bytes]  #: all paths of the index
+    doubted: frozenset[bytes]  #: files that may have changed though git says that they did not
+
+
 class Archive:
     """The folder with all snapshots, their contents, and what is known of the trees they are of."""
 
@@ -58,7 +70,23 @@ class Archive:
             each.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.blobs = Blobs(folder / "blobs")
         self.last: dict[Path, Shot] = {}  #: of the trees that were taken last, the last one
+        self.grounds: dict[Path, Ground] = {}
         self._seen: dict[Path, tuple[int, dict[bytes, Seen]]] = {}
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Broken where this machine has no room for what is written in here; what no snapshot needs
+        goes, so that the disk is not left full.
+        """
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            with contextlib.suppress(OSError):
+                self.tidy((self.folder / "tick").stat().st_mtime)
+            sentence = f"this machine's disk is full: {self.folder} can't be written"
+            raise Broken(sentence, hint="free some space there, and say it again") from None
 
     # ---- snapshots -------------------------------------------------------------------------------
 
@@ -160,6 +188,7 @@ class Archive:
             tree = next(iter(self._seen))
             self._seen.pop(tree, None)
             self.last.pop(tree, None)
+            self.grounds.pop(tree, None)
 
     def _seen_file(self, tree: Path) -> Path:
         return self.seen_folder / hashlib.sha256(os.fsencode(tree)).hexdigest()[:24]

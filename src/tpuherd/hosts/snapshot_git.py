@@ -1,13 +1,14 @@
 """Asking git: which files it would ship, and what a commit holds."""
 
 import hashlib
+import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from tpuherd.ports import Broken, NotFound, Unfit
 
@@ -21,8 +22,33 @@ ELSEWHERE = {
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_LITERAL_PATHSPECS",
 }  # fmt: skip
 
+#: Whatever the user has set, git compares times of change and inodes, and looks for itself.
+STRICT = (
+    "-c", "core.trustctime=true", "-c", "core.checkStat=default", "-c", "core.fsmonitor=false",
+)  # fmt: skip
+CHECKSUM = 20  #: bytes at the end of an index
+ITSELF = (b"H 100", b"H 120")  #: files and symlinks that git does not take on trust
+
 Environment = Mapping[str, str]
-Listing = tuple[bytes, bytes]  #: paths that end in a zero byte each, and those of them to leave out
+
+
+class Listing(NamedTuple):
+    """What git would ship."""
+
+    found: bytes  #: paths that end in a zero byte each
+    left: bytes  #: the same of those to leave out
+    tracked: frozenset[bytes] = frozenset()  #: paths that are not among those that were found
+
+
+class Stamp(NamedTuple):
+    """By what git's index is known again."""
+
+    mtime_ns: int
+    ctime_ns: int
+    size: int
+    inode: int
+    device: int
+    checksum: bytes
 
 
 def plain(environment: Environment) -> dict[str, str]:
@@ -70,25 +96,62 @@ def names(listed: bytes) -> set[bytes]:
 
 def listed(said: Listing) -> set[bytes]:
     """The paths of a listing. Repositories inside may end in "/"."""
-    return names(said[0]) - names(said[1])
+    return (names(said.found) | said.tracked) - names(said.left)
 
 
-def listing(folder: Path, empty: Path, environment: Environment) -> Listing:
+def listing(folder: Path, empty: Path, environment: Environment, kinds: str = "-co") -> Listing:
     """Paths below a folder: what git would ship, or all where there is no git, and what .herdignore
-    names. `empty` is where an empty repository may stand.
+    names. `empty` is where an empty repository may stand; `kinds` is "-o" without what git tracks.
     """
     ignore = folder / HERDIGNORE
     excluded: list[str | Path] = ["-X", HERDIGNORE] if ignore.is_file() else []
     if work_tree(folder):
-        words: list[str | Path] = ["ls-files", "-co", "--exclude-standard", "-z"]
+        words: list[str | Path] = ["ls-files", kinds, "--exclude-standard", "-z"]
         found, left = git(*words, folder=folder, environment=environment), b""
-        if excluded and found:
+        if excluded:
             words = ["ls-files", "-coi", "-z", *excluded]
             left = git(*words, folder=folder, environment=environment)
-        return found, left
+        return Listing(found, left)
     bare(empty, environment)
     words = [f"--git-dir={empty}", f"--work-tree={folder}", "ls-files", "-o", "-z", *excluded]
-    return git(*words, folder=folder, environment=environment), b""
+    return Listing(git(*words, folder=folder, environment=environment), b"")
+
+
+def index(folder: Path, environment: Environment) -> Path:
+    """Where git keeps what it knows of the files that it tracks."""
+    said = git("rev-parse", "--git-path", "index", folder=folder, environment=environment)
+    return folder / os.fsdecode(said.removesuffix(b"\n"))
+
+
+def stamp(index: Path) -> Stamp | None:
+    """Of an index as it is now; None where one can't know it again."""
+    try:
+        with index.open("rb") as file:
+            file.seek(-CHECKSUM, os.SEEK_END)
+            checksum, found = file.read(), os.fstat(file.fileno())
+    except OSError:  # none was written yet
+        return None
+    if not any(checksum):  # as index.skipHash has it
+        return None
+    times = found.st_mtime_ns, found.st_ctime_ns
+    return Stamp(*times, found.st_size, found.st_ino, found.st_dev, checksum)
+
+
+def tracked(folder: Path, environment: Environment) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """Paths of the index; and those of them that git looks at itself: no submodules, and nothing
+    that it was told to overlook.
+    """
+    said = git("ls-files", "-s", "-v", "-z", folder=folder, environment=environment)
+    lines = said.split(b"\0")[:-1]
+    start = lines[0].index(b"\t") + 1 if lines else 0
+    looked_at = frozenset(line[start:] for line in lines if line.startswith(ITSELF))
+    return frozenset(line[start:] for line in lines), looked_at
+
+
+def changed(folder: Path, environment: Environment) -> set[bytes]:
+    """Paths of the index that are not as git has written them down there."""
+    words = [*STRICT, "diff-files", "--name-only", "-z", "--relative", "--ignore-submodules=all"]
+    return names(git(*words, "--", ".", folder=folder, environment=environment))
 
 
 def bare(folder: Path, environment: Environment) -> None:
@@ -134,15 +197,24 @@ def fetched(url: str, ref: str, repositories: Path, environment: Environment) ->
     raise NotFound(f"{shown(url)} has no {ref}", hint="push it, or name another commit")
 
 
-def tree(folder: Path, commit: str, environment: Environment) -> list[tuple[int, str, bytes]]:
-    """Mode, git's name of the content, and path of all that a commit holds."""
+class Entry(NamedTuple):
+    """Something that a commit holds."""
+
+    path: bytes
+    mode: int
+    name: str  #: git's, of the content
+    size: int
+
+
+def tree(folder: Path, commit: str, environment: Environment) -> list[Entry]:
+    """All that a commit holds, by path."""
     found = []
-    words = ["ls-tree", "-r", "-z", "--full-tree", commit]
+    words = ["ls-tree", "-r", "-l", "-z", "--full-tree", commit]
     for each in names(git(*words, folder=folder, environment=environment)):
         facts, _, path = each.partition(b"\t")
-        mode, _, name = facts.decode().split(" ")
-        found.append((int(mode, 8), name, path))
-    return sorted(found, key=lambda one: one[2])
+        mode, _, name, size = facts.decode().split()
+        found.append(Entry(path, int(mode, 8), name, 0 if size == "-" else int(size)))
+    return sorted(found)
 
 
 @contextmanager
