@@ -1,8 +1,6 @@
 """Hand it a training script and a TPU type: it gets the hardware and keeps the run alive."""
 
-from importlib import import_module
-
-TYPE_CHECKING = False  #: that of typing, which takes milliseconds to load
+TYPE_CHECKING = False  #: that of typing, which takes milliseconds to load; so does importlib
 if TYPE_CHECKING:
     from tpuherd.herd import AsyncHerd, Herd
     from tpuherd.job import Job
@@ -24,4 +22,4 @@ def __getattr__(name: str) -> object:
     """Load what is asked for when it is: `import tpuherd` costs nothing."""
     if name not in PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(PLACES[name]), name)
+    return getattr(__import__(PLACES[name], fromlist=(name,)), name)

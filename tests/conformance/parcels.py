@@ -74,13 +74,14 @@ class Small:
 
 def small(mark: str = "", protocol: int = PROTOCOL) -> Small:
     """The small agent; another mark makes another one."""
-    frames = Path(agent.__file__).with_name("frames.py").read_bytes()
+    room = Path(agent.__file__).parent
     main = MAIN.replace('"protocol": PROTOCOL', f'"protocol": {protocol}')
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("tpuherd_host/__init__.py", "")
         archive.writestr("tpuherd_host/agent/__init__.py", "")
-        archive.writestr("tpuherd_host/agent/frames.py", frames)
+        for name in ("frames.py", "thin.py"):
+            archive.writestr(f"tpuherd_host/agent/{name}", (room / name).read_bytes())
         archive.writestr("__main__.py", main + f"\n# {mark}\n")
     content = packed.getvalue()
     return Small(f"agent-0.{hashlib.sha256(content).hexdigest()[:16]}.pyz", content)

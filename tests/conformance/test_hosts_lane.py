@@ -121,15 +121,28 @@ def test_a_slow_reader_gives_no_credit() -> None:
         call = partner.lane.open(Verb(name="a"))
         for _ in range(4):
             partner.lane.feed(frames.data(call.id, PORT, b"x" * (frames.WINDOW // 4 - 1)))
+        partner.lane.feed(frames.data(call.id, PORT + 1, b"y"))
         await CLOCK.sleep(QUIET_S)
-        assert frames.CREDIT not in partner.kinds(call.id)
-        total = 0
-        for _ in range(4):
-            piece = await call.read()
-            assert piece is not None
-            total += len(piece[1])
+        got = await call.read()
+        assert got is not None and got[0] == PORT and len(got[1]) == frames.WINDOW - 4
+        assert frames.CREDIT not in partner.kinds(call.id)  # it is not through with that yet
+        assert await call.read() == (PORT + 1, b"y")
         given = [f.payload for f in partner.heard if f.kind == frames.CREDIT]
-        assert total // 2 <= sum(struct.unpack(">I", one)[0] for one in given) <= total
+        assert [struct.unpack(">I", one)[0] for one in given] == [frames.WINDOW - 4]
+
+    met(work)
+
+
+def test_who_waits_for_the_reply_only_gives_credit_for_what_it_drops() -> None:
+    async def work(partner: Partner) -> None:
+        call = partner.lane.open(Verb(name="a"))
+        waiting = asyncio.create_task(call.reply())
+        for _ in range(4):
+            partner.lane.feed(frames.data(call.id, PORT, b"x" * (frames.WINDOW // 4 - 1)))
+        await CLOCK.sleep(QUIET_S)
+        assert frames.CREDIT in partner.kinds(call.id)
+        partner.lane.feed(frames.said(frames.REPLY, call.id, {"exit": 0}))
+        assert await waiting == {"exit": 0}
 
     met(work)
 

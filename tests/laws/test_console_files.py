@@ -4,10 +4,15 @@ import asyncio
 import os
 import random
 import threading
+from pathlib import Path
 
 import pytest
 
+from tpuherd.cli.console import Console
 from tpuherd.cli.files import Pen
+from tpuherd.cli.screen import screen
+from tpuherd.clock import WallClock
+from tpuherd_host.agent.records import Record
 
 
 @pytest.mark.parametrize("blocking", [True, False])
@@ -38,3 +43,18 @@ def test_what_is_written_comes_whole_and_in_order(seed: int, blocking: bool) -> 
     reader.join(20)
     os.close(out)
     assert b"".join(came) == b"".join(said)
+
+
+@pytest.mark.parametrize(("output", "pieces"), [("stream", 1), ("json", 2)])
+def test_records_are_shown_as_one_unless_their_times_are_shown(
+    output: str, pieces: int, tmp_path: Path
+) -> None:
+    records = [(at * 20, Record(float(at), 1, b"line\n")) for at in range(2)]
+
+    async def alike() -> int:
+        with (tmp_path / "out").open("wb") as out:
+            console = Console([out.fileno()] * 3, tmp_path, {}, colour=False)
+            shown = screen(console, ["a", "b"], output, tmp_path, WallClock())
+            return len(set(map(shown.together, records)))
+
+    assert asyncio.run(alike()) == pieces

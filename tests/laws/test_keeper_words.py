@@ -19,9 +19,11 @@ from tpuherd.cli.page import SECTIONS
 from tpuherd.cli.report import last_lines, report
 from tpuherd.cli.words import duration
 from tpuherd.cli.work import Outcome, ended, new_id, worst
+from tpuherd.clock import WallClock
 from tpuherd.keeper import terms
-from tpuherd.keeper.letter import LENGTH, read, wanted
-from tpuherd.keeper.terms import YES, stamp
+from tpuherd.keeper.letter import LENGTH, Letter, read, wanted
+from tpuherd.keeper.serve import Keeper
+from tpuherd.keeper.terms import NO, YES, stamp
 from tpuherd.ports import Unfit
 
 
@@ -109,6 +111,29 @@ def test_a_herd_that_was_installed_anew_is_another(
         after = stamp("1")
         assert after != before, room
         before = after
+
+
+def test_what_is_compiled_makes_no_other_herd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terms, "HERE", str(tmp_path))
+    for room in terms.ROOMS:
+        (tmp_path / room).mkdir(parents=True)
+        (tmp_path / room / "module.py").write_text("old")
+    keeper = Keeper(WallClock(), 60.0)
+
+    def answer() -> bytes:
+        now = stamp(tpuherd.__version__)
+        return keeper.answer(Letter(stamp=now, folder=tmp_path, arguments=("exec",), environ={}))
+
+    before = stamp(tpuherd.__version__)
+    for room in terms.ROOMS:
+        (tmp_path / room / "__pycache__").mkdir()
+    assert stamp(tpuherd.__version__) != before
+    assert answer() == YES
+    (tmp_path / "draft").write_text("new, too")
+    (tmp_path / "draft").rename(tmp_path / terms.ROOMS[-1] / "module.py")
+    assert answer() == NO
 
 
 def test_all_rooms_that_a_keeper_may_load_are_looked_at() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.tidy.test_old_pythons import python
+from tpuherd.hosts.arrive import text as program
 from tpuherd.hosts.zipapp import agent
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.processes import all_processes, marked
@@ -167,7 +168,14 @@ class Agents:
         self.file.write_bytes(agent().content)
 
     def start(self, file: Path | None = None) -> "subprocess.Popen[bytes]":
-        words = [self.interpreter, "-I", "-S", str(file or self.file), "attach"]
+        return self.process(str(file or self.file), "attach")
+
+    def begin(self) -> "subprocess.Popen[bytes]":
+        """As a host's shell does it, which need not have the agent yet."""
+        return self.process("-c", program("begin.py"), str(self.file), "attach")
+
+    def process(self, *rest: str) -> "subprocess.Popen[bytes]":
+        words = [self.interpreter, "-I", "-S", *rest]
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home), "SHELL": "/bin/sh"}
         return subprocess.Popen(
             words, stdin=-1, stdout=-1, bufsize=0, env={**env, **self.environment}

@@ -1,5 +1,6 @@
 """An agent lives for its host: through cuts, kills, other versions and nonsense."""
 
+import ctypes.util
 import json
 import os
 import signal
@@ -11,10 +12,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.agents import Agents, Failed, Gone, agents, gone, pythons, say, status, text, until
+from tests.real.agents import (
+    Agents,
+    Failed,
+    Gone,
+    Talk,
+    agents,
+    gone,
+    pythons,
+    say,
+    status,
+    text,
+    until,
+)
+from tpuherd.hosts.arrive import MARK
+from tpuherd.hosts.arrive import text as program
 from tpuherd.hosts.zipapp import OURS, agent
 from tpuherd_host.agent import frames
-from tpuherd_host.agent.attach import BECOME
 from tpuherd_host.agent.processes import boot_id
 
 pytestmark = pytest.mark.real
@@ -40,14 +54,47 @@ def test_the_very_first_command_says_why_it_could_not_begin(home: Agents, again:
     assert text(records, frames.STDERR) == b"herd: no-such-program: command not found\n"
 
 
-@pytest.mark.parametrize("python", [OURS, ""])
-def test_any_python_takes_either_parcel(house: Agents, python: str) -> None:
-    """Also one whose Python was replaced since: what is bytecode for another has the sources."""
-    house.file.write_bytes(zlib.decompress(agent().sent(python)))
-    words = [house.interpreter, "-I", "-S", "-c", BECOME, str(house.file), "version"]
-    told = subprocess.run(words, capture_output=True, text=True)
-    assert (told.returncode, told.stdout) == (0, f"{frames.PROTOCOL}.{agent().hash}\n")
-    assert house.attach().run("a", argv=["true"])[0]["exit"] == 0
+@pytest.mark.parametrize("there", ["nothing", "half", "another's", "ours", "sources"])
+def test_a_host_asks_for_what_its_python_can_run(house: Agents, there: str) -> None:
+    """Also one whose Python was replaced since, or that holds what was sent with another's."""
+    pack, sources = (zlib.decompress(agent().sent(python)) for python in (OURS, ""))
+    lying = {"another's": b"cpython-27-00 1\n" + pack, "ours": pack, "sources": sources}
+    house.file.write_bytes(lying.get(there, b"" if there == "nothing" else pack[:9]))
+    process = house.begin()
+    assert process.stdin is not None and process.stdout is not None
+    word = process.stdout.readline()
+    assert word.startswith(MARK + b"want ") or there in ("ours", "sources")
+    if word.startswith(MARK + b"want "):
+        python = word.split()[2].decode()
+        assert python != OURS if there == "ours" else there != "sources"
+        for part in (program("install.py").encode(), agent().sent(python)):
+            process.stdin.write(b"%d\n" % len(part) + part)
+        word = process.stdout.readline()
+    assert word == MARK + b"have\n"
+    house.talks.append(Talk(process, 0, "me"))
+    path = {"PYTHONPATH": str(house.file)}  # as attempts have it
+    argv = [house.interpreter, "-c", "import tpuherd_host.report"]
+    assert house.talks[0].run("a", argv=argv, env=path)[0]["exit"] == 0
+    assert house.talks[0].call("facts")["boot"] == boot_id()
+    again = house.begin()
+    assert again.stdout is not None and again.stdout.readline() == MARK + b"have\n"
+    house.talks.append(Talk(again, 0, "me"))
+    assert house.talks[1].hello["pid"] == house.talks[0].hello["pid"]
+
+
+@pytest.mark.parametrize("login", [{}, {"LD_PRELOAD": ""}, {"HERD_WORK": "a"}], ids=str)
+def test_an_agent_has_nothing_of_who_began_it(home: Agents, login: dict[str, str]) -> None:
+    """A library that is loaded into all, or the mark of a piece of work: it would end with that."""
+    library = ctypes.util.find_library("m") or ""
+    home.environment.update({name: value or library for name, value in login.items()})
+    talk = home.attach()
+    pid = talk.hello["pid"]
+    environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    assert not [one for one in environ if one.startswith((b"LD_PRELOAD=", b"HERD_WORK="))]
+    assert Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").endswith(b"\0serve")
+    said = text(talk.run("a", argv=["env"])[1]).splitlines()
+    assert (f"LD_PRELOAD={library}".encode() in said) == ("LD_PRELOAD" in login)
+    assert b"HERD_WORK=a" in said  # its own
 
 
 def test_commands_end_as_a_shell_would_say(house: Agents) -> None:

@@ -1,9 +1,11 @@
 """A command on many hosts at once: followed on each until it ends, through every cut."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from tpuherd.cli.console import Gone
@@ -197,25 +199,33 @@ class Cast:
         return asyncio.create_task(self.supply.feed(host, call))
 
     async def _hear(self, host: Host, call: Call, reader: Records) -> None:
-        """Its output, as it comes."""
-        while (got := await call.read()) is not None:
-            port, piece = got
-            self._begun.add(host)
-            if port == LOG:
-                before = reader.offset
-                for record in reader.feed(piece):
-                    await self._record(host, before, record)
-                    before = reader.offset
+        """Its output, as it comes. While nobody reads ours, each host holds it once, not thrice."""
+        while (told := self._told(host, reader, await call.read())) is not None:
+            while told:
+                await self._shown(self._screen.feed(self.hosts[host], *told.popleft()))
 
-    async def _record(self, host: Host, offset: int, record: Record) -> None:
-        """One record of its log: kept, and shown."""
-        self._keeping.put(host, offset, record)
-        port, piece = record.port, record.piece
-        if port in (GAP, JUMP):
-            port, piece = AGENT, lost(offset, record)
-        else:
-            self._tails[host] = (self._tails.get(host, b"") + piece[-TAIL_MAX:])[-TAIL_MAX:]
-        await self._shown(self._screen.feed(self.hosts[host], port, piece, record.at))
+    def _told(
+        self, host: Host, reader: Records, got: tuple[int, bytes] | None
+    ) -> deque[tuple[int, bytes, float]] | None:
+        """What came of its log is kept; what is to be shown of it, one piece for each port."""
+        if got is None:
+            return None
+        self._begun.add(host)
+        records: list[tuple[int, Record]] = []
+        offset = reader.offset
+        for record in reader.feed(got[1]) if got[0] == LOG else ():
+            self._keeping.put(host, offset, record)
+            records.append((offset, record))
+            offset = reader.offset
+        told: deque[tuple[int, bytes, float]] = deque()
+        for (port, at), run in groupby(records, self._screen.together):
+            if port in (GAP, JUMP):
+                told.append((AGENT, b"".join(lost(*one) for one in run), at))
+                continue
+            said = b"".join(record.piece for _, record in run)
+            self._tails[host] = (self._tails.get(host, b"") + said[-TAIL_MAX:])[-TAIL_MAX:]
+            told.append((port, said, at))
+        return told
 
     async def _word(self, host: Host, line: bytes) -> None:
         """Something that is to be known of a host."""

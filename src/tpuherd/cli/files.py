@@ -58,18 +58,21 @@ class Pen:
             self._pieces.append(piece)
             self._held += len(piece)
             self._news.notify()
-        await self._until(HELD_MAX)
+        if self._held > HELD_MAX:
+            await self._change()  # once: were all to look again, each piece would wake everybody
 
     async def flush(self) -> None:
         """Until all of it is written."""
-        await self._until(0)
+        while self._held and not self._closed:
+            await self._change()
 
-    async def _until(self, left: int) -> None:
-        while self._held > left and not self._closed:
-            if self._gone:
-                raise Gone
+    async def _change(self) -> None:
+        """Until less is to be written."""
+        if not self._gone:
             self._moved.clear()
             await self._moved.wait()
+        if self._gone:
+            raise Gone
 
     def hold(self, on: bool) -> None:
         """Write nothing for now, or go on."""
@@ -99,7 +102,8 @@ class Pen:
                 self._write(batch)
                 with self._news:
                     self._held = max(0, self._held - many)
-                posted(self._loop, self._moved.set)
+                if self._held <= HELD_MAX:
+                    posted(self._loop, self._moved.set)
         except OSError:
             self._gone = True
             posted(self._loop, self._moved.set)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from tpuherd.clock import Clock
 from tpuherd.core.gather import Block, Fold, Plain, as_json, cut, file_name, prefixed
 from tpuherd.core.targets import fold
 from tpuherd.ports import Unfit
+from tpuherd_host.agent.records import Record
 
 COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 PORTS = {1: "stdout", 2: "stderr"}
@@ -71,10 +72,17 @@ class Screen:
         self._clock = clock
         self._stirred = asyncio.Event()
 
+    def together(self, told: tuple[int, Record]) -> tuple[int, float]:
+        """What is the same in records that are shown as one: the port, and a time that is shown."""
+        record = told[1]
+        return record.port, record.at if self._records else 0.0
+
     async def feed(self, host: str, port: int, piece: bytes, at: float) -> None:
         """A host said something."""
         now = at if self._records else self._clock.now()
-        await self._put(self._gatherer.feed(host, port, piece, now))
+        blocks = self._gatherer.feed(host, port, piece, now)
+        del piece
+        await self._put(blocks)
         self._stirred.set()
 
     async def end(self, host: str) -> None:
@@ -94,11 +102,15 @@ class Screen:
                 await self._clock.sleep(max(0.0, at - self._clock.now()))
                 await self._put(self._gatherer.due(self._clock.now()))
 
-    async def _put(self, blocks: Iterable[Block]) -> None:
-        for block in blocks:
-            if text := self._show(block):
-                port = block.port if block.port in PORTS else 2
-                await self._console.say(text, 1 if self._records else port)
+    async def _put(self, blocks: list[Block]) -> None:
+        """Show them; while that waits only what is to be written is held."""
+        blocks.reverse()
+        while blocks:
+            block = blocks.pop()
+            port = 1 if self._records else block.port if block.port in PORTS else 2
+            text = self._show(block)
+            del block
+            await self._console.say(text, port)
 
 
 def screen(

@@ -137,7 +137,7 @@ class Arrival(End, asyncssh.SSHClientSession[bytes]):
         """The agent. Near hosts save time by more bytes, far ones save bytes."""
         near = is_near(self._channel.get_extra_info("socket"))
         parcel = self._parcel.sent(python if near else "")
-        for part in (install(), parcel):
+        for part in (text("install.py").encode(), parcel):
             self.write(b"%d\n" % len(part) + part)
 
     def exit_status_received(self, status: int) -> None:
@@ -154,20 +154,16 @@ class Arrival(End, asyncssh.SSHClientSession[bytes]):
 
 
 @cache
-def install() -> bytes:
-    """The program that takes the agent on the host."""
-    return (HERE / "install.py").read_bytes()
-
-
-@cache
-def script() -> str:
-    """What looks for the agent there."""
-    return shlex.quote((HERE / "arrive.sh").read_text())
+def text(name: str) -> str:
+    """A program for hosts, without comments and docstrings, which have a line each."""
+    lines = (HERE / name).read_text().splitlines()
+    return "\n".join(line for line in lines if line.strip() and line.lstrip()[0] not in '#"')
 
 
 def command(parcel: Parcel) -> str:
-    """What the login shell of the host is given."""
-    return " ".join(["exec sh -c", script(), "tpuherd", parcel.name])
+    """What the login shell of the host is given: what looks for Python, and what that does."""
+    shell, python = shlex.quote(text("arrive.sh")), shlex.quote(text("begin.py"))
+    return " ".join(["exec sh -c", shell, "tpuherd", parcel.name, python])
 
 
 def is_near(line: socket.socket | None) -> bool:

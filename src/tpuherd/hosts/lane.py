@@ -134,11 +134,11 @@ class Call:
     def __init__(self, lane: Lane, id: int) -> None:
         self.lane = lane
         self.id = id
-        self._pieces: deque[tuple[int, bytes]] = deque()
+        self._pieces: deque[bytes] = deque()  #: each behind the byte of its port
         self._come = asyncio.Event()  #: there is something to read, or the end
         self._may_send = frames.WINDOW
         self._credit = asyncio.Event()
-        self._read = 0  #: bytes taken since we gave credit last
+        self._read = 0  #: bytes taken since we gave credit last, and dealt with by the next reading
         self._over = False
         self._left = False  #: nobody reads any more
         self._reply: Mapping[str, Any] | None = None
@@ -148,7 +148,7 @@ class Call:
         """A frame of this call came."""
         if frame.kind == frames.DATA:
             if not self._left:
-                self._pieces.append((frame.payload[0], frame.payload[1:]))
+                self._pieces.append(frame.payload)
                 self._come.set()
         elif frame.kind == frames.CREDIT:
             self._may_send += struct.unpack(">I", frame.payload)[0]
@@ -178,7 +178,11 @@ class Call:
         return max(0, frames.WINDOW - self._may_send)
 
     async def read(self) -> tuple[int, bytes] | None:
-        """The next piece with its port; None when there is no more, NotReached if it was cut."""
+        """All that is there of the next port; None when there is no more, NotReached if it was cut.
+
+        Credit for it is given by the next reading: who can't go on holds no more than a window.
+        """
+        self._repay()
         while not self._pieces:
             if self._over:
                 if isinstance(self._error, NotReached):
@@ -186,12 +190,19 @@ class Call:
                 return None
             self._come.clear()
             await self._come.wait()
-        port, piece = self._pieces.popleft()
+        port = self._pieces[0][0]
+        run = []
+        while self._pieces and self._pieces[0][0] == port:
+            run.append(memoryview(self._pieces.popleft())[1:])
+        piece = b"".join(run)
         self._read += len(piece)
+        return port, piece
+
+    def _repay(self) -> None:
+        """Give credit for what was read."""
         if self._read >= frames.WINDOW // 2 and not self._over:
             self.lane.wire.write(frames.credit(self.id, self._read))
             self._read = 0
-        return port, piece
 
     async def write(self, port: int, piece: bytes) -> None:
         """Send a piece; waits while the agent has enough. What comes too late is dropped."""
@@ -223,6 +234,7 @@ class Call:
             if self._pieces:
                 await self.read()
             else:
+                self._repay()
                 await self._come.wait()
         if self._error is not None:
             raise self._error

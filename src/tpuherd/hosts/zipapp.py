@@ -5,6 +5,7 @@ import hashlib
 import importlib.util
 import io
 import marshal
+import re
 import struct
 import sys
 import zipfile
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.abc import InspectLoader
 from importlib.resources import files
+from types import CodeType
 
 from tpuherd_host.agent.frames import PROTOCOL
 from tpuherd_host.agent.start import PREFIX, SUFFIX
@@ -32,6 +34,20 @@ sys.exit(main(sys.argv[1:], sys.path[0], {protocol}))
 OURS = f"{sys.implementation.cache_tag}-{importlib.util.MAGIC_NUMBER.hex()}"
 #: Of bytecode that is never compared with a source.
 PYC_HEAD = importlib.util.MAGIC_NUMBER + struct.pack("<I8x", 0b01)
+PACK = f"{PACKAGE}.{ROOM}.pack"
+#: The main program of an archive that begins with a pack, where somebody starts it by hand.
+PACKED_MAIN = """\
+import marshal, sys
+with open(sys.path[0], "rb") as file:
+    protocol = int(file.readline().split()[1])
+    begin, *pieces = marshal.load(file)
+room = {"__name__": ""}
+exec(begin, room)
+sys.exit(room["begin"](pieces, sys.path[0], protocol))
+"""
+#: What is loaded together, in this order: to attach, by the first that an agent does, by the rest.
+PIECES = (("start", "attach"), ("serve",), ("life",))
+IMPORTS = re.compile(rf"^from ({PACKAGE}\.{ROOM}(?:\.\w+)?) import (?:\(([^)]*)\)|(.*))", re.M)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,21 +97,52 @@ def sent(*, compiled: bool) -> bytes:
 
 @cache
 def content(*, compiled: bool) -> bytes:
-    """The archive. Bytecode stands beside the sources: the host's Python may be replaced."""
+    """The archive. With bytecode it begins with what a start loads, in one piece."""
     if not compiled:
         return packed({name: bare(text).encode() for name, text in sources().items()})
-    found = {name: text.encode() for name, text in sources().items()}
-    ours = {name: text for name, text in sources().items() if f"/{SCRIPTS}/" not in name}
-    return packed(found | {f"{name}c": bytecode(name, text) for name, text in ours.items()})
+    ours = {dotted(name): name for name in sources() if f"/{ROOM}/" in name or "/__" in name}
+    pack: list[CodeType | bytes] = [code(ours[PACK])]
+    later = set(ours) - {PACK}
+    for names in PIECES:
+        piece = needed(*names) & later
+        pack.append(marshal.dumps({name: code(ours[name]) for name in sorted(piece)}))
+        later -= piece
+    rest = {name: text.encode() for name, text in sources().items() if f"/{ROOM}/" not in name}
+    rest |= {f"{ours[name]}c": PYC_HEAD + marshal.dumps(code(ours[name])) for name in later}
+    rest["__main__.py"] = PACKED_MAIN.encode()
+    head = f"{OURS} {PROTOCOL}\n".encode()
+    return head + marshal.dumps(tuple(pack)) + packed(rest, zipfile.ZIP_DEFLATED)
 
 
-def bytecode(name: str, text: str) -> bytes:
+def needed(*names: str) -> set[str]:
+    """These modules of the agent, and whatever they load at once."""
+    texts = {dotted(name): text for name, text in sources().items()}
+    found: set[str] = {PACKAGE}
+    waiting = [f"{PACKAGE}.{ROOM}.{name}" for name in names]
+    while waiting:
+        name = waiting.pop()
+        if name in texts and name not in found:
+            found.add(name)
+            for room, *words in IMPORTS.findall(texts[name]):
+                waiting += [
+                    room,
+                    *(f"{room}.{word}" for word in re.findall(r"\w+", " ".join(words))),
+                ]
+            waiting.append(name.rpartition(".")[0])
+    return found
+
+
+def dotted(name: str) -> str:
+    """A module's name, by its place in the archive."""
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def code(name: str) -> CodeType:
     """What our own Python has in its cache of the same source, mostly."""
-    module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    spec = importlib.util.find_spec(module) if "/" in name else None
+    spec = importlib.util.find_spec(dotted(name))
     loader = spec.loader if spec else None
-    code = loader.get_code(module) if isinstance(loader, InspectLoader) else None
-    return PYC_HEAD + marshal.dumps(code or compile(text, name, "exec", dont_inherit=True))
+    found = loader.get_code(dotted(name)) if isinstance(loader, InspectLoader) else None
+    return found or compile(sources()[name], name, "exec", dont_inherit=True)
 
 
 def modules(room: str) -> dict[str, str]:
@@ -130,13 +177,14 @@ def documented(
             yield from documented(one)
 
 
-def packed(contents: Mapping[str, bytes]) -> bytes:
-    """An archive of them, with nothing in it of where and when it was made. It is not compressed:
-    whoever starts the agent would have to undo that, each time."""
+def packed(contents: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+    """An archive of them, with nothing in it of where and when it was made. What a start loads is
+    not compressed: that would have to be undone each time."""
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as archive:
         for name, text in sorted(contents.items()):
             entry = zipfile.ZipInfo(name, EPOCH)
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, text)
+            entry.compress_type = method
+            archive.writestr(entry, text, compresslevel=1)
     return whole.getvalue()

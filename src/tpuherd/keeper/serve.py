@@ -21,7 +21,7 @@ from tpuherd.cli.errand import Errand, perform
 from tpuherd.clock import Clock, WallClock
 from tpuherd.keeper.letter import FILES, Letter, read, received, same_user
 from tpuherd.keeper.places import Places
-from tpuherd.keeper.terms import NO, OTHER, SOCKET, YES, stamp
+from tpuherd.keeper.terms import NO, OTHER, SOCKET, YES, modules, stamp
 from tpuherd.ports import HerdError, Unfit
 from tpuherd.reach import Reach
 
@@ -38,6 +38,7 @@ class Keeper:
     def __init__(self, clock: Clock, idle_s: float) -> None:
         self._clock = clock
         self._stamp = stamp(tpuherd.__version__)
+        self._modules = modules()
         self._idle_s = idle_s
         self._places = Places(clock)
         self._visits: dict[asyncio.Task[None], str] = {}  #: what each does; "": nothing
@@ -157,7 +158,7 @@ class Keeper:
                 return None, files
             text, files = await received(connection)
             letter = read(text)
-            answer = self._answer(letter) if len(files) == FILES else NO
+            answer = self.answer(letter) if len(files) == FILES else NO
             await asyncio.get_running_loop().sock_sendall(connection, answer)
             if answer == YES:
                 return letter, files
@@ -165,14 +166,20 @@ class Keeper:
             pass  # whoever it was, it is gone, or speaks something else
         return None, files
 
-    def _answer(self, letter: Letter) -> bytes:
+    def answer(self, letter: Letter) -> bytes:
         """Whether it is for us. Of another herd: we make room, as soon as nobody needs us."""
+        if letter.stamp != self._stamp and self._compiled(letter.stamp):
+            self._stamp = letter.stamp
         if letter.stamp == self._stamp or "keeper" in letter.arguments:
             return YES
         if self._busy():
             return OTHER
         self.end()
         return NO
+
+    def _compiled(self, seen: str) -> bool:
+        """Whether it is our herd all the same: only what is no module has come to its folders."""
+        return seen == stamp(tpuherd.__version__) and modules() == self._modules
 
     async def _serve(self, connection: socket.socket, letter: Letter, files: list[int]) -> None:
         """Do what the letter says."""

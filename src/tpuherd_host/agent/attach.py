@@ -1,4 +1,4 @@
-"""What SSH starts: brings the controller's channel to the agent, which it starts where needed.
+"""What SSH starts: brings the controller's channel to the agent, which it becomes where needed.
 
 It hands its standard input and output to the agent and waits until that lets go, so that nothing is
 copied. Only what the fastest start needs is imported.
@@ -13,7 +13,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Mapping, Optional
+    from typing import Callable, Dict, Mapping, Optional
 
 FOLDER = ".tpuherd"
 SOCKET = "agent.sock"
@@ -25,11 +25,7 @@ PLEASE, STAYS, LEAVES, REFUSES = b"?", b"=", b"-", b"!"
 SOL_SOCKET, SCM_RIGHTS = 1, 1
 #: What must not reach the agent's own process, nor its commands.
 DROPPED = ("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SHLVL", "_", "OLDPWD")
-#: What Python does with an archive it is given, but for the 8 ms in which it loads what does it.
-BECOME = (
-    "import sys, zipimport; del sys.argv[0]; sys.path.insert(0, sys.argv[0]);"
-    "exec(zipimport.zipimporter(sys.argv[0]).get_code('__main__'))"
-)
+ARGUMENTS_END = 46  #: of the words in /proc/PID/stat behind the name
 PRELOAD = "HERD_LD_PRELOAD"  #: how LD_PRELOAD passes by the agent to its commands
 
 
@@ -74,24 +70,25 @@ def handed_over(line: "_socket.socket", version: str) -> bytes:
 
 
 def environment(login: "Mapping[str, str]") -> "Dict[str, str]":
-    """What the agent starts with: the login's, but for what belongs to this connection."""
+    """What commands start with: the login's, but for what belongs to this connection."""
     env = {key: value for key, value in login.items() if key not in DROPPED}
     env = {key: value for key, value in env.items() if not key.startswith("HERD_")}
-    preload = env.pop("LD_PRELOAD", "")
-    if preload:
-        env[PRELOAD] = preload
+    if login.get(PRELOAD):
+        env["LD_PRELOAD"] = login[PRELOAD]
     return env
 
 
-def start(pyz: str) -> bool:
-    """Start the agent, in its own session, with nothing of ours; whether it is ready."""
+def clean(login: "Mapping[str, str]") -> bool:
+    """Whether an agent may live with this: nothing is loaded into it, and it is nobody's work."""
+    return not any(key.startswith(("HERD_", "LD_PRELOAD")) and key != PRELOAD for key in login)
+
+
+def start(pyz: str, serve: "Callable[[], int]") -> bool:
+    """Become the agent, in its own session, with nothing of ours; whether it is ready."""
     hear, say = os.pipe()
-    pid = os.fork()
-    if not pid:
+    if not os.fork():
         try:
             os.setsid()
-            if os.fork():
-                os._exit(0)
             null = os.open(os.devnull, os.O_RDWR)
             for file in (0, 1):
                 os.dup2(null, file)
@@ -99,15 +96,32 @@ def start(pyz: str) -> bool:
             os.dup2(log if os.fstat(log).st_size < 1 << 20 else null, 2)
             os.dup2(say, 3)
             os.closerange(4, 1 << 12)
-            words = [sys.executable, "-I", "-S", "-c", BECOME, pyz, "serve"]
-            os.execve(sys.executable, words, environment(os.environ))
+            if clean(os.environ):
+                call_ourselves("serve")
+                os._exit(serve())
+            elif not os.fork():  # else an agent that a command starts would end with it
+                env = environment(os.environ)
+                env[PRELOAD] = env.pop("LD_PRELOAD", "")
+                os.execve(sys.executable, [sys.executable, "-I", "-S", pyz, "serve"], env)
+            os._exit(0)
         finally:
+            sys.excepthook(*sys.exc_info())
             os._exit(1)
     os.close(say)
-    os.waitpid(pid, 0)
     ready = bool(select.select([hear], [], [], START_S)[0]) and os.read(hear, 1) == b"r"
     os.close(hear)
     return ready
+
+
+def call_ourselves(word: str) -> None:
+    """What lists of processes show as our last word, if that is long enough."""
+    try:
+        with open("/proc/self/stat", "rb") as stat, open("/proc/self/mem", "r+b", 0) as memory:
+            end = int(stat.read().rpartition(b")")[2].split()[ARGUMENTS_END])
+            memory.seek(end - len(sys.argv[-1]) - 1)
+            memory.write(word.encode().ljust(len(sys.argv[-1]), b"\0"))
+    except OSError:
+        pass  # it may not
 
 
 def wait_for_leaving(line: "_socket.socket") -> None:
@@ -116,7 +130,7 @@ def wait_for_leaving(line: "_socket.socket") -> None:
     line.close()
 
 
-def attach(pyz: str, version: str) -> int:
+def attach(pyz: str, version: str, serve: "Callable[[], int]") -> int:
     """The exit status of `attach`."""
     go_home()
     for _ in range(3):
@@ -125,7 +139,7 @@ def attach(pyz: str, version: str) -> int:
             lock = os.open(START_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)  # others wait here and find it started
             line = knock()
-            if line is None and not start(pyz):
+            if line is None and not start(pyz, serve):
                 sys.stderr.write("the agent did not start; ~/.tpuherd/agent.log says why\n")
                 return 69
             os.close(lock)

@@ -1,7 +1,5 @@
 """The verbs for attempts and setup, the lease with its dead-man switch, and notices."""
 
-from typing import Any, Dict, Mapping, Optional
-
 from tpuherd_host.agent.commands import awaited, named, signature, stage, title
 from tpuherd_host.agent.state import (
     ATTEMPT,
@@ -12,6 +10,7 @@ from tpuherd_host.agent.state import (
     Work,
     shown,
 )
+from tpuherd_host.agent.thin import Any, Dict, Mapping, Optional
 from tpuherd_host.agent.turn import Refused, Turn, fields
 from tpuherd_host.agent.words import Keep, Note, Reported
 from tpuherd_host.agent.works import WORD_PORT, begin, stop

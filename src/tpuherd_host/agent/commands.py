@@ -1,24 +1,25 @@
 """The verbs for commands: run, attach, list, signal, stop, resize, forget."""
 
-import json
-import re
 import zlib
-from typing import Any, Dict, Mapping, Optional, Tuple
 
 from tpuherd_host.agent.state import (
     COMMAND,
     COMMAND_LOG_BYTES,
     KEEP_S,
+    STARTING,
     Connection,
     Stage,
     Work,
     shown,
 )
+from tpuherd_host.agent.thin import Any, Dict, Mapping, Optional, Tuple, json
 from tpuherd_host.agent.turn import Refused, Turn, fields
 from tpuherd_host.agent.words import Feed, Resize, Signal
 from tpuherd_host.agent.works import begin, forget, stop
 
-ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+MARKS = "._-"
+LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789" + MARKS)
+ID_MAX = 100
 SHELL = ("$SHELL", "-c")  #: the daemon puts the login's shell there
 SIGNAL_MAX = 64
 TITLE_MAX = 200
@@ -89,8 +90,11 @@ def send_signal(turn: Turn, one: Connection, call: int, content: Content) -> Con
     number = asked.get("signal", 15)
     if not 0 < number <= SIGNAL_MAX:
         raise Refused("unfit", f"there is no signal {number}")
-    if work.live and work.pid:
-        turn.do(Signal(work, number, asked.get("whole", False)))
+    whole = asked.get("whole", False)
+    if work.phase == STARTING:
+        turn.put(work._replace(early=(*work.early, (number, whole))))
+    elif work.live and work.pid:
+        turn.do(Signal(work, number, whole))
     return shown(work)
 
 
@@ -144,9 +148,9 @@ def forgotten(turn: Turn, one: Connection, call: int, content: Content) -> Conte
 def named(content: Content, field: str) -> str:
     """An id, fit to be the name of a folder."""
     id = content.get(field)
-    if not isinstance(id, str) or not ID.fullmatch(id):
-        raise Refused("unfit", f"{field} is a word of letters, digits, dots and dashes")
-    return id
+    if isinstance(id, str) and LETTERS.issuperset(id) and id[:1] not in MARKS and id[ID_MAX:] == "":
+        return id
+    raise Refused("unfit", f"{field} is a word of letters, digits, dots and dashes")
 
 
 def worked(turn: Turn, content: Content) -> Work:

@@ -1,12 +1,8 @@
 """The agent as it runs: waits for what happens, asks the judgement, and does what follows."""
 
+import _thread
 import os
-import signal
-import socket
-import threading
 import time
-from collections import deque
-from typing import Deque, Dict, Optional, Set, Tuple
 
 from tpuherd_host.agent import deeds, flows, nurse, words
 from tpuherd_host.agent.doors import Doors
@@ -15,6 +11,7 @@ from tpuherd_host.agent.outlet import Outlet
 from tpuherd_host.agent.shelf import Shelf
 from tpuherd_host.agent.state import State, Work
 from tpuherd_host.agent.step import step, wake_at
+from tpuherd_host.agent.thin import Deque, Dict, List, Optional, Set, Tuple, deque, signal, socket
 from tpuherd_host.agent.threads import House, Talk
 from tpuherd_host.agent.verbs import PURE, THREADED
 
@@ -31,13 +28,14 @@ class Daemon:
         self.doors = Doors(version, self.files, self.happen, lambda: self.state)
         self.house = House(folder, home, environment, lambda: self.state, self.post)
         self.state = State()
-        self.counted: Optional[State] = None
+        self.counted = self.state
         self.wake_at: Optional[float] = None
         self.queue: Deque[words.Happening] = deque()
         self.posted: Deque[words.Happening] = deque()  #: by threads
         self.outlets: Dict[str, Outlet] = {}
         self.grown: Set[str] = set()
-        self.later: Deque[words.Save] = deque()  #: when all is said that is to be said
+        self.later: Deque[str] = deque()  #: what is over, when all is said that is to be said
+        self.heard_out: List[str] = []  #: the nurse may let go of their output
         self.talks: Dict[Tuple[int, int], Talk] = {}
         self.unseen: Dict[str, float] = {}  #: work whose process is gone: since when
         self.nurse: Optional[socket.socket] = None
@@ -46,8 +44,7 @@ class Daemon:
         self.leaving = False  #: the host goes down
         self.sync_at: Optional[float] = None
         self.save_at: Optional[float] = None
-        self.syncs: Deque[int] = deque()
-        self.sync_news = threading.Condition()
+        self.syncing = False  #: a thread waits for the disk
         self.anchor = time.time() - time.monotonic()
         self.wake_in, self.wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.files.watch(self.wake_in, False, self.woken)
@@ -71,9 +68,10 @@ class Daemon:
 
     def due(self) -> Optional[float]:
         """When the judgement wants to be woken; counted again only when something changed."""
-        if self.state is not self.counted:
-            self.counted = self.state
-            self.wake_at = wake_at(self.state)
+        state, counted = self.state, self.counted
+        if state.works is not counted.works or state.beat_at != counted.beat_at:
+            self.wake_at = wake_at(state)
+        self.counted = state
         return self.wake_at
 
     def patience(self) -> Optional[float]:
@@ -138,39 +136,39 @@ class Daemon:
                     deeds.DEEDS[type(deed)](self, deed)
             self.doors.flush_all()
         while self.later:
-            flows.save(self, self.later.popleft())
+            flows.rest(self, self.later.popleft())
 
     # ---- work ------------------------------------------------------------------------------------
 
     def grow(self, id: str) -> None:
         """A log has more. That is judged before anything by which its work might be over."""
-        outlet = self.outlets.get(id)
-        if outlet is not None:
+        outlet, work = self.outlets.get(id), self.state.works.get(id)
+        if outlet is not None and work is not None:
             log = outlet.log
-            self.queue.appendleft(words.Grew(id, log.first, log.length, log.lost_bytes))
+            known = (work.first, work.length, work.lost_bytes)
+            if known != (log.first, log.length, log.lost_bytes):
+                self.queue.appendleft(words.Grew(id, log.first, log.length, log.lost_bytes))
             if self.sync_at is None and log.dirty:
                 self.sync_at = self.now() + SYNC_S
 
     def sync(self) -> None:
-        """Hand dirty logs to the thread that waits for the disk."""
-        with self.sync_news:
-            for outlet in self.outlets.values():
-                file = outlet.log.sync_file()
-                if file is not None:
-                    self.syncs.append(file)
-            self.sync_news.notify()
+        """Have a thread wait until dirty logs are on the disk; later, if one waits already."""
+        if self.syncing:
+            self.sync_at = self.now() + SYNC_S
+            return
+        files = [outlet.log.sync_file() for outlet in self.outlets.values()]
+        self.syncing = True
+        _thread.start_new_thread(self.synced, ([file for file in files if file is not None],))
 
-    def syncing(self) -> None:
+    def synced(self, files: List[int]) -> None:
         """The life of that thread."""
-        while True:
-            with self.sync_news:
-                self.sync_news.wait_for(lambda: bool(self.syncs))
-                file = self.syncs.popleft()
+        for file in files:
             try:
                 os.fdatasync(file)
             except OSError:
                 pass  # a full or broken disk shows itself at the next write
             os.close(file)
+        self.syncing = False
 
     def save(self, work: Work, hard: bool) -> None:
         """Write down how a piece of work stands; again later where the disk is full."""
@@ -179,19 +177,11 @@ class Daemon:
 
     # ---- the nurse -------------------------------------------------------------------------------
 
-    def hire(self) -> None:
-        """Fork a nurse."""
-        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        pid = os.fork()
-        if not pid:
-            try:
-                nurse.nurse(its)
-            finally:
-                os._exit(0)
-        its.close()
-        self.nurse, self.nurse_pid = ours, pid
+    def take_on(self, line: socket.socket, pid: int) -> None:
+        """Work with this nurse."""
+        self.nurse, self.nurse_pid = line, pid
         self.nurse_rest.clear()
-        self.files.watch(ours.fileno(), False, self.hear_nurse)
+        self.files.watch(line.fileno(), False, self.hear_nurse)
 
     def hear_nurse(self) -> None:
         """What became of processes."""
@@ -209,4 +199,4 @@ class Daemon:
             os.kill(self.nurse_pid, signal.SIGKILL)
             os.waitpid(self.nurse_pid, 0)
             deeds.orphaned(self)
-            self.hire()
+            self.take_on(*nurse.hire(self.house.environment))

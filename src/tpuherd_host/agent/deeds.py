@@ -1,15 +1,24 @@
 """How each deed is done: what goes to connections and processes; the rest is in flows."""
 
 import os
-import signal
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Type
 
-from tpuherd_host.agent import flows, nurse, processes, threads, words
+from tpuherd_host.agent import flows, nurse, processes, shelf, threads, words
 from tpuherd_host.agent.frames import data
 from tpuherd_host.agent.reports import VARIABLE, place
-from tpuherd_host.agent.state import Ending, Work
+from tpuherd_host.agent.state import COMMAND, Ending, Work
+from tpuherd_host.agent.thin import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Type,
+    import_module,
+    signal,
+)
 from tpuherd_host.agent.verbs import THREADED
 
 if TYPE_CHECKING:
@@ -93,43 +102,47 @@ def spawn(daemon: "Daemon", deed: words.Spawn) -> None:
         daemon.happen(words.Unborn(work.id, 125, f"the host could not begin it: {why}"))
         return
     env = environment(daemon, work)
-    argv = [env.get("SHELL") or "/bin/sh" if word == "$SHELL" else word for word in stage.argv]
+    shell = env.get("SHELL", daemon.house.environment.get("SHELL")) or "/bin/sh"
     order = {
-        "do": "spawn",
         "id": work.id,
-        "argv": argv,
+        "argv": [shell if word == "$SHELL" else word for word in stage.argv],
         "env": env,
         "directory": os.path.join(daemon.house.home, os.path.expanduser(stage.directory or "")),
         "folder": folder,
+        "let": daemon.heard_out,
+        "hush": work.kind == COMMAND and not work.stdin,
         **ends,
     }
     assert daemon.nurse is not None
     daemon.nurse.sendall(nurse.packed(order))
+    daemon.heard_out.clear()
 
 
 #: Where the hosts of a gang find each other: what an image or a login has of it is another's.
 GANG = ("MEGASCALE_", "JAX_COORDINATOR_")
 
 
-def environment(daemon: "Daemon", work: Work) -> Dict[str, str]:
-    """The login's, what was asked for, and by what a process is known as ours."""
+def environment(daemon: "Daemon", work: Work) -> Dict[str, Optional[str]]:
+    """What was asked for, and by what a process is known as ours; the rest is the login's, but for
+    what is None."""
     stage = work.stages[work.stage]
-    env = dict(daemon.house.environment)
+    login = daemon.house.environment
+    marks = {processes.AGENT: daemon.house.folder, processes.MARK: work.id}
+    env: Dict[str, Optional[str]] = {**marks}
     if not stage.preload:
-        env.pop("LD_PRELOAD", None)  # the image's tcmalloc breaks some tools
+        env["LD_PRELOAD"] = None  # the image's tcmalloc breaks some tools
     if work.terminal is not None:
         env["TERM"] = str(work.terminal.get("term") or "xterm")
-    env.setdefault("HOME", daemon.house.home)
-    env[processes.AGENT] = daemon.house.folder
-    env[processes.MARK] = work.id
     if work.kind == "attempt":
-        env = {name: value for name, value in env.items() if not name.startswith(GANG)}
+        env.update((name, None) for name in login if name.startswith(GANG))
         env["HERD_ATTEMPT"] = str(work.number)
         env[VARIABLE] = place(daemon.house.folder)
     env.update(stage.env)
-    if work.kind == "attempt" and sys.path[0].endswith(".pyz"):
+    archive = os.path.dirname(sys.modules["tpuherd_host"].__path__[0])
+    if work.kind == "attempt" and archive.endswith(".pyz"):
         # tpuherd_host.train lies in the agent's own file: scripts import it, nothing is installed.
-        env["PYTHONPATH"] = ":".join(filter(None, (sys.path[0], env.get("PYTHONPATH"))))
+        asked = env.get("PYTHONPATH", login.get("PYTHONPATH"))
+        env["PYTHONPATH"] = ":".join(filter(None, (archive, asked)))
     return env
 
 
@@ -140,14 +153,7 @@ def nursed(daemon: "Daemon", told: Mapping[str, Any]) -> None:
     outlet = daemon.outlets.get(id)
     if work is None or outlet is None:
         return
-    if "began" in told:
-        try:
-            outlet.began()
-            flows.feed(daemon, words.Feed(id, b""))  # what came before it had its ends
-        except OSError:
-            pass  # its pipes are gone: somebody emptied our folder. It runs, unheard
-        daemon.happen(words.Began(id, told["began"], told["ticks"]))
-    elif "failed" in told:
+    if "failed" in told:
         where, number = told["failed"]
         stage = work.stages[work.stage]
         exit, sentence = FAILED.get(number, (126, "{}: " + os.strerror(number)))
@@ -159,15 +165,22 @@ def nursed(daemon: "Daemon", told: Mapping[str, Any]) -> None:
         hint = LINE if exit == 127 and " " in str(name) else ""
         daemon.happen(words.Unborn(id, exit, sentence.format(name) + hint))
         outlet.close()
+    elif "unwritten" in told:
+        daemon.shelf.unsaved[id] = work
+        daemon.later.append(id)
     else:
-        flows.read_on(daemon, id)
-        daemon.happen(ending(id, told))
+        if "began" in told:
+            flows.began(daemon, outlet, id)
+            daemon.happen(words.Began(id, told["began"], told["ticks"]))
+        if "ended" in told:
+            flows.read_on(daemon, id)
+            daemon.happen(ending(id, told))
+        outlet.listen()
 
 
 def ending(id: str, told: Mapping[str, Any]) -> words.Ended:
     """How a process ended, as its nurse tells."""
-    how = Ending(exit=told["exit"], signal=told["signal"], rusage=told["rusage"])
-    return words.Ended(id, how, told["ended"])
+    return words.Ended(id, shelf.ending(told), told["ended"])
 
 
 def orphaned(daemon: "Daemon") -> None:
@@ -183,7 +196,7 @@ def orphaned(daemon: "Daemon") -> None:
 def take_up(daemon: "Daemon", work: Work) -> Work:
     """What an earlier agent left, with its log as long as it really is."""
     try:
-        outlet = flows.outlet_of(daemon, work)
+        outlet = flows.outlet_of(daemon, work, fresh=False)
         if work.live and work.terminal is None:
             outlet.adopt()
     except OSError:

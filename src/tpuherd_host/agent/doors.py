@@ -1,15 +1,13 @@
 """Where controllers come in: the socket, the greeting of `attach`, and who may be read just now."""
 
-import array
 import os
-import socket
-from typing import Any, Callable, Dict, List, Optional, Set
 
 from tpuherd_host.agent import words
 from tpuherd_host.agent.attach import GREETING, LEAVES, REFUSES, STAYS
 from tpuherd_host.agent.files import Files
 from tpuherd_host.agent.line import UNSENT_MAX, Line
 from tpuherd_host.agent.state import State
+from tpuherd_host.agent.thin import Any, Callable, Dict, List, Optional, Set, socket, struct
 
 WORD_MAX = 64
 
@@ -36,9 +34,10 @@ class Doors:
     def open(self, door: socket.socket) -> None:
         """Somebody knocks."""
         try:
-            control, _ = door.accept()
+            file, _ = door._accept()  # type: ignore[attr-defined]
         except OSError:
             return
+        control = socket.socket(fileno=file)
         control.setblocking(False)
         self.last_line += 1
         line = Line(self.last_line, control)
@@ -56,7 +55,7 @@ class Doors:
             return
         except OSError:
             word, extra = b"", []
-        files = [file for _, _, text in extra for file in array.array("i", text)]
+        files = [file for _, _, text in extra for (file,) in struct.iter_unpack("i", text)]
         if word[:1] == GREETING and len(files) == 2:
             self.attached(line, files, word[2:].strip().decode("latin-1"))
             return

@@ -1,40 +1,46 @@
 """Which files are looked at, and who is called when one has something or takes something."""
 
-import selectors
-from typing import Callable, Dict, Optional
+import select
+
+from tpuherd_host.agent.thin import Callable, Dict, Optional
 
 
 class Files:
-    """Owns the selector."""
+    """Owns what the kernel is asked to look at."""
 
     def __init__(self) -> None:
-        self.selector = selectors.DefaultSelector()
+        self.epoll = select.epoll()
         self.watched: Dict[int, int] = {}
+        self.calls: Dict[int, Callable[[], None]] = {}
 
     def wait(self, seconds: Optional[float]) -> None:
         """Call those whose files are ready, after at most so long."""
-        for key, _ in self.selector.select(seconds):
-            if self.watched.get(key.fd):  # not dropped by one before it
-                key.data()
+        for file, _ in self.epoll.poll(seconds):
+            if file in self.calls:  # not dropped by one before it
+                self.calls[file]()
 
     def watch(self, file: int, writing: bool, call: Callable[[], None]) -> None:
         """Call when a file has something, and when it takes something, if that is wanted."""
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
-        if self.watched.get(file):
-            self.selector.modify(file, events, call)
-        else:
-            self.selector.register(file, events, call)
-        self.watched[file] = events
+        self.look(file, select.EPOLLIN | (select.EPOLLOUT if writing else 0), call)
 
     def watch_writing(self, file: int, call: Callable[[], None]) -> None:
         """Call when a file takes something."""
-        if self.watched.get(file):
-            self.selector.modify(file, selectors.EVENT_WRITE, call)
-        else:
-            self.selector.register(file, selectors.EVENT_WRITE, call)
-        self.watched[file] = selectors.EVENT_WRITE
+        self.look(file, select.EPOLLOUT, call)
+
+    def look(self, file: int, events: int, call: Callable[[], None]) -> None:
+        """Have it looked at for just these."""
+        if file not in self.watched:
+            self.epoll.register(file, events)
+        elif self.watched[file] != events:
+            self.epoll.modify(file, events)
+        self.watched[file] = events
+        self.calls[file] = call
 
     def unwatch(self, file: int) -> None:
         """Call no more."""
         if self.watched.pop(file, 0):
-            self.selector.unregister(file)
+            del self.calls[file]
+            try:
+                self.epoll.unregister(file)
+            except OSError:
+                pass  # it is closed already

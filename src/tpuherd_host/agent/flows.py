@@ -1,22 +1,21 @@
 """What flows through a piece of work: output into its log, input, and what is kept of it."""
 
-from typing import TYPE_CHECKING
-
 from tpuherd_host.agent import words
 from tpuherd_host.agent.logs import Log
 from tpuherd_host.agent.outlet import Outlet
-from tpuherd_host.agent.state import Work
+from tpuherd_host.agent.state import COMMAND, ENDED, Work
+from tpuherd_host.agent.thin import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tpuherd_host.agent.daemon import Daemon
 
 
-def outlet_of(daemon: "Daemon", work: Work) -> Outlet:
+def outlet_of(daemon: "Daemon", work: Work, fresh: bool = True) -> Outlet:
     """Its pipes and log."""
     outlet = daemon.outlets.get(work.id)
     if outlet is None:
         folder = daemon.shelf.place(work)
-        log = Log(folder, work.log_bytes, raw=work.terminal is not None)
+        log = Log(folder, work.log_bytes, raw=work.terminal is not None, fresh=fresh)
         outlet = Outlet(
             folder,
             log,
@@ -41,6 +40,17 @@ def readable(daemon: "Daemon", id: str) -> None:
         if last:
             daemon.grow(id)
             daemon.happen(words.Drained(id))
+            lay_down(daemon, daemon.state.works[id])
+
+
+def began(daemon: "Daemon", outlet: Outlet, id: str) -> None:
+    """Its process has its ends, and may have what came before."""
+    try:
+        outlet.began()
+        if outlet.input is not None:
+            feed(daemon, words.Feed(id, b""))
+    except OSError:
+        pass  # its pipes are gone: somebody emptied our folder. It runs, unheard
 
 
 def read_on(daemon: "Daemon", id: str) -> None:
@@ -94,29 +104,50 @@ def tail(daemon: "Daemon", deed: words.Tail) -> None:
 
 
 def note_down(daemon: "Daemon", deed: words.Save) -> None:
-    """How it stands: at once, but for a command's end, which its nurse has written down too."""
+    """How it stands: at once, but for a command's end."""
     if deed.work.live or deed.hard:
-        save(daemon, deed)
+        save(daemon, deed.work, deed.hard)
     else:
-        daemon.later.append(deed)
+        daemon.later.append(deed.work.id)
 
 
-def save(daemon: "Daemon", deed: words.Save) -> None:
-    """Into its file; what is over has no pipes any more."""
-    work = deed.work
-    if work.id not in daemon.state.works:
+def rest(daemon: "Daemon", id: str) -> None:
+    """It is over, and all is said that is to be said."""
+    work = daemon.state.works.get(id)
+    if work is None or work.live:
         return  # it is forgotten already
+    if written(daemon, work):
+        lay_down(daemon, work)
+    else:
+        save(daemon, work, hard=False)
+
+
+def written(daemon: "Daemon", work: Work) -> bool:
+    """Whether its nurse has written down all that is to be known of its end."""
+    seen = work.phase == ENDED and work.pid and work.drained and not work.adopted
+    more = work.why or work.lost_bytes or work.id in daemon.shelf.unsaved
+    return bool(work.kind == COMMAND and seen and not more)
+
+
+def save(daemon: "Daemon", work: Work, hard: bool) -> None:
+    """Into its file; what is over has no pipes any more."""
     try:
         daemon.shelf.place(work)
     except OSError:
         return
-    daemon.save(work, deed.hard)
+    daemon.save(work, hard)
+    lay_down(daemon, work)
+
+
+def lay_down(daemon: "Daemon", work: Work) -> None:
+    """What is over has no pipes any more."""
     outlet = daemon.outlets.get(work.id)
     if outlet is not None and not work.live:
         if outlet.outputs:
             outlet.log.close()  # something that it left behind still writes
         else:
             outlet.close()
+            daemon.heard_out.append(work.id)
 
 
 def forget(daemon: "Daemon", deed: words.Forget) -> None:
@@ -124,6 +155,7 @@ def forget(daemon: "Daemon", deed: words.Forget) -> None:
     outlet = daemon.outlets.pop(deed.work.id, None)
     if outlet is not None:
         outlet.close()
+        daemon.heard_out.append(deed.work.id)
     daemon.shelf.forget(deed.work)
 
 

@@ -5,9 +5,7 @@ by one REPLY or FAIL. The id is free again then. EVENT comes unasked, under the 
 send as much DATA of a call as the other gave CREDIT for; the opening itself gives WINDOW of it.
 """
 
-import json
-import struct
-from typing import Any, Dict, Iterator, List, NamedTuple
+from tpuherd_host.agent.thin import Any, Dict, Iterator, List, NamedTuple, json, struct
 
 PROTOCOL = 1  #: raised when an older partner could not understand
 HEAD = struct.Struct(">IBI")  #: length of the payload, kind, id

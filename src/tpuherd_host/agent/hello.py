@@ -2,12 +2,11 @@
 
 import os
 import pwd
-import socket
 import sys
 import zlib
-from typing import Any, Dict
 
 from tpuherd_host.agent.frames import PROTOCOL
+from tpuherd_host.agent.thin import Any, Dict, socket
 
 
 def hello(version: str, home: str, boot: str) -> Dict[str, Any]:

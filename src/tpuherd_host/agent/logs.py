@@ -1,9 +1,9 @@
 """A log on the disk: segments with logical offsets, the oldest dropped when there are too many."""
 
 import os
-from typing import BinaryIO, List, Optional
 
 from tpuherd_host.agent.records import GAP, HEAD, NUMBER, PIECE_MAX, packed, whole
+from tpuherd_host.agent.thin import BinaryIO, List, Optional
 
 SEGMENT_MAX = 16 << 20
 SEGMENTS = 16  #: a full log has about so many
@@ -13,7 +13,7 @@ PREFIX = "log."
 class Log:
     """Owns the segments of a folder: `log.<the logical offset at which it begins>`."""
 
-    def __init__(self, folder: str, cap: int, raw: bool = False) -> None:
+    def __init__(self, folder: str, cap: int, raw: bool = False, fresh: bool = False) -> None:
         self.folder = folder
         self.raw = raw  #: bytes without records: a terminal's
         self.segment = max(1 << 15, min(SEGMENT_MAX, cap // SEGMENTS))
@@ -26,7 +26,8 @@ class Log:
         self.gap = 0  #: not yet told in the log
         self.broken = False  #: the newest segment ends with half a record: begin another
         self.dirty = False
-        self.load()
+        if not fresh:
+            self.load()
 
     @property
     def first(self) -> int:

@@ -1,8 +1,9 @@
 """Hears from the host's metadata server when the host is going away."""
 
-import socket
-import threading
-from typing import Callable, Mapping, Optional, Tuple
+import _thread
+import time
+
+from tpuherd_host.agent.thin import Callable, Mapping, Optional, Tuple, socket
 
 KEYS = ("preempted", "maintenance-event")
 SERVER = "169.254.169.254"
@@ -46,7 +47,10 @@ def ask(
     key: str, where: Tuple[str, int], tag: str, patience_s: Tuple[float, float] = (3.0, POLL_S + 15)
 ) -> Optional[Tuple[str, str]]:
     """One question, one answer."""
-    with socket.create_connection(where, patience_s[0]) as line:
+    line = socket.socket(socket.AF_INET)
+    try:
+        line.settimeout(patience_s[0])
+        line.connect(where)
         line.settimeout(patience_s[1])
         line.sendall(request(key, where[0], tag))
         answer = b""
@@ -55,6 +59,8 @@ def ask(
             if not piece:
                 break
             answer += piece
+    finally:
+        line.close()
     return parsed(answer)
 
 
@@ -68,33 +74,28 @@ def look(key: str, where: Tuple[str, int], tell: Callable[[str, str], None]) -> 
         tell(key, found[0])
 
 
-def watch(
-    key: str, where: Tuple[str, int], tell: Callable[[str, str], None], over: threading.Event
-) -> None:
+def watch(key: str, where: Tuple[str, int], tell: Callable[[str, str], None]) -> None:
     """Tell each change of a key, for ever."""
     tag = ""
     patience_s = PATIENCE_S[0]
-    while not over.is_set():
+    while True:
         try:
             found = ask(key, where, tag)
         except OSError:
             found = None
         if found is None:
             tag = ""
-            over.wait(patience_s)
+            time.sleep(patience_s)
             patience_s = min(patience_s * 2, PATIENCE_S[1])
             continue
         patience_s = PATIENCE_S[0]
         if found[1] == tag:
-            over.wait(0.05)  # a server that does not wait must not make us spin
+            time.sleep(0.05)  # a server that does not wait must not make us spin
         tag = found[1]
         tell(key, found[0])
 
 
-def begin(environment: Mapping[str, str], tell: Callable[[str, str], None]) -> threading.Event:
-    """A thread for each key; the event ends them."""
-    over = threading.Event()
+def begin(where: Tuple[str, int], tell: Callable[[str, str], None]) -> None:
+    """A thread for each key."""
     for key in KEYS:
-        arguments = (key, address(environment), tell, over)
-        threading.Thread(target=watch, args=arguments, name=key, daemon=True).start()
-    return over
+        _thread.start_new_thread(watch, (key, where, tell))

@@ -5,21 +5,33 @@ process ended it writes into the file `exit` of its folder, and says it to the a
 leaves behind becomes a child of it.
 """
 
-import contextlib
 import errno
 import fcntl
-import json
+import marshal
 import os
 import select
-import signal
-import socket
-import struct
+import stat
 import termios
 import time
-from importlib import import_module
-from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from tpuherd_host.agent.thin import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Tuple,
+    import_module,
+    json,
+    signal,
+    socket,
+    struct,
+    suppress,
+)
 
 LENGTH = struct.Struct(">I")
+HUSH_S = 0.05  #: so long nobody is told of a process that says nothing: many end sooner
 LINGER_S = 120.0  #: it keeps the last output of its commands so long for another agent
 SUBREAPER = 36
 RESET = (
@@ -31,16 +43,16 @@ Begin = Callable[[str, List[str]], int]  #: a program's file and its words; its 
 def ticks_of(pid: int) -> int:
     """When a process was born, in the kernel's ticks since boot; 0: there is none."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            words = file.read().rpartition(b")")[2].split()
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            words = (file.read(4096) or b"").rpartition(b")")[2].split()
     except OSError:
         return 0
     return 0 if words[0] in (b"Z", b"X") else int(words[19])
 
 
-def packed(content: Mapping[str, Any]) -> bytes:
-    """A message between agent and nurse."""
-    text = json.dumps(content).encode()
+def packed(content: Dict[str, Any]) -> bytes:
+    """A message between agent and nurse, which are one program and one Python."""
+    text = marshal.dumps(content)
     return LENGTH.pack(len(text)) + text
 
 
@@ -51,16 +63,22 @@ def unpacked(rest: bytearray) -> List[Dict[str, Any]]:
         end = LENGTH.size + LENGTH.unpack_from(rest)[0]
         if len(rest) < end:
             break
-        found.append(json.loads(bytes(rest[LENGTH.size : end])))
+        found.append(marshal.loads(rest[LENGTH.size : end]))
         del rest[:end]
     return found
 
 
-def write_file(path: str, text: str) -> None:
-    """Whole or not at all."""
-    with open(f"{path}.new", "w", opener=private) as file:
-        file.write(text)
-    os.replace(f"{path}.new", path)
+def write_file(path: str, content: Any, hard: bool = False) -> None:
+    """JSON in one piece: who reads too early finds none. `hard`: onto the disk."""
+    text = json.dumps(content).encode()
+    file = private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        if os.write(file, text) < len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if hard:
+            os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def private(path: str, flags: int) -> int:
@@ -78,7 +96,8 @@ def on_pipes(order: Mapping[str, Any]) -> int:
     try:
         # Whoever feeds it may be gone already: that must not hold us up.
         files.append(os.open(order["in"] or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
-        os.set_blocking(files[0], True)
+        if order["in"]:
+            os.set_blocking(files[0], True)
         for end in ("out", "err"):  # also as a reader: it outlives the agent
             files.append(os.open(order[end], os.O_RDWR | os.O_CLOEXEC))
         enter(order["directory"])
@@ -150,10 +169,13 @@ def executed(argv: List[str], env: Mapping[str, str], begin: Begin) -> int:
     for folder in folders:
         path = os.path.join(folder, name)
         try:
-            if os.path.isdir(path):
+            mode = os.stat(path).st_mode
+        except OSError:
+            continue
+        try:
+            if stat.S_ISDIR(mode):
                 raise PermissionError(errno.EACCES, "a folder")
-            if os.path.exists(path):
-                return begin(path, argv)
+            return begin(path, argv)
         except OSError as error:
             if error.errno == errno.ENOEXEC:
                 return begin("/bin/sh", ["sh", path, *argv[1:]])
@@ -165,10 +187,14 @@ def executed(argv: List[str], env: Mapping[str, str], begin: Begin) -> int:
 class Nurse:
     """Its processes, and the line to its agent."""
 
-    def __init__(self, line: socket.socket) -> None:
+    def __init__(self, line: socket.socket, login: Mapping[str, str]) -> None:
         self.line: Optional[socket.socket] = line
+        self.login = login  #: what every process has in its environment, where nothing else is said
         self.wards: Dict[int, Mapping[str, Any]] = {}
         self.kept: Dict[str, List[int]] = {}  #: read ends: output is not lost with the agent
+        self.untold: Dict[int, float] = {}  #: wards that nobody was told of, and until when
+        self.ears: Dict[int, int] = {}  #: read ends of those, to their wards
+        self.poll = select.poll()
         self.rest = bytearray()
         self.left_at = 0.0
 
@@ -177,21 +203,52 @@ class Nurse:
         wake_in, wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
-        poll = select.poll()
-        poll.register(wake_in, select.POLLIN)
+        self.poll.register(wake_in, select.POLLIN)
         if self.line is not None:
-            poll.register(self.line, select.POLLIN)
+            self.poll.register(self.line, select.POLLIN)
         while self.line is not None or self.wards or time.monotonic() < self.left_at + LINGER_S:
             # A signal between the reaping and the poll is in the pipe: nothing is overslept.
-            for file, _ in poll.poll(None if self.line is not None else 1000):
+            for file, event in self.poll.poll(self.patience()):
                 if file == wake_in:
-                    with contextlib.suppress(BlockingIOError):
+                    with suppress(BlockingIOError):
                         os.read(wake_in, 4096)
-                elif self.line is not None and not self.hear():
-                    poll.unregister(file)
+                    self.reap()
+                elif file in self.ears:
+                    self.overhear(file, bool(event & select.POLLIN))
+                elif self.line is not None and file == self.line.fileno() and not self.hear():
+                    self.poll.unregister(file)
                     self.line = None
                     self.left_at = time.monotonic()
-            self.reap()
+            self.tell_late()
+
+    def patience(self) -> Optional[float]:
+        """How many milliseconds to sleep at most."""
+        if self.untold:
+            return max(0.0, min(self.untold.values()) - time.monotonic()) * 1000
+        return None if self.line is not None else 1000
+
+    def overhear(self, file: int, something: bool) -> None:
+        """A ward says something, or closes this one: then its end is near."""
+        pid = self.ears.pop(file)
+        self.poll.unregister(file)
+        if something:
+            self.say(self.beginning(pid))
+
+    def tell_late(self) -> None:
+        """Of those who live on."""
+        if self.untold:
+            now = time.monotonic()
+            for pid in [pid for pid, until in self.untold.items() if until <= now]:
+                self.say(self.beginning(pid))
+
+    def beginning(self, pid: int) -> Dict[str, Any]:
+        """What is to be told of it, once."""
+        order = self.wards[pid]
+        self.untold.pop(pid, None)
+        for file in [file for file, whose in self.ears.items() if whose == pid]:
+            del self.ears[file]
+            self.poll.unregister(file)
+        return {"id": order["id"], "began": pid, "ticks": order["ticks"]}
 
     def hear(self) -> bool:
         """What the agent says; False when it is gone."""
@@ -202,16 +259,15 @@ class Nurse:
             piece = b""
         self.rest += piece
         for order in unpacked(self.rest):
-            if order["do"] == "spawn":
-                self.spawn(order)
-            else:
-                self.let(order["id"])
+            for id in order["let"]:
+                self.let(id)
+            self.spawn(order)
         return bool(piece)
 
-    def say(self, content: Mapping[str, Any]) -> None:
+    def say(self, content: Dict[str, Any]) -> None:
         """To the agent, if there is one."""
         if self.line is not None:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self.line.sendall(packed(content))
 
     def let(self, id: str) -> None:
@@ -219,10 +275,12 @@ class Nurse:
         for file in self.kept.pop(id, []):
             os.close(file)
 
-    def spawn(self, order: Mapping[str, Any]) -> None:
-        """Begin a process, and say so when it has become its program."""
+    def spawn(self, order: Dict[str, Any]) -> None:
+        """Begin a process. Of most it is enough to hear when they speak, or end."""
         id = order["id"]
         self.let(id)
+        env = {**self.login, **order["env"]}
+        order["env"] = {name: value for name, value in env.items() if value is not None}
         try:
             if not order["tty"]:
                 flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -236,11 +294,17 @@ class Nurse:
             self.let(id)
             self.say({"id": id, "failed": ["fork", error.errno]})
             return
-        ticks = ticks_of(pid)
+        order["ticks"] = ticks_of(pid)
         self.wards[pid] = order
-        self.say({"id": id, "began": pid, "ticks": ticks})
-        with contextlib.suppress(OSError):  # a full disk: the agent still knows it
-            write_file(os.path.join(order["folder"], "pid"), json.dumps([pid, ticks]))
+        if order["hush"]:
+            self.untold[pid] = time.monotonic() + HUSH_S
+            for file in self.kept[id]:
+                self.ears[file] = pid
+                self.poll.register(file, select.POLLIN)
+        else:
+            self.say(self.beginning(pid))
+        with suppress(OSError):  # a full disk: the agent still knows it
+            write_file(os.path.join(order["folder"], "pid"), [pid, order["ticks"]])
 
     def reap(self) -> None:
         """Those who have ended, and orphans."""
@@ -251,9 +315,10 @@ class Nurse:
                 return
             if not pid:
                 return
-            order = self.wards.pop(pid, None)
-            if order is None:
+            if pid not in self.wards:
                 continue
+            before = self.beginning(pid) if pid in self.untold else {}
+            order = self.wards.pop(pid)
             signalled = os.WIFSIGNALED(status)
             content = {
                 "id": order["id"],
@@ -267,18 +332,35 @@ class Nurse:
                     "memory_bytes": usage.ru_maxrss * 1024,
                 },
             }
-            self.say(content)
-            with contextlib.suppress(OSError):
-                write_file(os.path.join(order["folder"], "exit"), json.dumps(content))
+            self.say({**before, **content})
+            try:
+                write_file(os.path.join(order["folder"], "exit"), content)
+            except OSError:  # a full disk: may the agent write it down when it can
+                self.say({"id": order["id"], "unwritten": True})
 
 
-def nurse(line: socket.socket) -> None:
+def hire(login: Mapping[str, str]) -> Tuple[socket.socket, int]:
+    """Fork one: the agent's end of the line to it, and its process id."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    pid = os.fork()
+    if not pid:
+        try:
+            nurse(its, login)
+        finally:
+            os._exit(0)
+    its.close()
+    return ours, pid
+
+
+def nurse(line: socket.socket, login: Mapping[str, str]) -> None:
     """The life of a nurse, in a fresh fork: it keeps nothing of the agent's open but its line."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.closerange(3, line.fileno())
     os.closerange(line.fileno() + 1, 1 << 16)
-    with contextlib.suppress(OSError, AttributeError):  # orphans are found by their environment too
-        import_module("ctypes").CDLL(None, use_errno=True).prctl(SUBREAPER, 1, 0, 0, 0)
-    Nurse(line).live()
+    with suppress(OSError, AttributeError, ImportError):  # orphans have their environment, too
+        libc = import_module("_ctypes")  # what is around it takes 3 ms to load
+        prctl = libc.dlsym(libc.dlopen(None, 0), "prctl")
+        libc.call_cdeclfunction(prctl, (SUBREAPER, 1, 0, 0, 0))
+    Nurse(line, login).live()

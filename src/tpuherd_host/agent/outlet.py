@@ -1,16 +1,13 @@
 """One piece of work's files: its output into its log, and what it is fed."""
 
-import array
 import errno
 import fcntl
 import os
-import struct
 import termios
-from collections import deque
-from typing import Callable, Deque, Dict, List, Mapping, Optional
 
 from tpuherd_host.agent.logs import Log
 from tpuherd_host.agent.records import PIECE_MAX
+from tpuherd_host.agent.thin import Callable, Deque, Dict, List, Mapping, Optional, deque, struct
 
 STDOUT, STDERR = 1, 2
 Watch = Callable[[int, bool, Callable[[], None]], None]  #: a file, for writing?, who is called
@@ -49,7 +46,7 @@ class Outlet:
             self.resize(int(terminal.get("rows") or 24), int(terminal.get("columns") or 80))
             os.set_blocking(self.master, False)
             return {"tty": os.ttyname(self.slave), "in": None, "out": None, "err": None}
-        paths = {end: os.path.join(self.folder, end) for end in ("in", "out", "err")}
+        paths = {end: f"{self.folder}/{end}" for end in ("in", "out", "err")}
         self.open_outputs()
         if stdin and self.input is None and self.spare is None:
             self.spare = self.pipe(paths["in"], os.O_RDWR)
@@ -59,12 +56,12 @@ class Outlet:
         """Those that are not open: a stage before may have closed them."""
         for end, port in (("out", STDOUT), ("err", STDERR)):
             if port not in self.outputs.values():
-                self.outputs[self.pipe(os.path.join(self.folder, end), os.O_RDONLY)] = port
+                self.outputs[self.pipe(f"{self.folder}/{end}", os.O_RDONLY)] = port
 
     def adopt(self) -> None:
         """Take up the pipes of a process that an earlier agent began."""
         self.open_outputs()
-        self.read_on()
+        self.listen()
 
     @staticmethod
     def pipe(path: str, way: int) -> int:
@@ -89,11 +86,11 @@ class Outlet:
             self.input = os.open(os.path.join(self.folder, "in"), os.O_WRONLY | os.O_NONBLOCK)
             os.close(self.spare)
             self.spare = None
-        self.read_on()
+        self.reading = False
 
-    def read_on(self) -> None:
-        """Look at its output."""
-        if not self.paused:
+    def listen(self) -> None:
+        """Look at its output, if nobody does."""
+        if not self.paused and not self.reading:
             for file in self.outputs:
                 self.watch(file, False, self.readable)
             self.reading = True
@@ -107,7 +104,7 @@ class Outlet:
                     self.unwatch(file)
             self.reading = False
         else:
-            self.read_on()
+            self.listen()
 
     def take(self, at: float) -> bool:
         """What is there now goes into the log; whether that was the last."""
@@ -206,7 +203,7 @@ class Outlet:
         """The terminal's size; the kernel tells who is in front of it."""
         if self.master is not None:
             size = struct.pack("HHHH", rows, columns, 0, 0)
-            fcntl.ioctl(self.master, termios.TIOCSWINSZ, array.array("B", size))
+            fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
 
     def close(self) -> None:
         """Nothing of it is needed any more but the log on the disk."""

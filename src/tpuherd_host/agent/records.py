@@ -9,8 +9,7 @@ JUMP (255)  never in a file: the records before this logical offset are dropped:
             reader's offset is that number now.
 """
 
-import struct
-from typing import Iterator, NamedTuple
+from tpuherd_host.agent.thin import Iterator, NamedTuple, struct
 
 HEAD = struct.Struct(">dBI")  #: seconds since 1970, port, length
 NUMBER = struct.Struct(">Q")

@@ -6,12 +6,10 @@ sends does not wait (MSG_DONTWAIT), and a report that does not fit is no loss: t
 more.
 """
 
-import json
 import os
-import socket
-from typing import TYPE_CHECKING, Optional
 
 from tpuherd_host.agent.shelf import own, ram_folder
+from tpuherd_host.agent.thin import TYPE_CHECKING, Optional, json, socket
 from tpuherd_host.agent.words import Reported
 
 if TYPE_CHECKING:

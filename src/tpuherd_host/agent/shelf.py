@@ -1,17 +1,17 @@
 """What the agent keeps on the disk: one folder for each piece of work, stamps and epochs."""
 
-import json
 import os
 import stat
 import zlib
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set
 
-from tpuherd_host.agent.nurse import private, ticks_of
-from tpuherd_host.agent.state import Ending, Stage, Work
+from tpuherd_host.agent.nurse import ticks_of, write_file
+from tpuherd_host.agent.state import COMMAND, ENDED, Ending, Stage, Work
+from tpuherd_host.agent.thin import Any, Dict, FrozenSet, List, Mapping, Optional, Set, json
 
 FOLDERS = {"command": "commands", "attempt": "attempts", "setup": "setups"}
 DISK_MIN = 8 << 20  #: with less free, a new command is kept in memory
 RAM = "/dev/shm"
+PLAIN, PLAIN_STAGE = Work("", "", (), 0.0), Stage(())  #: with what stands where nothing is said
 
 
 def ram_folder(root: str) -> str:
@@ -34,11 +34,7 @@ def own(folder: str) -> bool:
 
 def write(path: str, content: Any, hard: bool = False) -> None:
     """JSON into a file, whole or not at all; `hard`: onto the disk before anything else."""
-    with open(f"{path}.new", "w", opener=private) as file:
-        file.write(json.dumps(content))  # much quicker than json.dump
-        if hard:
-            file.flush()
-            os.fsync(file.fileno())
+    write_file(f"{path}.new", content, hard)
     os.replace(f"{path}.new", path)
 
 
@@ -52,12 +48,17 @@ def read(path: str) -> Any:
 
 
 def packed(work: Work) -> Dict[str, Any]:
-    """A piece of work, as JSON; what may be secret is not in it."""
-    content = work._asdict()
-    content["stages"] = [dict(stage._asdict(), env={}) for stage in work.stages]
-    content["ending"] = dict(work.ending._asdict())
-    content["feeder"] = None
+    """A piece of work, as JSON, but for what is as always; what may be secret is not in it."""
+    content = unlike(work._replace(feeder=None), PLAIN)
+    content["stages"] = [unlike(stage._replace(env={}), PLAIN_STAGE) for stage in work.stages]
+    content["ending"] = unlike(work.ending, Ending())
     return content
+
+
+def unlike(noun: Any, plain: Any) -> Dict[str, Any]:
+    """The fields by which they differ."""
+    rows = zip(noun._fields, noun, plain)
+    return {name: value for name, value, usual in rows if value != usual}
 
 
 def unpacked(content: Mapping[str, Any], env: Any) -> Work:
@@ -88,22 +89,29 @@ class Shelf:
         """The folder of a piece of work; OSError where there is no room at all."""
         if work.id not in self.places:
             for root in (self.root, ram_folder(self.root)):
-                above = os.path.join(root, FOLDERS[work.kind])
-                folder = os.path.join(above, work.id)
-                if roomy(root) and self.fit(root) and self.fit(above) and own(folder):
+                folder = os.path.join(root, FOLDERS[work.kind], work.id)
+                if roomy(root) and self.made(folder, root):
                     self.places[work.id] = folder
                     break
             else:
                 raise OSError("the disk is full, and so is memory")
         return self.places[work.id]
 
-    def fit(self, folder: str) -> bool:
-        """Whether a folder for many is there and ours; it stays so."""
-        if folder not in self.owned or not os.path.isdir(folder):
-            self.owned.discard(folder)
-            if own(folder):
-                self.owned.add(folder)
-        return folder in self.owned
+    def made(self, folder: str, root: str) -> bool:
+        """Make an empty folder; False where what is above it, from the root on, is not ours."""
+        above = os.path.dirname(folder)
+        for _ in range(2):
+            if above not in self.owned and own(root) and own(above):
+                self.owned.add(above)
+            try:
+                if above in self.owned:
+                    os.mkdir(folder, 0o700)
+                    return True
+            except FileExistsError:
+                emptied(folder)  # it was forgotten, and could not be removed then
+            except OSError:
+                self.owned.discard(above)  # somebody removed it
+        return False
 
     def save(self, work: Work, hard: bool) -> bool:
         """Write down how it stands; again later where the disk is full."""
@@ -159,6 +167,9 @@ class Shelf:
             work = work._replace(pid=born[0], ticks=born[1], phase="running")
         if work.live and work.started is None and work.pid:
             work = work._replace(started=work.asked)
+        told = self.ending(work) if work.kind == COMMAND and work.live else None
+        if told is not None and not os.path.exists(os.path.join(folder, "out")):
+            work = over(work, told)  # it was heard out
         return work
 
     def ending(self, work: Work) -> Optional[Dict[str, Any]]:
@@ -187,6 +198,17 @@ class Shelf:
     def keep(self, epochs: Mapping[str, int]) -> None:
         """It stays known, also when the agent is killed."""
         write(os.path.join(self.root, "epochs.json"), dict(epochs), hard=True)
+
+
+def ending(told: Mapping[str, Any]) -> Ending:
+    """How a process ended, as its nurse tells."""
+    return Ending(exit=told["exit"], signal=told["signal"], rusage=told["rusage"])
+
+
+def over(work: Work, told: Mapping[str, Any]) -> Work:
+    """A command that has ended as its nurse tells, of which nothing else is to be told."""
+    due = told["ended"] + work.keep_s
+    return work._replace(phase=ENDED, ending=ending(told), ended=told["ended"], due=due)
 
 
 def emptied(folder: str) -> None:

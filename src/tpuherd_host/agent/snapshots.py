@@ -8,7 +8,6 @@ import struct
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping
 
 from tpuherd_host.agent import relay, snapshots_place
 from tpuherd_host.agent.frames import BLOBS, STDOUT
@@ -17,6 +16,7 @@ from tpuherd_host.agent.snapshots_place import Place, alone, blobs, place, recor
 from tpuherd_host.agent.snapshots_rows import contents, packed, parsed
 from tpuherd_host.agent.snapshots_stream import Content, Torn, blocks, stream
 from tpuherd_host.agent.snapshots_tree import carry, merge, same, switch, told
+from tpuherd_host.agent.thin import Any, Dict, Iterator, List, Mapping
 from tpuherd_host.agent.threads import Cut, Talk
 from tpuherd_host.agent.turn import Refused
 from tpuherd_host.agent.words import Consumed

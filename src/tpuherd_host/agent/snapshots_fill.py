@@ -5,7 +5,6 @@ import os
 import shutil
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 from tpuherd_host.agent import snapshots_place
 from tpuherd_host.agent.blobs import Blobs, Spoiled
@@ -32,6 +31,17 @@ from tpuherd_host.agent.snapshots_rows import (
 )
 from tpuherd_host.agent.snapshots_stream import Source, Torn, plain
 from tpuherd_host.agent.snapshots_tree import dress, inside, lay, moves, share, write
+from tpuherd_host.agent.thin import (
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+)
 from tpuherd_host.agent.turn import Refused
 
 MARGIN = 8 << 20  #: bytes that stay free

@@ -4,13 +4,13 @@ import glob
 import os
 import stat
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from tpuherd_host.agent.frames import BLOBS
 from tpuherd_host.agent.snapshots_place import blobs, rows_of
 from tpuherd_host.agent.snapshots_rows import NOBODY, packed, parsed, row
 from tpuherd_host.agent.snapshots_stream import Content, stream
 from tpuherd_host.agent.snapshots_tree import told
+from tpuherd_host.agent.thin import Any, Dict, Iterator, List, Mapping, Tuple
 from tpuherd_host.agent.threads import Talk
 from tpuherd_host.agent.turn import Refused
 

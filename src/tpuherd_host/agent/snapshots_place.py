@@ -13,11 +13,11 @@ import shutil
 import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
 from tpuherd_host.agent.blobs import Blobs, Busy
 from tpuherd_host.agent.snapshots_rows import Row, contents, parsed, unpacked
 from tpuherd_host.agent.snapshots_tree import carry, clear
+from tpuherd_host.agent.thin import Dict, Iterator, List, NamedTuple, Optional, Set
 from tpuherd_host.agent.turn import Refused
 
 TREES_KEPT = 3  #: with the one in place

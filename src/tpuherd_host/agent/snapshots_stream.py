@@ -9,7 +9,18 @@ number of its row.
 import json
 import struct
 import zlib
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
+
+from tpuherd_host.agent.thin import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Tuple,
+)
 
 BLOCK = struct.Struct(">BI")
 NUMBER = struct.Struct(">I")

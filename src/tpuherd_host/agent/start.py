@@ -2,11 +2,10 @@
 
 import gc
 import sys
-from importlib import import_module
 
 TYPE_CHECKING = False  #: `typing` takes longer to load than all that attaching needs
 if TYPE_CHECKING:
-    from typing import List
+    from typing import Any, List
 
 PREFIX, SUFFIX = "agent-", ".pyz"
 USAGE = "usage: agent.pyz attach|serve|version|holders\n"
@@ -17,19 +16,27 @@ def main(words: "List[str]", pyz: str, protocol: int) -> int:
     word = words[0] if len(words) == 1 else ""
     name = pyz.rpartition("/")[2]
     version = f"{protocol}.{name[len(PREFIX) : -len(SUFFIX)]}"
-    room = f"{__package__}."
     if word == "attach":
-        return int(import_module(room + "attach").attach(pyz, version))
+        return int(room("attach").attach(pyz, version, lambda: serve(version)))
     if word == "serve":
-        gc.disable()  # nothing that is loaded now will ever be garbage: to look for it takes 5 ms
-        serve = import_module(room + "serve").serve
-        gc.freeze()
-        gc.enable()
-        return int(serve(version))
+        return serve(version)
     if word == "holders":
-        return int(import_module(room + "holders").print_all())
+        return int(room("holders").print_all())
     if word == "version":
         sys.stdout.write(version + "\n")
         return 0
     sys.stderr.write(USAGE)
     return 64
+
+
+def serve(version: str) -> int:
+    """The life of an agent."""
+    gc.disable()  # nothing that is loaded now will ever be garbage: to look for it takes 5 ms
+    return int(room("serve").serve(version))
+
+
+def room(name: str) -> "Any":
+    """A module of ours."""
+    whole = f"{__package__}.{name}"
+    __import__(whole)
+    return sys.modules[whole]

@@ -1,8 +1,7 @@
 """What the agent knows, as values: connections, their calls, and the work it looks after."""
 
-from typing import Any, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
-
 from tpuherd_host.agent.frames import WINDOW
+from tpuherd_host.agent.thin import Any, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
 
 COMMAND, ATTEMPT, SETUP = "command", "attempt", "setup"
 
@@ -80,6 +79,7 @@ class Work(NamedTuple):
     kill_at: Optional[float] = None  #: set: it is being stopped
     termed: bool = False
     stopped: bool = False  #: before it ended by itself
+    early: Tuple[Tuple[int, bool], ...] = ()  #: signals from before it was known to have begun
     free_by: float = 0.0
     free: Optional[bool] = None
     holders: Tuple[Mapping[str, Any], ...] = ()

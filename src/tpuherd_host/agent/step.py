@@ -1,10 +1,9 @@
 """The agent's whole judgement: a state and what happened give the next state and what to do."""
 
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Type
-
 from tpuherd_host.agent import attempts, calls, works
 from tpuherd_host.agent.calls import Answer
 from tpuherd_host.agent.state import State
+from tpuherd_host.agent.thin import Any, Callable, Dict, Mapping, Optional, Tuple, Type
 from tpuherd_host.agent.turn import Turn
 from tpuherd_host.agent.words import (
     Answered,
@@ -80,15 +79,13 @@ def woke(turn: Turn, happening: Woke) -> None:
 
 def wake_at(state: State) -> Optional[float]:
     """When to be woken; None: only when something happens."""
-    first: Optional[float] = None
+    times = [work.due for work in state.works.values() if work.due is not None]
     for work in state.works.values():
-        due = work.due
-        if due is not None and (first is None or due < first):
-            first = due
         if work.ended is None and work.live:
-            due = state.beat_at if work.lease_until is None else work.lease_until
-            first = min(due, state.beat_at, due if first is None else first)
-    return first
+            times.append(state.beat_at)
+            if work.lease_until is not None:
+                times.append(work.lease_until)
+    return min(times, default=None)
 
 
 RULES: Dict[Type[Any], Callable[[Turn, Any], None]] = {

@@ -1,12 +1,20 @@
 """Verbs that block: each call of one runs in a thread of its own and speaks through a Talk."""
 
-import threading
-from collections import deque
-from importlib import import_module
-from typing import Any, Callable, Deque, Mapping, NamedTuple, Optional, Tuple
+import _thread
 
 from tpuherd_host.agent.frames import DATA_MAX, WINDOW
 from tpuherd_host.agent.state import State
+from tpuherd_host.agent.thin import (
+    Any,
+    Callable,
+    Deque,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+    deque,
+    import_module,
+)
 from tpuherd_host.agent.turn import Refused
 from tpuherd_host.agent.words import Answered, Consumed, Happening, Spoke, Told
 
@@ -35,7 +43,7 @@ class Talk:
         self.content = content  #: the JSON of the CALL
         self.connection = connection
         self.call = call
-        self.news = threading.Condition()
+        self.news = import_module("threading").Condition()
         self.pieces: Deque[Tuple[int, Optional[bytes]]] = deque()
         self.credit = WINDOW
         self.cut = False
@@ -105,7 +113,7 @@ class Talk:
 
 def begin(place: str, talk: Talk) -> None:
     """In a thread that nobody waits for. `place` is a function's, as in verbs.THREADED."""
-    threading.Thread(target=live, args=(place, talk), name=place, daemon=True).start()
+    _thread.start_new_thread(live, (place, talk))
 
 
 def live(place: str, talk: Talk) -> None:

@@ -1,11 +1,10 @@
 """One turn of the agent's judgement: the state as it becomes, and the deeds that follow from it."""
 
-from typing import Any, Dict, List, Mapping, Optional
-
 from tpuherd_host.agent.frames import DATA_MAX, EVENT, FAIL, REPLY, data, packed, said
 from tpuherd_host.agent.records import JUMP, NUMBER
 from tpuherd_host.agent.records import packed as record
 from tpuherd_host.agent.state import COMMAND, LIVE, Call, Connection, State, Work, shown
+from tpuherd_host.agent.thin import Any, Dict, List, Mapping, Optional
 from tpuherd_host.agent.words import Deed, Pause, Pour, Save, Send
 
 UNSENT_MAX = 1 << 19  #: no log is poured into a connection that has so much to send

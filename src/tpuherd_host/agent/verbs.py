@@ -113,11 +113,10 @@ sentence)` for a FAIL. `talk.house` knows folder, home and environment. SIGCHLD 
 agent itself: subprocess works there as usual.
 """
 
-from typing import Any, Dict, Mapping
-
 from tpuherd_host.agent import attempts, commands
 from tpuherd_host.agent.calls import Answer
 from tpuherd_host.agent.state import Connection
+from tpuherd_host.agent.thin import Any, Dict, Mapping
 from tpuherd_host.agent.turn import Turn
 
 

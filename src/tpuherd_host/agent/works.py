@@ -1,8 +1,5 @@
 """The life of a piece of work: begin its stages, stop it, see it end, and keep it for a while."""
 
-import signal
-from typing import Tuple
-
 from tpuherd_host.agent.state import (
     ATTEMPT,
     CLOSING,
@@ -18,6 +15,7 @@ from tpuherd_host.agent.state import (
     Work,
     shown,
 )
+from tpuherd_host.agent.thin import Tuple, signal
 from tpuherd_host.agent.turn import Turn
 from tpuherd_host.agent.words import (
     AptSeen,
@@ -82,6 +80,7 @@ def spawn(turn: Turn, work: Work) -> Work:
 def began(turn: Turn, happening: Began) -> None:
     """Its process is there."""
     work = turn.state.works[happening.work]
+    early = work.early
     started = turn.now if work.started is None else work.started
     work = work._replace(
         phase=RUNNING,
@@ -91,11 +90,14 @@ def began(turn: Turn, happening: Began) -> None:
         boot=turn.state.boot,
         drained=False,
         due=work.kill_at,
+        early=(),
     )
     if work.kind == COMMAND:  # its nurse has written its process down
         turn.put(work)
     else:
         turn.changed(work)
+    for number, whole in early:
+        turn.do(Signal(work, number, whole))
     if work.kill_at is not None:  # stopped before it began
         turn.do(Signal(work, signal.SIGTERM, work.kind == COMMAND))
 
@@ -170,6 +172,8 @@ def finish(turn: Turn, work: Work) -> Work:
 
 def close(turn: Turn, work: Work) -> Work:
     """Wait a moment for the last output."""
+    if work.drained and work.kind == COMMAND:
+        return settle(turn, work)
     due = turn.now if work.drained else turn.now + DRAIN_S
     work = turn.put(work._replace(phase=CLOSING, due=due))
     if work.drained:
@@ -261,7 +265,7 @@ def tailed(turn: Turn, happening: Tailed) -> None:
             finish(turn, work)
 
 
-def settle(turn: Turn, work: Work) -> None:
+def settle(turn: Turn, work: Work) -> Work:
     """It is over: for the record, for those who follow, for those who wait."""
     phase = LOST if work.unseen else ENDED
     work = work._replace(phase=phase, due=turn.now + work.keep_s, paused=False, feeder=None)
@@ -272,6 +276,7 @@ def settle(turn: Turn, work: Work) -> None:
             if call.work == work.id and not call.follows:
                 turn.reply(one.id, call.id, shown(work))
     crowd(turn)
+    return work
 
 
 def crowd(turn: Turn) -> None:
