@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic, sleep
@@ -186,8 +186,9 @@ class Town:
         assert process is not None
         listener = family(process.pid)[1]
         for pid in family(listener)[1:]:
-            if Path(f"/proc/{pid}/comm").read_text().startswith("sshd"):
-                os.kill(pid, signal.SIGKILL)
+            with suppress(OSError):  # another of them has ended meanwhile
+                if Path(f"/proc/{pid}/comm").read_text().startswith("sshd"):
+                    os.kill(pid, signal.SIGKILL)
 
     def move(self, host: Host) -> None:
         """It gets another address, as after maintenance, and somebody else its old one."""
