@@ -25,7 +25,7 @@ PLEASE, STAYS, LEAVES, REFUSES = b"?", b"=", b"-", b"!"
 SOL_SOCKET, SCM_RIGHTS = 1, 1
 #: What must not reach the agent's own process, nor its commands.
 DROPPED = ("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SHLVL", "_", "OLDPWD")
-ARGUMENTS_END = 46  #: of the words in /proc/PID/stat behind the name
+ARGUMENTS = slice(45, 47)  #: where they are: of the words in /proc/PID/stat behind the name
 PRELOAD = "HERD_LD_PRELOAD"  #: how LD_PRELOAD passes by the agent to its commands
 
 
@@ -97,7 +97,7 @@ def start(pyz: str, serve: "Callable[[], int]") -> bool:
             os.dup2(say, 3)
             os.closerange(4, 1 << 12)
             if clean(os.environ):
-                call_ourselves("serve")
+                call_ourselves(pyz, "serve")
                 os._exit(serve())
             elif not os.fork():  # else an agent that a command starts would end with it
                 env = environment(os.environ)
@@ -113,13 +113,15 @@ def start(pyz: str, serve: "Callable[[], int]") -> bool:
     return ready
 
 
-def call_ourselves(word: str) -> None:
-    """What lists of processes show as our last word, if that is long enough."""
+def call_ourselves(pyz: str, word: str) -> None:
+    """What lists of processes show instead of a program that fills the screen, if there is room."""
+    words = "\0".join((sys.executable, pyz, word, "")).encode()
     try:
         with open("/proc/self/stat", "rb") as stat, open("/proc/self/mem", "r+b", 0) as memory:
-            end = int(stat.read().rpartition(b")")[2].split()[ARGUMENTS_END])
-            memory.seek(end - len(sys.argv[-1]) - 1)
-            memory.write(word.encode().ljust(len(sys.argv[-1]), b"\0"))
+            first, end = map(int, stat.read().rpartition(b")")[2].split()[ARGUMENTS])
+            if len(words) <= end - first:
+                memory.seek(first)
+                memory.write(words.ljust(end - first, b"\0"))
     except OSError:
         pass  # it may not
 
@@ -132,6 +134,7 @@ def wait_for_leaving(line: "_socket.socket") -> None:
 
 def attach(pyz: str, version: str, serve: "Callable[[], int]") -> int:
     """The exit status of `attach`."""
+    call_ourselves(pyz, "attach")
     go_home()
     for _ in range(3):
         line = knock()
