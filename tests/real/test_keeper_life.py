@@ -82,6 +82,8 @@ def test_a_killed_front_ends_nothing(user: User) -> None:
     with user.begun("exec", "pod", "-c", text) as begun:
         assert line(begun) == "pod/w[0-3]: begun\n"
         begun.kill()
+        assert begun.stdout is not None
+        assert begun.stdout.read() == ""  # who reads it does not wait for the command
     (id,) = {one["id"] for one in user.running(text)}
     ended = ["ended"] * 4
     until(lambda: [one["phase"] for one in user.kept(id)] == ended, "its end", seconds=20)

@@ -85,7 +85,7 @@ class Console:
         """Let the user go. Whether we may go on without."""
         if self.on_release is None:
             return False
-        self.mute()
+        self.part()
         self.on_release(status)
         return True
 
@@ -93,6 +93,14 @@ class Console:
         """Say nothing more."""
         for pen in self._pens.values():
             pen.close()
+
+    def part(self) -> None:
+        """The user is gone. Whoever reads what was said, as through a pipe, waits for its end."""
+        self.mute()
+        null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        for file in self.files[1:]:
+            os.dup2(null, file, inheritable=False)
+        os.close(null)
 
     async def ask(self, question: str, answers: Mapping[str, str]) -> str:
         """Which of the answers, by its first letter; what else is written waits. "" at the end."""

@@ -220,7 +220,7 @@ class Keeper:
                     console.hear(number)
         except OSError:
             pass  # the same
-        console.mute()
+        console.part()
         console.hear(signal.SIGHUP)
 
 
