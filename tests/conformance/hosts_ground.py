@@ -100,7 +100,7 @@ class Opened:
                 found = await work(await stack.enter_async_context(self.ways()))
             async with asyncio.timeout(10.0):
                 while self.chosen and children() - before:  # a proxy command that ends
-                    await asyncio.sleep(0.01)
+                    await WallClock().sleep(0.01)
             return found
 
         return asyncio.run(main())

@@ -71,6 +71,9 @@ class Node:
         return f"{self.name}@{self.born}"
 
 
+HEAD = 14 + 20 + 32  #: bytes of Ethernet, IP and TCP before each packet's own
+
+
 class Town:
     """A network namespace full of sshd's, and the register of who lives there."""
 
@@ -108,12 +111,19 @@ class Town:
 
     @contextmanager
     def thin(self, mbit: int) -> Iterator[Callable[[], int]]:
-        """The way here carries no more, as from a home; gives the bytes that came by it."""
+        """The way here carries no more, as from a home; gives the bytes that came by it, but for
+        the heads of packets: how many those are is chance.
+        """
         limit = ("tbf", "rate", f"{mbit}mbit", "burst", "32k", "latency", "400ms")
         ip("qdisc", "add", "dev", self.wire, "root", *limit, program="tc")
-        carried = Path(f"/sys/class/net/{self.wire}/statistics/tx_bytes")
+        counted = Path(f"/sys/class/net/{self.wire}/statistics")
+
+        def carried() -> int:
+            packets = int((counted / "tx_packets").read_text())
+            return int((counted / "tx_bytes").read_text()) - packets * HEAD
+
         try:
-            yield lambda: int(carried.read_text())
+            yield carried
         finally:
             ip("qdisc", "del", "dev", self.wire, "root", program="tc")
 

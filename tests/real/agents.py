@@ -245,6 +245,16 @@ def agents(home: Path, version: str = "own") -> Iterator[Agents]:
         made.end()
 
 
+@contextlib.contextmanager
+def little_room(home: Path) -> Iterator[None]:
+    """It has a small disk of its own."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "none", home], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", home], check=True)
+
+
 def text(records: list[Record], port: int = frames.STDOUT) -> bytes:
     """What came out on a port."""
     return b"".join(record.piece for record in records if record.port == port)

@@ -3,13 +3,12 @@
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.real.agents import Agents, agents, say, status, text, until
+from tests.real.agents import Agents, agents, little_room, say, status, text, until
 
 pytestmark = pytest.mark.real
 
@@ -24,13 +23,8 @@ def home(tmp_path: Path) -> Iterator[Agents]:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Agents]:
-    """A home with little room."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "none", tmp_path], check=True)
-    try:
-        with agents(tmp_path) as made:
-            yield made
-    finally:
-        subprocess.run(["umount", "-l", tmp_path], check=True)
+    with little_room(tmp_path), agents(tmp_path) as made:
+        yield made
 
 
 def test_what_was_heard_out_is_let_go(home: Agents) -> None:

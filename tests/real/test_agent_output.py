@@ -3,14 +3,13 @@
 import hashlib
 import os
 import select
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.real.agents import PATIENCE_S, Agents, Talk, agents, gone, say, text, until
+from tests.real.agents import PATIENCE_S, Agents, Talk, agents, gone, little_room, say, text, until
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.processes import all_processes, marked
 from tpuherd_host.agent.records import GAP, JUMP, Records, number
@@ -198,13 +197,8 @@ def test_a_terminal(old: Agents) -> None:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Agents]:
-    """A home with little room."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "none", tmp_path], check=True)
-    try:
-        with agents(tmp_path) as made:
-            yield made
-    finally:
-        subprocess.run(["umount", "-l", tmp_path], check=True)
+    with little_room(tmp_path), agents(tmp_path) as made:
+        yield made
 
 
 @pytest.mark.root

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.virtual.git_user import ENVIRONMENT
 from tests.virtual.sync_hosts import write
 from tpuherd.hosts import snapshot as taking
 from tpuherd.hosts import snapshot_git
@@ -18,14 +19,6 @@ from tpuherd.hosts.snapshot import take
 from tpuherd.hosts.snapshot_archive import Archive
 from tpuherd_host.agent.snapshots_rows import parsed
 
-ENVIRONMENT = {
-    "PATH": os.environ["PATH"],
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_AUTHOR_NAME": "a",
-    "GIT_AUTHOR_EMAIL": "a@b",
-    "GIT_COMMITTER_NAME": "a",
-    "GIT_COMMITTER_EMAIL": "a@b",
-}
 FOLDERS, FILES = 4, 6
 BLIND = "#!/bin/sh\nprintf 'token\\0'\n"  #: as a file system monitor: nothing ever changes
 CONFIGS = (

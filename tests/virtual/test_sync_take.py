@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.virtual.git_user import ENVIRONMENT
 from tests.virtual.sync_hosts import tree, write
 from tpuherd.hosts import guard
 from tpuherd.hosts import snapshot as taking
@@ -18,15 +19,6 @@ from tpuherd.hosts.snapshot_archive import AGE_MAX_S, Archive
 from tpuherd.ports import Broken, HerdError, NotFound, Unfit
 from tpuherd_host.agent.blobs import Spoiled
 from tpuherd_host.agent.snapshots_rows import checked, named, parsed
-
-ENVIRONMENT = {
-    "PATH": os.environ["PATH"],
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_AUTHOR_NAME": "a",
-    "GIT_AUTHOR_EMAIL": "a@b",
-    "GIT_COMMITTER_NAME": "a",
-    "GIT_COMMITTER_EMAIL": "a@b",
-}
 
 
 def git(folder: Path, *words: str) -> str:

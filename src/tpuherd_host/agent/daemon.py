@@ -156,9 +156,13 @@ class Daemon:
         if self.syncing:
             self.sync_at = self.now() + SYNC_S
             return
-        files = [outlet.log.sync_file() for outlet in self.outlets.values()]
+        logs = [outlet.log.sync_file() for outlet in self.outlets.values()]
+        files = [file for file in logs if file is not None]
         self.syncing = True
-        _thread.start_new_thread(self.synced, ([file for file in files if file is not None],))
+        try:
+            _thread.start_new_thread(self.synced, (files,))
+        except RuntimeError:  # the user's processes have left no room for one more thread
+            self.synced(files)
 
     def synced(self, files: List[int]) -> None:
         """The life of that thread."""

@@ -113,7 +113,11 @@ class Talk:
 
 def begin(place: str, talk: Talk) -> None:
     """In a thread that nobody waits for. `place` is a function's, as in verbs.THREADED."""
-    _thread.start_new_thread(live, (place, talk))
+    try:
+        _thread.start_new_thread(live, (place, talk))
+    except RuntimeError:
+        answer = {"sentence": "the user's processes leave no room here for one more thread"}
+        talk.house.post(Answered(talk.connection, talk.call, answer, "busy"))
 
 
 def live(place: str, talk: Talk) -> None:
