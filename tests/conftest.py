@@ -2,19 +2,31 @@
 
 import os
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import hypothesis
 import pytest
 
 HEAVY = pytest.StashKey[dict[str, int]]()  #: tests that are left out here, by file
+
+
+# How long an example takes on a loaded machine is no law of ours.
+hypothesis.settings.register_profile("tpuherd", deadline=None)
+hypothesis.settings.load_profile("tpuherd")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # A world that the developer works in must not be the one that tests disturb.
     for name in ("HERD_WORLD", "HERD_DEBUG", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
         os.environ.pop(name, None)
+    # Behind nohup or a script's `&` these are ignored, and programs that tests start would inherit
+    # that. A signal with a handler here has its default action there.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,4 +1,4 @@
-"""Trains a small language model on all chips of a pod: python train.py --steps 400."""
+"""Trains a small language model on all chips of a pod: python3 train.py --steps 400."""
 
 import argparse
 import hashlib

@@ -1,4 +1,4 @@
-"""Packs a folder or bucket into shards, on as many nodes as there are: python prepare.py FROM TO.
+"""Packs a folder or bucket into shards, on as many nodes as there are: python3 prepare.py FROM TO.
 
 Which sample goes into which shard depends on the list of files alone, and that list is written
 down before the first shard. Nodes only decide who packs a shard first. So every file stands in one

@@ -1,4 +1,4 @@
-"""A PyTorch/XLA training that goes on where it stopped: python pytorch_xla.py --steps 2000."""
+"""A PyTorch/XLA training that goes on where it stopped: python3 pytorch_xla.py --steps 2000."""
 
 # mypy: ignore-errors
 # PyTorch is not installed where types are checked.

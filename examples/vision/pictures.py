@@ -1,4 +1,4 @@
-"""Pictures to learn from, in webdataset's tar shards: python pictures.py FOLDER.
+"""Pictures to learn from, in webdataset's tar shards: python3 pictures.py FOLDER.
 
 They are drawn by rules, the same on every machine. Your own come from a bucket: see
 docs/howto/data.md. Nothing is installed for this: a PPM picture is a header and bytes.

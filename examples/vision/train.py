@@ -1,4 +1,4 @@
-"""Trains an image classifier on all chips of a pod, from tar shards: python train.py."""
+"""Trains an image classifier on all chips of a pod, from tar shards: python3 train.py."""
 
 # mypy: ignore-errors
 # JAX is not installed where types are checked.

@@ -23,7 +23,7 @@ from tpuherd.hosts.keys import key_pair
 from tpuherd.hosts.pins import Pins
 from tpuherd.hosts.ssh import Caller, Ways
 from tpuherd.hosts.zipapp import agent
-from tpuherd.meant import Place, local_user, owner
+from tpuherd.meant import Place, local_user, owner, owners
 from tpuherd.reach import Reach, Registrar
 from tpuherd_host.agent.frames import PROTOCOL
 
@@ -45,12 +45,12 @@ async def reaching(place: Place, clock: Clock, *, epoch: int = 0) -> AsyncIterat
     async with aclosing(Later(client if place.world else client_outside)) as http:
         bearer: Bearer = Nobody() if place.world else Account(place.credentials, http, clock)
         rest = Rest(http, place.urls, bearer) if epoch else Patient(http, place.urls, bearer, clock)
-        cloud = Cloud(rest, place.project)
+        cloud = Cloud(rest, place.project, project_keys=place.project_keys)
         seen = None if epoch else Seen(place.folders.state / "nodes" / place.logs.name)
         registrar = Registrar(cloud, place.ssh_port, clock, seen)
         roads = Ways(registrar, caller, Pins(place.folders.state / "pins"), clock)
         try:
-            yield Reach(registrar, roads, clock)
+            yield Reach(registrar, roads, clock, lambda: owners(place))
         finally:
             await roads.close()
 

@@ -4,6 +4,8 @@ import asyncio
 import time
 from typing import Protocol
 
+STEP_S = 30.0  #: a clock that moves on so far at once was set ahead, or its machine has slept
+
 
 class Clock(Protocol):
     """Where `now` comes from, and how to wait."""
@@ -25,6 +27,35 @@ class WallClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    def wait(self, seconds: float) -> None:
+        """The same where no event loop can be asked: it holds up everything."""
+        time.sleep(seconds)
+
+
+class SteadyClock:
+    """The time of another clock that may be set: this one never goes back.
+
+    Where the other is set back, this one goes on from where it was; where the other is set ahead
+    again, this one falls in with it. `not_before`: the latest time that was written down.
+    """
+
+    def __init__(self, clock: Clock, not_before: float = 0.0) -> None:
+        self._clock = clock
+        self._shown = clock.now()
+        self._ahead_s = max(0.0, not_before - self._shown)
+
+    def now(self) -> float:
+        shown = self._clock.now()
+        moved_s, self._shown = shown - self._shown, shown
+        if moved_s < 0:
+            self._ahead_s -= moved_s
+        elif moved_s > STEP_S:
+            self._ahead_s -= min(self._ahead_s, moved_s)
+        return shown + self._ahead_s
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
 
 
 class LoopClock:

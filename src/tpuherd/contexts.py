@@ -1,7 +1,7 @@
 """The file in which the user chose which cloud is meant: read and written as a whole.
 
 contexts.json   {"current": NAME, "contexts": {NAME: {"world"|"project", "account", "login",
-                 "ways", "via"}}, "projects": {PROJECT: as config.py says}}
+                 "ways", "keys", "via"}}, "projects": {PROJECT: as config.py says}}
 """
 
 import fcntl

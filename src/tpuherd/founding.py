@@ -1,12 +1,13 @@
 """Puts an engine together: its store, its cloud, its hosts, and what is wished."""
 
+import os
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from math import inf
 
 from tpuherd import app, meant, sampling, wished
-from tpuherd.clock import Clock
+from tpuherd.clock import Clock, SteadyClock
 from tpuherd.cloud.bids import Bids
 from tpuherd.core.wish import Wish
 from tpuherd.engine.desired import Desire, Desired
@@ -28,6 +29,9 @@ def holder(pid: int) -> Holder:
     return Holder(pid=pid, host=host, who=f"{meant.local_user()}@{host}")
 
 
+LATEST = 200  #: events that are looked at for the latest time
+
+
 @asynccontextmanager
 async def founded(
     place: Place,
@@ -39,6 +43,7 @@ async def founded(
     note: Note,
 ) -> AsyncIterator[Engine]:
     """An engine, to be run within the block, under a lease that was taken before."""
+    clock, ourselves = SteadyClock(clock, latest_time(store)), holder(os.getpid())
     async with app.reaching(place, clock, epoch=epoch) as reach:
         archive = archived(place.folders.state)
         parts = Parts(
@@ -47,17 +52,28 @@ async def founded(
             cloud=Bids(reach.cloud, clock, place.ssh_port, reach.registrar.look),
             hosts=Yard(reach.ways, archive, environment, place.logs.name),
             shelf=Shelf(place.logs),
+            troubles=store.troubles,
             clock=clock,
             desire=desire(place),
             owner=meant.owner(place.folders.config),
             outputs=store.folder / "outputs",
-            who=holder(0).who,
+            who=ourselves.who,
+            process={"pid": ourselves.pid, "host": ourselves.host},
             gone_s=inf if place.world is None else GONE_S,
             astray=lambda: astray(place),
             note=note,
             advice=sampling.ADVICE,
         )
         yield Engine(parts, epoch=epoch)
+
+
+def latest_time(store: Database) -> float:
+    """When the last events were written down: an engine that begins after them is not earlier.
+
+    Several, for commands write theirs by the machine's own clock.
+    """
+    newest = store.events(limit=LATEST, newest=True)
+    return max((event.at for _, event in newest), default=0.0)
 
 
 def astray(place: Place) -> bool:

@@ -2,25 +2,26 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from tpuherd.core import spec
 from tpuherd.core.spec_yaml import Mistake, Page, page
+from tpuherd.job_fields import JobFields
 from tpuherd.ports import Unfit
 
 
 class Job:
-    """What a user wishes.
+    """What a user submits.
 
-    Job(name="gpt", accelerator="v4-32", workdir=".", run="python train.py")
+    Job(name="gpt", accelerator="v4-32", workdir=".", run="python3 train.py")
     Job.load("job.yaml")
 
     The fields are those of a job file (docs/reference/job.md); all mistakes are raised at once, as
     one Unfit. Two jobs that say the same are equal.
     """
 
-    def __init__(self, **fields: Any) -> None:
-        self._page = Page(value=fields)
+    def __init__(self, **fields: Unpack[JobFields]) -> None:
+        self._page = Page(value={name: it for name, it in fields.items() if it is not None})
         self._spec = understood(self._page, "")
         self.base = Path()  #: where its paths are from
 

@@ -8,6 +8,7 @@ The only place that reads the environment and the configuration files.
 
 import getpass
 import os
+import re
 from collections.abc import Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
@@ -17,17 +18,19 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from tpuherd import contexts
+from tpuherd import config, contexts
 from tpuherd.cloud.whence import HINT, Credentials, Urls
 from tpuherd.hosts import ways
 from tpuherd.hosts.login import login
-from tpuherd.ports import NotAllowed, NotFound, NotReached, Unfit
+from tpuherd.ports import NoLogin, NotFound, NotReached, Unfit
 from tpuherd.store import logs
 
 GOOGLE = Urls(tpu="https://tpu.googleapis.com", compute="https://compute.googleapis.com")
 SSH_PORT = 22
 OWNER_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 OWNER_LENGTH = 3
+#: Variables that gcloud heeds: which configuration, which Python, which proxy.
+HEEDED = re.compile(r"HOME|PATH|LANG|CLOUDSDK_\w+|\w+_proxy|\w+_PROXY|SSL_CERT_\w+")
 MACHINE = Path("/sys/class/dmi/id/product_name")  #: what a machine of Google's says it is
 
 
@@ -73,6 +76,7 @@ class Place(Scope):
     login: str
     ways: tuple[ways.Way, ...]
     credentials: Credentials
+    project_keys: bool = False  #: our SSH key goes to the project's metadata, not to each node's
 
 
 def place(environ: Mapping[str, str], *, world: Path | None = None) -> Place:
@@ -91,12 +95,13 @@ def place(environ: Mapping[str, str], *, world: Path | None = None) -> Place:
             ssh_port=facts["ssh_port"],
             login=user,
             ways=chosen,
+            project_keys=context.get("keys") == "project",
             credentials=Credentials(),
             folders=where,
         )
     found = credentials(environ, account=context.get("account"))
-    if found == Credentials():
-        raise NotAllowed("there are no credentials for Google Cloud", hint=HINT)
+    if not (found.file or found.metadata_url or found.gcloud):
+        raise NoLogin("there are no credentials for Google Cloud", hint=HINT)
     return Place(
         world=None,
         project=project(environ, context, found),
@@ -104,6 +109,7 @@ def place(environ: Mapping[str, str], *, world: Path | None = None) -> Place:
         ssh_port=SSH_PORT,
         login=user,
         ways=chosen,
+        project_keys=context.get("keys") == "project",
         credentials=found,
         folders=where,
     )
@@ -163,6 +169,12 @@ def owner(config: Path) -> str:
         raise Unfit(f"{file} can't be used ({error.strerror})") from error
 
 
+def owners(place: Scope) -> frozenset[str]:
+    """Whose marks are the user's own there: his, and those that he adopted."""
+    adopted = config.adopted(place.folders.config, world=place.world, project=place.project)
+    return frozenset((owner(place.folders.config), *adopted))
+
+
 def current_context(config: Path) -> Mapping[str, Any]:
     """What the user chose by `herd context use`: world or project, account, login, ways, via."""
     return contexts.current(config)
@@ -191,10 +203,15 @@ def credentials(environ: Mapping[str, str], *, account: str | None = None) -> Cr
     named = chosen or environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     usual = gcloud_folder(environ) / "application_default_credentials.json"
     file = Path(named).absolute() if named else usual if usual.exists() else None
+    machine = None if file else metadata_url(environ)
+    gcloud = None if file or machine else which("gcloud", path=environ.get("PATH"))
+    heeded = {name: value for name, value in environ.items() if HEEDED.fullmatch(name)}
     return Credentials(
         file=file,
-        metadata_url=metadata_url(environ),
-        gcloud=which("gcloud", path=environ.get("PATH")),
+        metadata_url=machine,
+        gcloud=gcloud,
+        settings=tuple(sorted(heeded.items())) if gcloud else (),
+        quota_project=environ.get("GOOGLE_CLOUD_QUOTA_PROJECT") or None,
     )
 
 
@@ -224,7 +241,7 @@ def project(environ: Mapping[str, str], context: Mapping[str, Any], found: Crede
         context.get("project")
         or environ.get("GOOGLE_CLOUD_PROJECT")
         or environ.get("CLOUDSDK_CORE_PROJECT")
-        or gcloud_project(gcloud_folder(environ))
+        or gcloud_project(gcloud_folder(environ), environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME"))
         or file_project(found.file)
     )
     if not named:
@@ -235,10 +252,10 @@ def project(environ: Mapping[str, str], context: Mapping[str, Any], found: Crede
     return str(named)
 
 
-def gcloud_project(folder: Path) -> str | None:
-    """The project of gcloud's active configuration."""
+def gcloud_project(folder: Path, active: str | None) -> str | None:
+    """The project of gcloud's active configuration: of this name, or as it has written down."""
     try:
-        active = (folder / "active_config").read_text().strip() or "default"
+        active = active or (folder / "active_config").read_text().strip() or "default"
     except OSError:
         active = "default"
     parser = ConfigParser(interpolation=None)
@@ -256,6 +273,8 @@ def file_project(file: Path | None) -> str | None:
     try:
         content = loads(file.read_bytes())
     except (OSError, ValueError):
+        return None
+    if not isinstance(content, dict):
         return None
     found = content.get("project_id") or content.get("quota_project_id")
     return str(found) if found else None

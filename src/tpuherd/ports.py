@@ -3,12 +3,14 @@
 HerdError
 ├── NotFound        nothing has that name
 ├── NotAllowed      the account or the host refuses us
+│   └── NoLogin     nobody is logged in, or the login counts no more
 ├── NotReached      no answer: the network, or the host is down
 │   └── Absent      nobody listens there
 ├── Stranger        somebody else answers at that address
 ├── Unfit           what was asked makes no sense
 ├── Outdated        somebody else did it meanwhile: another engine, another command
 ├── Broken          the other side failed at it
+│   └── Damaged     the store's file makes no sense: it is closed, and set aside
 └── Refused         the cloud said no to a bid, in a word of the judgement
 """
 
@@ -44,6 +46,10 @@ class NotAllowed(HerdError):
     """The account or the host refuses us."""
 
 
+class NoLogin(NotAllowed):
+    """Nobody is logged in, or the login does not count any more."""
+
+
 class NotReached(HerdError):
     """No answer came: the network, or the host is down."""
 
@@ -68,6 +74,10 @@ class Broken(HerdError):
     """The other side tried and failed."""
 
 
+class Damaged(Broken):
+    """The store's file is damaged. Who has it open closes it, so that it can be set aside."""
+
+
 class Refused(HerdError):
     """The cloud said no to a bid: an everyday answer, which the plan lives with."""
 
@@ -88,6 +98,7 @@ class Host:
     external_ip: str | None
     ssh_port: int = 22
     host_keys: tuple[str, ...] = ()  #: "ssh-ed25519 AAAA…" from its guest attributes; may come late
+    foreign: bool = field(default=False, compare=False)  #: another herd owner's
 
     @property
     def name(self) -> str:
@@ -145,6 +156,10 @@ class Link(Protocol):
         """A local port that leads to that port of the host's own loopback."""
         ...
 
+    def drop(self, why: str) -> None:
+        """Hang up, since its agent gives no answer: whatever is under way fails with NotReached."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Survey:
@@ -154,6 +169,7 @@ class Survey:
     zones: frozenset[str]  #: those that answered, for nodes and for requests
     begun_at: float
     reads: int = 2  #: so many requests it took: pages
+    trouble: str = ""  #: what of the answers makes no sense; its zone is not among the zones
 
 
 class CloudPort(Protocol):

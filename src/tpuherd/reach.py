@@ -1,7 +1,7 @@
 """From what a user calls hosts to hosts, and what the cloud says of them along the way."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -10,11 +10,12 @@ from tpuherd.cloud import wire
 from tpuherd.cloud.client import Cloud, Survey
 from tpuherd.cloud.seen import Seen
 from tpuherd.cloud.wire import Guest, Node
-from tpuherd.core.targets import BadTarget, There, Wanted, choose, parse, slot_of
+from tpuherd.core.targets import BadTarget, There, Wanted, choose, is_foreign, parse, slot_of
 from tpuherd.hosts.ssh import Ways
 from tpuherd.ports import Host, NotFound, NotReached, Unfit
 
 T = TypeVar("T")
+NO_WORDS: Mapping[str, str] = {}
 FRESH_S = 2.0  #: so long a survey, or a look at a node, is as good as a new one
 YOUNG_S = 600.0  #: a node's age up to which its host keys may still be on their way
 LATE_KEYS_S = 20.0  #: so long they are waited for
@@ -113,7 +114,8 @@ class Registrar:
             return None
         if node.state in OFF and node.incarnation == host.incarnation:
             raise NotReached(f"its node is {node.state}")
-        return wire.host(node, host.worker, self.ssh_port, await self._guest(host))
+        found = wire.host(node, host.worker, self.ssh_port, await self._guest(host))
+        return replace(found, foreign=host.foreign)
 
     async def admit(self, host: Host, login: str, public: str) -> None:
         """Let this key in."""
@@ -132,10 +134,13 @@ class Registrar:
 class Reach:
     """A place in use: what its hosts are called, and the ways to them."""
 
-    def __init__(self, registrar: Registrar, ways: Ways, clock: Clock) -> None:
+    def __init__(
+        self, registrar: Registrar, ways: Ways, clock: Clock, owners: Callable[[], Collection[str]]
+    ) -> None:
         self.registrar = registrar
         self.ways = ways
         self.clock = clock
+        self.owners = owners  #: whose marks are the user's: jobs and slots are called by them alone
 
     @property
     def cloud(self) -> Cloud:
@@ -143,10 +148,10 @@ class Reach:
         return self.registrar.cloud
 
     async def hosts(
-        self, target: str, awaited: Callable[[], Collection[str]] = tuple
+        self, target: str, without: Callable[[], Mapping[str, str]] = dict
     ) -> list[Host]:
         """The hosts that a target means, in its order; NotFound if any of its names means none,
-        though it may be `awaited`.
+        in words of `without` for jobs and slots that have no node now.
 
         The cloud is not asked again for nodes that are named themselves as long as there is a
         link to each of their hosts: that proves that they are there.
@@ -169,7 +174,7 @@ class Reach:
         survey = await self.registrar.look()
         hosts, missing = self._chosen(wished, survey)
         if missing:
-            missing = self._chosen(wished, survey, awaited())[1]
+            missing = self._chosen(wished, survey, without())[1]
             raise NotFound("; ".join(missing), hint=unknown(survey))
         return hosts
 
@@ -197,16 +202,28 @@ class Reach:
         return hosts
 
     def _chosen(
-        self, wished: Sequence[Wanted], survey: Survey, awaited: Collection[str] = ()
+        self, wished: Sequence[Wanted], survey: Survey, without: Mapping[str, str] = NO_WORDS
     ) -> tuple[list[Host], list[str]]:
-        nodes = {
-            There(name=node.name, zone=node.zone, workers=len(node.workers), state=node.state): node
-            for node in survey.nodes
-        }
-        chosen = choose(wished, nodes, awaited)
+        owners = self.owners()
+        nodes = {seen_as(node, owners): node for node in survey.nodes}
+        chosen = choose(wished, nodes, without)
         port = self.registrar.ssh_port
-        hosts = [wire.host(nodes[there], worker, port) for there, worker in chosen.workers]
+        hosts = [
+            replace(wire.host(nodes[there], worker, port), foreign=there.foreign)
+            for there, worker in chosen.workers
+        ]
         return hosts, list(chosen.missing)
+
+
+def seen_as(node: Node, owners: Collection[str]) -> There:
+    """A node as targets name it."""
+    return There(
+        name=node.name,
+        zone=node.zone,
+        workers=len(node.workers),
+        state=node.state,
+        foreign=is_foreign(node.name, owners),
+    )
 
 
 def by_name(wished: Iterable[Wanted], nodes: Iterable[Node]) -> bool:

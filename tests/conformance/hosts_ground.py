@@ -7,6 +7,7 @@ from contextlib import (
     AsyncExitStack,
     asynccontextmanager,
     contextmanager,
+    suppress,
 )
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -108,8 +109,11 @@ class Opened:
 
 def children() -> set[str]:
     """Processes of this one."""
-    files = Path("/proc/self/task").glob("*/children")
-    return {pid for file in files for pid in file.read_text().split()}
+    found: set[str] = set()
+    for file in Path("/proc/self/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            found |= set(file.read_text().split())
+    return found
 
 
 async def ping(ways: Ways, host: Host) -> Any:

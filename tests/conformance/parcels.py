@@ -11,7 +11,7 @@ from tpuherd_host import agent
 from tpuherd_host.agent.frames import PROTOCOL
 
 MAIN = """
-import json, os, socket, sys, time
+import json, os, socket, struct, sys, time
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.frames import *
 
@@ -37,13 +37,26 @@ def take(frame, calls):
         calls[frame.id] = frame.content
         begin(frame.id, frame.content)
     elif frame.kind == DATA and calls.get(frame.id, {}).get("verb") == "echo":
-        send(packed(DATA, frame.id, frame.payload))
-        send(credit(frame.id, len(frame.payload) - 1))
+        waiting.setdefault(frame.id, []).append(frame.payload)
+        echo(frame.id)
+    elif frame.kind == CREDIT:
+        windows[frame.id] = windows.get(frame.id, WINDOW) + struct.unpack(">I", frame.payload)[0]
+        echo(frame.id)
     elif frame.kind == END and frame.id in calls:
         del calls[frame.id]
         send(said(REPLY, frame.id, {}))
     elif frame.kind == CANCEL and calls.pop(frame.id, None):
         send(said(FAIL, frame.id, {"error": "cancelled", "sentence": "cancelled"}))
+
+windows, waiting = {}, {}
+
+def echo(id):  # as much as the other side has room for
+    left = waiting.get(id, [])
+    while left and windows.get(id, WINDOW) >= len(left[0]) - 1:
+        payload = left.pop(0)
+        windows[id] = windows.get(id, WINDOW) - (len(payload) - 1)
+        send(packed(DATA, id, payload))
+        send(credit(id, len(payload) - 1))
 
 def begin(id, asked):
     verb = asked["verb"]

@@ -1,6 +1,10 @@
 """What is in buckets: with Google's own client, and as our checkpoints are written and read."""
 
+import json
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
@@ -73,3 +77,78 @@ def test_a_place_for_checkpoints(world: World, bucket: Any) -> None:
         place.read("step-1/part-0")
     with pytest.raises(Unreachable, match="bucket does not exist"):
         Bucket("gs://nobody-has-this/x", {"STORAGE_EMULATOR_HOST": world.url}).names()
+
+
+class Plain:
+    """Requests without a client library: each gives its status, headers and body."""
+
+    def __init__(self, world: World) -> None:
+        name = f"b-{uuid4().hex[:8]}"
+        world.ask("POST", "storage/v1/b?project=demo", {"name": name, "location": "US"})
+        self.objects = f"storage/v1/b/{name}/o"
+        self.url = world.url
+
+    def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> Any:
+        url = path if path.startswith("http") else f"{self.url}/{path}"
+        request = urllib.request.Request(url, body or None, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, answer.headers, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers, error.read()
+
+    def write(self, name: str, body: bytes, conditions: str = "") -> tuple[int, int]:
+        """The status, and the object's generation."""
+        path = f"upload/{self.objects}?uploadType=media&name={name}{conditions}"
+        status, _, said = self.ask("POST", path, body)
+        return status, int(json.loads(said)["generation"]) if status == 200 else 0
+
+    def begin(self, name: str) -> str:
+        """The address of an upload in parts."""
+        _, headers, _ = self.ask("POST", f"upload/{self.objects}?uploadType=resumable&name={name}")
+        return str(headers["Location"])
+
+
+@pytest.fixture
+def plain(world: World) -> Plain:
+    return Plain(world)
+
+
+def test_what_is_read_tells_its_generation(plain: Plain) -> None:
+    """TensorStore writes on condition that nobody has written since it read."""
+    _, first = plain.write("manifest", b"one")
+    for cut, content in ("bytes=0-", b"one"), ("bytes=1-1", b"n"):
+        _, headers, body = plain.ask("GET", f"{plain.objects}/manifest?alt=media", Range=cut)
+        assert (int(headers["x-goog-generation"]), body) == (first, content)
+        assert headers["x-goog-metageneration"] == "1"
+        assert headers["x-goog-stored-content-length"] == "3"
+    generations = [plain.write("manifest", b"%d" % number)[1] for number in range(50)]
+    assert sorted(set(generations)) == generations, "one that was given twice hides a write"
+    assert generations[0] > first
+    newest = generations[-1]
+    assert plain.write("manifest", b"late", f"&ifGenerationMatch={first}") == (412, 0)
+    same = f"{plain.objects}/manifest?alt=media&ifGenerationNotMatch={newest}"
+    assert plain.ask("GET", same)[::2] == (304, b"")
+    assert plain.write("manifest", b"next", f"&ifGenerationMatch={newest}")[0] == 200
+    assert plain.ask("GET", same)[::2] == (200, b"next")
+
+
+def test_of_many_writers_on_one_condition_one_has_its_way(plain: Plain) -> None:
+    with ThreadPoolExecutor(12) as pool:
+        for turn in range(8):
+            answers = pool.map(
+                lambda _, name=f"once-{turn}": plain.write(name, b"mine", "&ifGenerationMatch=0"),
+                range(12),
+            )
+            assert sorted(status for status, _ in answers) == [200] + [412] * 11
+
+
+def test_two_uploads_in_parts_of_one_name_do_not_mix(plain: Plain) -> None:
+    one, other = plain.begin("part"), plain.begin("part")
+    for place, body in ((one, b"aa"), (other, b"bbb")):
+        assert plain.ask("PUT", place, body, **{"Content-Range": "bytes 0-1/*"})[0] == 308
+    assert plain.ask("PUT", one, b"A", **{"Content-Range": "bytes 2-2/3"})[0] == 200
+    assert plain.ask("GET", f"{plain.objects}/part?alt=media")[2] == b"aaA"
+    assert plain.ask("PUT", other, b"B", **{"Content-Range": "bytes 3-3/4"})[0] == 200
+    assert plain.ask("GET", f"{plain.objects}/part?alt=media")[2] == b"bbbB"
+    assert plain.ask("PUT", one, b"A", **{"Content-Range": "bytes 0-0/1"})[0] == 404

@@ -12,9 +12,9 @@ import pytest
 from tpuherd.core.model import Event, Goal
 from tpuherd.core.wish import Wish
 from tpuherd.meant import Folders, Scope
-from tpuherd.ports import Broken, Holder, Outdated, Store, Unfit
+from tpuherd.ports import Damaged, Holder, Outdated, Store, Unfit
 from tpuherd.store import schema
-from tpuherd.store.database import SET_ASIDE, Database
+from tpuherd.store.database import Database
 
 NOW = 1_800_000_000.0
 TTL_S = 15.0
@@ -333,58 +333,44 @@ def test_an_older_store_is_brought_up_step_by_step(tmp_path: Path) -> None:
     connection.close()
 
 
-def garbage(file: Path) -> None:
-    file.write_bytes(b"no database at all" * 999)
-
-
-def torn(file: Path) -> None:
-    """Its head is whole, its tables are not."""
-    content = file.read_bytes()
-    file.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
-
-
-@pytest.mark.parametrize("harm", [garbage, torn])
-def test_a_damaged_store_is_set_aside_and_said(
-    tmp_path: Path, harm: Callable[[Path], None]
+def test_a_damaged_store_that_another_uses_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = Database(tmp_path, NOW)
-    store.put(wish())
-    store.append([event(n) for n in range(500)])
-    store.close()
-    harm(tmp_path / "store.db")
-    damaged = (tmp_path / "store.db").read_bytes()
-    try:
-        store = Database(tmp_path, NOW)
-        store.wishes()
-    except Broken as error:  # met only when it was read: the next to open it knows
-        assert "damaged" in error.sentence
-        store.close()
-        store = Database(tmp_path, NOW)
-    aside = tmp_path / "store.db.broken-20270115T080000Z"
-    assert aside.read_bytes() == damaged
-    assert str(aside) in store.told
-    assert [(one.kind, one.facts) for _, one in store.events()] == [
-        (SET_ASIDE, {"why": store.told})
-    ]
-    assert store.wishes() == {}
-    store.close()
-    again = Database(tmp_path, NOW)
-    assert again.told == ""
-    again.close()
-
-
-def test_a_damaged_store_that_another_uses_stays(tmp_path: Path) -> None:
+    monkeypatch.setattr("tpuherd.store.set_aside.LET_GO_S", 0.2)
     user = Database(tmp_path, NOW)
     user.put(wish())
     (tmp_path / "store.damaged").touch()
-    with pytest.raises(Broken, match="another process uses it") as refused:
+    with pytest.raises(Damaged, match="another process uses it") as refused:
         Database(tmp_path, NOW)
     assert "herd engine stop" in refused.value.hint
-    assert list(user.wishes()) == ["gpt"]
+    for use in (user.version, user.wishes, lambda: user.append([event(1)])):
+        with pytest.raises(Damaged, match="is damaged"):  # and so it lets go of it
+            use()
     user.close()
     after = Database(tmp_path, NOW)
     assert "set aside" in after.told
+    assert list(after.wishes()) == ["gpt"]  # it was whole, and all of it is carried over
     after.close()
+
+
+def test_who_waits_while_another_sets_it_aside_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = Database(tmp_path, NOW)
+    user.put(wish())
+    (tmp_path / "store.damaged").touch()
+    quicker: list[Database] = []
+
+    def wait(self: object, seconds: float) -> None:
+        if not quicker:
+            user.close()
+            quicker.append(Database(tmp_path, NOW))
+
+    monkeypatch.setattr("tpuherd.clock.WallClock.wait", wait)
+    store = Database(tmp_path, NOW)
+    assert (bool(quicker[0].told), store.told, list(store.wishes())) == (True, "", ["gpt"])
+    for one in (store, *quicker):
+        one.close()
 
 
 @pytest.mark.parametrize("replaced", [False, True])

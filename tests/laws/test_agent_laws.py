@@ -177,7 +177,7 @@ def test_the_agent_is_one_file_the_same_each_time() -> None:
     made = agent()
     agent.cache_clear()
     assert agent() == made
-    assert len(made.sent("")) < 95_000  # with what training scripts import
+    assert len(made.sent("")) < 100_000  # with what training scripts import
     assert len(made.sent(OURS)) < 400_000
     text = '"""Doc."""\n\n\nclass A:\n    """Only this."""\n\n\ndef f() -> str:\n    # why\n'
     text += '    """Doc\n    more."""\n    return "# no comment"\n'

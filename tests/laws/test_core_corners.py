@@ -339,7 +339,7 @@ def test_only_who_still_waits_tries_for_the_others() -> None:
         trail = Trail(bids={NAME: one})
         wishes = Wishes(slots={}, owner="me")
         found = overview(wishes, seen(), Trails(slots={"gpt-0": trail}), NOW)
-        assert bool(found.probed) == tries, one
+        assert (("a", "v4-16", "spot") in found.probed) == tries, one
 
 
 def test_what_is_kept_for_a_while_is_thought_of_when_that_is_over() -> None:

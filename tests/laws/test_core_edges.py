@@ -42,7 +42,8 @@ def event(kind: str, **facts: object) -> Event:
 
 
 def test_of_those_that_want_a_node_the_one_that_has_sought_longest_asks_first() -> None:
-    toy = Toy(slot("gpt-0", offers=(offer("a"),)), slot("gpt-1", offers=(offer("a"),)))
+    one, late = (offer("a"),), NOW - 1
+    toy = Toy(slot("gpt-0", offers=one), slot("gpt-1", offers=one, wished_at=late))
     toy.now = NOW
     toy.wishes = replace(toy.wishes, creates_per_min=1)
     for first, second, asks in ((10.0, 100.0, "gpt-1"), (100.0, 10.0, "gpt-0"), (5, None, "gpt-0")):

@@ -452,7 +452,7 @@ def test_the_sentences() -> None:
     assert state(toy) == "not wanted; attempt 1 is being stopped"
     toy.tick()
     toy.tick()
-    assert state(toy) == f"not wanted; is being given back: {name}"
+    assert state(toy) == f"not wanted; is being given back: {name} (LEAVING)"
     toy.run()
     assert state(toy) == "not wanted; nothing is left"
 
@@ -464,7 +464,7 @@ def test_the_sentences_of_trouble() -> None:
     toy.reboot()
     toy.tick()
     toy.tick()
-    assert state(toy).startswith(f"{name} in a has been sick for less than a minute")
+    assert state(toy).startswith(f"{name} in a is unhealthy (SICK), for less than a minute")
     toy.home.node = NodeWord.UNKNOWN
     toy.tick()
     assert "in a state that we have no word for" in state(toy)
@@ -505,7 +505,7 @@ def test_the_sentences_of_what_is_kept() -> None:
         ),
         (
             Refusal.PERMISSION,
-            " (give the account roles/tpu.admin, or allow other zones); asked again in 23 h",
+            " (give the account roles/tpu.admin, or allow other zones); asked again in 4 min",
         ),
         (Refusal.STOCKOUT, "; asked again in less than a minute"),
     ],

@@ -217,13 +217,28 @@ def test_what_can_never_be_had_is_given_up_with_the_sentence() -> None:
     assert len(toy.kinds("bid.asked")) == 3
 
 
-def test_a_zone_where_we_may_not_is_left_out_for_a_day() -> None:
+def test_a_zone_where_we_may_not_is_left_out_for_minutes() -> None:
     toy = Toy(slot())
     toy.refuses = {"a": Refusal.PERMISSION}
     toy.run(until=Toy.running)
     toy.preempt()
     toy.run()
     assert [event.facts["offer"]["zone"] for event in toy.kinds("bid.asked")].count("a") == 1
+
+
+def test_a_role_that_was_given_counts_within_minutes_and_one_slot_tries_it() -> None:
+    toy = Toy(*(slot(f"gpt-{number}", offers=(offer("a"),)) for number in range(8)))
+    toy.refuses = {"a": Refusal.PERMISSION}
+    end = toy.now + 1500
+    while toy.now < end:
+        toy.tick()
+    asked = [event.at for event in toy.kinds("bid.asked")]
+    later = [at for at in asked if at > min(asked) + 10]
+    assert 3 <= len(later) == len(set(later)) <= 6
+    toy.refuses = {}
+    given_at = toy.now
+    toy.run(until=lambda toy: len(toy.launches) == 8)
+    assert min(event.at for event in toy.kinds("bid.asked") if event.at > given_at) < given_at + 310
 
 
 def test_a_name_in_use_takes_the_next_number_and_touches_nothing() -> None:

@@ -5,7 +5,7 @@ from math import inf
 
 from tests.laws.core_toy import Process, Toy, slot
 from tpuherd.core.model import Limits
-from tpuherd.core.progress import SAVED_S
+from tpuherd.core.progress import SAVED_S, choose_startup
 
 
 def working(toy: Toy) -> list[Process]:
@@ -102,3 +102,12 @@ def test_a_long_attempt_notes_its_checkpoints_ever_more_rarely() -> None:
     assert 100 < len(told) < 500
     last, before = told[-1].at, told[-2].at
     assert last - before > 0.01 * (before - told[0].at)
+
+
+def test_the_parts_of_a_start_are_those_of_the_host_that_the_others_waited_for() -> None:
+    """One compiles, the others find its program in the cache, and wait for it in their first step:
+    the greatest of each part would add up to more than the start took."""
+    compiles = {"python_s": 5.0, "compile_s": 7.0, "first_step_s": 0.4}
+    waits = {"python_s": 5.2, "compile_s": 0.7, "first_step_s": 6.5}
+    assert choose_startup([waits, compiles, waits]) == compiles
+    assert choose_startup([{"python_s": 1.0}, waits]) == waits

@@ -530,18 +530,20 @@ def test_life_and_cost() -> None:
 def test_a_script_that_refuses_is_believed_until_something_is_changed() -> None:
     refused = Attempt(
         id="a", number=1, bid=NAME, code_digest="", launched_at=NOW, verdict=Verdict.FAILURE,
-        exit=78, lines=("loading", "herd: no shards", "herd: too few shards", "bye"),
+        exit=78, lines=("loading", "herd: no shards", "herd: too few shards", "bye"), unfit=True,
     )  # fmt: skip
     trail = Trail(attempt=refused, failed_at=NOW, failed_why="w0 exited with 78")
     assert limits.reached(slot(), trail, NOW) == "it can't run like this: too few shards"
-    silent = replace(refused, lines=("loading", "I said herd: no"))
+    own = replace(refused, lines=("loading", "batch must be divisible by 8"))
+    said = limits.reached(slot(), replace(trail, attempt=own), NOW)
+    assert said == "it can't run like this: batch must be divisible by 8"
+    silent = replace(refused, lines=())
     said = limits.reached(slot(), replace(trail, attempt=silent), NOW)
     assert said == "it can't run like this: w0 exited with 78"
     assert not limits.reached(slot(goal=Goal.IDLE), trail, NOW)
     assert not limits.reached(slot(), replace(trail, failed_at=None), NOW)  # as wish.changed does
     for change in (
-        {"exit": 77},
-        {"exit": None},
+        {"unfit": False},
         {"verdict": Verdict.NODE_FAULT},
         {"verdict": None},
     ):

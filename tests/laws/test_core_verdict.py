@@ -13,8 +13,8 @@ from tests.laws.scenes import NAME
 from tpuherd.core.facts import HostWord, Observed, Work, WorkWord
 from tpuherd.core.gang import HOLD_S, LAUNCH_S, LAUNCHES_MAX, NOTICE_S, STOP_S, Open
 from tpuherd.core.trail import Attempt, Trail, Verdict
-from tpuherd.core.verdict import CHIPS_MAX, Ended, conclude
-from tpuherd.core.verdict_lines import chips_failed, own_cause
+from tpuherd.core.verdict import CHIPS_MAX, Ended, conclude, last_sign
+from tpuherd.core.verdict_lines import chips_failed, find_cause, own_cause
 
 NOW = 10_000.0
 ID = "gpt-0-a1-me"
@@ -110,6 +110,15 @@ SCENES = [
 @cache
 def every_end() -> tuple[tuple[Scene, Ended | Open], ...]:
     return tuple((scene, concluded(scene)) for scene in SCENES)
+
+
+def test_an_end_by_our_hand_is_no_sign_of_life() -> None:
+    killed = replace(WORKS["termed"], stepped_at=NOW - 300, logged_at=NOW - 290)
+    assert last_sign(killed) == NOW - 290
+    assert last_sign(replace(killed, deadman=True, termed=False)) == NOW - 290
+    assert last_sign(replace(WORKS["lost"], ended=NOW - 1)) == NOW - 500
+    assert last_sign(WORKS["killed"]) == NOW - 4  # by whomever, and not by us
+    assert last_sign(replace(killed, logged_at=NOW)) == NOW - 5  # drained after its end
 
 
 def both(scene: Scene) -> set[str]:
@@ -383,6 +392,105 @@ def test_of_those_that_can_not_run_like_this_the_one_that_says_why() -> None:
     assert (found.host, found.lines) == (f"{NAME}/w1", ("herd: too few shards",))
 
 
+def missing(code: int, *, took_s: float = 0.2, **changes: Any) -> HostWord:
+    """A host whose shell did not find the program."""
+    said = "/bin/bash: line 1: python: command not found"
+    work = replace(
+        WORKS["failed"], started=NOW - 9, ended=NOW - 9 + took_s, exit=code, tail=(said,)
+    )
+    return replace(host(0, "failed"), works=(replace(work, **changes),))
+
+
+def test_a_program_that_no_host_has_is_not_tried_again() -> None:
+    for codes in ((127, 127), (126, 126), (126, 127)):
+        hosts = tuple(replace(missing(code), worker=n) for n, code in enumerate(codes))
+        found = concluded(Scene(), hosts)
+        assert isinstance(found, Ended) and found.verdict is Verdict.FAILURE and found.unfit
+        assert found.why.endswith(": /bin/bash: line 1: python: command not found")
+        assert found.facts(Attempt(id=ID, number=1, bid=NAME, code_digest="", launched_at=0))[
+            "unfit"
+        ]
+
+
+def lacking(worker: int, *said: str, **changes: Any) -> HostWord:
+    """A host whose Python ended with these lines."""
+    tail = ("Traceback (most recent call last):", '  File "train.py", line 1, in <module>', *said)
+    return replace(missing(1, tail=tail, took_s=2.0, **changes), worker=worker)
+
+
+def test_a_module_that_no_host_has_is_not_tried_again() -> None:
+    no_jax = "ModuleNotFoundError: No module named 'jax'"
+    found = concluded(Scene(), (lacking(0, no_jax), lacking(1, no_jax)))
+    assert isinstance(found, Ended) and found.verdict is Verdict.FAILURE and found.unfit
+    assert found.why.endswith(f": {no_jax}")
+    for other in (
+        lacking(1, "OSError: the disk was slow"),
+        lacking(1, no_jax, step=3),
+        lacking(1, no_jax, termed=True),
+    ):
+        found = concluded(Scene(), (lacking(0, no_jax), other))
+        assert isinstance(found, Ended) and not found.unfit
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        missing(1),
+        missing(127, took_s=1.5),
+        missing(127, step=3),
+        missing(127, termed=True),
+        missing(127, started=None),
+        host(1, "well"),
+        host(1, "killed"),
+    ],
+    ids=["another status", "later", "stepped", "told to end", "not begun", "well", "killed"],
+)
+def test_a_program_that_some_host_has_is_tried_again(other: HostWord) -> None:
+    found = concluded(Scene(), (missing(127), replace(other, worker=1)))
+    assert isinstance(found, Ended) and not found.unfit
+
+
+def test_a_script_that_says_it_can_not_run_is_not_tried_again() -> None:
+    assert failing([(NOW - 9, 78, ("no batch",)), (NOW - 8, 78, ())]).unfit
+    assert not failing([(NOW - 9, 77, ("no batch",)), (NOW - 8, 77, ())]).unfit
+
+
+TRACEBACK = (
+    "Traceback (most recent call last):",
+    '  File "train.py", line 3, in <module>',
+    "    raise ValueError(text) from error",
+    "ValueError: the batch is bad",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        ((), ""),
+        (("", "  "), ""),
+        (("loading", "batch must be divisible by 8", ""), "batch must be divisible by 8"),
+        (("loading", "config.yaml: not found", "bye"), "config.yaml: not found"),
+        (("step 1", *TRACEBACK), "ValueError: the batch is bad"),
+        ((*TRACEBACK, "", "During handling of it", *TRACEBACK[:1], "KeyError: 1"), TRACEBACK[-1]),
+        (TRACEBACK[2:], "ValueError: the batch is bad"),
+        ((*TRACEBACK, "herd: too few shards", "bye"), "too few shards"),
+        ((GLOO, "KeyError: 'lr'"), "KeyError: 'lr'"),
+        ((GLOO,), ""),
+        (("    no error in a column",), "no error in a column"),
+        (("\x1b[31mKeyError\x1b[0m: \u202e1\t2",), "KeyError:  1 2"),
+        (("x" * 300,), "x" * 200 + "…"),
+    ],
+)
+def test_the_cause_is_the_first_line_that_says_it(lines: tuple[str, ...], cause: str) -> None:
+    assert find_cause(lines) == cause
+
+
+def test_the_cause_stands_in_the_sentence() -> None:
+    found = failing([(NOW - 9, 1, TRACEBACK), (NOW - 8, 1, (GLOO,))])
+    said = f"attempt 1 ended: {NAME}/w0 exited with 1: ValueError: the batch is bad"
+    assert found.why == said
+
+
 def test_those_that_leave_because_one_was_told_to_are_no_failure() -> None:
     left = replace(WORKS["failed"], exit=75)
     hosts = (host(0, "termed"), replace(host(1, "failed"), works=(left,)))
@@ -416,7 +524,8 @@ def test_chips_that_do_not_come_up_are_the_node_s_fault(line: str) -> None:
     found = concluded(Scene(), hosts)
     assert isinstance(found, Ended)
     assert found.verdict is Verdict.NODE_FAULT and found.chips
-    assert found.why.endswith("w0 exited with 3: its chips did not come up")
+    said = line.removeprefix("herd: ")
+    assert found.why.endswith(f"w0 exited with 3: its chips did not come up: {said}")
     # Once it has taken a step, the chips were up; and if they come up nowhere, it is the command.
     begun = (replace(host(0, "failed"), works=(replace(works, step=1),)), host(1, "failed"))
     for found in (concluded(Scene(), begun), concluded(Scene(), hosts, faults=CHIPS_MAX)):
@@ -447,7 +556,8 @@ def test_what_the_hosts_told_last_is_kept() -> None:
     )
     found = concluded(Scene(), hosts)
     assert isinstance(found, Ended)
-    assert (found.saved, found.step, found.last_at) == (20, 19, NOW - 4)
+    # The gang works no more once its first has failed.
+    assert (found.saved, found.step, found.last_at) == (20, 19, NOW - 5)
     assert found.lines == tuple(map(str, range(30, 50)))
     attempt = Attempt(id=ID, number=1, bid=NAME, code_digest="c", launched_at=0)
     facts = found.facts(attempt)

@@ -150,6 +150,14 @@ def test_of_a_slot_that_is_over_only_what_is_shown_again_is_spoken_of() -> None:
         assert bool(actions(found, Withdraw)) == told
 
 
+def test_a_withdrawn_node_that_is_being_deleted_is_left_alone() -> None:
+    trails = Trails(slots={"gpt-0": Trail(gone=(1,), generation=1, dropped=True)})
+    found = plan(
+        Wishes(slots={}, owner="me"), seen(sights={NAME: sight(NodeWord.LEAVING)}), trails, NOW
+    )
+    assert not actions(found, Withdraw)
+
+
 def test_a_toy_at_rest_wants_nothing() -> None:
     toy = Toy(slot(goal=Goal.GONE))
     found = again(toy)

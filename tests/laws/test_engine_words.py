@@ -1,17 +1,18 @@
 """The engine's pure parts: the cloud's words, the agents' words, a gang's variables, the memory."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tpuherd.cloud.errors import Error, error
+from tpuherd.cloud.wire import operation
 from tpuherd.cloud.words import NODES, REQUESTS, node_word, refusal, request_word
 from tpuherd.core.facts import HostWord, NodeWord, RequestWord, Work, WorkWord
 from tpuherd.core.fold import fold
 from tpuherd.core.model import Event, Launch, Refusal
 from tpuherd.core.trail import Trails
 from tpuherd.engine import gang, heard, memory
+from tpuherd.engine.host_messages import AttemptStatus, parse_attempt, parse_report
 from tpuherd.ports import Host
 from tpuherd_host.agent.state import (
     CLOSING,
@@ -54,7 +55,8 @@ def test_refusals_are_told_apart(code: int, sentence: str, tier: str, word: str)
 def test_errors_are_read_by_word_status_or_code() -> None:
     assert error({"status": "FAILED_PRECONDITION", "message": "no [EID: 0x1]."}, 400).code == 9
     assert error({}, 429) == Error(code=8, sentence="HTTP status 429")
-    assert error({"code": 8, "message": f"{NO_MORE} [EID: 0xba3]"}).sentence == NO_MORE
+    failed = {"error": {"code": 8, "message": f"{NO_MORE} [EID: 0xba3]"}}
+    assert operation(failed).error == Error(code=8, sentence=NO_MORE)
 
 
 def test_states_that_nobody_has_met_are_unknown() -> None:
@@ -66,10 +68,10 @@ def test_states_that_nobody_has_met_are_unknown() -> None:
     assert set(NODES.values()) == set(NodeWord) - {NodeWord.UNKNOWN}
 
 
-def told(**more: Any) -> Mapping[str, Any]:
+def told(**more: Any) -> AttemptStatus:
     """An attempt as its agent tells it."""
     whole = {"id": "gpt-0-a1-abc", "phase": RUNNING, "stage": 0, "stages": 1, "stopped": False}
-    return whole | more
+    return parse_attempt(whole | more)
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -99,18 +101,47 @@ def test_a_setup_within_an_attempt_is_setup() -> None:
 def test_what_a_script_reports_is_never_taken_back() -> None:
     work = Work(attempt="a", word=WorkWord.RUNNING)
     for report in ({"step": 5, "saved": 4}, {"step": 6, "saved": 2}, {"complete": True}, {}):
-        work = heard.reported(work, report, 10.0)
+        work = heard.reported(work, parse_report(report), 10.0)
     assert (work.step, work.saved, work.complete) == (6, 4, True)
-    assert heard.reported(work, {"step": "six", "saved": None}, 11.0) == work
+    assert heard.reported(work, parse_report({"step": "six", "saved": None}), 11.0) == work
 
 
 def test_numbers_in_a_report_that_are_no_words_of_ours_are_metrics() -> None:
     work = Work(attempt="a", word=WorkWord.RUNNING)
     report = {"step": 5, "total": 9, "loss": 2, "time": 1.0, "stopped": True, "note": "x"}
-    work = heard.reported(work, report, 10.0)
+    work = heard.reported(work, parse_report(report), 10.0)
     assert work.metrics == {"loss": 2.0}
-    work = heard.reported(work, {"accuracy": 0.5}, 11.0)
+    work = heard.reported(work, parse_report({"accuracy": 0.5}), 11.0)
     assert work.metrics == {"loss": 2.0, "accuracy": 0.5} and work.step == 5
+
+
+def test_output_that_came_before_this_engine_is_known_by_its_agent() -> None:
+    fresh = heard.work(told(started=10.0, logged=90.0), None, 100.0)
+    assert fresh.logged_at == 90.0
+    assert heard.work(told(started=10.0, logged=None), None, 100.0).logged_at == 10.0
+    assert heard.work(told(started=10.0, logged=1e9), None, 100.0).logged_at == 100.0
+    assert heard.work(told(started=10.0, logged=50.0), fresh, 101.0).logged_at == 90.0
+
+
+def test_a_step_is_dated_by_our_clock_where_it_was_heard_as_it_came() -> None:
+    """A host whose clock is an hour behind does not stand still."""
+    first = heard.reported(
+        Work(attempt="a", word=WorkWord.RUNNING), parse_report({"step": 1, "time": 6400.0}), 10000.0
+    )
+    assert first.stepped_at == 6400.0  # perhaps it came when nobody listened
+    assert heard.reported(first, parse_report({"step": 2, "time": 6410.0}), 10010.0).stepped_at == (
+        10010.0
+    )
+
+
+def test_the_parts_of_a_start_are_no_metrics() -> None:
+    report = parse_report(
+        {"step": 1, "python_s": 0.4, "import_s": "x", "compile_s": 2, "loss": 3.0}
+    )
+    assert report.startup == {"python_s": 0.4, "compile_s": 2.0}
+    assert (report.metrics, report.refused) == ({"loss": 3.0}, ("import_s",))
+    known = heard.reported(Work(attempt="a", word=WorkWord.RUNNING), report, 10.0)
+    assert known.startup == report.startup
 
 
 def test_the_pace_is_the_median() -> None:

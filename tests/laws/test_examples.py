@@ -42,6 +42,9 @@ class Box:
     def names(self, beginning: str = "") -> list[str]:
         return sorted(name for name in self.files if name.startswith(beginning))
 
+    def sums(self, beginning: str = "") -> dict[str, int]:
+        raise AssertionError("nobody asks for them")
+
     def read(self, name: str, first: int = 0, length: int | None = None) -> bytes:
         if name not in self.files:
             raise FileNotFoundError(name)

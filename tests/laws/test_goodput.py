@@ -130,14 +130,14 @@ def test_a_command_that_tells_of_no_steps_works_from_its_start() -> None:
     assert (account.state, account.over_why) == (State.DONE, "it succeeded")
 
 
-@pytest.mark.parametrize(("exit", "works"), [(78, False), (1, True)])
-def test_a_command_that_can_not_run_has_done_nothing_that_counts(exit: int, works: bool) -> None:
+@pytest.mark.parametrize("unfit", [True, False])
+def test_a_command_that_can_not_run_has_done_nothing_that_counts(unfit: bool) -> None:
     story = started()
-    story.wait(40, State.PRODUCTIVE if works else State.STARTING)
-    story.end(Verdict.FAILURE, exit=exit)
+    story.wait(40, State.STARTING if unfit else State.PRODUCTIVE)
+    story.end(Verdict.FAILURE, exit=1, unfit=unfit)
     account = story.account()
     assert account.seconds == story.truth
-    assert account.goodput == (40 / 102 if works else 0.0)
+    assert account.goodput == (0.0 if unfit else 40 / 102)
 
 
 def test_a_recovery_is_told_in_its_parts() -> None:
@@ -156,8 +156,19 @@ def test_a_recovery_is_told_in_its_parts() -> None:
     assert recovery.steps_lost == 40
     assert recovery.until - recovery.at == 3 + 1 + 50 + 20 + 30 + 10
     assert recovery.parts == {
-        "detect": 3, "pause": 0, "queue": 50, "provision": 20, "setup": 30, "restore": 10, "gap": 1,
+        "detect": 3, "stop": 0, "pause": 0, "queue": 50, "provision": 20, "setup": 30,
+        "start": 10, "gap": 1,
     }  # fmt: skip
+
+
+def test_whoever_saves_by_himself_and_says_where_he_goes_on_has_lost_nothing() -> None:
+    story = struck()
+    story.truth[State.PRODUCTIVE] += story.truth.pop(State.WASTED)
+    story.get(50, 20, 30)
+    story.launch(10, step=141, resumed=140)  # as `run.start = 140` tells
+    account = story.account()
+    assert account.seconds == {state: time for state, time in story.truth.items() if time}
+    assert account.steps_lost == 0
 
 
 def test_the_pause_after_a_failure_is_no_time_in_which_nobody_noticed() -> None:
@@ -172,7 +183,7 @@ def test_the_pause_after_a_failure_is_no_time_in_which_nobody_noticed() -> None:
     assert account.seconds == story.truth
     (recovery,) = recoveries(account)
     assert {part: time for part, time in recovery.parts.items() if time} == {
-        "pause": 25, "restore": 5,
+        "pause": 25, "start": 5,
     }  # fmt: skip
 
 
@@ -204,6 +215,31 @@ def test_stopped_time_does_not_count_and_a_new_life_begins_at_nothing() -> None:
     story.ask()
     again = story.account()
     assert (again.start, again.runs) == (made_at, ())
+
+
+@pytest.mark.parametrize("end", ["slot.done", "slot.gave_up", "wish.stopped"])
+def test_the_time_of_a_job_that_has_ended_does_not_go_on(end: str) -> None:
+    story = History()
+    story.get(10, 20, 30)
+    story.launch(5, step=1)
+    story.wait(100, State.PRODUCTIVE)
+    story.end(Verdict.SUCCESS, last_at=story.now, step=100)
+    story.tell(end, slot="" if end.startswith("wish") else "gpt-0", why="so")
+    rest = {"slot.done": State.DONE, "slot.gave_up": State.GAVE_UP}.get(end, State.STOPPED)
+    story.wait(40, rest)  # its node is given back
+    story.tell("bid.gone", bid=story.bid)
+    before = story.account()
+    assert before.seconds == {state: time for state, time in story.truth.items() if time}
+    story.now += 720
+    assert story.account() == before
+    story.tell("wish.changed", slot="")  # of what is over nothing changes by that
+    if end == "slot.done":
+        assert story.account().seconds == before.seconds
+    story.tell("wish.resumed", slot="", goal="run")
+    story.tell("slot.gave_up", why="again")
+    story.now += 5
+    story.ask()
+    check_sums(story.account())
 
 
 def test_a_slot_that_joins_later_is_counted_from_the_change() -> None:

@@ -1,6 +1,7 @@
 """The line between the controller and its hosts, when one side is slower than the other."""
 
 import asyncio
+import gc
 import socket
 
 import pytest
@@ -52,6 +53,28 @@ def test_whoever_waits_for_room_learns_that_the_host_is_gone() -> None:
         return await asked
 
     assert all(isinstance(answer, OSError) for answer in asyncio.run(main()))
+
+
+def test_nothing_is_said_of_questions_that_were_never_sent() -> None:
+    """A world that ended while it told 250 hosts to go had hundreds of these in its log."""
+    complaints: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, said: complaints.append(str(said["message"])))
+        ours, theirs = pair()
+        with theirs:
+            channel = Channel(ours, hear=lambda message: None, closed=lambda: None)
+            asked = asyncio.create_task(ask_all(channel, 60.0))
+            while not channel.turn.locked():
+                await asyncio.to_thread(lambda: None)
+            channel.close()
+            await asked
+        del asked
+        gc.collect()
+
+    asyncio.run(main())
+    assert complaints == []
 
 
 @pytest.mark.parametrize("within_s", [0.05])

@@ -18,8 +18,8 @@ from tpuherd.cli.cp import There, parsed
 from tpuherd.cli.page import SECTIONS
 from tpuherd.cli.report import last_lines, report
 from tpuherd.cli.words import duration
-from tpuherd.cli.work import Outcome, ended, new_id, worst
 from tpuherd.clock import WallClock
+from tpuherd.commands.work import Outcome, ended, new_id, worst
 from tpuherd.keeper import terms
 from tpuherd.keeper.letter import LENGTH, Letter, read, wanted
 from tpuherd.keeper.serve import Keeper

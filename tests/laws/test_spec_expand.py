@@ -8,14 +8,14 @@ import pytest
 
 from tpuherd.catalogue import accelerators, generations, runtimes, zones
 from tpuherd.core.changes import difference
-from tpuherd.core.expand import digests, expand, order_of, per_hour
+from tpuherd.core.expand import digests, expand, order_of, price_range
 from tpuherd.core.grants import Allowed, Grant, near, of_mail, price
 from tpuherd.core.model import Goal, Kind, Slot
 from tpuherd.core.schema import FIELDS, TIERS, Need
 from tpuherd.core.spec import Job, checked, document
-from tpuherd.core.spec_checks import default_runtime
 from tpuherd.core.wish import Wish
 
+ALLOWS = "max_cost_per_hour allows ${} for all copies together"
 EVERYTHING = Allowed(everything=True)
 #: Another value for every field that can be changed.
 OTHER: dict[str, Any] = {
@@ -82,10 +82,26 @@ def test_a_world_grants_every_zone_that_has_the_type(type_: str) -> None:
     assert bool(slot.no_offer) == (not there)
 
 
-@pytest.mark.parametrize("kind", [one.name for one in generations().values() if one.enum])
-def test_every_generation_has_a_runtime_that_fits_it(kind: str) -> None:
-    assert kind in runtimes()[default_runtime(kind)].generations
-    assert runtimes()[default_runtime(kind)].ubuntu == "22.04"
+#: As Google's page "TPU software versions" has them.
+DOCUMENTED = {
+    "v2": "tpu-ubuntu2204-base",
+    "v3": "tpu-ubuntu2204-base",
+    "v4": "tpu-ubuntu2204-base",
+    "v5litepod": "v2-alpha-tpuv5-lite",
+    "v5p": "v2-alpha-tpuv5",
+    "v6e": "v2-alpha-tpuv6e",
+}
+
+
+@pytest.mark.parametrize("type_", sorted(one.type for one in accelerators().values() if one.enum))
+def test_every_type_gets_its_documented_image(type_: str) -> None:
+    (slot,) = slots(accelerator=type_)
+    assert {one.runtime for one in slot.offers} == {DOCUMENTED[type_.rpartition("-")[0]]}
+
+
+def test_every_default_image_is_known_and_fits() -> None:
+    for kind in generations().values():
+        assert kind.name in runtimes()[kind.runtime].generations
 
 
 def test_each_type_takes_the_first_runtime_that_fits() -> None:
@@ -117,8 +133,22 @@ def test_a_grant_covers_its_tier_and_spot_and_preemptible_are_one(
     same = grant_tier == tier or {grant_tier, tier} == {"spot", "preemptible"}
     assert bool(slot.offers) == same
     assert slot.no_offer == (
-        "" if same else f"no grant covers v4-32 at {tier}: herd context grant tells of one"
+        ""
+        if same
+        else f"no grant covers v4-32 at {tier}: you have {grant_tier} v4-32 in us-central2-b"
     )
+
+
+def test_only_what_would_do_is_named_of_other_tiers() -> None:
+    grants = (
+        Grant(zone="us-central1-f", type="v2-8", tier="on-demand", chips=20),
+        Grant(zone="europe-west4-a", type="v3-8", tier="on-demand", chips=20),
+    )
+    (slot,) = slots(Allowed(grants=grants), accelerator="v3-8")
+    said = "no grant covers v3-8 at spot: you have on-demand v3-8 in europe-west4-a"
+    assert slot.no_offer == said
+    (slot,) = slots(Allowed(grants=grants), accelerator="v3-32")
+    assert slot.no_offer == "no grant covers v3-32 at spot: herd context grant tells of one"
 
 
 @pytest.mark.parametrize(
@@ -180,8 +210,8 @@ def test_a_bucket_far_from_every_tpu_of_that_type() -> None:
     ("most", "copies", "why"),
     [
         (14.75, 1, ""),
-        (14.75, 2, "max_cost_per_hour allows 14.75: v4-32 costs 14.74 at the least"),
-        (14.74, 1, "max_cost_per_hour allows 14.74: v4-32 costs 14.74 at the least"),
+        (14.75, 2, f"{ALLOWS.format('14.75')}, and 2 copies of v4-32 cost at least $29.49 an hour"),
+        (14.74, 1, f"{ALLOWS.format('14.74')}, and v4-32 costs at least $14.74 an hour"),
         (30, 2, ""),
     ],
 )
@@ -193,9 +223,21 @@ def test_what_has_no_price_is_not_within_a_limit() -> None:
     unpriced: dict[str, Any] = {"accelerator": "v2-32", "zones": "us-central1-a"}
     assert slots(**unpriced)[0].offers[0].price is None
     assert slots(**unpriced, max_cost_per_hour=999)[0].no_offer == (
-        "max_cost_per_hour allows 999: v2-32 has no known price"
+        f"{ALLOWS.format('999.00')}, and v2-32 has an unknown price"
     )
-    assert per_hour(slots(**unpriced)) == (None, None)
+    found = price_range(slots(**unpriced))
+    assert (found.least, found.most, found.unknown_in) == (None, None, ("us-central1-a",))
+
+
+def test_prices_of_several_zones_are_a_range_and_unknown_ones_are_named() -> None:
+    (first,) = slots()
+    offers = [
+        replace(first.offers[0], zone=zone, price=price)
+        for zone, price in (("a", 9.36), ("b", 6.12), ("c", None))
+    ]
+    two = [replace(first, offers=tuple(offers))] * 2
+    found = price_range(two)
+    assert (found.least, found.most, found.unknown_in) == (12.24, 18.72, ("c",))
 
 
 def test_limits_are_those_of_the_job() -> None:
@@ -220,8 +262,8 @@ def test_prices_are_of_all_chips_of_the_right_size() -> None:
     assert price("europe-west4-a", pod, "preemptible") == pytest.approx(16 * 0.66)
     assert price("europe-west4-a", pod, "reserved") == pytest.approx(16 * 2.0)
     assert price("us-west9-a", pod, "spot") is None
-    least, most = per_hour(slots(copies=2))
-    assert least == most == pytest.approx(29.488)
+    found = price_range(slots(copies=2))
+    assert found.least == found.most == pytest.approx(29.488)
 
 
 def test_every_field_that_can_be_changed_is_tried() -> None:

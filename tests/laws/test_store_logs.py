@@ -1,5 +1,6 @@
 """Kept logs: whatever is written in whatever pieces, it is read once, in order, from any offset."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +11,9 @@ from shutil import rmtree
 
 import pytest
 
-from tpuherd.store.logs import KEEP_S, SEGMENT_MAX, About, Place, Shelf, folder
+from tpuherd.ports import Broken
+from tpuherd.store import logs
+from tpuherd.store.logs import KEEP_S, SEGMENT_MAX, About, Place, Shelf, Writer, folder
 from tpuherd_host.agent.records import JUMP, NUMBER, Record, packed
 
 PLACE = Place(zone="z", node="n", worker=0, incarnation="1")
@@ -196,3 +199,80 @@ def test_a_node_created_anew_has_a_log_of_its_own(tmp_path: Path) -> None:
         writer.close()
     for place, text in said.items():
         assert [one.piece for _, one in shelf.records("gpt-0-a1-7kq", place)] == [text]
+
+
+@pytest.mark.parametrize("id", ["../../x", "..", ".", "", "a/b", "/etc", "a\n", "a\0"])
+def test_no_log_is_outside_our_folder_whatever_its_name(tmp_path: Path, id: str) -> None:
+    home = tmp_path / "one" / "two" / "logs"
+    shelf = Shelf(home)
+    for use in (
+        lambda: shelf.writer(id, PLACE),
+        lambda: shelf.end(id, PLACE),
+        lambda: list(shelf.records(id, PLACE)),
+        lambda: shelf.put(about(id)),
+        lambda: shelf.writer("w", replace(PLACE, node=id)),
+        lambda: shelf.writer("w", replace(PLACE, zone=id)),
+    ):
+        with pytest.raises(Broken, match="can't be the name"):
+            use()
+    assert shelf.of(id) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_a_log_without_end_the_end_is_kept_and_the_rest_is_said_to_be_missing(
+    tmp_path: Path,
+) -> None:
+    place, most = tmp_path / "w" / PLACE.folder, 1 << 16
+    writer, offset = Writer(place, most), 0
+    said = [Record(float(n), 1, b"x" * 500) for n in range(1000)]
+    for record in said:
+        writer.put(offset, record)
+        offset += record.size
+    assert writer.dropped
+    writer.close()
+    assert sum(path.stat().st_size for path in place.iterdir()) <= most
+    shelf = Shelf(tmp_path)
+    kept = [record for _, record in shelf.records("w", PLACE)]
+    assert kept[0].port == JUMP
+    assert most // 2 < sum(record.size for record in kept[1:]) <= most
+    assert kept[1:] == said[-len(kept) + 1 :]
+    assert shelf.end("w", PLACE) == offset
+    assert [one for _, one in shelf.records("w", PLACE, offset - said[-1].size)] == said[-1:]
+
+
+def test_hosts_of_a_large_attempt_share_what_may_be_kept(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    assert shelf.writer("few", PLACE).most == logs.HOST_BYTES_MAX
+    shelf.put(replace(about("many"), places=(PLACE,) * 64))
+    assert shelf.writer("many", PLACE).most == logs.LOG_BYTES_MAX // 64
+    shelf.put(replace(about("crowd"), places=(PLACE,) * 4096))
+    assert shelf.writer("crowd", PLACE).most == logs.HOST_BYTES_MIN
+
+
+def test_of_a_job_with_too_much_of_logs_the_oldest_attempts_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "JOB_BYTES_MAX", 2500)
+    shelf = Shelf(tmp_path)
+    names = ["gpt-0-a1-7kq", "gpt-1-a1-7kq", "gpt-0-a2-7kq", "gpt-0-g1-7kq-setup-12-0"]
+    for at, name in enumerate([*names, "gpt2-0-a1-7kq", "other"]):
+        writer = shelf.writer(name, PLACE)
+        writer.put(0, Record(1.0, 1, b"x" * 1000))
+        writer.close()
+        for path in (tmp_path / name).rglob("*.log"):
+            os.utime(path, (at, at))
+    assert shelf.trim("gpt", newest="gpt-0-g1-7kq-setup-12-0") == ["gpt-0-a1-7kq"]
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {*names[1:], "gpt2-0-a1-7kq", "other"}
+
+
+def test_a_file_of_a_log_that_is_broken_ends_where_it_is_broken(tmp_path: Path) -> None:
+    shelf, said = Shelf(tmp_path), records(4, 3)
+    writer, offset = shelf.writer("w", PLACE), 0
+    for record in said:
+        writer.put(offset, record)
+        offset += record.size
+    writer.close()
+    (file,) = tmp_path.rglob("*.log")
+    file.write_bytes(file.read_bytes() + b"\xff" * 100)
+    assert [record for _, record in shelf.records("w", PLACE)] == said

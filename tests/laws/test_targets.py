@@ -5,11 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpuherd.core import targets
+from tpuherd.core.near_names import near_names
 from tpuherd.core.targets import BadTarget, Chosen, There, Wanted, choose, fold, labels, parse
+from tpuherd.desk.reading import AWAITED, DONE
 
 
-def node(name: str, zone: str = "us-central2-b", workers: int = 4, state: str = "READY") -> There:
-    return There(name=name, zone=zone, workers=workers, state=state)
+def node(
+    name: str,
+    zone: str = "us-central2-b",
+    workers: int = 4,
+    state: str = "READY",
+    foreign: bool = False,
+) -> There:
+    return There(name=name, zone=zone, workers=workers, state=state, foreign=foreign)
 
 
 NODES = [
@@ -191,9 +199,70 @@ def test_hosts_are_called_by_the_shortest_name_that_is_theirs_alone() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("gpt-9", ["gpt-0", "gpt-1"]),
+        ("tpg", []),
+        ("gtp", ["gpt"]),
+        ("Resnet", ["resnet50"]),
+        ("restnet5", ["resnet50"]),
+        ("res", ["resnet50"]),
+        ("re", []),
+        ("pretrain", []),
+        ("train", ["brain"]),
+        ("strange", []),
+    ],
+)
+def test_only_what_is_near_is_suggested(word: str, near: list[str]) -> None:
+    known = ["gpt", "gpt-0", "gpt-1", "resnet50", "brain"]
+    assert [one for one in near_names(word, known) if word != "gpt-9" or one != "gpt"] == near
+
+
+def test_many_nodes_are_not_all_listed() -> None:
+    many = [node(f"{name}x", workers=1) for name in ("alpha", "beta", "gamma") for _ in range(1)]
+    many += [node(f"{'abcdefghij'[at % 10]}{at}z", workers=1) for at in range(250)]
+    said = choose(parse("pretrain"), many).missing
+    assert said == ("there is no pretrain: none of the nodes has a name like it",)
+
+
 def test_what_is_awaited_is_not_unknown() -> None:
-    found = choose(parse("gpt-0,late-[0-2],lost-[0-1]"), NODES, {"late", "late-0", "late-1"})
+    without = {
+        "late-0": AWAITED, "late-1": AWAITED, "over": DONE, "gpt-0": "never said",
+    }  # fmt: skip
+    found = choose(parse("gpt-0,over,late-[0-2],lost-[0-1]"), NODES, without)
     assert found.missing == (
+        DONE.replace("{}", "over"),
         "late-[0-1] has no node yet: herd why says what it waits for",
         "there is no late-2,lost-[0-1]: there is gpt2,gpt-[0-1,10],pod",
     )
+
+
+def test_jobs_and_slots_are_the_users_own_and_full_names_reach_anybodys() -> None:
+    there = [
+        node("gpt-0-g1-7kq", workers=1),
+        node("gpt-0-g1-abc", workers=1, foreign=True),
+        node("bert-0-g2-abc", workers=1, foreign=True),
+    ]
+    assert names(choose(parse("gpt"), there)) == "gpt-0-g1-7kq/w0"
+    assert names(choose(parse("gpt-0"), there)) == "gpt-0-g1-7kq/w0"
+    assert names(choose(parse("gpt-0-g1-abc"), there)) == "gpt-0-g1-abc/w0"
+    assert choose(parse("bert,bert-0,brt"), there).missing == (
+        "you have no bert,bert-0: bert-0-g2-abc belongs to another herd user",
+        "there is no brt: there is bert-0-g2-abc,gpt-0,gpt-0-g1-abc",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "foreign"),
+    [("gpt-0-g1-7kq", False), ("gpt-0-g1-abc", True), ("pod", False), ("gpt-0", False)],
+)
+def test_a_node_is_foreign_where_its_name_bears_another_owners_mark(
+    name: str, foreign: bool
+) -> None:
+    assert targets.is_foreign(name, {"7kq"}) is foreign
+
+
+def test_a_foreign_node_is_called_by_its_full_name() -> None:
+    rows = [("z", "gpt-0-g1-7kq", 0), ("z", "gpt-0-g1-abc", 1)]
+    assert labels(rows, {"gpt-0-g1-abc"}) == ["gpt-0/w0", "gpt-0-g1-abc/w1"]

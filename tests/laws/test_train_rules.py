@@ -3,7 +3,12 @@
 import json
 import math
 import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -34,6 +39,7 @@ from tpuherd_host.train.places import (
 from tpuherd_host.train.reports import Reports
 from tpuherd_host.train.run import Run
 from tpuherd_host.train.start import Pod
+from tpuherd_host.train.startup import Startup
 
 
 def test_youngs_rule() -> None:
@@ -138,6 +144,57 @@ def test_the_first_step_says_nothing_of_the_pace(
             now[0] += 2.0 if step else 300.0
         told = [json.loads(ear.recv(8192)) for _ in range(5)]
     assert [one.get("step_s") for one in told] == [None, 2.0, 2.0, 2.0, None]
+
+
+def test_a_script_that_loads_by_itself_tells_where_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was booked as a start from nothing, and all steps before as lost."""
+    now = [100.0]
+    monkeypatch.setattr(here, "tick", lambda: now[0])
+    monkeypatch.setattr(start, "PODS", [Pod(index=0, count=1, circle=Circle(), notices=False)])
+    monkeypatch.setenv("HERD_STEPS", str(tmp_path / "steps.sock"))
+    run = Run()
+    run.start = 126
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(str(tmp_path / "steps.sock"))
+        for _ in run.steps(129):
+            now[0] += 2.0
+        told = [json.loads(ear.recv(8192)) for _ in range(3)]
+    assert (told[0]["step"], told[0]["resumed"], told[0]["saved"]) == (127, 126, 126)
+    assert "resumed" not in told[1]
+
+
+def test_the_parts_of_a_start_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([106.0, 108.5])
+    monkeypatch.setattr(here, "now", lambda: next(times))
+    monkeypatch.setattr(here, "BEGAN", 100.0)
+    monkeypatch.setattr(here, "process_began", lambda: 99.6)
+    startup = Startup()
+    startup.begin_meeting()
+    startup.end_meeting()
+    listeners: list[Any] = []
+    monkeypatch.setattr(
+        "tpuherd_host.train.startup.jax",
+        SimpleNamespace(monitoring=SimpleNamespace(
+            register_event_duration_secs_listener=listeners.append)),
+    )  # fmt: skip
+    startup.count_compiling()
+    (heard,) = listeners
+    heard("/jax/core/compile/backend_compile_duration", 1.0, fun_name="init")
+    before = startup.compiled_s
+    heard("/jax/core/compile/backend_compile_duration", 3.0)
+    heard("/jax/checkpoint/write", 9.0)
+    assert startup.finish(3.5, before) == {
+        "python_s": 0.4, "import_s": 6.0, "meet_s": 2.5, "first_step_s": 0.5, "compile_s": 4.0,
+    }  # fmt: skip
+
+
+def test_a_process_knows_when_it_was_started() -> None:
+    code = "from tpuherd_host.train import here; print(here.process_began())"
+    before = time.time()
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert before - 0.1 <= float(ran.stdout) <= time.time()
 
 
 def test_a_folder_is_a_place(tmp_path: Path) -> None:

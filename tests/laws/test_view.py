@@ -60,7 +60,7 @@ def test_every_state_has_a_word() -> None:
 
 def test_every_kind_of_event_has_a_line_and_a_meaning() -> None:
     assert set(KINDS) <= set(SAYS)
-    assert set(EVENTS) == {*KINDS, "store.set_aside"}
+    assert set(EVENTS) == {*KINDS, "store.set_aside", "store.recovered"}
 
 
 def test_a_row_of_ls() -> None:
@@ -116,12 +116,46 @@ def test_status_tells_attempts_losses_and_times() -> None:
         "first failing host: gpt-0-g1-7kq/w3, exit 137",
         "| killed",
         "2  z  runs after 1 m 10 s, steps 100 to 101",
-        "back after 1 m 53 s: detect 3.0 s, queue 50 s, provision 20 s, setup 30 s, restore 10 s",
+        "back after 1 m 53 s: detect 3.0 s, queue 50 s, provision 20 s, setup 30 s, start 10 s",
         "40 steps lost",
         "work that counts",
         "gpt-1: waiting",
     ):
         assert said in text, said
+
+
+def test_the_parts_of_a_start_are_shown_apart() -> None:
+    story = struck()
+    story.get(50, 20, 30)
+    parts = {"python_s": 0.4, "import_s": 3.1, "meet_s": 1.2, "compile_s": 2.0, "first_step_s": 0.3}
+    story.launch(10, step=101, resumed=100, restore_s=2.5, startup=parts)
+    page = job_page(scene(story), "gpt", ["gpt-0"])
+    fits("herd status NAME --json", page)
+    shown = (
+        "Python 0.4 s, imports 3.1 s, meeting the other processes 1.2 s,"
+        " reading the checkpoint 2.5 s, compiling 2.0 s, the first step 0.3 s"
+    )
+    text = job_text(page)
+    assert f"start 10 s ({shown})" in text
+    assert f"its start: {shown}" in text
+    assert page["each"][0]["recoveries"][0]["startup"] == {
+        "python_s": 0.4, "import_s": 3.1, "meet_s": 1.2, "restore_s": 2.5, "compile_s": 2.0,
+        "first_step_s": 0.3,
+    }  # fmt: skip
+
+
+def test_an_unhealthy_node_is_called_so() -> None:
+    story = History()
+    story.ask()
+    story.wait(10, State.QUEUE_FIRST)
+    story.tell("bid.granted", bid=story.bid)
+    story.tell("bid.sick", bid=story.bid, state="UNHEALTHY_TPU")
+    story.wait(60, State.PROVISION)
+    assert job_row(scene(story), "gpt")["phase"] == "unhealthy"
+    text = job_text(job_page(scene(story), "gpt", ["gpt-0"]))
+    assert "unhealthy (UNHEALTHY_TPU) for 1 m 00 s" in text
+    story.tell("bid.well", bid=story.bid)
+    assert job_row(scene(story), "gpt")["phase"] == "booting"
 
 
 def test_why_folds_slots_that_do_the_same() -> None:
@@ -153,6 +187,10 @@ def test_why_folds_slots_that_do_the_same() -> None:
         ("wish.changed", {"difference": ["copies: 1 → 2", "env"]},
          "wish.changed  copies: 1 → 2; env"),
         ("from.newer", {"x": 1}, "from.newer"),
+        ("engine.started", {"pid": 7, "host": "desk", "epoch": 1}, "engine.started  pid 7 on desk"),
+        ("engine.started", {"epoch": 1}, "engine.started"),
+        ("attempt.launched", {"attempt": "a"}, "attempt.launched  a"),
+        ("engine.crashed", {"why": "it was killed"}, "engine.crashed  it was killed"),
         ("bid.lost", {"bid": "{0}", "how": "{x}"}, "bid.lost  {0} {x}"),
     ],
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from math import isfinite
 from random import Random
 from typing import Any
@@ -14,7 +15,8 @@ from tpuherd.core import sweep as trials
 from tpuherd.core.model import Event
 from tpuherd.core.plot import axis
 from tpuherd.core.spec_job import Parameter, Search
-from tpuherd.core.sweep import Sweep
+from tpuherd.core.sweep import How, Sweep, Trial
+from tpuherd.core.sweep_prune import hopeless
 from tpuherd.core.view_schema import SCHEMAS
 from tpuherd.core.view_sweep import best_text, sweep_csv, sweep_page, sweep_text
 from tpuherd.core.view_sweep_plot import MARKS, panels, sketch, svg
@@ -72,7 +74,9 @@ def test_every_trial_is_shown_once(seed: int) -> None:
     assert page["planned"] == 30
     lines = sweep_text(page).splitlines()
     failed = any(row["phase"] == "failed" for row in page["each"])
-    assert len(lines) == (3 + len(page["each"]) + 2 * failed if page["each"] else 2)
+    lost = any(row["phase"] == "pruned" and row["nan"] for row in page["each"])
+    below = failed + lost + (failed or lost)
+    assert len(lines) == (3 + len(page["each"]) + below if page["each"] else 2)
     rows = list(csv.DictReader(io.StringIO(sweep_csv(page))))
     assert len(rows) == len(page["each"])
     for read, row in zip(rows, page["each"], strict=True):
@@ -83,9 +87,12 @@ def test_every_trial_is_shown_once(seed: int) -> None:
         assert read["why"] == row["why"]
 
 
+NAN = "loss is NaN or infinite; its last number was at step 40"
+
+
 def test_why_trials_failed_is_said_once() -> None:
     row = {"value": None, "params": {"lr": 1}, "slot": "lr-0", "attempts": 1, "step": None,
-           "seconds": 8.0}  # fmt: skip
+           "seconds": 8.0, "nan": False}  # fmt: skip
     ends = [("failed", "it has no memory"), ("pruned", "hopeless"), ("failed", "it has no memory"),
             ("failed", "it can't\nrun")]  # fmt: skip
     each = [{**row, "trial": at, "phase": how, "why": why} for at, (how, why) in enumerate(ends)]
@@ -93,6 +100,16 @@ def test_why_trials_failed_is_said_once() -> None:
     assert sweep_text(page).split("\n\n")[2].splitlines() == [
         "trials 0, 2 failed: it has no memory", "trial 3 failed: it can't run"
     ]  # fmt: skip
+
+
+def test_a_trial_that_is_pruned_for_its_nan_says_so() -> None:
+    trial = Trial(number=0, params={"lr": 9}, run="r", made_at=0.0, how=How.PRUNED, lost=True,
+                  points=((40, 2.5),), ended_at=9.0, why=NAN)  # fmt: skip
+    pruning = replace(SEARCH, prune=replace(SEARCH.prune, rule="median"))
+    assert hopeless(pruning, Sweep(), trial) == NAN
+    text = sweep_text(sweep_page("lr", Sweep(trials=(trial,)), SEARCH, 10.0))
+    assert f"trial 0 was pruned: {NAN}" in text
+    assert "nan" in text.splitlines()[3].split()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

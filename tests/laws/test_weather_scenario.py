@@ -65,10 +65,6 @@ def test_every_step_can_be_taken_again_as_it_is() -> None:
         arguments.fill(arguments.kind(step["do"]), said)
 
 
-def test_an_empty_file_is_a_calm_world() -> None:
-    assert scenario.steps(parsed(SAMPLES / "good" / "empty.yaml")) == []
-
-
 def test_a_trace_changes_between_the_ticks_where_its_seed_says() -> None:
     levels = (2, 2, 2, 0, 0, 1)
     trace = Trace(zone="us-central2-b", type="v4-8", gap_s=300.0, levels=levels, start_s=60.0)

@@ -235,6 +235,11 @@ def gone(pid: int) -> bool:
     return one is None or one.gone
 
 
+def sleeps(pid: int) -> bool:
+    """Whether a process waits for something, and does nothing meanwhile."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
 @contextlib.contextmanager
 def agents(home: Path, version: str = "own") -> Iterator[Agents]:
     """A home, and nothing left of it afterwards."""

@@ -8,16 +8,20 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tpuherd.sim.hosts import sftp
 from tpuherd.sim.hosts.contract import Account, Holder, Host, Process, Program
 from tpuherd.sim.tpu.call import Request, Response
 from tpuherd.sim.tpu.views import HostView
 
+#: What an init does in a fork of its own.
+SERVE_FILES = "from tpuherd.sim.hosts import sftp; sftp.load_library([]); sftp.serve_files()"
 VIEW = HostView(
     key="777-0",
     zone="us-central1-a",
@@ -83,8 +87,11 @@ class PlainHost:
 
         home = self.folder / "home" / program.user
         home.mkdir(parents=True, exist_ok=True)
+        argv = list(program.argv)
+        if argv == [sftp.INTERNAL]:
+            argv = [sys.executable, "-c", SERVE_FILES]
         child = subprocess.Popen(
-            list(program.argv),
+            argv,
             executable=program.executable,
             env=dict(program.env),
             cwd=program.directory or home,

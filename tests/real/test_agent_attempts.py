@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -147,7 +148,54 @@ def test_clean_all_ends_whoever_has_the_chips(home: Agents) -> None:
     told = talk.call("clean", all=True, grace_s=1)
     assert {row["work"] for row in told["ended"]} == {"", "x-1"}
     assert (told["left"], os.waitpid(pid, 0)[1]) == ([], signal.SIGTERM)
-    assert talk.event("ended", id="x-1")["signal"] == signal.SIGTERM
+    ended = talk.event("ended", id="x-1")
+    assert ended["signal"] == signal.SIGTERM
+    assert (ended["stopped"], ended["why"]) == (True, "ended by herd clean of test")
+
+
+@pytest.mark.parametrize("agent", ["x-0-a1-me", "x-0-g1-me-setup-1f-0"], ids=["attempt", "setup"])
+def test_what_runs_and_is_known_no_more_is_ended_before_another_begins(
+    home: Agents, agent: str
+) -> None:
+    talk = home.attach(epoch=1)
+    shell = "echo up; sleep 1000 & sleep 1000"
+    if "setup" in agent:
+        talk.ask("setup", id=agent, slot="x-0", steps=[{"shell": shell}])
+        talk.event("attempt", id=agent, phase="running")
+    else:
+        begun(talk, agent, slot="x-0", shell=shell)
+
+    def mine() -> list[int]:
+        return [one for one in all_processes() if marked(one, str(home.folder)) == agent]
+
+    until(lambda: len(mine()) >= 2)
+    home.kill(talk)
+    for folder in ("attempts", "setups", "commands"):
+        shutil.rmtree(home.folder / folder, ignore_errors=True)
+    again = home.attach(epoch=1)
+    assert phase(again, agent) == "sweeping"
+    if "setup" not in agent:
+        with pytest.raises(Failed, match="still runs"):
+            again.call("start", attempt="x-0-a2-me", slot="x-0", argv=["true"])
+    ended = again.event("ended", id=agent)
+    assert (ended["phase"], ended["exit"]) == ("lost", None)
+    assert "was removed from the host" in ended["why"]
+    assert mine() == []
+    if "setup" in agent:  # nobody knows what it was asked as: the answer is how it ended
+        assert again.call("setup", id=agent, slot="x-0", steps=[{"shell": shell}])["exit"] is None
+    begun(again, "x-0-a2-me", slot="x-0")
+
+
+def test_a_users_command_outlives_what_its_agent_knew_of_it(home: Agents) -> None:
+    talk = home.attach(epoch=1)
+    id = talk.ask("run", id="q1", shell="echo up; exec sleep 1000")
+    talk.data(id, 5)
+    home.kill(talk)
+    shutil.rmtree(home.folder / "commands")
+    again = home.attach(epoch=1)
+    assert again.call("attempts")["attempts"] == []
+    [pid] = [one for one in all_processes() if marked(one, str(home.folder)) == "q1"]
+    os.kill(pid, signal.SIGKILL)
 
 
 def test_setup_steps_are_stamped_and_a_failure_is_explained(home: Agents) -> None:

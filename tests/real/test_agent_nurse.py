@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.agents import Agents, agents, little_room, say, status, text, until
+from tests.real.agents import Agents, agents, little_room, say, sleeps, status, text, until
 
 pytestmark = pytest.mark.real
 
@@ -79,6 +79,9 @@ def test_what_the_nurse_could_not_write_down_the_agent_does(small: Agents) -> No
             file.write(bytes(1 << 12))
     say(small.home / "go", "\n")
     assert talk.stream(id)[0]["exit"] == 5
+    # The nurse reports the end before it writes it down: it has tried when it sleeps again.
+    until(lambda: (folder / "exit").exists() and sleeps(small.nurse(talk)))
+    assert (folder / "exit").stat().st_size == 0
     filler.unlink()
     until(lambda: status(folder).get("phase") == "ended")
     assert json.loads((folder / "status.json").read_text())["ending"]["exit"] == 5

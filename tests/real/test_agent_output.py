@@ -174,6 +174,19 @@ def test_standard_input_with_credit(old: Agents) -> None:
     assert talk.run("d", argv=["cat"])[0]["exit"] == 0  # without: it is empty
 
 
+SMALL = {"rows": 9, "columns": 40}
+CLOSED = "exec <&- >&- 2>&-; sleep 0.3; "
+
+
+@pytest.mark.parametrize("shell", ["touch made", CLOSED + "exit 0"], ids=["touch", "shell"])
+def test_a_command_that_closes_its_terminal_is_not_hung_up(home: Agents, shell: str) -> None:
+    """As `touch` does before it ends: nobody but the agent has the terminal open then."""
+    talk = home.attach()
+    for at in range(10):
+        work, _ = talk.stream(talk.ask("run", id=f"c{at}", shell=shell, terminal=SMALL))
+        assert (work["exit"], work["signal"]) == (0, None)
+
+
 def test_a_terminal(old: Agents) -> None:
     talk = old.attach()
     size = {"rows": 33, "columns": 101, "term": "dumb"}
@@ -204,11 +217,12 @@ def small(tmp_path: Path) -> Iterator[Agents]:
 @pytest.mark.root
 def test_a_full_disk_stops_no_command_and_the_gap_is_told(small: Agents) -> None:
     talk = small.attach()
-    os.mkfifo(small.home / "go")
-    os.mkfifo(small.home / "past")
+    # Two pipes: whoever opens one again while its last writer still closes it reads an end.
+    for pipe in ("go", "on", "past"):
+        os.mkfifo(small.home / pipe)
     past = os.open(small.home / "past", os.O_RDONLY | os.O_NONBLOCK)
     shell = (
-        "echo one; read x <go; seq 100000; echo middle; echo >past; read x <go; echo end; exit 3"
+        "echo one; read x <go; seq 100000; echo middle; echo >past; read x <on; echo end; exit 3"
     )
     id = talk.ask("run", id="a", shell=shell)
     text_one = talk.data(id, 5)
@@ -223,7 +237,7 @@ def test_a_full_disk_stops_no_command_and_the_gap_is_told(small: Agents) -> None
     os.close(past)
     work, records = talk.run("b", shell="echo there is room in memory; rm filler")
     assert (work["exit"], text(records)) == (0, b"there is room in memory\n")
-    say(small.home / "go", "\n")
+    say(small.home / "on", "\n")
     work, rest = talk.stream(id)
     records = list(Records().feed(text_one + rest))
     gaps = [number(record.piece) for record in records if record.port == GAP]

@@ -71,8 +71,10 @@ def test_a_terminal_has_a_size(login: Login, ip: str) -> None:
     assert "/dev/pts/" in done.stdout
 
 
-@pytest.mark.needs("scp", "sftp", "rsync")
-@pytest.mark.parametrize("way", ["scp", "scp -O", "sftp", "rsync"])
+@pytest.mark.needs("scp", "sftp")
+@pytest.mark.parametrize(
+    "way", ["scp", "scp -O", "sftp", pytest.param("rsync", marks=pytest.mark.needs("rsync"))]
+)
 def test_a_tree_there_and_back(login: Login, ip: str, tmp_path: Path, way: str) -> None:
     tree = tmp_path / "tree"
     (tree / "inner").mkdir(parents=True)
@@ -103,6 +105,26 @@ def test_a_tree_there_and_back(login: Login, ip: str, tmp_path: Path, way: str) 
     same = filecmp.dircmp(tree, tmp_path / "back")
     assert sorted(same.same_files) == ["a name with spaces"]
     assert filecmp.cmp(tree / "inner/blob", tmp_path / "back/inner/blob", shallow=False)
+
+
+@pytest.mark.parametrize("program", ["ssh", "scp"])
+def test_a_tunnel_of_gclouds_is_refused_in_a_sentence(
+    login: Login, ip: str, tmp_path: Path, program: str
+) -> None:
+    """The words that `gcloud alpha compute tpus tpu-vm ssh --tunnel-through-iap` runs."""
+    tunnel = "python3 gcloud.py compute start-iap-tunnel t1v-n-0-w-0 %p --listen-on-stdin"
+    options = [program, *login.options(), "-o", f"ProxyCommand {tunnel}"]
+    target = f"{login.env['USER']}@{ip}"
+    words = {
+        "ssh": [*options, target, "--", "hostname"],
+        "scp": [*options, str(tmp_path), f"{target}:there"],
+    }
+    done = run(words[program], login.env)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "The simulated world has no Identity-Aware Proxy: leave --tunnel-through-iap out, its "
+        "hosts are reached directly.\n"
+    )
 
 
 def test_forwarding_both_ways(login: Login, ip: str) -> None:

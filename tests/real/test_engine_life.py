@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,8 +71,9 @@ def test_killed_again_and_again(user: Owner, seed: int) -> None:
 def test_two_that_begin_at_once_are_one(user: Owner) -> None:
     several = [begin(user, "engine", "start") for _ in range(4)]
     assert [one.wait(60) for one in several] == [0, 0, 0, 0]
-    assert len(user.events("engine.started")) == 1
+    (started,) = user.events("engine.started")
     first = user.engine()
+    assert (started.facts["pid"], started.facts["host"]) == (first, socket.gethostname())
     assert user.herd("engine", "start").returncode == 0
     assert user.engine() == first
 

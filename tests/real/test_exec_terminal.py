@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from tests.real.users import Terminal, User, pod, until
+from tests.real.users import Terminal, User, lines_of_each, pod, said_by_all, until
 
 pytestmark = pytest.mark.real
 CTRL_C, CTRL_D = b"\x03", b"\x04"
@@ -51,7 +51,7 @@ def test_ctrl_c_can_detach_and_the_rest_is_seen_later(user: User) -> None:
     assert [one["phase"] for one in user.kept(id)] == ["running"] * 4
     again = user.herd("exec", "--attach", id)
     assert again.returncode == 5
-    assert again.stdout == "pod/w[0-3]: rest\n"
+    assert lines_of_each(again.stdout) == said_by_all("rest")
     logs = user.herd("logs", "--attempt", id).stdout
     assert (logs.count(": begun"), logs.count(": rest")) == (4, 4)
 
@@ -97,7 +97,7 @@ def test_a_shell_on_a_host(user: User) -> None:
     window.resize(44, 77)
     os.kill(window.pid, signal.SIGWINCH)
     until(lambda: size(window) == b"44 77", "the new size", seconds=10)
-    window.type(b"echo go; sleep 100\n")
+    window.type(b"sh -c 'echo go; exec sleep 100'\n")
     window.expect(rb"[\r\n]go\r\n")
     window.type(CTRL_C)
     window.expect(rb"\^C(?s:.*)\$ ")
@@ -145,6 +145,29 @@ def test_a_command_with_a_terminal(user: User) -> None:
     window.expect(rb"got this\r\n")
     window.expect(rb"/dev/pts/")
     assert window.end() == 0
+
+
+def test_ssh_with_a_command_has_a_terminal_only_if_asked(user: User) -> None:
+    for words, said in (([], rb"no-tty"), (["-t"], rb"has-tty")):
+        line = "test -t 1 && echo has-tty || echo no-tty; read x; echo got $x"
+        window = Terminal(user, "ssh", *words, "pod/w0", line)
+        window.expect(rb"\r\n" + said + rb"\r\n")
+        window.type(b"this\n")
+        window.expect(rb"got this\r\n")
+        assert window.end() == 0
+
+
+def test_what_a_host_writes_never_acts_on_a_terminal(user: User) -> None:
+    text = r"\033]0;owned\007\033[2Jx\342\200\256y \033[31mred"
+    for target in ("pod/w0", "pod"):
+        window = Terminal(user, "exec", target, "--", "printf", text + r"\n")
+        window.expect(rb"\\x1b\]0;owned\\x07\\x1b\[2Jx\\u202ey \x1b\[31mred")
+        assert window.end() == 0
+        assert b"\x1b]" not in window.seen
+        assert b"\x1b[2J" not in window.seen
+        assert window.seen.rstrip().endswith(b"\x1b[0m"), "the colour ends"
+    piped = user.herd("exec", "pod/w0", "--", "printf", text).stdout
+    assert piped == "\x1b]0;owned\x07\x1b[2Jx\u202ey \x1b[31mred"
 
 
 def test_the_terminal_is_left_as_it_was(user: User) -> None:

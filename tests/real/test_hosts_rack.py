@@ -241,6 +241,30 @@ def test_the_death_of_the_zygote_is_survived(mode: str) -> None:
     asyncio.run(story())
 
 
+def test_a_machine_that_is_slow_to_end_hosts_ends_them_all_the_same(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An order that was not answered in time ended the world, or was never given again."""
+    monkeypatch.setattr(channel, "ANSWER_S", 0.2)
+
+    async def story() -> None:
+        async with floor(mode) as here:
+            await here.wish(view(0), view(1))
+            assert here.rack.zygote is not None
+            os.kill(here.rack.zygote.pid, signal.SIGSTOP)
+            try:
+                ending = asyncio.create_task(here.rack.match({"a-0": None, "a-1": None}))
+                assert await becomes(lambda: len(here.rack.missing) > 0)
+            finally:
+                os.kill(here.rack.zygote.pid, signal.SIGCONT)
+            async with asyncio.timeout(20):
+                await ending
+            assert here.rack.hosts == {} and here.rack.berths == {}
+            assert "no answer to kill within 0.2 s" in " ".join(here.rack.missing)
+
+    asyncio.run(story())
+
+
 def test_a_lying_init_is_not_believed(walled: str) -> None:
     """Root of a host can do as its init likes: what comes from there is checked."""
 

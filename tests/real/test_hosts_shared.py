@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.real.rooms import becomes, floor, need, run, view
+from tests.real.worlds import HERD, environment
 from tpuherd.sim.hosts import walls
+from tpuherd.sim.hosts.neighbours import find_other_people
 
 pytestmark = pytest.mark.real
 
@@ -52,6 +55,63 @@ def test_a_machine_that_forbids_namespaces_is_seen_as_such() -> None:
     assert done.stdout.startswith("processes root\n"), done.stdout + done.stderr
     assert "namespaces-user is not possible here: unshare: No space left" in done.stdout
     assert "user.max_user_namespaces is 0" in done.stdout
+
+
+@pytest.mark.needs("unshare")
+@pytest.mark.parametrize("hosts", ["auto", "processes"])
+def test_on_a_machine_that_others_use_bare_hosts_must_be_asked_for(
+    tmp_path: Path, hosts: str
+) -> None:
+    need("namespaces-user")
+    refused = hosts == "auto" and bool(find_other_people())
+    done = herd_without_namespaces(tmp_path, hosts)
+    try:
+        if refused:
+            assert done.returncode == 2
+            assert "others use this machine (" in done.stderr
+            assert "`--hosts processes` takes them so" in done.stderr
+        else:
+            assert done.returncode == 0, done.stderr
+            assert "can reach your unix sockets" in done.stdout
+    finally:
+        stop = [*HERD, "sim", "stop", "--state-dir", str(tmp_path / "w")]
+        subprocess.run(stop, capture_output=True, timeout=60)
+
+
+def herd_without_namespaces(tmp_path: Path, hosts: str) -> "subprocess.CompletedProcess[str]":
+    """`herd sim start` by a user of a machine that allows none."""
+    words = ["unshare", "--user", "--map-user=1001", "--map-group=1001", "--keep-caps"]
+    script = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
+    start = ["sim", "start", "--detach", "--hosts", hosts, "--state-dir", str(tmp_path / "w")]
+    return subprocess.run(
+        [*words, "sh", "-c", script, "sh", *HERD, *start],
+        env=environment(tmp_path, {}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.skipif(not walls.hold_signals(), reason="Landlock 6 is not to be had")
+def test_abstract_sockets_of_the_machine_are_out_of_reach() -> None:
+    """Those of the host itself are not."""
+    connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect('\\0' + sys.argv[1])"
+    inside = (
+        "import socket; s = socket.socket(socket.AF_UNIX); s.bind('\\0tpuherd-inside'); "
+        "s.listen(); socket.socket(socket.AF_UNIX).connect('\\0tpuherd-inside')"
+    )
+
+    async def story() -> None:
+        async with floor("processes") as here:
+            (host,) = await here.wish(view())
+            done = await run(host, f'python3 -c "{connect}" tpuherd-outside')
+            assert done.code == 1 and "Operation not permitted" in done.text, done.text
+            assert (await run(host, f'python3 -c "{inside}"')).code == 0
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("\0tpuherd-outside")
+        listener.listen()
+        asyncio.run(story())
 
 
 @pytest.mark.parametrize("harm", HARM)

@@ -15,7 +15,7 @@ import pytest
 from tests.real.plain_host import PlainDesk
 from tests.real.rooms import WALLED, becomes, need, view
 from tests.real.test_inside_ssh import Done, echoing, free_port, in_a_terminal, run
-from tpuherd.sim.hosts.rack import Rack
+from tpuherd.sim.hosts.rack import Make, Rack
 from tpuherd.sim.ssh.server import Door
 from tpuherd.sim.tpu.views import HostView
 
@@ -67,7 +67,7 @@ async def house(mode: str, folder: Path) -> AsyncIterator[House]:
     desk = PlainDesk(view(), {"alice": ((folder / "id.pub").read_text(),)})
     with tempfile.TemporaryDirectory(prefix="hosts-") as ground:
         Path(ground).chmod(0o755)
-        rack = Rack(desk, Path(ground))
+        rack = Rack(desk, Path(ground), Make(mode=mode))
         await rack.start()
         port = free_port()
         door = Door(desk, port, rack.hosts.get, folder / "keys")

@@ -92,6 +92,32 @@ def test_a_preempted_node_takes_its_host_along(tmp_path: Path) -> None:
         until(lambda: say(world, secret, address, "true") is None, "its end")
 
 
+def test_every_reset_request_comes_back(tmp_path: Path) -> None:
+    """Hosts go and come at the same moment; half of the new ones were never heard of."""
+    place = f"/v2/projects/demo/locations/{ZONE}"
+    names = [f"q{number}" for number in range(6)]
+    with running(tmp_path / "w", "--time-scale", "100", hosts="auto") as world:
+
+        def are_active() -> bool:
+            _, found = world.ask("GET", f"{place}/queuedResources")
+            states = [one["state"]["state"] for one in found["queuedResources"]]
+            return states == ["ACTIVE"] * len(names)
+
+        for name in names:
+            node = {"parent": place.removeprefix("/v2/"), "nodeId": f"{name}-node", "node": NODE}
+            body = {"tpu": {"nodeSpec": [node]}, "spot": {}}
+            status, answer = world.ask(
+                "POST", f"{place}/queuedResources?queuedResourceId={name}", body
+            )
+            assert status == 200, answer
+        until(are_active, "all requests to be ACTIVE", seconds=60)
+        for name in names:
+            status, answer = world.ask("POST", f"{place}/queuedResources/{name}:reset", {})
+            assert status == 200, answer
+        assert not are_active()
+        until(are_active, "all requests to be ACTIVE again", seconds=60)
+
+
 def test_namespaces_that_cannot_be_had_are_a_sentence(tmp_path: Path) -> None:
     """Whoever insists on them hears why not; here they are either there, or that is said."""
     words = ["--hosts", "namespaces", "--detach", "--state-dir", str(tmp_path / "w")]

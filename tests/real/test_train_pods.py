@@ -38,15 +38,17 @@ class Pod:
 
     python: Path
     cache: Path
+    program: Path = PROGRAM
+    within_s: float = 150
 
     def run(
-        self, *words: object, count: int = 2, chips: int = 2, lame: int = -1, **more: str
+        self, *words: object, count: int = 2, chips: int = 2, lame: int = -1, **more: Any
     ) -> list[Ended]:
         with socket.create_server(("127.0.0.1", 0)) as door:
             port = door.getsockname()[1]
         processes = [
             subprocess.Popen(
-                [self.python, PROGRAM, *map(str, words)],
+                [self.python, self.program, *map(str, words)],
                 env={
                     "PATH": os.environ["PATH"],
                     "HOME": str(self.cache),
@@ -65,7 +67,7 @@ class Pod:
             for index in range(count)
         ]
         try:
-            logs = [process.communicate(timeout=150)[0] for process in processes]
+            logs = [process.communicate(timeout=self.within_s)[0] for process in processes]
         finally:
             for process in processes:
                 process.kill()

@@ -20,6 +20,7 @@ from time import monotonic
 from typing import Any
 
 from tests.conformance.world import HERD, World, started, until
+from tpuherd.core.targets import expanded
 
 ZONE = "us-central2-b"
 MACHINE = {"acceleratorType": "v4-32", "schedulingConfig": {"spot": True}}
@@ -174,6 +175,32 @@ def line(process: "subprocess.Popen[str]") -> str:
     """The next line of its output."""
     assert process.stdout is not None
     return process.stdout.readline()
+
+
+def read_line_of_all(process: "subprocess.Popen[str]", text: str, hosts: int) -> None:
+    """Read on until so many hosts have said this line; a slow one's comes after the others'."""
+    heard: set[str] = set()
+    while len(heard) < hosts:
+        label, _, said = line(process).rstrip("\n").partition(": ")
+        assert said == text, (label, said, heard)
+        heard.update(expanded(label, label))
+
+
+def lines_of_each(text: str) -> dict[str, list[str]]:
+    """What each host said. Equal lines stand once if they come within a fifth of a second: on a
+    loaded machine they may not.
+    """
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        label, _, said = line.partition(": ")
+        for host in expanded(label, label):
+            found.setdefault(host, []).append(said)
+    return found
+
+
+def said_by_all(*lines: str) -> dict[str, list[str]]:
+    """The same where all four hosts of the pod say these lines."""
+    return {f"pod/w{worker}": list(lines) for worker in range(4)}
 
 
 def empty_home(user: User, name: str) -> User:

@@ -10,6 +10,7 @@ import click
 import pytest
 
 from tpuherd.cli.main import herd
+from tpuherd.core.schema import FIELDS
 from tpuherd.sim.weather import arguments
 
 ROOT = Path(__file__).parents[2]
@@ -119,3 +120,11 @@ def test_every_command_shown_is_understood(page: str, words: list[str]) -> None:
         pass  # --help
     if words[:2] == ["sim", "weather"] and len(words) > 2 and words[2] != "clear":
         arguments.words(arguments.kind(words[2]), [w for w in words[3:] if not w.startswith("--")])
+
+
+def test_examples_call_the_python_that_hosts_have() -> None:
+    """TPU VM images have `python3` and no `python`."""
+    lines = [(page.name, line) for page in PAGES for line in page.read_text().splitlines()]
+    lines += [(name, f"run: {field.example}") for name, field in FIELDS.items()]
+    said = [where for where in lines if re.search(r"(run: |-- |^ +)python (?!-m tests)", where[1])]
+    assert said == []

@@ -16,8 +16,8 @@ from tpuherd.cli.page import SECTIONS, page
 
 HERD = [sys.executable, "-m", "tpuherd.front"]
 HEAVY = {
-    "asyncio", "asyncssh", "click", "google", "h2", "httpx", "httpx2", "jax", "numpy", "rich",
-    "sqlite3", "ssl", "uvicorn", "yaml",
+    "asyncio", "asyncssh", "click", "google", "h2", "httpx", "httpx2", "jax", "msgspec",
+    "numpy", "rich", "sqlite3", "ssl", "uvicorn", "yaml",
 }  # fmt: skip
 CLI = sorted(Path(command_line.__file__).parent.glob("*.py"))
 
@@ -64,7 +64,7 @@ def test_the_python_package_loads_nothing_heavy() -> None:
 
 
 #: Of these no reading command has any need: it asks neither the cloud nor a host.
-FAR = {"asyncssh", "cryptography", "h2", "httpx2", "uvicorn", "yaml"}
+FAR = {"asyncssh", "cryptography", "google", "h2", "httpx2", "msgspec", "uvicorn", "yaml"}
 
 
 def test_commands_that_only_read_load_nothing_that_reaches_out() -> None:
@@ -157,3 +157,11 @@ def test_no_traceback_reaches_a_user(
 )
 def test_colour_is_the_users_choice(environment: dict[str, str], colour: bool | None) -> None:
     assert command_line.colour(environment) is colour
+
+
+def test_no_help_is_wider_than_a_terminal_of_80_columns() -> None:
+    top = click.Context(command_line.herd, info_name="herd", **command_line.herd.context_settings)
+    for words, command in commands():
+        context = click.Context(command, top, info_name=words, terminal_width=80)
+        wide = [line for line in command.get_help(context).splitlines() if len(line) > 80]
+        assert not wide, f"herd {words}: {wide}"

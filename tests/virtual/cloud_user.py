@@ -33,10 +33,13 @@ class Wire(httpx2.AsyncBaseTransport):
         self.clock = clock
         self.asked: list[str] = []
         self.between: Callable[[httpx2.Request], None] = lambda request: None
+        self.instead: Callable[[httpx2.Request], httpx2.Response | None] = lambda request: None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         self.asked.append(f"{request.method} {request.url.path}")
         self.between(request)
+        if (other := self.instead(request)) is not None:
+            return other
         answer = handle(
             self.world,
             Request(

@@ -22,7 +22,7 @@ from tpuherd_host.agent.records import packed
 from tpuherd_host.agent.state import ATTEMPT, Ending, State, Work
 from tpuherd_host.agent.step import step, wake_at
 from tpuherd_host.agent.verbs import PURE, THREADED
-from tpuherd_host.agent.works import found
+from tpuherd_host.agent.works import found, orphan
 
 BOOT_S = 8.0  #: from the power to the door
 HALT_S = 25.0  #: from the power button to the end of all
@@ -47,6 +47,7 @@ class Machine:
         self.door_at = 0.0
         self.held_until = 0.0  #: the chips are held by a zombie
         self.deaf: set[str] = set()  #: verbs that are never answered
+        self.stuck = False  #: its agent does nothing any more, and lives
         self.news: dict[str, str] = {}
         self.unseen: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -174,6 +175,31 @@ class Machine:
             for line in list(self.lines.values()):
                 line.cut(NotReached(f"the agent of {self.name} is gone"))
 
+    def lose_state(self) -> None:
+        """Somebody removes the agent's folder: what runs goes on, what is known of it is gone."""
+        for kept in (self.disk.works, self.disk.before, self.disk.pids, self.disk.exits):
+            kept.clear()
+        self.disk.logs.clear()
+        self.disk.lines.clear()
+        self.kill_agent()
+
+    def stick(self, seconds: float) -> None:
+        """Its agent is stopped for a while, as by SIGSTOP: links stay, and nobody answers."""
+        self.stuck = True
+        self.later(seconds, self.unstick)
+
+    def unstick(self) -> None:
+        """It goes on, with all that has come meanwhile."""
+        self.stuck = False
+        waiting, self._waiting = self._waiting, []
+        for work in waiting:
+            work()
+
+    def say(self, content: Mapping[str, Any]) -> None:
+        """Something that its agent says to all, be it true or not."""
+        for line in list(self.lines.values()):
+            line.down.send(frames.said(frames.EVENT, 0, dict(content)))
+
     def hear(self, tree: Mapping[str, Any]) -> None:
         """What the metadata server says now."""
         for key in ("preempted", "maintenance-event"):
@@ -197,6 +223,11 @@ class Machine:
             works[id] = work._replace(length=len(self.disk.logs.get(id, b"")))
             if why:
                 self.save(works[id], False)
+        marks = {id for id, one in self.processes.items() if one.alive or one.left}
+        for mark in marks - set(works):
+            lost = orphan(mark, self.boot, self.now())
+            if lost is not None:
+                works[mark] = lost
         hello = {
             "protocol": frames.PROTOCOL, "agent": "virtual", "python": "3.10",
             "host": self.view.name, "boot": self.boot, "user": "me", "home": "/home/me",
@@ -248,7 +279,7 @@ class Machine:
 
     def happen(self, happening: words.Happening) -> None:
         """Let the agent judge, and do what follows."""
-        if self.view.hung and self.on:
+        if (self.view.hung or self.stuck) and self.on:
             self._waiting.append(partial(self.happen, happening))
             return
         self._queue.append(happening)

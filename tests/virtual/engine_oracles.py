@@ -161,6 +161,8 @@ def mistried(events: list[Event]) -> Iterator[str]:
     for event in events:
         if event.kind == "wish.made":
             at = {key: where for key, where in at.items() if key[0] != event.job}
+        elif lost_events(event):
+            at = {}  # trials whose lines were lost are tried again
         elif event.kind in ("trial.given", "trial.waits", "trial.ended"):
             key = (event.job, int(event.facts["trial"]))
             before, now = at.get(key, "waits"), event.kind.removeprefix("trial.")
@@ -169,13 +171,29 @@ def mistried(events: list[Event]) -> Iterator[str]:
             at[key] = now
 
 
+def lost_events(event: Event) -> bool:
+    """Whether a damaged store was set aside, and not all of its log could be read."""
+    return event.kind == "store.set_aside" and "could not read" in str(event.facts["why"])
+
+
+def written_late(event: Event) -> bool:
+    """What the log holds later than it happened: stacks until all is stopped, and that the disk
+    was full until there is room to write it.
+    """
+    full = event.kind == "engine.trouble" and "disk is full" in str(event.facts["sentence"])
+    return full or event.kind == "attempt.stacks"
+
+
 def misjudged(ground: Ground, events: list[Event]) -> Iterator[str]:
     """Verdicts that are not what happened."""
     numbers: dict[str, list[int]] = {}
+    lost = False
     for event in events:
+        if lost_events(event):  # what hosts still know of is told once more
+            numbers, lost = {}, True
         if event.kind == "attempt.launched":
-            known = numbers.setdefault(event.slot, [0])
             number = int(event.facts["number"])
+            known = numbers.setdefault(event.slot, [number - 1 if lost else 0])
             if number not in (known[-1], known[-1] + 1):  # the same again is a retry
                 yield f"attempt {number} of {event.slot} follows {known[-1]}"
             known.append(number)
@@ -195,17 +213,22 @@ def misjudged(ground: Ground, events: list[Event]) -> Iterator[str]:
             yield f"{attempt} is called stalled, and came to its end by itself"
 
 
-def unaccounted(events: list[Event]) -> Iterator[str]:
-    """Lines of the log that don't go together."""
+def unaccounted(events: list[Event], *, clock_was_set: bool) -> Iterator[str]:
+    """Lines of the log that don't go together; a user's clock may have been set back."""
     asked: dict[str, object] = {}
     last = 0.0
     for event in events:
         bid = event.facts.get("bid")
         if event.kind in ("bid.asked", "bid.adopted"):
-            if asked.setdefault(str(bid), event.facts["offer"]) != event.facts["offer"]:
+            before, asked[str(bid)] = asked.get(str(bid)), event.facts["offer"]
+            if before not in (None, event.facts["offer"]):
                 yield f"{bid} is asked for as something else than before"
+        elif lost_events(event):  # a number that was lost with its bid may come again
+            asked = dict.fromkeys(asked)
         elif event.kind.startswith("bid.") and bid not in asked:
             yield f"{event.kind} of {bid}, which nobody asked for"
-        if event.at < last - 1.0 and event.kind != "attempt.stacks":  # told when all is stopped
+        if clock_was_set and event.kind.startswith(("wish.", "attempt.launched")):
+            continue  # a launch has the time at which its tick began, before the clock was set
+        if event.at < last - 1.0 and not written_late(event):
             yield f"{event.kind} is {last - event.at:.1f} s older than the line before it"
         last = max(last, event.at)

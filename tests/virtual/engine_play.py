@@ -1,6 +1,7 @@
 """A play: the real engine in a world of this process, killed and begun anew as a plot says."""
 
 import asyncio
+import sqlite3
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.virtual.asking import START
+from tests.virtual.engine_disk import FaultyConnection
 from tests.virtual.engine_ground import OWNER, Asked, Ground
 from tests.virtual.engine_oracles import (
     Watch,
@@ -18,9 +20,11 @@ from tests.virtual.engine_oracles import (
     unmet,
     untried,
 )
-from tests.virtual.engine_ports import Hosts, Life, Store, Wire
+from tests.virtual.engine_play_parts import SetClock, desire, told
+from tests.virtual.engine_ports import Hosts, Life, Spoil, Store, Wire
 from tests.virtual.engine_programs import Script
-from tests.virtual.engine_wishes import Wished, launch_of, order_of, slots, wishes_of
+from tests.virtual.engine_wishes import Wished, slots
+from tpuherd.clock import SteadyClock
 from tpuherd.cloud.auth import Nobody
 from tpuherd.cloud.bids import Bids
 from tpuherd.cloud.client import Cloud
@@ -28,17 +32,15 @@ from tpuherd.cloud.rest import Rest, client
 from tpuherd.cloud.whence import Urls
 from tpuherd.core.fold import fold
 from tpuherd.core.model import Event, Goal, Slot
-from tpuherd.core.spec import Job, checked
-from tpuherd.core.spec_job import Search
 from tpuherd.core.sweep_turns import OURS, Advice
 from tpuherd.core.trail import Trails
-from tpuherd.core.wish import Wish
-from tpuherd.engine.desired import Desired
 from tpuherd.engine.loop import Ended, Engine, Parts
-from tpuherd.founding import GONE_S
-from tpuherd.ports import Holder
+from tpuherd.engine.past import RECOVERED, SET_ASIDE
+from tpuherd.founding import GONE_S, latest_time
+from tpuherd.ports import HerdError, Holder
 from tpuherd.sim.tpu.call import Request
 from tpuherd.sim.virtual import run
+from tpuherd.store.damage import MARK
 from tpuherd.store.database import Database
 from tpuherd.store.logs import Shelf
 
@@ -46,27 +48,10 @@ URL = "http://world"
 TTL_S = 30.0
 RESTART_S = 1.0  #: from an engine's death to the next one
 LOOK_S = 5.0
+MENDED_S = 600.0  #: a damaged store is set aside at once, and what it lost found when zones answer
 SETTLE_S = 40.0
 STAY_S = 240.0  #: so long nothing may stir when all is as it was wished
 ROOM = Path("/dev/shm")  #: a store without a disk, where there is such a thing
-
-
-def desire(wishes: Mapping[str, Wish]) -> Desired:
-    """What an engine makes of wishes."""
-    return Desired(
-        wishes=wishes_of(wishes),
-        order=order_of,
-        launch=lambda slot: launch_of(slot, wishes[slot.job]),
-        rows=wishes,
-        sweeps={job: search_of(wish) for job, wish in wishes.items() if "sweep" in wish.document},
-    )
-
-
-def search_of(wish: Wish) -> Search:
-    """How a sweep is searched."""
-    found = checked(wish.document)
-    assert isinstance(found, Job) and found.sweep is not None, found
-    return found.sweep
 
 
 @dataclass(eq=False, kw_only=True)
@@ -81,7 +66,11 @@ class Play:
     life: Life | None = None
     lives: int = 0
     at: Callable[[Life, str], None] = lambda life, place: None
-    before: Callable[[Request], None] = lambda request: None
+    before: Callable[[Request], Spoil | None] = lambda request: None
+    stated: Callable[[sqlite3.Connection, str], None] = lambda connection, statement: None
+    was_damaged: bool = False  #: the store, and it may lack what the cloud shows
+    kept: list[Event] = field(default_factory=list)  #: what the log said before it was damaged
+    said: dict[str, Wished] = field(default_factory=dict)  #: what the user wants, by job
     troubles: list[str] = field(default_factory=list)  #: an engine that broke by itself
     wanted: bool = True  #: an engine is begun again when it ends
     engine: Engine | None = None
@@ -93,6 +82,8 @@ class Play:
     resting: int | None = None  #: the store's version when nothing was left to do
 
     def __post_init__(self) -> None:
+        self.clock = SetClock(self.ground.clock)
+        self.lease_clock = SteadyClock(self.clock)  # no lock tells here that an engine is dead
         self.watch = Watch(ground=self.ground)
         self.ground.watchers.append(self.watch.asked)
         self.store = Database(self.folder, self.ground.clock.now())
@@ -101,7 +92,8 @@ class Play:
 
     def wish(self, wished: Wished) -> None:
         """Say what is wished."""
-        now = self.ground.clock.now()
+        self.said[wished.job] = wished
+        now = self.clock.now()
         wish = wished.wish(now)
         known = self.store.wishes().get(wished.job)
         kind = "wish.made" if known is None else "wish.changed"
@@ -112,7 +104,8 @@ class Play:
 
     def down(self, job: str) -> None:
         """Nothing is wished of it any more."""
-        now = self.ground.clock.now()
+        self.said.pop(job, None)
+        now = self.clock.now()
         self.store.drop(job, [Event(at=now, kind="wish.dropped", job=job, facts={"who": "me"})])
         self.look_at_wishes()
 
@@ -129,6 +122,12 @@ class Play:
     def events(self, *kinds: str) -> list[Event]:
         """What the log says."""
         return [event for _, event in self.store.events(kinds=kinds or None)]
+
+    def history(self) -> list[Event]:
+        """All that was ever in the log, with what a damaged store has lost."""
+        events = self.events()
+        aside = [n for n, event in enumerate(events) if event.kind == SET_ASIDE]
+        return [*self.kept, *events[aside[-1] :]] if aside else events
 
     def trails(self) -> Trails:
         """What is remembered."""
@@ -155,15 +154,19 @@ class Play:
 
     async def one(self) -> None:
         """The life of one engine."""
-        clock = self.ground.clock
-        inner = Database(self.folder, clock.now())
+        life = Life()
+        life.at = lambda place: self.at(life, place)
+        inner = self.open_store(life)
         holder = Holder(pid=1000 + self.lives, host="laptop", who="me@laptop")
-        epoch = inner.take(holder, clock.now(), TTL_S)
+        try:
+            clock = SteadyClock(self.clock, latest_time(inner))
+            epoch = inner.take(holder, self.lease_clock.now(), TTL_S)
+        except HerdError:
+            epoch = None  # its process says so, and ends
         if epoch is None:
             inner.close()
             return
-        life = self.life = Life()
-        life.at = lambda place: self.at(life, place)
+        self.life = life
         self.lives += 1
         hello = {"who": "me@laptop", "owner": self.owner, "epoch": epoch}
         hosts = Hosts(self.ground.rack.machines, hello, life)
@@ -178,6 +181,7 @@ class Play:
                     cloud=Bids(cloud, clock, 22, cloud.survey),
                     hosts=hosts,
                     shelf=Shelf(self.folder / "logs"),
+                    troubles=inner.troubles,
                     clock=clock,
                     desire=desire,
                     owner=self.owner,
@@ -189,13 +193,62 @@ class Play:
                 engine = self.engine = Engine(parts, epoch=epoch)
                 life.task = asyncio.create_task(engine.run())
                 if await self.ended(life.task, life):
-                    inner.release(epoch)
+                    if life.task.result() is not Ended.DAMAGED:
+                        inner.release(epoch)
                     if life.task.result() is Ended.REST:
                         self.resting = self.store.version()
+        except HerdError:
+            pass  # the lease can't be given back: the process ends, and the lease runs out
         finally:
             life.dead = True
             hosts.cut()
             inner.close()
+
+    def open_store(self, life: Life) -> Database:
+        """The store as this life sees it. A damaged one is set aside: nobody else has it open."""
+        damaged = (self.folder / MARK).exists()
+        if damaged:
+            self.store.close()
+        inner = Database(self.folder, self.clock.now())
+
+        def before(connection: sqlite3.Connection, statement: str) -> None:
+            self.stated(connection, statement)
+
+        inner._connection = FaultyConnection(inner._connection, life, before)  # type: ignore
+        if damaged:
+            self.forget()
+            self.was_damaged = True
+        return inner
+
+    async def await_store(self) -> None:
+        """A damaged store is let go of and set aside, and soon knows again what it lost; a job
+        that nobody remembers is submitted again by its user, who is told so, and one whose end
+        nobody remembers is dropped again."""
+        end = self.ground.clock.now() + MENDED_S
+        while (self.folder / MARK).exists():
+            if self.ground.clock.now() > end:
+                raise AssertionError("the damaged store was not set aside")
+            await asyncio.sleep(RESTART_S)
+        if not self.was_damaged:
+            return
+        while not self.events(RECOVERED):
+            if self.ground.clock.now() > end:
+                raise AssertionError("the store never recovered")
+            await asyncio.sleep(RESTART_S)
+        jobs = self.store.wishes().keys()
+        for job in self.said.keys() - jobs:
+            self.wish(self.said[job])
+        for job in jobs - self.said.keys():
+            assert not self.drop_was_read(job), f"{job} was dropped, and is there again"
+            self.down(job)
+        self.was_damaged = False
+
+    def drop_was_read(self, job: str) -> bool:
+        """Whether the store that follows a damaged one knows that the job was dropped."""
+        events = self.events("wish.made", "wish.changed", "wish.dropped", SET_ASIDE)
+        last = max(n for n, event in enumerate(events) if event.kind == SET_ASIDE)
+        ends = [event.kind for event in events[:last] if event.job == job]
+        return ends[-1:] == ["wish.dropped"]
 
     async def ended(self, task: asyncio.Task[Ended], life: Life) -> bool:
         """Whether an engine ended in peace; one that broke by itself is a finding."""
@@ -210,10 +263,11 @@ class Play:
             self.troubles.append(f"{self.ground.now():.1f} s: {told(error)}")
         return error is None
 
-    def asked(self, request: Request) -> None:
+    def asked(self, request: Request) -> Spoil | None:
         """A request is on its way to the world."""
-        self.before(request)
+        spoil = self.before(request)
         self.ground.note(request)
+        return spoil
 
     def kill(self) -> None:
         """kill -9, from outside."""
@@ -227,6 +281,7 @@ class Play:
         end = self.ground.clock.now() + seconds
         while (left := end - self.ground.clock.now()) > 0:
             await asyncio.sleep(min(LOOK_S, left))
+            await self.await_store()
             self.watch.look()
 
     async def until(self, happens: Callable[[], bool], patience_s: float) -> bool:
@@ -252,12 +307,12 @@ class Play:
 
     def verdict(self) -> list[str]:
         """All that was wrong in this history."""
-        events = self.events()
+        events = self.history()
         return [
             *self.watch.faults,
             *self.troubles,
             *misjudged(self.ground, events),
-            *unaccounted(events),
+            *unaccounted(events, clock_was_set=self.clock.was_set),
             *mistried(events),
         ]
 
@@ -283,17 +338,6 @@ class Play:
     def mutations(self) -> list[Asked]:
         """All requests of engines that change the world."""
         return [asked for asked in self.ground.asked if not asked.reads]
-
-
-def told(error: BaseException) -> str:
-    """An error, with those that are in it, and where it came from."""
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(told(one) for one in error.exceptions)
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place else ""
-    return f"{type(error).__name__}: {error} ({where})"
 
 
 Plot = Callable[[Play], Awaitable[Any]]

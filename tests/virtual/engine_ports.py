@@ -56,11 +56,14 @@ class Life:
             self.task.cancel()
 
 
+Spoil = Callable[[httpx2.Response], httpx2.Response]  #: what becomes of an answer on its way
+
+
 class Wire(httpx2.AsyncBaseTransport):
     """Carries requests to the world by a call, at the loop's time."""
 
     def __init__(
-        self, desk: Desk, life: Life, before: Callable[[Request], None], page: int
+        self, desk: Desk, life: Life, before: Callable[[Request], Spoil | None], page: int
     ) -> None:
         self.page = page
         self.desk = desk
@@ -77,7 +80,7 @@ class Wire(httpx2.AsyncBaseTransport):
             headers={name.lower(): value for name, value in request.headers.items()},
             body=await request.aread(),
         )
-        self.before(asked)
+        spoil = self.before(asked)
         answer = self.desk.handle(asked)
         patience_s = (request.extensions.get("timeout") or {}).get("read") or 30.0
         await asyncio.sleep(min(max(answer.delay_s, 0.05), patience_s))
@@ -89,7 +92,8 @@ class Wire(httpx2.AsyncBaseTransport):
             raise Dead(name)
         if answer.lost:
             raise httpx2.ReadError("the connection was cut", request=request)
-        return httpx2.Response(answer.status, content=answer.body, headers=list(answer.headers))
+        given = httpx2.Response(answer.status, content=answer.body, headers=list(answer.headers))
+        return given if spoil is None else spoil(given)
 
     def paged(self, query: str) -> str:
         """With smaller pages, if somebody wants them so."""
@@ -135,8 +139,11 @@ class Hosts:
         line = machine.open()
         self.lines.append(line)
         line.lane.greet({"protocol": frames.PROTOCOL, **self.hello})
-        async with asyncio.timeout(60.0):
-            hello = await line.lane.hello
+        try:
+            async with asyncio.timeout(60.0):
+                hello = await line.lane.hello
+        except TimeoutError as error:
+            raise NotReached(f"the agent of {host.name} gave no answer in 60 s") from error
         link = self.links[key] = AgentLink(host, hello, line.lane, Tunnels())
         return link
 

@@ -137,6 +137,7 @@ class Gang:
         self.completed = False  #: it came to its own end
         self.crashed = False  #: by its script
         self.disturbed = False  #: a TERM came before its end: then only its own word counts
+        self.stepped: list[float] = []  #: when it came to its steps, by the loop's clock
         self.began = asyncio.get_running_loop().time()
         self._later(MEET_S, self.met)
 
@@ -186,6 +187,7 @@ class Gang:
             self._later(script.step_s, self.tick)
             return
         self.step += 1
+        self.stepped.append(asyncio.get_running_loop().time())
         self.bucket.worked[self.run] = self.bucket.worked.get(self.run, 0) + 1
         self.say(f"step {self.step}")
         over = self.step >= script.steps

@@ -3,7 +3,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.virtual.engine_faults import Mischief, Moment, cut, points, quiet
+from tests.virtual.engine_faults import (
+    CLOCKS,
+    LINK_FAULTS,
+    Mischief,
+    Moment,
+    cut,
+    points,
+    quiet,
+)
 from tests.virtual.engine_ground import ZONES
 from tests.virtual.engine_lifecycles import LIFECYCLES
 from tests.virtual.engine_play import Play, perform
@@ -75,10 +83,16 @@ async def stroke(play: Play, dice: Dice, wishes: dict[str, Wished]) -> None:
     what = dice.share()
     machines = play.ground.machines()
     machine = machines[int(dice.share() * len(machines))] if machines else None
-    if what < 0.3:
+    if what < 0.25:
         play.kill()
-    elif what < 0.45 and machine is not None:
+    elif what < 0.3:
+        play.clock.set(tuple(CLOCKS.values())[int(dice.share() * len(CLOCKS))])
+    elif what < 0.4 and machine is not None:
         machine.kill_agent()
+    elif what < 0.47 and machine is not None and machine.lines:
+        line = next(iter(machine.lines.values()))
+        hows = ("forgets", "reboot-forgets", "stuck", "lies")
+        LINK_FAULTS[hows[int(dice.share() * len(hows))]](play, line)
     elif what < 0.65 and machine is not None:
         for line in list(machine.lines.values()):
             cut(play, line)

@@ -71,6 +71,9 @@ class NearHost:
     async def forward(self, port: int) -> AsyncIterator[int]:
         yield port
 
+    def drop(self, why: str) -> None:
+        """There is no line that could be cut."""
+
 
 class NearStream:
     """A call of a threaded verb."""
@@ -82,6 +85,7 @@ class NearStream:
         self.come: asyncio.Queue[Happening] = asyncio.Queue()
         self.credit = WINDOW
         self.more = asyncio.Event()
+        self.over = asyncio.Event()  #: the host's side has ended
         self.answer: Answered | None = None
         house = House(host.house, str(host.home), {}, State, self.post)
         self.talk = Talk(house, dict(verb.arguments), 1, 1)
@@ -99,6 +103,9 @@ class NearStream:
             self.credit += happening.many
             self.more.set()
         else:
+            if isinstance(happening, Answered):
+                self.over.set()
+                self.more.set()
             self.come.put_nowait(happening)
 
     async def read(self) -> tuple[int, bytes] | None:
@@ -114,8 +121,7 @@ class NearStream:
 
     async def write(self, port: int, piece: bytes) -> None:
         if self.host.cut_after is not None and self.host.up + len(piece) > self.host.cut_after:
-            self.host.down = True
-            self.talk.drop()
+            await self.cut()
             raise NotReached(f"{self.host} was cut")
         while self.credit < len(piece) and self.credit < WINDOW:
             self.more.clear()
@@ -123,6 +129,18 @@ class NearStream:
         self.credit -= len(piece)
         self.host.up += len(piece)
         self.talk.hand(port, piece)
+
+    async def cut(self) -> None:
+        """The line breaks, once the host has taken in all that went over it; then the call ends."""
+        self.host.down = True
+        if self.verb.name not in self.host.dead:
+            # Its credit does not tell: the host may grant more than the window.
+            while any(piece for _, piece in tuple(self.talk.pieces)) and not self.over.is_set():
+                self.more.clear()
+                await self.more.wait()
+        self.talk.drop()
+        if self.verb.name not in self.host.dead:
+            await self.over.wait()
 
     async def end(self, port: int) -> None:
         self.talk.hand(port, None)

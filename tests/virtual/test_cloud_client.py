@@ -122,6 +122,7 @@ def test_our_key_goes_to_the_project_beside_everybody_elses() -> None:
         await set_project(user, **{"ssh-keys": THEIRS, "other": "stays"})
         await user.node("pod")
         host = await host_of(user, "pod")
+        user.cloud.project_keys = True
         await user.registrar.admit(host, "me", PUBLIC)
         assert await project_keys(user) == f"{THEIRS}\nme:{PUBLIC} tpuherd"
         project = wire.project(await user.ask("GET", PROJECT))
@@ -138,6 +139,7 @@ def test_two_who_write_at_once_lose_nothing() -> None:
     async def work(user: User) -> None:
         await user.node("pod")
         host = await host_of(user, "pod")
+        user.cloud.project_keys = True
         others = iter(["bert:ssh-rsa AAAAB", "carl:ssh-rsa AAAAC"])
 
         def between(request: httpx2.Request) -> None:
@@ -188,7 +190,10 @@ def test_a_node_may_opt_out_of_the_projects_os_login() -> None:
         await set_project(user, **{"enable-oslogin": "TRUE"})
         await user.node("pod", metadata={"enable-oslogin": "FALSE"})
         await user.registrar.admit(await host_of(user, "pod"), "me", PUBLIC)
-        assert f"me:{PUBLIC}" in await project_keys(user)
+        await asyncio.sleep(30)
+        node = await user.cloud.node(ZONE, "pod")
+        assert node is not None and f"me:{PUBLIC}" in node.metadata["ssh-keys"]
+        assert await project_keys(user) == "", "the project's is left alone unless it is asked for"
 
     live(work)
 
@@ -286,12 +291,47 @@ def test_refusals_are_sentences(status: int, kind: type[HerdError]) -> None:
     assert str(status) in refusal(status, "<html>").sentence
 
 
+URL = "https://tpu.googleapis.com/v2/projects/mine/locations/-/nodes"
+
+
+def disabled(consumer: str) -> dict[str, object]:
+    metadata = {"service": "tpu.googleapis.com", "consumer": consumer}
+    return {"reason": "SERVICE_DISABLED", "metadata": metadata}
+
+
+@pytest.mark.parametrize(
+    ("details", "says"),
+    [
+        ([disabled("projects/123")], "gcloud services enable tpu.googleapis.com --project=mine"),
+        ([disabled("projects/764086051850")], "set-quota-project mine"),
+        ([{"reason": "IAM_PERMISSION_DENIED", "metadata": {"permission": "tpu.nodes.list"}}],
+         "tpu.nodes.list is missing; ask for a role that has it: gcloud projects add-iam-policy"),
+        ([{"@type": "x"}, {"reason": "USER_PROJECT_DENIED"}], "set-quota-project mine"),
+        ([{"reason": "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}], "cloud-platform"),
+        ([{"reason": "BILLING_DISABLED"}], "gcloud billing projects link mine"),
+        ([{"reason": "LOCATION_POLICY_VIOLATED"}], "choose others"),
+        ([{"reason": "SECURITY_POLICY_VIOLATED"}], "perimeter"),
+        ([{"reason": "OF_TOMORROW"}], "roles/tpu.admin"),
+        ([{"reason": 7, "metadata": []}], "roles/tpu.admin"),
+        ([{"reason": "SERVICE_DISABLED", "metadata": {"service": "x; rm -rf /", "consumer": {}}}],
+         "gcloud services enable tpu.googleapis.com --project=mine"),
+        ("all of them", "roles/tpu.admin"),
+        (None, "roles/tpu.admin"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_refusal_says_what_to_do(details: object, says: str) -> None:
+    error = refusal(403, {"error": {"message": "No.", "details": details}}, URL)
+    assert isinstance(error, NotAllowed)
+    assert says in error.hint
+
+
 def test_fields_that_are_missing_or_new_are_no_trouble() -> None:
     name = "projects/p/locations/z/nodes/n"
     node = wire.node({"name": name, "state": "DANCING", "networkEndpoints": [{}], "new": 1})
     assert (node.state, node.ready, node.created) == ("DANCING", False, 0.0)
     assert node.workers == (wire.Address(internal_ip="", external_ip=None),)
-    assert wire.nodes({}) == ([], [], "")
+    assert wire.nodes({}) == ([], [], "", "")
     assert wire.guests({}) == []
     assert wire.project({}).items == {}
 

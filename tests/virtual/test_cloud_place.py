@@ -1,28 +1,18 @@
 """Which cloud is meant, who we are to it, and what is said where nobody knows."""
 
-import asyncio
 import json
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
-import httpx2
 import pytest
-from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tests.virtual.asking import START
 from tpuherd import meant
-from tpuherd.clock import LoopClock
-from tpuherd.cloud.auth import Account
 from tpuherd.cloud.whence import Credentials
 from tpuherd.hosts import ways
 from tpuherd.hosts.keys import key_pair
 from tpuherd.hosts.login import login
 from tpuherd.ports import HerdError, Host, NotAllowed, NotFound, NotReached, Unfit
-from tpuherd.sim.virtual import run
 
 LOGIN = ("client_id", "client_secret", "refresh_token")
 FACTS = {"project": "demo", "url": "http://127.0.0.1:1", "ssh_port": 2222, "pid": 1}
@@ -133,7 +123,7 @@ def test_google_by_a_file(environ: dict[str, str], tmp_path: Path) -> None:
 
 def test_google_by_gcloud(environ: dict[str, str], tmp_path: Path) -> None:
     gcloud = tmp_path / "gcloud"
-    gcloud.write_text("#!/bin/sh\n[ $# = 2 ] && echo a-token\n")
+    gcloud.write_text("#!/bin/sh\n")
     gcloud.chmod(0o755)
     with pytest.raises(Unfit, match="which project") as caught:
         meant.place(environ)
@@ -144,100 +134,29 @@ def test_google_by_gcloud(environ: dict[str, str], tmp_path: Path) -> None:
     (folder / "configurations/config_work").write_text("[core]\nproject = from-gcloud\n")
     place = meant.place(environ)
     assert place.project == "from-gcloud"
-    assert place.credentials == Credentials(gcloud=str(gcloud))
-
-    async def token() -> str:
-        async with httpx2.AsyncClient() as http:
-            account = Account(place.credentials, http, LoopClock(START))
-            return (await account.headers())["Authorization"]
-
-    assert asyncio.run(token()) == "Bearer a-token"
+    assert (place.credentials.gcloud, place.credentials.file) == (str(gcloud), None)
+    assert dict(place.credentials.settings) == {"HOME": str(tmp_path), "PATH": str(tmp_path)}
+    (folder / "configurations/config_play").write_text("[core]\nproject = for-play\n")
+    play = meant.place({**environ, "CLOUDSDK_ACTIVE_CONFIG_NAME": "play"})
+    assert play.project == "for-play"
+    assert ("CLOUDSDK_ACTIVE_CONFIG_NAME", "play") in play.credentials.settings
 
 
-Answer = Callable[[httpx2.Request], httpx2.Response]
-
-
-class Tokens(httpx2.AsyncBaseTransport):
-    """Whoever gives tokens."""
-
-    def __init__(self, answer: Answer) -> None:
-        self.answer = answer
-        self.asked: list[httpx2.Request] = []
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        self.asked.append(request)
-        await request.aread()
-        return self.answer(request)
-
-
-def given(number: int) -> httpx2.Response:
-    return httpx2.Response(200, json={"access_token": f"t{number}", "expires_in": 3600})
-
-
-def test_a_token_is_kept_and_renewed_in_time(tmp_path: Path) -> None:
-    file = tmp_path / "adc.json"
-    file.write_text(json.dumps({"type": "authorized_user", **dict.fromkeys(LOGIN, "r")}))
-    tokens = Tokens(lambda request: given(len(tokens.asked)))
-
-    async def work() -> None:
-        async with httpx2.AsyncClient(transport=tokens) as http:
-            account = Account(Credentials(file=file), http, LoopClock(START))
-            both = await asyncio.gather(account.headers(), account.headers())
-            assert [one["Authorization"] for one in both] == ["Bearer t1"] * 2
-            await asyncio.sleep(3000)
-            assert (await account.headers())["Authorization"] == "Bearer t1"
-            await asyncio.sleep(500)
-            assert (await account.headers())["Authorization"] == "Bearer t2"
-
-    run(work())
-    body = parse_qs(tokens.asked[0].content.decode())
-    assert body["grant_type"] == ["refresh_token"]
-    assert body["refresh_token"] == ["r"]
-
-
-def test_a_service_account_signs(tmp_path: Path) -> None:
-    key = generate_private_key(public_exponent=65537, key_size=2048)
-    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    file = tmp_path / "account.json"
-    said = {"client_email": "me@p", "private_key": text, "private_key_id": "1"}
-    file.write_text(json.dumps({"type": "service_account", "token_uri": "http://t/token", **said}))
-    tokens = Tokens(lambda request: given(1))
-
-    async def work() -> None:
-        async with httpx2.AsyncClient(transport=tokens) as http:
-            account = Account(Credentials(file=file), http, LoopClock(START))
-            assert (await account.headers())["Authorization"] == "Bearer t1"
-
-    run(work())
-    (assertion,) = parse_qs(tokens.asked[0].content.decode())["assertion"]
-    assert assertion.count(".") == 2
-    assert str(tokens.asked[0].url) == "http://t/token"
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        ("{", "can't be used"),
-        ('{"type": "external_account"}', "of a kind unknown to us"),
-        ('{"type": "authorized_user"}', "can't be used"),
-        (
-            json.dumps({"type": "authorized_user", **dict.fromkeys(LOGIN, "")}),
-            "Google gave no token",
-        ),
-    ],
-)
-def test_credentials_that_are_of_no_use(tmp_path: Path, content: str, says: str) -> None:
-    file = tmp_path / "adc.json"
-    file.write_text(content)
-    tokens = Tokens(lambda request: httpx2.Response(400, json={"error_description": "Bad Request"}))
-
-    async def work() -> None:
-        async with httpx2.AsyncClient(transport=tokens) as http:
-            await Account(Credentials(file=file), http, LoopClock(START)).headers()
-
-    with pytest.raises(NotAllowed, match=says) as caught:
-        run(work())
-    assert "gcloud auth application-default login" in caught.value.hint
+def test_gcloud_is_not_asked_where_there_are_default_credentials(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "gcloud").write_text("#!/bin/sh\n")
+    (tmp_path / "gcloud").chmod(0o755)
+    folder = tmp_path / ".config/gcloud"
+    folder.mkdir(parents=True)
+    file = folder / "application_default_credentials.json"
+    file.write_text("{}")
+    found = meant.credentials({**environ, "GOOGLE_CLOUD_QUOTA_PROJECT": "payer"})
+    assert found == Credentials(file=file, quota_project="payer")
+    named = meant.credentials({**environ, "GOOGLE_APPLICATION_CREDENTIALS": "/nowhere.json"})
+    assert named == Credentials(file=Path("/nowhere.json"))
+    machine = meant.credentials({**environ, "HOME": "/nowhere", "GCE_METADATA_HOST": "md:80"})
+    assert machine == Credentials(metadata_url="http://md:80")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ class Linked:
 
 def reach_of(user: User) -> tuple[Reach, Linked]:
     linked = Linked()
-    return Reach(user.registrar, linked, user.clock), linked  # type: ignore[arg-type]
+    return Reach(user.registrar, linked, user.clock, lambda: {"7kq"}), linked  # type: ignore[arg-type]
 
 
 def names(hosts: list[Host]) -> list[str]:
@@ -42,6 +42,23 @@ def test_targets_mean_hosts() -> None:
             await reach.hosts("gpt2/w5")
         with pytest.raises(Unfit, match="a bracket is not closed"):
             await reach.hosts("gpt-[0")
+
+    live(work)
+
+
+def test_a_job_of_another_owner_is_not_meant_by_its_name() -> None:
+    async def work(user: User) -> None:
+        reach, _ = reach_of(user)
+        for name in ("gpt-0-g1-7kq", "gpt-0-g1-abc", "bert-0-g1-abc"):
+            await user.node(name)
+        assert {host.node for host in await reach.hosts("gpt")} == {"gpt-0-g1-7kq"}
+        with pytest.raises(NotFound, match="bert-0-g1-abc belongs to another herd user"):
+            await reach.hosts("bert")
+        theirs = await reach.hosts("gpt-0-g1-abc,gpt-0")
+        assert [(one.node, one.foreign) for one in theirs[::2]] == [
+            ("gpt-0-g1-abc", True),
+            ("gpt-0-g1-7kq", False),
+        ]
 
     live(work)
 

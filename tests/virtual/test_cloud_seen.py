@@ -40,7 +40,7 @@ def begun(user: User, file: Path) -> tuple[Reach, Hosts]:
     """A new process of ours."""
     registrar = Registrar(user.cloud, 22, user.clock, Seen(file))
     hosts = Hosts()
-    return Reach(registrar, hosts, user.clock), hosts  # type: ignore[arg-type]
+    return Reach(registrar, hosts, user.clock, lambda: {"7kq"}), hosts  # type: ignore[arg-type]
 
 
 async def asked(user: User, reach: Reach, target: str) -> int:

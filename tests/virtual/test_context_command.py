@@ -140,7 +140,13 @@ def test_options_give_the_same_document_as_a_file(tmp_path: Path) -> None:
         "copies: 3\nenv: {A: '1', B: x=y}\nsecrets: [KEY]\nretry: {failures: 9}\nmax_cost: 5\n"
     )
     spoken_ = said(
-        fields={"name": ("gpt",), "accelerator": ("v4-32",), "tier": ("spot",), "copies": ("3",)},
+        fields={
+            "name": ("gpt",),
+            "accelerator": ("v4-32",),
+            "tier": ("spot",),
+            "copies": ("3",),
+            "workdir": (".",),
+        },
         command=("python", "train.py"),
         env=("A=1", "B=x=y"),
         secrets=("KEY",),
@@ -170,13 +176,11 @@ def test_options_go_before_the_file(tmp_path: Path) -> None:
     assert found.workdir == ""
 
 
-def test_without_a_file_the_code_is_where_one_stands() -> None:
-    fields = {"name": ("gpt",), "accelerator": ("v4-8",)}
-    assert said(fields=fields).workdir == "", "a node to work on needs no code"
-    fields["run"] = ("python train.py",)
-    assert said(fields=fields).workdir == "."
-    assert said(fields=fields, settings=("workdir=",)).workdir == ""
-    assert said(fields={**fields, "repo": ("https://e.com/x.git",)}).workdir == ""
+def test_a_folder_is_shipped_only_where_it_is_said() -> None:
+    fields = {"name": ("gpt",), "accelerator": ("v4-8",), "run": ("hostname",)}
+    assert said(fields=fields).workdir == ""
+    assert said(fields={**fields, "workdir": (".",)}).workdir == "."
+    assert said(fields=fields, settings=("workdir=code",)).workdir == "code"
 
 
 def test_words_of_a_command() -> None:

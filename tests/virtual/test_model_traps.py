@@ -167,6 +167,35 @@ def test_14_nodes_have_no_filter(user: User) -> None:
     assert refused.status == 400 and 'Unknown name "filter"' in refused.message
 
 
+@pytest.mark.parametrize(
+    ("list_", "name"),
+    [
+        ("acceleratorTypes", "filter"),
+        ("acceleratorTypes", "orderBy"),
+        ("runtimeVersions", "filter"),
+        ("runtimeVersions", "orderBy"),
+        ("operations", "filter"),
+    ],
+)
+def test_14_a_list_that_can_not_be_filtered_says_so(user: User, list_: str, name: str) -> None:
+    """It came whole, as if everything in it fitted."""
+    refused = user.ask("GET", f"{PLACE}/{list_}?{name}=type")
+    assert refused.status == 400 and refused.message.startswith(f"{name} is not supported by the ")
+    assert user.ask("GET", f"{PLACE}/{list_}?{name}=").status == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+@pytest.mark.parametrize("resource", ["nodes/n", "queuedResources/q"])
+def test_14_a_name_with_a_colon_at_its_end_is_another_name(
+    user: User, method: str, resource: str
+) -> None:
+    user.ready()
+    slot = {"parent": PARENT, "nodeId": "m", "node": ONE_HOST}
+    user.post(f"{PLACE}/queuedResources?queuedResourceId=q", {"tpu": {"nodeSpec": [slot]}})
+    assert user.ask(method, f"{PLACE}/{resource}:").status == 404
+    assert user.ask("GET", f"{PLACE}/{resource}").status == 200
+
+
 def test_15_a_node_has_its_network_and_labels(user: User) -> None:
     node = user.ready(labels={"a": "b"})
     assert node["networkConfig"]["network"] == "projects/demo/global/networks/default"

@@ -1,6 +1,7 @@
 """The commands that read what is remembered, on a store that no engine looks after."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -10,14 +11,17 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from tests.laws.stories import History
+from tests.laws.stories import History, struck
+from tests.virtual.windows import run_in_terminal
 from tpuherd import meant
 from tpuherd.cli.main import run
 from tpuherd.core.goodput import State
 from tpuherd.core.model import Event, Goal
+from tpuherd.core.printable import COLOURED, show_controls
 from tpuherd.core.trail import Verdict
 from tpuherd.core.view_schema import SCHEMAS
 from tpuherd.core.wish import Wish
+from tpuherd.desk.reading import DONE, say_without_nodes
 from tpuherd.store.database import Database
 from tpuherd.store.logs import About, Place, Shelf, folder
 from tpuherd_host.agent.records import Record
@@ -53,14 +57,19 @@ def save(world: Path, tmp_path: Path) -> Save:
     """Puts a job with its story into the store."""
 
     def save(
-        story: History, goal: Goal = Goal.RUN, *, wished: bool = True, job: str = "gpt"
+        story: History,
+        goal: Goal = Goal.RUN,
+        *,
+        wished: bool = True,
+        job: str = "gpt",
+        state: str = "attempt 1 has run for 1 min",
     ) -> None:
         store = Database(meant.scope({"HOME": str(tmp_path)}, world=world).store, time())
         store.append([named(event, job) for event in story.events])
         if wished:
             at = story.events[0].at
             store.put(Wish(job=job, goal=goal, document={"name": job}, made_at=at, changed_at=at))
-        store.put_states({f"{job}-0": "attempt 1 has run for 1 min"})
+        store.put_states({f"{job}-0": state})
         store.close()
 
     return save
@@ -99,7 +108,8 @@ def tried(story: History) -> History:
     return story
 
 
-def test_an_empty_store_says_so(herd: Herd) -> None:
+def test_an_empty_store_says_so(herd: Herd, world: Path, tmp_path: Path) -> None:
+    Database(meant.scope({"HOME": str(tmp_path)}, world=world).store, time()).close()
     assert herd("ls") == (0, "nothing is wished; herd run begins a job\n", "")
     assert herd("capacity") == (0, "nothing was asked for yet\n", "")
     assert herd("events") == (0, "", "")
@@ -225,6 +235,33 @@ def test_wait_has_the_status_of_a_command_that_failed_for_good(
     assert herd("wait", "gpt") == (status, "", "herd wait: gpt-0 gave up: it failed 4 times\n")
 
 
+def test_a_job_without_a_node_is_spoken_of_as_it_is(save: Save, world: Path) -> None:
+    """Not awaited if it is over: `exec` on it says so."""
+
+    def said(name: str) -> str:
+        store = Database(meant.scope({"HOME": os.environ["HOME"]}, world=world).store, time())
+        try:
+            return say_without_nodes(store, time())[name]
+        finally:
+            store.close()
+
+    one = History(time() - 120)
+    one.ask()
+    save(one)
+    assert "herd why says what it waits for" in said("gpt")
+    one = story()
+    one.tell("slot.done", why="it succeeded")
+    save(one)
+    assert said("gpt") == said("gpt-0") == DONE
+    save(story(), Goal.GONE, job="off")
+    assert "is stopped" in said("off")
+    failed = story()
+    failed.tell("slot.gave_up", why="it failed 4 times")
+    save(failed, job="sad")
+    assert "is finished" in said("sad")
+    assert "gave up" in said("sad-0")
+
+
 def test_wait_for_what_is_stopped_is_over_at_once(herd: Herd, save: Save) -> None:
     save(story(), Goal.GONE)
     assert herd("wait", "gpt") == (5, "", "herd wait: gpt is stopped\n")
@@ -260,7 +297,9 @@ def test_logs_of_a_job_are_those_of_all_its_attempts(
     assert "gpt-0-a1-7kq says" not in herd("logs", "gpt-0", "--attempt", "2")[1]
 
 
-def logged(world: Path, home: Path, id: str, node: str, times: tuple[float, ...]) -> None:
+def logged(
+    world: Path, home: Path, id: str, node: str, times: tuple[float, ...], said: str = "says"
+) -> None:
     """Something was said by a piece of work at these times."""
     shelf = Shelf(folder(home / ".local/state/tpuherd", world=world, project=""))
     place = Place(zone="z", node=node, worker=0, incarnation="1")
@@ -268,7 +307,7 @@ def logged(world: Path, home: Path, id: str, node: str, times: tuple[float, ...]
                     places=(place,), number=int(id != "x")))  # fmt: skip
     writer = shelf.writer(id, place)
     for at in times:
-        writer.put(writer.offset, Record(at, 1, b"says\n"))
+        writer.put(writer.offset, Record(at, 1, f"{said}\n".encode()))
     writer.close()
 
 
@@ -287,3 +326,55 @@ def test_logs_say_once_whose_lines_follow(herd: Herd, world: Path, tmp_path: Pat
         "gpt-0-a1-7kq", "gpt-0/w0:", "gpt-1-a1-7kq", "gpt-1/w0:", "gpt-0/w0:", "gpt-1/w0:",
         "x", "gpt-1/w0:", "gpt-1-a1-7kq", "gpt-1/w0:", "gpt-0/w0:",
     ]  # fmt: skip
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066\x1b[31mred"
+
+
+def hostile(world: Path, home: Path) -> History:
+    """A job whose host, cloud and script say what a terminal would obey."""
+    story = struck(host="gpt-0-g1-7kq/w3", exit=1, lines=[HOSTILE, "killed"])
+    story.tell("bid.refused", bid=story.bid, refusal="stockout", sentence=HOSTILE)
+    story.tell("trial.made", trial=0, params={"lr": 0.1}, run="r", metric="loss", wanted="minimize")
+    story.tell("trial.ended", trial=0, how="failed", why=HOSTILE)
+    logged(world, home, "gpt-0-a1-7kq", "gpt-0-g1-7kq", (story.now,), HOSTILE)
+    return story
+
+
+READING = ["ls", "status gpt", "why gpt", "events gpt", "capacity", "sweep status gpt", "logs gpt"]
+
+
+@pytest.mark.parametrize("command", READING + [f"{one} --json" for one in READING])
+def test_what_others_wrote_never_acts_on_a_terminal(
+    herd: Herd, save: Save, world: Path, tmp_path: Path, command: str
+) -> None:
+    save(hostile(world, tmp_path), state=f"waits: {HOSTILE}")
+    status, seen = run_in_terminal(*command.split())
+    assert status == 0, seen
+    assert "owned" in seen or command.split()[0] in ("ls", "capacity")
+    plain = COLOURED.sub("", seen)
+    assert show_controls(plain, keep="\r") == plain
+    if command.startswith("logs") or "--json" in command:
+        return
+    assert "\x1b[31mred" not in seen, "its colours are not ours"
+    _, out, err = herd(*command.split())
+    assert show_controls(out + err) == out + err, "in a pipe, too"
+
+
+def test_logs_in_a_pipe_are_as_they_were_written(herd: Herd, world: Path, tmp_path: Path) -> None:
+    logged(world, tmp_path, "gpt-0-a1-7kq", "gpt-0-g1-7kq", (time(),), HOSTILE)
+    assert HOSTILE in herd("logs", "gpt")[1]
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+@pytest.mark.parametrize("command", [*READING[:-1], "wait gpt2", "status gpt-1", "ls --nonsense"])
+def test_nothing_is_cut_in_mid_word(
+    herd: Herd, save: Save, world: Path, tmp_path: Path, command: str, columns: int
+) -> None:
+    long = "there is no more capacity in the zone us-central2-b for 32 chips of v4; try it again"
+    save(hostile(world, tmp_path), state=f"asks for v4-32 in three zones, since {long}")
+    save(story(), job="a-job-with-quite-a-long-name", state=long)
+    _, seen = run_in_terminal(*command.split(), columns=columns)
+    assert seen.strip()
+    for line in COLOURED.sub("", seen).split("\n"):
+        assert len(line) <= columns or " " not in line.strip(), line

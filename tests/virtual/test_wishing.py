@@ -24,12 +24,22 @@ from tpuherd.core.trail import Trails
 from tpuherd.desk import wishing
 from tpuherd.desk.desk import Desk, event
 from tpuherd.desk.dropping import gone, owed
+from tpuherd.desk.standing import refused_zones
 from tpuherd.hosts.snapshot_archive import archived
-from tpuherd.ports import NotAllowed, NotFound, Outdated, Unfit
+from tpuherd.ports import (
+    Broken,
+    HerdError,
+    NoLogin,
+    NotAllowed,
+    NotFound,
+    NotReached,
+    Outdated,
+    Unfit,
+)
 from tpuherd.store.database import Database
 from tpuherd.wished import desired, files, of_place
 
-JOB = "name: gpt\naccelerator: v4-16\nrun: python train.py\n"
+JOB = "name: gpt\naccelerator: v4-16\nrun: hostname -f\n"
 FACTS = {"project": "demo", "url": "http://127.0.0.1:1", "ssh_port": 2222, "pid": 1}
 
 
@@ -63,6 +73,8 @@ class Office:
         if google:
             place = replace(place, world=None, project="mine")
         self.buckets: dict[str, Any] = {}
+        self.runtimes: set[str] | None = set()
+        self.trouble: HerdError | None = None
         store = Database(place.store, 0.0)
         self.desk = Desk(
             place=place, store=store, clock=WallClock(), talk=self.person, cloud=self.cloud
@@ -72,11 +84,21 @@ class Office:
         office = self
 
         class Storage(Cloud):
+            async def check_access(self) -> None:
+                if office.trouble is not None:
+                    raise office.trouble
+
             async def bucket(self, name: str) -> str:
                 found = office.buckets[name]
                 if isinstance(found, Exception):
                     raise found
                 return str(found)
+
+            async def check_runtime(self, zone: str, version: str) -> None:
+                if office.runtimes is None:
+                    raise NotReached("no network")
+                if version not in office.runtimes:
+                    raise NotFound("no")
 
         return Storage(None, "demo")  # type: ignore[arg-type]  # nothing else of it is asked
 
@@ -125,7 +147,7 @@ def test_a_wish_is_made_once(office: Office) -> None:
     assert office.word(JOB) == "made"
     wish = office.desk.wish("gpt")
     assert (wish.goal, wish.revision, wish.snapshot) == (Goal.RUN, 1, "")
-    assert wish.document == {"name": "gpt", "accelerator": "v4-16", "run": "python train.py"}
+    assert wish.document == {"name": "gpt", "accelerator": "v4-16", "run": "hostname -f"}
     assert office.word(JOB) == "same"
     assert office.desk.wish("gpt") == wish
     assert [one.kind for one in office.log()] == ["wish.made"]
@@ -137,14 +159,14 @@ def test_a_change_is_asked_about_and_keeps_the_run(office: Office) -> None:
     office.word(JOB)
     made_at = office.desk.wish("gpt").made_at
     office.person.answer = False
-    assert office.wish(JOB.replace("train", "other")) == ["no"]
+    assert office.wish(JOB.replace("-f", "-i")) == ["no"]
     assert office.desk.wish("gpt").revision == 1
     office.person.answer = True
-    assert office.word(JOB.replace("train", "other")) == "changed"
+    assert office.word(JOB.replace("-f", "-i")) == "changed"
     wish = office.desk.wish("gpt")
     assert (wish.revision, wish.made_at) == (2, made_at)
     assert office.person.asked[-1].startswith("gpt is there already: this needs a new attempt")
-    assert office.log()[-1].facts["difference"] == ["run: python train.py → python other.py"]
+    assert office.log()[-1].facts["difference"] == ["run: hostname -f → hostname -i"]
 
 
 @pytest.mark.parametrize("end", ["slot.done", "slot.gave_up"])
@@ -177,6 +199,66 @@ def test_stop_and_resume(office: Office) -> None:
         wishing.resumed(office.desk.wish("gpt"), office.desk)
 
 
+@pytest.mark.parametrize("refusal", ["permission", "quota", "reservation"])
+def test_whoever_says_it_again_has_refused_zones_asked_again_at_once(
+    office: Office, refusal: str
+) -> None:
+    office.word(JOB)
+    assert not wishing.resumed(office.desk.wish("gpt"), office.desk)
+    again: tuple[Any, ...] = (
+        lambda: wishing.resumed(office.desk.wish("gpt"), office.desk),
+        lambda: office.word(JOB) == "same",
+    )
+    for number, say in enumerate(again):
+        bid = f"gpt-0-g{number + 1}-abc"
+        offer = {"zone": "us-central2-b", "type": "v4-16", "runtime": "r", "tier": "spot"}
+        about = {"generation": number + 1, "offer": offer, "node_digest": "d", "nodes": 1}
+        office.tell("bid.asked", bid=bid, **about)
+        office.tell("bid.refused", bid=bid, refusal=refusal, sentence="no")
+        assert refused_zones(office.desk.store) == {"us-central2-b"}
+        assert say()
+        assert refused_zones(office.desk.store) == set()
+        assert office.log()[-1].facts["why"].endswith(wishing.ASKED_AGAIN)
+
+
+def test_without_a_login_or_a_role_nothing_is_stored(office: Office) -> None:
+    office.trouble = NoLogin("there are no credentials", hint="log in")
+    with pytest.raises(NoLogin):
+        office.wish(JOB)
+    office.trouble = NotAllowed("Cloud TPU API has not been used in project 1 before")
+    with pytest.raises(NotAllowed):
+        office.wish(JOB)
+    assert (office.desk.store.wishes(), office.log()) == ({}, [])
+
+
+@pytest.mark.parametrize("trouble", [NotReached("no network"), Broken("HTTP status 503")])
+def test_a_cloud_that_gives_no_answer_is_said_and_the_job_is_stored(
+    office: Office, trouble: HerdError
+) -> None:
+    office.trouble = trouble
+    assert office.word(JOB) == "made"
+    assert office.person.notes[0].startswith(f"{trouble.sentence}; the job is stored")
+    (noted,) = office.desk.store.troubles.read()
+    assert noted.sentence == trouble.sentence
+    office.trouble = None
+    assert office.word(JOB) == "same"
+    assert office.desk.store.troubles.read() == []
+
+
+def test_a_bucket_whose_place_is_known_needs_no_answer(office: Office) -> None:
+    job = f"{JOB}checkpoint: gs://mine/x\n"
+    office.buckets = {"mine": NotReached("no network")}
+    with pytest.raises(NotReached):
+        office.wish(job)
+    office.buckets = {"mine": "US-CENTRAL2"}
+    assert office.word(job) == "made"
+    office.buckets = {"mine": NotReached("no network")}
+    assert office.word(job) == "same"
+    office.buckets = {"mine": NoLogin("no login")}
+    with pytest.raises(NoLogin):
+        office.wish(job)
+
+
 def test_a_node_without_a_command_gets_one(office: Office) -> None:
     assert office.word("name: gpt\naccelerator: v4-16\nrun: x", Goal.IDLE) == "made"
     assert "run" not in office.desk.wish("gpt").document
@@ -186,7 +268,7 @@ def test_a_node_without_a_command_gets_one(office: Office) -> None:
     assert office.word(JOB) == "changed"
     assert office.desk.wish("gpt").goal is Goal.RUN
     assert office.log()[-1].facts["difference"] == [
-        "run: none → python train.py",
+        "run: none → hostname -f",
         "goal: idle → run",
     ]
 
@@ -252,7 +334,7 @@ def test_all_mistakes_of_page_and_place_at_once_and_nothing_is_stored(office: Of
         "checkpoint: gs://mine/x\ncopies: x\n"
     )
     assert office.wish(text) == [
-        "job.yaml:1: run is missing: write run: python train.py, or say it: -- python train.py",
+        "job.yaml:1: run is missing: write run: python3 train.py, or say it: -- python3 train.py",
         "job.yaml:2: accelerator: there is no v4-17: did you mean v4-8 or v4-16?",
         "job.yaml:3: workdir: nowhere is no folder",
         "job.yaml:4: secrets.ABSENT: there is no variable ABSENT in your environment",
@@ -271,6 +353,62 @@ def test_a_misspelt_command_is_not_missing_as_well(office: Office) -> None:
     assert office.wish("name: gpt\naccelerator: v4-8\nrunn: x\n") == [
         "job.yaml:3: runn: there is no such field: did you mean run?"
     ]
+
+
+SCRIPT = JOB.replace("hostname -f", "python3 train.py")
+
+
+def test_a_script_that_is_not_shipped_is_found_before_a_node_is_paid(
+    office: Office, tmp_path: Path
+) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    assert office.wish(SCRIPT + "workdir: code") == [
+        "job.yaml:3: run: there is no train.py in workdir code"
+    ]
+    assert office.wish(SCRIPT) == [
+        "job.yaml:3: run: a new host has no train.py: say what to ship (workdir or repo)"
+    ]
+    (tmp_path / "train.py").write_text("1")
+    assert office.wish(SCRIPT) == [
+        "job.yaml:3: run: train.py would not be shipped: add --workdir . (workdir: .)"
+    ]
+    assert office.word(SCRIPT, Goal.IDLE) == "made", "its command is not run"
+    (code / "train.py").write_text("1")
+    assert office.word(SCRIPT + "workdir: code") == "changed"
+    (code / "other.py").write_text("1")
+    (code / ".herdignore").write_text("train.py\n")
+    with pytest.raises(Unfit, match=r"run: train\.py would not be shipped, because git or"):
+        office.wish(SCRIPT + "workdir: code")
+
+
+def test_a_command_that_needs_no_code_needs_no_folder(office: Office, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert office.word(JOB + "workdir: empty") == "made"
+    assert office.desk.wish("gpt").snapshot == ""
+
+
+def test_a_checkpoint_must_be_shared_by_all_hosts(office: Office) -> None:
+    for place in ("~/ckpt", "/tmp/ckpt"):
+        assert office.wish(JOB + f"checkpoint: {place}") == [
+            f"job.yaml:4: checkpoint: {place} is another folder on each of the 2 hosts: write a"
+            " bucket, gs://BUCKET/PATH, or mount a shared folder in setup"
+        ]
+    assert office.word(JOB + "checkpoint: /nfs/x\nsetup: sudo mount nfs:/x /nfs\n") == "made"
+    one = JOB.replace("gpt", "one").replace("v4-16", "v4-8")
+    assert office.word(one + "checkpoint: ~/ckpt") == "made"
+    assert isinstance(office.wish(one + "checkpoint: ~/ckpt\nslices: 2"), list)
+
+
+def test_a_runtime_that_nobody_knows_is_refused(office: Office) -> None:
+    office.runtimes = {"tpu-new-2030"}
+    assert office.word(JOB + "runtime: tpu-new-2030") == "made"
+    assert office.wish(JOB + "runtime: tpu-old-1999") == [
+        "job.yaml:4: runtime: there is no runtime tpu-old-1999 in us-central2-b: leave it out to"
+        " get the usual one, or see: gcloud compute tpus tpu-vm versions list"
+    ]
+    office.runtimes = None  # the cloud is not reached: that is no reason to refuse it
+    assert office.word(JOB + "runtime: tpu-old-1999") == "changed"
 
 
 def test_where_a_bucket_is_decides_and_is_remembered(office: Office) -> None:
@@ -392,6 +530,8 @@ def test_with_grants_nothing_else_is_asked_for(tmp_path: Path) -> None:
     config.add_grants(office.desk.config, "mine", grants)
     with pytest.raises(Unfit, match="no grant covers v4-16 at spot"):
         office.wish(JOB)
+    with pytest.raises(Unfit, match="at on-demand: you have spot v5litepod-16 in us-east5-a"):
+        office.wish(JOB.replace("v4-16", "v5litepod-16") + "tier: on-demand")
     assert office.word(JOB.replace("v4-16", "v5litepod-16")) == "made"
     assert office.person.asked == []
     found = of_place(office.desk.store.wishes(), office.desk.place, owner="abc")

@@ -39,6 +39,7 @@ class Generation:
     subsystem: str
     device: str  #: accel or vfio: which files in /dev the chips have
     machine_types: Mapping[int, str]  #: by the chips of a host; without an entry: not known
+    runtime: str  #: the image that Google documents for it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -81,6 +81,7 @@ def generations() -> Mapping[str, Generation]:
                 int(chips): machine
                 for chips, machine in (pair.split("=") for pair in row["machine_types"].split())
             },
+            runtime=row["runtime"],
         )
         for row in lines("generations")[1]
     }

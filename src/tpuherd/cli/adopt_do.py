@@ -9,7 +9,7 @@ from tpuherd.desk.adopting import take_over
 
 async def shown(owner: str | None, json_: bool, console: Console, home: Home) -> int:
     """Theirs, or our own that the store has lost."""
-    with desk(console, home, "herd adopt") as here:
+    async with desk(console, home, "herd adopt") as here:
         found = await take_over(owner, here)
     if json_:
         await say_json(console, found.as_json())

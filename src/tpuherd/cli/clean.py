@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,16 @@ from tpuherd.cli.words import Duration
 PATIENCE_S = 60.0  #: beyond the grace
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cleaning:
+    """How to clean."""
+
+    all: bool
+    grace_s: float
+    yes: bool
+    json_: bool
+
+
 @click.command()
 @click.argument("target")
 @click.option("--all", "all_", is_flag=True, help="Also what runs now, and whoever has the chips.")
@@ -21,28 +32,32 @@ PATIENCE_S = 60.0  #: beyond the grace
     "--grace", "grace_s", type=Duration(), default="10s", show_default=True,
     help="Between TERM and KILL.",
 )  # fmt: skip
+@click.option("-y", "--yes", is_flag=True, help="Also on nodes of another herd user.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def clean(target: str, all_: bool, grace_s: float, json_: bool) -> Errand:
+def clean(target: str, all_: bool, grace_s: float, yes: bool, json_: bool) -> Errand:
     """End leftover processes on TARGET, and remove stale locks of libtpu.
 
     Only what earlier work of ours left behind; with --all everything of ours, and everybody who
     has the chips.
     """
-    return errand("herd clean", partial(work, target, all_, grace_s, json_))
+    how = Cleaning(all=all_, grace_s=grace_s, yes=yes, json_=json_)
+    return errand("herd clean", partial(work, target, how))
 
 
-async def work(
-    target: str, all_: bool, grace_s: float, json_: bool, console: Console, home: Home
-) -> int:
+async def work(target: str, how: Cleaning, console: Console, home: Home) -> int:
     """On every host."""
+    from tpuherd.cli.ask_user import Asking
     from tpuherd.cli.asked import ask
+    from tpuherd.ports import Verb
 
-    asked = {"all": all_, "grace_s": grace_s}
-    answers, status = await ask(target, "clean", asked, console, home, seconds=grace_s + PATIENCE_S)
-    if json_:
+    verb = Verb(name="clean", arguments={"all": how.all, "grace_s": how.grace_s})
+    talk = Asking(console, "herd clean", yes=how.yes)
+    seconds = how.grace_s + PATIENCE_S
+    answers, status = await ask(target, verb, console, home, seconds=seconds, talk=talk)
+    if how.json_:
         await console.say(json.dumps(answers, indent=2).encode() + b"\n")
     else:
-        await console.say("".join(f"{line}\n" for line in lines(answers)).encode())
+        await console.show("\n".join(lines(answers)))
     return status or (FAILED if any(answer["left"] for answer in answers.values()) else 0)
 
 

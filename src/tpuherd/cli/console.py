@@ -7,13 +7,24 @@ import termios
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypedDict
 
-from tpuherd.cli.files import Ear, Gone, Pen
+from tpuherd.cli.files import Ear, Pen
 from tpuherd.cli.invocation import Invocation
+from tpuherd.commands.statuses import Gone
+from tpuherd.core.printable import show_lines
+from tpuherd.core.view_text import wrap_text
 
 __all__ = ["Console", "Gone"]
 
 LOCAL_FLAGS = 3  #: where termios has them
+
+
+class Style(TypedDict):
+    """How a table is to look."""
+
+    colour: bool
+    width: int | None  #: as many columns as it likes
 
 
 class Console:
@@ -62,10 +73,28 @@ class Console:
         """Write; waits while the reader has much to read. Gone if there is none any more."""
         await self._pens[port].write(piece)
 
+    def width(self, port: int) -> int | None:
+        """How many columns a line may have there; None: as many as it likes."""
+        return self.size()[1] if self._terminals[port] else None
+
+    @property
+    def style(self) -> Style:
+        """How tables look on stdout."""
+        return {"colour": self.coloured(1), "width": self.width(1)}
+
+    async def show(self, text: str, port: int = 1, *, coloured: bool = False) -> None:
+        """Text for people, a part of which hosts or the cloud may have written; `coloured`: by us,
+        of values in which nothing acts."""
+        text = show_lines(text, colours=coloured)
+        width = self.width(port)
+        if width is not None:
+            text = wrap_text(text, width)
+        await self.say(f"{text}\n".encode(errors="replace"), port)
+
     async def tell(self, sentence: str) -> None:
         """A line on stderr, whether somebody reads it or not."""
         try:
-            await self.say(f"{sentence}\n".encode(errors="replace"), 2)
+            await self.show(sentence, 2)
         except Gone:
             pass
 

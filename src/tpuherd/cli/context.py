@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from tpuherd.cli.errand import Errand, errand
+from tpuherd.cli.print_text import print_text
 
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
@@ -46,6 +47,11 @@ def use(name: str) -> Errand:
 @click.option("--account", metavar="FILE", help="Credentials, if not the usual ones.")
 @click.option("--login", metavar="NAME", help="The user on hosts.")
 @click.option("--way", "ways", multiple=True, metavar="WAY", help="How hosts are reached; several.")
+@click.option(
+    "--keys",
+    type=click.Choice(["node", "project"]),
+    help="Whose metadata gets your SSH key: each node's, unless said, or the project's.",
+)
 @click.option("--via", metavar="USER@HOST", help="The machine where the engine is to run.")
 def add(name: str, **said: Any) -> Errand:
     """Remember a context, or change one.
@@ -97,7 +103,7 @@ def install(name: str | None) -> int:
                         hint="herd context add NAME --via USER@HOST")  # fmt: skip
         via.install(far)
         via.prepared(far)
-        click.echo(f"herd is on {far.via}, for {far.context}")
+        print_text(f"herd is on {far.via}, for {far.context}")
     except HerdError as error:
         return via.regret("herd context install", error)
     return 0
@@ -119,8 +125,8 @@ def grant(**said: Any) -> Errand:
     """Say what you may have: `zones: any` means these, and nothing else is asked for.
 
     \b
-    herd context grant --mail -        paste the mail of the TPU Research Cloud, then Ctrl+D
-    herd context grant --zone us-central2-b --type v4 --tier spot --chips 32 --free
+    herd context grant --mail -       paste the mail of Google's, then Ctrl+D
+    herd context grant --zone us-central2-b --type v4 --tier spot --chips 32
     """
     from tpuherd.cli.context_do import granted
 

@@ -15,7 +15,7 @@ from tpuherd.core.view_text import lined
 from tpuherd.hosts import ways
 from tpuherd.ports import Unfit
 
-WORDS = ("project", "world", "account", "login", "ways", "via")
+WORDS = ("project", "world", "account", "login", "ways", "keys", "via")
 
 
 async def listed(json_: bool, console: Console, home: Home) -> int:

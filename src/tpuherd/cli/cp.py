@@ -19,11 +19,20 @@ class There:
     path: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Copying:
+    """How to copy to hosts."""
+
+    yes: bool
+    json_: bool
+
+
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="SOURCE... DEST")
 @click.option("-r", "-R", is_flag=True, hidden=True, expose_value=False)  # what scp has taught us
+@click.option("-y", "--yes", is_flag=True, help="Also to nodes of another herd user.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def cp(paths: tuple[str, ...], json_: bool) -> Errand:
+def cp(paths: tuple[str, ...], yes: bool, json_: bool) -> Errand:
     """Copy files and folders to all hosts of a target, or from them.
 
     A path on hosts is TARGET:PATH, from the login's home on; ./a:b is one here. To many hosts
@@ -40,7 +49,7 @@ def cp(paths: tuple[str, ...], json_: bool) -> Errand:
         here = [source for source in sources if isinstance(source, str)]
         if len(here) < len(sources):
             raise click.UsageError("from hosts to hosts goes by way of here: copy twice")
-        return errand("herd cp", partial(to_hosts, here, dest, json_))
+        return errand("herd cp", partial(to_hosts, here, dest, Copying(yes=yes, json_=json_)))
     there = [source for source in sources if isinstance(source, There)]
     if len(there) < len(sources):
         raise click.UsageError("neither end is on a host: write TARGET:PATH for that one")
@@ -58,18 +67,20 @@ def parsed(word: str) -> str | There:
 
 
 async def to_hosts(
-    sources: Sequence[str], dest: There, json_: bool, console: Console, home: Home
+    sources: Sequence[str], dest: There, how: Copying, console: Console, home: Home
 ) -> int:
     """From here to all of them."""
+    from tpuherd.cli.ask_user import Asking
     from tpuherd.cli.linked import linked, told, watched
     from tpuherd.hosts.copy import copy_to
 
-    there = await linked(dest.target, console, home)
+    talk = Asking(console, "herd cp", yes=how.yes)
+    there = await linked(dest.target, console, home, talk=talk)
     paths = [console.folder / source for source in sources]
     async with watched(console) as report:
         shipment = await copy_to(paths, dest.path, there.links, report=report)
     where = "the login's home" if dest.path == "." else dest.path
-    return await told(f"copied to {where}", shipment, json_, console)
+    return await told(f"copied to {where}", shipment, how.json_, console)
 
 
 async def from_hosts(
@@ -88,7 +99,7 @@ async def from_hosts(
         await console.say(json.dumps(content, indent=2).encode() + b"\n")
     elif fetched.got and console.said.loud >= 0:
         came = f"{fold(fetched.got)} ({amount(fetched.bytes_down)} came)"
-        await console.say(f"copied to {dest}: {came}\n".encode())
+        await console.show(f"copied to {dest}: {came}")
     for host, left in fetched.skipped.items():
         for line in left_out(left):
             await console.tell(f"{host}: {line}")

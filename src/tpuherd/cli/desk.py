@@ -1,57 +1,28 @@
 """Where a command makes wishes: its desk, how it asks, and how it tells."""
 
-import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from tpuherd import meant
+from tpuherd.cli.ask_user import Asking
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Home
+from tpuherd.cli.reading import tell_notices
 from tpuherd.clock import WallClock
+from tpuherd.core.printable import json_text
 from tpuherd.desk import engines
 from tpuherd.desk.desk import Desk
-from tpuherd.ports import Unfit
 from tpuherd.store.database import Database
 
 if TYPE_CHECKING:
     from tpuherd.cloud.client import Cloud
 
 
-class Asking:
-    """The user at the terminal."""
-
-    def __init__(self, console: Console, name: str, *, yes: bool) -> None:
-        self.console = console
-        self.name = name
-        self.yes = yes  #: to all
-
-    @property
-    def environ(self) -> Mapping[str, str]:
-        return self.console.environ
-
-    async def tell(self, sentence: str) -> None:
-        await self.console.tell(f"{self.name}: {sentence}")
-
-    async def agree(self, question: str, details: str = "") -> bool:
-        if self.yes:
-            return True
-        if details:
-            await self.console.tell(details)
-        if not self.console.terminal(0):
-            raise Unfit(question, hint="without a terminal nobody can be asked: --yes says so")
-        await self.tell(question)
-        await self.console.flush()
-        if await self.console.ask("Go on? [y/n]", {"y": "go on", "n": "leave it"}) == "y":
-            return True
-        await self.tell("nothing was changed")
-        return False
-
-
-@contextmanager
-def desk(
+@asynccontextmanager
+async def desk(
     console: Console, doing: Home, name: str, *, yes: bool = False, begins: bool = True
-) -> Iterator[Desk]:
+) -> AsyncIterator[Desk]:
     """Open for one command. When it is over an engine begins to fill what is wished."""
     place = meant.place(console.environ, world=console.said.world)
     clock = WallClock()
@@ -62,6 +33,7 @@ def desk(
 
     store = Database(place.store, clock.now())
     try:
+        await tell_notices(console, place.store)
         talk = Asking(console, name, yes=yes)
         yield Desk(place=place, store=store, clock=clock, talk=talk, cloud=cloud)
         if begins:
@@ -72,12 +44,12 @@ def desk(
 
 async def say(console: Console, text: str) -> None:
     """Lines for stdout."""
-    await console.say(f"{text}\n".encode(errors="replace"))
+    await console.show(text)
 
 
 async def say_json(console: Console, content: Any) -> None:
     """For programs."""
-    await say(console, json.dumps(content, indent=2, ensure_ascii=False, default=str))
+    await console.say(f"{json_text(content, indent=2)}\n".encode(errors="replace"))
 
 
 def dollars(amount: float | None) -> str:

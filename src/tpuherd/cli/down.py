@@ -5,6 +5,7 @@ from functools import partial
 import click
 
 from tpuherd.cli.errand import Errand, errand
+from tpuherd.cli.words import Duration
 
 
 @click.command()
@@ -12,15 +13,29 @@ from tpuherd.cli.errand import Errand, errand
 @click.option("--all", "all_", is_flag=True, help="Every job, and whatever else bears our name.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
 @click.option("--wait/--no-wait", default=True, help="Come back when nothing is left, or at once.")
+@click.option(
+    "--timeout", "timeout_s", type=Duration(), help="Wait no longer than this (5m, 2h); exit 124."
+)
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def down(names: tuple[str, ...], all_: bool, yes: bool, wait: bool, json_: bool) -> Errand:
+def down(
+    names: tuple[str, ...],
+    all_: bool,
+    yes: bool,
+    wait: bool,
+    timeout_s: float | None,
+    json_: bool,
+) -> Errand:
     """Drop jobs: their commands end, their nodes and requests go, the wish is forgotten.
 
-    What is lost is said before. It is over when the cloud lists nothing of them any more.
+    What is lost is said before. It is over when the cloud lists nothing of them any more; until
+    then it says each minute what it waits for, and why. A command that runs gets TERM, its grace
+    and KILL; two minutes later at most its node is given back, whatever its host says.
     """
     from tpuherd.cli.down_do import Asked, dropped
 
     if bool(names) == all_:
         raise click.UsageError("say which: herd down NAME…, or --all")
-    asked = Asked(names=names, yes=yes, waits=wait, json_=json_)
+    if timeout_s is not None and not wait:
+        raise click.UsageError("--timeout says how long to wait: leave out --no-wait")
+    asked = Asked(names=names, yes=yes, waits=wait, json_=json_, timeout_s=timeout_s)
     return errand("herd down", partial(dropped, asked))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tpuherd.cli.console import Console
 from tpuherd.cli.desk import desk, say, say_json
 from tpuherd.cli.errand import ABORTED, Home
+from tpuherd.commands.statuses import TIMED_OUT
 from tpuherd.core.targets import fold
 from tpuherd.desk import engines
 from tpuherd.desk.desk import Desk
@@ -13,7 +14,7 @@ from tpuherd.desk.dropping import doomed, drop, watched
 from tpuherd.desk.surveyed import Seen, look
 
 NAME = "herd down"
-TELL_S = 20.0
+FIRST_S, TELL_S = 20.0, 60.0  #: what is waited for is said after so long, then so often
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,11 +25,12 @@ class Asked:
     yes: bool
     waits: bool
     json_: bool
+    timeout_s: float | None = None
 
 
 async def dropped(asked: Asked, console: Console, home: Home) -> int:
     """Ask, record, wait."""
-    with desk(console, home, NAME, yes=asked.yes) as here:
+    async with desk(console, home, NAME, yes=asked.yes) as here:
         seen = await look(here)
         found = doomed(asked.names, seen, here)
         if found.jobs:
@@ -37,31 +39,51 @@ async def dropped(asked: Asked, console: Console, home: Home) -> int:
                 return ABORTED
             await drop(found, seen, here)
             engines.ensure(here.place, console.environ)
-        proof = await gone(found.jobs, here, console) if asked.waits else None
-    await told(asked, found.jobs, proof, console)
-    return 0
+        end = Ending()
+        if asked.waits:
+            end = await wait_until_gone(found.jobs, asked.timeout_s, here, console)
+    await told(asked, found.jobs, end, console)
+    return TIMED_OUT if end.waits_for else 0
 
 
-async def gone(jobs: Sequence[str], here: Desk, console: Console) -> Seen:
-    """Look until nothing of them is listed, in zones that all answered."""
-    told_at = here.clock.now()
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """How the waiting ended: with a proof, with what was waited for in vain, or not begun."""
+
+    proof: Seen | None = None
+    waits_for: str = ""
+
+
+async def wait_until_gone(
+    jobs: Sequence[str], timeout_s: float | None, here: Desk, console: Console
+) -> Ending:
+    """Look until nothing of them is listed, in zones that all answered, or for so long."""
+    begun, due = here.clock.now(), here.clock.now() + FIRST_S
     async for what, seen in watched(jobs, here):
         if not what:
-            return seen
-        if here.clock.now() - told_at >= TELL_S and console.said.loud >= 0:
+            return Ending(proof=seen)
+        now = here.clock.now()
+        if timeout_s is not None and now >= begun + timeout_s:
+            return Ending(waits_for=what)
+        if now >= due and console.said.loud >= 0:
             await here.talk.tell(what)
-            told_at = here.clock.now()
+            due = now + TELL_S
         engines.ensure(here.place, console.environ)
     raise AssertionError("it looks until it is so")
 
 
-async def told(asked: Asked, jobs: Sequence[str], proof: Seen | None, console: Console) -> None:
+async def told(asked: Asked, jobs: Sequence[str], end: Ending, console: Console) -> None:
     """What is proved."""
+    proof = end.proof
     if asked.json_:
         zones = None if proof is None else sorted(proof.survey.zones)
-        await say_json(console, {"down": list(jobs), "gone": proof is not None, "zones": zones})
+        content = {"down": list(jobs), "gone": proof is not None, "zones": zones}
+        await say_json(console, {**content, "waits_for": end.waits_for})
     elif not jobs:
         await say(console, "there is nothing to take down")
+    elif end.waits_for:
+        sentence = f"{NAME}: {end.waits_for}; the engine goes on, and `herd down` waits again"
+        await console.tell(sentence)
     elif proof is None:
         await say(console, f"{fold(jobs)}: dropped; the engine gives back what is there")
     else:

@@ -7,6 +7,7 @@ import click
 
 from tpuherd.cli.errand import Errand, errand
 from tpuherd.cli.invocation import named_world
+from tpuherd.cli.print_text import print_text
 from tpuherd.ports import HerdError
 
 
@@ -23,7 +24,7 @@ def run() -> int:
     from tpuherd.cli.engine_run import live
 
     try:
-        click.echo(live(meant.place(os.environ, world=named_world()), os.environ, aloud=True))
+        print_text(live(meant.place(os.environ, world=named_world()), os.environ, aloud=True))
     except HerdError as error:
         return via.regret("herd engine run", error)
     return 0
@@ -55,6 +56,14 @@ def status(json_: bool) -> Errand:
 
 
 @engine.command()
+def acknowledge() -> Errand:
+    """Stop the notice that the store was damaged and set aside."""
+    from tpuherd.cli.engine_do import acknowledged
+
+    return errand("herd engine acknowledge", acknowledged)
+
+
+@engine.command()
 @click.option("-n", "--lines", default=50, show_default=True, help="So many of the last lines.")
 def logs(lines: int) -> Errand:
     """Print the last lines of its own log."""
@@ -74,7 +83,7 @@ def install() -> int:
         file, todo = written(meant.place(os.environ, world=named_world()), os.environ)
     except HerdError as error:
         return via.regret("herd engine install", error)
-    click.echo(f"{file} is written. Now say:", err=True)
+    print_text(f"{file} is written. Now say:", err=True)
     click.echo(todo)
     return 0
 
@@ -93,7 +102,7 @@ def move(target: str | None, back: bool) -> int:
         raise click.UsageError("say --to USER@HOST, or --back")
     try:
         said = engine_move.away(target, os.environ) if target else engine_move.back(os.environ)
-        click.echo(said)
+        print_text(said)
     except HerdError as error:
         return via.regret("herd engine move", error)
     return 0

@@ -6,7 +6,11 @@ from tpuherd import meant
 from tpuherd.cli.console import Console
 from tpuherd.cli.desk import say, say_json
 from tpuherd.cli.errand import UNREACHED, Home
+from tpuherd.cli.reading import tell_notices
+from tpuherd.clock import WallClock
+from tpuherd.core.trouble import Trouble, trouble_line
 from tpuherd.desk import engines
+from tpuherd.store.set_aside import acknowledge
 
 LOGS = ("engine.log.1", "engine.log")
 NONE = "no engine runs; the next command on a job that wants one starts it"
@@ -36,6 +40,9 @@ async def stopped(console: Console, home: Home) -> int:
 async def shown(json_: bool, console: Console, home: Home) -> int:
     """How it is."""
     found = engines.state(scope(console))
+    await tell_notices(console, scope(console).store)
+    for one in found["troubles"]:
+        await console.tell(trouble_line(Trouble(**one), WallClock().now()))
     if json_:
         await say_json(console, found)
     elif found["running"]:
@@ -45,6 +52,13 @@ async def shown(json_: bool, console: Console, home: Home) -> int:
     else:
         await console.tell(f"herd engine status: {NONE}")
     return 0 if found["running"] else UNREACHED
+
+
+async def acknowledged(console: Console, home: Home) -> int:
+    """Its user knows what became of a damaged store."""
+    many = acknowledge(scope(console).store)
+    await say(console, "acknowledged" if many else "there is nothing to acknowledge")
+    return 0
 
 
 async def told(lines: int, console: Console, home: Home) -> int:

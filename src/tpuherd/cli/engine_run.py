@@ -6,14 +6,18 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tpuherd import meant
+from tpuherd.cli.engine_crashes import CALM_S, hold_lease, record_crash, record_kill
 from tpuherd.clock import WallClock
+from tpuherd.core.trouble import ENGINE
+from tpuherd.desk.engines import STARTING_FILE
 from tpuherd.engine.loop import Ended
 from tpuherd.founding import GONE_S, TTL_S, founded, holder
 from tpuherd.meant import Place
@@ -22,7 +26,6 @@ from tpuherd.store.database import Database
 
 LOG = "engine.log"
 LOG_MAX = 8 << 20  #: then it is put aside, and what was aside before goes
-AGAIN_S = 5.0  #: after a surprise, the next life
 
 
 @dataclass(kw_only=True)
@@ -50,25 +53,36 @@ class Diary:
             return
 
 
-def live(place: Place, environ: Mapping[str, str], *, aloud: bool) -> str:
+def live(
+    place: Place,
+    environ: Mapping[str, str],
+    *,
+    aloud: bool,
+    on_lead: Callable[[], None] = lambda: None,
+) -> str:
     """Work until there is nothing to do; why it ended, or why it did not begin."""
     clock = WallClock()
     store = Database(place.store, clock.now())
     diary = Diary(file=store.folder / LOG, aloud=aloud)
+    first = True
     try:
         while True:
             epoch = store.take(holder(os.getpid()), clock.now(), TTL_S)
             if epoch is None:
                 return "another engine runs"
+            if first:
+                on_lead()  # once: its file's number may be another's by the next time
+                record_kill(store, clock.now())
+            first = False
             try:
                 ended = asyncio.run(life(place, store, environ, epoch, diary))
-            except Exception as error:
-                text = "".join(traceback.format_exception(error))
-                diary.note("engine.surprised", {"why": repr(error), "trace": text})
-                store.release(epoch)
-                if isinstance(error, HerdError):
-                    raise
-                asyncio.run(clock.sleep(AGAIN_S))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is written down
+                outlive_crash(store, epoch, error, diary)
+                continue
+            if ended is Ended.DAMAGED:
+                store.close()
+                store = Database(place.store, clock.now())
+                diary.note("engine.restored", {"why": store.told})
                 continue
             if ended is not Ended.OUTDATED:
                 store.release(epoch)
@@ -92,7 +106,32 @@ async def life(
     async with founded(place, store, WallClock(), environ, epoch=epoch, note=diary.note) as engine:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, engine.stop)
+        loop.call_later(CALM_S, end_trouble, store)
         return await engine.run()
+
+
+def outlive_crash(store: Database, epoch: int, error: Exception, diary: Diary) -> None:
+    """Write it down and wait, longer each time; a sentence of ours ends the process."""
+    text = "".join(traceback.format_exception(error))
+    diary.note("engine.surprised", {"why": repr(error), "trace": text})
+    if isinstance(error, HerdError):
+        store.release(epoch)
+        raise error
+    pause_s = record_crash(store, repr(error), WallClock().now())
+    asyncio.run(hold_lease(store, epoch, pause_s))
+    store.release(epoch)
+
+
+def end_trouble(store: Database) -> None:
+    """It has lived for long enough: it does not crash again and again."""
+    with suppress(OSError):
+        store.troubles.end(ENGINE)
+
+
+def end_start() -> None:
+    """It leads now: the lock that said that it was about to is let go."""
+    with suppress(OSError):
+        os.close(STARTING_FILE)
 
 
 def main() -> int:
@@ -103,7 +142,7 @@ def main() -> int:
     try:
         place = meant.place(os.environ, world=world)
         os.chdir("/")  # whatever folder it was begun in may go
-        print(live(place, os.environ, aloud=False), flush=True)
+        print(live(place, os.environ, aloud=False, on_lead=end_start), flush=True)
     except HerdError as error:
         print(f"herd engine: {error.sentence}", file=sys.stderr)
         return 1

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tpuherd.cli.console import Console, Gone
 from tpuherd.cli.invocation import Invocation, invocation
+from tpuherd.commands.statuses import SIGNALLED, Declined
 from tpuherd.ports import HerdError, NotAllowed, NotFound, NotReached, Stranger, Unfit
 
 if TYPE_CHECKING:  # they load what is heavy, and a page of help needs none of it
@@ -20,7 +21,7 @@ if TYPE_CHECKING:  # they load what is heavy, and a page of help needs none of i
     from tpuherd.reach import Reach
 
 FAILED, MISUSED, PARTLY, ABSENT, FORBIDDEN, UNREACHED, ABORTED = 1, 2, 3, 4, 6, 7, 8
-TIMED_OUT, SIGNALLED, INTERRUPTED, BROKEN_PIPE, TRANSPORT = 124, 128, 130, 141, 255
+INTERRUPTED, BROKEN_PIPE = 130, 141
 #: The exit status for what stopped a command as a whole. docs/reference/exit-codes.md
 STATUS: Mapping[type[HerdError], int] = {
     NotFound: ABSENT,
@@ -77,7 +78,7 @@ async def perform(errand: Errand, console: Console, home: Home) -> int:
         return status
     except Exception as error:  # noqa: BLE001 - the last net: no traceback reaches a user
         cause = innermost(error)
-        if home.standing() is not None and not isinstance(cause, HerdError | Gone):
+        if home.standing() is not None and not isinstance(cause, HerdError | Gone | Declined):
             traceback.print_exception(error)  # for the keeper's own file
             sys.stderr.flush()
         with suppress(Gone):
@@ -96,6 +97,8 @@ async def regret(name: str, error: Exception, console: Console) -> int:
     """One sentence, what to do, and the exit status."""
     if isinstance(error, Gone):
         return BROKEN_PIPE
+    if isinstance(error, Declined):
+        return ABORTED
     if isinstance(error, HerdError):
         hint = f"; {error.hint}" if error.hint else ""
         await console.tell(f"{name}: {error.sentence}{hint}")

@@ -1,31 +1,46 @@
 """What `herd events` does."""
 
-import json
+from dataclasses import dataclass
 
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Home
 from tpuherd.cli.reading import Reading, moment, reading
 from tpuherd.core.model import Event
+from tpuherd.core.printable import json_text
 from tpuherd.core.view_events import line, record
-from tpuherd.desk.reading import named
+from tpuherd.desk.reading import last_submitted, named
 
 LAST = 200
 LOOK_S = 0.2
 
 
-async def told(
-    name: str | None, follow: bool, since: float | None, json_: bool, console: Console, home: Home
-) -> int:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What a user wants to see."""
+
+    name: str | None
+    follow: bool
+    since: float | None
+    all_: bool  #: also of earlier jobs of the same name
+    json_: bool
+
+
+async def told(asked: Asked, console: Console, home: Home) -> int:
     """Those there are, and with --follow those that come."""
-    with reading(console) as here:
+    name, since, json_ = asked.name, asked.since, asked.json_
+    async with reading(console) as here:
         job, slot = (None, None) if name is None else named(here.store, name)
+        await here.show_troubles(apart=json_)
+        begun = None if job is None or asked.all_ else last_submitted(here.store, job)
         last = LAST if since is None else None
-        seen = 0
-        for seq, event in here.store.events(job=job, slot=slot, limit=last, newest=True):
+        seen = 0 if begun is None else begun[0] - 1
+        for seq, event in here.store.events(
+            after=seen, job=job, slot=slot, limit=last, newest=True
+        ):
             seen = seq
             if since is None or event.at >= since:
                 await put(here, seq, event, json_=json_)
-        while follow:
+        while asked.follow:
             await console.flush()
             await here.clock.sleep(LOOK_S)
             for seq, event in here.store.events(after=seen, job=job, slot=slot):
@@ -37,7 +52,7 @@ async def told(
 async def put(here: Reading, seq: int, event: Event, *, json_: bool) -> None:
     """One line."""
     if json_:
-        text = json.dumps(record(seq, event), ensure_ascii=False)
-    else:
-        text = f"{moment(event.at, here.now)}  {event.slot or event.job or '-':<12}  {line(event)}"
-    await here.console.say(f"{text}\n".encode(errors="replace"))
+        await here.console.say(f"{json_text(record(seq, event))}\n".encode(errors="replace"))
+        return
+    when = moment(event.at, here.now)
+    await here.console.show(f"{when}  {event.slot or event.job or '-':<12}  {line(event)}")

@@ -7,14 +7,15 @@ from typing import Any
 
 import click
 
+from tpuherd.cli.anywhere import RemoteLine
 from tpuherd.cli.errand import Errand, errand
 from tpuherd.cli.words import Duration
-from tpuherd.cli.work import Wish
+from tpuherd.commands.work import Wish
 
 OUTPUTS = ("fold", "stream", "dir", "json")
 
 
-@click.command()
+@click.command(cls=RemoteLine)
 @click.argument("target", required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("-c", "shell", metavar="TEXT", help="Run this by the login's shell.")
@@ -44,6 +45,7 @@ OUTPUTS = ("fold", "stream", "dir", "json")
 @click.option("--list", "listing", is_flag=True, help="Show commands that run, or ended lately.")
 @click.option("--attach", metavar="ID", help="See a command's output from now on.")
 @click.option("--kill", metavar="ID", help="Stop a command: TERM, and KILL 10 s later.")
+@click.option("-y", "--yes", is_flag=True, help="Also on nodes of another herd user.")
 @click.option("--json", "json_", is_flag=True, help="The same as --output json.")
 def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> Errand:
     """Run a command on all hosts of TARGET.
@@ -91,6 +93,6 @@ def of_kept(target: str | None, kept: Mapping[str, Any], said: Mapping[str, Any]
     if kept["listing"]:
         return errand("herd exec", partial(exec_kept.show, target, said["output"] == "json"))
     if kept["kill"]:
-        return errand("herd exec", partial(exec_kept.kill, target, kept["kill"]))
-    look = partial(exec_kept.attach, target, kept["attach"], said["output"], said["into"])
+        return errand("herd exec", partial(exec_kept.kill, target, kept["kill"], said["yes"]))
+    look = partial(exec_kept.attach, target, kept["attach"], said)
     return errand("herd exec", look, attentive=True)

@@ -6,16 +6,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tpuherd.cli.cast import Cast, Order
+from tpuherd.cli.ask_user import Asking
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import PARTLY, UNREACHED, Home
 from tpuherd.cli.exec_run import shelf
-from tpuherd.cli.keeping import Keeping
 from tpuherd.cli.play import GRACE_S, Play
 from tpuherd.cli.screen import screen
 from tpuherd.cli.session import Session
 from tpuherd.cli.words import clock
-from tpuherd.cli.work import ended, hosts_of, named, place_of
+from tpuherd.commands.cast import Cast, Order
+from tpuherd.commands.keeping import Keeping
+from tpuherd.commands.work import confirm_foreign_hosts, ended, hosts_of, named, place_of
 from tpuherd.core.targets import fold
 from tpuherd.core.view_text import lined
 from tpuherd.hosts import fanout
@@ -71,7 +72,8 @@ async def show(target: str | None, json_: bool, console: Console, home: Home) ->
         rows = [{"host": names[d.host], **work} for d in results for work in d.value or ()]
         await console.say(json.dumps(rows, indent=2).encode() + b"\n")
     else:
-        await console.say(table(results, names).encode())
+        if text := table(results, names, console.width(1)):
+            await console.show(text)
     return await missed(results, console)
 
 
@@ -85,7 +87,9 @@ async def missed(results: Sequence[Done[Any]], console: Console) -> int:
     return UNREACHED if failed == len(results) else PARTLY
 
 
-def table(results: Sequence[Done[list[Work]]], names: Mapping[Host, str]) -> str:
+def table(
+    results: Sequence[Done[list[Work]]], names: Mapping[Host, str], width: int | None = None
+) -> str:
     """A line for each command and each way in which it stands."""
     groups: dict[tuple[float, str, str, str], list[str]] = {}
     begun: dict[str, float] = {}
@@ -98,7 +102,8 @@ def table(results: Sequence[Done[list[Work]]], names: Mapping[Host, str]) -> str
         (id, clock(at), how, fold(hosts), title)
         for (at, id, how, title), hosts in sorted(groups.items())
     ]
-    return lined([("ID", "SINCE", "STATE", "HOSTS", "COMMAND"), *rows]) + "\n" if rows else ""
+    head = ("ID", "SINCE", "STATE", "HOSTS", "COMMAND")
+    return lined([head, *rows], width=width) if rows else ""
 
 
 def stands(work: Work) -> str:
@@ -125,10 +130,11 @@ async def found(
     return having
 
 
-async def kill(target: str | None, id: str, console: Console, home: Home) -> int:
+async def kill(target: str | None, id: str, yes: bool, console: Console, home: Home) -> int:
     """Stop it everywhere."""
     place, reach = await home.reach(console)
     having = await found(target, id, place, reach, console)
+    await confirm_foreign_hosts(list(having), Asking(console, "herd exec", yes=yes))
     names = named(list(having))
 
     async def one(host: Host) -> Work:
@@ -144,17 +150,12 @@ async def kill(target: str | None, id: str, console: Console, home: Home) -> int
             how = f"had ended: {stands(done.value)}" if was else f"stopped: {stands(done.value)}"
             groups.setdefault(how, []).append(names[done.host])
     for how, labels in groups.items():
-        await console.say(f"{fold(labels)}: {how}\n".encode())
+        await console.show(f"{fold(labels)}: {how}")
     return await missed(results, console)
 
 
 async def attach(
-    target: str | None,
-    id: str,
-    output: str | None,
-    into: Path | None,
-    console: Console,
-    home: Home,
+    target: str | None, id: str, how: Mapping[str, Any], console: Console, home: Home
 ) -> int:
     """Its output from where ours ends, and its exit status."""
     place, reach = await home.reach(console)
@@ -166,6 +167,7 @@ async def attach(
     if first["terminal"]:
         if len(hosts) > 1:
             raise Unfit(f"{id} has a terminal on {fold(names.values())}: name one of them")
+        await confirm_foreign_hosts(hosts, Asking(console, "herd exec", yes=how["yes"]))
         order = Order(id=id, verb="attach", words={"stdin": True})
         return await Session(console, reach, hosts[0], order).through()
     about = kept.of(id) or About(
@@ -177,7 +179,8 @@ async def attach(
         await console.tell(f"from now on; herd logs --attempt {id} shows what was before")
     # Who only looks on, perhaps in a window that is forgotten, never makes it wait.
     order = Order(id=id, verb="attach", words={"hold": False}, starts=starts)
-    shown = screen(console, list(names.values()), output, into or Path(f"herd-{id}"), reach.clock)
+    into = how["into"] or Path(f"herd-{id}")
+    shown = screen(console, list(names.values()), how["output"], into, reach.clock)
     keeping = Keeping(kept, about, reach.clock)
     cast = Cast(order, names, reach.ways, shown, keeping, reach.clock)
     return await Play(console, cast, shown, keeping, reach.clock).through(None)

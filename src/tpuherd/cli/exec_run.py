@@ -4,22 +4,25 @@ import os
 import stat
 from pathlib import Path
 
-from tpuherd.cli.cast import Cast, Order
+from tpuherd.cli.ask_user import Asking
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Home
-from tpuherd.cli.keeping import Keeping
 from tpuherd.cli.play import Play
 from tpuherd.cli.screen import screen
 from tpuherd.cli.supply import Supply
-from tpuherd.cli.work import Wish, hosts_of, named, new_id, place_of
+from tpuherd.commands.cast import Cast, Order
+from tpuherd.commands.keeping import Keeping
+from tpuherd.commands.work import Wish, confirm_foreign_hosts, hosts_of, named, new_id, place_of
 from tpuherd.meant import Place
 from tpuherd.store.logs import COMMAND, About, Shelf
 
 
-async def run(wish: Wish, console: Console, home: Home) -> int:
-    """From the target to the exit status."""
+async def run(wish: Wish, console: Console, home: Home, *, first: bool = False) -> int:
+    """From the target to the exit status; `first`: on the first of its hosts, as ssh does it."""
     place, reach = await home.reach(console)
     hosts = await hosts_of(wish.target, place, reach)
+    hosts = hosts[:1] if first else hosts
+    await confirm_foreign_hosts(hosts, Asking(console, "herd exec", yes=wish.yes))
     names = named(hosts)
     id = new_id()
     about = About(
@@ -30,7 +33,7 @@ async def run(wish: Wish, console: Console, home: Home) -> int:
         started=reach.clock.now(),
         places=tuple(map(place_of, hosts)),
     )
-    stdin = takes_input(wish, console)
+    stdin = takes_input(wish, console, terminal=first)
     order = Order(id=id, verb="run", words=wish.words, stdin=stdin)
     into = wish.into or Path(f"herd-{id}")
     shown = screen(console, list(names.values()), wish.output, into, reach.clock)
@@ -45,12 +48,12 @@ async def run(wish: Wish, console: Console, home: Home) -> int:
     return status
 
 
-def takes_input(wish: Wish, console: Console) -> bool:
+def takes_input(wish: Wish, console: Console, *, terminal: bool = False) -> bool:
     """Whether our input is passed on: a terminal's only where that is said."""
     if wish.stdin is not None:
         return wish.stdin
     if console.terminal(0):
-        return False
+        return terminal
     found = os.fstat(console.files[0])
     return not (stat.S_ISCHR(found.st_mode) and found.st_rdev == Path(os.devnull).stat().st_rdev)
 

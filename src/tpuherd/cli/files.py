@@ -13,13 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from tpuherd.commands.statuses import Gone
+
 HELD_MAX = 1 << 20  #: so much may wait to be written
 PIECES_AT_ONCE = 256
 READ_MAX = 1 << 16
-
-
-class Gone(Exception):
-    """Whoever read the output reads no more."""
 
 
 def posted(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:

@@ -5,11 +5,16 @@ import signal
 
 from tpuherd.cli.console import Console
 from tpuherd.cli.desk import desk
-from tpuherd.cli.errand import SIGNALLED, Home
-from tpuherd.cli.logs_show import Look, show
+from tpuherd.cli.errand import Home
+from tpuherd.cli.logs_fold import FoldedPage
+from tpuherd.cli.logs_show import shelf_folder
+from tpuherd.clock import WallClock
+from tpuherd.commands.find_logs import Look, found
+from tpuherd.commands.statuses import SIGNALLED
 from tpuherd.desk.books import go_on, ledger
 from tpuherd.desk.desk import Desk
 from tpuherd.desk.reading import ending, scene
+from tpuherd.store.logs import Shelf
 
 LOOK_S = 0.3
 LAST_WORDS_S = 3.0  #: so long the log may take to come in when all is over
@@ -18,10 +23,10 @@ DETACHING = (signal.SIGINT, signal.SIGHUP)
 
 async def follow(job: str, console: Console, home: Home) -> int:
     """The job's own exit status; Ctrl+C only stops looking."""
-    with desk(console, home, "herd run") as here:
+    async with desk(console, home, "herd run") as here:
         told = asyncio.ensure_future(happens(job, here, console))
-        log = Look(target=job, follow=True, since=here.wish(job).changed_at)
-        logs = asyncio.ensure_future(show(log, console, home))
+        log = Look(target=job)
+        logs = asyncio.ensure_future(writes(log, here.wish(job).changed_at, console))
         ends = asyncio.ensure_future(asked_to_end(console))
         try:
             await asyncio.wait((told, ends), return_when=asyncio.FIRST_COMPLETED)
@@ -35,6 +40,19 @@ async def follow(job: str, console: Console, home: Home) -> int:
             for task in (told, logs, ends):
                 task.cancel()
             await asyncio.gather(told, logs, ends, return_exceptions=True)
+
+
+async def writes(look: Look, since: float, console: Console) -> None:
+    """Print what the job's hosts write from then on, until this is cancelled."""
+    clock, shelf = WallClock(), Shelf(shelf_folder(console))
+    page = FoldedPage(shelf, console, clock, since=since)
+    try:
+        while True:
+            await page.put(found(look, shelf))
+            await console.flush()
+            await clock.sleep(LOOK_S)
+    finally:
+        await page.close()
 
 
 async def happens(job: str, here: Desk, console: Console) -> int:

@@ -15,7 +15,7 @@ async def collected(
     names: tuple[str, ...], yes: bool, json_: bool, console: Console, home: Home
 ) -> int:
     """Look, carry out, show; delete what is named."""
-    with desk(console, home, "herd gc", yes=yes, begins=False) as here:
+    async with desk(console, home, "herd gc", yes=yes, begins=False) as here:
         found = await collect(names, here)
     if found is None:
         return ABORTED
@@ -25,7 +25,7 @@ async def collected(
     for bid in found.withdrawn:
         await say(console, f"{bid} is being deleted")
     if found.strays:
-        await say(console, strays_table(found.strays))
+        await say(console, strays_table(found.strays, console.width(1)))
     elif not found.withdrawn:
         await say(console, f"nothing is left over in {found.zones} zones")
     if found.silent:
@@ -33,10 +33,10 @@ async def collected(
     return 0
 
 
-def strays_table(strays: Mapping[str, Sight]) -> str:
+def strays_table(strays: Mapping[str, Sight], width: int | None = None) -> str:
     """With what they cost, and the one command for each."""
     rows = [("NAME", "ZONE", "STATE", "PER HOUR", "DELETE IT BY")]
     for bid, sight in strays.items():
         price = dollars(per_hour(sight))
         rows.append((bid, sight.zone, described(sight), price, f"herd gc {bid}"))
-    return lined(rows) + "\nherd adopt takes over those whose job is known"
+    return lined(rows, width=width) + "\nherd adopt takes over those whose job is known"

@@ -26,16 +26,17 @@ def holders(target: str, json_: bool) -> Errand:
 async def show(target: str, json_: bool, console: Console, home: Home) -> int:
     """Ask every host."""
     from tpuherd.cli.asked import ask
+    from tpuherd.ports import Verb
 
-    answers, status = await ask(target, "holders", {}, console, home)
+    answers, status = await ask(target, Verb(name="holders"), console, home)
     if json_:
         await console.say(json.dumps(answers, indent=2).encode() + b"\n")
     else:
-        await console.say("".join(f"{line}\n" for line in lines(answers)).encode())
+        await console.show("\n".join(lines(answers, console.width(1))))
     return status
 
 
-def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def lines(answers: Mapping[str, Mapping[str, Any]], width: int | None = None) -> list[str]:
     """A line for each device and who has it; hosts whose chips nobody has stand together."""
     from tpuherd.core.targets import fold
     from tpuherd.core.view_text import lined
@@ -43,7 +44,7 @@ def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
     rows = [row(host, one) for host, answer in answers.items() for one in answer["holders"]]
     free = [host for host, answer in answers.items() if not answer["holders"]]
     head = ("HOST", "DEVICE", "PID", "USER", "SINCE", "COMMAND")
-    text = [lined([head, *rows])] if rows else []
+    text = [lined([head, *rows], width=width)] if rows else []
     return [*text, f"{fold(free)}: nobody has the chips"] if free else text
 
 

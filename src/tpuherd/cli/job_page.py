@@ -20,8 +20,8 @@ OPTIONS = (
 )  # fmt: skip
 #: What is said for these is taken as it stands.
 TEXTS = frozenset(("name", "run", "setup", "workdir", "repo", "checkpoint"))
+SEVERAL = frozenset(("accelerator", "tier", "zones", "runtime"))  #: a,b are two of them
 COMMAND = "tpuherd.command"  #: what stood behind --
-HERE = "."
 
 
 class Spoken(click.Command):
@@ -73,7 +73,7 @@ def told(said: Said, folder: Path) -> tuple[Page, Path]:
         return found, base
     for name, values in said.fields.items():
         if values:
-            put(found, (name,), [value(name, one) for one in values])
+            put(found, (name,), [one for text in values for one in split_values(name, text)])
     for word in said.env:
         name, equal, text = word.partition("=")
         if not equal:
@@ -86,10 +86,6 @@ def told(said: Said, folder: Path) -> tuple[Page, Path]:
         put(found, where, [it])
     if said.command:
         put(found, ("run",), [spoken(said.command)])
-    chosen = any(word.startswith(("workdir=", "repo=")) for word in said.settings)
-    coded = chosen or {"workdir", "repo"} & found.value.keys()
-    if said.file is None and not coded and "run" in found.value:  # a node to work on needs none
-        put(found, ("workdir",), [HERE])
     return found, base
 
 
@@ -109,10 +105,18 @@ def setting(word: str) -> tuple[tuple[str, ...], Any]:
     return where, text if len(where) > 1 and where[0] in AS_WRITTEN else value(where[0], text)
 
 
+def split_values(name: str, text: str) -> list[Any]:
+    """Those of an option; `spot,on-demand` are two."""
+    found = value(name, text)
+    return found if name in SEVERAL and isinstance(found, list) else [found]
+
+
 def value(name: str, text: str) -> Any:
     """A value as it is typed: as in a file, but that plain texts need no quotes."""
     if name in TEXTS and not text.startswith("["):
         return text
+    if name in SEVERAL and "," in text and not text.startswith("["):
+        return [one.strip() for one in text.split(",")]
     found = page(text)
     return text if found.mistakes or isinstance(found.value, str) else found.value
 

@@ -39,12 +39,12 @@ async def show(json_: bool, console: Console, home: Home) -> int:
     if json_:
         await console.say(json.dumps(standing, indent=2).encode() + b"\n")
         return 0
-    text = f"pid {standing['pid']}, version {standing['version']}\n"
+    text = f"pid {standing['pid']}, version {standing['version']}"
     for title, word in (("places", "holds connections to"), ("under_way", "does")):
         found = standing[title]
         assert isinstance(found, list)
-        text += "".join(f"{word} {one}\n" for one in found)
-    await console.say(text.encode())
+        text += "".join(f"\n{word} {one}" for one in found)
+    await console.show(text)
     return 0
 
 

@@ -5,17 +5,21 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from tpuherd.cli.console import Console, Gone
 from tpuherd.cli.errand import FAILED, PARTLY, Home
-from tpuherd.cli.keeping import cancelled
-from tpuherd.cli.work import hosts_of
 from tpuherd.clock import WallClock
+from tpuherd.commands.keeping import cancelled
+from tpuherd.commands.work import confirm_foreign_hosts, hosts_of
 from tpuherd.core.targets import fold
 from tpuherd.hosts import fanout
 from tpuherd.hosts.link import AgentLink
 from tpuherd.hosts.sync import Progress, Report, Shipment
 from tpuherd.ports import NotReached
+
+if TYPE_CHECKING:
+    from tpuherd.desk.desk import Talk
 
 SECONDS = 60.0
 SHOW_S = 0.5
@@ -30,10 +34,20 @@ class Linked:
     all: bool  #: of those that were meant
 
 
-async def linked(target: str, console: Console, home: Home, *, partial: bool = False) -> Linked:
-    """To every one, or, `partial`, to those that can be reached; others are named."""
+async def linked(
+    target: str,
+    console: Console,
+    home: Home,
+    *,
+    partial: bool = False,
+    talk: "Talk | None" = None,
+) -> Linked:
+    """To every one, or, `partial`, to those that can be reached; others are named. What changes
+    anything there brings somebody who can be asked."""
     place, reach = await home.reach(console)
     hosts = await hosts_of(target, place, reach)
+    if talk is not None:
+        await confirm_foreign_hosts(hosts, talk)
     results = await fanout.everyone(hosts, reach.ways.link, seconds=SECONDS)
     found = [done.value for done in results if done.value is not None]
     failed = fanout.failures(results)
@@ -102,7 +116,7 @@ async def told(
         new = [host for host in shipment.got if host not in shipment.unchanged]
         where = fold(new) if new else "every host had it already"
         took = f"{amount(shipment.bytes_up)} sent, {shipment.seconds:.1f} s"
-        await console.say(f"{title}: {where} ({took})\n".encode())
+        await console.show(f"{title}: {where} ({took})")
     for host, how in shipment.slow.items():
         if console.said.loud > 0:
             await console.tell(f"{host}: {how}")

@@ -3,18 +3,23 @@
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 import tpuherd
+from tpuherd.cli.anywhere import accept_anywhere
+from tpuherd.cli.completion import complete_arguments
 from tpuherd.cli.invocation import Invocation
 from tpuherd.cli.page import SECTIONS, page
+from tpuherd.cli.print_text import print_text
+from tpuherd.core.near_names import near_names
 
 INTERRUPTED = 130
+OTHER_NAMES = frozenset(("context", "sim", "engine", "keeper"))  #: names there are no jobs
 BROKEN_PIPE = 141
 
 PLACES = {name: place for commands in SECTIONS.values() for name, (_, place) in commands.items()}
@@ -32,7 +37,17 @@ class LazyGroup(click.Group):
         module, _, attribute = PLACES[cmd_name].partition(":")
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
-        return command
+        if cmd_name not in OTHER_NAMES:
+            complete_arguments(command)
+        return accept_anywhere(command)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        known = [(name, one) for each in SECTIONS.values() for name, (one, _) in each.items()]
+        return [
+            CompletionItem(name, help=one) for name, one in known if name.startswith(incomplete)
+        ]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -47,7 +62,7 @@ class LazyGroup(click.Group):
 
 def unknown(word: str) -> str:
     """The sentence for a command that does not exist."""
-    near = get_close_matches(word, PLACES, n=1)
+    near = near_names(word, PLACES, most=1)
     advice = f"did you mean {near[0]}?" if near else "herd --help lists what there is."
     return f"there is no command {word}; {advice}"
 
@@ -109,7 +124,7 @@ def run(
         if environ.get("HERD_DEBUG"):
             raise
         name = type(surprise).__name__
-        click.echo(f"herd: this should not happen: {name}: {surprise}", err=True)
+        print_text(f"herd: this should not happen: {name}: {surprise}", err=True)
         click.echo("Set HERD_DEBUG=1 to see where.", err=True)
         return 1
 
@@ -120,7 +135,7 @@ def complain(refusal: click.ClickException) -> None:
     if isinstance(refusal, click.UsageError) and refusal.ctx is not None:
         said_by = refusal.ctx.command_path
     sentence = refusal.format_message()
-    click.echo(f"{said_by}: {sentence[:1].lower()}{sentence[1:]}", err=True)
+    print_text(f"{said_by}: {sentence[:1].lower()}{sentence[1:]}", err=True)
 
 
 def colour(environment: Mapping[str, str]) -> bool | None:

@@ -39,6 +39,12 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "A world to rehearse in": {
         "sim": ("Start, look at and disturb a simulated Cloud TPU.", "tpuherd.cli.sim:sim"),
     },
+    "Your shell": {
+        "completion": (
+            "Let Tab complete commands and names of jobs.",
+            "tpuherd.cli.completion:completion",
+        ),
+    },
 }
 
 HEAD = """\
@@ -48,7 +54,7 @@ Usage: herd [OPTIONS] COMMAND [ARGS]...
 """
 
 OPTIONS = """
-Options:
+Options (--world, -q and -v also behind the command):
   --world DIRECTORY  Talk to the simulated world kept there instead of Google
                      Cloud; HERD_WORLD says the same.
   -q, --quiet        Say only what was asked for.

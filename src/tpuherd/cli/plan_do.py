@@ -10,7 +10,7 @@ from tpuherd.desk.planning import as_json, planned
 
 async def shown(name: str | None, json_: bool, console: Console, home: Home) -> int:
     """A line for each slot and for each step."""
-    with desk(console, home, "herd plan") as here:
+    async with desk(console, home, "herd plan") as here:
         found = await planned(name, here)
     if json_:
         await say_json(console, found.as_json())

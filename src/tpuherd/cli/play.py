@@ -4,14 +4,15 @@ import asyncio
 import signal
 from collections.abc import Coroutine
 
-from tpuherd.cli.cast import Cast
 from tpuherd.cli.console import Console
-from tpuherd.cli.errand import BROKEN_PIPE, SIGNALLED, TIMED_OUT
-from tpuherd.cli.keeping import Keeping, cancelled
+from tpuherd.cli.errand import BROKEN_PIPE
 from tpuherd.cli.report import report
 from tpuherd.cli.screen import Screen
-from tpuherd.cli.work import worst
 from tpuherd.clock import Clock
+from tpuherd.commands.cast import Cast
+from tpuherd.commands.keeping import Keeping, cancelled
+from tpuherd.commands.statuses import SIGNALLED, TIMED_OUT
+from tpuherd.commands.work import worst
 
 GRACE_S = 10.0
 ANSWERS = {"d": "detach", "s": "stop"}

@@ -3,19 +3,22 @@
 The place itself need not be there: what is remembered of it can be read all the same.
 """
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from tpuherd import meant
 from tpuherd.cli.console import Console
 from tpuherd.clock import WallClock
+from tpuherd.core.printable import json_text, show_values
+from tpuherd.core.trouble import LOGIN, Trouble, trouble_line
 from tpuherd.desk import engines
-from tpuherd.ports import HerdError
+from tpuherd.ports import HerdError, NotAllowed
 from tpuherd.store.database import Database
+from tpuherd.store.set_aside import notices
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,31 +28,65 @@ class Reading:
     store: Database
     clock: WallClock
     console: Console
+    login: HerdError | None = None  #: why nobody can be asked, where that is so
 
     @property
     def now(self) -> float:
         return self.clock.now()
 
-    async def show(self, content: Any, text: str, *, json_: bool) -> None:
-        """As JSON, or for people."""
-        said = json.dumps(content, indent=2, ensure_ascii=False) if json_ else text
-        await self.console.say(f"{said}\n".encode(errors="replace"))
+    async def show(self, content: Any, text: Callable[[Any], str], *, json_: bool) -> None:
+        """As JSON, or as text of the same content, in which nothing acts on a terminal."""
+        if json_:
+            await self.console.say(f"{json_text(content, indent=2)}\n".encode(errors="replace"))
+        else:
+            await self.console.show(text(show_values(content)), coloured=True)
+
+    def troubles(self) -> list[Trouble]:
+        """What stands in the way of all jobs."""
+        found = self.store.troubles.read()
+        if self.login is None:
+            return found
+        said, hint, now = self.login.sentence, self.login.hint, self.now
+        return [Trouble(source=LOGIN, sentence=said, hint=hint, since=now, at=now), *found]
+
+    async def show_troubles(self, *, apart: bool = False) -> None:
+        """First of all; apart from what a program reads."""
+        found = self.troubles()
+        for one in found:
+            await self.console.show(trouble_line(one, self.now), 2 if apart else 1)
+        if found and not apart:
+            await self.console.show("")
 
 
-@contextmanager
-def reading(console: Console) -> Iterator[Reading]:
+@asynccontextmanager
+async def reading(console: Console) -> AsyncIterator[Reading]:
     """Whoever reads wishes that are not at rest has an engine begin, where it can."""
     clock = WallClock()
     scope = meant.scope(console.environ, world=console.said.world)
+    place = login = None
+    try:
+        place = meant.place(console.environ, world=console.said.world)
+    except NotAllowed as error:
+        login = error
+    except HerdError:  # the place is not there: then nothing can be begun
+        pass
+    if scope.world is not None and not scope.store.exists():
+        meant.world_facts(scope.world)  # nothing is remembered of a world that never was
     store = Database(scope.store, clock.now())
     try:
-        yield Reading(store=store, clock=clock, console=console)
-        if store.wishes() or not any(store.events(limit=1)):  # new, or it was lost
-            with suppress(HerdError):  # the place is not there: then nothing can be begun
-                place = meant.place(console.environ, world=console.said.world)
+        await tell_notices(console, scope.store)
+        if place and (store.wishes() or not engines.knows_jobs(store)):  # new, or it was lost
+            with suppress(HerdError):
                 engines.ensure(place, console.environ)
+        yield Reading(store=store, clock=clock, console=console, login=login)
     finally:
         store.close()
+
+
+async def tell_notices(console: Console, store: Path) -> None:
+    """What its user must know of a store that was set aside, until it is acknowledged."""
+    for sentence in notices(store).values():
+        await console.tell(f"herd: {sentence}. Stop this notice: herd engine acknowledge")
 
 
 def moment(at: float, now: float) -> str:

@@ -1,8 +1,14 @@
 """What `herd ls`, `herd status`, `herd why` and `herd capacity` do."""
 
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
 from tpuherd.cli.console import Console
 from tpuherd.cli.errand import Home
 from tpuherd.cli.reading import reading
+from tpuherd.core.printable import show_values
+from tpuherd.core.trouble import trouble_rows
 from tpuherd.core.view_capacity import capacity_text
 from tpuherd.core.view_events import line
 from tpuherd.core.view_pages import job_text, jobs_text, why_text
@@ -12,34 +18,46 @@ from tpuherd.desk.reading import capacity, jobs, status, why, why_told
 
 async def listed(json_: bool, console: Console, home: Home) -> int:
     """All jobs."""
-    with reading(console) as here:
+    async with reading(console) as here:
+        await here.show_troubles(apart=json_)
         rows = jobs(here.store, here.now)
-        await here.show(rows, jobs_text(rows, colour=console.coloured(1)), json_=json_)
+        await here.show(rows, partial(jobs_text, **console.style), json_=json_)
     return 0
 
 
 async def shown(name: str, json_: bool, console: Console, home: Home) -> int:
     """One job, or one slot."""
-    with reading(console) as here:
+    async with reading(console) as here:
         page = status(here.store, here.now, name)
-        await here.show(page, job_text(page, colour=console.coloured(1)), json_=json_)
+        page["troubles"] = trouble_rows(here.troubles())
+        if not json_:
+            await here.show_troubles()
+        await here.show(page, partial(job_text, **console.style), json_=json_)
     return 0
 
 
 async def explained(name: str, json_: bool, console: Console, home: Home) -> int:
     """What it does or waits for."""
-    with reading(console) as here:
+    async with reading(console) as here:
         now = here.now
-        slots, recent, engine = why(here.store, now, name)
+        _, recent, engine = why(here.store, now, name)
         lines = [(f"{span(max(0.0, now - one.at))} ago", line(one)) for _, one in recent]
-        content = why_told(slots, recent, engine)
-        await here.show(content, why_text(slots, lines, engine=engine), json_=json_)
+        content = why_told(here.store, now, name)
+        content["troubles"] = trouble_rows(here.troubles())
+        lines = show_values(lines)
+        if not json_:
+            await here.show_troubles()
+
+        def text(told: Mapping[str, Any]) -> str:
+            return why_text(told["slots"], lines, engine=engine)
+
+        await here.show(content, text, json_=json_)
     return 0
 
 
 async def learnt(json_: bool, console: Console, home: Home) -> int:
     """What was learnt of zones."""
-    with reading(console) as here:
+    async with reading(console) as here:
         rows = capacity(here.store, here.now)
-        await here.show(rows, capacity_text(rows, colour=console.coloured(1)), json_=json_)
+        await here.show(rows, partial(capacity_text, **console.style), json_=json_)
     return 0

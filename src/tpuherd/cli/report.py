@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from tpuherd.cli.errand import SIGNALLED, TRANSPORT
-from tpuherd.cli.work import Outcome
+from tpuherd.commands.statuses import SIGNALLED, TRANSPORT
+from tpuherd.commands.work import Outcome
 from tpuherd.core.targets import fold
 
 LINES = 3

@@ -26,13 +26,20 @@ def wishing(function: Any) -> Any:
     return function
 
 
-#: Of what ends by itself.
-following = click.option(
-    "--follow/--detach",
-    "follow",
-    default=None,
-    help="Show what happens until it ends; the default on a terminal. Ctrl+C lets it go on.",
-)
+def following(function: Any) -> Any:
+    """The options of what ends by itself."""
+    for option in (
+        click.option("--wait", "waits", is_flag=True, help="Wait for its end, show no output."),
+        click.option(
+            "--follow/--detach",
+            "follow",
+            default=None,
+            help="Show what happens until it ends, and exit as the command does; the default on a"
+            " terminal. Ctrl+C lets it go on.",
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 @click.command(cls=Spoken)
@@ -49,18 +56,18 @@ def run(context: click.Context, /, file: str | None, **said: Any) -> Errand:
 
     \b
     herd run job.yaml
-    herd run --name gpt --accelerator v4-32 --tier spot -- python train.py
+    herd run --name gpt --accelerator v4-32 --workdir . -- python3 train.py
     """
     from tpuherd.cli.run_do import Asked, wish
     from tpuherd.core.model import Goal
 
-    follow = said.pop("follow")
+    ways = {word: said.pop(word) for word in ("follow", "waits")}
     command = context.meta.get(COMMAND, [])
     if file is None and not said["name"]:
         raise click.UsageError("say what: herd run FILE, or herd run --name NAME … -- COMMAND")
     if file is None and not command and not any(one.startswith("run=") for one in said["settings"]):
         raise click.UsageError("say what to run: herd run --name NAME … -- COMMAND")
-    asked = Asked(goal=Goal.RUN, follow=follow, **options(file, command, said))
+    asked = Asked(goal=Goal.RUN, **ways, **options(file, command, said))
     return errand("herd run", partial(wish, asked), attentive=True)
 
 

@@ -9,14 +9,15 @@ from tpuherd.cli.errand import ABORTED, MISUSED, Home
 from tpuherd.cli.job_page import Said, told
 from tpuherd.core import sweep_space
 from tpuherd.core.changes import Change, difference
-from tpuherd.core.expand import per_hour
+from tpuherd.core.expand import price_range
 from tpuherd.core.model import Goal, Offer
 from tpuherd.core.spec import document
 from tpuherd.core.spec_job import Search
 from tpuherd.core.spec_yaml import Page
-from tpuherd.core.view_text import lined
+from tpuherd.core.view_text import count_slices, lined
 from tpuherd.core.wish import Wish
 from tpuherd.desk.wishing import Made, Ready, ready, wished
+from tpuherd.ports import NotAllowed, Unfit
 
 TRIALS_SHOWN = 10
 WORDS = {
@@ -39,6 +40,7 @@ class Asked:
     dry: bool
     json_: bool
     by: str = ""  #: the command, if it is another one
+    waits: bool = False  #: for its end
 
     @property
     def name(self) -> str:
@@ -49,9 +51,17 @@ class Asked:
 
 
 async def wish(asked: Asked, console: Console, home: Home) -> int:
+    """Refused, with nothing stored, where nobody is logged in or may look at the project."""
+    try:
+        return await submit(asked, console, home)
+    except NotAllowed as error:
+        raise Unfit(error.sentence, hint=error.hint) from error
+
+
+async def submit(asked: Asked, console: Console, home: Home) -> int:
     """Everything that can be wrong is found before anything is stored."""
     page, base = told(asked.said, console.folder)
-    with desk(console, home, asked.name, yes=asked.yes, begins=not asked.dry) as here:
+    async with desk(console, home, asked.name, yes=asked.yes, begins=not asked.dry) as here:
         found = await ready(page, base, asked.goal, here)
         if found is None:
             return await mistaken(page, asked.said.file or "", asked.name, console)
@@ -61,10 +71,26 @@ async def wish(asked: Asked, console: Console, home: Home) -> int:
         if made is None:
             return ABORTED
         await reported(asked, made, found, console)
-    if asked.goal is Goal.RUN and (console.terminal(1) if asked.follow is None else asked.follow):
+    if asked.goal is not Goal.RUN:
+        return 0
+    return await stay_or_leave(asked, found.job.name, console, home)
+
+
+async def stay_or_leave(asked: Asked, job: str, console: Console, home: Home) -> int:
+    """Follow the job, wait for it, or say how to do that later."""
+    if asked.follow or (asked.follow is None and not asked.waits and console.terminal(1)):
         from tpuherd.cli.follow import follow
 
-        return await follow(found.job.name, console, home)
+        return await follow(job, console, home)
+    if asked.waits:
+        from tpuherd.cli.wait_do import waited
+
+        return await waited((job,), None, False, console, home)
+    if asked.follow is None and not asked.json_ and console.said.loud >= 0:
+        await console.tell(
+            f"{asked.name}: detached, as there is no terminal: `herd wait {job}` waits for its end,"
+            f" `herd logs {job} -f` shows its output; --follow or --wait stays from the start"
+        )
     return 0
 
 
@@ -93,9 +119,8 @@ async def shown(asked: Asked, found: Ready, before: Wish | None, console: Consol
         about = {"job": document(found.job), "offers": offers, "granted": found.granted}
         await say_json(console, {**about, **summary(found, change)})
         return 0
-    await say(
-        console, f"{offers_table(found.offers)}\n\n{many(found)}{found.job.name}: {price(found)}"
-    )
+    await say(console, f"{offers_table(found.offers)}\n")
+    await say(console, f"{count_copies(found)}{found.job.name}{each(found)}: {price(found)}")
     for line in change.lines:
         await say(console, f"  {line}")
     if found.job.sweep is not None:
@@ -120,10 +145,14 @@ def trials_table(search: Search) -> str:
 
 def summary(found: Ready, change: Change) -> dict[str, object]:
     """What both kinds of JSON have."""
-    least, most = per_hour(found.slots)
+    prices = price_range(found.slots)
     return {
         "slots": [slot.name for slot in found.slots],
-        "per_hour": {"least": least, "most": most},
+        "per_hour": {
+            "least": prices.least,
+            "most": prices.most,
+            "unknown_in": list(prices.unknown_in),
+        },
         "trials": sweep_space.many(found.job.sweep) if found.job.sweep else None,
         "difference": list(change.lines),
         "needs": change.needs,
@@ -131,16 +160,28 @@ def summary(found: Ready, change: Change) -> dict[str, object]:
 
 
 def price(found: Ready) -> str:
-    """$1.20 to $1.40 an hour"""
-    least, most = per_hour(found.slots)
-    if least is None:
+    """$6.12 to $9.36 an hour; unknown in us-east1-c"""
+    prices = price_range(found.slots)
+    if prices.least is None:
         return "an unknown price"
-    return f"{dollars(least)}{'' if least == most else f' to {dollars(most)}'} an hour"
+    upto = "" if prices.least == prices.most else f" to {dollars(prices.most)}"
+    zones = f"; unknown in {', '.join(prices.unknown_in)}" if prices.unknown_in else ""
+    return f"{dollars(prices.least)}{upto} an hour{zones}"
 
 
 def many(found: Ready) -> str:
+    """3 ×, where there are several; 2 slices of, where they work together."""
+    return count_copies(found) + count_slices(found.job.slices)
+
+
+def count_copies(found: Ready) -> str:
     """3 ×, where there are several."""
     return f"{len(found.slots)} × " if len(found.slots) > 1 else ""
+
+
+def each(found: Ready) -> str:
+    """, 2 slices each"""
+    return f", {found.job.slices} slices each" if found.job.slices > 1 else ""
 
 
 async def reported(asked: Asked, made: Made, found: Ready, console: Console) -> None:

@@ -3,19 +3,22 @@
 import asyncio
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from tpuherd.cli.console import Console
 from tpuherd.clock import Clock
 from tpuherd.core.gather import Block, Fold, Plain, as_json, cut, file_name, prefixed
+from tpuherd.core.printable import ShownStream, show_bytes
 from tpuherd.core.targets import fold
 from tpuherd.ports import Unfit
 from tpuherd_host.agent.records import Record
 
 COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 PORTS = {1: "stdout", 2: "stderr"}
+AGENT = 3  #: the port of what is said about a host
 
 Show = Callable[[Block], bytes]
 
@@ -35,13 +38,17 @@ class Gatherer(Protocol):
 
 
 class AsIs:
-    """Every byte at once: for one host."""
+    """Every byte at once: for one host. On a terminal only text and colours come through."""
+
+    def __init__(self, terminals: Mapping[int, ShownStream] | None = None) -> None:
+        self._terminals = terminals or {}  #: by port
 
     def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]:
-        return [Block((host,), port, piece, now)]
+        shown = self._terminals.get(port)
+        return [Block((host,), port, piece if shown is None else shown.feed(piece), now)]
 
     def end(self, host: str, now: float) -> list[Block]:
-        return []
+        return [Block((host,), port, one.end(), now) for port, one in self._terminals.items()]
 
     def due(self, now: float) -> list[Block]:
         return []
@@ -107,7 +114,7 @@ class Screen:
         blocks.reverse()
         while blocks:
             block = blocks.pop()
-            port = 1 if self._records else block.port if block.port in PORTS else 2
+            port = 1 if self._records else file_of(block.port)
             text = self._show(block)
             del block
             await self._console.say(text, port)
@@ -118,13 +125,23 @@ def screen(
 ) -> Screen:
     """The one that the user wants; one host's output is shown as it is unless he says otherwise."""
     if output is None and len(labels) == 1:
-        return Screen(console, AsIs(), lambda block: block.text, clock)
+        terminals = {
+            port: ShownStream(colours=console.coloured(file_of(port)))
+            for port in (*PORTS, AGENT)
+            if console.terminal(file_of(port))
+        }
+        return Screen(console, AsIs(terminals), lambda block: block.text, clock)
     if output == "json":
         return Screen(console, Plain(), as_lines, clock, records=True)
     if output == "dir":
         return Screen(console, AsIs(), Files(console.folder / into, labels).put, clock)
     gatherer = Plain() if output == "stream" else Fold(labels)
     return Screen(console, gatherer, named_by(console), clock)
+
+
+def file_of(port: int) -> int:
+    """Where it is written: what is no port of a command's is on stderr."""
+    return port if port in PORTS else 2
 
 
 def named_by(console: Console) -> Show:
@@ -136,10 +153,13 @@ def named_by(console: Console) -> Show:
         if prefix is None:
             name = fold(block.hosts)
             prefix = f"{name}: "
-            if console.coloured(block.port if block.port in PORTS else 2):
+            if console.coloured(file_of(block.port)):
                 colour = COLOURS[zlib.crc32(name.encode()) % len(COLOURS)]
                 prefix = f"\x1b[{colour}m{name}:\x1b[0m "
             names[block.hosts] = prefix
+        port = file_of(block.port)
+        if console.terminal(port):
+            block = replace(block, text=show_bytes(block.text, colours=console.coloured(port)))
         return prefixed(block, prefix=prefix)
 
     return show

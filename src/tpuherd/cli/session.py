@@ -3,13 +3,23 @@
 import asyncio
 import signal
 
-from tpuherd.cli.cast import PATIENCE_S, PAUSE_S, PAUSE_S_MAX, Order
+from tpuherd.cli.ask_user import Asking
 from tpuherd.cli.console import Console
-from tpuherd.cli.errand import SIGNALLED, TRANSPORT, Home
+from tpuherd.cli.errand import Home
 from tpuherd.cli.exec_run import shelf
-from tpuherd.cli.keeping import Keeping, cancelled
 from tpuherd.cli.report import report
-from tpuherd.cli.work import Wish, ended, hosts_of, named, new_id, place_of
+from tpuherd.commands.cast import PATIENCE_S, PAUSE_S, PAUSE_S_MAX, Order
+from tpuherd.commands.keeping import Keeping, cancelled
+from tpuherd.commands.statuses import SIGNALLED, TRANSPORT
+from tpuherd.commands.work import (
+    Wish,
+    confirm_foreign_hosts,
+    ended,
+    hosts_of,
+    named,
+    new_id,
+    place_of,
+)
 from tpuherd.core.targets import fold
 from tpuherd.hosts.lane import Call
 from tpuherd.ports import HerdError, Host, Link, NotReached, Unfit, Verb
@@ -29,6 +39,8 @@ async def run(wish: Wish, console: Console, home: Home, *, first: bool = False) 
         raise Unfit(f"a terminal has room for one host, not {fold(names.values())}")
     if len(hosts) > 1 and console.said.loud >= 0:
         await console.tell(f"{names[hosts[0]]}, the first of {len(hosts)} hosts")
+    name = "herd ssh" if first else "herd exec"
+    await confirm_foreign_hosts(hosts[:1], Asking(console, name, yes=wish.yes))
     rows, columns = console.size()
     term = console.environ.get("TERM") or "xterm"
     terminal = {"rows": rows, "columns": columns, "term": term}
@@ -70,6 +82,7 @@ class Session:
         while True:
             before = self._offset
             try:
+                await self._console.flush()  # raw, the lines before would end without a return
                 with self._console.raw():
                     status = await self._connected()
                     await self._console.flush()
@@ -80,7 +93,7 @@ class Session:
                 now = clock.now()
                 if self._begun and (lost_at is None or self._offset > before):
                     lost_at, pause_s = now, PAUSE_S
-                    await self._console.tell(f"\r\n{self._label}: {error.sentence}; looking for it")
+                    await self._console.tell(f"\n{self._label}: {error.sentence}; looking for it")
                 if lost_at is None or now - lost_at > PATIENCE_S:
                     await self._console.tell(f"herd: {self._label}: {error.sentence}")
                     return TRANSPORT
@@ -163,5 +176,6 @@ class Session:
             pass  # it has just ended, or who shows it hears of it
 
     async def _leave(self, status: int) -> None:
-        await self._console.tell(f"\r\nit goes on; herd exec --attach {self._order.id} shows it")
+        await self._console.say(b"\r\n", 2)
+        await self._console.tell(f"it goes on; herd exec --attach {self._order.id} shows it")
         raise Left(status)

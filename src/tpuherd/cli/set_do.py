@@ -23,7 +23,7 @@ class Setting:
 
 async def change(asked: Setting, said_by: str, console: Console, home: Home) -> int:
     """Read, judge, show, ask, write."""
-    with desk(console, home, said_by, yes=asked.yes) as here:
+    async with desk(console, home, said_by, yes=asked.yes) as here:
         page = Page(value=dict(here.wish(asked.name).document))
         for word in asked.words:
             where, value = setting(word)

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from tpuherd.cli.invocation import named_world
+from tpuherd.cli.print_text import print_text
 from tpuherd.sim.folder import Facts, Trouble, default_folder
 from tpuherd.sim.visit import Absent, Denied, Json, ask, find
 
@@ -92,7 +93,8 @@ def show(found: Any) -> None:
     type=click.Choice(["auto", "namespaces", "processes", "none"]),
     default="auto",
     show_default=True,
-    help="What workers are: isolated by namespaces, mere processes, or not there.",
+    help="What workers are: isolated by namespaces, mere processes (which reach your unix sockets; "
+    "on a machine that others use they must be asked for), or not there.",
 )
 @click.option(
     "--internet/--no-internet", default=True, help="Whether hosts reach packages and git."
@@ -147,7 +149,7 @@ def status(state_dir: Path | None, json_: bool) -> None:
         if json_:
             show({"running": True, "state_dir": str(folder), **numbers})
         else:
-            click.echo(page(facts, numbers, folder))
+            print_text(page(facts, numbers, folder))
 
 
 @sim.command()
@@ -176,9 +178,9 @@ def stop(state_dir: Path | None, timeout: float, json_: bool) -> None:
         if json_:
             show({"stopped": pid, "state_dir": str(folder), "engine": said})
             return
-        click.echo(f"stopped; `herd sim start --state-dir {folder}` goes on with it")
+        print_text(f"stopped; `herd sim start --state-dir {folder}` goes on with it")
         if said:
-            click.echo(said)
+            print_text(said)
 
 
 @contextmanager
@@ -221,7 +223,7 @@ def preempt(
             return
         when = "is gone" if no_notice else "has 30 s"
         for hit in done["done"]:
-            click.echo(f"{hit['target']} {when}")
+            print_text(f"{hit['target']} {when}")
 
 
 def nodes_there(facts: Facts) -> str:
@@ -250,13 +252,13 @@ def weather(words: tuple[str, ...], state_dir: Path | None, json_: bool) -> None
         facts = find(place(state_dir))
         if not words:
             found = ask(facts, "GET", "weather")
-            show(found) if json_ else click.echo(forecast(found))
+            show(found) if json_ else print_text(forecast(found))
             return
         if words == ("clear",):
             answer = calm(facts)
         else:
             answer = ask(facts, "POST", "weather", words[0], body=understood(words))
-        show(answer) if json_ else click.echo(done(words[0], answer))
+        show(answer) if json_ else print_text(done(words[0], answer))
 
 
 def calm(facts: Facts) -> Json:
@@ -294,8 +296,10 @@ def log(follow: bool, state_dir: Path | None, json_: bool) -> None:
         while True:
             found = ask(facts, "GET", "log", query=f"since={since}")
             for entry in found["lines"]:
-                text = json.dumps(entry) if json_ else line(entry["at"], entry["sentence"])
-                click.echo(text)
+                if json_:
+                    click.echo(json.dumps(entry))
+                else:
+                    print_text(line(entry["at"], entry["sentence"]))
             since = found["next"]
             if found["more"]:
                 continue

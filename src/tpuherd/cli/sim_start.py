@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from tpuherd.cli.apart import Ready, apart
+from tpuherd.cli.print_text import print_text
 from tpuherd.cli.sim_page import line, welcome
 from tpuherd.clock import WallClock
 from tpuherd.sim.folder import Facts, Trouble, prepare
@@ -43,9 +44,9 @@ class Reader:
         warning = ""
         if recovered is not None and not orderly:
             warning = f"the world had not been stopped in order: {recovered.sentence}"
-            click.echo(warning, err=True)
+            print_text(warning, err=True)
         if self._on_ready is None:
-            click.echo(text)
+            print_text(text)
         else:
             self._on_ready(text, warning)
 
@@ -54,11 +55,11 @@ class Reader:
         if self._json:
             click.echo(json.dumps({"at": note.at, "name": note.name, "facts": dict(note.facts)}))
         elif self._terminal or self._on_ready:
-            click.echo(line(note.at, sentence(note)))
+            print_text(line(note.at, sentence(note)))
 
     def trouble(self, sentence: str) -> None:
         """A sentence for stderr."""
-        click.echo(sentence, err=True)
+        print_text(sentence, err=True)
 
 
 def here(said: Said, *, scenario: Path | None, storm: bool, json_: bool) -> None:
@@ -79,8 +80,8 @@ def apart_from_here(said: Said, *, scenario: Path | None, storm: bool, json_: bo
 
     said_out, said_err = apart(work, options.folder / "log.txt")
     if said_err:
-        click.echo(said_err, err=True)
-    click.echo(said_out)
+        print_text(said_err, err=True)
+    print_text(said_out)
 
 
 def lodged() -> Lodged:

@@ -12,7 +12,7 @@ from tpuherd.desk.desk import Desk
 
 async def stopped(names: tuple[str, ...], json_: bool, console: Console, home: Home) -> int:
     """Their nodes go."""
-    with desk(console, home, "herd stop") as here:
+    async with desk(console, home, "herd stop") as here:
         made = turned(names, wishing.stopped, here)
     await told(made, ("is stopped", "is stopped already"), json_, console)
     return 0
@@ -20,7 +20,7 @@ async def stopped(names: tuple[str, ...], json_: bool, console: Console, home: H
 
 async def resumed(names: tuple[str, ...], json_: bool, console: Console, home: Home) -> int:
     """They are filled again."""
-    with desk(console, home, "herd resume") as here:
+    async with desk(console, home, "herd resume") as here:
         made = turned(names, wishing.resumed, here)
     await told(made, ("goes on", "goes on as it is"), json_, console)
     return 0

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from tpuherd.cli.anywhere import accept_anywhere, skip_options
+from tpuherd.cli.completion import complete_arguments
 from tpuherd.cli.errand import Errand, errand
 from tpuherd.cli.job_page import COMMAND, Spoken
 from tpuherd.cli.run import following, options, wishing
@@ -19,8 +21,9 @@ class Sweeps(click.Group):
     """A file, or one of a few words."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in FURTHER:
-            args = [BEGIN, *args]
+        at = skip_options(args)
+        if args[at:] and args[at] not in FURTHER:
+            args = [*args[:at], BEGIN, *args[at:]]
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -28,10 +31,11 @@ class Sweeps(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in SHOWN:
-            return begin if cmd_name == BEGIN else None
+            return accept_anywhere(begin) if cmd_name == BEGIN else None
         command = getattr(import_module("tpuherd.cli.sweep_show"), cmd_name)
         assert isinstance(command, click.Command)
-        return command
+        complete_arguments(command)
+        return accept_anywhere(command)
 
 
 @click.group(cls=Sweeps)
@@ -58,7 +62,7 @@ def begin(context: click.Context, /, file: str, **said: Any) -> Errand:
     from tpuherd.cli.sweep_do import wish
     from tpuherd.core.model import Goal
 
-    follow = said.pop("follow")
+    ways = {word: said.pop(word) for word in ("follow", "waits")}
     told = options(file, context.meta.get(COMMAND, []), said)
-    asked = Asked(goal=Goal.RUN, follow=follow, by="herd sweep", **told)
+    asked = Asked(goal=Goal.RUN, by="herd sweep", **ways, **told)
     return errand("herd sweep", partial(wish, asked), attentive=True)

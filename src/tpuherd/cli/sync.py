@@ -38,7 +38,12 @@ class Load:
 @click.argument("words", nargs=-1, required=True, metavar="[PATH] TARGET:DEST | [PATH] JOB")
 @click.option("--repo", metavar="URL", help="Ship a commit of this repository instead of PATH.")
 @click.option("--ref", metavar="SHA", help="Which: a commit, a tag or a branch.")
-@click.option("-y", "--yes", is_flag=True, help="Ship also what looks secret, and more than 2 GB.")
+@click.option(
+    "-y",
+    "--yes",
+    is_flag=True,
+    help="Ship also what looks secret, more than 2 GB, and to nodes of another herd user.",
+)
 @click.option("--force", is_flag=True, help="Mix it with what stands at DEST already.")
 @click.option("--partial", is_flag=True, help="Switch those hosts that could be filled.")
 @click.option(
@@ -96,7 +101,7 @@ async def recode(load: Load, console: Console, home: Home) -> int:
     from tpuherd.desk.recoding import recoded
     from tpuherd.hosts.snapshot_archive import archived
 
-    with desk(console, home, "herd sync", yes=load.yes) as here:
+    async with desk(console, home, "herd sync", yes=load.yes) as here:
         wish = here.wish(load.target, hint=f"a node wants a place: {load.target}:DEST")
         archive = archived(here.place.folders.state)
         taking = partial(taken, load, console, archive)
@@ -114,7 +119,7 @@ async def recode(load: Load, console: Console, home: Home) -> int:
 
 async def ship_it(load: Load, console: Console, home: Home) -> int:
     """Take the snapshot while the links come about; ask; ship."""
-    from tpuherd.cli.desk import Asking
+    from tpuherd.cli.ask_user import Asking
     from tpuherd.cli.linked import linked, told, watched
     from tpuherd.desk.consent import consented
     from tpuherd.hosts.snapshot_archive import archived
@@ -123,10 +128,12 @@ async def ship_it(load: Load, console: Console, home: Home) -> int:
     place, reach = await home.reach(console)
     archive = archived(place.folders.state)
     taking = partial(taken, load, console, archive)
-    async with watched(console), asyncio.TaskGroup() as group:
-        linking = group.create_task(linked(load.target, console, home, partial=load.some))
-        first = group.create_task(asyncio.to_thread(taking))
     talk = Asking(console, "herd sync", yes=load.yes)
+    async with watched(console), asyncio.TaskGroup() as group:
+        linking = group.create_task(
+            linked(load.target, console, home, partial=load.some, talk=talk)
+        )
+        first = group.create_task(asyncio.to_thread(taking))
     snapshot = await consented(first.result(), taking, archive, talk)
     if snapshot is None:
         return ABORTED

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from tpuherd import contexts, meant
-from tpuherd.cli.errand import SIGNALLED
 from tpuherd.cli.via_terms import CARRIED, CURRENT, DIGEST, LETTER, PROGRAM, ROOT, RUNNING
 from tpuherd.clock import WallClock
+from tpuherd.commands.statuses import SIGNALLED
 from tpuherd.core.wish import Wish
 from tpuherd.desk import baggage, carried, engines
 from tpuherd.desk.baggage import BLOBS, ROWS, files, keep, write

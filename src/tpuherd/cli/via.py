@@ -233,7 +233,8 @@ def goes(arguments: Sequence[str]) -> bool:
     """Whether such a command is done there, if there is a machine for it."""
     words = [word for word in arguments if not word.startswith("-")]
     flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if not words or "--world" in flags or "-h" in flags or "--help" in flags:
+    worldly = any(word.partition("=")[0] == "--world" for word in flags)
+    if not words or worldly or "-h" in flags or "--help" in flags:
         return False
     return words[0] not in HERE and words[:2] != ["engine", "move"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tpuherd import meant
+from tpuherd.cli.ask_user import Asking
 from tpuherd.cli.console import Console
-from tpuherd.cli.desk import Asking
 from tpuherd.cli.errand import ABORTED, Errand
 from tpuherd.cli.job_page import told
 from tpuherd.cli.main import colour, herd

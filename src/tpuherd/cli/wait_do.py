@@ -1,8 +1,9 @@
 """What `herd wait` does."""
 
 from tpuherd.cli.console import Console
-from tpuherd.cli.errand import TIMED_OUT, Home
+from tpuherd.cli.errand import Home
 from tpuherd.cli.reading import reading
+from tpuherd.commands.statuses import TIMED_OUT
 from tpuherd.core.targets import fold
 from tpuherd.desk.reading import chosen, endings
 
@@ -11,11 +12,11 @@ async def waited(
     names: tuple[str, ...], timeout_s: float | None, json_: bool, console: Console, home: Home
 ) -> int:
     """Until all have ended, or for so long: the greatest of their statuses."""
-    with reading(console) as here:
+    async with reading(console) as here:
         jobs = chosen(names, here.store.wishes())
     ended: dict[str, tuple[int, str]] = {}
     # Who has read lets an engine begin: only with one is there something to wait for.
-    with reading(console) as here:
+    async with reading(console) as here:
         async for job, status, why in endings(jobs, here.store, here.clock, timeout_s=timeout_s):
             ended[job] = status, why
             if not json_:
@@ -28,7 +29,7 @@ async def waited(
         if json_:
             rows = [{"job": one, "status": ended[one][0], "why": ended[one][1]} for one in jobs]
             about = {"job": fold(jobs), "status": total, "why": "; ".join(whys), "each": rows}
-            await here.show(about, "", json_=True)
+            await here.show(about, str, json_=True)
         for job in left if not json_ else ():
             await console.tell(f"herd wait: {job} goes on")
     return total

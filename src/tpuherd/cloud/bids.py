@@ -2,18 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from tpuherd.clock import Clock
 from tpuherd.cloud import bodies, client, errors, wire, words
-from tpuherd.cloud.client import PAGE, Cloud
+from tpuherd.cloud.client import Cloud
 from tpuherd.cloud.rest import Said
 from tpuherd.cloud.wire import Node, Request
 from tpuherd.core.facts import NodeSight, NodeWord, RequestWord, Sight
 from tpuherd.core.model import Ask, Kind, Offer, Refusal, Withdraw
 from tpuherd.core.order import Order
 from tpuherd.core.targets import slot_of
-from tpuherd.ports import Broken, HerdError, Host, NotFound, NotReached, Refused, Survey
+from tpuherd.ports import HerdError, Host, NotFound, NotReached, Refused, Survey
 
 #: By these a request or a node is known as the one that was asked for.
 SAME = ("slot", "generation", "owner", "node_digest")
@@ -42,14 +43,8 @@ class Bids:
 
     async def survey(self, zones: Collection[str]) -> Survey:
         """Two wildcard lists; nodes last, so that none seems to be without its request."""
-        try:
-            return await self._survey(zones)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise Broken(f"the cloud's list makes no sense to us: {error!r}") from error
-
-    async def _survey(self, zones: Collection[str]) -> Survey:
         begun_at, reads = self.clock.now(), self.cloud.rest.reads
-        queued, silent = await self._requests()
+        queued, silent, trouble = await self._requests()
         seen = await self._list_nodes()
         self._nodes = by_bid(seen.nodes)
         asked = {one.name: one for one in queued if slot_of(one.name) is not None}
@@ -63,21 +58,19 @@ class Bids:
             zones=frozenset((there | set(zones)) - silent - set(seen.unknown)),
             begun_at=begun_at,
             reads=self.cloud.rest.reads - reads,
+            trouble=trouble or seen.trouble,
         )
 
-    async def _requests(self) -> tuple[list[Request], set[str]]:
-        """Every queued resource, and the zones that did not answer."""
+    async def _requests(self) -> tuple[list[Request], set[str], str]:
+        """Every queued resource, the zones that did not answer, and what makes no sense."""
         found: list[Request] = []
         silent: set[str] = set()
-        token = ""
-        while True:
-            path = f"projects/{self.cloud.project}/locations/-/queuedResources"
-            page = await self.cloud.rest.tpu("GET", path, pageSize=PAGE, pageToken=token)
-            requests, unreachable, token = wire.requests(page)
-            found += requests
-            silent.update(unreachable)
-            if not token:
-                return found, silent
+        trouble = ""
+        async for page in self.cloud.pages("-", "queuedResources", wire.requests):
+            found += page.items
+            silent.update(page.unknown)
+            trouble = trouble or page.trouble
+        return found, silent, trouble
 
     async def ask(self, ask: Ask, order: Order) -> None:
         """Create it; where the name is in use, look whether that is it."""
@@ -149,16 +142,15 @@ class Bids:
     async def _failures(self, zone: str) -> Mapping[str, errors.Error]:
         """The creations in a zone that failed, by what they were of."""
         found: dict[str, errors.Error] = {}
-        token = ""
-        for _ in range(PAGES_OF_OPERATIONS):
-            path = f"{self._zone(zone)}/operations"
-            page = await self.cloud.rest.tpu("GET", path, pageSize=PAGE, pageToken=token)
-            operations, token = wire.operations(page)
-            for one in operations:
-                if one.verb == "create" and one.error is not None:
-                    found.setdefault(one.target, one.error)
-            if not token:
-                break
+        many = 0
+        async with aclosing(self.cloud.pages(zone, "operations", wire.operations)) as pages:
+            async for page in pages:
+                for one in page.items:
+                    if one.verb == "create" and one.error is not None:
+                        found.setdefault(one.target, one.error)
+                many += 1
+                if many == PAGES_OF_OPERATIONS:
+                    break
         return found
 
     def hosts(self, bid: str) -> tuple[Host, ...]:

@@ -1,11 +1,22 @@
 """What is sent to make a node: the bodies of nodes.create and queuedResources.create."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tpuherd.cloud.later import lazily
 from tpuherd.core.model import Ask
 from tpuherd.core.order import CARD, Order
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from tpuherd.cloud import shapes
+else:
+    msgspec = lazily("msgspec")
+    shapes = lazily("tpuherd.cloud.shapes")
 
 Json = dict[str, Any]
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -72,9 +83,12 @@ def card_text(card: Mapping[str, Any]) -> str:
 
 
 def card_of(metadata: Mapping[str, str]) -> Mapping[str, Any]:
-    """The card that a node or a request carries; empty where there is none."""
+    """The card that a node or a request carries; empty where there is none that makes sense:
+    whoever can write metadata can write a card.
+    """
     try:
-        card = json.loads(metadata.get(CARD) or "{}")
-    except ValueError:
+        card: Mapping[str, Any] = msgspec.json.decode(metadata.get(CARD) or "{}")
+        msgspec.convert(card, shapes.Card)
+    except (ValueError, RecursionError):
         return {}
-    return card if isinstance(card, dict) else {}
+    return card

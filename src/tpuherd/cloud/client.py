@@ -1,15 +1,19 @@
 """The cloud as the hosts' side needs it: which nodes there are, their keys, and letting ours in."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tpuherd.cloud import wire
-from tpuherd.cloud.rest import Rest, Stale
-from tpuherd.cloud.wire import Guest, Node
+from tpuherd.cloud.errors import Malformed
+from tpuherd.cloud.rest import Json, Rest, Stale
+from tpuherd.cloud.wire import Guest, Node, Page
 from tpuherd.ports import NotAllowed, NotFound
 
+T = TypeVar("T")
 PAGE = 500
+PAGES_MAX = 200
 TRIES = 5  #: to write what somebody else writes at the same time
 ALL_WORKERS = [""]
 OS_LOGIN_HINT = (
@@ -24,13 +28,17 @@ class Survey:
 
     nodes: tuple[Node, ...]
     unknown: tuple[str, ...]  #: zones that did not answer: nothing is known of their nodes
+    trouble: str = ""  #: what of the answer makes no sense
 
 
 class Cloud:
     """One project of a cloud."""
 
-    def __init__(self, rest: Rest, project: str, page: int = PAGE) -> None:
+    def __init__(
+        self, rest: Rest, project: str, page: int = PAGE, *, project_keys: bool = False
+    ) -> None:
         self.rest = rest
+        self.project_keys = project_keys  #: our key goes into the project's metadata
         self.project = project
         self.page = page
         self._writing = asyncio.Lock()  #: of metadata: one of us at a time
@@ -39,15 +47,35 @@ class Cloud:
         """Every node of every zone, all pages."""
         found: dict[tuple[str, str], Node] = {}
         unknown: dict[str, None] = {}
+        trouble = ""
+        async for page in self.pages("-", "nodes", wire.nodes):
+            found.update(((node.zone, node.name), node) for node in page.items)
+            unknown.update(dict.fromkeys(page.unknown))
+            trouble = trouble or page.trouble
+        return Survey(nodes=tuple(found.values()), unknown=tuple(unknown), trouble=trouble)
+
+    async def check_access(self) -> None:
+        """One list. NotAllowed: we may not look."""
+        path = f"projects/{self.project}/locations/-/queuedResources"
+        wire.requests(await self.rest.tpu("GET", path, pageSize=1))
+
+    async def pages(
+        self, zone: str, kind: str, read: Callable[[Json], Page[T]]
+    ) -> AsyncGenerator[Page[T], None]:
+        """All pages of a list; one without an end is an error."""
+        tokens = {""}
         token = ""
-        while True:
-            path = f"projects/{self.project}/locations/-/nodes"
-            page = await self.rest.tpu("GET", path, pageSize=self.page, pageToken=token)
-            nodes, unreachable, token = wire.nodes(page)
-            found.update(((node.zone, node.name), node) for node in nodes)
-            unknown.update(dict.fromkeys(unreachable))
+        for _ in range(PAGES_MAX):
+            path = f"projects/{self.project}/locations/{zone}/{kind}"
+            page = read(await self.rest.tpu("GET", path, pageSize=self.page, pageToken=token))
+            yield page
+            token = page.token
             if not token:
-                return Survey(nodes=tuple(found.values()), unknown=tuple(unknown))
+                return
+            if token in tokens:
+                raise Malformed(f"the cloud's list of {kind} has no end: a page follows itself")
+            tokens.add(token)
+        raise Malformed(f"the cloud's list of {kind} has no end: {PAGES_MAX} pages were read")
 
     async def node(self, zone: str, name: str) -> Node | None:
         """One node as it is now; None if there is none."""
@@ -70,8 +98,13 @@ class Cloud:
         """Where its data is: a region, or the name of several. NotFound, NotAllowed."""
         return wire.location(await self.rest.storage(f"b/{name}"))
 
+    async def check_runtime(self, zone: str, version: str) -> None:
+        """NotFound where a zone has no such image."""
+        path = f"projects/{self.project}/locations/{zone}/runtimeVersions/{version}"
+        await self.rest.tpu("GET", path)
+
     async def admit(self, zone: str, name: str, login: str, public: str) -> None:
-        """Put a key into the metadata, of the project if we may, else of the node; if not there.
+        """Put a key into the node's metadata, or into the project's where that is asked for.
 
         Nobody's lines are changed. It takes the guest agents a while to act on it.
         """
@@ -101,13 +134,11 @@ class Cloud:
             wanted = wire.with_key(project.items, login, public)
             if wanted is None or wire.with_key(node.metadata, login, public) is None:
                 return
-            body = wire.project_metadata(replace(project, items=wanted))
-            try:
+            if self.project_keys:
                 path = f"projects/{self.project}/setCommonInstanceMetadata"
+                body = wire.project_metadata(replace(project, items=wanted))
                 await self.rest.compute("POST", path, body)
                 return
-            except NotAllowed:
-                pass  # then the node's own
         metadata = wire.with_key(node.metadata, login, public)
         if metadata is not None:
             path = self._path(zone, name)

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tpuherd.ports import Broken
+
 #: Of google.rpc.Code, by the word and by the HTTP status where there is no word.
 CODES: Mapping[str, int] = {
     "INVALID_ARGUMENT": 3,
@@ -24,6 +26,13 @@ STATUSES: Mapping[int, int] = {400: 3, 401: 16, 403: 7, 404: 5, 409: 6, 412: 10,
 UNAVAILABLE, UNAUTHENTICATED = 14, 16
 
 
+BETWEEN = "is a proxy or a network's login page in between? try: curl -v https://tpu.googleapis.com"
+
+
+class Malformed(Broken):
+    """An answer that makes no sense: it says nothing of what there is, or of what was done."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Error:
     """An error as the cloud words it, of an answer, an operation or a request."""
@@ -32,10 +41,12 @@ class Error:
     sentence: str
 
 
-def error(content: Mapping[str, Any], status: int = 0) -> Error:
-    """From JSON: of an answer (with its HTTP status), or google.rpc.Status."""
+def error(content: Mapping[str, Any], status: int) -> Error:
+    """From the JSON of an answer with that HTTP status, whatever else is in it."""
     code = CODES.get(str(content.get("status", "")), STATUSES.get(status, UNAVAILABLE))
-    if not status:
-        code = int(content.get("code", code))
-    sentence = str(content.get("message") or f"HTTP status {status}")
-    return Error(code=code, sentence=re.sub(r"\s*\[EID: [^]]*\]", "", sentence).rstrip("."))
+    return Error(code=code, sentence=cleaned(content.get("message") or f"HTTP status {status}"))
+
+
+def cleaned(sentence: object) -> str:
+    """Without the number that support asks for, and without the dot."""
+    return re.sub(r"\s*\[EID: [^]]*\]", "", str(sentence)).rstrip(".")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from importlib.util import LazyLoader, find_spec, module_from_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -34,11 +35,18 @@ class Later:
         self._make = make
         self._client: httpx2.AsyncClient | None = None
 
+    def stream(self, *words: Any, **more: Any) -> AbstractAsyncContextManager[httpx2.Response]:
+        """As httpx2 has it."""
+        return self._opened().stream(*words, **more)
+
     async def request(self, *words: Any, **more: Any) -> httpx2.Response:
         """As httpx2 has it."""
+        return await self._opened().request(*words, **more)
+
+    def _opened(self) -> httpx2.AsyncClient:
         if self._client is None:
             self._client = self._make()
-        return await self._client.request(*words, **more)
+        return self._client
 
     async def aclose(self) -> None:
         """Hang up."""

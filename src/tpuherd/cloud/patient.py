@@ -60,4 +60,4 @@ def passing(error: HerdError) -> bool:
 
 def told(error: HerdError) -> HerdError:
     """The same as what it is: not our user's fault, and seldom for long."""
-    return type(error)(f"the cloud is in trouble: {error.sentence}", hint="say it again in a while")
+    return type(error)(f"the cloud is in trouble: {error.sentence}", hint="try again later")

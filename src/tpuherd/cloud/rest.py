@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tpuherd.cloud.later import Later, httpx2
-from tpuherd.cloud.whence import Urls
-from tpuherd.ports import Absent, Broken, HerdError, NotAllowed, NotFound, NotReached, Unfit
+from tpuherd.cloud.errors import BETWEEN, Malformed
+from tpuherd.cloud.later import Later, httpx2, lazily
+from tpuherd.cloud.reasons import advice
+from tpuherd.cloud.whence import LOG_IN, Urls
+from tpuherd.ports import (
+    Absent,
+    Broken,
+    HerdError,
+    NoLogin,
+    NotAllowed,
+    NotFound,
+    NotReached,
+    Unfit,
+)
+
+if TYPE_CHECKING:
+    import msgspec
+else:
+    msgspec = lazily("msgspec")
 
 Json = dict[str, Any]
-TIMEOUT_S = 30.0
+TIMEOUT_S = 30.0  #: for the next bytes
+CALL_S = 120.0  #: for all of an answer
+ANSWER_MAX = 256 << 20
 
 
 class Stale(Broken):
@@ -33,6 +52,10 @@ class Bearer(Protocol):
 
     async def headers(self) -> Mapping[str, str]:
         """What to put into each request."""
+        ...
+
+    def drop(self, headers: Mapping[str, str]) -> bool:
+        """The cloud does not know these; whether others may be had."""
         ...
 
 
@@ -64,32 +87,77 @@ class Rest:
     async def _ask(
         self, method: str, url: str, body: Json | None, query: Mapping[str, str | int]
     ) -> Json:
-        """One request, one answer."""
+        """One answer. A token that is not taken is renewed, once."""
         headers = await self.bearer.headers()
-        self.reads += method == "GET"
         try:
-            answer = await self.client.request(
-                method,
-                url,
-                json=body,
-                params={name: word for name, word in query.items() if word != ""},
-                headers=dict(headers),
-            )
+            return await self._send(method, url, body, query, headers)
+        except NotAllowed as error:
+            said = error.__cause__
+            if not (isinstance(said, Said) and said.status == 401 and self.bearer.drop(headers)):
+                raise
+        return await self._send(method, url, body, query, await self.bearer.headers())
+
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        body: Json | None,
+        query: Mapping[str, str | int],
+        headers: Mapping[str, str],
+    ) -> Json:
+        """One request, one answer."""
+        self.reads += method == "GET"
+        params = {name: word for name, word in query.items() if word != ""}
+        service = url.partition("/v")[0]
+        try:
+            async with (
+                asyncio.timeout(CALL_S),
+                self.client.stream(
+                    method, url, json=body, params=params, headers=dict(headers)
+                ) as answer,
+            ):
+                return json_of(answer, await read_body(answer))
         except httpx2.TimeoutException as error:
             raise NotReached(f"the cloud gave no answer in {TIMEOUT_S:g} s") from error
+        except TimeoutError as error:
+            raise NotReached(f"the cloud gave no whole answer in {CALL_S:g} s") from error
         except httpx2.HTTPError as error:
             kind = Absent if isinstance(error, httpx2.ConnectError) else NotReached
             raise kind(
-                f"the cloud at {url.partition('/v')[0]} can't be reached ({error})",
+                f"the cloud at {service} can't be reached ({error})",
                 hint="is the network up? A simulated world is started by `herd sim start`",
             ) from error
-        try:
-            content = answer.json() if answer.content else {}
-        except ValueError:
-            content = {}
-        if answer.status_code >= 400 or not isinstance(content, dict):
-            raise refusal(answer.status_code, content) from Said(answer.status_code, content)
-        return content
+
+
+async def read_body(answer: httpx2.Response) -> bytes:
+    """All of it, if it is not endless."""
+    body = bytearray()
+    async for piece in answer.aiter_bytes():
+        body += piece
+        if len(body) > ANSWER_MAX:
+            most = f"{ANSWER_MAX >> 20} MB"
+            raise Malformed(f"the cloud's answer is longer than {most}", hint=BETWEEN)
+    return bytes(body)
+
+
+def json_of(answer: httpx2.Response, body: bytes) -> Json:
+    """The object that was answered. What is no JSON object is an error, whatever its status."""
+    status, headers, url = answer.status_code, answer.headers, str(answer.url)
+    service = url.partition("/v")[0]
+    try:
+        content = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        content = None
+    if status >= 400:
+        raise refusal(status, content, url) from Said(status, content)
+    if not 200 <= status < 300:
+        to = f" to {headers['location']}" if "location" in headers else ""
+        raise Malformed(f"{service} answered with a redirect{to} (HTTP {status})", hint=BETWEEN)
+    if not isinstance(content, dict):
+        kind = headers.get("content-type", "").partition(";")[0] or "of no stated type"
+        what = f"{len(body)} bytes, {kind}" if body else "an empty body"
+        raise Malformed(f"{service} answered, but not with JSON ({what})", hint=BETWEEN)
+    return content
 
 
 def client(transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
@@ -105,17 +173,18 @@ def client_outside() -> httpx2.AsyncClient:
     return httpx2.AsyncClient(timeout=TIMEOUT_S)
 
 
-def refusal(status: int, content: object) -> HerdError:
+def refusal(status: int, content: object, url: str = "") -> HerdError:
     """The cloud's refusal as one of our errors."""
-    said = content.get("error") if isinstance(content, dict) else None
-    sentence = said.get("message") if isinstance(said, dict) else None
+    error = content.get("error") if isinstance(content, dict) else None
+    said: Json = error if isinstance(error, dict) else {}
+    sentence = said.get("message")
     sentence = str(sentence or f"the cloud answered with HTTP status {status}").rstrip(".")
     if status == 404:
         return NotFound(sentence)
     if status == 401:
-        return NotAllowed(sentence, hint="log in anew: gcloud auth application-default login")
+        return NoLogin(sentence, hint=LOG_IN)
     if status == 403:
-        return NotAllowed(sentence, hint="does the account have the role roles/tpu.admin?")
+        return NotAllowed(sentence, hint=advice(said, url))
     if status in (409, 412):
         return Stale(sentence)
     if status == 400:

@@ -1,19 +1,40 @@
 """The cloud's JSON as nouns of ours: its fields are read here; bodies writes those of nodes."""
 
+from __future__ import annotations
+
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from tpuherd.cloud.errors import Error
-from tpuherd.cloud.errors import error as said
+from tpuherd.cloud.errors import BETWEEN, UNAVAILABLE, Error, Malformed, cleaned
+from tpuherd.cloud.later import lazily
 from tpuherd.ports import Host
 
+if TYPE_CHECKING:
+    import msgspec
+
+    from tpuherd.cloud import shapes
+else:  # 50 ms that a command may well do without
+    msgspec = lazily("msgspec")
+    shapes = lazily("tpuherd.cloud.shapes")
+
+T = TypeVar("T")
+S = TypeVar("S")
 Json = dict[str, Any]
 HOST_KEY_KINDS = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa")
 SSH_KEYS = "ssh-keys"
-TIERS = {"spot": "spot", "bestEffort": "spot", "guaranteed": "reserved"}  #: of queued resources
+ZONE_OF = re.compile(r"projects/[^/]+/locations/([a-z0-9-]+)/")
+
+
+class Page(NamedTuple, Generic[T]):
+    """One page of a list."""
+
+    items: list[T]
+    unknown: list[str]  #: zones that did not answer, or not with sense
+    token: str  #: of the next page
+    trouble: str = ""  #: what makes no sense
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,80 +102,112 @@ class Project:
     items: Mapping[str, str]
 
 
-def nodes(page: Json) -> tuple[list[Node], list[str], str]:
-    """A page of a list: its nodes, the zones that did not answer, and the next page's token."""
-    unreachable = [name.rpartition("/")[2] for name in page.get("unreachable", ())]
-    return [node(one) for one in page.get("nodes", ())], unreachable, page.get("nextPageToken", "")
+def nodes(content: Json) -> Page[Node]:
+    """A page of a list of nodes."""
+    page = parse(content, shapes.Nodes)
+    return page_of(page, page.nodes, node)
 
 
-def requests(page: Json) -> tuple[list[Request], list[str], str]:
-    """The same of queued resources."""
-    unreachable = [name.rpartition("/")[2] for name in page.get("unreachable", ())]
-    found = [request(one) for one in page.get("queuedResources", ())]
-    return found, unreachable, page.get("nextPageToken", "")
+def requests(content: Json) -> Page[Request]:
+    """A page of a list of queued resources."""
+    page = parse(content, shapes.Requests)
+    return page_of(page, page.queued_resources, request)
+
+
+def page_of(page: shapes.Page, items: Iterable[Json], read: Callable[[Json], T]) -> Page[T]:
+    """Of an item that makes no sense its zone is unknown: what else is there can't be relied on."""
+    found: list[T] = []
+    unknown = [last_part(name) for name in page.unreachable]
+    trouble = ""
+    for item in items:
+        try:
+            found.append(read(item))
+        except Malformed as error:
+            zone = ZONE_OF.match(str(item.get("name", "")))
+            if zone is None:
+                raise
+            unknown.append(zone[1])
+            trouble = f"{zone[1]}: {error.sentence}"
+    return Page(found, unknown, page.next_page_token, trouble)
+
+
+def parse(content: object, shape: type[S]) -> S:
+    """JSON as something of ours. Malformed says what makes no sense."""
+    try:
+        return msgspec.convert(content, shape)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise Malformed(f"the cloud's answer makes no sense: {error}", hint=BETWEEN) from error
 
 
 def request(content: Json) -> Request:
     """One queued resource. Its node spec may be a list or a single one."""
-    parts = content["name"].split("/")
-    state = content.get("state", {})
-    spec = content.get("tpu", {}).get("nodeSpec", ())
-    first = spec if isinstance(spec, dict) else next(iter(spec), {})
-    tier = next((word for key, word in TIERS.items() if key in content), "on-demand")
-    failed = state.get("failedData", {}).get("error")
+    one = parse(content, shapes.Request)
+    spec = one.tpu.node_spec
+    first = next(iter(spec if isinstance(spec, list) else [spec]), None)
+    spot = one.spot is not None or one.best_effort is not None
     return Request(
-        name=parts[-1],
-        zone=parts[-3],
-        state=state.get("state", "UNKNOWN"),
-        tier=tier,
-        error=said(failed) if failed else None,
-        metadata=first.get("node", {}).get("metadata", {}),
+        name=last_part(one.name),
+        zone=one.name.split("/")[3],
+        state=one.state.state,
+        tier="spot" if spot else "on-demand" if one.guaranteed is None else "reserved",
+        error=status_error(one.state.failed_data.error),
+        metadata=first.node.metadata if first else {},
     )
 
 
-def operations(page: Json) -> tuple[list[Operation], str]:
-    """A page of operations, and the next page's token."""
-    return [operation(one) for one in page.get("operations", ())], page.get("nextPageToken", "")
+def operations(content: Json) -> Page[Operation]:
+    """A page of a list of operations."""
+    page = parse(content, shapes.Operations)
+    return Page([operation_of(one) for one in page.operations], [], page.next_page_token)
 
 
 def operation(content: Json) -> Operation:
     """One operation, also as the answer to a create."""
-    metadata = content.get("metadata", {})
-    failed = content.get("error")
+    return operation_of(parse(content, shapes.Operation))
+
+
+def operation_of(one: shapes.Operation) -> Operation:
+    """The same, parsed."""
     return Operation(
-        target=str(metadata.get("target", "")).rpartition("/")[2],
-        verb=str(metadata.get("verb", "")),
-        error=said(failed) if failed else None,
+        target=last_part(one.metadata.target),
+        verb=one.metadata.verb,
+        error=status_error(one.error),
     )
+
+
+def status_error(status: shapes.Status | None) -> Error | None:
+    """A google.rpc.Status as an error of ours, if there is one."""
+    if status is None:
+        return None
+    return Error(code=status.code or UNAVAILABLE, sentence=cleaned(status.message))
 
 
 def node(content: Json) -> Node:
     """One node. Names look like projects/P/locations/Z/nodes/N."""
-    parts = content["name"].split("/")
-    created = content.get("createTime", "")
+    one = parse(content, shapes.Node)
     return Node(
-        name=parts[-1],
-        zone=parts[-3],
-        state=content.get("state", "UNKNOWN"),
-        health=content.get("health", ""),
-        type=content.get("acceleratorType", ""),
-        incarnation=f"{content.get('id', '')}@{created}",
-        created=seconds(created),
-        workers=workers(content),
-        metadata=content.get("metadata", {}),
+        name=last_part(one.name),
+        zone=one.name.split("/")[3],
+        state=one.state,
+        health=one.health,
+        type=one.accelerator_type,
+        incarnation=f"{one.id}@{one.create_time}",
+        created=seconds(one.create_time),
+        workers=workers(one),
+        metadata=one.metadata,
     )
 
 
-def workers(content: Json) -> tuple[Address, ...]:
+def last_part(name: str) -> str:
+    """N of projects/P/locations/Z/nodes/N"""
+    return name.rpartition("/")[2]
+
+
+def workers(node: shapes.Node) -> tuple[Address, ...]:
     """Worker i is the i-th endpoint; of several network cards, the first of each worker."""
-    endpoints = content.get("networkEndpoints", ())
-    cards = len(content.get("networkConfigs", ())) or 1
     return tuple(
-        Address(
-            internal_ip=one.get("ipAddress", ""),
-            external_ip=one.get("accessConfig", {}).get("externalIp") or None,
-        )
-        for one in endpoints[::cards]
+        Address(internal_ip=one.ip_address, external_ip=one.access_config.external_ip or None)
+        for one in node.network_endpoints[:: len(node.network_configs) or 1]
     )
 
 
@@ -163,7 +216,11 @@ def seconds(timestamp: str) -> float:
     found = re.fullmatch(r"([-\d]+T[:\d]+)(?:\.(\d{1,6})\d*)?Z", timestamp)
     if found is None:
         return 0.0
-    return datetime.fromisoformat(f"{found[1]}.{found[2] or '0':0<6}+00:00").timestamp()
+    try:
+        exact = datetime.fromisoformat(f"{found[1]}.{found[2] or '0':0<6}+00:00")
+    except ValueError:
+        return 0.0
+    return exact.timestamp()
 
 
 def host(node: Node, worker: int, ssh_port: int, guest: Guest | None = None) -> Host:
@@ -183,31 +240,27 @@ def host(node: Node, worker: int, ssh_port: int, guest: Guest | None = None) -> 
 
 def guests(content: Json) -> list[Guest]:
     """The answer to getGuestAttributes: one entry a worker, in order."""
-    return [
-        guest(one.get("queryValue", {}).get("items", ()))
-        for one in content.get("guestAttributes", ())
-    ]
+    found = parse(content, shapes.Guests).guest_attributes
+    return [guest({item.key: item.value for item in one.query_value.items}) for one in found]
 
 
-def guest(items: Iterable[Json]) -> Guest:
+def guest(found: Mapping[str, str]) -> Guest:
     """What one worker has published."""
-    found = {one.get("key"): one.get("value", "") for one in items}
-    keys = tuple(f"{kind} {found[kind].split()[0]}" for kind in HOST_KEY_KINDS if found.get(kind))
+    published = {kind: found[kind].split() for kind in HOST_KEY_KINDS if kind in found}
+    keys = tuple(f"{kind} {words[0]}" for kind, words in published.items() if words)
     return Guest(host_keys=keys, instance=found.get("hostname", ""))
 
 
 def location(content: Json) -> str:
     """Where a bucket is, as Cloud Storage writes it: US-CENTRAL2, EU, NAM4."""
-    return str(content.get("location", ""))
+    return parse(content, shapes.Bucket).location
 
 
 def project(content: Json) -> Project:
     """The metadata of a Compute project."""
-    metadata = content.get("commonInstanceMetadata", {})
-    return Project(
-        fingerprint=metadata.get("fingerprint", ""),
-        items={one["key"]: one.get("value", "") for one in metadata.get("items", ())},
-    )
+    found = parse(content, shapes.Project).common_instance_metadata
+    items = {one.key: one.value for one in found.items}
+    return Project(fingerprint=found.fingerprint, items=items)
 
 
 def project_metadata(project: Project) -> Json:

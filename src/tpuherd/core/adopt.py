@@ -1,6 +1,6 @@
 """Wishes and bids of a lost store, rebuilt from the cards that nodes and requests carry."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,18 @@ class Adoption:
     unknown: tuple[str, ...]  #: bids whose card tells too little
 
 
-def adopted(sights: Iterable[Sight], known: Mapping[str, Wish], now: float, who: str) -> Adoption:
+def adopted(
+    sights: Iterable[Sight],
+    known: Mapping[str, Wish],
+    now: float,
+    who: str,
+    *,
+    remembered: Collection[str] = (),
+) -> Adoption:
     """Takes these bids over: each for the job of its card, as its newest card has it.
 
-    The attempts on their hosts need nothing here: the plan takes up what it finds running.
+    The attempts on their hosts need nothing here: the plan takes up what it finds running. Jobs
+    that are remembered have their events still, with their trials: they don't begin anew.
     """
     jobs: dict[str, list[Sight]] = {}
     unknown: list[str] = []
@@ -38,7 +46,7 @@ def adopted(sights: Iterable[Sight], known: Mapping[str, Wish], now: float, who:
     for job, mine in sorted(jobs.items()):
         kind = "wish.changed"
         if job not in known:
-            kind = "wish.made"
+            kind = "wish.changed" if job in remembered else "wish.made"
             wishes.append(wish_of(job, mine, now, who))
         why = f"{who} adopted {', '.join(sorted(sight.bid for sight in mine))}"
         events.append(Event(at=now, kind=kind, job=job, facts={"who": who, "why": why}))

@@ -1,10 +1,11 @@
 """What becomes of a slot's bids: their roles, the move for each, and the asks for new ones."""
 
 from tpuherd.core.case import Case
-from tpuherd.core.facts import RequestWord, Sight
+from tpuherd.core.facts import NodeWord, RequestWord, Sight
 from tpuherd.core.fold_world import season_key
 from tpuherd.core.model import Ask, Goal, Kind, Withdraw
 from tpuherd.core.phase import (
+    SICK_S_MAX,
     Need,
     Standing,
     best,
@@ -22,6 +23,7 @@ from tpuherd.core.zones import Request, choose, number
 AGAIN_S, AGAIN_S_MAX = 10.0, 300.0  #: what has no effect is sent again, later and later
 DRAIN_S = 30.0  #: so long a node that goes is kept for the last lines of its log
 COLLECT_S_MAX = 600.0  #: so long hosts that are not reached are waited for, for that
+LOGS_S_MAX = 120.0  #: so long the rest of a log is waited for, when nothing else keeps the node
 COLLECTS_MAX = 3  #: so often bringing back is tried when the user wants it gone all the same
 
 
@@ -40,6 +42,7 @@ def assign(case: Case) -> None:
         late = one.role is Role.CANDIDATE and (held or case.need is not Need.SEEK)
         if late or (one.role is Role.INCUMBENT and one is not case.incumbent):
             one.role = Role.LOSER
+    release_unhealthy(case)
     release(case)
 
 
@@ -60,19 +63,47 @@ def fixed_role(case: Case, one: Standing) -> tuple[Role, str]:
         why = "something else is wished now"
         return (Role.HUSK if slot.exact else Role.OUTDATED), why
     if bid.granted_at is None:
-        if slot.exact and len(slot.offers) > 1:
-            due = bid.asked_at + slot.limits.patience_s
-            if case.now >= due:
-                return Role.HUSK, "no grant for too long: the next zone is tried"
-            case.wake(due)
-        return Role.CANDIDATE, ""
+        return candidate_role(case, bid)
     if case.need is not Need.SEEK:
         return Role.INCUMBENT, ""
+    if bid.sick_at is not None and bid.ready_at is None:
+        return unhealthy_role(case, one, bid.sick_at)
     why, worn_at = worn(one, case.world.observed, case.world.trails, case.now)
     if worn_at is not None:
         case.wake(worn_at)
         return Role.INCUMBENT, ""
+    one.unfit = True
     return (Role.HUSK if slot.exact else Role.WORN), why
+
+
+def candidate_role(case: Case, bid: Bid) -> tuple[Role, str]:
+    """A bid that is not granted yet; where only one may be out, the next zone's turn comes."""
+    slot = case.slot
+    if slot.exact and len(slot.offers) > 1:
+        due = bid.asked_at + slot.limits.patience_s
+        if case.now >= due:
+            return Role.HUSK, "no grant for too long: the next zone is tried"
+        case.wake(due)
+    return Role.CANDIDATE, ""
+
+
+def unhealthy_role(case: Case, one: Standing, since: float) -> tuple[Role, str]:
+    """A node that was never READY and is unhealthy: another is asked for at once."""
+    one.unfit = True
+    what = f"it is unhealthy ({one.bid.sick_how})"
+    case.wake(since + SICK_S_MAX)
+    if case.slot.exact or case.now >= since + SICK_S_MAX:
+        return Role.HUSK, f"{what} since it was made"
+    return Role.WORN, what
+
+
+def release_unhealthy(case: Case) -> None:
+    """A node that was born unhealthy goes when another is granted, or a newer one is there."""
+    never = [one for one in case.standings if one.role is Role.WORN and one.bid.ready_at is None]
+    newest = max(never, key=lambda one: one.bid.granted_at or 0.0, default=None)
+    for one in never:
+        if case.incumbent is not None or one is not newest:
+            one.role = Role.LOSER
 
 
 def release(case: Case) -> None:
@@ -155,6 +186,11 @@ def to_collect(case: Case, one: Standing) -> bool:
     insisted = case.need is not Need.NONE and not case.limit
     if insisted:
         return True
+    if not case.slot.outputs:  # `herd down` waits for logs alone, and not for ever
+        due = attempt.ended_at + LOGS_S_MAX
+        case.wake(due)
+        if case.now >= due:
+            return False
     until = attempt.ended_at + COLLECT_S_MAX
     case.wake(until)
     there = one.whole or (speaking(one.hosts) and case.now < until)
@@ -167,12 +203,14 @@ def late(case: Case, sight: Sight) -> None:
     if named is None or named.generation not in case.trail.gone:
         return
     case.survey(5.0)
-    leaving = sight.request in {RequestWord.ENDING, RequestWord.LEAVING}
+    leaving = sight.request in {RequestWord.ENDING, RequestWord.LEAVING} or (
+        sight.request is None and all(node.word is NodeWord.LEAVING for node in sight.nodes)
+    )
     if leaving or sight.bid in case.world.observed.calling:
         return
     if case.world.frozen and case.slot.goal is not Goal.GONE:
         return
-    why = f"{sight.bid} was withdrawn, and is there again"
+    why = f"{sight.bid} was withdrawn, and the cloud still lists it"
     case.step(Withdraw(bid=sight.bid, slot=case.slot.name, zone=sight.zone), why)
 
 
@@ -213,11 +251,12 @@ def seek(case: Case) -> None:
             case.give_up(f"nothing can be had: {choice.fatal}")
         return
     many = number(choice, slot, len(live), len(trail.bids), world.wishes.hedge)
-    offers = choice.offers
+    sick = {one.bid.offer.zone for one in case.standings if one.unfit}
+    offers = tuple(sorted(choice.offers, key=lambda offer: offer.zone in sick))
     if slot.exact and offers:
         first = trail.generation % len(offers)
         offers = offers[first:] + offers[:first]
-    since = trail.searching_at if trail.searching_at is not None else case.now
+    since = waiting_since(case)
     generation, instead = above(case), instead_of(case)
     for place, offer in enumerate(offers[:many]):
         generation += 1
@@ -232,8 +271,20 @@ def seek(case: Case) -> None:
         turn = (len(live) + place, since, slot.name, generation)
         why = f"{offer.type} ({offer.tier}) in {offer.zone} {instead}"
         case.requests.append(Request(turn=turn, ask=ask, why=why))
+        world.probed.add(offer.zone)
         if offer.kind is Kind.DIRECT:
             world.probed.add(season_key(offer))
+
+
+def waiting_since(case: Case) -> float:
+    """When the slot began to wait for a node: who waits longest has its request sent first."""
+    trail, attempt = case.trail, case.trail.attempt
+    if trail.searching_at is not None:
+        return trail.searching_at
+    losses = [bid.noticed_at or bid.lost_at or 0.0 for bid in trail.bids.values()]
+    ended_at = attempt.ended_at if attempt is not None else None
+    marks = (case.slot.wished_at, ended_at or 0.0, *losses, *trail.freed.values())
+    return min(case.now, max(marks))
 
 
 def above(case: Case) -> int:

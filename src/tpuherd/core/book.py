@@ -13,16 +13,17 @@ from tpuherd.core.fold_bids import cost
 from tpuherd.core.goodput import Account, Run, Span, State, totals
 from tpuherd.core.model import Event, Goal
 from tpuherd.core.trail import Bid, Trail, Verdict
-from tpuherd.core.verdict_lines import UNFIT
 
 WORKING = frozenset({State.PRODUCTIVE, State.STARTING, State.RESTORE})
 #: What the time between the last sign of an attempt and the record of its end was.
 UNNOTICED: Mapping[Verdict, tuple[frozenset[State], State]] = {
+    Verdict.SUCCESS: (WORKING, State.CONTROLLER_GAP),
     Verdict.FAILURE: (WORKING, State.PROCESS_DOWN),
     Verdict.PREEMPTED: (WORKING, State.DETECT),
     Verdict.NODE_FAULT: (WORKING, State.DETECT),
     Verdict.LOST: (WORKING, State.DETECT),
-    Verdict.STALLED: (WORKING | {State.STOPPING}, State.HUNG),
+    Verdict.STALLED: (WORKING, State.HUNG),
+    Verdict.STOPPED: (frozenset({State.PRODUCTIVE}), State.HUNG),
 }
 
 
@@ -50,8 +51,30 @@ class Book:
 
 
 def note(book: Book, event: Event) -> None:
-    """Write down the time until the event, and then what it tells."""
-    pass_time(book, event.at)
+    """Write down the time until the event, and then what it tells.
+
+    The time of a slot that is over and has given everything back stands still until it lives again.
+    """
+    over = state(book) if has_ended(book) else None
+    if over is None:
+        pass_time(book, event.at)
+    read_event(book, event)
+    if over is not None and not has_ended(book):
+        add_span(book, event.at, over)
+
+
+def has_ended(book: Book) -> bool:
+    """Nothing is wanted of the slot any more, and nothing of it is left."""
+    trail = book.trail
+    over = (
+        book.stopped or trail.dropped or trail.done_at is not None or trail.gave_up_at is not None
+    )
+    runs = trail.attempt is not None and trail.attempt.ended_at is None
+    return over and not runs and not trail.bids
+
+
+def read_event(book: Book, event: Event) -> None:
+    """What it tells of the slot."""
     if event.kind == "attempt.saved":  # the many: they change nothing else here
         saved(book, event)
         return
@@ -67,10 +90,14 @@ def note(book: Book, event: Event) -> None:
 
 
 def pass_time(book: Book, until: float) -> None:
-    """The state that held until now; a clock that goes back stands still here."""
+    """The state that held until now."""
+    add_span(book, until, state(book))
+
+
+def add_span(book: Book, until: float, now: State) -> None:
+    """In this state until then; a clock that goes back stands still here."""
     if until <= book.at:
         return
-    now = state(book)
     if book.spans and book.spans[-1].state is now:
         book.spans[-1] = Span(start=book.spans[-1].start, end=until, state=now)
     else:
@@ -167,7 +194,8 @@ def stepped(book: Book, event: Event) -> None:
             book.lost += max(0, book.reached - resumed)
             book.reached = resumed
         book.saved = resumed  # a checkpoint beyond it was none
-    book.runs[-1] = replace(run, resumed=resumed)
+    startup = {**(facts.get("startup") or {}), **({"restore_s": restored} if restored else {})}
+    book.runs[-1] = replace(run, resumed=resumed, startup=startup)
     at_step(book, event.at, facts.get("step"))
 
 
@@ -203,7 +231,7 @@ def ended(book: Book, event: Event) -> None:
     at_step(book, event.at if last_at is None else last_at, facts.get("step"))
     if facts.get("saved") is not None:
         book.saved = max(facts["saved"], book.saved or 0)
-    if facts.get("exit") == UNFIT and run.attempt.first_step_at is None:
+    if facts.get("unfit") and run.attempt.first_step_at is None:
         paint(book, run.attempt.launched_at, event.at, frozenset({State.PRODUCTIVE}),
               State.STARTING)  # fmt: skip
     book.runs[-1] = replace(run, last_at=last_at, why=str(facts.get("why", "")))
@@ -278,7 +306,7 @@ def paint(book: Book, start: float, end: float, over: frozenset[State], new: Sta
 def account(book: Book, now: float) -> Account:
     """The account as it stands now; a wish that was taken back has ended then."""
     book = replace(book, spans=list(book.spans))  # what comes next may tell of before
-    if not book.trail.dropped:
+    if not book.trail.dropped and not has_ended(book):
         pass_time(book, now)
     bids = tuple(book.trail.bids.values())
     billed = [bid for bid in bids if bills(bid)]
@@ -307,7 +335,8 @@ def account(book: Book, now: float) -> Account:
 
 def bills(bid: Bid) -> bool:
     """Whether it costs money now."""
-    return (bid.ready_at or bid.granted_at) is not None and bid.lost_at is None
+    over = bid.lost_at is not None or bid.freed_at is not None
+    return (bid.ready_at or bid.granted_at) is not None and not over
 
 
 def answered(book: Book, event: Event) -> None:

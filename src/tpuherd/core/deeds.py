@@ -19,6 +19,7 @@ from tpuherd.core.phase import (
 )
 from tpuherd.core.policy import GANG, Deed, Role, Stage
 from tpuherd.core.trail import Verdict
+from tpuherd.core.verdict import last_sign
 
 UNCOLLECTED_S, UNCOLLECTED_S_MAX = 15.0, 300.0  #: bringing back is tried again, later and later
 GOING = {Stage.LOST, Stage.VANISHED, Stage.ENDING, Stage.LEAVING}
@@ -134,6 +135,7 @@ def stalled(case: Case, seat: Standing | None) -> str:
     since = max(
         max(one.stepped_at or 0.0, one.logged_at or 0.0, one.started or launched) for one in works
     )
+    since = max(since, case.world.observed.awake_at)  # before that nobody listened
     case.wake(since + limit_s)
     # The agents' last word counts, not the clock: whoever slept has not heard of progress.
     if max(host.heard_at for host in seat.hosts) < since + limit_s:
@@ -166,6 +168,8 @@ def stop(case: Case, shape: Shape, why: str) -> None:
             attempt=attempt.id,
             grace_s=limits.notice_grace_s if doomed else limits.grace_s,
             stacks=shape is Shape.STALLED,
+            last_at=max(map(last_sign, seat_works(here, attempt.id)), default=None),
+            node_fault=here.unfit and case.slot.goal is Goal.RUN,
         ),
         reason,
     )
@@ -199,6 +203,8 @@ def renew(case: Case) -> None:
                 attempt=attempt.id,
                 grace_s=attempt.stopping_s,
                 stacks=False,
+                last_at=attempt.last_at,
+                node_fault=attempt.node_fault,
             ),
             attempt.stopping_why,
         )

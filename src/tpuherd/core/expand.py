@@ -1,17 +1,17 @@
 """From a job to its slots: every node it may have, and what of it must not change under it."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from tpuherd.catalogue import Accelerator, runtimes
-from tpuherd.core.grants import Allowed, bucket_of, near, places, price
+from tpuherd.catalogue import Accelerator, generations, runtimes
+from tpuherd.core.grants import Allowed, bucket_of, near, other_tiers, places, price
 from tpuherd.core.model import Goal, Kind, Limits, Offer, Slot
 from tpuherd.core.order import Order
 from tpuherd.core.schema import FIELDS, Need
 from tpuherd.core.spec import Job, document
-from tpuherd.core.spec_checks import default_runtime
 from tpuherd.core.wish import Wish
 
 DIGEST_LENGTH = 16
@@ -71,7 +71,9 @@ def offered(job: Job, allowed: Allowed) -> tuple[tuple[Offer, ...], str]:
         tiers = " or ".join(job.tier)
         if allowed.everything:
             return (), f"no zone is known that has {wished}"
-        return (), f"no grant covers {wished} at {tiers}: herd context grant tells of one"
+        have = other_tiers(job.accelerator, job.tier, allowed)
+        what = f"you have {have}" if have else "herd context grant tells of one"
+        return (), f"no grant covers {wished} at {tiers}: {what}"
     inside = [one for one in found if one[0] in job.zones] if job.zones else found
     if not inside:
         return (), f"no grant covers {wished} in {', '.join(job.zones)}: herd context grant"
@@ -87,11 +89,20 @@ def offered(job: Job, allowed: Allowed) -> tuple[tuple[Offer, ...], str]:
     dear = [one for one in offers if not affordable(one, job)]
     offers = [one for one in offers if affordable(one, job)]
     if not offers:
-        cheapest = min((one.price for one in dear if one.price is not None), default=None)
-        least = "has no known price" if cheapest is None else f"costs {cheapest:.2f} at the least"
-        return (), f"max_cost_per_hour allows {job.max_cost_per_hour:g}: {wished} {least}"
+        return (), too_dear(job, dear)
     order = sorted(offers, key=lambda one: (one.rank, dearness(one), one.zone))
     return tuple(order), ""
+
+
+def too_dear(job: Job, dear: Iterable[Offer]) -> str:
+    """What the user's limit allows, and what the cheapest of these would cost."""
+    prices = [one.price * job.copies for one in dear if one.price is not None]
+    most = f"max_cost_per_hour allows ${job.max_cost_per_hour:,.2f} for all copies together"
+    many = f"{job.copies} copies of " if job.copies > 1 else ""
+    least = f"at least ${min(prices):,.2f} an hour" if prices else "an unknown price"
+    verb = "cost" if job.copies > 1 else "costs"
+    what = " or ".join(job.accelerator)
+    return f"{most}, and {many}{what} {verb if prices else 'has'} {least}"
 
 
 def offer(job: Job, zone: str, accelerator: Accelerator, tier: str, free: bool) -> Offer:
@@ -111,12 +122,12 @@ def offer(job: Job, zone: str, accelerator: Accelerator, tier: str, free: bool) 
 
 
 def runtime(job: Job, generation: str) -> str:
-    """The first that fits, of which we know or have never heard; else what suits it."""
+    """The first listed image that fits or is unknown to us; else the documented one."""
     for version in job.runtime:
         known = runtimes().get(version)
         if known is None or generation in known.generations:
             return version
-    return default_runtime(generation)
+    return generations()[generation].runtime
 
 
 def affordable(one: Offer, job: Job) -> bool:
@@ -167,13 +178,24 @@ def order_of(job: Job, slot: Slot) -> Order:
     )
 
 
-def per_hour(slots: Iterable[Slot]) -> tuple[float | None, float | None]:
-    """The least and the most that all slots together cost an hour; None: not known."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PriceRange:
+    """What all slots together cost an hour, wherever they come to be."""
+
+    least: float | None = None  #: None: no price is known
+    most: float | None = None
+    unknown_in: tuple[str, ...] = ()  #: zones whose price is not known
+
+
+def price_range(slots: Sequence[Slot]) -> PriceRange:
+    """The least and the most by the known prices, and where they are not known."""
     least = most = 0.0
+    unknown: set[str] = set()
     for slot in slots:
-        best = [one.price for one in slot.offers if one.rank == slot.offers[0].rank]
-        known = [one for one in best if one is not None]
-        if not best or len(known) < len(best):
-            return None, None
+        best = [one for one in slot.offers if one.rank == slot.offers[0].rank]
+        known = [one.price for one in best if one.price is not None]
+        unknown |= {one.zone for one in best if one.price is None}
+        if not known:
+            return PriceRange(unknown_in=tuple(sorted(unknown)))
         least, most = least + min(known), most + max(known)
-    return least, most
+    return PriceRange(least=least, most=most, unknown_in=tuple(sorted(unknown)))

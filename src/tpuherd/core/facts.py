@@ -91,6 +91,7 @@ class Work:
     step: int | None = None  #: the latest it reported
     resumed: int | None = None  #: the step of the checkpoint that it went on from, if it told
     restore_s: float | None = None  #: seconds it spent on reading that
+    startup: Mapping[str, float] = field(default_factory=dict)  #: seconds of its start, by part
     saved: int | None = None  #: the latest step that a durable checkpoint covers
     complete: bool = False  #: the script itself said that the run is complete
     stepped_at: float | None = None

@@ -18,7 +18,7 @@ def cost(bid: Bid, now: float) -> float:
     since = bid.ready_at or bid.granted_at
     if since is None or bid.offer.price is None:
         return 0.0
-    until = bid.lost_at or now
+    until = bid.lost_at or bid.freed_at or now
     return max(0.0, until - since) / 3600 * bid.offer.price
 
 
@@ -98,7 +98,28 @@ def gone(trail: Trail, event: Event) -> Trail:
     left = without(trail, bid.name)
     memory = (*(one for one in trail.gone if one != bid.generation), bid.generation)
     spent = trail.spent + cost(bid, event.at)
+    trail = give_back_quota(trail, bid, event.at)
     return replace(trail, bids=left, gone=memory[-GONE_KEPT:], spent=spent)
+
+
+def lost(trail: Trail, event: Event) -> Trail:
+    bid = trail.bids.get(event.facts["bid"])
+    if bid is None:
+        return trail
+    trail = give_back_quota(trail, bid, event.at)
+    return with_bid(trail, replace(bid, lost_at=event.at, lost_how=event.facts["how"]))
+
+
+def give_back_quota(trail: Trail, bid: Bid, now: float) -> Trail:
+    """A node that is gone uses no quota: its own slot need not wait until others were refused."""
+    if bid.granted_at is None:
+        return trail
+    return replace(trail, freed={**trail.freed, quota_key(bid.offer): now})
+
+
+def quota_key(offer: Offer) -> str:
+    """What shares one quota."""
+    return f"{offer.zone} {offer.type} {offer.tier}"
 
 
 def refused(trail: Trail, event: Event) -> Trail:
@@ -142,7 +163,7 @@ def meant(changes: Mapping[str, Any], event: Event) -> dict[str, Any]:
     """The values that stand for themselves, for the time or for a fact of the event."""
     known = {"at": event.at, **event.facts}
     return {
-        name: known[value[1:]] if isinstance(value, str) else value
+        name: known[value[1:]] if isinstance(value, str) and value else value
         for name, value in changes.items()
     }
 
@@ -186,12 +207,13 @@ BIDS: Mapping[str, Fold] = {
     "bid.refused": refused,
     "bid.granted": granted,
     "bid.ready": of_bid(ready_at="$at"),
-    "bid.sick": of_bid(sick_at="$at"),
-    "bid.well": of_bid(sick_at=None),
+    "bid.sick": of_bid(sick_at="$at", sick_how="$state"),
+    "bid.well": of_bid(sick_at=None, sick_how=""),
     "bid.noticed": of_bid(noticed_at="$at"),
     "bid.missed": of_bid(missed_at="$at"),
     "bid.seen": of_bid(missed_at=None),
-    "bid.lost": of_bid(lost_at="$at", lost_how="$how"),
+    "bid.lost": lost,
+    "bid.freed": of_bid(freed_at="$at"),
     "bid.withdrawn": withdrawn,
     "bid.gone": gone,
     "slot.prepared": prepared,

@@ -41,6 +41,8 @@ def stopping(trail: Trail, event: Event) -> Trail:
         stopping_why=attempt.stopping_why or facts["why"],
         stopping_s=float(facts["grace_s"]),
         stalled=attempt.stalled or bool(facts.get("stacks")),
+        node_fault=attempt.node_fault or bool(facts.get("node_fault")),
+        last_at=attempt.last_at if attempt.stopping_at is not None else facts.get("last_at"),
     )
     return replace(trail, attempt=attempt)
 
@@ -89,6 +91,7 @@ def ended(trail: Trail, event: Event) -> Trail:
         lines=tuple(facts.get("lines", ())),
         saved=facts.get("saved", attempt.saved),
         sure=bool(facts.get("sure", True)),
+        unfit=bool(facts.get("unfit")),
     )
     trail = further(replace(trail, attempt=attempt), attempt.saved)
     bid, chips = trail.bids.get(attempt.bid), bool(facts.get("chips"))

@@ -14,7 +14,7 @@ PAUSE_LESS_S = 60.0  #: a grant takes so much from the pause
 WAITS_S: Mapping[Refusal, float] = {
     Refusal.QUOTA: 300.0,
     Refusal.RESERVATION: 300.0,
-    Refusal.PERMISSION: 86400.0,
+    Refusal.PERMISSION: 300.0,
 }
 
 Learn = Callable[[Trails, Event], Trails]
@@ -55,6 +55,7 @@ def refused(trails: Trails, event: Event) -> Trails:
         refused_at=event.at,
         refusal=refusal,
         sentence=event.facts["sentence"],
+        hint=str(event.facts.get("hint") or ""),
         pause_s=WAITS_S.get(refusal, longer(season, bid)),
     )
     return with_season(trails, key, season)
@@ -79,6 +80,7 @@ def granted(trails: Trails, event: Event) -> Trails:
         refusals=0,
         refusal=None,
         sentence="",
+        hint="",
         grants=season.grants + 1,
         pause_s=max(0.0, min(season.pause_s, PAUSE_S_MAX) - PAUSE_LESS_S),
     )
@@ -119,7 +121,7 @@ def lived(trails: Trails, slot: str, bid: str) -> Mapping[str, str]:
 def forgive(trails: Trails, event: Event) -> Trails:
     """The user has seen to it: what was not allowed may be by now."""
     seasons = {
-        key: replace(season, refusal=None, pause_s=0.0, sentence="")
+        key: replace(season, refusal=None, pause_s=0.0, sentence="", hint="")
         if season.refusal in WAITS_S
         else season
         for key, season in trails.seasons.items()

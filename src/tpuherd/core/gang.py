@@ -200,7 +200,7 @@ def how_it_ended(work: Work | None) -> str:
     if work is None:
         return "is gone"
     if work.termed:
-        return "was told to end"
+        return f"was told to end ({work.why})" if work.why else "was told to end"
     if work.signal:
         return f"was ended by signal {work.signal}"
     return f"exited with {work.exit}"

@@ -5,13 +5,13 @@
 """
 
 import base64
-import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
+from tpuherd.core.printable import json_text
 from tpuherd.core.targets import fold
 
 WINDOW_S = 0.2  #: so long a line waits for the others to say the same
@@ -109,6 +109,14 @@ class Fold:
         self._held = 0
         self._may = float(LINES_AT_ONCE)  #: lines that may be compared now
         self._at = 0.0
+
+    def add(self, host: str) -> None:
+        """One more host may say something, or one that had ended."""
+        if host not in self._open:
+            self._open.add(host)
+            self._waiting.setdefault(host, deque())
+            for key in [key for key in self._lines if key[0] == host]:
+                del self._lines[key]
 
     def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]:
         """A host said something."""
@@ -311,7 +319,7 @@ def as_json(host: str, port: str, piece: bytes, at: float) -> bytes:
     except UnicodeDecodeError:
         said = {"base64": base64.b64encode(piece).decode()}
     content = {"host": host, "time": round(at, 6), "port": port, **said}
-    return json.dumps(content, ensure_ascii=False).encode() + b"\n"
+    return json_text(content).encode() + b"\n"
 
 
 def file_name(host: str, port: str) -> str:

@@ -45,9 +45,9 @@ MEANINGS: Mapping[State, str] = {
     State.PRODUCTIVE: "work that counts",
     State.WASTED: "work beyond the checkpoint that the next attempt resumed from",
     State.STOPPING: "being stopped, saving",
-    State.DETECT: "gone already, and nobody had noticed",
+    State.DETECT: "no sign of life before a loss was noticed",
     State.PROCESS_DOWN: "node there, command had failed",
-    State.HUNG: "command ran without getting on",
+    State.HUNG: "command ran without output or a step until it was stopped",
     State.IDLE: "node kept ready, as wished",
     State.STOPPED: "stopped, as wished",
     State.DONE: "after success",
@@ -76,6 +76,7 @@ class Run:
     last_at: float | None = None  #: the last sign of its work
     why: str = ""  #: how it ended, in a sentence
     resumed: int | None = None  #: the step of the checkpoint that it went on from
+    startup: Mapping[str, float] = field(default_factory=dict)  #: seconds of its start, by part
     points: tuple[tuple[float, int], ...] = ()  #: when it was known to be at which step
 
     @property
@@ -109,13 +110,23 @@ class Recovery:
 
 #: The parts of a recovery, as they are told.
 PARTS: Mapping[str, tuple[State, ...]] = {
-    "detect": (State.DETECT, State.STOPPING, State.HUNG),
+    "detect": (State.DETECT, State.HUNG),
+    "stop": (State.STOPPING,),
     "pause": (State.PROCESS_DOWN,),
     "queue": (State.CAPACITY_WAIT, State.QUEUE_FIRST),
     "provision": (State.PROVISION,),
     "setup": (State.HOST_SETUP,),
-    "restore": (State.STARTING, State.RESTORE),
+    "start": (State.STARTING, State.RESTORE),
     "gap": (State.CONTROLLER_GAP,),
+}
+#: The parts of the start of a command, where it tells of them, in their order.
+STARTUP: Mapping[str, str] = {
+    "python_s": "Python",
+    "import_s": "imports",
+    "meet_s": "meeting the other processes",
+    "restore_s": "reading the checkpoint",
+    "compile_s": "compiling",
+    "first_step_s": "the first step",
 }
 
 

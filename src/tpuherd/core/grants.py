@@ -130,3 +130,15 @@ def granted(accelerator: Accelerator, tier: str, allowed: Allowed) -> list[str]:
     if allowed.everything:
         named |= {one.name for one in zones().values() if accelerator.type in one.types}
     return sorted(named)
+
+
+def other_tiers(types: Iterable[str], tiers: Iterable[str], allowed: Allowed) -> str:
+    """The same types that are granted at tiers that were not asked for, in words; "" for none."""
+    asked = set(tiers)
+    found = dict.fromkeys(
+        f"{grant.tier} {name} in {grant.zone}"
+        for name in types
+        for grant in allowed.grants
+        if grant.tier not in asked and grant.covers(grant.zone, accelerators()[name], grant.tier)
+    )
+    return ", ".join(found)

@@ -6,7 +6,7 @@ from math import inf
 from tpuherd.core.fold_bids import cost
 from tpuherd.core.model import Goal, Slot
 from tpuherd.core.trail import Bid, Trail, Verdict
-from tpuherd.core.verdict_lines import UNFIT, told
+from tpuherd.core.verdict_lines import find_cause
 
 PAUSE_S_MAX = 300.0
 CHIPS_PAUSE_S = 15.0  #: what held the chips may need so long to let go
@@ -61,13 +61,11 @@ def tried(slot: Slot, trail: Trail, now: float) -> str:
 
 
 def unfit(trail: Trail) -> str:
-    """What the script says for which no other try can help; empty since something was changed."""
+    """Why no other try can help; empty since something was changed."""
     last = trail.attempt
     if last is None or last.verdict is not Verdict.FAILURE or trail.failed_at is None:
         return ""
-    if last.exit != UNFIT:
-        return ""
-    return told(last.lines) or trail.failed_why
+    return (find_cause(last.lines) or trail.failed_why) if last.unfit else ""
 
 
 def dues(slot: Slot, trail: Trail, now: float) -> Iterator[float]:

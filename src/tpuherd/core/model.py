@@ -174,6 +174,8 @@ class Stop:
     attempt: str
     grace_s: float
     stacks: bool = False  #: save the stacks of its processes before
+    last_at: float | None = None  #: its last sign of life until now
+    node_fault: bool = False  #: its node is to blame, not a wish
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

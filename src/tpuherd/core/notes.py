@@ -52,9 +52,13 @@ def of_sight(bid: Bid, stage: Stage, sight: Sight) -> Iterator[Note]:
     if stage is Stage.REFUSED and bid.refusal is None:
         refusal, sentence = sight.refusal or Refusal.BROKEN, sight.sentence or sight.state
         yield note("bid.refused", bid, sentence, refusal=str(refusal), sentence=sentence)
-    if stage in OVER and bid.lost_at is None and bid.withdrawn_at is None:
+    if stage not in OVER or bid.lost_at is not None:
+        return
+    if bid.withdrawn_at is None:
         how = ended_how(stage, sight)
         yield note("bid.lost", bid, f"{bid.name} was {how}", how=how)
+    elif bid.granted_at is not None and bid.freed_at is None and not sight.nodes:
+        yield note("bid.freed", bid, "its nodes are gone; its request is still being deleted")
 
 
 def of_hosts(bid: Bid, hosts: tuple[HostWord, ...]) -> Iterator[Note]:

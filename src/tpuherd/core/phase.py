@@ -36,6 +36,7 @@ class Standing:
     whole: bool  #: every host is reached, and is the one that the cloud shows
     role: Role = Role.CANDIDATE
     why: str = ""  #: the role's reason, where it is not plain
+    unfit: bool = False  #: it is to be replaced because something is wrong with it
 
 
 def mark(host: HostWord) -> str:

@@ -20,6 +20,7 @@ from tpuherd.core.zones import Request, admitted
 
 __all__ = ["mark", "plan", "strays"]
 
+DIGITS_MAX = 6  #: of an attempt's number; what a host calls one with more is none of ours
 SURVEY_S, QUICK_S, HELD_S = 60.0, 5.0, 3.0
 
 
@@ -62,6 +63,8 @@ def overview(wishes: Wishes, observed: Observed, trails: Trails, now: float) -> 
         for name, bid in trail.bids.items():
             known.add(name)
             waits = bid.granted_at is None and bid.refusal is None and bid.withdrawn_at is None
+            if waits and bid.answered_at is None:
+                probed.add(bid.offer.zone)
             if waits and bid.offer.kind is Kind.DIRECT:
                 probed.add(season_key(bid.offer))
     unknown: dict[str, list[Sight]] = {}
@@ -178,7 +181,8 @@ def take_up(case: Case) -> None:
 def attempt_number(attempt: str, slot: str) -> int:
     """3 of gpt-0-a3-7kq"""
     head, _, _ = attempt.removeprefix(f"{slot}-a").partition("-")
-    return int(head) if attempt.startswith(f"{slot}-a") and head.isdecimal() else 0
+    named = attempt.startswith(f"{slot}-a") and head.isdecimal() and len(head) <= DIGITS_MAX
+    return int(head) if named else 0
 
 
 def renew(case: Case) -> None:

@@ -1,5 +1,6 @@
 """What an attempt tells of its steps, as events: the first one, and checkpoints now and then."""
 
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -48,4 +49,11 @@ def first(works: list[Work]) -> dict[str, Any]:
         values = [value for work in works if (value := getattr(work, name)) is not None]
         if values:
             told[name] = max(values)
+    if startups := [work.startup for work in works if work.startup]:
+        told["startup"] = dict(choose_startup(startups))
     return told
+
+
+def choose_startup(startups: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    """Of the host that the others waited for: it spent least of all in the first step itself."""
+    return min(startups, key=lambda parts: parts.get("first_step_s", inf))

@@ -126,8 +126,9 @@ FIELDS: Mapping[str, Field] = {one.name: one for one in (
     of("accelerator", listing(text(words="a type such as v4-32")), "v4-32",
        "The type of TPU; several in order of preference.", NODE),
     of("runtime", listing(text(r"[a-z0-9][a-z0-9._-]*", "a runtime version"), none=True),
-       "tpu-ubuntu2204-base", "The image of the TPU VM; of several each type takes the first that"
-       " fits it. Nothing said: the newest plain Ubuntu 22.04 of its generation.", NODE),
+       "tpu-ubuntu2204-base", "The image of the TPU VM; if several are given, each type uses"
+       " the first that fits it. Default: the image that Google documents for the type,"
+       " `tpu-ubuntu2204-base` for v2 to v4.", NODE),
     of("zones", listing(text(r"[a-z]+-[a-z]+[0-9]+-[a-z]", "a zone such as us-central2-b"),
        empty="any"), "any", "Where it may be. `any`: wherever your grants allow, in the region of"
        " the bucket of `checkpoint`."),
@@ -145,7 +146,7 @@ FIELDS: Mapping[str, Field] = {one.name: one for one in (
     of("setup", listing(SHELL, repeats=True, none=True), "pip install -r requirements.txt",
        "What prepares a host; several steps as a list. A step that was done on a host is done"
        " again only when it, or a file that it depends on, has changed.", ATTEMPT),
-    of("run", COMMAND, "python train.py", "The command, run on all hosts of a node at once: a"
+    of("run", COMMAND, "python3 train.py", "The command, run on all hosts of a node at once: a"
        " text for the shell, or a list of words.", ATTEMPT),
     of("env", naming(VARIABLE, "a variable's name", PLAIN), "{LR: 0.1}",
        "Variables of the command and of its setup.", ATTEMPT),
@@ -171,8 +172,8 @@ FIELDS: Mapping[str, Field] = {one.name: one for one in (
     of("idle_timeout", duration(1.0), "2h", "So long without a command a node that is kept is"
        " given back."),
     of("max_cost", AMOUNT, "100", "Dollars by list prices, for all copies: then it ends."),
-    of("max_cost_per_hour", AMOUNT, "12.50", "Dollars an hour for all copies: what costs more is"
-       " not asked for, nor what has no known price."),
+    of("max_cost_per_hour", AMOUNT, "12.50", "The most that all copies together may cost, in"
+       " dollars an hour. Offers that cost more, or whose price is unknown, are not requested."),
     of("node", record(Fate, done=FATE, failed=FATE), "{done: delete, failed: 30m}",
        "What becomes of the node when the job is done or has failed: `delete`, `keep`, or keep it"
        " for so long. Both are `delete` unless said."),

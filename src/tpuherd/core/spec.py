@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING
-from difflib import get_close_matches
 from typing import Any
 
+from tpuherd.core.near_names import near_names
 from tpuherd.core.schema import ALSO, FIELDS
 from tpuherd.core.spec_checks import CHECKS
 from tpuherd.core.spec_job import Fate, Job, Retry, Secret
@@ -77,7 +77,7 @@ def named_fields(content: Mapping[str, Any]) -> frozenset[str]:
 def near_field(name: str) -> str:
     """What may be meant by a field that there is none of."""
     plain = re.sub(r"[^a-z]+", "_", name.lower())
-    near = ALSO.get(plain) or next(iter(get_close_matches(plain, [*FIELDS, *ALSO], n=1)), "")
+    near = ALSO.get(plain) or next(iter(near_names(plain, [*FIELDS, *ALSO], most=1)), "")
     return ALSO.get(near, near)
 
 

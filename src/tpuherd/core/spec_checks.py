@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from tpuherd.catalogue import accelerators, generations, regions, runtimes, zones
+from tpuherd.core.near_names import near_names
 from tpuherd.core.spec_yaml import Where
 
 NAME_MAX = 40
@@ -57,7 +58,7 @@ def no_type(type_: str) -> str:
             return (
                 f"there is no {type_}: did you mean {' or '.join(f'{prefix}-{n}' for n in near)}?"
             )
-    near_words = get_close_matches(type_.lower(), accelerators(), n=2, cutoff=0.5)
+    near_words = near_names(type_, accelerators(), most=2)
     if near_words:
         return f"there is no {type_}: did you mean {' or '.join(near_words)}?"
     kinds = ", ".join(one.prefix for one in generations().values() if one.enum)
@@ -89,7 +90,7 @@ def no_zone(name: str) -> str:
     if any(name in one.zones for one in regions().values()):
         beside = [one for one in zones() if one.startswith(name.rpartition("-")[0])]
         return f"{name} has no TPUs{': try ' + ' or '.join(beside) if beside else ''}"
-    near = get_close_matches(name, zones(), n=2, cutoff=0.6)
+    near = near_names(name, zones(), most=2)
     return f"there is no zone {name}{': did you mean ' + ' or '.join(near) + '?' if near else ''}"
 
 
@@ -112,8 +113,9 @@ def runtimes_fit(values: Values, wrong: Wrong) -> None:
     for type_, kind in kinds.items():
         if not any(kind in runtimes()[version].generations for version in wished):
             fit = [one.version for one in runtimes().values() if kind in one.generations]
-            said = f"{' and '.join(wished)} cannot run on {type_}: take {default_runtime(kind)}"
-            others = [one for one in fit if one != default_runtime(kind)][:2]
+            usual = generations()[kind].runtime
+            said = f"{' and '.join(wished)} cannot run on {type_}: take {usual}"
+            others = [one for one in fit if one != usual][:2]
             wrong(("runtime",), said + (f", {', '.join(others)}" if others else ""))
 
 
@@ -123,13 +125,6 @@ def misspelt(version: str) -> str:
     if near and re.sub(r"[0-9]", "", near[0]) != re.sub(r"[0-9]", "", version):
         return near[0]
     return ""
-
-
-def default_runtime(generation: str) -> str:
-    """The plainest image of Ubuntu 22.04 that was made for it."""
-    fit = [one for one in runtimes().values() if generation in one.generations]
-    plain = sorted(fit, key=lambda one: (one.ubuntu != "22.04", len(one.generations)))
-    return plain[0].version
 
 
 def one_of_each(values: Values, wrong: Wrong) -> None:

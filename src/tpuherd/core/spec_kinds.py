@@ -3,9 +3,10 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from math import inf, isfinite
 from typing import Any
+
+from tpuherd.core.near_names import near_names
 
 UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(s|m|min|h|d|w)")
@@ -37,7 +38,7 @@ def shown(value: Any) -> str:
 def nearest(word: str, words: Sequence[str]) -> str:
     """`: did you mean …?`, or what there is."""
     plain = {re.sub(r"[^a-z0-9]", "", each.lower()): each for each in words}
-    near = get_close_matches(re.sub(r"[^a-z0-9]", "", word.lower()), plain, n=1, cutoff=0.6)
+    near = near_names(re.sub(r"[^a-z0-9]", "", word.lower()), plain, most=1)
     if near:
         return f"did you mean {plain[near[0]]}?"
     return f"it is one of {', '.join(words)}"

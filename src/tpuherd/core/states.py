@@ -1,5 +1,6 @@
 """The sentence that a user reads for a slot: what it waits for, since when, what comes next."""
 
+from tpuherd.core.bidding import to_collect
 from tpuherd.core.case import Case
 from tpuherd.core.limits import age, pause_until
 from tpuherd.core.model import Goal, Shape
@@ -35,8 +36,12 @@ def ending(case: Case) -> str:
         return f"{head}; is not given back now: {case.world.frozen}"
     if trail.attempt is not None and trail.attempt.ended_at is None:
         return f"{head}; attempt {trail.attempt.number} is being stopped"
-    names = ", ".join(sorted(trail.bids))
-    return f"{head}; is being given back: {names}"
+    if any(to_collect(case, one) for one in case.standings):
+        what = "its outputs and the last lines" if case.slot.outputs else "the last lines"
+        return f"{head}; {what} of its log are brought here first"
+    seen = {one.bid.name: one.sight.state for one in case.standings if one.sight is not None}
+    names = [f"{name} ({seen[name]})" if seen.get(name) else name for name in sorted(trail.bids)]
+    return f"{head}; is being given back: {', '.join(names)}"
 
 
 def working(case: Case, shape: Shape) -> str:
@@ -96,12 +101,13 @@ def settling(case: Case, seat: Standing, shape: Shape) -> str:
     """A node is granted, and nothing runs on it."""
     name, bid = seat.bid.name, seat.bid
     where = f"{name} in {bid.offer.zone}"
-    if bid.ready_at is None:
+    if bid.ready_at is None and bid.sick_at is None:
         return f"{where} is being made, for {age(case.now - (bid.granted_at or case.now))}"
     if seat.stage is Stage.UNKNOWN:
         return f"{where} is in a state that we have no word for ({seat.sight and seat.sight.state})"
     if bid.sick_at is not None:
-        return f"{where} has been sick for {age(case.now - bid.sick_at)}; it is waited for"
+        since = age(case.now - bid.sick_at)
+        return f"{where} is unhealthy ({bid.sick_how}), for {since}; it is waited for"
     if not seat.whole:
         reached = sum(host.reached for host in seat.hosts)
         trouble = next((f": {one.trouble}" for one in seat.hosts if one.trouble), "")

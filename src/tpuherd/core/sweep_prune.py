@@ -16,7 +16,8 @@ def hopeless(search: Search, sweep: Sweep, trial: Trial) -> str:
     if search.prune.rule == "none":
         return ""
     if trial.lost:
-        return f"its {search.metric} is no number any more"
+        last = "" if trial.step is None else f"; its last number was at step {trial.step}"
+        return f"{search.metric} is NaN or infinite{last}"
     if search.prune.rule not in RULES or trial.step is None or trial.step < search.prune.warm_up:
         return ""
     others = [one for one in sweep.trials if one is not trial and one.how is not How.FAILED]

@@ -4,15 +4,18 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import product
+
+from tpuherd.core.near_names import near_names
 
 MANY = 65_536  #: so many names one target may stand for
 BRACKET = re.compile(r"\[([^\[\]]*)\]")
 RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 NAME = re.compile(r"[A-Za-z0-9_.~+%-]+")
 WORKER = re.compile(r"w([0-9]{1,9})")
-AWAITED = "{} has no node yet: herd why says what it waits for"
+NO_WORDS: Mapping[str, str] = {}
+LISTED_MAX = 60  #: letters of a list of nodes in a sentence
+MANY_NODES = "none of the nodes has a name like it"
 #: `<slot>-g<generation>-<owner>`, and `-<i>` for each of the nodes of a multislice run.
 OURS = re.compile(
     r"(?P<slot>.+-[0-9]+)-g(?P<generation>[0-9]+)-(?P<owner>[a-z0-9]+)(?:-(?P<part>[0-9]+))?"
@@ -64,6 +67,12 @@ class There:
     zone: str
     workers: int
     state: str = "READY"  #: in the cloud's word
+    foreign: bool = False  #: its name bears another herd owner's mark: only its full name means it
+
+    @property
+    def title(self) -> str:
+        """What its user calls it."""
+        return self.name if self.foreign else title(self.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,10 +103,19 @@ def title(node: str) -> str:
     return slot.title if slot else node
 
 
-def labels(workers: Sequence[tuple[str, str, int]]) -> list[str]:
-    """What users call these workers of (zone, node): by slot, by node or by zone, as it must be."""
+def is_foreign(node: str, owners: Collection[str]) -> bool:
+    """Whether a node's name bears the mark of a herd owner who is none of these."""
+    slot = slot_of(node)
+    return slot is not None and slot.owner not in owners
+
+
+def labels(
+    workers: Sequence[tuple[str, str, int]], foreign: Collection[str] = frozenset()
+) -> list[str]:
+    """What users call these workers of (zone, node): by slot, by node or by zone, as it must be.
+    `foreign` nodes keep their full names: slots are the user's own."""
     names = [
-        [f"{title(node)}/w{worker}" for _, node, worker in workers],
+        [f"{node if node in foreign else title(node)}/w{at}" for _, node, at in workers],
         [f"{node}/w{worker}" for _, node, worker in workers],
         [f"{zone}/{node}/w{worker}" for zone, node, worker in workers],
     ]
@@ -183,10 +201,10 @@ def format(wished: Iterable[Wanted]) -> str:
 
 
 def choose(
-    wished: Sequence[Wanted], there: Iterable[There], awaited: Collection[str] = ()
+    wished: Sequence[Wanted], there: Iterable[There], without: Mapping[str, str] = NO_WORDS
 ) -> Chosen:
     """The workers that are meant, and a sentence for everything that is not there, some of which
-    is `awaited`: jobs and slots that are to have nodes."""
+    is in `without`: jobs and slots that have no node, each with what is to be said of it ({})."""
     nodes = sorted(there, key=lambda node: (natural(node.name), node.zone))
     by_name = index(nodes)
     chosen: dict[tuple[There, int], None] = {}
@@ -196,14 +214,14 @@ def choose(
             node for node in by_name.get(one.name, ()) if one.zone is None or one.zone == node.zone
         ]
         if not found:
-            says = AWAITED if one.name in awaited else absent(one, nodes, by_name)
+            says = without.get(one.name) or absent(one, nodes, by_name)
             missing.setdefault(says, []).append(one.name)
         for node in found:
             workers = range(node.workers) if one.worker is None else (one.worker,)
             chosen.update(((node, at), None) for at in workers if at < node.workers)
             if not node.workers:
                 says = f"{{}} has no hosts yet: it is {node.state}"
-                missing.setdefault(says, []).append(title(node.name))
+                missing.setdefault(says, []).append(node.title)
             elif workers and workers[-1] >= node.workers:
                 there_is = fold(f"w{at}" for at in range(node.workers))
                 says = f"{{}} has no worker {one.worker}: there is {there_is}"
@@ -213,13 +231,14 @@ def choose(
 
 
 def index(nodes: Sequence[There]) -> Mapping[str, list[There]]:
-    """Nodes by everything that they may be called: by name, else by slot, else by job."""
+    """Nodes by everything that they may be called: by name, else by slot, else by job. Slots and
+    jobs are the user's own: what bears another owner's mark has its full name only."""
     named: dict[str, list[There]] = {}
     bids: dict[tuple[str, str, int | None], list[There]] = {}
     for node in nodes:
         named.setdefault(node.name, []).append(node)
         slot = slot_of(node.name)
-        if slot is not None:
+        if slot is not None and not node.foreign:
             bids.setdefault((slot.slot, slot.owner, slot.part), []).append(node)
     slots: dict[str, list[There]] = {}
     jobs: dict[str, list[There]] = {}
@@ -241,15 +260,27 @@ def absent(one: Wanted, nodes: Sequence[There], known: Mapping[str, list[There]]
     elsewhere = sorted({node.zone for node in known.get(one.name, ())})
     if one.zone is not None and elsewhere:
         return f"there is no {{}} in {one.zone}: it is in {', '.join(elsewhere)}"
-    near = get_close_matches(one.name, known, n=3, cutoff=0.6)
+    theirs = [node.name for node in nodes if node.foreign and one.name in called(node.name)]
+    if theirs:
+        whose = "belongs" if len(theirs) == 1 else "belong"
+        return f"you have no {{}}: {fold(theirs)} {whose} to another herd user"
+    near = near_names(one.name, known)
     slots = [name for name in known if name.startswith(f"{one.name}-") and name not in near]
-    titles = {title(name) for name in [*near, *slots]}
+    foreign = {node.name for node in nodes if node.foreign}
+    titles = {name if name in foreign else title(name) for name in [*near, *slots]}
     titles -= {name for name in titles if name.rpartition("-")[0] in titles}
     if titles:
         return f"there is no {{}}: did you mean {fold(titles)}?"
     if not nodes:
         return "there is no {}, nor any other node"
-    return f"there is no {{}}: there is {fold(title(node.name) for node in nodes)}"
+    there = fold(node.title for node in nodes)
+    return f"there is no {{}}: {f'there is {there}' if len(there) <= LISTED_MAX else MANY_NODES}"
+
+
+def called(node: str) -> tuple[str, ...]:
+    """The slot and the job that a node's name speaks of."""
+    slot = slot_of(node)
+    return () if slot is None else (slot.slot, slot.job)
 
 
 def natural(name: str) -> tuple[tuple[str, int], ...]:

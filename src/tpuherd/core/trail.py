@@ -37,10 +37,12 @@ class Bid:
     granted_at: float | None = None  #: nodes being made or there
     ready_at: float | None = None
     sick_at: float | None = None
+    sick_how: str = ""  #: the cloud's word for it: UNHEALTHY_TPU
     noticed_at: float | None = None  #: the first deadly notice
     missed_at: float | None = None  #: the cloud's lists have not shown it since
     lost_at: float | None = None
     lost_how: str = ""  #: preempted, terminated, vanished, …
+    freed_at: float | None = None  #: withdrawn, and its nodes are gone: only its request is left
     withdrawn_at: float | None = None  #: the latest time it was sent
     withdrawals: int = 0  #: so often it was sent
     withdrawn_why: str = ""
@@ -75,6 +77,8 @@ class Attempt:
     stopping_why: str = ""
     stopping_s: float = 0.0  #: the grace
     stalled: bool = False  #: it is stopped because nothing went on
+    node_fault: bool = False  #: it is stopped because its node is unhealthy or silent
+    last_at: float | None = None  #: its last sign of life before it was stopped
     ended_at: float | None = None
     verdict: Verdict | None = None
     host: str = ""  #: the first that failed
@@ -83,6 +87,7 @@ class Attempt:
     saved: int | None = None  #: the latest durable checkpoint it told of
     saved_at: float | None = None  #: when that was noted
     sure: bool = True  #: every host told of its end, or was known to be gone
+    unfit: bool = False  #: no other try of the same can help
     trial: int | None = None  #: of a sweep: the one that it works on
 
 
@@ -110,6 +115,8 @@ class Trail:
     failed_why: str = ""
     halted_at: float | None = None  #: an older attempt was found alive, and told to stop
     unfit: Mapping[str, str] = field(default_factory=dict)  #: offers that can't be, and why
+    freed: Mapping[str, float] = field(default_factory=dict)
+    #: when its own nodes last gave quota back, by zone, type and tier
     dropped: bool = False  #: the user took the wish for it back
     trial: int | None = None  #: of a sweep: what it was given to work on
 
@@ -122,6 +129,7 @@ class Season:
     refused_at: float = 0.0
     refusal: Refusal | None = None
     sentence: str = ""
+    hint: str = ""  #: what to do about it, where the cloud's answer tells
     pause_s: float = 0.0  #: until the next try, by AIMD
     grants: int = 0
     waits_s: tuple[float, ...] = ()  #: the latest times from asking to READY

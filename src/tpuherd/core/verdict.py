@@ -8,12 +8,17 @@ from tpuherd.core.facts import HostWord, Observed, Work, WorkWord
 from tpuherd.core.gang import Gang, Member, Open, gather, how_it_ended, waiting
 from tpuherd.core.model import Slot
 from tpuherd.core.trail import Attempt, Bid, Trail, Verdict
-from tpuherd.core.verdict_lines import chips_failed, own_cause
+from tpuherd.core.verdict_lines import UNFIT, chips_failed, end_of_traceback, find_cause, own_cause
 
 LINES = 20  #: so many last lines are kept of the host that failed first
 GOING = Open()
 INTERRUPTED = 75  #: the exit status of a script with `Run` that has saved and is to be run again
+CLEANED = "ended by herd clean"  #: as agents say: a user has ended it there by that command
 UNBORN = "the host could not begin it"  #: as agents say: the disk is full, and the like
+NO_COMMAND = {126, 127}  #: as shells say it: there is no such program, or it can't be executed
+NO_MODULE = "ModuleNotFoundError: "  #: as Python says it
+BRIEF_S = 1.0  #: where a program is missing, the command ends within so long
+LATE_S = 60.0  #: hosts of a gang begin within so long, or those that wait may give up
 CHIPS_MAX = 4  #: so often in a row, on whatever nodes: then it is the command's own doing
 
 
@@ -31,6 +36,7 @@ class Ended:
     last_at: float | None = None  #: the last sign of life
     sure: bool = True
     chips: bool = False
+    unfit: bool = False  #: no other try can help
 
     def facts(self, attempt: Attempt) -> dict[str, Any]:
         """As the event has them."""
@@ -45,6 +51,7 @@ class Ended:
             "last_at": self.last_at,
             "sure": self.sure,
             "chips": self.chips,
+            "unfit": self.unfit,
             "bid": attempt.bid,
         }
 
@@ -97,15 +104,64 @@ def verdict(gang: Gang, faults: int) -> Ended:
         lines=tuple(work.tail[-LINES:]) if work is not None else (),
         saved=saved,
         step=max((work.step for work in works if work.step is not None), default=None),
-        last_at=max((last_sign(work) for work in works), default=None),
+        last_at=last_life(attempt, kind, works, work),
         sure=gang.whole or gang.bid.lost_at is not None,
         chips=kind is Verdict.NODE_FAULT and one is not None and one.failed,
+        unfit=kind is Verdict.FAILURE and is_unfit(work, gang),
     )
 
 
+def is_unfit(work: Work | None, gang: Gang) -> bool:
+    """The script says that it can't run like this, or no host has a program or module it names."""
+    if work is not None and work.exit == UNFIT:
+        return True
+    if not gang.whole:
+        return False
+    return all(map(lacks_program, gang.members)) or all(map(lacks_module, gang.members))
+
+
+def lacks_program(one: Member) -> bool:
+    """The shell of this host found nothing to execute, and said so at once."""
+    work = one.work
+    if work is None or not one.failed or work.exit not in NO_COMMAND or work.step is not None:
+        return False
+    return (
+        work.ended is not None
+        and work.started is not None
+        and (work.ended - work.started <= BRIEF_S)
+    )
+
+
+def lacks_module(one: Member) -> bool:
+    """The Python of this host has not what the script imports, JAX for instance."""
+    work = one.work
+    if work is None or not one.failed or work.step is not None:
+        return False
+    return end_of_traceback(work.tail).startswith(NO_MODULE)
+
+
+def last_life(
+    attempt: Attempt, kind: Verdict, works: Sequence[Work], culprit: Work | None
+) -> float | None:
+    """When the attempt last showed that it worked, on any host.
+
+    What it does after we told it to end shows nothing: then the sign before that counts.
+    """
+    if kind is Verdict.FAILURE and culprit is not None:
+        return last_sign(culprit)
+    found = max((last_sign(work) for work in works), default=None)
+    if kind is Verdict.SUCCESS or attempt.last_at is None:
+        return found
+    return attempt.last_at if found is None else min(attempt.last_at, found)
+
+
 def last_sign(work: Work) -> float:
-    """When a host last showed that it worked."""
-    return work.ended or max(work.stepped_at or 0.0, work.logged_at or 0.0, work.started or 0.0)
+    """When a host last showed that it worked; an end that it did not make itself shows nothing."""
+    shown = max(work.stepped_at or 0.0, work.logged_at or 0.0, work.started or 0.0)
+    if work.ended is None:
+        return shown
+    killed = work.termed or work.deadman or work.word is WorkWord.LOST
+    return min(shown, work.ended) if killed else work.ended
 
 
 Judged = tuple[Verdict, str, Member | None]
@@ -134,18 +190,51 @@ def of_command(gang: Gang, works: Sequence[Work], faults: int) -> Judged:
     """The node is well: what the exits and our own stop say."""
     attempt = gang.attempt
     termed = any(work.termed for work in works)
+    cleaned = next((one for one in gang.members if was_cleaned(one)), None)
+    if cleaned is not None and cleaned.work is not None:
+        # What others of the gang end with now is a consequence.
+        return Verdict.STOPPED, f"{cleaned.host.name} was {cleaned.work.why}", None
     culprit = first_failing(gang.members, told=termed or attempt.stopping_at is not None)
     if culprit is not None:
+        late = find_late_start(gang, culprit)
+        if late is not None:
+            why = f"{late.host.name} began long after {culprit.host.name}, which ended first"
+            return Verdict.NODE_FAULT, why, None
         return failure(attempt, culprit, faults)
     if gang.whole and not termed and all(work.exit == 0 for work in works):
         # Be it that a stop was on its way: it did not reach anybody in time.
         return Verdict.SUCCESS, "every host has ended well", None
     if attempt.stopping_at is not None:
-        kind = Verdict.STALLED if attempt.stalled else Verdict.STOPPED
-        return kind, attempt.stopping_why, None
+        return stop_verdict(attempt), attempt.stopping_why, None
     if termed:
         return Verdict.LOST, "something else told it to end", None
     return Verdict.LOST, "nobody knows how", None
+
+
+def stop_verdict(attempt: Attempt) -> Verdict:
+    """What a stop of ours makes of the attempt, by its reason."""
+    if attempt.stalled:
+        return Verdict.STALLED
+    return Verdict.NODE_FAULT if attempt.node_fault else Verdict.STOPPED
+
+
+def find_late_start(gang: Gang, culprit: Member) -> Member | None:
+    """A host that began so late that the one that failed had waited for it in vain."""
+    works = [one.work for one in gang.members if one.work is not None]
+    if gang.attempt.first_step_at is not None or any(one.step is not None for one in works):
+        return None
+    first = culprit.work.started if culprit.work is not None else None
+    for one in gang.members:
+        began = one.work.started if one.work is not None else None
+        if first is not None and began is not None and began > first + LATE_S:
+            return one
+    return None
+
+
+def was_cleaned(one: Member) -> bool:
+    """A user's `herd clean` ended it, and nobody had told it to end before."""
+    work = one.work
+    return one.over and work is not None and work.why.startswith(CLEANED)
 
 
 def first_failing(members: Sequence[Member], *, told: bool) -> Member | None:
@@ -174,10 +263,13 @@ def failure(attempt: Attempt, culprit: Member, faults: int) -> Judged:
     how = f"{culprit.host.name} {how_it_ended(culprit.work)}"
     begun = attempt.first_step_at is not None or culprit.work.step is not None
     unborn = culprit.work.why.startswith(UNBORN)
+    cause = find_cause(culprit.work.tail)
+    because = f": {cause}" if cause else ""
     if begun or not (unborn or chips_failed(culprit.work.tail)):
-        return Verdict.FAILURE, how, culprit
+        return Verdict.FAILURE, how + because, culprit
     if unborn:
         how = f"{how}: {culprit.work.why}"
     if faults >= CHIPS_MAX:
-        return Verdict.FAILURE, f"{how}: its chips come up on no node", culprit
-    return Verdict.NODE_FAULT, how if unborn else f"{how}: its chips did not come up", culprit
+        return Verdict.FAILURE, f"{how}: its chips come up on no node{because}", culprit
+    chips = "" if unborn else f": its chips did not come up{because}"
+    return Verdict.NODE_FAULT, how + chips, culprit

@@ -57,6 +57,8 @@ ALARMS = re.compile(
 ABORTED = {6, 134, -6, 76}
 UNFIT = 78  #: that of one which can't run like this, as `Run` finds out: no other try helps
 OURS = "herd: "  #: before what the library on the host says
+CAUSE_CHARS_MAX = 200
+ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?")
 
 
 def chips_failed(lines: Sequence[str]) -> bool:
@@ -80,3 +82,38 @@ def told(lines: Sequence[str]) -> str:
     """The last sentence that the library on the host has said."""
     said = (line.removeprefix(OURS) for line in reversed(lines) if line.startswith(OURS))
     return next(said, "")
+
+
+def find_cause(lines: Sequence[str]) -> str:
+    """The first line that says what went wrong, fit for a sentence; "" where nothing was said.
+
+    It is what our library says, else what a traceback ends with, else the first line that sounds
+    like an error, else the last line.
+    """
+    plain = [clean_line(line) for line in lines if not CONSEQUENCES.search(line)]
+    alarms = [line for line in plain if ALARMS.search(line) and not starts_traceback(line)]
+    spoken = [line for line in plain if line.strip()]
+    said = (
+        told(plain)
+        or end_of_traceback(plain)
+        or next((line for line in alarms if not line.startswith(" ")), "")
+        or next(iter(alarms + spoken[-1:]), "")
+    )
+    said = said.strip()
+    return said if len(said) <= CAUSE_CHARS_MAX else f"{said[:CAUSE_CHARS_MAX]}…"
+
+
+def end_of_traceback(lines: Sequence[str]) -> str:
+    """The error that the first traceback was about: its first line that is not indented."""
+    start = next((n for n, line in enumerate(lines) if starts_traceback(line)), len(lines))
+    return next((line for line in lines[start + 1 :] if line.strip() and line[0] != " "), "")
+
+
+def starts_traceback(line: str) -> bool:
+    """Python announces that a stack follows."""
+    return "Traceback (most recent call last)" in line
+
+
+def clean_line(line: str) -> str:
+    """Without a terminal's escapes, and with nothing that does not print."""
+    return "".join(c if c.isprintable() else " " for c in ESCAPES.sub("", line))

@@ -3,14 +3,15 @@
 Their schemas are in view_schema.py.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tpuherd.core.book import bills, held_bids
-from tpuherd.core.goodput import Account, Recovery, Run, State, ratio, recoveries
+from tpuherd.core.goodput import STARTUP, Account, Recovery, Run, State, ratio, recoveries
 from tpuherd.core.model import Goal
 from tpuherd.core.trail import Bid, Verdict
+from tpuherd.core.trouble import Trouble, trouble_rows
 from tpuherd.core.wish import Wish
 
 #: A word for what a slot does, in a table.
@@ -33,6 +34,8 @@ WORDS: Mapping[State, str] = {
     State.DONE: "done",
     State.GAVE_UP: "gave up",
 }
+#: States in which nothing runs, and a node that is there is unhealthy before all else.
+AT_NODES = frozenset({State.PROVISION, State.HOST_SETUP, State.CONTROLLER_GAP, State.IDLE})
 LEAVING = "leaving"  #: not wanted any more, and not all is given back
 
 Json = dict[str, Any]
@@ -47,6 +50,7 @@ class Scene:
     accounts: Mapping[str, Account] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)  #: the engine's last sentence a slot
     engine: bool = False  #: whether one runs
+    troubles: Sequence[Trouble] = ()
 
 
 def slots_of(wish: Wish) -> tuple[str, ...]:
@@ -70,6 +74,8 @@ def phase(account: Account | None) -> str:
         return "waiting"
     if account.state is State.STOPPED and account.bids:
         return LEAVING
+    if account.state in AT_NODES and any(bid.sick_at for bid in held_bids(account.bids)):
+        return "unhealthy"
     return WORDS[account.state]
 
 
@@ -91,6 +97,7 @@ def job_row(scene: Scene, job: str) -> Json:
         "phase": ", ".join(phases) if len(phases) < 2 else counted(phases),
         "phases": phases,
         "slots": len(slots_of(wish)) if wish else 0,
+        "slices": int(wish.document.get("slices") or 1) if wish else 1,
         "ready": sum(seat.ready_at is not None for seat in seats),
         "type": sorted({seat.offer.type for seat in seats}),
         "zones": sorted({seat.offer.zone for seat in seats}),
@@ -136,6 +143,7 @@ def job_page(scene: Scene, job: str, names: Iterable[str]) -> Json:
         "who": wish.who if wish else "",
         "document": dict(wish.document) if wish else {},
         "engine": scene.engine,
+        "troubles": trouble_rows(scene.troubles),
         "each": [slot_page(scene, name) for name in names],
     }
 
@@ -192,7 +200,7 @@ def stage_of(bid: Bid) -> tuple[str, float]:
         (bid.withdrawn_at, "being given back"),
         (bid.lost_at, bid.lost_how or "lost"),
         (bid.noticed_at, "told that it goes away"),
-        (bid.sick_at, "sick"),
+        (bid.sick_at, f"unhealthy ({bid.sick_how})" if bid.sick_how else "unhealthy"),
         (bid.ready_at, "ready"),
         (bid.granted_at, "being made"),
     )
@@ -218,11 +226,18 @@ def run_row(run: Run, now: float) -> Json:
         "verdict": None if attempt.verdict is None else str(attempt.verdict),
         "why": run.why,
         "resumed": run.resumed,
+        "startup": startup_parts(run),
         "step": run.points[-1][1] if run.points else None,
         "first_failing": attempt.host if attempt.verdict not in QUIET else "",
         "exit": attempt.exit,
         "lines": list(attempt.lines),
     }
+
+
+def startup_parts(run: Run | None) -> Json:
+    """The parts of its start that it told of, in their order."""
+    told = run.startup if run is not None else {}
+    return {name: told[name] for name in STARTUP if name in told}
 
 
 #: No host failed.
@@ -241,5 +256,6 @@ def recovery_row(recovery: Recovery) -> Json:
         "to_zone": recovery.after.zone if recovery.after else None,
         "seconds": recovery.until - recovery.at,
         "parts": recovery.parts,
+        "startup": startup_parts(recovery.after),
         "steps_lost": recovery.steps_lost,
     }

@@ -97,7 +97,9 @@ def median(values: Sequence[float]) -> float | None:
     return sorted(values)[len(values) // 2] if values else None
 
 
-def capacity_text(rows: Sequence[Mapping[str, Any]], *, colour: bool = False) -> str:
+def capacity_text(
+    rows: Sequence[Mapping[str, Any]], *, colour: bool = False, width: int | None = None
+) -> str:
     """`herd capacity`"""
     if not rows:
         return "nothing was asked for yet"
@@ -115,7 +117,7 @@ def capacity_text(rows: Sequence[Mapping[str, Any]], *, colour: bool = False) ->
         )
         for one in rows
     ]
-    return lined([HEAD, *cells], right=range(3, 8), colour=colour)
+    return lined([HEAD, *cells], right=range(3, 8), colour=colour, width=width)
 
 
 def last(one: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """One line an event: what happened, and why."""
 
 from collections.abc import Mapping
+from string import Formatter
 from typing import Any
 
 from tpuherd.core.model import Event
@@ -23,10 +24,15 @@ SAYS: Mapping[str, str] = {
     "bid.missed": "{bid}",
     "bid.seen": "{bid}",
     "bid.lost": "{bid} {how}",
+    "bid.freed": "{bid}",
     "bid.withdrawn": "{bid}",
     "bid.gone": "{bid}",
     "bid.adopted": "{bid} {offer}",
     "node.quarantined": "{node}",
+    "host.nonsense": "",
+    "host.failed": "",
+    "log.trimmed": "",
+    "log.removed": "{log}",
     "slot.prepared": "{bid}",
     "slot.unprepared": "{bid}: {sentence}",
     "slot.collected": "{bid}",
@@ -47,18 +53,20 @@ SAYS: Mapping[str, str] = {
     "trial.ended": "trial {trial} {how}",
     "engine.started": "pid {pid} on {host}",
     "engine.stopped": "",
+    "engine.crashed": "{count} in a row",
     "engine.frozen": "",
     "engine.thawed": "",
     "engine.trouble": "{sentence}",
     "store.set_aside": "",
+    "store.recovered": "",
 }
 
 
 def line(event: Event) -> str:
     """kind, facts: why."""
     facts = event.facts
-    known = Words({name: word(name, value) for name, value in facts.items()})
-    said = " ".join(SAYS.get(event.kind, "").format_map(known).split()).strip(" :")
+    known = {name: word(name, value) for name, value in facts.items()}
+    said = fill_line(SAYS.get(event.kind, ""), known)
     why = str(facts.get("why") or "")
     if why and why not in said:
         said = why if said in why else f"{said}: {why}"
@@ -78,11 +86,13 @@ def word(name: str, value: Any) -> str:
     return " ".join(str(value).split())
 
 
-class Words(dict[str, str]):
-    """What is not known is not said."""
-
-    def __missing__(self, key: str) -> str:
-        return ""
+def fill_line(template: str, known: Mapping[str, str]) -> str:
+    """What is not known is not said, nor the words that lead to it."""
+    parts, said = [], True
+    for words, name, *_ in Formatter().parse(template):
+        said = said if name is None else bool(known.get(name))
+        parts += [words, known.get(name or "", "")] if said else []
+    return " ".join("".join(parts).split()).strip(" :")
 
 
 def record(seq: int, event: Event) -> dict[str, Any]:

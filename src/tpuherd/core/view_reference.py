@@ -28,6 +28,8 @@ EVENTS: Mapping[str, str] = {
     "bid.missed": "the cloud's lists do not show it; believed when it is so again",
     "bid.seen": "they show it again",
     "bid.lost": "it is gone: `how` is preempted, terminated, vanished, …",
+    "bid.freed": "it was withdrawn and its nodes are gone, so that it costs nothing any more; the"
+    " cloud still lists its request",
     "bid.withdrawn": "it is given back, or once more where no answer came; written down before",
     "bid.gone": "nothing of it is left",
     "bid.adopted": "it was there, and this store had not known of it: all that could be found out",
@@ -42,9 +44,11 @@ EVENTS: Mapping[str, str] = {
     " it is one of a sweep",
     "attempt.started": "every host has answered that it runs",
     "attempt.stepped": "it told of its first step: `step`, and where the command tells `resumed`,"
-    " the step of its checkpoint, and `restore_s`, the seconds it took to read that",
+    " the step of its checkpoint, and `restore_s`, the seconds it took to read that;"
+    " `startup` has the other parts of its start, in seconds",
     "attempt.saved": "a durable checkpoint covers `step`; once a minute at most, later more rarely",
-    "attempt.stopping": "it is being stopped: `grace_s` between TERM and KILL",
+    "attempt.stopping": "it is being stopped: `grace_s` between TERM and KILL; `last_at` is"
+    " its last sign of life until then, `node_fault` says that its node is to blame",
     "attempt.ended": "how, for all hosts at once: `verdict` is success, failure, preempted, node"
     " fault, stopped, stalled or lost; `host` failed first, with `exit` and its last `lines`;"
     " `step` is the furthest that was told of, `last_at` the last sign of work",
@@ -59,13 +63,22 @@ EVENTS: Mapping[str, str] = {
     " rarely, and the last before its end",
     "trial.ended": "once and for all: `how` is complete, pruned or failed; its value is the last"
     " that it told",
+    "host.nonsense": "a host, or a script on it, said what makes no sense, `many` times by now: it"
+    " is counted, and not used",
+    "host.failed": "an error that nobody has foreseen, `what`, came of what a host said: that host"
+    " alone is left for a while",
+    "log.removed": "the job's logs were more than is kept here: its oldest, `log`, was removed",
+    "log.trimmed": "the log of `attempt` on `host` is longer than what is kept of it here: its end"
+    " stays",
     "engine.started": "an engine took the lease: `pid`, `host`, `epoch`",
     "engine.stopped": "it gave the lease back; `why` is rest when nothing was left to do,"
     " gone when its world was gone, moved when it goes on with it at another address",
+    "engine.crashed": "it ended unexpectedly: `count` in a row, the next one waits `again_s`",
     "engine.frozen": "nothing is deleted for now: too much is silent or missing at once",
     "engine.thawed": "deletions go on",
     "engine.trouble": "something is wrong that a person must see to; work goes on",
-    "store.set_aside": "the store was damaged, and this is a new one",
+    "store.set_aside": "it was damaged; this one has what could be read of it: `file`, `jobs`",
+    "store.recovered": "what the cloud shows and the damaged store did not was added: `bids`",
 }
 
 EVENTS_HEAD = """\

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tpuherd.core.fold import KINDS
-from tpuherd.core.goodput import MEANINGS, PARTS
+from tpuherd.core.goodput import MEANINGS, PARTS, STARTUP
+from tpuherd.core.trouble import TITLES
 
 Schema = Mapping[str, Any]
 
@@ -58,6 +59,7 @@ JOB: Mapping[str, tuple[Schema, str]] = {
     "phase": (TEXT, "what its slots do, in words"),
     "phases": (by(None, COUNT), "how many slots do each"),
     "slots": (COUNT, "how many are wished"),
+    "slices": (COUNT, "how many nodes work together in each"),
     "ready": (COUNT, "how many have a node that is ready"),
     "type": (TEXTS, "accelerator types that are held"),
     "zones": (TEXTS, "where they are"),
@@ -94,6 +96,7 @@ ATTEMPT = record({
                              " null: it runs"),
     "why": (TEXT, "how it ended, in a sentence"),
     "resumed": (maybe(COUNT), "the step of the checkpoint that it went on from"),
+    "startup": (by(STARTUP, NUMBER), "what its start took, where it told: seconds by part"),
     "step": (maybe(COUNT), "the furthest that it told of"),
     "first_failing": (TEXT, "the host that failed first"),
     "exit": (maybe({"type": "integer"}), "its exit status"),
@@ -110,6 +113,7 @@ RECOVERY = record(
         "to_zone": (maybe(TEXT), ""),
         "seconds": (NUMBER, "until the next attempt's first step"),
         "parts": (by(PARTS, NUMBER), "of these, seconds by what they were spent on"),
+        "startup": (by(STARTUP, NUMBER), "of `start`, seconds by part, where the command told"),
         "steps_lost": (maybe(COUNT), "steps that are made twice"),
     }
 )
@@ -130,6 +134,16 @@ SLOT = record(
         "bids": (each(BID), "requests and nodes that are not known to be gone"),
         "attempts": (each(ATTEMPT), "all, the oldest first"),
         "recoveries": (each(RECOVERY), "all losses, the oldest first"),
+    }
+)
+TROUBLE = record(
+    {
+        "source": ({"enum": [*TITLES]}, "the cloud, the store of jobs, the engine, or your login"),
+        "sentence": (TEXT, "the last trouble with it"),
+        "hint": (TEXT, "what can be done"),
+        "since": (NUMBER, "when it began, in seconds since 1970"),
+        "at": (NUMBER, "when it was met last"),
+        "times": (COUNT, "how often in a row"),
     }
 )
 EVENT: Schema = {
@@ -172,6 +186,7 @@ TRIAL: Mapping[str, tuple[Schema, str]] = {
     "preemptions": (COUNT, "so often a node was taken away under it, and it went on elsewhere"),
     "seconds": (NUMBER, "since it was made, until its end or now"),
     "why": (TEXT, "how it ended, in a sentence"),
+    "nan": (FLAG, "its metric is NaN or infinite by now"),
     "points": (
         each(each(NUMBER)),
         "what it told of the metric: step, value; of very many some, and the last",
@@ -201,11 +216,13 @@ SCHEMAS: Mapping[str, Schema] = {
         "document": ({"type": "object"}, "the job as it was wished"),
         "engine": (FLAG, "whether an engine runs"),
         "each": (each(SLOT), "its slots"),
+        "troubles": (each(TROUBLE), "what stands in the way of all jobs at once"),
     }),
     "herd why NAME --json": record({
         "slots": (by(None, TEXT), "the sentence of each slot"),
         "engine": (FLAG, "whether an engine runs; else the sentences are what was last known"),
         "recent": (each(EVENT), "what happened last"),
+        "troubles": (each(TROUBLE), "what stands in the way of all jobs at once"),
     }),
     "herd events --json": EVENT,
     "herd logs NAME --json": LINE,
@@ -223,6 +240,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "epoch": (maybe(COUNT), "of its lease: an engine that began later has a greater one"),
         "since": (maybe(NUMBER), "when it took the lease, in seconds since 1970"),
         "lease_until": (maybe(NUMBER), "till when it leads, unless it renews the lease"),
+        "troubles": (each(TROUBLE), "what stands in the way of all jobs at once"),
     }),
     "herd sweep status NAME --json": record({
         "sweep": (TEXT, "its name"),

@@ -54,6 +54,7 @@ def trial_row(trial: Trial, now: float) -> Json:
         "preemptions": trial.spent.preemptions,
         "seconds": (now if trial.ended_at is None else trial.ended_at) - trial.made_at,
         "why": trial.why,
+        "nan": trial.lost,
         "points": [list(point) for point in trial.points],
     }
 
@@ -63,7 +64,7 @@ def names(each: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for row in each for name in row["params"]))
 
 
-def sweep_text(page: Mapping[str, Any], *, colour: bool = False) -> str:
+def sweep_text(page: Mapping[str, Any], *, colour: bool = False, width: int | None = None) -> str:
     """`herd sweep status`"""
     each = page["each"]
     if not each:
@@ -75,7 +76,7 @@ def sweep_text(page: Mapping[str, Any], *, colour: bool = False) -> str:
             f"{row['trial']}{' *' if row['trial'] == page['best'] else ''}",
             row["phase"],
             row["slot"] or NOTHING,
-            shown(row["value"]),
+            "nan" if row["nan"] else shown(row["value"]),
             *(shown(row["params"].get(name)) for name in parameters),
             number(row["attempts"] or None),
             number(row["step"]),
@@ -84,18 +85,21 @@ def sweep_text(page: Mapping[str, Any], *, colour: bool = False) -> str:
         for row in each
     ]
     right = range(3, len(head))
-    table = lined([head, *cells], right=right, colour=colour)
+    table = lined([head, *cells], right=right, colour=colour, width=width)
     return "\n\n".join([heading(page), table, *filter(None, ["\n".join(failures(each))])])
 
 
 def failures(each: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Why trials failed, each reason once: trials 3, 7 failed: …"""
-    reasons: dict[str, list[str]] = {}
+    """Why trials failed or lost their number, each reason once: trials 3, 7 failed: …"""
+    reasons: dict[tuple[str, str], list[str]] = {}
     for row in each:
-        if row["phase"] == How.FAILED:
-            reasons.setdefault(" ".join(row["why"].split()), []).append(str(row["trial"]))
-    for why, trials in reasons.items():
-        yield f"trial{'s' if len(trials) > 1 else ''} {', '.join(trials)} failed: {why}"
+        if row["phase"] == How.FAILED or (row["phase"] == How.PRUNED and row["nan"]):
+            why = " ".join(row["why"].split())
+            reasons.setdefault((row["phase"], why), []).append(str(row["trial"]))
+    for (phase, why), trials in reasons.items():
+        many = len(trials) > 1
+        said = phase if phase == How.FAILED else "were pruned" if many else "was pruned"
+        yield f"trial{'s' if many else ''} {', '.join(trials)} {said}: {why}"
 
 
 def heading(page: Mapping[str, Any]) -> str:

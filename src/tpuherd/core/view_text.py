@@ -1,6 +1,7 @@
 """How times, money and tables are written for people."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 #: Words that stand out on a terminal, and their colours.
 TINTS: Mapping[str, int] = {
@@ -16,6 +17,7 @@ TINTS: Mapping[str, int] = {
     "preempted": 33,
     "failing": 31,
     "gave up": 31,
+    "unhealthy": 31,
     "failure": 31,
     "failed": 31,
     "node fault": 31,
@@ -53,24 +55,96 @@ def number(it: int | None) -> str:
     return NOTHING if it is None else str(it)
 
 
+def count_slices(slices: int) -> str:
+    """2 slices of: before the type of a multislice job."""
+    return f"{slices} slices of " if slices > 1 else ""
+
+
 def command(text: str) -> str:
     """A process's command on one line."""
     plain = " ".join(text.split())
     return plain if len(plain) <= COMMAND_MAX else f"{plain[: COMMAND_MAX - 1]}…"
 
 
-def lined(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), colour: bool = False) -> str:
-    """A table: its first row is its head, those columns are flush right."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+def lined(
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[int] = (),
+    colour: bool = False,
+    width: int | None = None,
+) -> str:
+    """A table: its first row is its head, those columns are flush right.
+
+    One that is wider than `width` has cells of several lines; if no word may be cut for it, each
+    row becomes a paragraph.
+    """
+    widths = fit_columns(rows, width)
+    if widths is None:
+        return "\n".join(list_fields(rows))
     lines = []
     for number, row in enumerate(rows):
-        cells = [
-            tinted(cell, cell.rjust(width) if at in right else cell.ljust(width), colour=colour)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        line = "  ".join(cells).rstrip()
-        lines.append(f"\x1b[{DIM}m{line}\x1b[0m" if colour and not number else line)
+        parts = [wrap_text(cell, most).split("\n") for cell, most in zip(row, widths, strict=True)]
+        for depth in range(max(map(len, parts))):
+            cells = []
+            for at, (cell, most) in enumerate(zip(row, widths, strict=True)):
+                text = parts[at][depth].strip() if depth < len(parts[at]) else ""
+                flush = text.rjust(most) if at in right else text.ljust(most)
+                cells.append(tinted(cell, flush, colour=colour))
+            line = "  ".join(cells).rstrip()
+            lines.append(f"\x1b[{DIM}m{line}\x1b[0m" if colour and not number else line)
     return "\n".join(lines)
+
+
+def fit_columns(rows: Sequence[Sequence[str]], width: int | None) -> list[int] | None:
+    """How wide each column is; None where the longest words together are wider than `width`."""
+    columns = range(len(rows[0]))
+    widths = [max(len(row[at]) for row in rows) for at in columns]
+    gaps = 2 * (len(widths) - 1)
+    if width is None:
+        return widths
+    least = [max(len(word) for row in rows for word in row[at].split(" ")) for at in columns]
+    if sum(least) + gaps > width:
+        return None if sum(widths) + gaps > width else widths
+    while sum(widths) + gaps > width:  # the widest gives way
+        at = max((one for one in columns if widths[one] > least[one]), key=widths.__getitem__)
+        widths[at] -= 1
+    return widths
+
+
+def list_fields(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Each row as a paragraph: its first cell, and the others with what they are."""
+    head = rows[0]
+    most = max(map(len, head[1:]), default=0)
+    for row in rows[1:]:
+        yield row[0]
+        yield from (
+            f"  {name.ljust(most)}  {it}" for name, it in zip(head[1:], row[1:], strict=True)
+        )
+
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")  #: takes no room
+
+
+def wrap_text(text: str, width: int) -> str:
+    """Lines of at most `width` where words allow it; what goes on is indented."""
+    return "\n".join(part for line in text.split("\n") for part in wrap_line(line, width))
+
+
+def wrap_line(line: str, width: int) -> Iterator[str]:
+    """A line in parts that end between words."""
+    if len(COLOUR.sub("", line)) <= width:
+        yield line
+        return
+    indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
+    part, taken = "", 0
+    for word in re.findall(r" *[^ ]+", line):
+        room = len(COLOUR.sub("", word))
+        if part.strip() and taken + room > width:
+            yield part
+            word = indent + word.lstrip(" ")
+            part, taken, room = "", 0, len(COLOUR.sub("", word))
+        part, taken = part + word, taken + room
+    yield part
 
 
 def tinted(word: str, text: str, *, colour: bool) -> str:

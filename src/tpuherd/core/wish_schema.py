@@ -26,8 +26,15 @@ CHANGE: Mapping[str, tuple[Schema, str]] = {
 SUMMARY: Mapping[str, tuple[Schema, str]] = {
     "slots": (TEXTS, "their names"),
     "per_hour": (
-        {**record({"least": PRICE, "most": PRICE})},
-        "dollars an hour for all slots, in the cheapest zone and in the dearest",
+        record(
+            {
+                "least": PRICE,
+                "most": PRICE,
+                "unknown_in": (TEXTS, "zones whose price is not known"),
+            }
+        ),
+        "dollars an hour for all slots: `least` in the cheapest zone, `most` in the dearest;"
+        " `unknown_in`: zones whose price is not known",
     ),
     "trials": (maybe(COUNT), "of a sweep, in all; null: it is none"),
     **CHANGE,
@@ -61,6 +68,7 @@ CONTEXT: Mapping[str, Schema] = {
     "account": {**TEXT, "description": "the file of its credentials"},
     "login": {**TEXT, "description": "the user on hosts"},
     "ways": {**TEXTS, "description": "how hosts are reached"},
+    "keys": {**TEXT, "description": "whose metadata gets our SSH key: node or project"},
     "via": {**TEXT, "description": "the machine where its engine runs"},
 }
 STRAY = record(
@@ -121,6 +129,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "down": (TEXTS, "the jobs that went"),
         "gone": (FLAG, "it was proved that nothing is left"),
         "zones": (maybe(TEXTS), "the zones that were listed for it"),
+        "waits_for": (TEXT, "what was still there when --timeout was over, and why; else empty"),
     }),
     "herd gc --json": record({
         "strays": (each(STRAY), "what bears our name and is nobody's wish"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 from statistics import median
 
-from tpuherd.core.fold_bids import unfit_key
+from tpuherd.core.fold_bids import quota_key, unfit_key
 from tpuherd.core.fold_world import season_key
 from tpuherd.core.limits import age
 from tpuherd.core.model import Ask, Kind, Offer, Refusal, Slot
@@ -36,7 +36,7 @@ def choose(
 ) -> Choice:
     """The offers to bid for beside the live bids, best first.
 
-    `probed`: the seasons that somebody tries just now after a refusal.
+    `probed`: the seasons, and zones, that somebody tries just now after a refusal.
     """
     fit = fitting(slot, trail)
     if not fit:
@@ -60,7 +60,7 @@ def choose(
         for offer in ordered([one for one in fit if one.rank == rank], seasons):
             if (offer.zone, rank) in taken:
                 continue
-            due, reason = pause(offer, seasons, closed, probed, now)
+            due, reason = pause(offer, seasons, closed, probed, trail.freed, now)
             if due > now:
                 wake, soonest = min(wake, due), min(soonest, due)
                 reasons.append(reason)
@@ -91,18 +91,26 @@ def pause(
     seasons: Seasons,
     closed: Mapping[str, Season],
     probed: set[object],
+    freed: Mapping[str, float],
     now: float,
 ) -> tuple[float, str]:
-    """Until when an offer has to wait, and why."""
+    """Until when an offer has to wait, and why.
+
+    `freed`: when nodes of the slot's own gave quota back.
+    """
     key = season_key(offer)
     season = closed.get(offer.zone) or seasons.get(key)
     if season is None or season.refusal is None:
         return now, ""
+    if season.refusal is Refusal.QUOTA and freed.get(quota_key(offer), 0.0) > season.refused_at:
+        return now, ""
     due = season.refused_at + season.pause_s
     if due > now:
-        said = f"{offer.zone}: {season.sentence}{ADVICE.get(season.refusal, '')}"
+        hint = f" ({season.hint})" if season.hint else ADVICE.get(season.refusal, "")
+        said = f"{offer.zone}: {season.sentence}{hint}"
         return due, f"{said}; asked again in {age(due - now)}"
-    if offer.kind is Kind.DIRECT and key in probed:
+    alone = offer.zone if season.refusal is Refusal.PERMISSION else key
+    if alone in probed and (offer.kind is Kind.DIRECT or alone is not key):
         # After a refusal one alone tries, and the others go where it succeeds.
         return now + season.pause_s + 1, f"{offer.zone}: another slot tries it"
     return now, ""

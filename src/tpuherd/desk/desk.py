@@ -3,13 +3,13 @@
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tpuherd import meant
 from tpuherd.clock import Clock
 from tpuherd.core.model import Event
+from tpuherd.core.near_names import near_names
 from tpuherd.core.targets import fold
 from tpuherd.core.wish import Wish
 from tpuherd.ports import NotFound
@@ -62,7 +62,7 @@ class Desk:
 
 def no_job(job: str, wishes: Mapping[str, Wish]) -> str:
     """The sentence for a name that no job has."""
-    near = get_close_matches(job, wishes, n=3)
+    near = near_names(job, wishes)
     if near:
         return f"there is no job {job}: did you mean {' or '.join(near)}?"
     return f"there is no job {job}{': there is ' + fold(wishes) if wishes else ', nor any other'}"

@@ -15,6 +15,7 @@ from tpuherd.hosts.snapshot_archive import archived
 from tpuherd.ports import NotFound
 
 LOOK_S = 2.0
+STUCK_S = 180.0  #: a request that is being suspended is usually deleted within half of that
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,18 +107,44 @@ async def watched(jobs: Sequence[str], here: Desk) -> AsyncIterator[tuple[str, S
     while True:
         trails = trails_of(here.store)
         seen = await look(here)
-        left = [bid for bid in seen.ours if named(bid).job in jobs] or owed(jobs, trails)
+        there = [bid for bid in seen.ours if named(bid).job in jobs]
+        late = stuck(there, trails, here.clock.now())
+        left = [bid for bid in there if bid not in late] or owed(jobs, trails)
         silent = sorted(seen.silent)
         if left:
-            yield f"{fold(left)} still there", seen
+            yield f"{fold(left)} still there{reasons(left, here)}", seen
         elif silent:
             yield f"no answer from {', '.join(silent)}", seen
         else:
-            if proved := [*gone(jobs, trails, seen.survey.begun_at, here.clock.now())]:
-                here.store.append(proved)
+            proved = gone(jobs, trails, seen.survey.begun_at, here.clock.now())
+            if events := [one for one in proved if one.facts["bid"] not in there]:
+                here.store.append(events)
             yield "", seen
             return
         await here.clock.sleep(LOOK_S)
+
+
+def stuck(there: Sequence[str], trails: Trails, now: float) -> set[str]:
+    """Withdrawn requests that have had no node for long, and that the cloud does not delete yet.
+
+    They cost nothing, and the engine deletes them as soon as the cloud lets it.
+    """
+    bids = (bid for trail in trails.slots.values() for bid in trail.bids.values())
+    return {
+        bid.name
+        for bid in bids
+        if bid.name in there and bid.freed_at is not None and now >= bid.freed_at + STUCK_S
+    }
+
+
+def reasons(bids: Sequence[str], here: Desk) -> str:
+    """Why they are, as far as it is known: whether an engine runs, and what it says of each."""
+    if here.store.holder(here.clock.now()) is None:
+        return ": no engine runs yet that gives them back"
+    states = here.store.states()
+    slots = sorted({named(bid).slot for bid in bids})
+    said = dict.fromkeys(state for slot in slots if (state := states.get(slot)))
+    return f": {'; '.join(said)}" if said else ""
 
 
 def owed(jobs: Sequence[str], trails: Trails) -> list[str]:

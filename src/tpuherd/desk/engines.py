@@ -4,14 +4,20 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tpuherd.clock import WallClock
+from tpuherd.core.trouble import trouble_rows
 from tpuherd.meant import Place, Scope
 from tpuherd.ports import Broken, Holder, NotReached
 from tpuherd.store.database import Database
+from tpuherd.store.lease import lock
+from tpuherd.store.set_aside import SET_ASIDE
 
 PROGRAM = "tpuherd.cli.engine_run"  #: of the command line: named here, never imported
+STARTING = "engine.starting"  #: locked from its beginning until it leads, or ends
+STARTING_FILE = 3  #: the descriptor by which it has that lock
 LOG = "engine.out"  #: what it says besides its log: what should not happen
 STARTED = "engine.started"
 TOLD = (
@@ -22,6 +28,7 @@ TOLD = (
     "wish.dropped",
     STARTED,
     "engine.stopped",
+    SET_ASIDE,
 )
 REST = "rest"
 START_S, STOP_S = 20.0, 15.0
@@ -37,10 +44,25 @@ def ensure(place: Place, environ: Mapping[str, str]) -> None:
     """Begin the engine where none runs and something is wished that may not be there yet."""
     store = opened(place)
     try:
-        if store.holder(WallClock().now()) is None and unsettled(store, place):
+        if not is_there(store, WallClock().now()) and unsettled(store, place):
             begin(place, environ)
     finally:
         store.close()
+
+
+def is_there(store: Database, now: float) -> bool:
+    """Whether an engine runs, or has been begun and is about to: it holds a lock until it leads."""
+    return store.holder(now) is not None or is_held(store.folder / STARTING)
+
+
+def is_held(file: Path) -> bool:
+    """Whether a process holds the lock of this file."""
+    if not file.exists():
+        return False
+    held = lock(file)
+    if held is not None:
+        os.close(held)
+    return held is None
 
 
 def unsettled(store: Database, place: Place) -> bool:
@@ -54,18 +76,32 @@ def unsettled(store: Database, place: Place) -> bool:
     return (place.folders.config / "owner").exists()
 
 
+def knows_jobs(store: Database) -> bool:
+    """Whether the store has ever known of a job since it was new, or set aside."""
+    return any(
+        event.kind != SET_ASIDE for _, event in store.events(kinds=TOLD, limit=1, newest=True)
+    )
+
+
 def begin(place: Place, environ: Mapping[str, str]) -> None:
     """As a process of its own, which outlives us. Where two do so at once, one of them ends."""
     words = [sys.executable, "-P", "-m", PROGRAM]
     if place.world is not None:
         words.append(str(place.world))
+    starting = lock(place.store / STARTING)
+    if starting is None:
+        return  # another one is about to lead
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, str(place.store / LOG), flags, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
+        (os.POSIX_SPAWN_DUP2, starting, STARTING_FILE),
     ]
-    os.posix_spawn(sys.executable, words, dict(environ), file_actions=actions)
+    try:
+        os.posix_spawn(sys.executable, words, dict(environ), file_actions=actions)
+    finally:
+        os.close(starting)  # the lock is the engine's now
 
 
 async def start(place: Place, environ: Mapping[str, str]) -> Mapping[str, Any]:
@@ -122,7 +158,8 @@ def state(scope: Scope) -> Mapping[str, Any]:
     """How it is, as `herd engine status --json` tells it."""
     store = opened(scope)
     try:
-        return described(store.holder(WallClock().now()), scope)
+        troubles = trouble_rows(store.troubles.read())
+        return {**described(store.holder(WallClock().now()), scope), "troubles": troubles}
     finally:
         store.close()
 

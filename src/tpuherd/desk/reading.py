@@ -1,6 +1,6 @@
 """What the store tells of jobs, slots and zones, for whoever asks: commands, and the library."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from fnmatch import filter as fitting
 from typing import Any
 
@@ -10,11 +10,13 @@ from tpuherd.core.goodput import Account, State
 from tpuherd.core.ledger import Ledger, closed
 from tpuherd.core.model import Event, Goal
 from tpuherd.core.trail import Verdict
+from tpuherd.core.trouble import trouble_rows
 from tpuherd.core.view import Scene, job_page, job_row, names_of, slots_of
 from tpuherd.core.view_capacity import KINDS as OF_CAPACITY
 from tpuherd.core.view_capacity import capacity as learnt
 from tpuherd.core.view_events import record
 from tpuherd.core.wish import Wish
+from tpuherd.desk import engines
 from tpuherd.desk.books import go_on, ledger
 from tpuherd.desk.desk import no_job
 from tpuherd.ports import NotFound
@@ -32,7 +34,8 @@ def scene(store: Database, now: float, kept: Ledger | None = None) -> Scene:
         wishes=store.wishes(),
         accounts=closed(kept, now),
         states=store.states(),
-        engine=store.holder(now) is not None,
+        engine=engines.is_there(store, now),
+        troubles=store.troubles.read(),
     )
 
 
@@ -62,16 +65,16 @@ def why(
     names = (slot,) if slot is not None else (wish and slots_of(wish)) or there
     found = store.events(job=job, slot=slot, limit=RECENT * 5, newest=True)
     recent = [(seq, event) for seq, event in found if event.kind not in ROUTINE]
-    running = store.holder(now) is not None
+    running = engines.is_there(store, now)
     return {one: states.get(one, "") for one in names}, recent[-RECENT:], running
 
 
-def why_told(
-    slots: Mapping[str, str], recent: Sequence[tuple[int, Event]], engine: bool
-) -> dict[str, Any]:
+def why_told(store: Database, now: float, name: str) -> dict[str, Any]:
     """The same as `herd why --json` tells it."""
+    slots, recent, engine = why(store, now, name)
     told = [record(seq, one) for seq, one in recent]
-    return {"slots": dict(slots), "engine": engine, "recent": told}
+    troubles = trouble_rows(store.troubles.read())
+    return {"slots": dict(slots), "engine": engine, "recent": told, "troubles": troubles}
 
 
 def capacity(store: Database, now: float) -> list[dict[str, Any]]:
@@ -89,6 +92,40 @@ def named(store: Database, name: str) -> tuple[str, str | None]:
     if tail.isdecimal() and (name in slots or any(store.events(slot=name, job=head, limit=1))):
         return head, name
     raise NotFound(no_job(name, wishes))
+
+
+AWAITED = "{} has no node yet: herd why says what it waits for"
+DONE = "{} is finished and has no node any more: herd logs shows its output"
+GAVE_UP = "{} is finished and has no node any more: it gave up, and herd why says why"
+STOPPED = "{} is stopped and has no node: herd resume lets it go on"
+
+
+def say_without_nodes(store: Database, now: float) -> dict[str, str]:
+    """What is to be said of each job and slot ({}) if no node of it is there."""
+    seen = scene(store, now)
+    said: dict[str, str] = {}
+    for wish in seen.wishes.values():
+        if wish.goal is Goal.GONE:
+            said |= dict.fromkeys((wish.job, *wish.slots), STOPPED)
+            continue
+        each = {name: say_without_node(seen.accounts.get(name)) for name in slots_of(wish)}
+        said |= each
+        words = set(each.values())
+        ended = words <= {DONE, GAVE_UP}
+        said[wish.job] = words.pop() if len(words) == 1 else GAVE_UP if ended else AWAITED
+    return said
+
+
+def say_without_node(account: Account | None) -> str:
+    """The same of one slot."""
+    state = None if account is None else account.state
+    return DONE if state is State.DONE else GAVE_UP if state is State.GAVE_UP else AWAITED
+
+
+def last_submitted(store: Database, job: str) -> tuple[int, Event] | None:
+    """The event with which a job began, the last one of this name."""
+    found = store.events(job=job, kinds=("wish.made",), limit=1, newest=True)
+    return next(iter(found), None)
 
 
 ENDED = 5  #: the status of what ended without its command's own end

@@ -1,6 +1,7 @@
 """What the store remembers of slots: folded from where the engine was last."""
 
 from tpuherd.core.fold import fold
+from tpuherd.core.fold_world import WAITS_S
 from tpuherd.core.trail import Trail, Trails
 from tpuherd.core.wish import Wish
 from tpuherd.engine import memory
@@ -29,3 +30,9 @@ def over(store: Database, wish: Wish) -> bool:
     return all(
         trail.done_at is not None or trail.gave_up_at is not None for trail in lived(store, wish)
     )
+
+
+def refused_zones(store: Database) -> set[str]:
+    """Where quota, a role, an API or a reservation was lacking when it was asked last."""
+    seasons = trails_of(store).seasons
+    return {zone for (zone, _, _), season in seasons.items() if season.refusal in WAITS_S}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tpuherd import config, meant
+from tpuherd import meant
 from tpuherd.catalogue import zones
 from tpuherd.cloud.bids import Bids
 from tpuherd.core.facts import Sight
@@ -12,7 +12,6 @@ from tpuherd.core.model import Event, Withdraw
 from tpuherd.core.targets import Slot, slot_of
 from tpuherd.core.trail import Trails
 from tpuherd.desk.desk import Desk
-from tpuherd.meant import Place
 from tpuherd.ports import Survey
 
 
@@ -56,13 +55,8 @@ async def look(here: Desk) -> Seen:
         bids=bids,
         survey=await bids.survey(zones()),
         owner=owner,
-        owners=frozenset((owner, *adopted(here.place))),
+        owners=meant.owners(here.place),
     )
-
-
-def adopted(place: Place) -> Iterable[str]:
-    """Other owners that count as us."""
-    return config.adopted(place.folders.config, world=place.world, project=place.project)
 
 
 def named(bid: str) -> Slot:

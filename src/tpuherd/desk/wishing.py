@@ -16,14 +16,16 @@ from tpuherd.core.spec import Job, document, judged, named_fields, repository
 from tpuherd.core.spec_yaml import Page
 from tpuherd.core.wish import Wish
 from tpuherd.desk import carried, secrets
+from tpuherd.desk.access import check_access
 from tpuherd.desk.consent import consented
 from tpuherd.desk.desk import Desk, event, who
-from tpuherd.desk.standing import lived, over
+from tpuherd.desk.preflight import check_job, check_shipped
+from tpuherd.desk.standing import lived, over, refused_zones
 from tpuherd.hosts.snapshot import take, take_commit
 from tpuherd.hosts.snapshot_archive import archived
-from tpuherd.ports import NotAllowed, NotFound, Unfit
+from tpuherd.ports import Broken, NoLogin, NotAllowed, NotFound, NotReached, Unfit
 
-RUN_MISSING = "run is missing: write run: python train.py, or say it: -- python train.py"
+RUN_MISSING = "run is missing: write run: python3 train.py, or say it: -- python3 train.py"
 #: What only a run finds out.
 BY_RUN: Mapping[str, str] = {
     "name": "a job keeps its name",
@@ -31,6 +33,7 @@ BY_RUN: Mapping[str, str] = {
     "repo": "a run takes the code as it is then",
     "secrets": "a run finds out their values",
 }
+ASKED_AGAIN = "had it asked for again where it was refused"
 BY_COMMAND = "herd run FILE wishes for a job that has a command, herd up FILE for nodes without one"
 
 
@@ -76,6 +79,9 @@ async def ready(page: Page, base: Path, goal: Goal, here: Desk) -> Ready | None:
     allowed = config.allowed(here.config, world=place.world, project=place.project)
     granted = allowed.everything or bool(allowed.grants)
     slots = fitting(job, goal, here, allowed if granted else replace(allowed, everything=True))
+    await check_job(job, slots[0].offers, page, base, here)
+    if page.mistakes:
+        return None
     return Ready(job=job, goal=goal, base=base, slots=slots, secrets=values, granted=granted)
 
 
@@ -113,14 +119,24 @@ async def look_at(bucket: str, page: Page, here: Desk) -> None:
     except NotFound:
         page.wrong(("checkpoint",), f"there is no bucket {bucket}")
         return
+    except NoLogin:
+        raise
     except NotAllowed:
         page.wrong(("checkpoint",), f"you may not look at the bucket {bucket}")
+        return
+    except (NotReached, Broken):
+        if bucket not in config.allowed(here.config, world=world, project=project).buckets:
+            raise  # where nodes may be is not known without it
         return
     config.remember_bucket(here.config, world=world, project=project, bucket=(bucket, location))
 
 
 async def wished(found: Ready, here: Desk, details: str) -> Made | None:
-    """Ask what is to be asked, and write it; None where the user says no."""
+    """Ask what is to be asked, and write it; None where the user says no.
+
+    NotAllowed where nobody is logged in: then nothing is written.
+    """
+    await check_access(here)
     project = here.place.project
     if not found.granted:
         question = (
@@ -149,6 +165,7 @@ async def taken(found: Ready, here: Desk) -> str | None:
     archive = archived(here.place.folders.state)
     along = carried.snapshot(environ)
     if along and not job.repo:
+        check_shipped(job, along, archive)
         archive.pin(job.name, [along])
         return along
     if job.repo:
@@ -156,6 +173,8 @@ async def taken(found: Ready, here: Desk) -> str | None:
         taking = partial(take_commit, *commit, archive, environ)
     elif job.workdir:
         folder = found.base / Path(job.workdir).expanduser()
+        if not any(folder.iterdir()):
+            return ""  # an empty folder ships nothing
         taking = partial(take, folder, archive, environ)
     else:
         return ""
@@ -163,6 +182,7 @@ async def taken(found: Ready, here: Desk) -> str | None:
     snapshot = await consented(first, taking, archive, here.talk)
     if snapshot is None:
         return None
+    check_shipped(job, snapshot.id, archive)
     archive.pin(job.name, [snapshot.id])
     return snapshot.id
 
@@ -205,8 +225,9 @@ def written(made: Made, before: Wish | None, found: Ready, here: Desk) -> Made:
     if made.word == "same":
         trails = lived(here.store, made.wish)
         if any(bid.lacking for trail in trails for bid in trail.bids.values()):
-            line = event("wish.changed", made.wish, "gave what was missing")
-            here.store.append([replace(line, at=here.clock.now())])
+            append("wish.changed", "gave what was missing", made.wish, here)
+        elif refused_zones(here.store):
+            append("wish.changed", ASKED_AGAIN, made.wish, here)
         return made
     kind = {"changed": "wish.changed", "resumed": "wish.resumed"}.get(made.word, "wish.made")
     why = f"wished it: {', '.join(made.change.fields) or made.word}"
@@ -258,12 +279,20 @@ def resumed(wish: Wish, here: Desk) -> bool:
     """It goes on after a stop, or after it gave up; false: it does."""
     trails = lived(here.store, wish)
     if wish.goal is not Goal.GONE and not any(one.gave_up_at is not None for one in trails):
-        return False
+        if not refused_zones(here.store):
+            return False
+        append("wish.resumed", ASKED_AGAIN, wish, here)
+        return True
     if all(one.done_at is not None for one in trails):
         raise Unfit(f"{wish.job} is done", hint="herd run FILE runs it again")
     goal = Goal.RUN if wish.document.get("run") else Goal.IDLE
     put(wish, goal, "wish.resumed", "let it go on", here)
     return True
+
+
+def append(kind: str, why: str, wish: Wish, here: Desk) -> None:
+    """A line in the log of a wish that stays as it is."""
+    here.store.append([replace(event(kind, wish, why), at=here.clock.now())])
 
 
 def put(wish: Wish, goal: Goal, kind: str, why: str, here: Desk) -> None:

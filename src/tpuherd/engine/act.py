@@ -1,6 +1,6 @@
 """One function an action: it is done once, and what came of it is events."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tpuherd.engine.crew import Crew, Failure, sentence
 from tpuherd.engine.desired import Desired
 from tpuherd.engine.watch import place
 from tpuherd.ports import CloudPort, HerdError, NotFound, Refused, Survey
-from tpuherd.store.logs import About, Shelf
+from tpuherd.store.logs import JOB_BYTES_MAX, About, Shelf
 
 CARD_VERSION = 1
 ATTEMPT = "attempt"
@@ -147,21 +147,32 @@ async def launch(bench: Bench, launch: Launch, why: str) -> list[Event]:
     values = bench.secrets(job)
     secrets = {name: values[name] for name in order.secrets if name in values}
     describe(bench, launch.slot, launch.attempt, launch.number, launch.bid)
+    removed = bench.shelf.trim(job, newest=launch.attempt)
     await bench.crew.launch(launch, order, secrets)
-    return [bench.event("attempt.started", launch.slot, attempt=launch.attempt, bid=launch.bid)]
+    started = bench.event("attempt.started", launch.slot, attempt=launch.attempt, bid=launch.bid)
+    return [*removals(bench, job, removed), started]
+
+
+def removals(bench: Bench, job: str, removed: list[str]) -> Iterator[Event]:
+    """Logs that were removed here since those of their job were too much."""
+    why = f"the logs of {job} are more than the {JOB_BYTES_MAX >> 30} GiB that are kept here"
+    for log in removed:
+        slot = f"{job}-{log.removeprefix(f'{job}-').partition('-')[0]}"
+        yield bench.event("log.removed", slot, log=log, why=f"{why}: the oldest are removed")
 
 
 def describe(bench: Bench, slot: str, attempt: str, number: int, bid: str) -> None:
     """Write down beside its log what an attempt is, unless that is there."""
-    if bench.shelf.of(attempt) is not None:
-        return
+    known, places = bench.shelf.of(attempt), tuple(place(host) for host in bench.cloud.hosts(bid))
+    if known is not None and set(places) <= set(known.places):
+        return  # on other hosts it is another attempt: a lost store counts from 1 again
     about = About(
         id=attempt,
         kind=ATTEMPT,
         title=slot,
         target=slot,
         started=bench.clock.now(),
-        places=tuple(place(host) for host in bench.cloud.hosts(bid)),
+        places=places,
         number=number,
     )
     write_down(bench, about)
@@ -199,8 +210,10 @@ async def collect(bench: Bench, collect: Collect, why: str) -> list[Event]:
     """Outputs and the rest of the logs."""
     into = bench.outputs / collect.slot / collect.attempt
     facts: dict[str, Any] = {"bid": collect.bid, "attempt": collect.attempt}
+    wished = collect.slot in bench.desired.wishes.slots  # of a dropped job only logs are wanted
+    order = bench.order(collect.slot) if wished else None
     try:
-        failures = await bench.crew.collect(collect.bid, bench.order(collect.slot), into)
+        failures = await bench.crew.collect(collect.bid, order, into)
     except OSError as error:
         said = f"{into} can't be written ({error.strerror})"
         failures = [Failure(host=collect.bid, sentence=said)]

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -15,12 +16,22 @@ from tpuherd.core.order import LaunchOrder
 from tpuherd.core.targets import fold, title
 from tpuherd.core.verdict import UNBORN
 from tpuherd.engine import gang
+from tpuherd.engine.host_messages import (
+    AttemptStatus,
+    Nonsense,
+    Pong,
+    Stacks,
+    parse_attempt,
+    parse_message,
+)
 from tpuherd.engine.watch import Means, Watch, over
 from tpuherd.ports import Broken, HerdError, Host, NotFound, NotReached, Outdated, Verb
 
 DEADMAN_S = 72 * 3600.0  #: without any word of an engine, then hosts help themselves
+LEASE_S = 300.0  #: from one renewal of the agents' leases to the next
 CALL_S = 60.0  #: for an answer that takes no time
 DRAIN_S = 120.0  #: for the rest of a log, when a node is to go
+SETUPS_MAX = 200  #: ids that a host may call taken before it is not believed any more
 
 LINES, LINE_MAX = 3, 160  #: of what a setup step said last
 
@@ -122,19 +133,21 @@ class Crew:
     async def _ship(self, watches: Sequence[Watch], snapshot: str, dest: str) -> Mapping[str, str]:
         """The code, brought back first from a host that has it where it was lost here."""
         links = [one.link for one in watches if one.link is not None]
-        try:
+        with only_known_errors():
+            try:
+                return await self._means.hosts.ship(snapshot, dest, links)
+            except NotFound:
+                await self._recover(job_of(watches[0].slot), snapshot)
             return await self._means.hosts.ship(snapshot, dest, links)
-        except NotFound:
-            await self._recover(job_of(watches[0].slot), snapshot)
-        return await self._means.hosts.ship(snapshot, dest, links)
 
     async def keep(self, codes: Mapping[str, str]) -> None:
         """The code of these jobs stays here; what was lost is brought back while a host has it."""
         lost = self._means.hosts.keep(set(codes.values()))
         for job in [job for job, code in codes.items() if code in lost]:
             try:
-                await self._recover(job, codes[job])
-            except NotFound:
+                with only_known_errors():
+                    await self._recover(job, codes[job])
+            except (NotFound, Broken):
                 continue  # said where it is wanted
 
     async def _recover(self, job: str, snapshot: str) -> None:
@@ -149,18 +162,20 @@ class Crew:
 
     async def _set_up(self, watch: Watch, name: str, what: Json) -> Failure | None:
         """The user's steps on one host. A failure of long ago is no answer: then once more."""
-        began = (await asked(watch, "ping", {}, CALL_S)).get("time", 0.0)
+        began = parse_message(Pong, await asked(watch, "ping", {}, CALL_S)).time
         many = self._setups.get(watch.word.name, 0)
-        while True:
+        for _ in range(SETUPS_MAX):
             id = f"{name}-{many}"
-            told = await asked(watch, "setup", {"id": id, "slot": watch.slot, **what}, None)
-            if told.get("id", id) != id:
+            answer = await asked(watch, "setup", {"id": id, "slot": watch.slot, **what}, None)
+            told = parse_attempt(answer)
+            if told.id != id:
                 continue  # that was another one, which had to end first
-            if told.get("phase") == "ended" and told.get("exit") == 0:
+            if told.phase == "ended" and told.exit == 0:
                 return None
             many = self._setups[watch.word.name] = many + 1
-            if told.get("asked", began) >= began:
+            if told.asked is None or told.asked >= began:
                 return failure(watch, told)
+        raise Nonsense(f"{SETUPS_MAX} setups in a row are of before")
 
     async def launch(self, launch: Launch, order: LaunchOrder, env: Mapping[str, str]) -> None:
         """Start on all hosts, or on none: where one refuses, those that began are halted."""
@@ -195,11 +210,8 @@ class Crew:
         """What its processes are doing, a text a host."""
 
         async def look(watch: Watch) -> str:
-            told = await asked(watch, "stacks", {"attempt": attempt}, CALL_S)
-            parts = [
-                f"# {one.get('pid')} {one.get('command')}\n{one.get('text')}\n"
-                for one in told.get("processes", ())
-            ]
+            told = parse_message(Stacks, await asked(watch, "stacks", {"attempt": attempt}, CALL_S))
+            parts = [f"# {one.pid} {one.command}\n{one.text}\n" for one in told.processes]
             return "\n".join(parts)
 
         watches = [one for one in self._watches.get(bid, []) if one.link]
@@ -210,13 +222,15 @@ class Crew:
             if text is not None
         }
 
-    async def collect(self, bid: str, order: LaunchOrder, into: Path) -> list[Failure]:
-        """The outputs of every host, a folder each, and the rest of the logs."""
+    async def collect(self, bid: str, order: LaunchOrder | None, into: Path) -> list[Failure]:
+        """The outputs of every host, a folder each, and the rest of the logs; None: those alone."""
         watches = self._watches.get(bid, [])
         missing = [unreached(one) for one in watches if one.link is None]
         if missing or not watches:
             return missing or [Failure(host=bid, sentence="its hosts are not known yet")]
-        paths = [f"{order.directory or '.'}/{path}" for path in order.outputs]
+        paths: list[str] = []
+        if order is not None:
+            paths = [f"{order.directory or '.'}/{path}" for path in order.outputs]
 
         async def fetch(watch: Watch) -> None:
             if watch.link is not None:
@@ -233,8 +247,14 @@ class Crew:
         found = await self._all(watches, fetch)
         return [one for one in found if isinstance(one, Failure)]
 
+    async def renew_leases(self) -> None:
+        """All is well up here: again and again renew what keeps the dead man's switches open."""
+        while True:
+            await self._means.clock.sleep(LEASE_S)
+            await self.lease()
+
     async def lease(self) -> None:
-        """All is well up here: renew what keeps the dead man's switches open."""
+        """The same once."""
         watches = [
             one
             for many in self._watches.values()
@@ -263,6 +283,15 @@ class Crew:
             except TimeoutError:
                 sentence = "it gave no answer in time"
                 return Failure(host=watch.word.name, sentence=sentence, unknown=True)
+            except Nonsense as nonsense:
+                watch.refuse(nonsense)
+                sentence = f"its answer makes no sense: {nonsense}"
+                return Failure(host=watch.word.name, sentence=sentence)
+            except OSError as error:
+                sentence = f"a file can't be written here ({error})"
+                return Failure(host=watch.word.name, sentence=sentence)
+            except Exception as error:  # noqa: BLE001 - one host never ends the engine
+                return Failure(host=watch.word.name, sentence=watch.report_failure(error))
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(watch)) for watch in watches]
@@ -276,6 +305,18 @@ async def asked(watch: Watch, verb: str, arguments: Json, seconds: float | None)
         raise NotReached(watch.word.trouble or "it is not reached")
     async with asyncio.timeout(seconds):
         return await link.call(Verb(name=verb, arguments=arguments))
+
+
+@contextmanager
+def only_known_errors() -> Iterator[None]:
+    """Of what is done with several hosts: an error that nobody has foreseen is one of theirs."""
+    try:
+        yield
+    except (HerdError, OSError):
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"[:300]
+        raise Broken(f"what the hosts answered makes no sense ({what})") from error
 
 
 def start_verb(launch: Launch, order: LaunchOrder, env: Json) -> Json:
@@ -304,18 +345,17 @@ def unreached(watch: Watch) -> Failure:
     return Failure(host=watch.word.name, sentence=watch.word.trouble or "it is not reached")
 
 
-def failure(watch: Watch, told: Json) -> Failure:
+def failure(watch: Watch, told: AttemptStatus) -> Failure:
     """How the user's steps ended on a host."""
-    number, _, command = str(told.get("stage_name") or "").partition(" ")
-    exit, signal = told.get("exit"), told.get("signal")
-    ending = f"signal {signal}" if exit is None else f"status {exit}"
-    why = told.get("why") or f"setup step {number} ({command}) ended with {ending}"
+    number, _, command = told.stage_name.partition(" ")
+    ending = f"signal {told.signal}" if told.exit is None else f"status {told.exit}"
+    why = told.why or f"setup step {number} ({command}) ended with {ending}"
     return Failure(
         host=watch.word.name,
-        sentence=str(why),
+        sentence=why,
         # What could not even begin is the host's affair: no failure of the user's.
-        exit=None if str(why).startswith(UNBORN) else exit or signal,
-        tail=tuple(told.get("tail") or ()),
+        exit=None if why.startswith(UNBORN) else told.exit or told.signal,
+        tail=told.tail,
     )
 
 

@@ -1,80 +1,87 @@
 """What agents say of attempts and of their hosts, in the words of the judgement. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 from tpuherd.core.facts import HostWord, Work, WorkWord
+from tpuherd.engine.host_messages import AttemptStatus, StepReport, parse_report
 from tpuherd_host.agent.attempts import DEADLY
 from tpuherd_host.agent.state import CLOSING, ENDED, FREEING, LOST, SWEEPING
 
-Json = Mapping[str, Any]
 STEPS_KEPT = 21  #: by so many reports the median duration of a step is told
 TAIL = 30  #: lines
 NOTHING = frozenset({"", "NONE", "FALSE"})  #: values of a notice that say that all is well
 ENDING = frozenset({SWEEPING, FREEING, CLOSING})
-OWN = frozenset("step total saved resumed restore_s step_s time".split())  #: words of a report
 
 
-def work(told: Json, before: Work | None, now: float) -> Work:
+def work(told: AttemptStatus, before: Work | None, now: float) -> Work:
     """An attempt as its agent tells it, with what is remembered of it here."""
-    known = before or Work(attempt=str(told["id"]), word=WorkWord.ABSENT)
+    known = before or Work(attempt=told.id, word=WorkWord.ABSENT)
     heard = replace(
         known,
         word=word(told),
-        started=told.get("started"),
-        ended=told.get("ended"),
-        exit=told.get("exit"),
-        signal=told.get("signal"),
-        termed=bool(told.get("stopped")),
-        deadman=bool(told.get("deadman")),
-        why=str(told.get("why") or ""),
-        tail=tuple(told.get("tail") or ())[-TAIL:],
-        logged_at=known.logged_at or told.get("started") or now,
+        started=told.started,
+        ended=told.ended,
+        exit=told.exit,
+        signal=told.signal,
+        termed=told.stopped,
+        deadman=told.deadman,
+        why=told.why or "",
+        tail=told.tail[-TAIL:],
+        logged_at=last_output(told, known, now),
     )
-    return reported(heard, told.get("report") or {}, now)
+    return reported(heard, parse_report(told.report), now)
 
 
-def word(told: Json) -> WorkWord:
+def last_output(told: AttemptStatus, known: Work, now: float) -> float:
+    """When its log grew last: as we saw it, or by the agent's word for what came unseen."""
+    grew = min(told.logged or 0.0, now)
+    return max(known.logged_at or 0.0, grew) or told.started or now
+
+
+def word(told: AttemptStatus) -> WorkWord:
     """How far it is. One that is being stopped is ending, whatever else its phase says."""
-    phase = told.get("phase")
-    if phase == ENDED:
+    if told.phase == ENDED:
         return WorkWord.ENDED
-    if phase == LOST:
+    if told.phase == LOST:
         return WorkWord.LOST
-    if phase in ENDING or told.get("stopped"):
+    if told.phase in ENDING or told.stopped:
         return WorkWord.ENDING
-    if told.get("stage", 0) < told.get("stages", 1) - 1:
+    if told.stage < told.stages - 1:
         return WorkWord.SETUP
     return WorkWord.RUNNING
 
 
-def reported(known: Work, report: Json, now: float) -> Work:
+def forget_unlisted(known: Work, boot: str, now: float) -> Work:
+    """An attempt that is not in its agent's complete list any more: nothing of it runs there."""
+    if known.word in (WorkWord.ENDED, WorkWord.LOST, WorkWord.ABSENT):
+        return known
+    why = f"its agent knows nothing of it any more (boot {boot[:13]})"
+    return replace(known, word=WorkWord.LOST, ended=known.ended or now, why=why)
+
+
+def reported(known: Work, report: StepReport, now: float) -> Work:
     """With what the script itself said of its steps."""
-    step, saved = whole(report.get("step")), whole(report.get("saved"))
-    metrics = {name: float(value) for name, value in report.items() if tells(name, value)}
-    if step is None and saved is None and not report.get("complete") and not metrics:
+    step, saved, metrics = report.step, report.saved, report.metrics
+    if step is None and saved is None and not report.complete and not metrics:
         return known
     newer = step is not None and step != known.step
+    # By our own clock where the step was heard as it came: that of a host may be wrong.
+    at = now if known.step is not None or report.time is None else min(report.time, now)
     return replace(
         known,
         step=known.step if step is None else step,
-        resumed=whole(report.get("resumed")) if known.resumed is None else known.resumed,
-        restore_s=real(report.get("restore_s")) or known.restore_s,
+        resumed=report.resumed if known.resumed is None else known.resumed,
+        restore_s=report.restore_s or known.restore_s,
+        startup={**known.startup, **report.startup},
         saved=known.saved if saved is None else max(saved, known.saved or 0),
-        complete=known.complete or bool(report.get("complete")),
-        stepped_at=report.get("time", now) if newer else known.stepped_at,
-        step_s=real(report.get("step_s")) or known.step_s,
+        complete=known.complete or report.complete,
+        stepped_at=at if newer else known.stepped_at,
+        step_s=report.step_s or known.step_s,
         metrics={**known.metrics, **metrics},
     )
-
-
-def tells(name: str, value: object) -> bool:
-    """Whether it is a number that says how well the command does, not how far it is."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and name not in OWN
 
 
 def pace(steps: Sequence[tuple[float, int]]) -> float | None:
@@ -85,16 +92,6 @@ def pace(steps: Sequence[tuple[float, int]]) -> float | None:
         if step > earlier and at > before
     ]
     return median(gaps) if gaps else None
-
-
-def whole(value: object) -> int | None:
-    """A number of steps, if it is one; scripts say what they like."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def real(value: object) -> float | None:
-    """A duration, if it is one."""
-    return float(value) if isinstance(value, int | float) and value > 0 else None
 
 
 def noticed(host: HostWord, key: str, value: str, at: float) -> HostWord:

@@ -10,8 +10,10 @@ from tpuherd.core.facts import Observed
 from tpuherd.core.fold import journal
 from tpuherd.core.model import Ask, Event, Plan, Prepare, Record, Step, Wishes, Withdraw
 from tpuherd.core.plan import plan as judge
+from tpuherd.core.trouble import CLOUD
 from tpuherd.engine import act, look, trials
 from tpuherd.engine.act import DEEDS, Bench
+from tpuherd.engine.alarms import Alarms
 from tpuherd.engine.crew import Crew
 from tpuherd.engine.desired import Desired
 from tpuherd.engine.informer import Informer
@@ -19,7 +21,7 @@ from tpuherd.engine.parts import Ended, Note, Parts
 from tpuherd.engine.past import Past
 from tpuherd.engine.rebuilding import EVERYWHERE, rebuilt
 from tpuherd.engine.watch import Means
-from tpuherd.ports import HerdError, NotAllowed, Outdated, Survey
+from tpuherd.ports import Damaged, HerdError, NotAllowed, Outdated, Survey
 
 __all__ = ["Ended", "Engine", "Note", "Parts"]
 
@@ -28,14 +30,12 @@ Work = Coroutine[Any, Any, list[Event]]
 POLL_S = 0.5  #: how soon a wish that another process wrote is seen
 ASLEEP_S = 30.0  #: a poll that comes so late: the machine has slept
 RENEW_S = 10.0  #: our lease in the store
-LEASE_S = 300.0  #: the agents' leases
 GATHER_S, GATHER_S_MAX = 0.05, 0.5  #: news come in bursts; as long as a thought takes, at most
 SOON_S = 0.05  #: no thought without news follows sooner
 AGAIN_S = 5.0  #: after trouble with the store
-EXPAND_S = 30.0  #: what is configured may change without a wish
-PATIENCE_S = 2.0  #: for what is under way, when we are told to end
-SHOUT_S = 3600.0  #: the same trouble is told again
+EXPAND_S, PATIENCE_S = 30.0, 2.0  #: to read the configuration again; for deeds when told to end
 KEEP_S = 10.0  #: whether all code is here
+INCOMPLETE = "waits until all zones have answered: the store was damaged"
 SAVE_S = 300.0  #: what is remembered is written down as a whole
 
 
@@ -47,6 +47,8 @@ class Engine:
         self.epoch = epoch
         self.plan = Plan()
         self.past = Past(parts.store, epoch, parts.note)
+        self._alarms = Alarms(parts, self.past)
+        self._shout = self._alarms.raise_alarm
         self._version: int | None = None
         self._desired = Desired(
             wishes=Wishes(slots={}, owner=parts.owner),
@@ -69,10 +71,8 @@ class Engine:
         self._held: tuple[Survey, Mapping[str, str]] | None = None
         self._blank = False
         self._states: Mapping[str, str] = {}
-        self._shouted: dict[str, float] = {}
         self._resting_at = inf
-        self._awake_at = 0.0
-        self._wake_at = 0.0
+        self._awake_at = self._wake_at = 0.0
         self._stopping = False
         self._outdated = False
         self._astray = False
@@ -90,23 +90,21 @@ class Engine:
         parts = self.parts
         async with asyncio.TaskGroup() as group:
             self._group = group
-            means = Means(
-                hosts=parts.hosts, shelf=parts.shelf, clock=parts.clock, stir=self._news.set
-            )
+            hosts, shelf, clock, stir = parts.hosts, parts.shelf, parts.clock, self._news.set
+            means = Means(hosts=hosts, shelf=shelf, clock=clock, stir=stir, tell=self._tell)
             self._crew = Crew(means, self._spawn)
             self._awake_at = parts.clock.now()
             parts.note("engine.begun", {"epoch": self.epoch})
-            self.past.pending.append(self._event("engine.started", epoch=self.epoch))
-            for work in (
-                self._informer.look, self._poll, self._renew, self._lease, self._save_on, self._keep
-            ):  # fmt: skip
+            self.past.pending += [self._event("engine.started", **parts.process, epoch=self.epoch)]
+            ours = (self._poll, self._renew, self._save_on, self._keep)
+            for work in (self._informer.look, self._crew.renew_leases, *ours):
                 self._spawn(work())
             ended = await self._think()
             if self._deeds:
                 await asyncio.wait(self._deeds, timeout=PATIENCE_S)
             for task in self._tasks:
                 task.cancel()
-        if ended is not Ended.OUTDATED:
+        if ended not in (Ended.OUTDATED, Ended.DAMAGED):
             try:
                 self.past.write([self._event("engine.stopped", why=ended.value)])
                 self._save()
@@ -124,8 +122,10 @@ class Engine:
                 self._tick()
             except Outdated:
                 return Ended.OUTDATED
+            except Damaged:  # what is under way is found again in the cloud
+                return Ended.DAMAGED
             except HerdError as error:  # nothing was done that is not written down
-                self._shout(error.sentence, hint=error.hint)
+                self._alarms.note_store_trouble(error)
                 self._wake_at = self.parts.clock.now() + AGAIN_S
             if self._stopping:
                 return Ended.STOPPED
@@ -160,10 +160,14 @@ class Engine:
         """Look, judge, write down, begin."""
         now = self.parts.clock.now()
         if self._version is None:
-            self._blank = self.past.blank()
+            self._blank = self.past.is_incomplete()
         self.past.write(())
         self._read(now)
         self._desist()
+        if self._blank and self._desired.rows:
+            self._wake_at, self._resting_at = inf, inf  # to ask now might be to ask twice
+            self.parts.store.put_states(dict.fromkeys(self._desired.wishes.slots, INCOMPLETE))
+            return
         self._watch()
         observed = self._observed()
         turn_at = trials.turn(self.parts, self._desired, self.past, observed, self._shout)
@@ -174,11 +178,12 @@ class Engine:
             self._resting_at = inf
         elif self._resting_at == inf:
             self._resting_at = now
-        holding = look.holding(self.past.trails)
-        self._informer.every(min(self.plan.survey_s, self.parts.look_s if holding else inf))
+        look_s = self.parts.look_s if look.holding(self.past.trails) else inf
+        self._informer.every(min(self.plan.survey_s, look_s))
         if self.plan.states != self._states:
             self.parts.store.put_states(self.plan.states)
             self._states = self.plan.states
+        self._alarms.end_store_trouble()
         self._thought_s = self.parts.clock.now() - now
 
     def _observed(self) -> Observed:
@@ -298,6 +303,7 @@ class Engine:
 
     def _unseen(self, error: HerdError) -> None:
         """The cloud could not be looked at."""
+        self._alarms.note_trouble(CLOUD, error.sentence, error.hint)
         if isinstance(error, NotAllowed):
             self._shout(error.sentence, hint=error.hint)
         self.parts.note("survey.failed", {"why": error.sentence})
@@ -306,6 +312,10 @@ class Engine:
 
     def _seen(self) -> None:
         """There is a new survey."""
+        if senseless := self._informer.survey.trouble:
+            self._alarms.note_trouble(CLOUD, senseless)
+        else:
+            self._alarms.end_trouble(CLOUD)
         if self._blank:
             survey, since = self._informer.survey, self._awake_at
             self._blank = not rebuilt(self.parts, self.past, survey, since, self._shout)
@@ -337,9 +347,8 @@ class Engine:
                 self._news.set()
             try:
                 changed = self.parts.store.version() != self._version
-            except HerdError as error:
-                self._shout(error.sentence, hint=error.hint)
-                continue
+            except HerdError:
+                changed = True  # the next thought meets it, and says so
             if changed or now >= self._wake_at:
                 self._news.set()
 
@@ -349,11 +358,13 @@ class Engine:
             await self.parts.clock.sleep(RENEW_S)
             try:
                 self.parts.store.renew(self.epoch, self.parts.clock.now())
+                self._alarms.unrenewed = False
             except Outdated:
                 self._outdated = True
                 self._news.set()
             except HerdError as error:
-                self._shout(error.sentence, hint=error.hint)
+                self._alarms.note_store_trouble(error, renewing=True)
+                self._news.set()  # so that a thought writes it down
 
     async def _save_on(self) -> None:
         """What is remembered, so that the next start is quick."""
@@ -368,12 +379,6 @@ class Engine:
         """Now, and forget what nobody asks for any more."""
         self.parts.shelf.forget(self.past.save(self.parts.clock.now()))
 
-    async def _lease(self) -> None:
-        """The leases that agents have of us."""
-        while True:
-            await self.parts.clock.sleep(LEASE_S)
-            await self._crew.lease()
-
     async def _keep(self) -> None:
         """The code of what is wished: it stays here, or is brought back."""
         while True:
@@ -385,15 +390,11 @@ class Engine:
             except OSError as error:
                 self._shout(f"the code of jobs can't be kept ({error})")
 
-    def _shout(self, sentence: str, *, hint: str = "") -> None:
-        """Trouble that people should know of; work goes on."""
-        now = self.parts.clock.now()
-        if now < self._shouted.get(sentence, -inf) + SHOUT_S:
-            return
-        self._shouted[sentence] = now
-        text = f"{sentence} ({hint})" if hint else sentence
-        self.parts.note("engine.trouble", {"sentence": text})
-        self.past.pending.append(self._event("engine.trouble", sentence=text, why=text))
+    def _tell(self, kind: str, slot: str, facts: Mapping[str, Any]) -> None:
+        """Something that a host of this slot has given rise to."""
+        self.past.pending.append(self._event(kind, slot, **facts))
+        self._news.set()
 
-    def _event(self, kind: str, **facts: Any) -> Event:
-        return Event(at=self.parts.clock.now(), kind=kind, facts=facts)
+    def _event(self, kind: str, slot: str = "", **facts: Any) -> Event:
+        job = slot.rpartition("-")[0]
+        return Event(at=self.parts.clock.now(), kind=kind, job=job, slot=slot, facts=facts)

@@ -1,7 +1,7 @@
 """What an engine is made of, and how it can end."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 from pathlib import Path
@@ -12,6 +12,7 @@ from tpuherd.core.sweep_turns import OURS, Advice
 from tpuherd.engine.desired import Desire
 from tpuherd.ports import CloudPort, HostsPort, Store
 from tpuherd.store.logs import Shelf
+from tpuherd.store.troubles import Troubles
 
 Note = Callable[[str, Mapping[str, Any]], None]
 
@@ -24,6 +25,7 @@ class Ended(StrEnum):
     OUTDATED = "outdated"  #: another engine leads
     GONE = "gone"  #: the world that it worked for is there no more
     MOVED = "moved"  #: it is at another address now
+    DAMAGED = "damaged"  #: the store is: who opens it next sets it aside
 
 
 class Secrets(Protocol):
@@ -50,11 +52,13 @@ class Parts:
     cloud: CloudPort
     hosts: HostsPort
     shelf: Shelf
+    troubles: Troubles
     clock: Clock
     desire: Desire
     owner: str
     outputs: Path
     who: str = "the engine"
+    process: Mapping[str, Any] = field(default_factory=dict)  #: our `pid`, and on which `host`
     look_s: float = 5.0  #: at least so often the cloud is looked at while we hold nodes
     rest_s: float = 600.0  #: at rest for so long, then it ends
     gone_s: float = inf  #: nobody listens at the cloud for so long, then it ends

@@ -13,6 +13,7 @@ from tpuherd.ports import Store
 KEEP_S = 30 * 86_400.0  #: so long the routine of a job that was dropped stays in the log
 DAY_S = 86_400.0
 PRUNED = 2_000  #: events at a time: a tenth of a second
+SET_ASIDE, RECOVERED = "store.set_aside", "store.recovered"
 BEGINNINGS = ("wish.made", "bid.asked", "bid.adopted")  #: a store without these knows nothing
 
 
@@ -66,11 +67,25 @@ class Past:
             return frozenset()
         gone = self._store.prune(ROUTINE, before=now - KEEP_S, most=PRUNED)
         self._pruned_at = now if gone < PRUNED else -inf
-        dropped = {one.job: one.at for _, one in self._store.events(kinds=("wish.dropped",))}
+        dropped = self.dropped()
         wishes = self._store.wishes()
         return frozenset(
             job for job, at in dropped.items() if at < now - KEEP_S and job not in wishes
         )
+
+    def dropped(self) -> dict[str, float]:
+        """When each job was dropped last."""
+        return {one.job: one.at for _, one in self._store.events(kinds=("wish.dropped",))}
+
+    def is_incomplete(self) -> bool:
+        """Whether the cloud may show what the store does not know: it was lost, or damaged."""
+        return self.lost() is not None or self.blank()
+
+    def lost(self) -> Event | None:
+        """What was carried over of a damaged store, until what the cloud shows was added."""
+        for _, event in self._store.events(kinds=(SET_ASIDE, RECOVERED), limit=1, newest=True):
+            return event if event.kind == SET_ASIDE else None
+        return None
 
     def blank(self) -> bool:
         """Whether the store knows of no wish and of no bid: it is new, or it was lost."""

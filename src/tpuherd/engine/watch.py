@@ -9,15 +9,34 @@ from typing import Any
 from tpuherd.clock import Clock
 from tpuherd.core.facts import HostWord, Work, WorkWord
 from tpuherd.engine import heard
+from tpuherd.engine.host_messages import (
+    ATTEMPTS_MAX,
+    AgentEvent,
+    AttemptStatus,
+    Heartbeat,
+    HostStatus,
+    Nonsense,
+    StepReport,
+    parse_attempt,
+    parse_message,
+    parse_notice,
+    parse_notices,
+    parse_report,
+)
 from tpuherd.ports import HerdError, Host, HostsPort, Link, NotFound, NotReached, Verb
 from tpuherd.store.logs import SETUP, About, Place, Shelf, Writer
-from tpuherd_host.agent.records import JUMP, Records
+from tpuherd_host.agent.records import JUMP, BadRecord, Records
 from tpuherd_host.agent.turn import LOG_PORT
 
 PAUSE_S, PAUSE_S_MAX = 1.0, 30.0  #: from one try to reach a host to the next
 SOON_S = 0.1  #: the first, after a link that has lived: what cut it is worth knowing at once
 LIVED_S = 2.0
+LIVING = frozenset({WorkWord.SETUP, WorkWord.RUNNING})
 LATER_S = 30.0  #: until a log that could not be written down is followed again
+PROBE_S, PONG_S = 60.0, 30.0  #: an agent silent for so long is asked, and may take so long
+NONSENSE_S = 600.0  #: of what makes no sense one event is written in this time, with a count
+OFFSET_MAX = 1 << 53  #: no log is longer
+BOOT_MAX = 100  #: letters of a boot id that are kept
 
 Json = Mapping[str, Any]
 
@@ -30,6 +49,7 @@ class Means:
     shelf: Shelf
     clock: Clock
     stir: Callable[[], None]  #: something has happened that the judgement should know
+    tell: Callable[[str, str, Json], None] = lambda kind, slot, facts: None  #: an event, by slot
 
 
 class Watch:
@@ -50,10 +70,15 @@ class Watch:
         self._works: dict[str, Work] = {}
         self._paces: dict[str, deque[tuple[float, int]]] = {}
         self._followed: set[str] = set()
+        self._silence = ""  #: why we hung up
+        self._trimmed: set[str] = set()
+        self._told: set[str] = set()  #: attempts that were told of since the list was asked for
+        self._refused = 0  #: messages, or parts of them, that make no sense
+        self._refused_at = -NONSENSE_S
         self._means = means
 
     async def live(self) -> None:
-        """Reach it, hear it, and again."""
+        """Reach it, hear it, and again. Whatever goes wrong here is this host's affair alone."""
         clock, pause_s = self._means.clock, PAUSE_S
         while True:
             await self.wanted.wait()
@@ -64,9 +89,34 @@ class Watch:
                 pause_s = SOON_S if clock.now() >= begun + LIVED_S else PAUSE_S
             except HerdError as error:
                 trouble = error.sentence
+            except Exception as error:  # noqa: BLE001 - one host never ends the engine
+                trouble, pause_s = self.report_failure(error), PAUSE_S_MAX
             self._lost(trouble)
             await clock.sleep(pause_s)
             pause_s = min(max(PAUSE_S, pause_s * 2), PAUSE_S_MAX)
+
+    def report_failure(self, error: Exception) -> str:
+        """An error that nobody has foreseen: as an event, and as the reason of the pause."""
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        what = f"{type(error).__name__}: {error}"[:300]
+        why = f"{self.word.name} is left alone for {PAUSE_S_MAX:g} s: what it said led to {what}"
+        facts = {"host": self.word.name, "what": what, "why": why}
+        self._means.tell("host.failed", self.slot, facts)
+        return why
+
+    def refuse(self, nonsense: Nonsense | str) -> None:
+        """It said what makes no sense: that is counted, and told from time to time."""
+        self._refused += 1
+        now = self._means.clock.now()
+        if now < self._refused_at + NONSENSE_S:
+            return
+        self._refused_at = now
+        what, many = str(nonsense)[:300], self._refused
+        why = f"{self.word.name} said what makes no sense, and it is not used: {what}"
+        why += f" ({many} times so far)" if many > 1 else ""
+        facts = {"host": self.word.name, "what": what, "many": many, "why": why}
+        self._means.tell("host.nonsense", self.slot, facts)
 
     def _lost(self, trouble: str) -> None:
         self.link = None
@@ -78,12 +128,40 @@ class Watch:
         """As long as the link lives; why it doesn't any more."""
         async with asyncio.TaskGroup() as group:
             listening = group.create_task(self._listen(link, group))
+            probing = group.create_task(self._probe(link))
             try:
                 await self._catch_up(link, group)
             except HerdError as error:
                 listening.cancel()
+                probing.cancel()
                 return error.sentence
-        return "the link was cut"
+            await listening
+            probing.cancel()
+        return self._silence or "the link was cut"
+
+    async def _probe(self, link: Link) -> None:
+        """Ask an agent that says nothing whether it is there; one that gives no answer, not even to
+        its list of attempts, is hung up on: a link to who is silent is worth nothing.
+        """
+        clock, self._silence = self._means.clock, ""
+        heard_at = clock.now()
+        while True:
+            await clock.sleep(PROBE_S)
+            quiet_s = clock.now() - max(self.word.heard_at, heard_at)
+            if quiet_s < PROBE_S:
+                continue
+            try:
+                async with asyncio.timeout(PONG_S):
+                    await link.call(Verb(name="ping"))
+            except TimeoutError:
+                self._silence = f"its agent has said nothing for {quiet_s + PONG_S:.0f} s"
+                link.drop(self._silence)
+                return
+            except HerdError:
+                return
+            heard_at = clock.now()
+            if self.word.reached:
+                self.word = replace(self.word, heard_at=heard_at)
 
     async def _listen(self, link: Link, group: asyncio.TaskGroup) -> None:
         async for event in link.events():
@@ -92,64 +170,97 @@ class Watch:
                     await self._catch_up(link, group)
                 except HerdError:
                     return
-            else:
+                continue
+            try:
                 self._take(event, link, group)
+            except Nonsense as nonsense:
+                self.refuse(nonsense)
 
     async def _catch_up(self, link: Link, group: asyncio.TaskGroup) -> None:
         """How all stands now: what happened before we listened is in it.
 
         The greeting's notices may be old: of a link that came late to hand, or is used again.
         """
+        before = set(self._works)
+        self._told.clear()
         told = await link.call(Verb(name="attempts"))
         now = self._means.clock.now()
-        word = replace(
-            self.word,
-            reached=True,
-            heard_at=now,
-            trouble="",
-            boot=str(link.hello.get("boot") or ""),
-        )
-        for key, value in dict(told.get("notices") or {}).items():
-            word = heard.noticed(word, str(key), str(value), now)
-        for attempt in told.get("attempts", ()):
-            self._tell(attempt, link, group)
+        boot = str(link.hello.get("boot") or "")[:BOOT_MAX]
+        word = replace(self.word, reached=True, heard_at=now, trouble="", boot=boot)
+        try:
+            status = parse_message(HostStatus, told)
+            for notice in parse_notices(status.notices):
+                word = heard.noticed(word, notice.what, notice.value, now)
+            understood = [self._understood(one, link, group) for one in status.attempts]
+            if all(understood):
+                self._forget_unlisted(before - self._told, boot, now)
+        except Nonsense as nonsense:
+            self.refuse(nonsense)
         self._put(replace(word, works=self._all()))
+
+    def _understood(self, content: object, link: Link, group: asyncio.TaskGroup) -> bool:
+        """Take one row of its list; whether it makes sense."""
+        try:
+            self._tell(parse_attempt(content), link, group)
+        except Nonsense as nonsense:
+            self.refuse(nonsense)
+            return False
+        return True
+
+    def _forget_unlisted(self, attempts: set[str], boot: str, now: float) -> None:
+        """These were known, and are not in the complete list: they have ended, log and all."""
+        for id in attempts:
+            gone = heard.forget_unlisted(self._works[id], boot, now)
+            self._works[id] = replace(gone, drained=True)
 
     def _take(self, event: Json, link: Link, group: asyncio.TaskGroup) -> None:
         """Something that the agent said unasked."""
         now = self._means.clock.now()
-        kind = event.get("event")
+        said = parse_message(AgentEvent, event)
         word = self.word
-        if kind == "notice":
-            word = heard.noticed(word, str(event["what"]), str(event["value"]), now)
-        elif kind in ("attempt", "ended"):
-            self._tell(event, link, group)
-        elif kind == "step":
-            self._report(str(event["attempt"]), event.get("report") or {}, now)
-        elif kind == "heartbeat":
-            for one in event.get("attempts", ()):
-                self._report(str(one["id"]), one.get("report") or {}, now)
+        if said.event == "notice":
+            notice = parse_notice(event)
+            word = heard.noticed(word, notice.what, notice.value, now)
+        elif said.event in ("attempt", "ended"):
+            self._tell(parse_attempt(event), link, group)
+        elif said.event == "step" and said.attempt is not None:
+            self._report(said.attempt, said.report, now)
+        elif said.event == "heartbeat":
+            for one in said.attempts:
+                beat = parse_message(Heartbeat, one)
+                self._report(beat.id, beat.report, now)
         word = replace(word, heard_at=now, works=self._all())
         if essence(word) != essence(self.word):
             self._put(word)
         else:
             self.word = word
 
-    def _tell(self, told: Json, link: Link, group: asyncio.TaskGroup) -> None:
+    def _tell(self, told: AttemptStatus, link: Link, group: asyncio.TaskGroup) -> None:
         """How an attempt stands, or a setup; its log is followed from now on."""
-        kind, id = told.get("kind"), str(told.get("id"))
-        if told.get("slot") != self.slot:
+        kind, id = told.kind, told.id
+        if told.slot != self.slot:
             return
         if kind == "attempt":
+            if id not in self._works and len(self._works) >= ATTEMPTS_MAX:
+                raise Nonsense(f"it tells of more than {ATTEMPTS_MAX} attempts")
+            self._told.add(id)
+            self._check_report(told.report)
             self._works[id] = heard.work(told, self._works.get(id), self._means.clock.now())
             speaks = not self._works[id].drained
         else:
-            speaks = kind == SETUP and (told.get("phase") == "running" or bool(told.get("length")))
+            speaks = told.phase == "running" or bool(told.length)
         if speaks and id not in self._followed:
             self._followed.add(id)
             if kind == SETUP:
-                self._describe(id, float(told.get("asked") or 0.0))
+                self._describe(id, told.asked or 0.0)
             group.create_task(self._follow(link, id))
+
+    def _check_report(self, content: Json | None) -> StepReport:
+        """A script's report, of which what makes no sense is counted."""
+        report = parse_report(content)
+        if report.refused:
+            self.refuse(f"{', '.join(report.refused[:5])} in the report of a script")
+        return report
 
     def _describe(self, setup: str, asked: float) -> None:
         """Write down beside its log what it is, and that it was done here too."""
@@ -164,16 +275,17 @@ class Watch:
             except OSError:
                 return  # the disk is full; it is set up all the same
 
-    def _report(self, attempt: str, report: Json, now: float) -> None:
+    def _report(self, attempt: str, content: Json | None, now: float) -> None:
         """How far its script is."""
         known = self._works.get(attempt)
-        if known is None or not report:
+        if known is None or not content:
             return
+        report = self._check_report(content)
         work = heard.reported(known, report, now)
         if work.step is not None and work.step != known.step:
             pace = self._paces.setdefault(attempt, deque(maxlen=heard.STEPS_KEPT))
             pace.append((now, work.step))
-            if "step_s" not in report:
+            if report.step_s is None:
                 work = replace(work, step_s=heard.pace(tuple(pace)) or work.step_s)
         self._works[attempt] = work
 
@@ -189,6 +301,9 @@ class Watch:
             return  # it is followed again by the next link
         except NotFound:
             self._done(attempt)  # its agent has forgotten it: there is no more
+        except BadRecord as error:
+            self.refuse(f"the log of {attempt} ({error})")  # of this link no more is taken
+            self._done(attempt)
         finally:
             writer.close()
 
@@ -203,6 +318,7 @@ class Watch:
                     if port == LOG_PORT:
                         write(writer, reader, piece)
                         self._logged(attempt)
+                        self._tell_trimmed(attempt, writer)
                 await call.reply()
         except (NotReached, NotFound):
             raise
@@ -213,11 +329,22 @@ class Watch:
         return not writer.silent
 
     def _logged(self, attempt: str) -> None:
-        """It has said something."""
+        """It has said something; what it says when it is told to end is no sign of its work."""
         known = self._works.get(attempt)
-        if known is not None:
+        if known is not None and known.word in LIVING:
             self._works[attempt] = replace(known, logged_at=self._means.clock.now())
             self.word = replace(self.word, works=self._all())
+
+    def _tell_trimmed(self, attempt: str, writer: Writer) -> None:
+        """Its log has become longer than what is kept of it here: said once."""
+        if writer.dropped and attempt not in self._trimmed:
+            self._trimmed.add(attempt)
+            why = (
+                f"the log of {attempt} on {self.word.name} is longer than the"
+                f" {writer.most >> 20} MiB of it that are kept on this machine: its end stays"
+            )
+            facts = {"host": self.word.name, "attempt": attempt, "why": why}
+            self._means.tell("log.trimmed", self.slot, facts)
 
     def _done(self, attempt: str) -> None:
         """All its log is here."""
@@ -249,6 +376,8 @@ def write(writer: Writer, reader: Records, piece: bytes) -> None:
     for record in reader.feed(piece):
         if record.port != JUMP:
             writer.put(before, record)
+        elif not before <= reader.offset <= OFFSET_MAX:
+            raise BadRecord(f"it goes on at {reader.offset} after {before}")
         before = reader.offset
     writer.flush()
 

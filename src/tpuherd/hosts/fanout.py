@@ -90,7 +90,13 @@ async def everyone(
 
 def names(hosts: Iterable[Host]) -> str:
     """gpt-[0-2]/w[0-7]"""
-    return fold(labels([(host.zone, host.node, host.worker) for host in hosts]))
+    return fold(host_labels(list(hosts)))
+
+
+def host_labels(hosts: Sequence[Host]) -> list[str]:
+    """What users call these hosts, in their order."""
+    rows = [(host.zone, host.node, host.worker) for host in hosts]
+    return labels(rows, {host.node for host in hosts if host.foreign})
 
 
 def failures(results: Iterable[Done[T]]) -> list[str]:

@@ -11,6 +11,8 @@ from tpuherd.ports import Broken, HerdError, NotAllowed, NotFound, NotReached, O
 from tpuherd_host.agent import frames
 
 EVENTS_MAX = 10_000  #: unread ones; whoever is so late is cut off, and looks anew
+EVENT_BYTES_MAX = 32 << 20  #: the same by their size: an agent's usual event has less than 10 kB
+SLACK = 1 << 12  #: DATA beyond its credit that an agent may send: its jumps over dropped records
 #: The agent's words for what went wrong, as our errors.
 WORDS: Mapping[str, type[HerdError]] = {
     "not-found": NotFound,
@@ -38,7 +40,7 @@ class Lane:
         self.error: HerdError | None = None  #: why it is broken
         self.hello: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self.calls: dict[int, Call] = {}
-        self.listeners: set[asyncio.Queue[Mapping[str, Any] | None]] = set()
+        self.listeners: set[Listener] = set()
         self.free = asyncio.Event()  #: the wire takes more
         self.free.set()
         self._reader = frames.Reader()
@@ -56,7 +58,7 @@ class Lane:
             for frame in self._reader.feed(piece):
                 self._take(frame)
         except (frames.BadFrame, struct.error, IndexError) as error:
-            self.lose(Broken(f"the agent speaks something else ({error})"))
+            self.lose(Broken(f"its agent speaks something else ({error}); the link was cut"))
             self.wire.close()
 
     def _take(self, frame: frames.Frame) -> None:
@@ -64,19 +66,18 @@ class Lane:
             if not self.hello.done():
                 self.hello.set_result(frame.content)
         elif frame.kind == frames.EVENT:
-            self._tell(frame.content)
+            self._tell(frame.content, len(frame.payload))
         elif (call := self.calls.get(frame.id)) is not None:
             call.take(frame)
             if frame.kind in (frames.REPLY, frames.FAIL):
                 del self.calls[frame.id]
 
-    def _tell(self, event: Mapping[str, Any]) -> None:
+    def _tell(self, event: Mapping[str, Any], size: int) -> None:
         for listener in list(self.listeners):
-            if listener.qsize() >= EVENTS_MAX:
+            listener.put(event, size)
+            if listener.full:
                 self.listeners.discard(listener)
-                listener.put_nowait(None)
-            else:
-                listener.put_nowait(event)
+                listener.end()
 
     def lose(self, error: HerdError) -> None:
         """It is broken: whatever was under way fails."""
@@ -90,7 +91,7 @@ class Lane:
             call.fail(error)
         self.calls.clear()
         for listener in self.listeners:
-            listener.put_nowait(None)
+            listener.end()
         self.free.set()
 
     def open(self, verb: Verb) -> "Call":
@@ -117,15 +118,43 @@ class Lane:
 
     async def events(self) -> AsyncIterator[Mapping[str, Any]]:
         """What comes unasked from now on."""
-        queue: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
         if self.error is not None:
             return
-        self.listeners.add(queue)
+        listener = Listener()
+        self.listeners.add(listener)
         try:
-            while (event := await queue.get()) is not None:
+            while (event := await listener.get()) is not None:
                 yield event
         finally:
-            self.listeners.discard(queue)
+            self.listeners.discard(listener)
+
+
+class Listener:
+    """Events that somebody has not read yet, with a bound on how many and how large they are."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[tuple[Mapping[str, Any] | None, int]] = asyncio.Queue()
+        self._bytes = 0
+
+    @property
+    def full(self) -> bool:
+        """Whoever reads is too late for more."""
+        return self._queue.qsize() >= EVENTS_MAX or self._bytes >= EVENT_BYTES_MAX
+
+    def put(self, event: Mapping[str, Any], size: int) -> None:
+        """One more, which came in so many bytes."""
+        self._bytes += size
+        self._queue.put_nowait((event, size))
+
+    def end(self) -> None:
+        """No more comes."""
+        self._queue.put_nowait((None, 0))
+
+    async def get(self) -> Mapping[str, Any] | None:
+        """The next; None when there is no more."""
+        event, size = await self._queue.get()
+        self._bytes -= size
+        return event
 
 
 class Call:
@@ -138,6 +167,7 @@ class Call:
         self._come = asyncio.Event()  #: there is something to read, or the end
         self._may_send = frames.WINDOW
         self._credit = asyncio.Event()
+        self._may_come = frames.WINDOW + SLACK  #: bytes that the agent may send
         self._read = 0  #: bytes taken since we gave credit last, and dealt with by the next reading
         self._over = False
         self._left = False  #: nobody reads any more
@@ -147,6 +177,11 @@ class Call:
     def take(self, frame: frames.Frame) -> None:
         """A frame of this call came."""
         if frame.kind == frames.DATA:
+            if not frame.payload:
+                raise frames.BadFrame("data without a port")
+            self._may_come -= len(frame.payload) - 1
+            if self._may_come < 0:
+                raise frames.BadFrame("more data than it has credit for")
             if not self._left:
                 self._pieces.append(frame.payload)
                 self._come.set()
@@ -202,6 +237,7 @@ class Call:
         """Give credit for what was read."""
         if self._read >= frames.WINDOW // 2 and not self._over:
             self.lane.wire.write(frames.credit(self.id, self._read))
+            self._may_come += self._read
             self._read = 0
 
     async def write(self, port: int, piece: bytes) -> None:

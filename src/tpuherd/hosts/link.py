@@ -48,6 +48,11 @@ class AgentLink:
         """What the agent has to say unasked; ends with the link."""
         return self.lane.events()
 
+    def drop(self, why: str) -> None:
+        """Hang up."""
+        self.lane.lose(NotReached(why))
+        self.lane.wire.close()
+
     @asynccontextmanager
     async def forward(self, port: int) -> AsyncIterator[int]:
         """A local port that leads to that port of the host's own loopback."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from tpuherd.core.targets import labels
+from tpuherd.hosts.fanout import host_labels
 from tpuherd.hosts.snapshot import Snapshot, again
 from tpuherd.hosts.snapshot_archive import Archive
 from tpuherd.hosts.sync_terms import TERMS, Cargo, Progress, Report, Shipment, Terms
@@ -59,8 +59,7 @@ async def ship_id(id: str, dest: str, links: Sequence[Link], *, archive: Archive
 
 def labelled(links: Sequence[Link]) -> dict[str, Link]:
     """By what users call their hosts."""
-    rows = [(link.host.zone, link.host.node, link.host.worker) for link in links]
-    return dict(zip(labels(rows), links, strict=True))
+    return dict(zip(host_labels([link.host for link in links]), links, strict=True))
 
 
 async def deliver(

@@ -9,9 +9,9 @@ OTHER = b"o"  #: the same: it has another herd loaded, and is busy
 HERE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 #: Where the modules are that a keeper may have loaded.
 ROOMS = (
-    "tpuherd", "tpuherd/catalogue", "tpuherd/cli", "tpuherd/cloud", "tpuherd/core", "tpuherd/desk",
-    "tpuherd/engine", "tpuherd/hosts", "tpuherd/keeper", "tpuherd/store", "tpuherd_host",
-    "tpuherd_host/agent",
+    "tpuherd", "tpuherd/catalogue", "tpuherd/cli", "tpuherd/cloud", "tpuherd/commands",
+    "tpuherd/core", "tpuherd/desk", "tpuherd/engine", "tpuherd/hosts", "tpuherd/keeper",
+    "tpuherd/store", "tpuherd_host", "tpuherd_host/agent",
 )  # fmt: skip
 
 

@@ -11,6 +11,11 @@ from tpuherd.sim.http.certificates import private_key
 
 WRAPPED = ("ssh", "scp", "sftp")  #: rsync, git, mosh and gcloud start the ssh they find on PATH
 
+NO_TUNNEL = (
+    "The simulated world has no Identity-Aware Proxy: leave --tunnel-through-iap out, its hosts "
+    "are reached directly."
+)
+
 
 def furnish(folder: Path, facts: Facts, path: str) -> None:
     """Write those files. `path` is where the real ssh is looked for."""
@@ -22,9 +27,21 @@ def furnish(folder: Path, facts: Facts, path: str) -> None:
     for name in WRAPPED:
         real = which(name, path=others)
         if real is not None:
-            words = shlex.join(["exec", real, "-F", str(places.ssh_config)])
-            write(places.programs / name, f'#!/bin/sh\n{words} "$@"\n', mode=0o700)
+            write(places.programs / name, wrapper(real, places), mode=0o700)
     write(places.account, account(places.account, facts))
+
+
+def wrapper(real: str, places: Places) -> str:
+    """A program of OpenSSH's that knows the world; gcloud would try a tunnel again for minutes."""
+    words = shlex.join(["exec", real, "-F", str(places.ssh_config)])
+    return (
+        "#!/bin/sh\n"
+        'case "$*" in *start-iap-tunnel*)\n'
+        f"  echo {shlex.quote(NO_TUNNEL)} >&2\n"
+        "  exit 1 ;;\n"
+        "esac\n"
+        f'{words} "$@"\n'
+    )
 
 
 def ssh_config(places: Places, facts: Facts) -> str:

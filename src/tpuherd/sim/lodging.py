@@ -2,16 +2,20 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from tpuherd.sim.folder import Trouble
+from tpuherd.sim.hosts.neighbours import REACHABLE, find_other_people
 from tpuherd.sim.hosts.rack import Make, Rack
 from tpuherd.sim.http.objects import OBJECTS
 from tpuherd.sim.metadata.inside import Surroundings, services
 from tpuherd.sim.metadata.packages import Packages
 from tpuherd.sim.quarters import PROCESSES, Lodging, Site, Wish
 from tpuherd.sim.ssh.server import Door
+
+NAMED_MAX = 3  #: of the people who share a machine
 
 
 @contextlib.asynccontextmanager
@@ -23,6 +27,7 @@ async def lodged(packages: Packages, wish: Wish, site: Site) -> AsyncIterator[Lo
         internet=wish.internet,
         packages=packages,
         objects=site.folder / OBJECTS,
+        admit=lambda end: rack.mode != PROCESSES or not site.doorkeeper.admit(end),
     )
     mode = PROCESSES if wish.hosts == PROCESSES else None
     make = Make(offer=wish.offer, mode=mode, services=partial(services, around=around))
@@ -36,12 +41,26 @@ async def lodged(packages: Packages, wish: Wish, site: Site) -> AsyncIterator[Lo
         if wish.hosts == "namespaces" and rack.mode == PROCESSES:
             why = "; ".join(rack.missing)
             raise Trouble(f"Namespaces can't be had ({why}): `--hosts processes` does without them")
+        if rack.mode == PROCESSES and os.getuid() != 0:
+            check_neighbours(wish, rack.missing, find_other_people())
+            rack.note(REACHABLE)
         door = Door(site.desk, site.ssh_port, rack.hosts.get, keys)
         stack.push_async_callback(door.close)
         group = await stack.enter_async_context(asyncio.TaskGroup())
         keeper = group.create_task(keep(site, rack, door))
         yield Lodging(mode=rack.mode, missing=rack.missing)
         keeper.cancel()
+
+
+def check_neighbours(wish: Wish, missing: Sequence[str], people: Sequence[str]) -> None:
+    """Where others use the machine, hosts that are processes of ours are only had if asked for."""
+    if wish.hosts != PROCESSES and people:
+        named = ", ".join(people[:NAMED_MAX])
+        raise Trouble(
+            f"Hosts can't be isolated here ({'; '.join(missing)}), and others use this machine "
+            f"({named}): {REACHABLE}. `--hosts processes` takes them so, `--hosts none` does "
+            "without"
+        )
 
 
 async def keep(site: Site, rack: Rack, door: Door) -> None:

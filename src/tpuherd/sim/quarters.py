@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tpuherd.sim.desk import Desk
 from tpuherd.sim.folder import Facts
+from tpuherd.sim.http.doorkeeper import Doorkeeper
 
 NONE = "none"
 PROCESSES = "processes"
@@ -38,6 +39,7 @@ class Site:
     folder: Path
     ssh_port: int
     tell: Callable[[str], None]  #: of what goes wrong
+    doorkeeper: Doorkeeper
 
 
 @dataclass(kw_only=True, slots=True)
@@ -50,7 +52,8 @@ class Board:
     def now(self) -> Facts:
         """All of it."""
         found = self.lodging
-        return replace(self.facts, hosts=found.mode, missing=tuple(found.missing))
+        missing = (*self.facts.missing, *found.missing)
+        return replace(self.facts, hosts=found.mode, missing=missing)
 
 
 #: Has hosts running as long as its context lasts.

@@ -21,6 +21,8 @@ from tpuherd.sim.folder import FORMAT, Facts, Trouble
 from tpuherd.sim.furniture import furnish
 from tpuherd.sim.http.app import app
 from tpuherd.sim.http.certificates import certificates, context
+from tpuherd.sim.http.doorkeeper import BLIND, Doorkeeper
+from tpuherd.sim.http.peers import can_tell
 from tpuherd.sim.http.server import serving
 from tpuherd.sim.http.sides import sides
 from tpuherd.sim.http.tunnel import tunnelling
@@ -187,10 +189,15 @@ def place(world: World, ground: Ground, now: float) -> Facts:
         project=world.settings.project,
         project_number=world.settings.project_number,
         hosts=STARTING,
-        missing=(),
+        missing=() if can_tell() else (BLIND,),
         started=now,
         pid=os.getpid(),
     )
+
+
+def doorkeeper_of(board: Board) -> Doorkeeper:
+    """Who says who may come in."""
+    return Doorkeeper(watches=BLIND not in board.facts.missing)
 
 
 @contextlib.asynccontextmanager
@@ -205,10 +212,12 @@ async def answering(
         folder.write_facts(options.folder, board.now())
     except OSError as error:
         raise Trouble(f"Nothing can be written to {options.folder} ({error.strerror})") from error
+    doorkeeper = doorkeeper_of(board)
+    world_app = app(desk, clock, sides(desk, board, options.folder))
     async with (
         asyncio.TaskGroup() as group,
-        serving(app(desk, clock, sides(desk, board, options.folder)), ground.rest),
-        tunnelling(ground.tunnel, front, board.facts.port, audience.trouble),
+        serving(world_app, ground.rest, doorkeeper, desk.now),
+        tunnelling(ground.tunnel, front, board.facts.port, (doorkeeper, audience.trouble)),
     ):
         lasting = [group.create_task(desk.run()), group.create_task(follow(desk, audience.line))]
         try:
@@ -229,7 +238,13 @@ async def housed(
         else:
             enter = await asyncio.to_thread(lodged)
             port, tell = board.facts.ssh_port, audience.trouble
-            site = Site(desk=desk, folder=options.folder, ssh_port=port, tell=tell)
+            site = Site(
+                desk=desk,
+                folder=options.folder,
+                ssh_port=port,
+                tell=tell,
+                doorkeeper=doorkeeper_of(board),
+            )
             board.lodging = await stack.enter_async_context(enter(options.wish, site))
         folder.write_facts(options.folder, board.now())
         yield

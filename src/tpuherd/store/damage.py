@@ -1,7 +1,4 @@
-"""What can be wrong with the store's file, in sentences; and a damaged one is set aside, not lost.
-
-It is set aside only while no other process has it open: each holds a lock for sharing as long.
-"""
+"""What can be wrong with the store's file, in sentences, and the mark of who meets damage."""
 
 import errno
 import fcntl
@@ -9,12 +6,10 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from shutil import disk_usage
 
-from tpuherd.ports import Broken, HerdError, NotAllowed
-from tpuherd.store.lease import lock
+from tpuherd.ports import Broken, Damaged, HerdError, NotAllowed
 
 NAME = "store.db"
 MARK = "store.damaged"  #: somebody met the damage: the next to open sets the file aside
@@ -24,7 +19,10 @@ ASIDE = ("", "-wal", "-shm")
 DAMAGES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 READ_ONLY = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN)
 BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+#: Our statements are always the same: where they don't fit, the file is not as we made it.
+OTHER_TABLES = ("no such table", "no such column", "table ", "index ", "Could not decode")
 ROOM = 1 << 16  #: with less than this free a failed write was for want of it
+REPEAT = "repeat the command: it sets the file aside and carries over what can be read"
 FULL = "nothing is lost that was done; free some space, work goes on by itself"
 
 
@@ -54,13 +52,16 @@ def sentence(folder: Path, error: sqlite3.Error) -> HerdError:
         )
     if code in BUSY:
         return Broken(f"another process keeps the store in {folder} busy", hint="try again")
-    if code in DAMAGES:
+    if code in DAMAGES or str(error).startswith(OTHER_TABLES):
         mark(folder)
-        return Broken(
-            f"the store in {folder} is damaged ({error})",
-            hint="it is set aside as soon as nobody uses it: herd engine stop, then herd adopt",
-        )
+        return Damaged(f"the store in {folder} is damaged ({error})", hint=REPEAT)
     return Broken(f"the store in {folder} can't be used ({error})")
+
+
+def refuse_marked(folder: Path) -> None:
+    """Damaged where somebody met damage: who has the file open lets go of it."""
+    if (folder / MARK).exists():
+        raise Damaged(f"the store in {folder} is damaged", hint=REPEAT)
 
 
 def mark(folder: Path) -> None:
@@ -87,31 +88,3 @@ def opened(folder: Path) -> int:
     descriptor = os.open(folder / OPENED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
-
-
-def set_aside(folder: Path, now: float) -> str:
-    """Move a damaged store away, if nobody uses it; the sentence that must be said."""
-    held = lock(folder / OPENED)
-    if held is None and not (folder / MARK).exists():
-        return ""  # somebody was quicker
-    if held is None:
-        raise Broken(
-            f"the store in {folder} is damaged, and another process uses it",
-            hint="end it, so that the store can be set aside: herd engine stop",
-        )
-    try:
-        if not (folder / MARK).exists():
-            return ""
-        when = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
-        aside = folder / f"{NAME}.broken-{when}"
-        for ending in ASIDE:
-            file = folder / f"{NAME}{ending}"
-            if file.exists():
-                file.replace(f"{aside}{ending}")
-        (folder / MARK).unlink(missing_ok=True)
-    finally:
-        os.close(held)
-    return (
-        f"the store was damaged and is set aside as {aside}; what it knew of nodes is read"
-        " from the cloud again (herd adopt)"
-    )

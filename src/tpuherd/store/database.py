@@ -18,14 +18,16 @@ from tpuherd.core.wish import Wish
 from tpuherd.ports import HerdError, Holder, Outdated
 from tpuherd.store import events as log
 from tpuherd.store import lease, wishes
-from tpuherd.store.damage import MARK, NAME, alone, opened, set_aside, told
+from tpuherd.store.damage import MARK, NAME, alone, opened, refuse_marked, told
+from tpuherd.store.damaged_file import refuse_wrong_heads
 from tpuherd.store.moved import refuse_moved
 from tpuherd.store.schema import migrate
 from tpuherd.store.secrets import Secrets
+from tpuherd.store.set_aside import set_aside
+from tpuherd.store.troubles import Troubles
 
 BUSY_S = 10.0  #: so long one waits for another's write
 WAL_MAX = 64 << 20  #: what is left of the write-ahead file after a burst
-SET_ASIDE = "store.set_aside"  #: the first event of a store that follows a damaged one
 SETTINGS = f"""
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = FULL;
@@ -57,18 +59,16 @@ class Database:
                 self._open()
             self._inode = self._file_inode()
         self.secrets = Secrets(folder / "secrets")
-        if self.told:
-            self.append([Event(at=now, kind=SET_ASIDE, facts={"why": self.told})])
+        self.troubles = Troubles(folder)
 
     def version(self) -> int:
-        with told(self.folder):
-            self._check_file()
-            found: tuple[int] = self._connection.execute("PRAGMA data_version").fetchone()
+        with self._reading() as connection:
+            found: tuple[int] = connection.execute("PRAGMA data_version").fetchone()
         return found[0] + self._changes
 
     def wishes(self) -> Mapping[str, Wish]:
-        with told(self.folder):
-            return wishes.read(self._connection)
+        with self._reading() as connection:
+            return wishes.read(connection)
 
     def put(self, wish: Wish, events: Sequence[Event] = (), *, expected: int | None = None) -> Wish:
         with self._writing() as connection:
@@ -111,10 +111,10 @@ class Database:
         newest: bool = False,
     ) -> Iterator[tuple[int, Event]]:
         chosen = log.chosen(job=job, slot=slot, kinds=kinds)
-        with told(self.folder):
+        with self._reading() as connection:
             if newest and limit is not None:
-                after = log.behind_newest(self._connection, chosen, after=after, limit=limit)
-            yield from log.read(self._connection, chosen, after=after, limit=limit)
+                after = log.behind_newest(connection, chosen, after=after, limit=limit)
+            yield from log.read(connection, chosen, after=after, limit=limit)
 
     def take(self, holder: Holder, now: float, ttl_s: float) -> int | None:
         with self._writing() as connection:
@@ -133,13 +133,12 @@ class Database:
             lease.release(connection, epoch)
 
     def holder(self, now: float) -> Holder | None:
-        with told(self.folder):
-            return self._living(lease.read(self._connection), now)
+        with self._reading() as connection:
+            return self._living(lease.read(connection), now)
 
     def load_trails(self) -> tuple[int, Any] | None:
-        with told(self.folder):
-            row = self._connection.execute("SELECT seq, document FROM trails").fetchone()
-        return None if row is None else (row[0], json.loads(row[1]))
+        with self._reading() as connection:
+            return log.read_history(connection)
 
     def save_trails(self, seq: int, document: Any) -> None:
         with self._writing() as connection:
@@ -149,8 +148,8 @@ class Database:
             )
 
     def states(self) -> Mapping[str, str]:
-        with told(self.folder):
-            rows = self._connection.execute("SELECT slot, sentence FROM states ORDER BY slot")
+        with self._reading() as connection:
+            rows = connection.execute("SELECT slot, sentence FROM states ORDER BY slot")
             return dict(rows.fetchall())
 
     def put_states(self, states: Mapping[str, str]) -> None:
@@ -171,14 +170,22 @@ class Database:
     # ---- how ---------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        held = opened(self.folder)
-        try:
-            with told(self.folder), alone(self.folder):
+        with told(self.folder), alone(self.folder):
+            refuse_wrong_heads(self.folder)
+            held = opened(self.folder)
+            try:
                 self._connection = connected(self._file)
-        except HerdError:
-            os.close(held)
-            raise
+            except (sqlite3.Error, OSError, HerdError):
+                os.close(held)
+                raise
         self._opened = held
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """Whatever goes wrong is told; nobody reads a file that is to be set aside."""
+        with told(self.folder):
+            self._check_file()
+            yield self._connection
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -196,6 +203,7 @@ class Database:
 
     def _check_file(self) -> None:
         """SQLite goes on with a file that was removed, and nobody would ever see it again."""
+        refuse_marked(self.folder)
         if self._file_inode() != self._inode:
             raise Outdated(
                 f"the store in {self.folder} was removed while it was in use",

@@ -3,9 +3,12 @@
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 from tpuherd.core.model import Event
+from tpuherd.store.schema import garbled
 
+COLUMNS = "seq, at, kind, job, slot, facts"
 PAGE = 500  #: rows at a time: nobody holds a read for long, and others may write in between
 
 
@@ -19,6 +22,28 @@ def append(connection: sqlite3.Connection, events: Iterable[Event]) -> int:
         ),
     )
     return last(connection)
+
+
+def restore(connection: sqlite3.Connection, events: Iterable[tuple[int, Event]]) -> None:
+    """Write these with the numbers that they had, within a transaction, into a new store."""
+    connection.executemany(
+        f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            (number, one.at, one.kind, one.job, one.slot, json.dumps(dict(one.facts),
+             ensure_ascii=False)) for number, one in events
+        ),
+    )  # fmt: skip
+
+
+def number_from(connection: sqlite3.Connection, number: int) -> None:
+    """Give the next event a number above this one, within a transaction."""
+    connection.execute(
+        "INSERT INTO sqlite_sequence (name, seq) SELECT 'events', 0"
+        " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events')"
+    )
+    connection.execute(
+        "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'events'", (number,)
+    )
 
 
 def prune(
@@ -83,16 +108,37 @@ def read(
     while left is None or left > 0:
         many = PAGE if left is None else min(PAGE, left)
         rows = connection.execute(
-            f"SELECT seq, at, kind, job, slot, facts FROM {source} WHERE {where} AND seq > ?"
-            " ORDER BY seq LIMIT ?",
+            f"SELECT {COLUMNS} FROM {source} WHERE {where} AND seq > ? ORDER BY seq LIMIT ?",
             (*values, after, many),
         ).fetchall()
-        for seq, at, kind, job, slot, facts in rows:
-            yield seq, Event(at=at, kind=kind, job=job, slot=slot, facts=json.loads(facts))
+        for row in rows:
+            yield event_of(row)
         if len(rows) < many:
             return
         after = rows[-1][0]
         left = None if left is None else left - len(rows)
+
+
+def event_of(row: tuple[Any, ...]) -> tuple[int, Event]:
+    """A row with its number. SQLite checks no contents: what makes no sense is damage."""
+    seq, at, kind, job, slot, facts = row
+    try:
+        known = json.loads(facts)
+    except (ValueError, TypeError) as error:
+        raise garbled(f"event {seq}") from error
+    words = all(isinstance(one, str) for one in (kind, job, slot))
+    if not (words and isinstance(at, int | float) and isinstance(known, dict)):
+        raise garbled(f"event {seq}")
+    return seq, Event(at=at, kind=kind, job=job, slot=slot, facts=known)
+
+
+def read_history(connection: sqlite3.Connection) -> tuple[int, Any] | None:
+    """What an engine wrote down as a whole, and up to which event."""
+    row = connection.execute("SELECT seq, document FROM trails").fetchone()
+    try:
+        return None if row is None else (int(row[0]), json.loads(row[1]))
+    except (ValueError, TypeError) as error:
+        raise garbled("the history") from error
 
 
 def behind_newest(

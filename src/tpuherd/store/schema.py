@@ -33,6 +33,9 @@ STEPS: Sequence[str] = (
 )
 
 
+TABLES = frozenset(("wishes", "events", "lease", "trails", "states"))
+
+
 def migrate(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
     """Bring the store to our version; two processes may try it at once."""
     if version(connection) < len(steps):
@@ -46,6 +49,8 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> Non
         except sqlite3.Error:
             connection.execute("ROLLBACK")
             raise
+    if version(connection) == len(STEPS) and (absent := TABLES - tables(connection)):
+        raise garbled(f"a store without {', '.join(sorted(absent))}")
     if version(connection) > len(steps):
         raise Unfit(
             f"the store was written by a newer herd (its version is {version(connection)},"
@@ -54,7 +59,20 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> Non
         )
 
 
+def tables(connection: sqlite3.Connection) -> set[str]:
+    """The names of the tables there are."""
+    rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    return {name for (name,) in rows}
+
+
 def version(connection: sqlite3.Connection) -> int:
     """Which version the store has; 0 when it is new."""
     found: tuple[int] = connection.execute("PRAGMA user_version").fetchone()
     return found[0]
+
+
+def garbled(what: str) -> sqlite3.DatabaseError:
+    """The error for contents that nobody wrote so."""
+    error = sqlite3.DatabaseError(f"{what} makes no sense")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error

@@ -4,32 +4,46 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from tpuherd.core.model import Goal
 from tpuherd.core.wish import Wish
 from tpuherd.ports import Outdated
+from tpuherd.store.schema import garbled
 
 COLUMNS = "job, goal, document, snapshot, made_at, changed_at, revision, who, patient"
 
 
-def read(connection: sqlite3.Connection) -> Mapping[str, Wish]:
-    """All of them, by job."""
-    return {
-        job: Wish(
-            job=job,
-            goal=Goal(goal),
-            document=json.loads(document),
-            snapshot=snapshot,
-            made_at=made_at,
-            changed_at=changed_at,
-            revision=revision,
-            who=who,
-            patient=bool(patient),
-        )
-        for (
-            job, goal, document, snapshot, made_at, changed_at, revision, who, patient
-        ) in connection.execute(f"SELECT {COLUMNS} FROM wishes ORDER BY job")
-    }  # fmt: skip
+def read(connection: sqlite3.Connection, job: str | None = None) -> Mapping[str, Wish]:
+    """All of them, by job; or the one of this name."""
+    chosen, values = ("", ()) if job is None else ("WHERE job = ?", (job,))
+    rows = connection.execute(f"SELECT {COLUMNS} FROM wishes {chosen} ORDER BY job", values)
+    return {row[0]: wish_of(row) for row in rows}
+
+
+def wish_of(row: tuple[Any, ...]) -> Wish:
+    """A row. SQLite checks no contents: what makes no sense is damage."""
+    job, goal, document, snapshot, made_at, changed_at, revision, who, patient = row
+    try:
+        content = json.loads(document)
+        wanted = Goal(goal)
+    except (ValueError, TypeError) as error:
+        raise garbled(f"the job {job!r}") from error
+    words = all(isinstance(one, str) for one in (job, snapshot, who))
+    numbers = all(isinstance(one, int | float) for one in (made_at, changed_at, revision))
+    if not (words and numbers and isinstance(content, dict)):
+        raise garbled(f"the job {job!r}")
+    return Wish(
+        job=job,
+        goal=wanted,
+        document=content,
+        snapshot=snapshot,
+        made_at=made_at,
+        changed_at=changed_at,
+        revision=revision,
+        who=who,
+        patient=bool(patient),
+    )
 
 
 def put(connection: sqlite3.Connection, wish: Wish, expected: int | None) -> Wish:

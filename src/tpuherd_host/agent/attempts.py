@@ -1,6 +1,6 @@
 """The verbs for attempts and setup, the lease with its dead-man switch, and notices."""
 
-from tpuherd_host.agent.commands import awaited, named, signature, stage, title
+from tpuherd_host.agent.commands import asks_something_else, awaited, named, signature, stage, title
 from tpuherd_host.agent.state import (
     ATTEMPT,
     ATTEMPT_KEEP_S,
@@ -46,7 +46,7 @@ def start(turn: Turn, one: Connection, call: int, content: Content) -> Content:
     id = named(content, "attempt")
     work = turn.state.works.get(id)
     if work is not None:
-        if work.signed != signature(content):
+        if asks_something_else(work, content):
             raise Refused("taken", f"{id} was started with another command already")
         return {**shown(work), "again": True}
     asked = fields(
@@ -100,7 +100,6 @@ def setup(turn: Turn, one: Connection, call: int, content: Content) -> Optional[
     """
     id = named(content, "id")
     work = turn.state.works.get(id)
-    signed = signature(content)
     if work is None:
         asked = fields(content, steps=list, slot=str, secrets=dict)
         secret = asked.get("secrets", {})
@@ -129,12 +128,12 @@ def setup(turn: Turn, one: Connection, call: int, content: Content) -> Optional[
             owner=one.owner,
             slot=asked.get("slot", ""),
             title=", ".join(step.name for step in steps if step.name)[:200] or "setup",
-            signed=signed,
+            signed=signature(content),
         )
         awaited(turn, one, call, id)
         begin(turn, turn.changed(work))
         return None
-    if work.signed != signed:
+    if asks_something_else(work, content):
         raise Refused("taken", f"{id} was begun with other steps already")
     if not work.live:
         return shown(work)
@@ -202,7 +201,8 @@ def reported(turn: Turn, happening: Reported) -> None:
     work = turn.state.works.get(str(content.pop("attempt", "")))
     if work is None or not work.live:
         return
-    known = {name: value for name, value in (work.report or {}).items() if name != "time"}
+    passing = ("time", "refused")  # of one report each
+    known = {name: value for name, value in (work.report or {}).items() if name not in passing}
     if len({*known, *content}) <= WORDS_MAX:
         content = {**known, **content}
     told = turn.now >= work.reported_at + REPORT_S

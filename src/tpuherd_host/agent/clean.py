@@ -9,7 +9,10 @@ from tpuherd_host.agent import holders, processes
 from tpuherd_host.agent.thin import Any, Callable, Dict, List, Set
 from tpuherd_host.agent.threads import Talk
 from tpuherd_host.agent.turn import fields
+from tpuherd_host.agent.words import Cleaned
 
+CLEANED = "ended by herd clean"  #: and by whose; engines know an end by this word
+KNOWN_S = 5.0
 GRACE_S = 10.0
 LOOK_S = 0.1
 GONE_S = 5.0
@@ -37,6 +40,7 @@ def clean(talk: Talk) -> Dict[str, Any]:
         rows = holders.everybody(talk.house.home)
         wanted |= {int(row["pid"]) for row in rows if row["pid"]}
     wanted -= family_of_agent()
+    announce(talk, wanted, live)
     ended = [described(pid, talk.house.folder) for pid in sorted(wanted)]
     left = end(wanted, asked.get("grace_s", GRACE_S), talk)
     return {
@@ -46,6 +50,23 @@ def clean(talk: Talk) -> Dict[str, Any]:
         "mended": mended(),
         "holders": told_holders(talk)["holders"],
     }
+
+
+def announce(talk: Talk, wanted: Set[int], live: Set[str]) -> None:
+    """Have it known, before they end, that the end of these is no failure of theirs."""
+    marked = {processes.marked(pid, talk.house.folder) for pid in wanted}
+    works = tuple(sorted(live & marked))
+    if not works:
+        return
+    one = talk.house.state().connections.get(talk.connection)
+    who = f" of {one.who}" if one is not None and one.who else ""
+    talk.house.post(Cleaned(works, f"{CLEANED}{who}"))
+
+    def known() -> bool:
+        now = talk.house.state().works
+        return all(work is None or not work.live or work.stopped for work in map(now.get, works))
+
+    wait(known, KNOWN_S, talk)
 
 
 def leftovers(agent: str, spared: Set[str]) -> Set[int]:

@@ -31,7 +31,6 @@ def run(turn: Turn, one: Connection, call: int, content: Content) -> Optional[Co
     """Begin a command and follow it; the same asked again only follows."""
     id = named(content, "id")
     work = turn.state.works.get(id)
-    signed = signature(content)
     if work is None:
         asked = fields(content, stdin=bool, keep_s=float, log_bytes=int, terminal=dict)
         work = Work(
@@ -46,13 +45,13 @@ def run(turn: Turn, one: Connection, call: int, content: Content) -> Optional[Co
             terminal=asked.get("terminal"),
             keep_s=asked.get("keep_s", KEEP_S),
             log_bytes=max(1 << 20, asked.get("log_bytes", COMMAND_LOG_BYTES)),
-            signed=signed,
+            signed=signature(content),
         )
         turn.put(work)
         follow(turn, one, call, content)
         begin(turn, turn.state.works[id])
         return None
-    if work.signed != signed:
+    if asks_something_else(work, content):
         raise Refused("taken", f"{id} is another command already")
     follow(turn, one, call, content)
     return None
@@ -199,6 +198,13 @@ def title(content: Content) -> str:
     """How a list shows it."""
     words = content.get("shell") or " ".join(map(str, content.get("argv") or ()))
     return str(words)[:TITLE_MAX]
+
+
+def asks_something_else(work: Work, content: Content) -> bool:
+    """Whether another thing was asked under this id. Of work whose records were lost nobody knows
+    what was asked, and it has no signature: it is shown as it stands.
+    """
+    return work.signed not in ("", signature(content))
 
 
 def signature(content: Content) -> str:

@@ -217,6 +217,7 @@ def look_for_end(daemon: "Daemon", deed: words.LookForEnd) -> None:
         flows.read_on(daemon, work.id)
         daemon.happen(ending(work.id, told))
     elif daemon.now() > since + UNSEEN_S:
+        flows.read_on(daemon, work.id)
         daemon.happen(words.Ended(work.id, Ending(), daemon.now()))
     else:
         return

@@ -56,7 +56,10 @@ def began(daemon: "Daemon", outlet: Outlet, id: str) -> None:
 def read_on(daemon: "Daemon", id: str) -> None:
     """It has ended: what it wrote before is in its pipes now."""
     outlet = daemon.outlets.get(id)
-    if outlet is not None and outlet.outputs and not outlet.paused:
+    if outlet is None:
+        return
+    outlet.process_ended = True
+    if outlet.outputs and not outlet.paused:
         readable(daemon, id)
         daemon.grow(id)
 

@@ -42,7 +42,7 @@ class Frame(NamedTuple):
         """The payload of a frame whose payload is JSON."""
         try:
             content = json.loads(self.payload)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadFrame("not JSON") from error
         if not isinstance(content, dict):
             raise BadFrame("not an object")

@@ -3,15 +3,14 @@
 import _thread
 import os
 
-from tpuherd_host.agent import deeds, metadata, shelf, words
+from tpuherd_host.agent import deeds, metadata, processes, shelf, words
 from tpuherd_host.agent.attach import SOCKET
 from tpuherd_host.agent.daemon import Daemon
 from tpuherd_host.agent.hello import hello
-from tpuherd_host.agent.processes import boot_id
 from tpuherd_host.agent.reports import listen
 from tpuherd_host.agent.state import State
 from tpuherd_host.agent.thin import Any, Callable, Tuple, signal, socket
-from tpuherd_host.agent.works import found
+from tpuherd_host.agent.works import found, orphan
 
 
 def live(daemon: Daemon, nurse: Tuple[socket.socket, int], ready: Callable[[], None]) -> None:
@@ -41,13 +40,17 @@ def listening() -> socket.socket:
 
 def take_up(daemon: Daemon) -> None:
     """What an earlier agent left."""
-    boot, now = boot_id(), daemon.now()
+    boot, now = processes.boot_id(), daemon.now()
     works = {}
     for left in daemon.shelf.load():
         work, why = found(left, boot, shelf.same_boot(left), now)
         works[work.id] = deeds.take_up(daemon, work)
         if why:
             daemon.save(work, False)
+    for mark in processes.all_marks(daemon.house.folder) - set(works):
+        lost = orphan(mark, boot, now)
+        if lost is not None:
+            works[mark] = lost
     daemon.state = State(
         hello=hello(daemon.doors.version, daemon.house.home, boot),
         boot=boot,

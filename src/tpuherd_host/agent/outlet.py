@@ -29,6 +29,7 @@ class Outlet:
         self.fed: Deque[bytes] = deque()
         self.input: Optional[int] = None
         self.ending = False  #: no more will be fed
+        self.process_ended = False
         self.master: Optional[int] = None
         self.slave: Optional[int] = None
         self.spare: Optional[int] = None  #: keeps the input open until the process has it
@@ -40,7 +41,7 @@ class Outlet:
 
     def ready(self, stdin: bool, terminal: Optional[Mapping[str, int]]) -> Dict[str, Optional[str]]:
         """Make what a process needs; how it is found."""
-        self.ending = False
+        self.ending = self.process_ended = False
         if terminal is not None:
             self.master, self.slave = os.openpty()
             self.resize(int(terminal.get("rows") or 24), int(terminal.get("columns") or 80))
@@ -120,14 +121,22 @@ class Outlet:
             if piece:
                 self.log.append(at, port, piece)
             else:
-                self.unwatch(file)
-                del self.outputs[file]
-                if file == self.master:
-                    self.master = None
-                    if self.input == file:
-                        self.input = None
-                os.close(file)
+                self.close_output(file)
         return not self.outputs
+
+    def close_output(self, file: int) -> None:
+        """Nobody has its other end open. A terminal stays open until its process has ended: to
+        close it sends SIGHUP, also to a `touch` that closed its output and is about to exit.
+        """
+        self.unwatch(file)
+        if self.input == file:
+            self.input = None
+        if file == self.master:
+            if not self.process_ended:
+                return
+            self.master = None
+        del self.outputs[file]
+        os.close(file)
 
     # ---- what it is fed --------------------------------------------------------------------------
 

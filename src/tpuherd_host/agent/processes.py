@@ -67,6 +67,11 @@ def marked(pid: int, agent: str) -> str:
     return work if whose == agent else ""
 
 
+def all_marks(agent: str) -> Set[str]:
+    """The pieces of work of this agent that have processes."""
+    return {marked(int(name), agent) for name in os.listdir("/proc") if name.isdigit()} - {""}
+
+
 def family(seeds: Set[int], among: Dict[int, Process]) -> Set[int]:
     """These and all that descend from them."""
     children: Dict[int, List[int]] = {}

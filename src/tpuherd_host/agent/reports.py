@@ -3,13 +3,14 @@
 One datagram is one report, an object of at most 8 KiB: {"attempt": the value of HERD_WORK,
 "step": 120, and whatever else is to be told, such as "loss": 2.31}. Nothing is answered; whoever
 sends does not wait (MSG_DONTWAIT), and a report that does not fit is no loss: the next one tells
-more.
+more. What can't be meant so (a number of 400 digits, a list, a text without end) is left out, and
+its name is told in "refused".
 """
 
 import os
 
 from tpuherd_host.agent.shelf import own, ram_folder
-from tpuherd_host.agent.thin import TYPE_CHECKING, Optional, json, socket
+from tpuherd_host.agent.thin import TYPE_CHECKING, Any, Dict, Optional, json, socket
 from tpuherd_host.agent.words import Reported
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 VARIABLE = "HERD_STEPS"
 NAME = "steps.sock"
 REPORT_MAX = 8192
+NAME_MAX, TEXT_MAX, FIELDS_MAX, REFUSED_MAX = 200, 1000, 64, 5
+NUMBER_MAX = 1 << 63
 AT_ONCE = 64
 PATH_MAX = 100  #: the kernel takes 107
 
@@ -36,7 +39,33 @@ def parsed(text: bytes) -> Optional[Reported]:
         content = json.loads(text.decode())
     except (ValueError, RecursionError):
         return None
-    return Reported(content) if isinstance(content, dict) else None
+    return Reported(bounded(content)) if isinstance(content, dict) else None
+
+
+def bounded(content: Dict[str, Any]) -> Dict[str, Any]:
+    """What of a report can be meant so; the names of the rest."""
+    kept: Dict[str, Any] = {}
+    refused = []
+    for name, value in content.items():
+        if fits(value) and len(name) <= NAME_MAX and len(kept) < FIELDS_MAX:
+            kept[name] = value
+        else:
+            refused.append(name[:NAME_MAX])
+    kept.pop("refused", None)
+    if refused:
+        kept["refused"] = refused[:REFUSED_MAX]
+    return kept
+
+
+def fits(value: Any) -> bool:
+    """Numbers have an end, and so have texts."""
+    if isinstance(value, int):
+        return -NUMBER_MAX < value < NUMBER_MAX
+    return (
+        value is None
+        or isinstance(value, float)
+        or (isinstance(value, str) and len(value) <= TEXT_MAX)
+    )
 
 
 def listen(daemon: "Daemon") -> None:

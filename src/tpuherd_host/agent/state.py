@@ -72,6 +72,7 @@ class Work(NamedTuple):
     why: str = ""  #: a sentence: why it was stopped, or could not begin
     first: int = 0  #: the log begins at this offset; what was before is dropped
     length: int = 0
+    logged: Optional[float] = None  #: when its log grew last
     lost_bytes: int = 0  #: output that a full disk ate
     drained: bool = False  #: its outputs are closed
     paused: bool = False  #: its output is not read, since a reader is far behind
@@ -167,6 +168,7 @@ def shown(work: Work) -> Dict[str, Any]:
         "why": work.why,
         "first": work.first,
         "length": work.length,
+        "logged": work.logged,
         "lost_bytes": work.lost_bytes,
         "terminal": work.terminal is not None,
         "stdin": work.stdin,

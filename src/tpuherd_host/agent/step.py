@@ -10,6 +10,7 @@ from tpuherd_host.agent.words import (
     AptSeen,
     Arrived,
     Began,
+    Cleaned,
     Closed,
     Consumed,
     Deed,
@@ -108,5 +109,6 @@ RULES: Dict[Type[Any], Callable[[Turn, Any], None]] = {
     Consumed: calls.consumed,
     Answered: calls.answered,
     Told: told,
+    Cleaned: works.cleaned,
     Woke: woke,
 }

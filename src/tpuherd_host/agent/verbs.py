@@ -14,7 +14,7 @@ Greeting, HELLO each way, id 0:
 WORK, as it is told in replies, lists and events:
   {"id","kind":"command|attempt|setup","phase","title","who","owner","pid":n|null,"asked","started",
    "ended","exit":n|null,"signal":n|null,"rusage":{"user_s","system_s","memory_bytes"},"why",
-   "first","length","lost_bytes","terminal":bool,"stdin":bool}
+   "first","length","logged": when the log grew last,"lost_bytes","terminal":bool,"stdin":bool}
   phase: waiting starting running sweeping freeing closing, then ended or lost (nobody saw its end:
   "why" says it). exit 127 not found, 126 not executable, 125 no such directory or no room; with
   "signal" a front exits 128+n. Attempts and setups also have:
@@ -49,7 +49,9 @@ Attempts. start, halt and lease want an epoch in the hello, not below any that t
            "grace_s"=30,"notice_grace_s"=25,"lease_s"=null,"log_bytes"=1 GiB,"keep_s"=14 days}
            → WORK + {"again":bool}. Not started twice; "busy" while another of the slot is live.
            Its processes have HERD_WORK (its id) and HERD_STEPS (reports.py: how to report steps).
-  attempts {} → {"attempts":[WORK],"notices":{key: value}}; setups that run are among them
+  attempts {} → {"attempts":[WORK],"notices":{key: value}}; setups that run are among them. It is
+           complete: what of this owner is not in it does not run here. What an agent that comes up
+           finds running and has no record of, it ends (grace 30 s), and tells as "lost".
   follow   {"attempt","from"=0} → stream, then WORK
   halt     {"attempt","grace_s","why"} → WORK at its end, with "free" and "holders" of the chips:
            TERM to the leader, when it is gone or the grace is over to the rest, KILL at the end of

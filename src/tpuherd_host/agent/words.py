@@ -153,6 +153,13 @@ class Told(NamedTuple):
     content: Mapping[str, Any]
 
 
+class Cleaned(NamedTuple):
+    """A user has the processes of these ended."""
+
+    works: Tuple[str, ...]
+    why: str
+
+
 class Woke(NamedTuple):
     """It is time to look at what is due."""
 
@@ -320,7 +327,8 @@ class Drop(NamedTuple):
 
 Happening = Union[
     Opened, Arrived, Closed, Flushed, Began, Unborn, Ended, Grew, Drained, Took, Swept, Seen,
-    AptSeen, Tailed, Reported, News, Spoke, Consumed, Answered, Told, Woke,
+    AptSeen, Tailed, Reported, News, Spoke, Consumed, Answered, Told,
+    Cleaned, Woke,
 ]  # fmt: skip
 Deed = Union[
     Send, Pour, Hang, Spawn, Feed, Signal, Sweep, Resize, LookAtChips, LookAtApt, LookForEnd, Note,

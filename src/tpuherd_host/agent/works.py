@@ -2,24 +2,28 @@
 
 from tpuherd_host.agent.state import (
     ATTEMPT,
+    ATTEMPT_KEEP_S,
     CLOSING,
     COMMAND,
     ENDED,
     FREEING,
     LOST,
     RUNNING,
+    SETUP,
     STARTING,
     SWEEPING,
     WAITING,
     Ending,
+    Stage,
     Work,
     shown,
 )
-from tpuherd_host.agent.thin import Tuple, signal
+from tpuherd_host.agent.thin import Optional, Tuple, signal
 from tpuherd_host.agent.turn import Turn
 from tpuherd_host.agent.words import (
     AptSeen,
     Began,
+    Cleaned,
     Drained,
     Ended,
     Forget,
@@ -41,6 +45,7 @@ from tpuherd_host.agent.words import (
 
 DRAIN_S = 0.25  #: how long the last output may come after the leader's end
 SWEEP_S = 0.2
+ORPHAN_GRACE_S = 30.0  #: for what runs and of which nothing else is known
 REST_GRACE_S = 5.0  #: for what an attempt leaves behind when it ends by itself
 FREE_S = 30.0  #: how long chips may take to be free
 APT_S = 5.0
@@ -131,6 +136,14 @@ def stop(turn: Turn, work: Work, grace_s: float, why: str) -> None:
             turn.do(Signal(work, signal.SIGTERM, work.kind == COMMAND))
     elif work.phase == SWEEPING:
         turn.put(work._replace(kill_at=min(kill_at, work.kill_at or kill_at)))
+
+
+def cleaned(turn: Turn, happening: Cleaned) -> None:
+    """Their processes are about to be ended by a user's word: so they have not failed."""
+    for id in happening.works:
+        work = turn.state.works.get(id)
+        if work is not None and work.live:
+            turn.changed(work._replace(stopped=True, why=work.why or happening.why), hard=False)
 
 
 def ended(turn: Turn, happening: Ended) -> None:
@@ -311,7 +324,10 @@ def grew(turn: Turn, happening: Grew) -> None:
         turn.tell({"event": "gap", "work": work.id, "lost": happening.lost_bytes, "why": sentence})
     turn.put(
         work._replace(
-            first=happening.first, length=happening.length, lost_bytes=happening.lost_bytes
+            first=happening.first,
+            length=happening.length,
+            lost_bytes=happening.lost_bytes,
+            logged=turn.now if happening.length > work.length else work.logged,
         )
     )
     turn.spread(work.id)
@@ -325,6 +341,36 @@ def drained(turn: Turn, happening: Drained) -> None:
     work = turn.put(work._replace(drained=True))
     if work.phase == CLOSING and work.due is not None:
         look(turn, work)
+
+
+def orphan(mark: str, boot: str, now: float) -> Optional[Work]:
+    """An attempt or a setup that runs, as its processes' mark tells, and of which all else is lost:
+    somebody removed our folder. It is ended, for nobody could tell how it goes; None for a command
+    of a user's, which harms nobody.
+    """
+    bid = mark.rpartition("-setup-")[0]
+    kind, letter = (SETUP, "-g") if bid else (ATTEMPT, "-a")
+    slot, _, rest = (bid or mark).rpartition(letter)
+    number, _, owner = rest.partition("-")
+    if not (slot and owner and number.isdigit()):
+        return None
+    return Work(
+        id=mark,
+        kind=kind,
+        stages=(Stage(("true",)),),
+        asked=now,
+        phase=SWEEPING,
+        slot=slot,
+        boot=boot,
+        started=now,
+        ended=now,
+        kill_at=now + ORPHAN_GRACE_S,
+        due=now,
+        drained=True,
+        unseen=True,
+        why="what its agent knew of it was removed from the host, so it was ended",
+        keep_s=ATTEMPT_KEEP_S,
+    )
 
 
 def found(work: Work, boot: str, alive: bool, now: float) -> Tuple[Work, str]:

@@ -10,10 +10,14 @@ from tpuherd_host.train import commit as commits
 from tpuherd_host.train import here, programs
 from tpuherd_host.train.circle import Circle
 from tpuherd_host.train.commit import Commit, Damaged, OtherModel, folder
-from tpuherd_host.train.late import there
+from tpuherd_host.train.late import Missing, there
 from tpuherd_host.train.orbax_form import Orbax
 from tpuherd_host.train.pieces import Pieces
 from tpuherd_host.train.places import Away, Place, Unreachable, passing, place
+from tpuherd_host.train.split import Unfit
+
+OWN = "pieces"  #: the usual form, of every place: it needs nothing but NumPy
+ORBAX = "orbax"  #: on request
 
 
 class Form(Protocol):
@@ -49,10 +53,10 @@ class Checkpoints:
         self.circle = circle or Circle()
         self.place: Place = place(location)
         self.keep = max(1, keep)
-        self.form = form or usual_form(location)
+        self.form = checked_form(form or OWN, location)
         self.forms: Mapping[str, Form] = {
-            "orbax": Orbax(self.place, self.circle),
-            "pieces": Pieces(self.place, self.circle),
+            ORBAX: Orbax(self.place, self.circle),
+            OWN: Pieces(self.place, self.circle),
         }
         self.newest = 0  #: of the whole ones, as far as this process knows
         self.took_s = 0.0
@@ -181,8 +185,12 @@ def stop_at(heard: Mapping[str, str]) -> None:
         raise Away(heard["away"])
 
 
-def usual_form(location: str) -> str:
-    """Orbax where it is installed with what it needs for that place, else our own."""
-    if there("orbax.checkpoint") and (not location.startswith("gs://") or there("gcsfs")):
-        return "orbax"
-    return "pieces"
+def checked_form(form: str, location: str) -> str:
+    """A form that is known, and installed with what it needs for that place."""
+    if form not in (OWN, ORBAX):
+        raise Unfit(f"form={form!r} is neither {OWN!r} nor {ORBAX!r}")
+    wanted = [("orbax.checkpoint", "orbax-checkpoint"), ("gcsfs", "gcsfs")]
+    for package, install in wanted[: 1 + location.startswith("gs://")] if form == ORBAX else ():
+        if not there(package):
+            raise Missing(f"form={ORBAX!r} needs {package} here: pip install {install}")
+    return form

@@ -4,9 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tpuherd_host.train.late import Late
-
-service = Late("jax._src.distributed", "jax")
 WITHIN_S = 120.0
 
 
@@ -14,14 +11,21 @@ class Silent(RuntimeError):
     """Another process did not say what all have to say."""
 
 
-class Circle:
-    """Holds the line to JAX's coordination service; of one process alone it is empty."""
+class Parted:
+    """The line after it was closed: a thread that still wants it hears so."""
 
-    def __init__(self, index: int = 0, count: int = 1) -> None:
+    def __getattr__(self, name: str) -> Any:
+        raise Silent("the processes have parted")
+
+
+class Circle:
+    """Holds the line to JAX's coordination service; without one each process hears only itself."""
+
+    def __init__(self, index: int = 0, count: int = 1, line: Any = None) -> None:
         self.index = index
         self.count = count
         self.turns = 0
-        self.line: Any = service.global_state.client if count > 1 else None
+        self.line = line
 
     def gather(self, word: str, name: str = "", within_s: float = WITHIN_S) -> list[str]:
         """Everybody's word, by process. All call it, in the same order or with the same name."""
@@ -35,6 +39,28 @@ class Circle:
         others = [self._hear(f"{at}/{one}", within_s) for one in range(1, self.count)]
         self.line.key_value_set(f"{at}/all", json.dumps([word, *others]))
         return [word, *others]
+
+    def gather_connected(self, word: str, name: str, within_s: float) -> list[str]:
+        """The same; Silent where the processes have no line to each other."""
+        if self.line is None:
+            raise Silent("the processes are not connected")
+        return self.gather(word, name, within_s)
+
+    def meet(self, name: str, within_s: float) -> None:
+        """Wait until all processes are here: all hear of it, or it is Silent for all of them."""
+        if self.count == 1:
+            return
+        if self.line is None:
+            raise Silent("the processes are not connected")
+        try:
+            self.line.wait_at_barrier(f"herd/{name}", int(within_s * 1000))
+        except Exception as error:  # the type is JAX's own
+            raise Silent(f"not all processes came ({name}): {error}") from error
+
+    def close(self) -> None:
+        """Nothing is said any more."""
+        if self.line is not None:
+            self.line = Parted()
 
     def told(self, word: str, name: str = "", within_s: float = WITHIN_S) -> str:
         """The word of process 0, on all of them."""

@@ -7,9 +7,22 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from multiprocessing import current_process, parent_process
 
 #: The first seconds of a process are told with this: it is read when the package is loaded.
 BEGAN = time.time()
+
+
+def process_began() -> float:
+    """When the kernel started this process, in seconds since 1970."""
+    try:
+        with open("/proc/self/stat") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        with open("/proc/uptime") as file:
+            up_s = float(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return BEGAN
+    return min(BEGAN, time.time() - up_s + ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def environment() -> Mapping[str, str]:
@@ -20,6 +33,30 @@ def environment() -> Mapping[str, str]:
 def export(name: str, value: str) -> None:
     """Set a variable for this process and those that it starts, where nobody has."""
     os.environ.setdefault(name, value)
+
+
+def replace_variable(name: str, value: str) -> None:
+    """Set a variable for this process and those that it starts."""
+    os.environ[name] = value
+
+
+def is_loaded_again() -> bool:
+    """Whether multiprocessing is importing the main module once more, in a child of `spawn`."""
+    return bool(getattr(current_process(), "_inheriting", False))
+
+
+def is_worker_process() -> bool:
+    """Whether multiprocessing has started this process."""
+    return is_loaded_again() or parent_process() is not None
+
+
+def read_process_number(environ: Mapping[str, str]) -> tuple[int, int]:
+    """Which process of the program this is, and of how many: as init() or the engine has said."""
+    for index, count in (("HERD_PROCESS", "HERD_PROCESSES"), ("HERD_WORKER", "HERD_WORKERS")):
+        told = environ.get(index, ""), environ.get(count, "")
+        if all(word.isdecimal() for word in told) and int(told[0]) < int(told[1]):
+            return int(told[0]), int(told[1])
+    return 0, 1
 
 
 def now() -> float:

@@ -132,11 +132,9 @@ def of_iterator(stream: Iterable[T], split: Split, start: int = 0) -> Iterator[l
 def processes() -> tuple[int, int]:
     """Which process of JAX this is, or belongs to as a worker of its loader, and of how many."""
     environ = here.environment()
-    if environ.get("HERD_PROCESSES"):
-        return int(environ["HERD_PROCESS"]), int(environ["HERD_PROCESSES"])
-    if there("jax"):
-        return jax.process_index(), jax.process_count()
-    return 0, 1
+    if environ.get("HERD_PROCESSES") or not there("jax"):
+        return here.read_process_number(environ)
+    return jax.process_index(), jax.process_count()
 
 
 def workers() -> tuple[int, int]:

@@ -165,11 +165,15 @@ class Parts:
         if isinstance(like, jax.Array):
             return self._array(name, like)
         content = self._box(name, tuple(slice(0, size) for size in numpy.shape(like)))
-        return content if isinstance(like, numpy.ndarray) else type(like)(content)
+        if isinstance(like, numpy.ndarray):
+            return content.astype(like.dtype, copy=False)
+        return type(like)(content)
 
     def _array(self, name: str, like: Any) -> Any:
         return jax.make_array_from_callback(
-            like.shape, like.sharding, lambda index: self._box(name, index)
+            like.shape,
+            like.sharding,
+            lambda index: self._box(name, index).astype(like.dtype, copy=False),
         )
 
     def _box(self, name: str, index: tuple[slice, ...]) -> Any:

@@ -6,6 +6,8 @@ import shutil
 import threading
 import urllib.error
 import urllib.request
+import zlib
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
@@ -48,6 +50,10 @@ class Place(Protocol):
         """All that begin so, in order."""
         ...
 
+    def sums(self, beginning: str = "") -> dict[str, int]:
+        """All that begin so, each with a checksum of what it contains."""
+        ...
+
     def read(self, name: str, first: int = 0, length: int | None = None) -> bytes:
         """All of a file or a part; FileNotFoundError."""
         ...
@@ -83,6 +89,9 @@ class Folder:
 
     def names(self, beginning: str = "") -> list[str]:
         return sorted(name for name in self._all() if name.startswith(beginning))
+
+    def sums(self, beginning: str = "") -> dict[str, int]:
+        return {name: zlib.crc32(self.read(name)) for name in self.names(beginning)}
 
     def _all(self) -> Iterator[str]:
         for folder, _, files in os.walk(self.path):
@@ -144,17 +153,28 @@ class Bucket:
         self.token, self.until = "", 0.0
 
     def names(self, beginning: str = "") -> list[str]:
-        found: list[str] = []
+        return sorted(item["name"].removeprefix(self.path) for item in self._list(beginning))
+
+    def sums(self, beginning: str = "") -> dict[str, int]:
+        """As the bucket tells them: nothing is read for it."""
+        sums = {}
+        for item in self._list(beginning, "crc32c", "md5Hash"):
+            told = b64decode(item.get("crc32c") or item.get("md5Hash") or "")
+            sums[item["name"].removeprefix(self.path)] = int.from_bytes(told[:8], "big")
+        return sums
+
+    def _list(self, beginning: str, *fields: str) -> Iterator[dict[str, Any]]:
+        """All objects that begin so: their names, and what else is asked for."""
+        wanted = f"items({','.join(('name', *fields))}),nextPageToken"
         page: str | None = ""
         while page is not None:
-            asked = {"prefix": self.path + beginning, "fields": "items(name),nextPageToken"}
+            asked = {"prefix": self.path + beginning, "fields": wanted}
             query = urlencode(asked | ({"pageToken": page} if page else {}))
             answer: dict[str, Any] = json.loads(
                 self._ask("GET", f"/storage/v1/b/{self.bucket}/o?{query}")
             )
-            found += [item["name"].removeprefix(self.path) for item in answer.get("items", ())]
+            yield from answer.get("items", ())
             page = answer.get("nextPageToken")
-        return sorted(found)
 
     def read(self, name: str, first: int = 0, length: int | None = None) -> bytes:
         headers = {}

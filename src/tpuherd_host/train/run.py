@@ -8,13 +8,26 @@ from typing import Any
 
 from tpuherd_host.train import here, programs
 from tpuherd_host.train.checkpoints import Checkpoints
+from tpuherd_host.train.circle import Silent
 from tpuherd_host.train.commit import Commit, OtherModel
 from tpuherd_host.train.interval import Costs, usual_s
 from tpuherd_host.train.late import jax
 from tpuherd_host.train.order import seed_of
 from tpuherd_host.train.places import Away, Unreachable, of_run
 from tpuherd_host.train.reports import Reports
-from tpuherd_host.train.start import FAILED, INTERRUPTED, init, leave, refuse, stop_agreed
+from tpuherd_host.train.split import Unfit
+from tpuherd_host.train.start import (
+    FAILED,
+    INTERRUPTED,
+    TOGETHER_S,
+    TRAINS_AGAIN,
+    init,
+    leave,
+    refuse,
+    stop_agreed,
+)
+from tpuherd_host.train.startup import STARTUP
+from tpuherd_host.train.trees import is_gone
 
 REPORT_S = 1.0
 STEPS_REMEMBERED = 64
@@ -56,21 +69,22 @@ class Run:
             # Copies of a job share that place, and so does a run that is begun anew.
             location = of_run(environ["HERD_CHECKPOINT"], self.id)
         self.checkpoints: Checkpoints | None = None
-        if location:
+        if location and not self.pod.is_child:
             self.checkpoints = Checkpoints(location, self.pod.circle, keep=keep, form=form)
             programs.fetch(self.checkpoints.place)
         self._every_s = every_s
-        self._reports = Reports(environ)
+        self._reports = Reports({} if self.pod.is_child else environ)
         usual = usual_s(environ.get("HERD_LIFE_S", ""))
         self._costs = Costs(blocked=[], took=[], usual_s=usual)
         self._kept: Kept | None = None
         self._metrics: Mapping[str, Any] = {}
-        self._step = self._due = self._total = self._begun = self._own = 0
+        self._step = self._done = self._due = self._total = self._begun = self._own = 0
         self._trained_s = self._earlier_s = 0.0
         self._lasted: list[float] = []
         self._at = self._told = 0.0
         self._entered = False
-        self._news: dict[str, Any] = {"resumed": 0}  #: what is told once
+        self._compiled_s = 0.0  #: before the first step
+        self._news: dict[str, Any] = {}  #: what is told once
 
     def restore(self, state: Any) -> Any:
         """The state of the newest whole checkpoint; this one where there is none.
@@ -90,7 +104,7 @@ class Run:
             return state
         commit = found.commit
         self.start, self.record = commit.step, commit.record
-        self._news = {"resumed": commit.step, "restore_s": round(here.tick() - began, 3)}
+        self._news = {"restore_s": round(here.tick() - began, 3)}
         self._earlier_s, self._begun = commit.trained_s, commit.step
         if self.is_main:
             here.say(f"resumed at step {commit.step}, saved by attempt {commit.attempt}")
@@ -98,7 +112,12 @@ class Run:
 
     def steps(self, total: int) -> Iterator[int]:
         """The steps that are left. A stop is agreed on by all hosts between two of them."""
-        self._total = total
+        if self.pod.is_child:
+            raise Unfit(TRAINS_AGAIN)
+        self._total, self._done = total, self.start
+        self._news["resumed"] = self.start  # by `restore`, or by a program that loads by itself
+        self._own = max(self._own, self.start)
+        self._compiled_s = STARTUP.compiled_s
         self._due = self.start + EARLY
         self._at = here.tick()
         self._told = self._at - REPORT_S
@@ -108,13 +127,24 @@ class Run:
                     self._interrupted(step)
                 self.stopping = True  # the program saves by itself: it has this step for that
             self._step = step
-            yield step
+            try:
+                yield step
+            except GeneratorExit:
+                self._leave_loop(step)
+                raise
             self._count(step)
-        self._finished(total)
+            self._check_kept(step)
+        self._finished()
 
     def keep(self, state: Any, record: Mapping[str, Any] | None = None, **metrics: Any) -> None:
-        """At the end of a step: what to save when it is time, or when the node goes away."""
+        """At the end of a step: what to save when it is time, or when the node goes away.
+
+        Where steps donate the state to the next one, it is called in every step.
+        """
         self._metrics = metrics
+        self._done = self._step + 1
+        if state is None and record is None:
+            return  # there are metrics only: the program saves by itself
         self._kept = Kept(self._step + 1, state, record or {})
         if self._kept.step >= self._due:
             self._save(self._kept)
@@ -146,17 +176,30 @@ class Run:
     ) -> None:
         if kind is None and self._step + 1 >= self._total:
             self.complete()
+        elif kind is None:
+            self._save_for_good()
+
+    def finish(self) -> None:
+        """All is done, though steps may be left: save what was kept last, and tell of it.
+
+        All processes call it, after a `break` for instance.
+        """
+        self._save_for_good()
+        self.complete()
 
     def complete(self) -> None:
         """Tell that all is done. Without it an attempt that was told to stop counts as stopped."""
-        self._reports.insist({**self._place(self._total), "complete": True})
+        self._reports.insist({**self._place(self._done), "complete": True})
         self._reports.close()
 
     def _count(self, step: int) -> None:
         """After each step: how long it took, and now and then a word to the agent."""
         at = here.tick()
+        self._done = step + 1
         if step > self.start:  # the first one is compiled, and says nothing of those to come
             self._lasted.append(at - self._at)
+        else:
+            self._news.update(STARTUP.finish(at - self._at, self._compiled_s))
         self._trained_s += at - self._at
         self._at = at
         if at - self._told < REPORT_S:
@@ -208,12 +251,48 @@ class Run:
         trained_s = self._earlier_s + self._trained_s
         return self._costs.steps(step_s, trained_s, self.attempt - 1)
 
+    def _check_kept(self, step: int) -> None:
+        """End at the first step after which nothing could be saved, were the node to go away."""
+        kept = self._kept
+        if self.checkpoints is None or kept is None or kept.step > step or not is_gone(kept.state):
+            return
+        self.checkpoints.wait()
+        raise Unfit(
+            f"run.keep() was not called in step {step}, and the arrays that it was given in step "
+            f"{kept.step - 1} have been donated since: call it in every step, where it costs "
+            "nothing unless it is time to save"
+        )
+
+    def _leave_loop(self, step: int) -> None:
+        """The loop ends early, by `break` for instance: save, if it does so on all hosts."""
+        if self._kept is None or self.checkpoints is None:
+            return
+        try:
+            self.pod.circle.meet(f"left/{step}/{self._kept.step}", TOGETHER_S)
+        except Silent:
+            return  # an exception of this process: the others are in their step
+        self._save_for_good()
+        if self.is_main and self._saved() == self._kept.step:
+            here.say(f"the loop was left in step {step}, saved at step {self._saved()}")
+
+    def _save_for_good(self) -> None:
+        """Save what was kept last, and wait for it. All processes call it."""
+        kept = self._kept
+        if self.checkpoints is None:
+            return
+        if kept is not None and kept.step > self._begun:
+            if is_gone(kept.state):
+                here.say(
+                    f"what was kept in step {kept.step - 1} has been donated since and is not "
+                    "saved: call run.keep() before the loop is left"
+                )
+            else:
+                self._save(kept, wait=True)
+        self.checkpoints.wait()
+
     def _interrupted(self, step: int) -> None:
         """Save what is there, and end on all hosts with the same status."""
-        if self._kept is not None:
-            self._save(self._kept, wait=True)
-        if self.checkpoints is not None:
-            self.checkpoints.wait()
+        self._save_for_good()
         saved = self._saved()
         if self.is_main:
             here.say(f"stopped before step {step}, saved at step {saved}: start it again to go on")
@@ -221,11 +300,8 @@ class Run:
         self._reports.close()
         leave(INTERRUPTED)
 
-    def _finished(self, total: int) -> None:
-        """The last step is done: save it for good."""
-        if self._kept is not None:
-            self._save(self._kept, wait=True)
-        if self.checkpoints is not None:
-            self.checkpoints.wait()
+    def _finished(self) -> None:
+        """The last step is done."""
+        self._save_for_good()
         if not self._entered:
             self.complete()

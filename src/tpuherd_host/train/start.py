@@ -17,8 +17,9 @@ from typing import Any, NoReturn
 
 from tpuherd_host.train import frames, here
 from tpuherd_host.train.circle import Circle, Silent, odd_one
-from tpuherd_host.train.late import Late, jax, multihost, there
+from tpuherd_host.train.late import Late, Missing, jax, multihost, there
 from tpuherd_host.train.split import Unfit
+from tpuherd_host.train.startup import STARTUP
 
 distributed = Late("jax._src.distributed", "jax")
 FAILED = 1  #: as any script fails: another try may help
@@ -28,8 +29,14 @@ UNFIT = 78  #: it can't run like this; the sentence is in the log
 HEARTBEAT_S = 30
 SHUTDOWN_S = 30
 TOGETHER_S = 10.0  #: all find out within so long that something can't be, or not all do
+INITIALIZED = "HERD_INITIALIZED"  #: the number of the process that has met the others
 OLDEST = (0, 4, 34)  #: of JAX: what is older was not tried
 COMPARED = ("jax", "jaxlib", "libtpu", "numpy", "orbax-checkpoint")
+LACKS_JAX = "this needs jax: pip install jax"
+TRAINS_AGAIN = (
+    "a child of the training process, such as a worker of a data loader, has loaded this script "
+    'again and would train too: put what trains below `if __name__ == "__main__":`'
+)
 #: In what a collective says when its other end has died.
 CONSEQUENCES = (
     "gloo", "coordination", "deadline_exceeded", "connection closed by peer",
@@ -45,10 +52,11 @@ class Pod:
     count: int
     circle: Circle
     notices: bool  #: JAX hears SIGTERM and tells all processes
+    is_child: bool = False  #: a process of a data loader: it belongs to the one that trains
 
     @property
     def is_main(self) -> bool:
-        return self.index == 0
+        return self.index == 0 and not self.is_child
 
 
 class Notice:
@@ -65,37 +73,68 @@ NOTICE = Notice()
 PODS: list[Pod] = []  #: this one, once it has been found
 
 
-def init() -> Pod:
+def init(*, use_jax: bool = True) -> Pod:
     """Meet the other processes, wherever this runs; call it before anything else of JAX.
 
-    A second call gives the same answer. On hosts that are not alike the program ends here, with
-    a sentence that names the odd one.
+    A program of another framework says `use_jax=False` where JAX may be installed as well: then
+    JAX neither takes the port of `HERD_COORDINATOR` nor hears SIGTERM.
+
+    A second call gives the same answer, and so does one in a child of this process: a data loader
+    that begins its workers by `spawn` or `forkserver` has them load the script again. On hosts
+    that are not alike the program ends here, with a sentence that names the odd one.
     """
     if not PODS:
         sys.excepthook = ended
         frames.seen()
-        PODS.append(found(here.environment()))
+        environ = here.environment()
+        if is_child(environ):
+            PODS.append(read_parents_pod(environ))
+            return PODS[0]
+        STARTUP.begin_meeting()
+        PODS.append(found(environ, use_jax=use_jax))
+        STARTUP.end_meeting()
         here.export("HERD_PROCESS", str(PODS[0].index))
         here.export("HERD_PROCESSES", str(PODS[0].count))
+        here.replace_variable(INITIALIZED, str(os.getpid()))
     return PODS[0]
 
 
-def found(environ: Mapping[str, str]) -> Pod:
+def is_child(environ: Mapping[str, str]) -> bool:
+    """Whether this process was begun by one that has met the others already, and trains."""
+    if here.is_loaded_again():
+        return True
+    if environ.get(INITIALIZED, str(os.getpid())) == str(os.getpid()):
+        return False
+    return here.is_worker_process() or here.read_process_number(environ)[1] > 1
+
+
+def read_parents_pod(environ: Mapping[str, str]) -> Pod:
+    """The pod as the variables tell of it. Nothing is connected to, and no chip is touched."""
+    here.replace_variable("JAX_PLATFORMS", "cpu")
+    if "jax" in sys.modules:
+        jax.config.update("jax_platforms", "cpu")
+    index, count = here.read_process_number(environ)
+    return Pod(index=index, count=count, circle=Circle(index, count), notices=False, is_child=True)
+
+
+def found(environ: Mapping[str, str], *, use_jax: bool) -> Pod:
     """The pod that the variables or JAX's own detection tell of."""
+    if not use_jax or not there("jax"):
+        signal.signal(signal.SIGTERM, NOTICE.hear)
+        index, count = here.read_process_number(environ)
+        return Pod(index=index, count=count, circle=Circle(index, count), notices=False)
+    check_age(metadata.version("jax"))
+    remember_programs(environ)
+    STARTUP.count_compiling()
     told = way(environ)
-    if there("jax"):
-        remember_programs(environ)
-    if not there("jax") or told == {} or not initialized(told):
-        check_age(facts()["jax"])
+    if told == {} or not initialized(told):
         signal.signal(signal.SIGTERM, NOTICE.hear)
         return Pod(index=0, count=1, circle=Circle(), notices=False)
     state = distributed.global_state
-    circle = Circle(state.process_id, state.num_processes)
+    circle = Circle(state.process_id, state.num_processes, state.client)
     pod = Pod(index=circle.index, count=circle.count, circle=circle, notices=True)
     PODS.append(pod)  # for refuse()
-    mine = facts()
-    compare(circle, mine)
-    check_age(mine["jax"])
+    compare(circle, facts())
     compare(
         circle,
         {"host": socket.gethostname(), "the number of chips in use": jax.local_device_count()},
@@ -171,7 +210,7 @@ def facts() -> dict[str, Any]:
 
 
 def check_age(version: str) -> None:
-    """End here if JAX lacks what is used of it. All processes have the same by now."""
+    """End here if JAX lacks what is used of it, before it is asked to connect to others."""
     numbers = tuple(int(word) for word in re.findall(r"\d+", version)[:3])
     if numbers and numbers < OLDEST:
         wanted = ".".join(map(str, OLDEST))
@@ -191,7 +230,7 @@ def refuse(sentence: str, status: int = UNFIT) -> NoReturn:
     With status 78 it is not tried again.
     """
     pod = PODS[0] if PODS else None
-    if pod is None or pod.is_main:
+    if pod is None or pod.is_main or pod.is_child:
         here.say(sentence)
     leave(status)
 
@@ -200,8 +239,8 @@ def unfit(sentence: str) -> NoReturn:
     """End because of what can't be. Mostly all find it out at once: then one of them says it."""
     words = [sentence]
     try:
-        if PODS:
-            words = PODS[0].circle.gather(sentence, "unfit", TOGETHER_S)
+        if PODS and PODS[0].count > 1:
+            words = PODS[0].circle.gather_connected(sentence, "unfit", TOGETHER_S)
     except Silent:
         here.say(sentence)
         at_once(UNFIT)
@@ -211,6 +250,7 @@ def unfit(sentence: str) -> NoReturn:
 def leave(status: int) -> NoReturn:
     """End in order, together with the others. All processes call it."""
     if PODS and PODS[0].notices:
+        PODS[0].circle.close()
         try:
             jax.distributed.shutdown()
         except Exception as error:  # noqa: BLE001  # the status is worth more than this
@@ -232,8 +272,12 @@ def ended(kind: type[BaseException], error: BaseException, trace: TracebackType 
     In one process of several JAX would wait for the others, and then end all of them by SIGABRT,
     the guilty one too.
     """
-    if isinstance(error, Unfit):
+    if isinstance(error, (Unfit, Missing)):
         unfit(str(error))
+    if isinstance(error, ModuleNotFoundError) and error.name == "jax":
+        unfit(LACKS_JAX)
+    if isinstance(error, RuntimeError) and "bootstrapping phase" in str(error):
+        unfit(TRAINS_AGAIN)  # multiprocessing has noticed it before us
     sys.__excepthook__(kind, error, trace)
     if not PODS or PODS[0].count == 1:
         return

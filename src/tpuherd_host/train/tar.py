@@ -132,7 +132,7 @@ class Shards:
         far = [path for path in every if path.startswith("gs://")]
         sizes, larder = known_sizes(far), Larder(cache, room)
         uncounted = len(set(far) - set(sizes))
-        if uncounted and here.environment().get("HERD_PROCESS", "0") == "0":
+        if uncounted and not here.read_process_number(here.environment())[0]:
             here.say(f"no {SIZES} has {uncounted} of the shards: every host brings and counts them")
         self.shards = [
             Far(path, larder, sizes.get(path)) if path.startswith("gs://") else Shard(path)

@@ -19,6 +19,12 @@ def is_key(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
+def is_gone(tree: Any) -> bool:
+    """Whether arrays of a tree were donated to a function since, and can't be read any more."""
+    found = (getattr(leaf, "is_deleted", None) for leaf in jax.tree_util.tree_leaves(tree))
+    return any(gone() for gone in found if gone is not None)
+
+
 def placed(tree: Any, sharding: Any) -> Any:
     """Arrays of NumPy, the same on every host, as arrays of all chips: nothing is compiled or sent.
 

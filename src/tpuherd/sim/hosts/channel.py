@@ -62,6 +62,8 @@ class Channel:
             raise TimeoutError(110, f"no answer to {verb} within {patience_s:g} s") from None
         finally:
             self.waiting.pop(number, None)
+            if future.done() and not future.cancelled():
+                future.exception()  # seen, also where the question was not even sent
         if "errno" in reply:
             wire.close_all(sent)
             raise OSError(whole(reply, "errno"), str(reply.get("why"))[:500])

@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 
 from tpuherd.sim.hosts import init, system, walls
+from tpuherd.sim.hosts.modes import HOSTS_UID
 from tpuherd.sim.hosts.wire import Message
 
-NOBODY = 0x70000000  #: whom hosts run as when the world runs as root
 REFUSED = """
     apt apt-get dpkg halt init kexec mkfs mount poweroff reboot service shutdown su sudo systemctl
     telinit umount
@@ -70,7 +70,7 @@ class Commons:
         corner = self.folder / str(number)
         corner.mkdir(exist_ok=True)
         if os.getuid() == 0:
-            os.chown(corner, NOBODY, NOBODY)
+            os.chown(corner, HOSTS_UID, HOSTS_UID)
         plan |= {"corner": str(corner), "refusals": str(self.refusals), "offers": self.offers}
         pid = os.fork()
         if pid == 0:
@@ -85,8 +85,8 @@ class Commons:
             os.closerange(3, 1000)
             if os.getuid() == 0:
                 os.setgroups([])
-                os.setresgid(NOBODY, NOBODY, NOBODY)
-                os.setresuid(NOBODY, NOBODY, NOBODY)
+                os.setresgid(HOSTS_UID, HOSTS_UID, HOSTS_UID)
+                os.setresuid(HOSTS_UID, HOSTS_UID, HOSTS_UID)
                 system.be_dumpable()
             init.run_shared(socket.socket(fileno=1000), plan)
         finally:

@@ -7,9 +7,10 @@ import socket
 from pathlib import Path
 
 from tpuherd.sim.hosts import init, layers, netlink, system
+from tpuherd.sim.hosts.modes import HOSTS_UID
 from tpuherd.sim.hosts.wire import Message
 
-FIRST_ID, IDS = 0x70000000, 65536  #: the users of hosts, as the machine numbers them
+FIRST_ID, IDS = HOSTS_UID, 65536  #: the users of hosts, as the machine numbers them
 NO_SUCH_DEVICE = 19
 
 

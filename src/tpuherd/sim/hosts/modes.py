@@ -4,6 +4,9 @@ from pathlib import Path
 
 MODES = ("namespaces-root", "namespaces-user", "processes")
 
+#: Whom hosts run as, seen from the machine, when the world runs as root; and the users after it.
+HOSTS_UID = 0x70000000
+
 #: Settings of the kernel that forbid user namespaces, with the value by which they do.
 #: They only explain a refusal: whether one is refused is found out by trying.
 FORBIDDING = {

@@ -18,6 +18,7 @@ from tpuherd.sim.hosts.modes import MODES, refusal
 from tpuherd.sim.hosts.offers import offered
 from tpuherd.sim.hosts.plans import plan
 from tpuherd.sim.hosts.room import Room
+from tpuherd.sim.hosts.sftp import find_program
 from tpuherd.sim.hosts.wire import Message
 from tpuherd.sim.tpu.call import Request
 from tpuherd.sim.tpu.views import HostView
@@ -125,6 +126,7 @@ class Rack:
                 "folder": str(self.folder.absolute()),
                 "disk_bytes": self.make.disk_bytes,
                 "offers": offered(offer) if offer else [],
+                "libraries": [] if find_program() else [path for path in sys.path if path],
             }
             try:
                 await line.ask("prepare", order, within_s=BOOT_S)
@@ -167,7 +169,7 @@ class Rack:
                 room = berth.room
                 if room is not None and (view is None or not view.on or view.boot != room.boot):
                     room.expected = True
-                    group.create_task(self.order_death(room))
+                    group.create_task(self.end_cut(room))
                 group.create_task(self.settle(key, berth))
 
     def next_number(self) -> int:
@@ -177,10 +179,15 @@ class Rack:
 
     async def settle(self, key: str, berth: Berth) -> None:
         """Do what is to be done for one host; one host's trouble is not the others'."""
-        try:
-            await self.settle_all(key, berth)
-        except OSError as error:
-            self.note(f"{key}: {error.strerror or error}")
+        while not self.closing.is_set():
+            try:
+                await self.settle_all(key, berth)
+                return
+            except TimeoutError as error:  # a machine with much to do: it is ordered again
+                self.note(f"{key}: {error.strerror or error}")
+            except OSError as error:
+                self.note(f"{key}: {error.strerror or error}")
+                return
 
     async def settle_all(self, key: str, berth: Berth) -> None:
         """Until there is nothing left to do."""
@@ -261,9 +268,10 @@ class Rack:
             self.lives.create_task(self.end_cut(room))
 
     async def end_cut(self, room: Room) -> None:
-        """Its death is told as any other."""
+        """Its death is told as any other. What goes wrong is noted; it harms no other host."""
         try:
-            await self.order("kill", room.number)
+            if not room.gone.is_set():
+                await self.order("kill", room.number)
         except OSError as error:
             self.note(f"{room.view.name}: {error.strerror or error}")
 

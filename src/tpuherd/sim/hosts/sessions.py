@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tpuherd.sim.hosts import sftp
 from tpuherd.sim.hosts.accounts import Login
 from tpuherd.sim.hosts.places import Place
 from tpuherd.sim.hosts.wire import Message
@@ -56,6 +57,9 @@ def spawn(start: Start) -> int:
     try:
         become(start)
         path = start.executable
+        if path == sftp.INTERNAL:
+            sftp.serve_files()
+            os._exit(0)
         if "/" in path:
             os.execve(path, list(start.argv), dict(start.env))
         os.execvpe(path, list(start.argv), dict(start.env))

@@ -12,7 +12,9 @@ CREATE_RULES, ADD_RULE, RESTRICT = 444, 445, 446
 EXECUTE, WRITE, READ, LIST = 1, 2, 4, 8
 CHANGE = 0x7FF0 | WRITE  #: remove and make of every kind (ABI 3: truncate as well)
 LOOK = EXECUTE | READ | LIST
-SIGNALS = 2  #: in `scoped`: none to processes outside (ABI 6)
+#: In `scoped` (ABI 6): neither signals to processes outside nor their abstract unix sockets. What
+#: has a path can be connected to all the same: no version so far has a word for it.
+SCOPES = 1 | 2
 MAY_LOOK = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/proc", "/sys")
 
 
@@ -41,7 +43,7 @@ def around(plan: Message) -> None:
         handled &= ~0x4000
     if abi < 2:
         handled &= ~0x2000
-    rules = struct.pack("QQQ", handled, 0, SIGNALS if abi >= 6 else 0)[: 24 if abi >= 6 else 8]
+    rules = struct.pack("QQQ", handled, 0, SCOPES if abi >= 6 else 0)[: 24 if abi >= 6 else 8]
     file = check(libc.syscall(CREATE_RULES, rules, len(rules), 0), "Landlock")
     try:
         for path in (*MAY_LOOK, *plan["offers"], plan["refusals"]):

@@ -1,7 +1,8 @@
 """The parent of all hosts of a world: owns their ground, starts and ends them, tells who died.
 
-It is started fresh with an empty environment, loads the standard library only and has one thread:
-hosts are forks of it and share its memory, and what it does not know they can't find.
+It is started fresh with an empty environment, loads the standard library only (and asyncssh, where
+the machine has no sftp-server of its own) and has one thread: hosts are forks of it and share its
+memory, and what it does not know they can't find.
 """
 
 import encodings.ascii
@@ -14,7 +15,7 @@ import socket
 import sys
 from collections.abc import Callable
 
-from tpuherd.sim.hosts import commons, ground, system, wire
+from tpuherd.sim.hosts import commons, ground, sftp, system, wire
 from tpuherd.sim.hosts.wire import Message
 
 
@@ -93,6 +94,8 @@ class Zygote:
         return self.ground
 
     def prepare(self, order: Message, _: list[int]) -> Message:
+        if order["libraries"]:
+            sftp.load_library(order["libraries"])
         shared = order["mode"] == "processes"
         self.ground = commons.Commons(order) if shared else ground.Ground(order)
         gc.collect()

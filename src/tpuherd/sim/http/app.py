@@ -82,18 +82,22 @@ async def read(scope: Scope, receive: Receive) -> Request:
         if len(body) <= longest:
             body += message.get("body", b"")
         more = message.get("more_body", False)
-    headers = {
-        name.decode("latin-1"): value.decode("latin-1")
-        for name, value in scope["headers"]
-        if name not in SECRET
-    }
     return Request(
         method=scope["method"],
         path=scope["raw_path"].decode("latin-1"),
         query=scope["query_string"].decode("latin-1"),
-        headers=headers,
+        headers=read_headers(scope),
         body=bytes(body),
     )
+
+
+def read_headers(scope: Scope) -> dict[str, str]:
+    """The headers of a request without what is secret, names in lower case."""
+    return {
+        name.decode("latin-1"): value.decode("latin-1")
+        for name, value in scope["headers"]
+        if name not in SECRET
+    }
 
 
 def most(path: str) -> int:

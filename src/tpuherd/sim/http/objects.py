@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from email.parser import BytesParser
 from functools import cache, lru_cache
 from pathlib import Path
+from tempfile import mkstemp
+from threading import Lock
 from urllib.parse import parse_qs, quote, unquote
 
 from tpuherd.sim.hosts.contract import Desk
@@ -22,6 +24,7 @@ PATHS = re.compile(r"(/upload|/download|/resumable)?/storage/v1/b/([^/]+)/o(?:/(
 TREES = ("/storage/v1/", "/upload/storage/v1/", "/download/storage/v1/", "/resumable/storage/v1/")
 RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 PAGE_MAX = 1000
+HALF = ".half"  #: what is uploaded in parts, until it is whole
 OBJECTS = "objects"  #: the folder of a world in which they are
 
 
@@ -46,6 +49,8 @@ class Wanted:
     def condition(self, found: int) -> None:
         """ifGenerationMatch and its opposite; 0 is what is not there."""
         match, other = self.query.get("ifGenerationMatch"), self.query.get("ifGenerationNotMatch")
+        if other == str(found) and self.request.method == "GET":
+            raise No(304, "Not Modified")
         if (match is not None and match != str(found)) or other == str(found):
             raise No(412, "At least one of the pre-conditions you specified did not hold.")
 
@@ -56,6 +61,8 @@ class Objects:
     def __init__(self, desk: Desk, folder: Path) -> None:
         self.desk = desk
         self.folder = folder
+        self.writing = Lock()  #: a condition holds until what it is for has been done
+        self.newest = 0  #: of the generations that were given
 
     async def answer(self, request: Request) -> Response | None:
         """None: this is not about objects."""
@@ -78,6 +85,8 @@ class Objects:
         try:
             return await asyncio.to_thread(self.judged, wanted)
         except No as no:
+            if no.status == 304:  # it has no body
+                return Response(status=304)
             told = {"code": no.status, "message": str(no), "errors": [{"message": str(no)}]}
             return Response(status=no.status, body=json.dumps({"error": told}).encode())
 
@@ -97,9 +106,10 @@ class Objects:
         if not wanted.name:
             return self.listing(wanted)
         if method == "DELETE":
-            file = self.file(wanted)
-            wanted.condition(generation(file))
-            file.unlink()
+            with self.writing:
+                file = self.file(wanted)
+                wanted.condition(generation(file))
+                file.unlink()
             return Response(status=204)
         if method == "GET" and (wanted.query.get("alt") == "media" or wanted.kind == "/download"):
             return self.content(wanted)
@@ -125,18 +135,23 @@ class Objects:
             raise No(400, "Required")
         if kind == "resumable":
             place = f"/resumable/storage/v1/b/{wanted.bucket}/o/{quote(name, safe='')}"
-            half = self.path(wanted.bucket, name, ".half")
-            half.parent.mkdir(parents=True, exist_ok=True)
-            half.write_bytes(b"")
+            folder = self.path(wanted.bucket, name).parent
+            folder.mkdir(parents=True, exist_ok=True)
+            number, half = mkstemp(HALF, dir=folder)
+            os.close(number)
             host = wanted.request.headers.get("host", "")
-            conditions = f"{place}?{wanted.request.query}"
+            upload = Path(half).name.removesuffix(HALF)
+            conditions = f"{place}?{wanted.request.query}&upload_id={upload}"
             return Response(headers=(("Location", f"http://{host}{conditions}"),))
         self.write(wanted, name, body)
         return found(self.shown(wanted.bucket, name))
 
     def resumed(self, wanted: Wanted) -> Response:
         """A part of an upload, or all of it."""
-        half = self.path(wanted.bucket, wanted.name, ".half")
+        upload = quote(wanted.query.get("upload_id", ""), safe="")
+        half = self.folder / wanted.bucket / f"{upload}{HALF}"
+        if not half.is_file():
+            raise No(404, "No such upload: it is over, or was never begun.")
         body = wanted.request.body
         said = wanted.request.headers.get("content-range", "")
         with half.open("ab") as stream:
@@ -154,20 +169,35 @@ class Objects:
     def write(self, wanted: Wanted, name: str, content: bytes) -> None:
         """Seen whole or not at all."""
         path = self.path(wanted.bucket, name)
-        wanted.condition(generation(path) if path.is_file() else 0)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = self.path(wanted.bucket, name, ".new")
-        new.write_bytes(content)
-        new.replace(path)
+        with self.writing:
+            before = generation(path) if path.is_file() else 0
+            wanted.condition(before)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new = self.path(wanted.bucket, name, ".new")
+            new.write_bytes(content)
+            # A disk's clock goes by milliseconds: two writes in one of them are two generations.
+            self.newest = max(generation(new), before + 1, self.newest + 1)
+            os.utime(new, ns=(self.newest * 1000, self.newest * 1000))
+            new.replace(path)
 
     def content(self, wanted: Wanted) -> Response:
         """All of an object, or the range that is asked for."""
-        file = self.file(wanted)
-        wanted.condition(generation(file))
-        content = file.read_bytes()
+        with self.file(wanted).open("rb") as stream:  # of one generation, whatever is written now
+            number = os.fstat(stream.fileno()).st_mtime_ns // 1000
+            wanted.condition(number)
+            content = stream.read()
         asked = RANGE.fullmatch(wanted.request.headers.get("range", ""))
-        kind = [("Content-Type", "application/octet-stream")]
+        kind = [
+            ("Content-Type", "application/octet-stream"),
+            ("ETag", f'"{number}"'),
+            ("x-goog-generation", str(number)),
+            ("x-goog-metageneration", "1"),
+            ("x-goog-storage-class", "STANDARD"),
+            ("x-goog-stored-content-encoding", "identity"),
+            ("x-goog-stored-content-length", str(len(content))),
+        ]
         if asked is None:
+            kind.append(("x-goog-hash", f"md5={b64encode(hashlib.md5(content).digest()).decode()}"))
             return Response(body=content, headers=tuple(kind))
         first, last = int(asked[1]), int(asked[2] or len(content) - 1)
         if first >= len(content):
@@ -232,7 +262,7 @@ class Objects:
         top = self.folder / bucket
         if top.is_dir():
             for entry in os.scandir(top):
-                if not entry.name.endswith((".half", ".new")):
+                if not entry.name.endswith((HALF, ".new")):
                     yield unquote(entry.name.removesuffix(".object"))
 
     def path(self, bucket: str, name: str, end: str = ".object") -> Path:

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 
 from tpuherd.sim.http.certificates import NAMES
+from tpuherd.sim.http.doorkeeper import Doorkeeper, plays
 
 HEAD_BYTES_MAX = 1 << 16
 CHUNK = 1 << 16
@@ -20,14 +21,26 @@ PREFACE = b"PRI * HTTP/2.0"
 
 @contextlib.asynccontextmanager
 async def tunnelling(
-    door: socket.socket, front: ssl.SSLContext, port: int, tell: Callable[[str], None]
+    door: socket.socket,
+    front: ssl.SSLContext,
+    port: int,
+    outside: tuple[Doorkeeper, Callable[[str], None]],
 ) -> AsyncIterator[None]:
-    """Take CONNECT on this socket, end the TLS here, hand what is inside to the world's port."""
+    """Take CONNECT on this socket, end the TLS here, hand what is inside to the world's port.
+
+    The doorkeeper decides who may: the world's port would take them all for us. The other one is
+    told of what goes wrong.
+    """
+    doorkeeper, tell = outside
     async with asyncio.TaskGroup() as group:
         visitors: set[asyncio.Task[None]] = set()
 
         def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = group.create_task(visit(reader, writer, front, port, tell))
+            refused = doorkeeper.admit(writer.get_extra_info("socket"))
+            if refused:
+                task = group.create_task(turn_away(writer, refused))
+            else:
+                task = group.create_task(visit(reader, writer, front, port, tell))
             visitors.add(task)
             task.add_done_callback(visitors.discard)
 
@@ -72,19 +85,22 @@ async def visit(
         writer.close()  # once what was written has gone out
 
 
+async def turn_away(writer: asyncio.StreamWriter, sentence: str) -> None:
+    """Tell somebody that this is not for him, whatever he wants."""
+    try:
+        await refuse(writer, sentence)
+    except OSError:
+        pass  # gone already
+
+
 def target(head: bytes) -> tuple[str, str]:
     """The host that a request asks for, and the sentence that refuses it, if it is refused."""
     words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     method, where = (words[0], words[1]) if len(words) == 3 else ("", "")
     host = where.rpartition(":")[0].lower() if method == "CONNECT" else where or "This"
-    if method == "CONNECT" and ours(host):
+    if method == "CONNECT" and plays(host):
         return host, ""
     return host, REFUSAL.format(names=", ".join(NAMES), host=host)
-
-
-def ours(host: str) -> bool:
-    """Whether the world plays this host."""
-    return host in NAMES or f"*.{host.partition('.')[2]}" in NAMES
 
 
 async def refuse(writer: asyncio.StreamWriter, sentence: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from tpuherd.clock import Clock
 
@@ -12,8 +13,18 @@ REST_S = 0.1  #: when the machine is out of descriptors
 log = logging.getLogger(__name__)
 
 
+class Terms(Protocol):
+    """On what terms connections are taken."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def admit(self) -> Callable[[socket.socket], bool]: ...
+
+
 async def accepting(
-    listener: socket.socket, serve: Callable[[socket.socket], Awaitable[None]], clock: Clock
+    listener: socket.socket, serve: Callable[[socket.socket], Awaitable[None]], terms: Terms
 ) -> None:
     """Accept until cancelled; what still runs is cancelled too."""
     loop = asyncio.get_running_loop()
@@ -24,9 +35,12 @@ async def accepting(
                 try:
                     end, _ = await loop.sock_accept(listener)
                 except OSError:
-                    await clock.sleep(REST_S)
-                else:
+                    await terms.clock.sleep(REST_S)
+                    continue
+                if terms.admit(end):
                     group.create_task(one(end, serve))
+                else:
+                    end.close()
 
 
 async def one(end: socket.socket, serve: Callable[[socket.socket], Awaitable[None]]) -> None:

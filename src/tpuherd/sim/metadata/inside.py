@@ -30,6 +30,8 @@ class Surroundings:
     packages: Packages = field(default_factory=Packages)
     objects: Path | None = None  #: where what is in buckets lies
     clock: Clock = field(default_factory=WallClock)
+    #: Whether a connection is answered: hosts without their own network can be asked by anybody.
+    admit: Callable[[socket], bool] = lambda end: True
 
 
 @asynccontextmanager
@@ -49,7 +51,7 @@ async def services(host: Host, desk: Desk, around: Surroundings) -> AsyncIterato
         for place, serve in places.items():
             listener = await listening(host, place)
             if listener is not None:
-                tasks.append(asyncio.create_task(accepting(listener, serve, clock)))
+                tasks.append(asyncio.create_task(accepting(listener, serve, around)))
         with suppress(OSError):  # a host whose disk is full comes up all the same
             await furnish(host, around.packages)
         tasks.append(asyncio.create_task(lasting(agent.run)))

@@ -9,6 +9,7 @@ from typing import Any
 import asyncssh
 
 from tpuherd.sim.hosts.contract import Host
+from tpuherd.sim.ssh.acceptor import Acceptor
 from tpuherd.sim.ssh.bridge import Bridge, Sink
 from tpuherd.sim.ssh.logins import address_of
 from tpuherd.sim.ssh.session import Visit, text
@@ -128,20 +129,22 @@ async def established(end: socket.socket) -> None:
 class Outpost(asyncssh.SSHListener):
     """A port inside the host whose connections go to the client."""
 
-    def __init__(self, listener: socket.socket, task: "asyncio.Task[None]") -> None:
+    def __init__(
+        self, listener: socket.socket, welcome: Callable[[socket.socket, Any], None]
+    ) -> None:
         super().__init__()
         self.listener = listener
-        self.task = task
+        self.acceptor = Acceptor(listener, welcome)
 
     def get_port(self) -> int:
         return int(self.listener.getsockname()[1])
 
     def close(self) -> None:
-        self.task.cancel()
+        self.acceptor.stop()
         self.listener.close()
 
     async def wait_closed(self) -> None:
-        await asyncio.wait([self.task])
+        """Nothing: it is closed at once."""
 
 
 async def outpost(
@@ -149,7 +152,6 @@ async def outpost(
 ) -> Outpost:
     """Listen inside the host, on its loopback only: what sshd does unless told otherwise."""
     listener = await visit.host.listen("127.0.0.1", port)
-    listener.setblocking(False)
     asked = port or int(listener.getsockname()[1])
 
     async def call_home(end: socket.socket, origin: tuple[str, int]) -> None:
@@ -159,10 +161,7 @@ async def outpost(
         except (asyncssh.Error, OSError):
             end.close()
 
-    async def listen() -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            end, origin = await loop.sock_accept(listener)
-            visit.start(call_home(end, origin))
+    def welcome(end: socket.socket, origin: tuple[str, int]) -> None:
+        visit.start(call_home(end, origin))
 
-    return Outpost(listener, visit.start(listen()))
+    return Outpost(listener, welcome)

@@ -10,6 +10,7 @@ import asyncssh
 
 from tpuherd.clock import Clock
 from tpuherd.sim.hosts.contract import Desk, Host
+from tpuherd.sim.ssh.acceptor import Acceptor
 from tpuherd.sim.ssh.logins import NAME, admitted, entry_of
 from tpuherd.sim.ssh.session import text
 from tpuherd.sim.ssh.visit import Visit
@@ -53,7 +54,7 @@ class Gate:
         self.outside: socket.socket | None = None
         self.inside: socket.socket | None = None
         self.fillers: list[socket.socket] = []
-        self.accepting: list[asyncio.Task[None]] = []
+        self.accepting: list[Acceptor] = []
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, private: asyncssh.SSHKey) -> None:
@@ -81,7 +82,7 @@ class Gate:
         except OSError:  # taken by the user's own sshd
             return
         if self.manner is Manner.OPEN:
-            self.accepting.append(self.start(self.accept(self.inside)))
+            self.accepting.append(Acceptor(self.inside, self.welcome))
 
     @property
     def still(self) -> bool:
@@ -121,7 +122,7 @@ class Gate:
         if self.manner is Manner.OPEN:
             for listener in (self.outside, self.inside):
                 if listener is not None:
-                    self.accepting.append(self.start(self.accept(listener)))
+                    self.accepting.append(Acceptor(listener, self.welcome))
         elif self.manner is Manner.DARK:
             self.fill_up()
         for visit in self.visits:
@@ -151,8 +152,8 @@ class Gate:
             self.fillers.append(filler)
 
     def stop_accepting(self) -> None:
-        for task in self.accepting:
-            task.cancel()
+        for acceptor in self.accepting:
+            acceptor.stop()
         self.accepting.clear()
 
     def stop_listening(self) -> None:
@@ -163,19 +164,12 @@ class Gate:
         self.outside = None
         self.fillers.clear()
 
-    async def accept(self, listener: socket.socket) -> None:
+    def welcome(self, end: socket.socket, _: object) -> None:
         """Let everybody in; who they are is seen later."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                end, _ = await loop.sock_accept(listener)
-            except OSError:  # out of descriptors, or the client went away again
-                await self.clock.sleep(0.1)
-                continue
-            if sum(visit.stranger for visit in self.visits) >= STRANGERS_MAX:
-                end.close()
-            else:
-                self.start(self.serve(end))
+        if sum(visit.stranger for visit in self.visits) >= STRANGERS_MAX:
+            end.close()
+        else:
+            self.start(self.serve(end))
 
     async def serve(self, end: socket.socket) -> None:
         """One connection, from its first byte to its last."""

@@ -9,20 +9,13 @@ from typing import Any, Protocol
 
 import asyncssh
 
+from tpuherd.sim.hosts import sftp
 from tpuherd.sim.hosts.contract import Account, Host, Process, Program
 from tpuherd.sim.ssh.bridge import Bridge, Sink
 from tpuherd.sim.ssh.logins import PATH, offered, shell_of, variables
 from tpuherd.sim.ssh.terminal import set_modes, set_size
 
 STDERR = asyncssh.EXTENDED_DATA_STDERR
-#: The file transfer server of the distributions, run by the user's shell as sshd does it.
-SFTP = (
-    "for server in /usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server"
-    " /usr/lib/ssh/sftp-server /usr/libexec/sftp-server; do"
-    ' if [ -x "$server" ]; then exec "$server"; fi; done;'
-    " echo 'this host has no sftp-server: install openssh-sftp-server on the machine that"
-    " runs the simulator, or copy with scp -O or rsync' >&2; exit 127"
-)
 
 
 class Visit(Protocol):
@@ -45,6 +38,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
     def __init__(self, visit: Visit) -> None:
         self.visit = visit
         self.command: str | None = None
+        self.transfers_files = False  #: by SFTP
         self.task: asyncio.Task[None] | None = None
         self.process: Process | None = None
         self.terminal: int | None = None
@@ -71,8 +65,8 @@ class Session(asyncssh.SSHServerSession[bytes]):
         return True
 
     def subsystem_requested(self, subsystem: str) -> bool:
-        self.command = SFTP
-        return subsystem == "sftp"
+        self.transfers_files = subsystem == "sftp"
+        return self.transfers_files
 
     def session_started(self) -> None:
         self.task = self.visit.start(self.run())
@@ -218,7 +212,13 @@ async def program(session: Session, account: Account) -> Program:
     if terminal is not None:
         env["TERM"] = terminal
     name = Path(shell).name
-    argv = [f"-{name}"] if session.command is None else [name, "-c", session.command]
+    command = session.command
+    if session.transfers_files:
+        server = sftp.find_program()
+        if server is None:
+            return Program(argv=[sftp.INTERNAL], env=env, user=account.name)
+        command = f"exec {server}"  # by the user's shell, as sshd does it
+    argv = [f"-{name}"] if command is None else [name, "-c", command]
     return Program(argv=argv, env=env, user=account.name, executable=shell)
 
 

@@ -118,10 +118,23 @@ def understand(world: World, request: Request, found: Found) -> Call:
         return Call(request=request, version=version, path=found.path, query=query, body=body)
     if query:
         query = schemas.read_query(version, found.name, query)
+        refuse_filters(query)
     body = schemas.read_body(version, found.name, request.body) if request.body else {}
     call = Call(request=request, version=version, path=found.path, query=query, body=body)
     check_project(world, call, found.name)
     return call
+
+
+def refuse_filters(query: Mapping[str, str]) -> None:
+    """Lists come whole and in one order here: an answer that ignores a filter would be a lie."""
+    for name in ("filter", "orderBy"):
+        if query.get(name):
+            raise Refused(
+                400,
+                "INVALID_ARGUMENT",
+                f"{name} is not supported by the simulated world: leave it out, and filter and "
+                "sort on your side, as gcloud does.",
+            )
 
 
 def perform(world: World, call: Call, found: Found, now: float) -> Response:

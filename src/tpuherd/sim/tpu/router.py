@@ -65,7 +65,7 @@ class Router:
         # A verb is cut off at the last colon, but only if there is such a verb: some names have
         # colons of their own.
         last, colon, verb = segments[-1].rpartition(":")
-        if colon and (found := self._walk(method, [*segments[:-1], last], verb)):
+        if colon and verb and (found := self._walk(method, [*segments[:-1], last], verb)):
             return found
         return self._walk(method, segments, "")
 

@@ -90,7 +90,7 @@ def nearest(name: object, known: Iterable[str]) -> str:
 
 def near(name: object, known: Iterable[str]) -> str:
     """The end of a sentence: what may be meant, where something is near."""
-    close = get_close_matches(str(name), list(known), 1, 0.5)
+    close = get_close_matches(str(name), list(known), 1, 0.65)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

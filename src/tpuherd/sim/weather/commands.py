@@ -53,8 +53,8 @@ def end(world: World, call: Call, now: float) -> Json:
 def scenario(world: World, call: Call, now: float) -> Json:
     """Put steps on the agenda, all or none; their times count from now, by the world's clock."""
     steps = call.body.get("steps")
-    if not isinstance(steps, list):
-        raise refusal(Unfit("steps", "a scenario needs 'steps', a list"))
+    if not isinstance(steps, list) or not steps:
+        raise refusal(Unfit("steps", "a scenario needs 'steps', a list with at least one step"))
     read = []
     for number, step in enumerate(steps, 1):
         try:

@@ -85,13 +85,14 @@ TIMES = part(
 )
 SEED = Argument(name="seed", type="count", meaning="of the jitter and the storm")
 PARTS = ("seed", "capacity", "traces", "weather", "steps", "storm")
+EMPTY = f"the scenario is empty: give it one of {', '.join(PARTS[1:-1])} or {PARTS[-1]}"
 
 
 def parse(text: str, *, read: Read) -> Scenario:
     """A scenario from the text of its file; `read` gives the text of a trace's file."""
     root = composed(text)
     if root is None:
-        return Scenario()
+        raise ScenarioError(1, "", EMPTY)
     found = fields(root, "a scenario")
     for name, field in found.items():
         if name not in PARTS:
@@ -105,8 +106,11 @@ def parse(text: str, *, read: Read) -> Scenario:
         calm += [rule(node) for node in items(found["weather"].node, "weather")]
     steps = [step(node) for node in items(found["steps"].node, "steps")] if "steps" in found else []
     measured = items(found["traces"].node, "traces") if "traces" in found else []
+    seed = value(part("a scenario", SEED), found["seed"], SEED) if "seed" in found else 0
+    if not calm and not steps and not measured and "storm" not in found:
+        raise ScenarioError(line_of(root), "", EMPTY)
     return Scenario(
-        seed=value(part("a scenario", SEED), found["seed"], SEED) if "seed" in found else 0,
+        seed=seed,
         steps=(*calm, *steps),
         traces=tuple(trace(node, read) for node in measured),
         storm=stormy(found["storm"].node) if "storm" in found else None,

@@ -83,5 +83,5 @@ def absent(world: World, target: str) -> str:
         for key, worker in every_host(world)
         for n in names(world.nodes[key], worker)[2:]
     ]
-    close = get_close_matches(target, known, 1, 0.5)
+    close = get_close_matches(target, known, 1, 0.65)
     return f"nothing here fits {target!r}" + (f"; did you mean {close[0]!r}?" if close else "")

@@ -6,15 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
-from tpuherd.cli.console import Gone
-from tpuherd.cli.errand import TRANSPORT
-from tpuherd.cli.keeping import Keeping
-from tpuherd.cli.screen import Screen
-from tpuherd.cli.supply import Supply
-from tpuherd.cli.work import Outcome, ended
 from tpuherd.clock import Clock
+from tpuherd.commands.keeping import Keeping
+from tpuherd.commands.statuses import TRANSPORT, Gone
+from tpuherd.commands.work import Outcome, ended
 from tpuherd.hosts import fanout
 from tpuherd.hosts.lane import Call
 from tpuherd.hosts.link import AgentLink
@@ -28,6 +25,46 @@ PATIENCE_S = 120.0  #: so long after a cut a host is looked for
 PAUSE_S, PAUSE_S_MAX = 0.3, 5.0
 QUIET_S, ANSWER_S = 2.0, 5.0  #: who says nothing for so long is asked, and answers within so long
 AGENT = 3  #: the port of what is said about a host
+
+
+class Screen(Protocol):
+    """Where the output of the hosts goes."""
+
+    def together(self, told: tuple[int, Record]) -> tuple[int, float]:
+        """What is the same in records that may be shown as one piece."""
+        ...
+
+    async def feed(self, host: str, port: int, piece: bytes, at: float) -> None:
+        """A host wrote this."""
+        ...
+
+    async def end(self, host: str) -> None:
+        """It will write nothing more."""
+        ...
+
+    async def close(self) -> None:
+        """No host will."""
+        ...
+
+
+class Supply(Protocol):
+    """Where the input of the hosts comes from."""
+
+    async def feed(self, host: Host, call: Call) -> None:
+        """One host's part."""
+        ...
+
+    async def pump(self) -> None:
+        """Read it to its end."""
+        ...
+
+    def safe(self, host: Host) -> bool:
+        """Whether nothing of the input was on its way when the host was cut off."""
+        ...
+
+    def drop(self, host: Host) -> None:
+        """It wants no more."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpuherd.cli.errand import SIGNALLED, TRANSPORT
-from tpuherd.core.targets import labels
+from tpuherd.commands.statuses import SIGNALLED, TRANSPORT, Declined
+from tpuherd.core.targets import fold
+from tpuherd.hosts.fanout import host_labels
 from tpuherd.ports import Host
 from tpuherd.store.logs import Place
 
 if TYPE_CHECKING:
     from tpuherd import meant
+    from tpuherd.desk.desk import Talk
     from tpuherd.reach import Reach
 
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  #: none that looks like another
@@ -30,6 +32,7 @@ class Wish:
     into: Path | None = None
     timeout_s: float | None = None
     stdin: bool | None = None  #: None: unless it is a terminal
+    yes: bool = False  #: also on nodes of another herd user
 
     @property
     def title(self) -> str:
@@ -58,24 +61,36 @@ def new_id() -> str:
 
 
 async def hosts_of(target: str, place: "meant.Place", reach: "Reach") -> list[Host]:
-    """The hosts that are meant; of a job that has none yet that is said."""
+    """The hosts that are meant; of a job that has none yet, or none any more, that is said."""
 
-    def awaited() -> set[str]:
+    def without_nodes() -> Mapping[str, str]:
+        from tpuherd.desk.reading import say_without_nodes
         from tpuherd.store.database import Database
 
         store = Database(place.store, reach.clock.now())
         try:
-            return {name for wish in store.wishes().values() for name in (wish.job, *wish.slots)}
+            return say_without_nodes(store, reach.clock.now())
         finally:
             store.close()
 
-    return await reach.hosts(target, awaited)
+    return await reach.hosts(target, without_nodes)
+
+
+async def confirm_foreign_hosts(hosts: Sequence[Host], talk: "Talk") -> None:
+    """Ask before anything is changed on nodes of another herd owner; Declined if the user says no.
+
+    A node whose name bears no owner's mark is the user's own.
+    """
+    theirs = {host.node for host in hosts if host.foreign}
+    if theirs:
+        whose = "belongs" if len(theirs) == 1 else "belong"
+        if not await talk.agree(f"{fold(theirs)} {whose} to another herd user"):
+            raise Declined
 
 
 def named(hosts: Sequence[Host]) -> dict[Host, str]:
     """What users call these hosts."""
-    rows = [(host.zone, host.node, host.worker) for host in hosts]
-    return dict(zip(hosts, labels(rows), strict=True))
+    return dict(zip(hosts, host_labels(hosts), strict=True))
 
 
 def place_of(host: Host) -> Place:

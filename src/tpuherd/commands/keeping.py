@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tpuherd.cli.work import place_of
 from tpuherd.clock import Clock
+from tpuherd.commands.work import place_of
 from tpuherd.ports import Host
 from tpuherd.store.logs import About, Shelf, Writer
 from tpuherd_host.agent.records import Record

@@ -1,0 +1,103 @@
+"""What may stand anywhere on a command line: -q, -v and --world, but in a remote command."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tpuherd.cli.invocation import Invocation
+
+WORLD = click.Path(file_okay=False, path_type=Path)
+LEADING = re.compile(r"-[qv]+|--quiet|--verbose|--world(=.*)?")
+UNSEEN: Any = {"expose_value": False, "hidden": True}  #: `herd --help` shows them
+
+
+def set_world(ctx: click.Context, param: click.Parameter, value: Path | None) -> None:
+    """The world that this command means."""
+    if value is not None:
+        change_invocation(ctx, world=value)
+
+
+def set_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Only what was asked for."""
+    if value:
+        change_invocation(ctx, loud=-1)
+
+
+def set_verbose(ctx: click.Context, param: click.Parameter, value: int) -> None:
+    """More of it."""
+    if value:
+        said = ctx.find_object(Invocation) or Invocation()
+        change_invocation(ctx, loud=max(0, said.loud) + value)
+
+
+def change_invocation(ctx: click.Context, **changes: Any) -> None:
+    """For this command and those below it."""
+    ctx.obj = replace(ctx.find_object(Invocation) or Invocation(), **changes)
+
+
+def accept_anywhere(command: click.Command) -> click.Command:
+    """The command, and all below it, with these options; its own of the same name stay its own."""
+    taken = {name for param in command.params for name in param.opts}
+    for option in (
+        click.Option(["--world"], type=WORLD, callback=set_world, **UNSEEN),
+        click.Option(["-q", "--quiet"], is_flag=True, callback=set_quiet, **UNSEEN),
+        click.Option(["-v", "--verbose"], count=True, callback=set_verbose, **UNSEEN),
+    ):
+        if not taken & set(option.opts):
+            command.params.append(option)
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            accept_anywhere(below)
+    return command
+
+
+def skip_options(words: Sequence[str]) -> int:
+    """How many words at the beginning are these options, with their values."""
+    at = 0
+    while at < len(words) and LEADING.fullmatch(words[at]):
+        at += 2 if words[at] == "--world" else 1
+    return at
+
+
+class RemoteLine(click.Command):
+    """A command line that ends in another one: TARGET COMMAND.
+
+    From that one's first word on, with or without a -- before it, every word is its own.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = self.find_command(args)
+        return super().parse_args(ctx, args if at is None else [*args[:at], "--", *args[at:]])
+
+    def find_command(self, args: list[str]) -> int | None:
+        """Where the second word stands that is not an option; None behind a --."""
+        words, at = 0, 0
+        while at < len(args) and args[at] != "--":
+            word = args[at]
+            if word.startswith("-") and word != "-":
+                at += 2 if self.takes_next(word) else 1
+                continue
+            words += 1
+            if words == 2:
+                return at
+            at += 1
+        return None
+
+    def takes_next(self, word: str) -> bool:
+        """Whether the value of this option is the next word."""
+        valued = {
+            name
+            for param in self.params
+            if isinstance(param, click.Option) and not param.is_flag and not param.count
+            for name in param.opts
+        }
+        if word.startswith("--"):
+            return word in valued
+        for place, letter in enumerate(word[1:], 1):
+            if f"-{letter}" in valued:
+                return place == len(word) - 1
+        return False

@@ -1,0 +1,86 @@
+"""`herd completion`: Tab completes commands, options, files and the names of jobs."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from tpuherd.cli.invocation import Invocation
+
+SHELLS = ("bash", "zsh", "fish")
+VARIABLE = "_HERD_COMPLETE"  #: by which a shell asks what may stand there
+NAMES = frozenset(("name", "names", "target"))  #: arguments that mean jobs or their hosts
+FILES = frozenset(("file",))
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print what makes Tab complete commands, options and the names of jobs.
+
+    \b
+    In ~/.bashrc:                    eval "$(herd completion bash)"
+    In ~/.zshrc:                     eval "$(herd completion zsh)"
+    In ~/.config/fish/config.fish:   herd completion fish | source
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(ctx.find_root().command, {}, "herd", VARIABLE).source())
+
+
+def complete_arguments(command: click.Command) -> None:
+    """Let the arguments of a command, and of those below it, complete names and files."""
+    for param in command.params:
+        if isinstance(param, click.Argument) and param.name in NAMES:
+            param._custom_shell_complete = complete_names
+        elif isinstance(param, click.Argument) and param.name in FILES:
+            param._custom_shell_complete = complete_files
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            complete_arguments(below)
+
+
+def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """The shell knows them."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """Jobs; behind the - of one its slots; and nodes of the user's own that were met."""
+    try:
+        return [CompletionItem(name) for name in known_names(ctx, incomplete)]
+    except Exception:  # noqa: BLE001 - Tab shows nothing rather than an error
+        return []
+
+
+def known_names(ctx: click.Context, incomplete: str) -> list[str]:
+    """What can be known without asking anybody."""
+    from tpuherd import meant
+    from tpuherd.clock import WallClock
+    from tpuherd.cloud.seen import Seen
+    from tpuherd.core.targets import slot_of
+    from tpuherd.store.database import Database
+
+    scope = meant.scope(os.environ, world=find_world(ctx))
+    names: set[str] = set()
+    if scope.store.exists():
+        store = Database(scope.store, WallClock().now())
+        try:
+            for wish in store.wishes().values():
+                names |= {wish.job}
+                names |= set(wish.slots if incomplete.startswith(f"{wish.job}-") else ())
+        finally:
+            store.close()
+    survey = Seen(scope.folders.state / "nodes" / scope.logs.name).survey()
+    names |= {node.name for node in survey.nodes if slot_of(node.name) is None} if survey else set()
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def find_world(ctx: click.Context) -> Path | None:
+    """The world that the line under way means."""
+    said = ctx.find_object(Invocation)
+    world = (said.world if said else None) or ctx.find_root().params.get("world")
+    return Path(world) if world else None

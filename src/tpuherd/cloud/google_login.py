@@ -1,0 +1,138 @@
+"""Tokens by google-auth, for credentials in a file, of every kind. In a thread: it blocks.
+
+Loaded when a token is needed: 0.2 s.
+"""
+
+import asyncio
+import json
+import warnings
+from collections.abc import Mapping
+from concurrent.futures import Future
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+from google.auth import exceptions, load_credentials_from_dict, transport
+from google.auth.credentials import Credentials
+
+from tpuherd.clock import WallClock
+from tpuherd.cloud.later import Later, httpx2
+from tpuherd.cloud.whence import LOG_IN, SCOPE, Token
+from tpuherd.ports import NoLogin, NotReached
+
+TIMEOUT_S = 30.0
+#: A refusal; 0: nobody was asked, as what is in the file makes no sense.
+SAID_NO = frozenset({0, *range(400, 500)} - {408, 429})
+FAILED = -1  #: instead of a status: no answer of Google's came
+LIFE_S = 300.0  #: of a token that does not say until when it counts: no kind gives a shorter one
+
+
+class Response(transport.Response):
+    """What google-auth reads of an answer."""
+
+    def __init__(self, answer: httpx2.Response) -> None:
+        self._answer = answer
+
+    @property
+    def status(self) -> int:
+        return self._answer.status_code
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._answer.headers
+
+    @property
+    def data(self) -> bytes:
+        return self._answer.content
+
+
+class Requests(transport.Request):
+    """Carries google-auth's requests over our client, whose proxies and certificates count."""
+
+    def __init__(self, client: Later | httpx2.AsyncClient) -> None:
+        self.client = client
+        self.loop = asyncio.get_running_loop()
+        self.sending: Future[httpx2.Response] | None = None
+        self.given_up = False
+        self.status = 0  #: of the last answer
+
+    def __call__(
+        self,
+        url: str,
+        method: str = "GET",
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        **more: Any,
+    ) -> Response:
+        if self.given_up:
+            raise exceptions.TransportError("nobody waits for it any more")
+        asking = self.client.request(
+            method, url, content=body, headers=dict(headers or {}), timeout=timeout or TIMEOUT_S
+        )
+        self.status = FAILED
+        self.sending = asyncio.run_coroutine_threadsafe(asking, self.loop)
+        try:
+            answer = self.sending.result()
+        except httpx2.HTTPError as error:
+            raise exceptions.TransportError(f"{type(error).__name__}: {error}") from error
+        if answer.status_code < 400 and (answer.is_redirect or is_page(answer)):
+            host = httpx2.URL(url).host
+            raise exceptions.TransportError(f"{host} answered with a page or a redirect")
+        self.status = answer.status_code
+        return Response(answer)
+
+    def give_up(self) -> None:
+        """The thread ends soon."""
+        self.given_up = True
+        if self.sending is not None:
+            self.sending.cancel()
+
+
+def is_page(answer: httpx2.Response) -> bool:
+    """Whether somebody in between answered with a page of his own."""
+    return answer.headers.get("content-type", "").startswith("text/html")
+
+
+async def get_token(
+    client: Later | httpx2.AsyncClient, file: Path, quota_project: str | None
+) -> Token:
+    """Of the credentials in that file."""
+    requests = Requests(client)
+    try:
+        return await asyncio.to_thread(refresh_token, requests, file, quota_project)
+    finally:
+        requests.give_up()
+
+
+def refresh_token(requests: Requests, file: Path, quota_project: str | None) -> Token:
+    """A new token, or why there is none. google-auth believes what servers say: it may raise all.
+
+    The file is read each time: whoever has logged in anew is heard at once.
+    """
+    try:
+        found = load_credentials(requests, file, quota_project)
+        found.refresh(requests)
+    except Exception as error:
+        text = str(error.args[0] if error.args else error).strip() or type(error).__name__
+        why = text.splitlines()[0][:300]
+        said = f"Google gave no token for {file} ({why})"
+        if requests.status in SAID_NO:
+            raise NoLogin(said, hint=LOG_IN) from error
+        raise NotReached(said, hint="is the network up?") from error
+    headers: dict[str, str] = {}
+    found.apply(headers)
+    now = WallClock().now()
+    until = found.expiry.replace(tzinfo=UTC).timestamp() if found.expiry else now + LIFE_S
+    return Token(headers=headers, life_s=until - now)
+
+
+def load_credentials(requests: Requests, file: Path, quota_project: str | None) -> Credentials:
+    """From a file of any kind that Google's tools write."""
+    content = json.loads(file.read_bytes())
+    with warnings.catch_warnings(action="ignore"):  # what to do is said where the cloud says no
+        found, _ = load_credentials_from_dict(
+            content, scopes=[SCOPE], quota_project_id=quota_project, request=requests
+        )
+    loaded: Credentials = found
+    return loaded

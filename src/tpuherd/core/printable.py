@@ -1,0 +1,103 @@
+"""Text that others wrote, made safe to print: no terminal escape and no direction mark acts.
+
+Everything that `herd` shows passes through here. On a terminal colours may stay (`colours=True`);
+every other control character is shown as what it is: \\x1b, \\u202e.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+#: Control characters but tab and newline; marks that turn the direction of text; line separators.
+UNSAFE = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+RAW = "\udc80-\udc9f"  #: bytes that are no text, and that some terminals obey
+COLOUR = r"\x1b\[[0-9;:]*m"
+FOUND = re.compile(f"({COLOUR})|[{UNSAFE}{RAW}]")
+IN_JSON = re.compile(f"[{UNSAFE}]")
+IN_BYTES = re.compile(rb"[^\t\n\x20-\x7e]")
+COLOURED = re.compile(COLOUR)
+UNFINISHED = re.compile(r"\x1b(\[[0-9;:]{0,32})?\Z")  #: may become a colour
+PLAIN = ("\x1b[0m", "\x1b[m")
+
+
+def show_controls(text: str, *, colours: bool = False, keep: str = "") -> str:
+    """The text with what a terminal would obey made visible; characters to `keep` stay."""
+
+    def visible(match: re.Match[str]) -> str:
+        found = match[0]
+        if (match[1] and colours) or found in keep:
+            return found
+        first = ord(found[0])
+        if 0xDC80 <= first <= 0xDC9F:
+            first -= 0xDC00
+        code = f"\\x{first:02x}" if first < 0x100 else f"\\u{first:04x}"
+        return code + found[1:]
+
+    return FOUND.sub(visible, text)
+
+
+def show_values(content: Any) -> Any:
+    """The same of every text in lists and mappings."""
+    if isinstance(content, str):
+        return show_controls(content)
+    if isinstance(content, Mapping):
+        return {show_values(name): show_values(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return type(content)(map(show_values, content))
+    return content
+
+
+def show_lines(text: str, *, colours: bool = False) -> str:
+    """The same of whole lines: a colour ends with its line."""
+    text = show_controls(text, colours=colours)
+    return "".join(map(end_colour, text.splitlines(keepends=True))) if "\x1b" in text else text
+
+
+def show_bytes(piece: bytes, *, colours: bool = False) -> bytes:
+    """The same of whole lines as a host wrote them."""
+    if not IN_BYTES.search(piece):
+        return piece
+    text = show_lines(piece.decode("utf-8", "surrogateescape"), colours=colours)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def end_colour(line: str) -> str:
+    """A line whose colour does not reach the next one."""
+    found = COLOURED.findall(line)
+    if not found or found[-1] in PLAIN:
+        return line
+    end = "\n" if line.endswith("\n") else ""
+    return f"{line.removesuffix(end)}{PLAIN[0]}{end}"
+
+
+class ShownStream:
+    """The same of output that comes in pieces of any size; \\r may draw a line again."""
+
+    def __init__(self, *, colours: bool) -> None:
+        self._colours = colours
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._held = ""
+        self._coloured = False
+
+    def feed(self, piece: bytes, *, last: bool = False) -> bytes:
+        """What can be shown now."""
+        text = self._held + self._decoder.decode(piece, last)
+        cut = None if last else UNFINISHED.search(text)
+        self._held = text[cut.start() :] if cut else ""
+        text = show_controls(text[: cut.start()] if cut else text, colours=self._colours, keep="\r")
+        if found := COLOURED.findall(text):
+            self._coloured = found[-1] not in PLAIN
+        return text.encode("utf-8", "surrogateescape")
+
+    def end(self) -> bytes:
+        """What is left, and the end of a colour that was left on."""
+        rest = self.feed(b"", last=True)
+        return rest + PLAIN[0].encode() if self._coloured else rest
+
+
+def json_text(content: Any, *, indent: int | None = None) -> str:
+    """JSON in which what a terminal would obey is escaped; other letters stand as they are."""
+    text = json.dumps(content, indent=indent, ensure_ascii=False, default=str)
+    return IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

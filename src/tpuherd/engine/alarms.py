@@ -1,0 +1,60 @@
+"""How an engine tells people of trouble: as an event now and then, and first in what they read."""
+
+from math import inf
+
+from tpuherd.core.model import Event
+from tpuherd.core.trouble import STORE
+from tpuherd.engine.parts import Parts
+from tpuherd.engine.past import Past
+from tpuherd.ports import HerdError
+
+AGAIN_S = 3600.0  #: the same sentence is an event once more
+
+
+class Alarms:
+    """Those of one engine."""
+
+    def __init__(self, parts: Parts, past: Past) -> None:
+        self._parts = parts
+        self._past = past
+        self._raised_at: dict[str, float] = {}
+        self.unrenewed = (
+            False  #: the lease could not be renewed: a thought that only reads is no end
+        )
+
+    def raise_alarm(self, sentence: str, *, hint: str = "") -> None:
+        """Trouble that people should know of; work goes on."""
+        now = self._parts.clock.now()
+        if now < self._raised_at.get(sentence, -inf) + AGAIN_S:
+            return
+        self._raised_at[sentence] = now
+        text = f"{sentence} ({hint})" if hint else sentence
+        self._parts.note("engine.trouble", {"sentence": text})
+        facts = {"sentence": text, "why": text}
+        self._past.pending.append(Event(at=now, kind="engine.trouble", facts=facts))
+
+    def note_trouble(self, source: str, sentence: str, hint: str = "") -> None:
+        """What commands show first, until `end_trouble`."""
+        try:
+            now = self._parts.clock.now()
+            self._parts.troubles.note(source, sentence, hint=hint, now=now)
+        except OSError as error:
+            self._parts.note("trouble.unwritten", {"source": source, "why": str(error)})
+
+    def note_store_trouble(self, error: HerdError, *, renewing: bool = False) -> None:
+        """It can't be read or written."""
+        self.unrenewed |= renewing
+        self.raise_alarm(error.sentence, hint=error.hint)
+        self.note_trouble(STORE, error.sentence, error.hint)
+
+    def end_store_trouble(self) -> None:
+        """A whole thought went well; the lease must have, too."""
+        if not self.unrenewed:
+            self.end_trouble(STORE)
+
+    def end_trouble(self, source: str) -> None:
+        """There was a good answer."""
+        try:
+            self._parts.troubles.end(source)
+        except OSError as error:
+            self._parts.note("trouble.unwritten", {"source": source, "why": str(error)})

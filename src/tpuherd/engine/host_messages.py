@@ -1,0 +1,243 @@
+"""What agents and scripts say, parsed once: typed and bounded, or refused with a sentence. Pure.
+
+An agent runs where users' commands run, and a script may send what it likes to its agent. So
+nothing that comes from a host is used before it has gone through here: numbers are finite, words
+are known, names have the letters that agents' names have, and texts have an end.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct, convert
+
+from tpuherd_host.agent.attempts import DEADLY, WORDS_MAX
+from tpuherd_host.agent.state import (
+    CLOSING,
+    ENDED,
+    FREEING,
+    LOST,
+    RUNNING,
+    STARTING,
+    SWEEPING,
+    WAITING,
+)
+
+Json = Mapping[str, Any]
+Message = TypeVar("Message")
+
+ABSENT = "absent"  #: the answer to a halt of what the agent does not know
+PHASES = (WAITING, STARTING, RUNNING, SWEEPING, FREEING, CLOSING, ENDED, LOST, ABSENT)
+NOTICES = frozenset(DEADLY)
+TEXT_MAX = 4096  #: an agent's sentence or line; its own limit is 500
+NAME_MAX = 200
+ATTEMPTS_MAX = 1000  #: that one host tells of
+
+Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")]
+Text = Annotated[str, Meta(max_length=TEXT_MAX)]
+Short = Annotated[str, Meta(max_length=NAME_MAX)]
+Time = Annotated[float, Meta(ge=0, le=1e11)]  #: seconds since 1970; bounds leave out NaN, too
+Duration = Annotated[float, Meta(ge=0, le=1e9)]
+Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+Few = Annotated[int, Meta(ge=0, le=1 << 16)]
+
+
+class Nonsense(Exception):
+    """Something a host said that can't be meant so."""
+
+
+class AttemptStatus(Struct, frozen=True, kw_only=True):
+    """How an attempt or a setup stands, as its agent tells."""
+
+    id: Name
+    kind: Literal["command", "attempt", "setup"] = "attempt"
+    phase: str = RUNNING
+    slot: Short = ""
+    stage: Few = 0
+    stages: Few = 1
+    stage_name: Text = ""
+    asked: Time | None = None
+    started: Time | None = None
+    ended: Time | None = None
+    exit: Annotated[int, Meta(ge=-256, le=256)] | None = None
+    signal: Annotated[int, Meta(ge=0, le=256)] | None = None
+    stopped: bool = False
+    deadman: bool = False
+    why: Text | None = ""
+    tail: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()
+    length: Count = 0
+    logged: Time | None = None
+    report: dict[str, Any] | None = None
+
+
+class StepReport(Struct, frozen=True, kw_only=True):
+    """How far a script says that it is."""
+
+    step: int | None = None
+    saved: int | None = None
+    resumed: int | None = None
+    restore_s: float | None = None
+    step_s: float | None = None
+    time: float | None = None
+    complete: bool = False
+    startup: dict[str, float] = {}  #: seconds of its parts
+    metrics: dict[str, float] = {}
+    refused: tuple[str, ...] = ()  #: fields that make no sense
+
+
+class Notice(Struct, frozen=True, kw_only=True):
+    """What the metadata server told the host."""
+
+    what: str
+    value: Short
+
+
+class HostStatus(Struct, frozen=True, kw_only=True):
+    """The answer to `attempts`: everything that the agent knows."""
+
+    attempts: list[Any] = []
+    notices: dict[str, Any] = {}
+
+
+class AgentEvent(Struct, frozen=True, kw_only=True):
+    """The frame of what an agent says unasked."""
+
+    event: Short
+    attempt: Name | None = None
+    attempts: list[Any] = []
+    report: dict[str, Any] | None = None
+
+
+class Heartbeat(Struct, frozen=True, kw_only=True):
+    """One attempt of a heartbeat."""
+
+    id: Name
+    report: dict[str, Any] | None = None
+
+
+class Pong(Struct, frozen=True, kw_only=True):
+    """The answer to `ping`."""
+
+    time: Time = 0.0
+
+
+class Stack(Struct, frozen=True, kw_only=True):
+    """What one process is doing."""
+
+    pid: Count | None = None
+    command: Text = ""
+    text: str = ""
+
+
+class Stacks(Struct, frozen=True, kw_only=True):
+    """The answer to `stacks`."""
+
+    processes: list[Stack] = []
+
+
+def parse_message(kind: type[Message], content: object) -> Message:
+    """A message of this kind."""
+    try:
+        return convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise Nonsense(f"{_title(kind)}: {error}") from None
+
+
+def parse_attempt(content: object) -> AttemptStatus:
+    """An attempt, a setup or a command, with a phase that we have a word for."""
+    found = parse_message(AttemptStatus, content)
+    if found.phase not in PHASES:
+        raise Nonsense(f"{_title(AttemptStatus)}: there is no phase {found.phase[:NAME_MAX]!r}")
+    return found
+
+
+def parse_notices(content: Mapping[str, Any]) -> Iterator[Notice]:
+    """Those that were told; Nonsense at the first that nobody knows."""
+    for what, value in content.items():
+        yield parse_notice({"what": what, "value": value})
+
+
+def parse_notice(content: Json) -> Notice:
+    """One of them."""
+    found = parse_message(Notice, {"what": content.get("what"), "value": content.get("value")})
+    if found.what not in NOTICES:
+        raise Nonsense(f"{_title(Notice)}: there is no notice {found.what[:NAME_MAX]!r}")
+    return found
+
+
+def parse_report(content: Json | None) -> StepReport:
+    """A script's report: what of it makes sense, and the names of the fields that don't.
+
+    A number that is none of our fields is a metric. Those alone may be NaN or infinite: a loss that
+    has become so is what a sweep ends a trial for.
+    """
+    found: dict[str, Any] = {}
+    metrics: dict[str, float] = {}
+    refused: list[str] = []
+    for name, value in (content or {}).items():
+        if name in FIELDS:
+            if value is None:
+                continue
+            try:
+                found[name] = convert(value, FIELDS[name])
+            except msgspec.ValidationError:
+                refused.append(name)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            try:
+                if len(name) > NAME_MAX or len(metrics) >= WORDS_MAX:
+                    raise OverflowError
+                metrics[name] = float(value)
+            except OverflowError:
+                refused.append(name[:NAME_MAX])
+    found.pop("total", None)
+    startup = {name: found.pop(name) for name in STARTUP if name in found}
+    refused += found.pop("refused", ())
+    return StepReport(**found, startup=startup, metrics=metrics, refused=tuple(refused))
+
+
+#: Of these words the start of a script is told, beside `restore_s`.
+STARTUP = ("python_s", "import_s", "meet_s", "compile_s", "first_step_s")
+#: The words of a report that are ours.
+FIELDS: Mapping[str, Any] = {
+    "step": Count,
+    "total": Count,
+    "saved": Count,
+    "resumed": Count,
+    "restore_s": Duration,
+    "step_s": Duration,
+    **dict.fromkeys(STARTUP, Duration),
+    "time": Time,
+    "complete": bool,
+    "refused": Annotated[tuple[Short, ...], Meta(max_length=64)],  #: by the agent already
+}
+TITLES: Mapping[object, str] = {
+    AttemptStatus: "an attempt",
+    Notice: "a notice",
+    HostStatus: "its list of attempts",
+    AgentEvent: "an event",
+    Heartbeat: "a heartbeat",
+    Pong: "the answer to ping",
+    Stacks: "the answer to stacks",
+}
+
+
+def _title(kind: type[Any]) -> str:
+    return TITLES.get(kind, kind.__name__)
+
+
+__all__ = [
+    "AgentEvent",
+    "AttemptStatus",
+    "Heartbeat",
+    "HostStatus",
+    "Nonsense",
+    "Notice",
+    "Pong",
+    "Stacks",
+    "StepReport",
+    "parse_attempt",
+    "parse_message",
+    "parse_notice",
+    "parse_notices",
+    "parse_report",
+]

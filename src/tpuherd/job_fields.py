@@ -1,0 +1,60 @@
+"""The fields of a job as Python types, so that a type checker finds one that is misspelt."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+Words = str | Sequence[str]
+Duration = str | float  #: 30s, 90m, 2h, 3d, or seconds
+
+
+class OptionalFields(TypedDict, total=False):
+    """All but the two that must be said. None is as if it were not said."""
+
+    runtime: Words | None
+    zones: Words | None
+    tier: Words | None
+    copies: int | None
+    slices: int | None
+    workdir: str | None
+    repo: str | None
+    setup: Words | None
+    run: Words | None
+    env: Mapping[str, str | int | float | bool] | None
+    secrets: Words | Mapping[str, Mapping[str, str] | None] | None
+    checkpoint: str | None
+    outputs: Words | None
+    retry: Mapping[str, int | str] | None
+    stall: Duration | None
+    first_step: Duration | None
+    grace: Duration | None
+    max_lifetime: Duration | None
+    idle_timeout: Duration | None
+    max_cost: float | None
+    max_cost_per_hour: float | None
+    node: Mapping[str, Duration] | None
+    patience: Duration | None
+    request: str | None
+    exact: bool | None
+    reservation: str | None
+    service_account: str | None
+    network: str | None
+    subnetwork: str | None
+    external_ips: bool | None
+    tags: Words | None
+    labels: Mapping[str, str] | None
+    data_disks: Words | None
+    metadata: Mapping[str, str | int | float | bool] | None
+    sweep: Mapping[str, Any] | None
+
+
+class JobFields(OptionalFields):
+    """What `Job(...)` takes."""
+
+    name: str
+    accelerator: Words
+
+
+class JobChanges(OptionalFields, total=False):
+    """What `change(...)` takes; None takes a value back."""
+
+    accelerator: Words

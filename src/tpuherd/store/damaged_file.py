@@ -1,0 +1,324 @@
+"""What SQLite can still read of a damaged store: jobs, events and the history, row by row.
+
+It reads a copy, so that the damaged file stays as it was found. The copy gets what the write-ahead
+file still proves, and a header that fits; then damaged pages are stepped over and counted.
+"""
+
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copyfile
+from struct import Struct
+from typing import Any
+
+from tpuherd.core.model import Event
+from tpuherd.core.wish import Wish
+from tpuherd.store import events as log
+from tpuherd.store import wishes
+from tpuherd.store.damage import NAME, OPENED
+from tpuherd.store.lease import lock
+from tpuherd.store.schema import garbled, migrate
+
+PAGE = 4096  #: SQLite's own: we never chose another
+HEADER = 100
+MAGIC = b"SQLite format 3\0"
+WAL_HEADER, FRAME_HEADER = Struct(">8I"), Struct(">6I")
+WAL_MAGIC = 0x377F0682  #: the last bit: its checksums are big-endian
+FRAME = FRAME_HEADER.size + PAGE
+BLIND_MAX = 20_000  #: so many events in a row may be unreadable where their number is unknown
+Checksum = tuple[int, int]
+Frame = tuple[int, int, Checksum, Checksum, bytes, bytes]  #: page, size, salts, sums, head, body
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Readable:
+    """What could be read."""
+
+    jobs: Sequence[Wish] = ()
+    events: Sequence[tuple[int, Event]] = ()
+    history: tuple[int, Any] | None = None  #: up to which event, and its document
+    lost_jobs: Sequence[str] = ()  #: events speak of them, and they could not be read
+    lost_events: int = 0
+    blind: bool = False  #: more events may be lost than are counted
+
+
+def read_damaged_file(file: Path, copy: Path) -> Readable:
+    """All that is readable; `copy` is a file that may be written, and is removed."""
+    copy.unlink(missing_ok=True)
+    if not file.exists():
+        return Readable()
+    try:
+        copyfile(file, copy)
+        apply_write_ahead(file.with_name(f"{file.name}-wal"), copy)
+        mend_header(copy)
+        with opened_copy(copy) as connection:
+            return read_tables(connection)
+    finally:
+        copy.unlink(missing_ok=True)
+
+
+def refuse_wrong_heads(folder: Path) -> None:
+    """Look at the beginnings of the files before SQLite does: where it can make nothing of them it
+    begins anew, and throws away what the rest of them holds.
+
+    Only while nobody has the store open: closing a file would give up SQLite's locks on it.
+    """
+    held = lock(folder / OPENED)
+    if held is None:
+        return
+    try:
+        file = folder / NAME
+        wal = file.with_name(f"{NAME}-wal")
+        head, wal_head = read_head(file), read_head(wal)
+    finally:
+        os.close(held)
+    if head is not None and head[: len(MAGIC)] != MAGIC:
+        begun = wal_head or any(folder.glob("engine*"))  # else making it was cut short
+        if head or begun:
+            raise garbled("the beginning of the file")
+    if head and not wal_head and len(head) == HEADER and file_size(head) > file.stat().st_size:
+        raise garbled("the end of the file")
+    if wal_head and begin_checksums(wal_head)[0] is None:
+        raise garbled("the beginning of the write-ahead file")
+
+
+def read_head(file: Path) -> bytes | None:
+    """Its first bytes, as many as tell what it is; None: it is not there."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(HEADER)
+    except FileNotFoundError:
+        return None
+
+
+def file_size(head: bytes) -> int:
+    """What a header says of its file, where SQLite believes it."""
+    pages = int.from_bytes(head[28:32], "big") if head[24:28] == head[92:96] else 0
+    return pages * PAGE
+
+
+# ---- the copy ------------------------------------------------------------------------------------
+
+
+def apply_write_ahead(wal: Path, copy: Path) -> None:
+    """Pages of transactions that were committed and not moved into the file yet."""
+    pages: dict[int, bytes] = {}
+    since: dict[int, bytes] = {}
+    size = 0
+    for number, committed, _, _, _, body in proven_frames(wal):
+        since[number] = body
+        if committed:
+            pages |= since
+            size, since = committed, {}
+    with copy.open("r+b") as stream:
+        for number, body in pages.items():
+            stream.seek((number - 1) * PAGE)
+            stream.write(body)
+        if size:
+            stream.truncate(size * PAGE)
+
+
+def proven_frames(wal: Path) -> Iterator[Frame]:
+    """Those whose checksums fit what stands before them. Where the file's beginning is damaged, a
+    frame that fits the one before it proves both."""
+    if not wal.exists():
+        return
+    with wal.open("rb") as stream:
+        head = stream.read(WAL_HEADER.size)
+        sums, salts, big = begin_checksums(head)
+        before: Frame | None = None
+        while (frame := read_frame(stream.read(FRAME))) is not None:
+            _, _, frame_salts, frame_sums, prefix, body = frame
+            known = sums if sums is not None else before and before[3]
+            same = salts is None or salts == frame_salts
+            fits = (
+                known is not None
+                and same
+                and checksum(prefix + body, known, big=big) == (frame_sums)
+            )
+            if fits and sums is None and before is not None and before[2] == frame_salts:
+                yield before
+            if fits:
+                sums, salts = frame_sums, frame_salts
+                yield frame
+            elif sums is not None:
+                return
+            before = frame
+
+
+def begin_checksums(head: bytes) -> tuple[Checksum | None, Checksum | None, bool]:
+    """The sum before the first frame, the salts of all, and the byte order; None: unknown."""
+    native = sys.byteorder == "big"
+    if len(head) < WAL_HEADER.size:
+        return None, None, native
+    magic, _, page, _, salt1, salt2, sum1, sum2 = WAL_HEADER.unpack(head[: WAL_HEADER.size])
+    big = bool(magic & 1)
+    if (
+        magic & ~1 != WAL_MAGIC
+        or page != PAGE
+        or checksum(head[:24], (0, 0), big=big)
+        != (
+            sum1,
+            sum2,
+        )
+    ):
+        return None, None, native
+    return (sum1, sum2), (salt1, salt2), big
+
+
+def read_frame(piece: bytes) -> Frame | None:
+    """One frame of the write-ahead file, if it is whole."""
+    if len(piece) < FRAME:
+        return None
+    page, size, salt1, salt2, sum1, sum2 = FRAME_HEADER.unpack(piece[: FRAME_HEADER.size])
+    head, body = piece[:8], piece[FRAME_HEADER.size :]
+    return page, size, (salt1, salt2), (sum1, sum2), head, body
+
+
+def checksum(piece: bytes, before: Checksum, *, big: bool) -> Checksum:
+    """SQLite's own, over words of 32 bits."""
+    first, second = before
+    words = memoryview(piece).cast("I")
+    swap = big != (sys.byteorder == "big")
+    for at in range(0, len(words), 2):
+        one, two = words[at], words[at + 1]
+        if swap:
+            one = int.from_bytes(one.to_bytes(4, "little"), "big")
+            two = int.from_bytes(two.to_bytes(4, "little"), "big")
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + two + first) & 0xFFFFFFFF
+    return first, second
+
+
+def mend_header(copy: Path) -> None:
+    """The first page says how big the file is; where it says nothing, it is that of a new store,
+    whose tables begin at the same pages."""
+    with copy.open("r+b") as stream:
+        first = bytearray(stream.read(PAGE).ljust(PAGE, b"\0"))
+        pages = max(1, -(-copy.stat().st_size // PAGE))
+        if not tables_of(bytes(first), pages):
+            first = bytearray(first_page())
+        stream.seek(0)
+        stream.write(sized(first, pages))
+        stream.truncate(pages * PAGE)
+
+
+def sized(first: bytearray, pages: int) -> bytes:
+    """A first page that says so many pages, needs no write-ahead file, and has no free pages."""
+    first[18:20] = b"\1\1"
+    first[28:32] = pages.to_bytes(4, "big")
+    first[32:40] = bytes(8)
+    first[92:96] = first[24:28]
+    return bytes(first)
+
+
+def tables_of(first: bytes, pages: int) -> bool:
+    """Whether this first page names any table of ours."""
+    if first[:16] != MAGIC or int.from_bytes(first[16:18], "big") != PAGE:
+        return False
+    with closing(sqlite3.connect(":memory:")) as connection, suppress(sqlite3.Error):
+        connection.deserialize(sized(bytearray(first), pages) + bytes(PAGE * (pages - 1)))
+        rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return bool({name for (name,) in rows} & {"wishes", "events", "trails"})
+    return False
+
+
+def first_page() -> bytes:
+    """That of a new store."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection)
+        return connection.serialize()[:PAGE]
+
+
+@contextmanager
+def opened_copy(copy: Path) -> Iterator[sqlite3.Connection]:
+    """To be read, by nobody else, whatever is in it."""
+    with closing(sqlite3.connect(f"{copy.as_uri()}?immutable=1", uri=True)) as connection:
+        connection.text_factory = bytes.decode
+        yield connection
+
+
+# ---- its rows ------------------------------------------------------------------------------------
+
+
+def read_tables(connection: sqlite3.Connection) -> Readable:
+    """Every row that makes sense."""
+    found, lost, blind = read_events(connection)
+    living = jobs_in(event for _, event in found)
+    jobs = read_jobs(connection, sorted({event.job for _, event in found if event.job}))
+    return Readable(
+        jobs=list(jobs.values()),
+        events=found,
+        history=attempt(lambda: log.read_history(connection)),
+        lost_jobs=sorted(living - set(jobs)),
+        lost_events=lost,
+        blind=blind,
+    )
+
+
+def read_events(connection: sqlite3.Connection) -> tuple[list[tuple[int, Event]], int, bool]:
+    """The events, how many could not be read, and whether there may have been more."""
+    last = attempt(lambda: last_number(connection))
+    found: list[tuple[int, Event]] = []
+    lost = at = dark = 0
+    while not read_on(connection, f"seq > {at} ORDER BY seq", found):
+        at = max(at, found[-1][0] if found else 0)
+        readable = False
+        while not readable:
+            if at >= last if last is not None else dark >= BLIND_MAX:
+                return found, lost, last is None
+            at += 1
+            readable = read_on(connection, f"seq = {at}", found)
+            dark = 0 if readable else dark + 1
+            lost += not readable
+    return found, lost, False
+
+
+def read_on(connection: sqlite3.Connection, where: str, found: list[tuple[int, Event]]) -> bool:
+    """Take these up to the first that can't be read; whether there is none."""
+    statement = f"SELECT {log.COLUMNS} FROM events NOT INDEXED WHERE {where}"
+    try:
+        found.extend(log.event_of(row) for row in connection.execute(statement))
+    except sqlite3.Error:
+        return False
+    return True
+
+
+def last_number(connection: sqlite3.Connection) -> int | None:
+    """The number of the last event that was ever written."""
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'").fetchone()
+    return None if row is None else int(row[0])
+
+
+def read_jobs(connection: sqlite3.Connection, named: Sequence[str]) -> dict[str, Wish]:
+    """All jobs; where the table can't be read through, those that events name."""
+    found = attempt(lambda: wishes.read(connection))
+    if found is not None:
+        return dict(found)
+    one_by_one: dict[str, Wish] = {}
+    for job in named:
+        one_by_one |= attempt(lambda job=job: wishes.read(connection, job)) or {}  # type: ignore[misc]
+    return one_by_one
+
+
+def jobs_in(events: Iterator[Event]) -> set[str]:
+    """Jobs that were submitted and not dropped since."""
+    living: set[str] = set()
+    for event in events:
+        if event.kind == "wish.dropped":
+            living.discard(event.job)
+        elif event.kind.startswith("wish."):
+            living.add(event.job)
+    return living
+
+
+def attempt(read: Callable[[], Any]) -> Any:
+    """What it reads; None where that can't be read."""
+    try:
+        return read()
+    except sqlite3.Error:
+        return None

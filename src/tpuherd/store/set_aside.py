@@ -1,0 +1,177 @@
+"""A damaged store is set aside under a name of its own; what can be read of it is carried over.
+
+It is set aside while no other process has it open: each holds a lock for sharing as long. Every
+step may be cut by kill -9: the mark stays until the last one, and whoever opens the store next goes
+on where it was cut.
+"""
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tpuherd.clock import WallClock
+from tpuherd.core.model import Event
+from tpuherd.core.targets import fold
+from tpuherd.ports import Damaged
+from tpuherd.store import events as log
+from tpuherd.store import wishes
+from tpuherd.store.damage import ASIDE, MARK, NAME, OPENED, told
+from tpuherd.store.damaged_file import Readable, read_damaged_file
+from tpuherd.store.lease import lock
+from tpuherd.store.schema import migrate
+
+SET_ASIDE = "store.set_aside"  #: the event of a store that follows a damaged one
+NOTICE = "store.notice"  #: what every reading command says until it is acknowledged
+BOOKS = "books"  #: a copy of what the events come to: they are others now
+LET_GO_S = 10.0  #: so long all who have it open may take to see the mark
+LOOK_S = 0.05
+
+
+def let_go(folder: Path) -> int | None:
+    """A descriptor that holds the store alone: everybody who has it open sees the mark and closes
+    it. None: somebody was quicker, and the mark is gone. Damaged if somebody does not close it."""
+    clock = WallClock()
+    end = clock.now() + LET_GO_S
+    while (held := lock(folder / OPENED)) is None:
+        if not (folder / MARK).exists():
+            return None
+        if clock.now() > end:
+            raise Damaged(
+                f"the store in {folder} is damaged, and another process uses it",
+                hint="end it, so that the store can be set aside: herd engine stop",
+            )
+        clock.wait(LOOK_S)
+    return held
+
+
+def set_aside(folder: Path, now: float) -> str:
+    """Move a damaged store away, and make a new one of what can be read of it. The sentence that
+    must be said; "" where somebody was quicker. Killed anywhere, the next one finishes it.
+    """
+    held = let_go(folder)
+    if held is None:
+        return ""
+    try:
+        if not (folder / MARK).exists():
+            return ""
+        aside = folder / chosen_name(folder, now)
+        if (folder / NAME).exists() and aside.exists():
+            sentence = notices(folder).get(aside.name, "")  # all but the last step was done
+        else:
+            sentence = rebuild(folder, aside, now)
+        sync_folder(folder)
+        (folder / MARK).unlink()
+    finally:
+        os.close(held)
+    return sentence
+
+
+def chosen_name(folder: Path, now: float) -> str:
+    """Under which the damaged store is set aside: once chosen it stands in the mark."""
+    if name := (folder / MARK).read_text():
+        return name
+    when = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
+    name = free = f"{NAME}.broken-{when}"
+    number = 1
+    while (folder / free).exists():
+        number += 1
+        free = f"{name}-{number}"
+    write_whole(folder / MARK, free)
+    return free
+
+
+def rebuild(folder: Path, aside: Path, now: float) -> str:
+    """The damaged files get their new names, the file goes first; then a new store takes its place,
+    all at once."""
+    for ending in ASIDE:
+        file, there = folder / f"{NAME}{ending}", Path(f"{aside}{ending}")
+        if file.exists() and not there.exists():
+            file.replace(there)
+    found = read_damaged_file(aside, folder / f"{NAME}.reading")
+    draft = folder / f"{NAME}.new"
+    for ending in ASIDE:
+        Path(f"{draft}{ending}").unlink(missing_ok=True)
+    sentence = summary(aside, found)
+    facts = {"why": sentence, "file": str(aside), "jobs": [one.job for one in found.jobs],
+             "lost_jobs": list(found.lost_jobs)}  # fmt: skip
+    event = Event(at=now, kind=SET_ASIDE, facts=facts)
+    write_readable(draft, found, event)
+    write_whole(folder / NOTICE, json.dumps(notices(folder) | {aside.name: sentence}))
+    (folder / BOOKS).unlink(missing_ok=True)
+    draft.replace(folder / NAME)
+    return sentence
+
+
+def write_readable(draft: Path, found: Readable, event: Event) -> None:
+    """A new store with what was read, and what became of the rest."""
+    with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+        draft.chmod(0o600)
+        migrate(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        for job in found.jobs:
+            wishes.put(connection, job, expected=0)
+            connection.execute(
+                "UPDATE wishes SET revision = ? WHERE job = ?", (job.revision, job.job)
+            )
+        log.restore(connection, found.events)
+        if found.history is not None:
+            seq, document = found.history
+            log.number_from(connection, seq)
+            content = json.dumps(document, ensure_ascii=False)
+            connection.execute("INSERT INTO trails VALUES (1, ?, ?)", (seq, content))
+        log.append(connection, [event])
+        connection.execute("COMMIT")
+
+
+def summary(aside: Path, found: Readable) -> str:
+    """What became of it, for people."""
+    jobs = fold(one.job for one in found.jobs) or "none"
+    lost = [f"up to {found.lost_events} events"] if found.lost_events else []
+    lost += ["an unknown number of later events"] if found.blind else []
+    lost += [f"the jobs {fold(found.lost_jobs)}"] if found.lost_jobs else []
+    unread = f"; it could not read {' and '.join(lost)}" if lost else ""
+    return (
+        f"the store was damaged and is set aside as {aside}. herd carried over what it could read"
+        f" (jobs: {jobs}; {len(found.events)} events){unread}. The engine adds what the cloud shows"
+    )
+
+
+def notices(folder: Path) -> dict[str, str]:
+    """What was set aside here, by file, with the sentence that is repeated until acknowledged."""
+    try:
+        found = json.loads((folder / NOTICE).read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError):
+        return {NOTICE: f"a store was set aside in {folder}"}
+    return {str(name): str(sentence) for name, sentence in found.items()}
+
+
+def acknowledge(folder: Path) -> int:
+    """Its user knows: the notices are repeated no longer. How many there were."""
+    many = len(notices(folder))
+    with told(folder):
+        (folder / NOTICE).unlink(missing_ok=True)
+    return many
+
+
+def write_whole(file: Path, text: str) -> None:
+    """All of it is there, on the disk, or nothing."""
+    draft = file.with_name(f"{file.name}.new")
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    draft.replace(file)
+
+
+def sync_folder(folder: Path) -> None:
+    """The new names are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

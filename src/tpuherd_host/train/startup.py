@@ -1,0 +1,55 @@
+"""How long this process took until its first step, part by part."""
+
+from typing import Any
+
+from tpuherd_host.train import here
+from tpuherd_host.train.late import jax
+
+#: What JAX calls the times that it spends on compiling; a program that is kept already counts too.
+COMPILING = frozenset({
+    "/jax/core/compile/backend_compile_duration",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration",
+})  # fmt: skip
+
+
+class Startup:
+    """The parts that are known by now, in seconds, under the names that reports have."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, float] = {}
+        self.compiled_s = 0.0
+        self._met_from = 0.0
+
+    def begin_meeting(self) -> None:
+        """The script has begun, and has loaded what it imports."""
+        self._met_from = here.now()
+        self._put("python_s", here.BEGAN - here.process_began())
+        self._put("import_s", self._met_from - here.BEGAN)
+
+    def end_meeting(self) -> None:
+        """All processes have found each other."""
+        self._put("meet_s", here.now() - self._met_from)
+
+    def count_compiling(self) -> None:
+        """Hear from JAX what it compiles, from now on; an older one does not tell."""
+        listen = getattr(jax.monitoring, "register_event_duration_secs_listener", None)
+        if listen is not None:
+            listen(self._compiled)
+
+    def finish(self, first_step_s: float, compiled_before_s: float) -> dict[str, float]:
+        """All parts, when the first step is done: what it compiled is no part of it."""
+        compiled_s = self.compiled_s - compiled_before_s
+        self._put("first_step_s", first_step_s - compiled_s)
+        if self.compiled_s:
+            self._put("compile_s", self.compiled_s)
+        return self.parts
+
+    def _compiled(self, event: str, seconds: float, **_more: Any) -> None:
+        if event in COMPILING:
+            self.compiled_s += seconds
+
+    def _put(self, name: str, seconds: float) -> None:
+        self.parts[name] = round(max(0.0, seconds), 3)
+
+
+STARTUP = Startup()

@@ -1,0 +1,82 @@
+"""An engine that ends unexpectedly again and again: an event, the first line, growing pauses."""
+
+import asyncio
+import os
+from pathlib import Path
+from time import time
+
+import pytest
+
+from tpuherd.cli.engine_crashes import (
+    PAUSE_S,
+    PAUSE_S_MAX,
+    ROW_S,
+    hold_lease,
+    record_crash,
+    record_kill,
+)
+from tpuherd.core.model import Event
+from tpuherd.desk import engines
+from tpuherd.ports import Holder
+from tpuherd.store.database import Database
+from tpuherd.store.lease import lock
+
+NOW = 1_800_000_000.0
+
+
+def said(store: Database, kind: str, at: float) -> None:
+    store.append([Event(at=at, kind=kind, facts={"epoch": 1, "why": "rest"})])
+
+
+def test_crashes_in_a_row_are_events_a_first_line_and_longer_pauses(tmp_path: Path) -> None:
+    store = Database(tmp_path, NOW)
+    pauses = [record_crash(store, "OverflowError()", NOW + n) for n in range(9)]
+    assert pauses[:3] == [PAUSE_S, 2 * PAUSE_S, 4 * PAUSE_S] and pauses[-1] == PAUSE_S_MAX
+    found = [event.facts["count"] for _, event in store.events(kinds=("engine.crashed",))]
+    assert found == list(range(1, 10))
+    [trouble] = store.troubles.read()
+    assert trouble.sentence == "it ended unexpectedly 9 times in a row: OverflowError()"
+    assert "herd engine logs" in trouble.hint and "starts again in 5 m" in trouble.hint
+    said(store, "engine.stopped", NOW + 10)
+    assert record_crash(store, "again", NOW + 11) == PAUSE_S
+    assert record_crash(store, "late", NOW + 12 + ROW_S) == PAUSE_S
+    store.close()
+
+
+def test_an_engine_that_was_killed_is_counted_by_the_next(tmp_path: Path) -> None:
+    store = Database(tmp_path, NOW)
+    record_kill(store, NOW)
+    said(store, "engine.started", NOW)
+    said(store, "engine.stopped", NOW + 1)
+    record_kill(store, NOW + 2)
+    assert not list(store.events(kinds=("engine.crashed",)))
+    for n in range(6):
+        said(store, "engine.started", NOW + 10 + n)
+        record_kill(store, NOW + 10 + n)
+    pauses = [event.facts["again_s"] for _, event in store.events(kinds=("engine.crashed",))]
+    assert pauses == [0.0] * 6  # whoever starts it again is not kept waiting
+    assert "6 times in a row" in store.troubles.read()[0].sentence
+    store.close()
+
+
+def test_nobody_else_leads_while_it_waits(tmp_path: Path) -> None:
+    store, other = Database(tmp_path, NOW), Database(tmp_path, NOW)
+    epoch = store.take(Holder(pid=1, host="elsewhere"), time(), 0.1)
+    assert epoch is not None
+    asyncio.run(hold_lease(store, epoch, 0.3))
+    store.renew(epoch, time() + 60)
+    assert other.take(Holder(pid=2, host="elsewhere"), time(), 30.0) is None
+    store.close()
+    other.close()
+
+
+def test_an_engine_that_is_about_to_lead_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Database(tmp_path, NOW)
+    assert not engines.is_there(store, NOW)
+    held = lock(tmp_path / engines.STARTING)
+    assert held is not None and engines.is_there(store, NOW)
+    os.close(held)
+    assert not engines.is_there(store, NOW)
+    store.close()

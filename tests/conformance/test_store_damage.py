@@ -1,0 +1,269 @@
+"""A damaged store is set aside and said; what can be read of it is there again."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tpuherd.core.model import Event, Goal
+from tpuherd.core.wish import Wish
+from tpuherd.ports import Damaged
+from tpuherd.store.database import Database
+from tpuherd.store.set_aside import SET_ASIDE, acknowledge, notices
+
+NOW = 1_800_000_000.0
+JOBS = tuple(f"job{n}" for n in range(30))
+EVENTS = 1200
+PAGE = 4096
+
+
+@dataclass(frozen=True)
+class Files:
+    """A store's files as an engine leaves them that was killed."""
+
+    folder: Path
+
+    @property
+    def db(self) -> Path:
+        return self.folder / "store.db"
+
+    @property
+    def wal(self) -> Path:
+        return self.folder / "store.db-wal"
+
+
+def wish(job: str) -> Wish:
+    document = {"name": job, "run": "x" * 300}
+    return Wish(job=job, goal=Goal.RUN, document=document, made_at=NOW, changed_at=NOW, who="ann")
+
+
+def event(number: int) -> Event:
+    job = JOBS[number % len(JOBS)]
+    return Event(at=NOW + number, kind="bid.asked", job=job, slot=f"{job}-0", facts={"n": number})
+
+
+def filled(folder: Path, *, moved: bool) -> Files:
+    """With jobs, events and a history; where it is `moved` the write-ahead file is nearly empty."""
+    origin = folder / "origin"
+    store = Database(origin, NOW)
+    for job in JOBS:
+        store.put(wish(job), [Event(at=NOW, kind="wish.made", job=job)])
+    for first in range(0, EVENTS, 100):
+        store.append([event(n) for n in range(first, first + 100)])
+    store.save_trails(EVENTS, {"some": "history"})
+    if moved:
+        with sqlite3.connect(origin / "store.db") as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        store.append([event(EVENTS)])
+    shutil.copytree(origin, folder / "store")  # as kill -9 leaves it
+    store.close()
+    (folder / "store/store.opened").unlink()
+    return Files(folder / "store")
+
+
+def overwrite(file: Path, start: int, piece: bytes) -> None:
+    with file.open("r+b") as stream:
+        stream.seek(start)
+        stream.write(piece)
+
+
+def noise(size: int) -> bytes:
+    return Random(1).randbytes(size)
+
+
+def first_page_and_wal_head(files: Files) -> None:
+    overwrite(files.db, 0, noise(PAGE))
+    overwrite(files.wal, 0, noise(PAGE))
+
+
+def first_page_and_wal(files: Files) -> None:
+    overwrite(files.db, 0, noise(PAGE))
+    overwrite(files.wal, 0, noise(files.wal.stat().st_size))
+
+
+def first_page(files: Files) -> None:
+    overwrite(files.db, 0, noise(PAGE))
+
+
+def zeroed_head(files: Files) -> None:
+    overwrite(files.db, 0, bytes(100))
+
+
+def halved(files: Files) -> None:
+    files.wal.unlink()
+    os.truncate(files.db, files.db.stat().st_size // 2 // PAGE * PAGE)
+
+
+def torn_short(files: Files) -> None:
+    """Cut in the midst of a page."""
+    files.wal.unlink()
+    os.truncate(files.db, files.db.stat().st_size - PAGE // 2)
+
+
+def zeroed_pages(files: Files) -> None:
+    overwrite(files.db, 20 * PAGE, bytes(5 * PAGE))
+
+
+def torn_pages(files: Files) -> None:
+    overwrite(files.db, 20 * PAGE + 1000, noise(2 * PAGE))
+
+
+def no_database(files: Files) -> None:
+    files.db.write_bytes(b"no database at all" * 999)
+    files.wal.unlink()
+
+
+def no_events(files: Files) -> None:
+    with sqlite3.connect(files.db) as connection:
+        connection.execute("DROP TABLE events")
+
+
+def no_jobs(files: Files) -> None:
+    with sqlite3.connect(files.db) as connection:
+        connection.execute("DROP TABLE wishes")
+
+
+def nonsense_in_a_row(files: Files) -> None:
+    with sqlite3.connect(files.db) as connection:
+        connection.execute("UPDATE events SET facts = '{' WHERE seq = 700")
+        connection.execute("UPDATE wishes SET goal = 'nonsense' WHERE job = 'job3'")
+
+
+def emptied(files: Files) -> None:
+    files.db.write_bytes(b"")
+
+
+def met(folder: Path) -> Database:
+    """The store as a command finds it that reads all, or the one after it."""
+    with suppress(Damaged):
+        store = Database(folder, NOW)
+        try:
+            if store.told:
+                return store
+            store.wishes(), list(store.events())
+        finally:
+            if not store.told:
+                store.close()
+    return Database(folder, NOW)
+
+
+ALL = len(JOBS) + EVENTS
+
+
+@pytest.mark.parametrize(
+    ("moved", "harm", "jobs", "events"),
+    [
+        (False, first_page_and_wal_head, 30, ALL),
+        (True, first_page_and_wal_head, 30, ALL),
+        (False, first_page, 30, ALL),
+        (True, first_page, 30, ALL + 1),
+        (True, first_page_and_wal, 30, ALL),
+        (False, first_page_and_wal, 0, 0),
+        (True, zeroed_head, 30, ALL + 1),
+        (True, halved, 30, 250),
+        (True, torn_short, 30, ALL - 100),
+        (True, zeroed_pages, 30, 900),
+        (True, torn_pages, 30, 900),
+        (False, no_database, 0, 0),
+        (False, no_events, 30, 0),
+        (False, no_jobs, 0, ALL),
+        (True, nonsense_in_a_row, 29, ALL),
+        (False, emptied, 30, ALL),
+    ],
+)
+def test_what_can_be_read_of_a_damaged_store_is_carried_over(
+    tmp_path: Path, moved: bool, harm: Callable[[Files], None], jobs: int, events: int
+) -> None:
+    files = filled(tmp_path, moved=moved)
+    harm(files)
+    damaged = files.db.read_bytes()
+    store = met(files.folder)
+    aside = files.folder / "store.db.broken-20270115T080000Z"
+    assert str(aside) in store.told
+    if harm not in (zeroed_pages, torn_pages, nonsense_in_a_row):  # SQLite had it open before
+        assert aside.read_bytes() == damaged
+    assert len(store.wishes()) == jobs
+    assert all(one == {**wish(job).document} for job, one in
+               ((job, one.document) for job, one in store.wishes().items()))  # fmt: skip
+    found = list(store.events())
+    assert found[-1][1].kind == SET_ASIDE
+    assert found[-1][1].facts["why"] == store.told
+    known = {len(JOBS) + n + 1: event(n) for n in range(EVENTS + 1)}
+    assert all(one == known[seq] for seq, one in found[:-1] if seq > len(JOBS))
+    assert len(found) - 1 >= events
+    if events >= ALL and jobs == len(JOBS) and harm is not nonsense_in_a_row:
+        assert "could not read" not in store.told or harm is first_page_and_wal_head
+    elif harm is not torn_short:  # it lost what was not in the file yet: nothing tells of that
+        assert "could not read" in store.told or (jobs, events) == (0, 0)
+    store.close()
+    again = Database(files.folder, NOW)
+    assert again.told == ""
+    assert len(again.wishes()) == jobs and len(list(again.events())) == len(found)
+    assert again.append([event(1)]) == found[-1][0] + 1
+    again.close()
+    assert notices(files.folder) == {aside.name: store.told}
+    assert acknowledge(files.folder) == 1
+    assert notices(files.folder) == {} and acknowledge(files.folder) == 0
+
+
+def killed_at(folder: Path, step: int) -> bool:
+    """Open the store in a child that kill -9 hits before its n-th change of the disk; whether it
+    was hit."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    left = step
+
+    def count(name: str, arguments: tuple[object, ...]) -> None:
+        nonlocal left
+        changes = name in ("os.rename", "os.remove", "os.truncate", "sqlite3.connect") or (
+            name == "open" and isinstance(arguments[2], int) and arguments[2] & 3 != os.O_RDONLY
+        )
+        if changes:
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+    for _ in range(2):  # some damage is met only when it is read
+        with suppress(Damaged), closing(Database(folder, NOW)) as store:
+            list(store.events())
+    os._exit(0)
+
+
+@pytest.mark.parametrize("harm", [first_page_and_wal_head, zeroed_pages])
+def test_kill_9_anywhere_while_it_is_set_aside_loses_nothing(
+    tmp_path: Path, harm: Callable[[Files], None]
+) -> None:
+    files = filled(tmp_path, moved=True)
+    harm(files)
+    shutil.copytree(files.folder, tmp_path / "sound")
+    sound = met(tmp_path / "sound")
+    jobs, events = list(sound.wishes()), [one for _, one in sound.events()][:-1]
+    sound.close()
+    hit = True
+    step = 0
+    while hit:
+        folder = tmp_path / f"try{step}"
+        shutil.copytree(files.folder, folder)
+        hit = killed_at(folder, step)
+        for again in (1, 2):  # and whoever goes on may be killed, too
+            killed_at(folder, step // again)
+        store = met(folder)
+        assert list(store.wishes()) == jobs, step
+        assert [one for _, one in store.events() if one.kind != SET_ASIDE] == events, step
+        assert len(notices(folder)) == 1, step
+        assert len(list(folder.glob("store.db.broken-*Z"))) == 1, step
+        assert not list(folder.glob("*.new")) and not list(folder.glob("*.reading")), step
+        store.close()
+        shutil.rmtree(folder)
+        step += 1
+    assert step > 12
