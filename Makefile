@@ -17,7 +17,7 @@ $(READY): pyproject.toml constraints.txt scripts/venv
 
 # Other people's programs live in environments of their own; where one can't be made its tests skip.
 CLIENTS := light inside train wandb torch skypilot tpunicorn tpucare ray
-VENVS := PATH="$(CURDIR)/.venv/bin:$$PATH" PYTHON="$(CURDIR)/$(PY)" sh tests/real/clients/make_venv.sh
+VENVS := PATH="$(CURDIR)/.venv/bin:$$PATH" PYTHON="$(CURDIR)/$(PY)" sh tests/integration/clients/make_venv.sh
 
 demo: $(READY)  ## a training on a spot TPU pod is preempted and finishes all the same, on this machine
 	@$(VENVS) inside || echo "JAX could not be installed: the demo goes on without"
@@ -34,7 +34,7 @@ check: $(READY)  ## lint, format, types, import contracts, house rules
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy
 	@.venv/bin/lint-imports --no-logo --no-cache
-	@$(PY) -m pytest tests/tidy $(ARGS)
+	@$(PY) -m pytest tests/rules $(ARGS)
 
 test-real: $(READY)  ## other people's heavy clients, each in an environment of its own
 	@$(VENVS) $(CLIENTS) || true
@@ -42,7 +42,7 @@ test-real: $(READY)  ## other people's heavy clients, each in an environment of 
 
 SEEDS := 200
 storm: $(READY)  ## the engine: all single faults, PAIRS a lifecycle (300), SEEDS storms (200)
-	@$(PY) -m tests.virtual.engine_storm --singles --pairs $(or $(PAIRS),300) --seeds $(SEEDS) $(ARGS)
+	@$(PY) -m tests.simulated.engine_storm --singles --pairs $(or $(PAIRS),300) --seeds $(SEEDS) $(ARGS)
 
 bench: $(READY)  ## every figure that the README quotes
 	@for file in bench/*.py; do $(PY) $$file || exit 1; done

@@ -23,9 +23,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.real.engines import owner
-from tests.virtual.engine_play import Play, Wished, perform
-from tests.virtual.engine_programs import Script
+from tests.integration.engines import owner
+from tests.simulated.engine_play import Play, Wished, perform
+from tests.simulated.engine_programs import Script
 
 CORES_OF_A_HOST = 8  #: of v4, as its types count
 LOOK_S = 5.0  #: as the engine does while it holds nodes

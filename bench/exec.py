@@ -30,10 +30,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.rigs.lines import late
 
 from tests.conformance.world import HERD, World, started
-from tests.real.users import User
-from tpuherd import app, meant
+from tests.integration.users import User
 from tpuherd.clock import WallClock
 from tpuherd.ports import Verb
+from tpuherd.remote import open_remote
+from tpuherd.settings import project_access
 
 ZONE = "us-central2-b"
 CORES_OF_A_HOST = 8  #: of v4, as its types count
@@ -229,8 +230,8 @@ def tools(
 async def pings(pod: Pod, many: int, rounds: int) -> list[float]:
     """How long the agents of all hosts take to answer, within a process that holds the links."""
     times = []
-    place = meant.place(pod.user.env)
-    async with app.reaching(place, WallClock()) as reach:
+    place = project_access.place(pod.user.env)
+    async with open_remote.reaching(place, WallClock()) as reach:
         hosts = (await reach.hosts("pod"))[:many]
         links = await asyncio.gather(*map(reach.ways.link, hosts))
         for _ in range(rounds):

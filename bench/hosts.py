@@ -9,11 +9,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from tpuherd.sim.hosts.modes import MODES
-from tpuherd.sim.hosts.rack import Make, Rack
-from tpuherd.sim.hosts.system import children
-from tpuherd.sim.tpu.call import Request, Response
-from tpuherd.sim.tpu.views import HostView
+from tpuherd_sim.hosts.host_pool import Make, Rack
+from tpuherd_sim.hosts.isolation_modes import MODES
+from tpuherd_sim.hosts.syscalls import children
+from tpuherd_sim.model.host_view import HostView
+from tpuherd_sim.model.http_types import Request, Response
 
 HOSTS, PER_NODE, IDLE_S = 64, 16, 3.0
 

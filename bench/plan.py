@@ -7,9 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.laws.core_toy import Toy, slot
-from tpuherd.core.model import Limits
-from tpuherd.core.plan import plan
+from tests.unit.core_toy import Toy, slot
+from tpuherd.model.slots_and_plan import Limits
+from tpuherd.planner.plan import plan
 
 SLOTS, ROUNDS = 1000, 40
 

@@ -30,13 +30,13 @@ from bench.rigs.sync import Rsync, Uplink
 
 from tests.conformance.hosts_ground import opened
 from tests.conformance.hosts_sshd import Town, lacking, town
-from tpuherd.hosts.snapshot import take
-from tpuherd.hosts.snapshot_archive import Archive
-from tpuherd.hosts.ssh import Ways
-from tpuherd.hosts.sync import ship
-from tpuherd.hosts.sync_press import COMPRESSOR
-from tpuherd.hosts.zipapp import agent
 from tpuherd.ports import Host
+from tpuherd.remote.agent_bundle import agent
+from tpuherd.remote.connection_pool import Ways
+from tpuherd.sync.compressor import COMPRESSOR
+from tpuherd.sync.ship import ship
+from tpuherd.sync.snapshot_store import Archive
+from tpuherd.sync.take_snapshot import take
 from tpuherd_host.agent.snapshots import TIDY_S
 
 FILES = 800

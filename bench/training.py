@@ -12,7 +12,7 @@ storm   examples/charlm on a v5litepod-16 of a world with its engine: calm, and 
         times, the second time without notice; the ratio of what `herd status` calls goodput
 
 Of rates and of what runs on a busy machine only the ratios mean something. Wants the environments
-train and inside of tests/real/clients/make_venv.sh.
+train and inside of tests/integration/clients/make_venv.sh.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.conformance.world import until
-from tests.real.engines import Owner, owner
+from tests.integration.engines import Owner, owner
 
 ROOT = Path(__file__).parents[1]
 CLIENTS = ROOT / ".venv-clients"

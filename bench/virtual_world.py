@@ -17,12 +17,12 @@ import time
 import httpx2
 
 from tpuherd.clock import LoopClock
-from tpuherd.sim import virtual
-from tpuherd.sim.desk import Desk
-from tpuherd.sim.http.app import app
-from tpuherd.sim.tpu.codec import digest
-from tpuherd.sim.tpu.handle import new_world
-from tpuherd.sim.tpu.world import Settings
+from tpuherd_sim import virtual_loop
+from tpuherd_sim.handle import new_world
+from tpuherd_sim.http.app import app
+from tpuherd_sim.live_world import Desk
+from tpuherd_sim.model.world_codec import digest
+from tpuherd_sim.model.world_parts import Settings
 
 START = 1_800_000_000.0
 ZONES = ("us-central2-b", "europe-west4-a", "us-east1-d")
@@ -73,7 +73,7 @@ def main() -> int:
     for read in (False, False, True):
         began = time.process_time()
         run = tend(options.nodes, options.hours * 3600, options.every, read=read)
-        found, calls = virtual.run(run)
+        found, calls = virtual_loop.run(run)
         took = time.process_time() - began
         digests.add(found)
         print(

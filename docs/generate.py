@@ -11,17 +11,18 @@ from types import ModuleType
 import click
 
 from tpuherd.cli import main as command_line
-from tpuherd.cli.page import page as help_page
-from tpuherd.core import model, policy
-from tpuherd.core.changes import shown
-from tpuherd.core.schema import FIELDS, json_schema
-from tpuherd.core.view_reference import events_page, json_page
-from tpuherd.sim.services import routes as services
-from tpuherd.sim.tpu import hosts
-from tpuherd.sim.tpu.call import Route
-from tpuherd.sim.tpu.handle import TPU_ROUTES
-from tpuherd.sim.weather import commands as weather
-from tpuherd.sim.weather.reference import page as weather_page
+from tpuherd.cli.command_table import page as help_page
+from tpuherd.jobfile.fields import FIELDS, json_schema
+from tpuherd.jobfile.job_diff import shown
+from tpuherd.model import slots_and_plan
+from tpuherd.planner import policy
+from tpuherd.views.reference_pages import events_page, json_page
+from tpuherd_sim.google_apis import routes as services
+from tpuherd_sim.handle import TPU_ROUTES
+from tpuherd_sim.tpu import host_reports
+from tpuherd_sim.tpu.router import Route
+from tpuherd_sim.weather import http_commands as weather
+from tpuherd_sim.weather.reference import page as weather_page
 
 HERE = Path(__file__).parent / "reference"
 
@@ -70,7 +71,7 @@ What a change takes: *node*: another node, and the one that is there works on un
 POLICY_HEAD = """\
 # What is done, and when
 
-*Written by `make docs` from the two tables of `core/policy.py`, which the engine obeys.*
+*Written by `make docs` from the two tables of `planner/policy.py`, which the engine obeys.*
 
 Nothing else decides. What keeps a move or a deed back (budgets, pauses, a hold until all have
 spoken) is told in [the judgement](../explanation/judgement.md); `herd why` says it of your job.
@@ -130,7 +131,7 @@ def api_page() -> str:
         _, version, path = route.template.split("/", 2)
         row = (route.method, f"/…/{path}", meaning(route))
         groups[TPU].setdefault(row, []).append(version)
-    for route in (*hosts.ROUTES, *weather.ROUTES, *services.ROUTES):
+    for route in (*host_reports.ROUTES, *weather.ROUTES, *services.ROUTES):
         first = route.template.strip("/").partition("/")[0]
         groups[SERVICES.get(first, OTHERS)][route.method, route.template, meaning(route)] = []
     parts = [API_HEAD]
@@ -167,7 +168,7 @@ def policy_page() -> str:
         f"| **{role}** | {' | '.join(row[stage] for stage in stages)} |"
         for role, row in policy.BIDS.items()
     ]
-    goals = list(model.Goal)
+    goals = list(slots_and_plan.Goal)
     shapes = [f"| shape | {' | '.join(goals)} |", "|---" * (len(goals) + 1) + "|"]
     gangs = [
         f"| **{shape}** | {' | '.join(row[goal] for goal in goals)} |"
@@ -178,7 +179,7 @@ def policy_page() -> str:
         roles=words(policy, "Role"),
         stages=words(policy, "Stage"),
         gangs="\n".join([*shapes, *gangs]),
-        shapes=words(model, "Shape"),
+        shapes=words(policy, "Shape"),
     )
 
 

@@ -3,7 +3,7 @@
     .venv/bin/python scripts/mutants.py [--room plan,gang:162] [--sample 8] [--offset 0] [--list]
                                         [--slow]
 
-Each mutant is one change of one room of the core, judged by the laws (tests/laws/test_core_*.py)
+Each mutant is one change of one room of the core, judged by the laws (tests/unit/test_core_*.py)
 until the first that fails: see mutants_court.py. `--slow` starts everything anew for each, which
 comes to the same. `--sample 8` takes every eighth of all rooms together, `--offset 1` the ones
 after those: samples of different offsets have nothing in common. Survivors are listed.
@@ -49,7 +49,7 @@ class Changed:
     """An importer that gives the changed room instead of the one on the disk."""
 
     def __init__(self, room: str, tree: ast.Module, seen: set[tuple[str, int]]) -> None:
-        self.name, self.tree, self.seen = f"tpuherd.core.{room}", tree, seen
+        self.name, self.tree, self.seen = f"tpuherd.model.{room}", tree, seen
 
     def find_spec(self, name: str, path: object, target: object = None) -> object:
         return ModuleSpec(name, self) if name == self.name else None  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def laws(room: str = "") -> list[str]:
     def order(file: Path) -> tuple[bool, bool, str]:
         return not named.search(file.read_text()), file.stem in HEAVY, file.stem
 
-    return [str(one) for one in sorted((ROOT / "tests/laws").glob("test_core_*.py"), key=order)]
+    return [str(one) for one in sorted((ROOT / "tests/unit").glob("test_core_*.py"), key=order)]
 
 
 def judge(mutant: Mutant | None) -> bool:
@@ -96,7 +96,7 @@ def imported() -> Lines:
     for room in ROOMS:
         change(room, marked(room), seen)
     for room in ROOMS:
-        import_module(f"tpuherd.core.{room}")
+        import_module(f"tpuherd.model.{room}")
     return frozenset(seen)
 
 
@@ -173,7 +173,7 @@ def main() -> int:
         return 0
     os.chdir(ROOT)
     for name in GROUND:
-        import_module(f"tpuherd.core.{name}")
+        import_module(f"tpuherd.model.{name}")
     return judge_all(found, said.slow)
 
 

@@ -55,7 +55,7 @@ class Court:
         began = time.monotonic()
         functions, marks, seen = living(), [], set()
         for room in self.rooms:
-            vars(sys.modules[f"tpuherd.core.{room}"])[SEEN] = seen
+            vars(sys.modules[f"tpuherd.model.{room}"])[SEEN] = seen
             marks += exchanged(room, marked(room), functions)[0]
         self.laws = [law for item in session.items if (law := known(item, marks, seen))]
         self.laws.sort(key=lambda law: law.took)

@@ -15,18 +15,19 @@ from bench.rigs.sync import ALIKE
 
 from tests.conformance.hosts_sshd import PORT, Town, town
 from tests.conformance.world import HERD
-from tpuherd import meant
-from tpuherd.cli.console import Console
 from tpuherd.clock import Clock, WallClock
-from tpuherd.cloud.whence import Credentials
-from tpuherd.hosts.keys import key_pair
-from tpuherd.hosts.pins import Pins
-from tpuherd.hosts.ssh import Caller, Ways
-from tpuherd.hosts.zipapp import agent
-from tpuherd.keeper.serve import Keeper
-from tpuherd.keeper.terms import SOCKET
+from tpuherd.commands.console import Console
+from tpuherd.daemon.handshake import SOCKET
+from tpuherd.daemon.server import Keeper
 from tpuherd.ports import Host
-from tpuherd.reach import Reach
+from tpuherd.remote.agent_bundle import agent
+from tpuherd.remote.client_key import key_pair
+from tpuherd.remote.connection_pool import Caller, Ways
+from tpuherd.remote.host_key_pins import Pins
+from tpuherd.remote.resolve_hosts import Reach
+from tpuherd.settings import project_access
+from tpuherd.settings.endpoints import Credentials
+from tpuherd.settings.folders import resolve_folders
 from tpuherd_host.agent.frames import PROTOCOL
 
 IDLE_S = 600.0
@@ -65,9 +66,9 @@ class Here(Keeper):
 
     def __init__(self, hosts: list[Host], home: Path, clock: Clock) -> None:
         super().__init__(clock, IDLE_S)
-        folders = meant.folders({"HOME": str(home)})
-        self.place = meant.Place(
-            world=home, project="", folders=folders, urls=meant.GOOGLE, ssh_port=PORT,
+        folders = resolve_folders({"HOME": str(home)})
+        self.place = project_access.Place(
+            world=home, project="", folders=folders, urls=project_access.GOOGLE, ssh_port=PORT,
             login=Town.login, ways=(), credentials=Credentials(),
         )  # fmt: skip
         hello = {"protocol": PROTOCOL, "who": "a bench", "owner": "abc", "epoch": 0}
@@ -75,14 +76,14 @@ class Here(Keeper):
         caller = Caller(login=Town.login, keys=keys, hello=hello, parcel=agent())
         self.near = Near(hosts, Ways(Known(), caller, Pins(home / "pins"), clock), clock)
 
-    async def reach(self, console: Console) -> tuple[meant.Place, Reach]:
+    async def reach(self, console: Console) -> tuple[project_access.Place, Reach]:
         return self.place, self.near
 
 
 def keep(pipe: Connection, hosts: list[Host], home: Path) -> None:
     """As the keeper's own process does."""
     os.setsid()
-    os.chdir(meant.folders({"HOME": str(home)}).runtime)
+    os.chdir(resolve_folders({"HOME": str(home)}).runtime)
     gc.freeze()
     asyncio.run(reside(pipe, hosts, home))
 
@@ -125,7 +126,7 @@ def crowd(many: int) -> Iterator[Crowd]:
     """So many hosts, and a keeper."""
     with town() as place:
         home = place.folder / "user"
-        folders = meant.folders({"HOME": str(home)})
+        folders = resolve_folders({"HOME": str(home)})
         folders.runtime.mkdir(parents=True, mode=0o700)
         keys = key_pair(folders.config)
         place.keys.write_text(f"{keys.public}\n")

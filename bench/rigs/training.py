@@ -99,7 +99,7 @@ def save(train: Any, rounds: int) -> Any:
 
 def saves(train: Any, folder: Path, form: str, tree: Any, rounds: int) -> tuple[float, float]:
     """Milliseconds for which a save of 100 MB blocks, and until it is whole."""
-    jax, commit = map(import_module, ("jax", "tpuherd_host.train.commit"))
+    jax, commit = map(import_module, ("jax", "tpuherd_host.train.checkpoint_commit"))
     arrays = jax.tree.map(jax.numpy.asarray, tree)
     store = train.Checkpoints(str(folder / form), form=form)
     blocked, took = [], []

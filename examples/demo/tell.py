@@ -7,12 +7,12 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tpuherd.core.goodput import Account, recoveries
-from tpuherd.core.ledger import accounts
-from tpuherd.core.model import Event
-from tpuherd.core.view import recovery_row
-from tpuherd.core.view_pages import recovery_text, time_cells
-from tpuherd.core.view_text import lined, money, share, span
+from tpuherd.accounting.accounts import accounts
+from tpuherd.accounting.goodput import Account, recoveries
+from tpuherd.model.slots_and_plan import Event
+from tpuherd.views.format_text import lined, money, share, span
+from tpuherd.views.job_pages import recovery_text, time_cells
+from tpuherd.views.job_rows import recovery_row
 
 Facts = Mapping[str, Any]
 HOUR_S = 3600.0

@@ -21,11 +21,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tpuherd_host import train
-from tpuherd_host.train.brought import SIZES
-from tpuherd_host.train.late import Late, Missing
-from tpuherd_host.train.places import Place, Unreachable, place
-from tpuherd_host.train.split import Unfit
-from tpuherd_host.train.tar import split
+from tpuherd_host.train.lazy_import import Late, Missing
+from tpuherd_host.train.sample_split import Unfit
+from tpuherd_host.train.shard_cache import SIZES
+from tpuherd_host.train.storage import Place, Unreachable, place
+from tpuherd_host.train.tar_shards import split
 
 PLAN, MARKS = "plan.json", "done/"
 READERS = 32  #: samples that are read at once: a bucket lets one wait

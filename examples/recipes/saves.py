@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tpuherd_host.train.places import of_run, place
+from tpuherd_host.train.storage import of_run, place
 
 KEPT = 2
 

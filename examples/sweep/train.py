@@ -7,7 +7,7 @@ import os
 import random
 
 from tpuherd_host.report import report
-from tpuherd_host.train.places import Place, place
+from tpuherd_host.train.storage import Place, place
 
 POINTS = [(x / 10, math.sin(0.3 * x)) for x in range(-20, 21)]
 FILE, TOLD, SAVED = "state.json", 250, 1000

@@ -1,12 +1,13 @@
 """Hand it a training script and a TPU type: it gets the hardware and keeps the run alive."""
 
+from tpuherd._version import __version__
+
 TYPE_CHECKING = False  #: that of typing, which takes milliseconds to load; so does importlib
 if TYPE_CHECKING:
-    from tpuherd.async_herd import AsyncHerd
-    from tpuherd.herd import Herd
-    from tpuherd.hosts.sync_terms import Shipment
+    from tpuherd.api import Herd
+    from tpuherd.async_api import AsyncHerd
+    from tpuherd.errors import HerdError
     from tpuherd.job import Job
-    from tpuherd.ports import HerdError
     from tpuherd.results import (
         Attempt,
         CommandResult,
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
         Why,
         ZoneCapacity,
     )
-
-__version__ = "0.1.0"
+    from tpuherd.sync.shipment import Shipment
 
 __all__ = [
     "AsyncHerd",
@@ -50,11 +50,11 @@ __all__ = [
 ]
 
 PLACES = {
-    "AsyncHerd": "tpuherd.async_herd",
-    "Herd": "tpuherd.herd",
+    "AsyncHerd": "tpuherd.async_api",
+    "Herd": "tpuherd.api",
     "HerdError": "tpuherd.ports",
     "Job": "tpuherd.job",
-    "Shipment": "tpuherd.hosts.sync_terms",
+    "Shipment": "tpuherd.sync.shipment",
 }
 RESULTS = "tpuherd.results"  #: where all other public names are
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-from tpuherd.core import spec
-from tpuherd.core.spec_yaml import Mistake, Page, page
+from tpuherd.errors import Unfit
 from tpuherd.job_fields import JobFields
-from tpuherd.ports import Unfit
+from tpuherd.jobfile import read_job
+from tpuherd.jobfile.yaml_with_lines import Mistake, Page, page
 
 
 class Job:
@@ -48,7 +48,7 @@ class Job:
     @property
     def document(self) -> Mapping[str, Any]:
         """Its fields as JSON has them; what holds by itself is left out."""
-        return spec.document(self._spec)
+        return read_job.document(self._spec)
 
     @property
     def page(self) -> Page:
@@ -67,10 +67,10 @@ class Job:
         return f"Job({', '.join(f'{name}={value!r}' for name, value in self.document.items())})"
 
 
-def understood(page: Page, file: str) -> spec.Job:
+def understood(page: Page, file: str) -> read_job.Job:
     """The job of a page; Unfit with every mistake."""
-    found = spec.judged(page)
-    if isinstance(found, spec.Job):
+    found = read_job.judged(page)
+    if isinstance(found, read_job.Job):
         return found
     raise mistaken(found, file)
 

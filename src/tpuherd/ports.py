@@ -22,60 +22,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tpuherd.errors import HerdError
+from tpuherd.targets import labels
+
 if TYPE_CHECKING:  # the judgement's nouns take 0.1 s to load, and a warm command needs none
-    from tpuherd.core.facts import Sight
-    from tpuherd.core.model import Ask, Event, Offer, Refusal, Withdraw
-    from tpuherd.core.order import Order
-    from tpuherd.core.wish import Wish
-
-
-class HerdError(Exception):
-    """Something that a user can be told in one sentence; `hint` says what to do next."""
-
-    def __init__(self, sentence: str, *, hint: str = "") -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
-        self.hint = hint
-
-
-class NotFound(HerdError):
-    """Nothing has that name."""
-
-
-class NotAllowed(HerdError):
-    """The account or the host refuses us."""
-
-
-class NoLogin(NotAllowed):
-    """Nobody is logged in, or the login does not count any more."""
-
-
-class NotReached(HerdError):
-    """No answer came: the network, or the host is down."""
-
-
-class Absent(NotReached):
-    """Nobody listens there: the connection is refused at once."""
-
-
-class Stranger(HerdError):
-    """Somebody else answers at that address: another node has it now, or somebody is in between."""
-
-
-class Unfit(HerdError):
-    """What was asked makes no sense."""
-
-
-class Outdated(HerdError):
-    """Somebody else is in charge by now: an engine stops, a command looks again."""
-
-
-class Broken(HerdError):
-    """The other side tried and failed."""
-
-
-class Damaged(Broken):
-    """The store's file is damaged. Who has it open closes it, so that it can be set aside."""
+    from tpuherd.model.node_spec import Order
+    from tpuherd.model.observed import Sight
+    from tpuherd.model.slots_and_plan import Ask, Event, Offer, Refusal, Withdraw
+    from tpuherd.model.stored_job import Wish
 
 
 class Refused(HerdError):
@@ -317,3 +271,9 @@ class Store(Protocol):
     def put_states(self, states: Mapping[str, str]) -> None:
         """Replace them."""
         ...
+
+
+def host_labels(hosts: Sequence[Host]) -> list[str]:
+    """What users call these hosts, in their order."""
+    rows = [(host.zone, host.node, host.worker) for host in hosts]
+    return labels(rows, {host.node for host in hosts if host.foreign})

@@ -18,13 +18,14 @@ from tests.conformance.hosts_sim import sim
 from tests.conformance.hosts_sshd import lacking, town
 from tests.conformance.parcels import small
 from tpuherd.clock import WallClock
-from tpuherd.hosts.arrive import Parcel
-from tpuherd.hosts.keys import key_pair
-from tpuherd.hosts.link import AgentLink
-from tpuherd.hosts.pins import Pins
-from tpuherd.hosts.ssh import Caller, Register, Ways
-from tpuherd.hosts.ways import Way
-from tpuherd.ports import Broken, Host, NotReached, Verb
+from tpuherd.errors import Broken, NotReached
+from tpuherd.ports import Host, Verb
+from tpuherd.remote.agent_bootstrap import Parcel
+from tpuherd.remote.agent_link import AgentLink
+from tpuherd.remote.client_key import key_pair
+from tpuherd.remote.connection_pool import Caller, Register, Ways
+from tpuherd.remote.host_key_pins import Pins
+from tpuherd.settings.host_routes import Way
 from tpuherd_host.agent.frames import PROTOCOL
 
 T = TypeVar("T")

@@ -6,14 +6,14 @@ from typing import Any
 
 from tests.conformance.world import World, started, until
 from tpuherd.clock import WallClock
-from tpuherd.cloud import wire
+from tpuherd.cloud import parse
 from tpuherd.cloud.auth import Nobody
-from tpuherd.cloud.client import Cloud
+from tpuherd.cloud.nodes_api import Cloud
 from tpuherd.cloud.rest import Rest, client
-from tpuherd.cloud.whence import Urls
-from tpuherd.hosts.ssh import Register
 from tpuherd.ports import Host
-from tpuherd.reach import Registrar
+from tpuherd.remote.connection_pool import Register
+from tpuherd.remote.resolve_hosts import Registrar
+from tpuherd.settings.endpoints import Urls
 
 ZONE = "us-central2-b"
 TYPES = {1: "v4-8", 2: "v4-16", 4: "v4-32", 8: "v4-64"}
@@ -32,9 +32,9 @@ class Sim:
         return self.hosts(name)
 
     def hosts(self, name: str) -> list[Host]:
-        node = wire.node(self.world.ask("GET", self._path(name)))
+        node = parse.node(self.world.ask("GET", self._path(name)))
         port = int(self.world.facts["ssh_port"])
-        return [wire.host(node, worker, port) for worker in range(len(node.workers))]
+        return [parse.host(node, worker, port) for worker in range(len(node.workers))]
 
     def recreate(self, name: str) -> list[Host]:
         workers = len(self.hosts(name))

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic, sleep
 
-from tpuherd.hosts.ssh import Register
-from tpuherd.ports import Host, NotReached
+from tpuherd.errors import NotReached
+from tpuherd.ports import Host
+from tpuherd.remote.connection_pool import Register
 
 PORT = 22
 SERVE = """

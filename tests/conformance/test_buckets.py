@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from tests.conformance.world import World
-from tpuherd_host.train.places import Bucket, Unreachable
+from tpuherd_host.train.storage import Bucket, Unreachable
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the client's own, not ours
 LONG = bytes(range(256)) * 4096

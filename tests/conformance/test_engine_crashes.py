@@ -7,7 +7,7 @@ from time import time
 
 import pytest
 
-from tpuherd.cli.engine_crashes import (
+from tpuherd.engine.crash_records import (
     PAUSE_S,
     PAUSE_S_MAX,
     ROW_S,
@@ -15,8 +15,8 @@ from tpuherd.cli.engine_crashes import (
     record_crash,
     record_kill,
 )
-from tpuherd.core.model import Event
-from tpuherd.desk import engines
+from tpuherd.jobs import engine_control
+from tpuherd.model.slots_and_plan import Event
 from tpuherd.ports import Holder
 from tpuherd.store.database import Database
 from tpuherd.store.lease import lock
@@ -74,9 +74,9 @@ def test_an_engine_that_is_about_to_lead_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Database(tmp_path, NOW)
-    assert not engines.is_there(store, NOW)
-    held = lock(tmp_path / engines.STARTING)
-    assert held is not None and engines.is_there(store, NOW)
+    assert not engine_control.is_there(store, NOW)
+    held = lock(tmp_path / engine_control.STARTING)
+    assert held is not None and engine_control.is_there(store, NOW)
     os.close(held)
-    assert not engines.is_there(store, NOW)
+    assert not engine_control.is_there(store, NOW)
     store.close()

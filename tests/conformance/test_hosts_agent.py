@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from tests.conformance.hosts_ground import KINDS, Ground, linked, opened, standing
-from tpuherd.hosts import fanout
-from tpuherd.hosts.link import AgentLink
-from tpuherd.hosts.ssh import Ways
-from tpuherd.hosts.zipapp import agent
-from tpuherd.ports import Host, NotReached, Verb
+from tpuherd.errors import NotReached
+from tpuherd.ports import Host, Verb
+from tpuherd.remote import fanout
+from tpuherd.remote.agent_bundle import agent
+from tpuherd.remote.agent_link import AgentLink
+from tpuherd.remote.connection_pool import Ways
 from tpuherd_host.agent.frames import LOG, STDOUT
 from tpuherd_host.agent.records import Records
 

@@ -6,10 +6,11 @@ from contextlib import aclosing
 import pytest
 
 from tpuherd.clock import LoopClock
-from tpuherd.hosts import fanout
-from tpuherd.hosts.fanout import Done
-from tpuherd.ports import Host, NotReached, Unfit
-from tpuherd.sim.virtual import run
+from tpuherd.errors import NotReached, Unfit
+from tpuherd.ports import Host
+from tpuherd.remote import fanout
+from tpuherd.remote.fanout import Done
+from tpuherd_sim.virtual_loop import run
 
 CLOCK = LoopClock(0.0)  #: of the virtual loop that every test here runs in: no wait takes time
 

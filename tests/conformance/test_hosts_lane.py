@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from tpuherd.clock import LoopClock
-from tpuherd.hosts import lane as lanes
-from tpuherd.hosts.lane import Lane
-from tpuherd.ports import Broken, HerdError, NotFound, NotReached, Outdated, Unfit, Verb
-from tpuherd.sim.virtual import run
+from tpuherd.errors import Broken, HerdError, NotFound, NotReached, Outdated, Unfit
+from tpuherd.ports import Verb
+from tpuherd.remote import agent_channel as lanes
+from tpuherd.remote.agent_channel import Lane
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.frames import Frame
+from tpuherd_sim.virtual_loop import run
 
 PORT = frames.STDOUT
 CLOCK = LoopClock(0.0)  #: of the virtual loop that every test here runs in

@@ -9,7 +9,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from tpuherd.hosts.lean import AUTHENTICATED, lean
+from tpuherd.remote.asyncssh_patches import AUTHENTICATED, lean
 
 LOOPBACK = "127.0.0.1"
 MANY = 3 << 20

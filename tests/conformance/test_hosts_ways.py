@@ -12,10 +12,11 @@ import pytest
 
 from tests.conformance.hosts_ground import KINDS, PING, Ground, linked, opened, ping, standing
 from tests.conformance.parcels import small
-from tpuherd.hosts import fanout
-from tpuherd.hosts.pins import Pins
-from tpuherd.hosts.ssh import Register, Ways
-from tpuherd.ports import Host, NotFound, NotReached, Stranger, Verb
+from tpuherd.errors import NotFound, NotReached, Stranger
+from tpuherd.ports import Host, Verb
+from tpuherd.remote import fanout
+from tpuherd.remote.connection_pool import Register, Ways
+from tpuherd.remote.host_key_pins import Pins
 from tpuherd_host.agent.frames import STDOUT
 
 pytestmark = pytest.mark.real
@@ -200,7 +201,7 @@ def test_a_cut_in_mid_stream_is_told_and_the_host_is_reached_again(
 def test_a_host_that_dies_without_a_word_is_noticed(
     ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fate: str
 ) -> None:
-    monkeypatch.setattr("tpuherd.hosts.ssh.KEEPALIVE_S", 0.3)
+    monkeypatch.setattr("tpuherd.remote.connection_pool.KEEPALIVE_S", 0.3)
     (host,) = ground.node(f"quiet-{fate}")
 
     async def work(ways: Ways) -> None:

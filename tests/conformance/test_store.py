@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tpuherd.core.model import Event, Goal
-from tpuherd.core.wish import Wish
-from tpuherd.meant import Folders, Scope
-from tpuherd.ports import Damaged, Holder, Outdated, Store, Unfit
+from tpuherd.errors import Damaged, Outdated, Unfit
+from tpuherd.model.slots_and_plan import Event, Goal
+from tpuherd.model.stored_job import Wish
+from tpuherd.ports import Holder, Store
+from tpuherd.settings.folders import Folders
+from tpuherd.settings.project_access import Scope
 from tpuherd.store import schema
 from tpuherd.store.database import Database
 

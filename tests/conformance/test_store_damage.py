@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
-from tpuherd.core.model import Event, Goal
-from tpuherd.core.wish import Wish
-from tpuherd.ports import Damaged
+from tpuherd.errors import Damaged
+from tpuherd.model.slots_and_plan import Event, Goal
+from tpuherd.model.stored_job import Wish
 from tpuherd.store.database import Database
 from tpuherd.store.set_aside import SET_ASIDE, acknowledge, notices
 

@@ -202,7 +202,7 @@ def client(name: str) -> Path:
     """The Python of a client's environment, or a skip that says how to make it."""
     python = CLIENTS / name / "bin" / "python"
     if not python.exists():
-        pytest.skip(f"no client here: make it with tests/real/clients/make_venv.sh {name}")
+        pytest.skip(f"no client here: make it with tests/integration/clients/make_venv.sh {name}")
     return python
 
 

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 
 from tpuherd_host import train
-from tpuherd_host.train.places import Place, place
+from tpuherd_host.train.storage import Place, place
 
 FILE = "line.json"
 POINTS, RATE, SAVE_EVERY = 20_000, 0.01, 20

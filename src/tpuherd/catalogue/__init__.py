@@ -4,15 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tpuherd.catalogue.nouns import (
-        Accelerator,
-        BucketLocation,
-        Generation,
-        Price,
-        Region,
-        Runtime,
-        Zone,
-    )
     from tpuherd.catalogue.reader import (
         accelerators,
         bucket_locations,
@@ -24,6 +15,15 @@ if TYPE_CHECKING:
         regions,
         runtimes,
         zones,
+    )
+    from tpuherd.catalogue.rows import (
+        Accelerator,
+        BucketLocation,
+        Generation,
+        Price,
+        Region,
+        Runtime,
+        Zone,
     )
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tpuherd.catalogue.nouns import (
+from tpuherd.catalogue.rows import (
     Accelerator,
     BucketLocation,
     Generation,

@@ -1,10 +1,10 @@
 """What `herd adopt` does: shows what was taken over."""
 
-from tpuherd.cli.console import Console
-from tpuherd.cli.desk import desk, say, say_json
-from tpuherd.cli.errand import Home
-from tpuherd.core.targets import fold
-from tpuherd.desk.adopting import take_over
+from tpuherd.cli.job_session import desk, say, say_json
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.jobs.adopt_resources import take_over
+from tpuherd.targets import fold
 
 
 async def shown(owner: str | None, json_: bool, console: Console, home: Home) -> int:

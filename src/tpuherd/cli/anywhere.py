@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tpuherd.cli.invocation import Invocation
+from tpuherd.commands.invocation import Invocation
 
 WORLD = click.Path(file_okay=False, path_type=Path)
 LEADING = re.compile(r"-[qv]+|--quiet|--verbose|--world(=.*)?")

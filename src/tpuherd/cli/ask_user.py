@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from tpuherd.cli.console import Console
-from tpuherd.ports import Unfit
+from tpuherd.commands.console import Console
+from tpuherd.errors import Unfit
 
 
 class Asking:

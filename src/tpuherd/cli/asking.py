@@ -1,7 +1,7 @@
 """What comes in by standard input, as a whole."""
 
-from tpuherd.cli.console import Console
-from tpuherd.ports import Unfit
+from tpuherd.commands.console import Console
+from tpuherd.errors import Unfit
 
 BYTES_MAX = 1_000_000
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import click
 
-from tpuherd.cli.console import Console
-from tpuherd.cli.errand import FAILED, Errand, Home, errand
-from tpuherd.cli.words import Duration
+from tpuherd.cli.formats import Duration
+from tpuherd.cli.parsed_command import Errand, errand
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.exit_status import FAILED
 
 PATIENCE_S = 60.0  #: beyond the grace
 
@@ -47,7 +49,7 @@ def clean(target: str, all_: bool, grace_s: float, yes: bool, json_: bool) -> Er
 async def work(target: str, how: Cleaning, console: Console, home: Home) -> int:
     """On every host."""
     from tpuherd.cli.ask_user import Asking
-    from tpuherd.cli.asked import ask
+    from tpuherd.commands.ask_hosts import ask
     from tpuherd.ports import Verb
 
     verb = Verb(name="clean", arguments={"all": how.all, "grace_s": how.grace_s})
@@ -63,7 +65,7 @@ async def work(target: str, how: Cleaning, console: Console, home: Home) -> int:
 
 def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What was done where; hosts of which the same is to be said stand together."""
-    from tpuherd.core.targets import fold
+    from tpuherd.targets import fold
 
     groups: dict[str, dict[str, list[int]]] = {}
     for host, answer in answers.items():
@@ -80,7 +82,7 @@ def which(hosts: Mapping[str, list[int]]) -> str:
 
 def sentences(answer: Mapping[str, Any]) -> list[tuple[str, int]]:
     """What became of one host, each with a process or 0."""
-    from tpuherd.core.view_text import command
+    from tpuherd.views.format_text import command
 
     said = [(f"ended {command(one['command'])}", one["pid"]) for one in answer["ended"]]
     said += [(f"could not end {command(one['command'])}", one["pid"]) for one in answer["left"]]

@@ -7,7 +7,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from tpuherd.cli.invocation import Invocation
+from tpuherd.commands.invocation import Invocation
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_HERD_COMPLETE"  #: by which a shell asks what may stand there
@@ -58,13 +58,13 @@ def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def known_names(ctx: click.Context, incomplete: str) -> list[str]:
     """What can be known without asking anybody."""
-    from tpuherd import meant
     from tpuherd.clock import WallClock
-    from tpuherd.cloud.seen import Seen
-    from tpuherd.core.targets import slot_of
+    from tpuherd.cloud.node_cache import Seen
+    from tpuherd.settings import project_access
     from tpuherd.store.database import Database
+    from tpuherd.targets import slot_of
 
-    scope = meant.scope(os.environ, world=find_world(ctx))
+    scope = project_access.scope(os.environ, world=find_world(ctx))
     names: set[str] = set()
     if scope.store.exists():
         store = Database(scope.store, WallClock().now())

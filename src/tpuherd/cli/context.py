@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tpuherd.cli.errand import Errand, errand
+from tpuherd.cli.parsed_command import Errand, errand
 from tpuherd.cli.print_text import print_text
 
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
@@ -90,22 +90,26 @@ def install(name: str | None) -> int:
     """Put herd on the machine where a context's engine is to run (`via`)."""
     import os
 
-    from tpuherd import contexts, meant
-    from tpuherd.cli import via
-    from tpuherd.ports import HerdError, Unfit
+    from tpuherd.cli import via_client
+    from tpuherd.errors import HerdError, Unfit
+    from tpuherd.settings import contexts_file
+    from tpuherd.settings.folders import resolve_folders
 
     try:
-        if name not in (None, contexts.load(meant.folders(os.environ).config).get("current")):
+        if name not in (
+            None,
+            contexts_file.load(resolve_folders(os.environ).config).get("current"),
+        ):
             raise Unfit(f"{name} is not the current context", hint=f"herd context use {name}")
-        far = via.far(os.environ)
+        far = via_client.far(os.environ)
         if far is None:
             raise Unfit("this context names no machine",
                         hint="herd context add NAME --via USER@HOST")  # fmt: skip
-        via.install(far)
-        via.prepared(far)
+        via_client.install(far)
+        via_client.prepared(far)
         print_text(f"herd is on {far.via}, for {far.context}")
     except HerdError as error:
-        return via.regret("herd context install", error)
+        return via_client.regret("herd context install", error)
     return 0
 
 

@@ -3,24 +3,24 @@
 from pathlib import Path
 from typing import Any
 
-from tpuherd import config, contexts, meant
 from tpuherd.catalogue import accelerators, generations, zones
 from tpuherd.cli.asking import piped
-from tpuherd.cli.console import Console
-from tpuherd.cli.desk import say, say_json
-from tpuherd.cli.errand import Home
-from tpuherd.core.grants import Grant, as_written, of_mail
-from tpuherd.core.spec_checks import no_type, no_zone
-from tpuherd.core.view_text import lined
-from tpuherd.hosts import ways
-from tpuherd.ports import Unfit
+from tpuherd.cli.job_session import say, say_json
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.errors import Unfit
+from tpuherd.jobfile.cross_checks import no_type, no_zone
+from tpuherd.jobfile.grants import Grant, as_written, of_mail
+from tpuherd.settings import contexts_file, host_routes, project_access, project_settings
+from tpuherd.settings.folders import resolve_folders
+from tpuherd.views.format_text import lined
 
 WORDS = ("project", "world", "account", "login", "ways", "keys", "via")
 
 
 async def listed(json_: bool, console: Console, home: Home) -> int:
     """All of them."""
-    content = contexts.load(folder(console))
+    content = contexts_file.load(folder(console))
     if json_:
         await say_json(
             console, {"current": content.get("current"), "contexts": content["contexts"]}
@@ -44,8 +44,8 @@ def cloud(one: dict[str, Any]) -> str:
 
 async def used(name: str, console: Console, home: Home) -> int:
     """It is the current one now."""
-    with contexts.changing(folder(console)) as content:
-        one = contexts.known(content, name)
+    with contexts_file.changing(folder(console)) as content:
+        one = contexts_file.known(content, name)
         content["current"] = name
     await say(console, f"{name} is meant from now on: {cloud(one)}")
     return 0
@@ -56,13 +56,13 @@ async def added(name: str, said: dict[str, Any], console: Console, home: Home) -
     if said["world"] and said["project"]:
         raise Unfit("a context is a project or a world, not both")
     for word in said["ways"]:
-        ways.parse(word)
+        host_routes.parse(word)
     told = {word: list(it) if word == "ways" else it for word in WORDS if (it := said[word])}
     if said["world"]:
         told["world"] = str((console.folder / said["world"]).absolute())
     if said["account"]:
         told["account"] = existing(console, said["account"])
-    with contexts.changing(folder(console)) as content:
+    with contexts_file.changing(folder(console)) as content:
         before = content["contexts"].get(name, {})
         if not {**before, **told}.keys() & {"project", "world"}:
             raise Unfit("say what it means", hint="--project ID or --world DIRECTORY")
@@ -85,12 +85,12 @@ def existing(console: Console, file: str) -> str:
 
 async def shown(name: str | None, json_: bool, console: Console, home: Home) -> int:
     """One, and what its project may have."""
-    content = contexts.load(folder(console))
+    content = contexts_file.load(folder(console))
     chosen = name or content.get("current")
-    one = contexts.known(content, chosen) if chosen else {}
+    one = contexts_file.known(content, chosen) if chosen else {}
     world = Path(one["world"]) if one.get("world") else None
     project = one.get("project") or ("" if world else project_of(console))
-    allowed = config.allowed(folder(console), world=world, project=project)
+    allowed = project_settings.allowed(folder(console), world=world, project=project)
     if json_:
         grants = [as_written(grant) for grant in allowed.grants]
         known = {"everything": allowed.everything, "grants": grants}
@@ -119,8 +119,8 @@ def granted_table(grants: tuple[Grant, ...]) -> str:
 
 async def removed(name: str, console: Console, home: Home) -> int:
     """It is forgotten."""
-    with contexts.changing(folder(console)) as content:
-        contexts.known(content, name)
+    with contexts_file.changing(folder(console)) as content:
+        contexts_file.known(content, name)
         del content["contexts"][name]
         if content.get("current") == name:
             del content["current"]
@@ -141,9 +141,9 @@ async def granted(said: dict[str, Any], console: Console, home: Home) -> int:
     for one in found:
         checked(one)
     if said["clear"]:
-        config.clear_grants(folder(console), project)
-    config.add_grants(folder(console), project, found)
-    allowed = config.allowed(folder(console), world=None, project=project)
+        project_settings.clear_grants(folder(console), project)
+    project_settings.add_grants(folder(console), project, found)
+    allowed = project_settings.allowed(folder(console), world=None, project=project)
     if said["json_"]:
         await say_json(console, [as_written(one) for one in allowed.grants])
     elif allowed.grants:
@@ -179,12 +179,14 @@ async def mail(file: str, console: Console) -> str:
 
 def folder(console: Console) -> Path:
     """Where contexts are kept."""
-    return meant.folders(console.environ).config
+    return resolve_folders(console.environ).config
 
 
 def project_of(console: Console) -> str:
     """Of Google, whether or not anybody may ask there."""
-    current = meant.current_context(folder(console))
+    current = project_access.current_context(folder(console))
     if current.get("world"):
         raise Unfit("a world grants everything", hint="--project ID names one of Google's")
-    return meant.project(console.environ, current, meant.credentials(console.environ))
+    return project_access.project(
+        console.environ, current, project_access.credentials(console.environ)
+    )

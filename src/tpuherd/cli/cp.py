@@ -7,8 +7,10 @@ from functools import partial
 
 import click
 
-from tpuherd.cli.console import Console
-from tpuherd.cli.errand import FAILED, PARTLY, Errand, Home, errand
+from tpuherd.cli.parsed_command import Errand, errand
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.exit_status import FAILED, PARTLY
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,8 +73,8 @@ async def to_hosts(
 ) -> int:
     """From here to all of them."""
     from tpuherd.cli.ask_user import Asking
-    from tpuherd.cli.linked import linked, told, watched
-    from tpuherd.hosts.copy import copy_to
+    from tpuherd.commands.ship_to_hosts import linked, told, watched
+    from tpuherd.sync.copy_files import copy_to
 
     talk = Asking(console, "herd cp", yes=how.yes)
     there = await linked(dest.target, console, home, talk=talk)
@@ -87,9 +89,9 @@ async def from_hosts(
     sources: Sequence[There], dest: str, json_: bool, console: Console, home: Home
 ) -> int:
     """From all of them to here."""
-    from tpuherd.cli.linked import amount, failed_on, left_out, linked
-    from tpuherd.core.targets import fold
-    from tpuherd.hosts.copy import copy_from
+    from tpuherd.commands.ship_to_hosts import amount, failed_on, left_out, linked
+    from tpuherd.sync.copy_files import copy_from
+    from tpuherd.targets import fold
 
     there = await linked(sources[0].target, console, home, partial=True)
     paths = [source.path for source in sources]

@@ -4,8 +4,8 @@ from functools import partial
 
 import click
 
-from tpuherd.cli.errand import Errand, errand
-from tpuherd.cli.words import Duration
+from tpuherd.cli.formats import Duration
+from tpuherd.cli.parsed_command import Errand, errand
 
 
 @click.command()

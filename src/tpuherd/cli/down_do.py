@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tpuherd.cli.console import Console
-from tpuherd.cli.desk import desk, say, say_json
-from tpuherd.cli.errand import ABORTED, Home
-from tpuherd.commands.statuses import TIMED_OUT
-from tpuherd.core.targets import fold
-from tpuherd.desk import engines
-from tpuherd.desk.desk import Desk
-from tpuherd.desk.dropping import doomed, drop, watched
-from tpuherd.desk.surveyed import Seen, look
+from tpuherd.cli.job_session import desk, say, say_json
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.exit_status import ABORTED, TIMED_OUT
+from tpuherd.jobs import engine_control
+from tpuherd.jobs.cloud_inventory import Seen, look
+from tpuherd.jobs.open_project import Desk
+from tpuherd.jobs.remove import doomed, drop, watched
+from tpuherd.targets import fold
 
 NAME = "herd down"
 FIRST_S, TELL_S = 20.0, 60.0  #: what is waited for is said after so long, then so often
@@ -38,7 +38,7 @@ async def dropped(asked: Asked, console: Console, home: Home) -> int:
             if not await here.talk.agree(found.question, details):
                 return ABORTED
             await drop(found, seen, here)
-            engines.ensure(here.place, console.environ)
+            engine_control.ensure(here.place, console.environ)
         end = Ending()
         if asked.waits:
             end = await wait_until_gone(found.jobs, asked.timeout_s, here, console)
@@ -68,7 +68,7 @@ async def wait_until_gone(
         if now >= due and console.said.loud >= 0:
             await here.talk.tell(what)
             due = now + TELL_S
-        engines.ensure(here.place, console.environ)
+        engine_control.ensure(here.place, console.environ)
     raise AssertionError("it looks until it is so")
 
 

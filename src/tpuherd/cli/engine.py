@@ -5,10 +5,10 @@ from functools import partial
 
 import click
 
-from tpuherd.cli.errand import Errand, errand
 from tpuherd.cli.invocation import named_world
+from tpuherd.cli.parsed_command import Errand, errand
 from tpuherd.cli.print_text import print_text
-from tpuherd.ports import HerdError
+from tpuherd.errors import HerdError
 
 
 @click.group()
@@ -19,14 +19,16 @@ def engine() -> None:
 @engine.command()
 def run() -> int:
     """Be the engine, in the foreground, until it is ended or nothing is left to do."""
-    from tpuherd import meant
-    from tpuherd.cli import via
-    from tpuherd.cli.engine_run import live
+    from tpuherd.cli import via_client
+    from tpuherd.engine.engine_process import live
+    from tpuherd.settings import project_access
 
     try:
-        print_text(live(meant.place(os.environ, world=named_world()), os.environ, aloud=True))
+        print_text(
+            live(project_access.place(os.environ, world=named_world()), os.environ, aloud=True)
+        )
     except HerdError as error:
-        return via.regret("herd engine run", error)
+        return via_client.regret("herd engine run", error)
     return 0
 
 
@@ -75,14 +77,14 @@ def logs(lines: int) -> Errand:
 @engine.command()
 def install() -> int:
     """Write its unit for systemd, so that it is up after a reboot; says what is left to do."""
-    from tpuherd import meant
-    from tpuherd.cli import via
-    from tpuherd.cli.engine_unit import install as written
+    from tpuherd.cli import via_client
+    from tpuherd.cli.systemd_unit import install as written
+    from tpuherd.settings import project_access
 
     try:
-        file, todo = written(meant.place(os.environ, world=named_world()), os.environ)
+        file, todo = written(project_access.place(os.environ, world=named_world()), os.environ)
     except HerdError as error:
-        return via.regret("herd engine install", error)
+        return via_client.regret("herd engine install", error)
     print_text(f"{file} is written. Now say:", err=True)
     click.echo(todo)
     return 0
@@ -96,7 +98,7 @@ def move(target: str | None, back: bool) -> int:
 
     What runs on hosts goes on meanwhile. Commands of this context are done there from then on.
     """
-    from tpuherd.cli import engine_move, via
+    from tpuherd.cli import engine_move, via_client
 
     if bool(target) == back:
         raise click.UsageError("say --to USER@HOST, or --back")
@@ -104,5 +106,5 @@ def move(target: str | None, back: bool) -> int:
         said = engine_move.away(target, os.environ) if target else engine_move.back(os.environ)
         print_text(said)
     except HerdError as error:
-        return via.regret("herd engine move", error)
+        return via_client.regret("herd engine move", error)
     return 0

@@ -2,29 +2,31 @@
 
 from datetime import UTC, datetime
 
-from tpuherd import meant
-from tpuherd.cli.console import Console
-from tpuherd.cli.desk import say, say_json
-from tpuherd.cli.errand import UNREACHED, Home
-from tpuherd.cli.reading import tell_notices
+from tpuherd.cli.job_session import say, say_json
+from tpuherd.cli.store_session import tell_notices
 from tpuherd.clock import WallClock
-from tpuherd.core.trouble import Trouble, trouble_line
-from tpuherd.desk import engines
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.exit_status import UNREACHED
+from tpuherd.jobs import engine_control
+from tpuherd.model.trouble import Trouble
+from tpuherd.settings import project_access
 from tpuherd.store.set_aside import acknowledge
+from tpuherd.views.trouble_line import trouble_line
 
 LOGS = ("engine.log.1", "engine.log")
 NONE = "no engine runs; the next command on a job that wants one starts it"
 
 
-def scope(console: Console) -> meant.Scope:
+def scope(console: Console) -> project_access.Scope:
     """What is meant; the engine of a world that is gone can be ended, too."""
-    return meant.scope(console.environ, world=console.said.world)
+    return project_access.scope(console.environ, world=console.said.world)
 
 
 async def started(console: Console, home: Home) -> int:
     """Begin it."""
-    found = await engines.start(
-        meant.place(console.environ, world=console.said.world), console.environ
+    found = await engine_control.start(
+        project_access.place(console.environ, world=console.said.world), console.environ
     )
     await say(console, f"the engine runs: pid {found['pid']} on {found['host']}")
     return 0
@@ -32,14 +34,14 @@ async def started(console: Console, home: Home) -> int:
 
 async def stopped(console: Console, home: Home) -> int:
     """End it."""
-    ended = await engines.stop(scope(console))
+    ended = await engine_control.stop(scope(console))
     await say(console, "the engine has ended" if ended else "no engine runs")
     return 0
 
 
 async def shown(json_: bool, console: Console, home: Home) -> int:
     """How it is."""
-    found = engines.state(scope(console))
+    found = engine_control.state(scope(console))
     await tell_notices(console, scope(console).store)
     for one in found["troubles"]:
         await console.tell(trouble_line(Trouble(**one), WallClock().now()))

@@ -9,13 +9,14 @@ import secrets
 import subprocess
 from collections.abc import Mapping
 
-from tpuherd import contexts, meant
-from tpuherd.cli import via
-from tpuherd.cli.there import departing
-from tpuherd.cli.via import Far
-from tpuherd.desk import baggage, engines
-from tpuherd.ports import HerdError, Unfit
-from tpuherd.store import moved
+from tpuherd.cli import via_client
+from tpuherd.cli.via_client import Far
+from tpuherd.cli.via_server import departing
+from tpuherd.errors import HerdError, Unfit
+from tpuherd.jobs import engine_control, engine_transfer
+from tpuherd.settings import contexts_file, project_access
+from tpuherd.settings.folders import resolve_folders
+from tpuherd.store import moved_marker
 
 
 def machine(environ: Mapping[str, str], target: str | None) -> Far:
@@ -23,10 +24,10 @@ def machine(environ: Mapping[str, str], target: str | None) -> Far:
     if environ.get("HERD_WORLD"):
         raise Unfit("the engine of a context moves: HERD_WORLD names a world without one",
                     hint="herd context add NAME --world DIRECTORY")  # fmt: skip
-    if not contexts.current(meant.folders(environ).config):
+    if not contexts_file.current(resolve_folders(environ).config):
         raise Unfit("the engine of a context moves, and there is none",
                     hint="herd context add NAME --project ID")  # fmt: skip
-    found = via.far(environ, via=target)
+    found = via_client.far(environ, via=target)
     if found is None:
         raise Unfit("its engine is here", hint="herd engine move --to USER@HOST")
     return found
@@ -35,33 +36,33 @@ def machine(environ: Mapping[str, str], target: str | None) -> Far:
 def away(target: str, environ: Mapping[str, str]) -> str:
     """To that machine; a sentence for the user."""
     far = machine(environ, target)
-    current = contexts.current(meant.folders(environ).config).get("via")
+    current = contexts_file.current(resolve_folders(environ).config).get("via")
     if current and current != target:
         raise Unfit(f"it is on {current}", hint="herd engine move --back first")
-    via.prepared(far)
-    place = meant.place(environ)
-    folder = baggage.folders(place)[baggage.STORE]
-    stone = moved.stone(folder)
+    via_client.prepared(far)
+    place = project_access.place(environ)
+    folder = engine_transfer.folders(place)[engine_transfer.STORE]
+    stone = moved_marker.stone(folder)
     token = stone["token"] if stone else secrets.token_hex(8)
     wishes = asyncio.run(departing(place, to=target, token=token))
     words = far.words(far.there("arrive", token), options=["-T"])
     with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stderr is not None
         try:
-            baggage.pack(place, process.stdin, wishes)
+            engine_transfer.pack(place, process.stdin, wishes)
             process.stdin.close()
         except BrokenPipeError:
             pass  # it had arrived before, or it says why not
         except (OSError, HerdError):  # the last piece did not go: it has not arrived
             process.kill()
-            moved.stay(folder)
+            moved_marker.stay(folder)
             raise
         said = process.stderr.read()
-    if process.returncode not in (0, via.SSH_FAILED):
-        moved.stay(folder)
-    via.refuse_failed(far, process.returncode, said)
+    if process.returncode not in (0, via_client.SSH_FAILED):
+        moved_marker.stay(folder)
+    via_client.refuse_failed(far, process.returncode, said)
     name_machine(environ, far.context, target)
-    begun = via.asked(far, far.there("run", secrets.token_hex(8), START))
+    begun = via_client.asked(far, far.there("run", secrets.token_hex(8), START))
     return f"{far.context} is on {target} now, {many(len(wishes))}; {told(begun)}"
 
 
@@ -70,40 +71,41 @@ START = b'["engine", "start"]'.hex()
 
 def back(environ: Mapping[str, str]) -> str:
     """To this machine."""
-    place = meant.place(environ)
-    folder = baggage.folders(place)[baggage.STORE]
-    far = machine(environ, (moved.stone(folder) or {}).get("to"))
-    via.prepared(far)
-    before = via.asked(far, far.there("stone")).stdout.decode().strip()
-    if not before or before != moved.arrived(folder):
+    place = project_access.place(environ)
+    folder = engine_transfer.folders(place)[engine_transfer.STORE]
+    far = machine(environ, (moved_marker.stone(folder) or {}).get("to"))
+    via_client.prepared(far)
+    before = via_client.asked(far, far.there("stone")).stdout.decode().strip()
+    if not before or before != moved_marker.arrived(folder):
         fetched(far, place)
     name_machine(environ, far.context, None)
-    asyncio.run(engines.start(place, environ))
-    return f"{far.context} is here again, {many(len(moved.wished(folder)))}; its engine runs here"
+    asyncio.run(engine_control.start(place, environ))
+    jobs = many(len(moved_marker.wished(folder)))
+    return f"{far.context} is here again, {jobs}; its engine runs here"
 
 
-def fetched(far: Far, place: meant.Place) -> None:
+def fetched(far: Far, place: project_access.Place) -> None:
     """The store and all with it; there it is no more."""
     token = secrets.token_hex(8)
-    moved.refuse_two(baggage.folders(place)[baggage.STORE], token)
-    line = far.there("give", token, f"the machine of {meant.local_user()}")
+    moved_marker.refuse_two(engine_transfer.folders(place)[engine_transfer.STORE], token)
+    line = far.there("give", token, f"the machine of {project_access.local_user()}")
     words = far.words(line, options=["-T"])
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         try:
-            baggage.unpack(place, process.stdout, token)
+            engine_transfer.unpack(place, process.stdout, token)
         except HerdError:
             process.stdout.close()
             said = process.stderr.read()
-            via.asked(far, far.there("stay"))
-            via.refuse_failed(far, process.wait(), said)
+            via_client.asked(far, far.there("stay"))
+            via_client.refuse_failed(far, process.wait(), said)
             raise
 
 
 def name_machine(environ: Mapping[str, str], context: str, target: str | None) -> None:
     """In the context, so that commands find it."""
-    with contexts.changing(meant.folders(environ).config) as content:
-        one = contexts.known(content, context)
+    with contexts_file.changing(resolve_folders(environ).config) as content:
+        one = contexts_file.known(content, context)
         one.pop("via", None)
         if target is not None:
             one["via"] = target

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from tpuherd.cli.console import Console
-from tpuherd.cli.errand import Home
-from tpuherd.cli.reading import Reading, moment, reading
-from tpuherd.core.model import Event
-from tpuherd.core.printable import json_text
-from tpuherd.core.view_events import line, record
-from tpuherd.desk.reading import last_submitted, named
+from tpuherd.cli.store_session import Reading, moment, reading
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.jobs.job_queries import last_submitted, named
+from tpuherd.model.slots_and_plan import Event
+from tpuherd.views.event_lines import line, record
+from tpuherd.views.printable import json_text
 
 LAST = 200
 LOOK_S = 0.2

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from tpuherd.cli.anywhere import RemoteLine
-from tpuherd.cli.errand import Errand, errand
-from tpuherd.cli.words import Duration
-from tpuherd.commands.work import Wish
+from tpuherd.cli.formats import Duration
+from tpuherd.cli.parsed_command import Errand, errand
+from tpuherd.commands.command_types import Wish
 
 OUTPUTS = ("fold", "stream", "dir", "json")
 
@@ -81,18 +81,18 @@ def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> Errand:
         return errand("herd exec", partial(run, wish), attentive=True)
     if wish.output:
         raise click.UsageError("a terminal shows one host as it is: --tty goes without --output")
-    from tpuherd.cli.session import run as converse
+    from tpuherd.cli.terminal import run as converse
 
     return errand("herd exec", partial(converse, wish), attentive=True)
 
 
 def of_kept(target: str | None, kept: Mapping[str, Any], said: Mapping[str, Any]) -> Errand:
     """What is asked about commands that were begun before."""
-    from tpuherd.cli import exec_kept
+    from tpuherd.cli import kept_commands
 
     if kept["listing"]:
-        return errand("herd exec", partial(exec_kept.show, target, said["output"] == "json"))
+        return errand("herd exec", partial(kept_commands.show, target, said["output"] == "json"))
     if kept["kill"]:
-        return errand("herd exec", partial(exec_kept.kill, target, kept["kill"], said["yes"]))
-    look = partial(exec_kept.attach, target, kept["attach"], said)
+        return errand("herd exec", partial(kept_commands.kill, target, kept["kill"], said["yes"]))
+    look = partial(kept_commands.attach, target, kept["attach"], said)
     return errand("herd exec", look, attentive=True)

@@ -5,16 +5,22 @@ import stat
 from pathlib import Path
 
 from tpuherd.cli.ask_user import Asking
-from tpuherd.cli.console import Console
-from tpuherd.cli.errand import Home
-from tpuherd.cli.play import Play
-from tpuherd.cli.screen import screen
-from tpuherd.cli.supply import Supply
-from tpuherd.commands.cast import Cast, Order
-from tpuherd.commands.keeping import Keeping
-from tpuherd.commands.work import Wish, confirm_foreign_hosts, hosts_of, named, new_id, place_of
-from tpuherd.meant import Place
-from tpuherd.store.logs import COMMAND, About, Shelf
+from tpuherd.commands.command_types import (
+    Wish,
+    confirm_foreign_hosts,
+    hosts_of,
+    named,
+    new_id,
+    place_of,
+)
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.commands.log_capture import Keeping, shelf
+from tpuherd.commands.multi_host_run import Cast, Order
+from tpuherd.commands.output import screen
+from tpuherd.commands.run_controller import Play
+from tpuherd.commands.stdin_fanout import Supply
+from tpuherd.store.log_store import COMMAND, About
 
 
 async def run(wish: Wish, console: Console, home: Home, *, first: bool = False) -> int:
@@ -56,8 +62,3 @@ def takes_input(wish: Wish, console: Console, *, terminal: bool = False) -> bool
         return terminal
     found = os.fstat(console.files[0])
     return not (stat.S_ISCHR(found.st_mode) and found.st_rdev == Path(os.devnull).stat().st_rdev)
-
-
-def shelf(place: Place) -> Shelf:
-    """Where this place's logs are kept."""
-    return Shelf(place.logs)

@@ -3,18 +3,18 @@
 import asyncio
 import signal
 
-from tpuherd.cli.console import Console
-from tpuherd.cli.desk import desk
-from tpuherd.cli.errand import Home
+from tpuherd.cli.job_session import desk
 from tpuherd.cli.logs_fold import FoldedPage
-from tpuherd.cli.logs_show import shelf_folder
+from tpuherd.cli.show_logs import shelf_folder
 from tpuherd.clock import WallClock
+from tpuherd.commands.console import Console
 from tpuherd.commands.find_logs import Look, found
-from tpuherd.commands.statuses import SIGNALLED
-from tpuherd.desk.books import go_on, ledger
-from tpuherd.desk.desk import Desk
-from tpuherd.desk.reading import ending, scene
-from tpuherd.store.logs import Shelf
+from tpuherd.commands.host_access import Home
+from tpuherd.exit_status import SIGNALLED
+from tpuherd.jobs.job_queries import ending, scene
+from tpuherd.jobs.ledger_cache import go_on, ledger
+from tpuherd.jobs.open_project import Desk
+from tpuherd.store.log_store import Shelf
 
 LOOK_S = 0.3
 LAST_WORDS_S = 3.0  #: so long the log may take to come in when all is over

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 
-from tpuherd.cli.console import Console
-from tpuherd.cli.desk import desk, dollars, say, say_json
-from tpuherd.cli.errand import ABORTED, Home
-from tpuherd.core.facts import Sight
-from tpuherd.core.view_text import lined
-from tpuherd.desk.collecting import collect
-from tpuherd.desk.surveyed import described, per_hour
+from tpuherd.cli.job_session import desk, dollars, say, say_json
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.exit_status import ABORTED
+from tpuherd.jobs.cloud_inventory import described, per_hour
+from tpuherd.jobs.orphans import collect
+from tpuherd.model.observed import Sight
+from tpuherd.views.format_text import lined
 
 
 async def collected(

@@ -1,18 +1,11 @@
 """What the user said before the command: which world is meant, and how much to say."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Invocation:
-    """Every command finds this in `ctx.obj`."""
-
-    world: Path | None = None  #: the state directory of a simulated world; None is Google Cloud
-    loud: int = 0  #: -1 with --quiet, 1 with -v, 2 with -vv
+from tpuherd.commands.invocation import Invocation
 
 
 def invocation() -> Invocation:

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from tpuherd.cli.errand import Errand, errand
-from tpuherd.cli.words import Moment
+from tpuherd.cli.formats import Moment
+from tpuherd.cli.parsed_command import Errand, errand
 
 
 @click.command()
@@ -27,7 +27,7 @@ def logs(target: str | None, **said: Any) -> Errand:
     of commands for two weeks. Each has an id, and a number from 1 on: those of a job's attempts
     are the attempts' own.
     """
-    from tpuherd.cli.logs_show import show
+    from tpuherd.cli.show_logs import show
     from tpuherd.commands.find_logs import Look
 
     if target is None and said["attempt"] is None:

@@ -5,11 +5,11 @@ from heapq import merge
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from tpuherd.cli.console import Console
-from tpuherd.cli.screen import Show, named_by
 from tpuherd.clock import Clock
-from tpuherd.core.gather import Block, Fold
-from tpuherd.store.logs import Place, Shelf
+from tpuherd.commands.console import Console
+from tpuherd.commands.output import Show, named_by
+from tpuherd.store.log_store import Place, Shelf
+from tpuherd.views.fold_output import Block, Fold
 from tpuherd_host.agent.records import GAP, JUMP, Record
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from functools import partial
 
 import click
 
-from tpuherd.cli.errand import Errand, errand
+from tpuherd.cli.parsed_command import Errand, errand
 
 
 @click.command()
@@ -14,6 +14,6 @@ def ls(json_: bool) -> Errand:
 
     READY counts the nodes that are there, of those that are wished.
     """
-    from tpuherd.cli.reading_do import listed
+    from tpuherd.cli.job_reports import listed
 
     return errand("herd ls", partial(listed, json_))

@@ -10,13 +10,13 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-import tpuherd
+from tpuherd._version import __version__
 from tpuherd.cli.anywhere import accept_anywhere
+from tpuherd.cli.command_table import SECTIONS, page
 from tpuherd.cli.completion import complete_arguments
-from tpuherd.cli.invocation import Invocation
-from tpuherd.cli.page import SECTIONS, page
 from tpuherd.cli.print_text import print_text
-from tpuherd.core.near_names import near_names
+from tpuherd.commands.invocation import Invocation
+from tpuherd.near_names import near_names
 
 INTERRUPTED = 130
 OTHER_NAMES = frozenset(("context", "sim", "engine", "keeper"))  #: names there are no jobs
@@ -73,7 +73,7 @@ def unknown(word: str) -> str:
 )
 @click.option("-q", "--quiet", is_flag=True)
 @click.option("-v", "--verbose", count=True)
-@click.version_option(tpuherd.__version__, message="herd %(version)s")
+@click.version_option(__version__, message="herd %(version)s")
 @click.pass_context
 def herd(ctx: click.Context, world: Path | None, quiet: bool, verbose: int) -> None:
     """Work on every host of a TPU pod, and rehearse on a Cloud TPU of your own."""
@@ -82,7 +82,7 @@ def herd(ctx: click.Context, world: Path | None, quiet: bool, verbose: int) -> N
 
 def here(errand: Any) -> int:
     """Do what is to be done on hosts in this process."""
-    from tpuherd.cli.here import do
+    from tpuherd.cli.run_in_process import do
 
     return do(errand, os.environ, colour(os.environ))
 

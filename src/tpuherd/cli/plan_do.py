@@ -1,11 +1,11 @@
 """What `herd plan` does: shows what would be done."""
 
-from tpuherd.cli.console import Console
-from tpuherd.cli.desk import desk, say, say_json
-from tpuherd.cli.errand import Home
-from tpuherd.core.model import Step
-from tpuherd.core.view_text import lined
-from tpuherd.desk.planning import as_json, planned
+from tpuherd.cli.job_session import desk, say, say_json
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.jobs.preview_plan import as_json, planned
+from tpuherd.model.slots_and_plan import Step
+from tpuherd.views.format_text import lined
 
 
 async def shown(name: str | None, json_: bool, console: Console, home: Home) -> int:

@@ -5,8 +5,8 @@ import sys
 
 import click
 
-from tpuherd.core.printable import show_lines
-from tpuherd.core.view_text import wrap_text
+from tpuherd.views.format_text import wrap_text
+from tpuherd.views.printable import show_lines
 
 
 def print_text(text: str, *, err: bool = False) -> None:

@@ -4,7 +4,7 @@ from functools import partial
 
 import click
 
-from tpuherd.cli.errand import Errand, errand
+from tpuherd.cli.parsed_command import Errand, errand
 
 
 @click.command()

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from tpuherd.cli.errand import Errand, errand
-from tpuherd.cli.job_page import COMMAND, Said, Spoken, field_options
+from tpuherd.cli.job_options import COMMAND, Said, Spoken, field_options
+from tpuherd.cli.parsed_command import Errand, errand
 
 
 def wishing(function: Any) -> Any:
@@ -58,8 +58,8 @@ def run(context: click.Context, /, file: str | None, **said: Any) -> Errand:
     herd run job.yaml
     herd run --name gpt --accelerator v4-32 --workdir . -- python3 train.py
     """
-    from tpuherd.cli.run_do import Asked, wish
-    from tpuherd.core.model import Goal
+    from tpuherd.cli.submit_job import Asked, wish
+    from tpuherd.model.slots_and_plan import Goal
 
     ways = {word: said.pop(word) for word in ("follow", "waits")}
     command = context.meta.get(COMMAND, [])
@@ -84,8 +84,8 @@ def up(context: click.Context, /, file: str | None, **said: Any) -> Errand:
     \b
     herd up --name dev --accelerator v4-8
     """
-    from tpuherd.cli.run_do import Asked, wish
-    from tpuherd.core.model import Goal
+    from tpuherd.cli.submit_job import Asked, wish
+    from tpuherd.model.slots_and_plan import Goal
 
     if file is None and not said["name"]:
         raise click.UsageError("say what: herd up FILE, or herd up --name NAME --accelerator TYPE")

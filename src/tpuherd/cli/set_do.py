@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-from tpuherd.cli.console import Console
-from tpuherd.cli.desk import desk, say, say_json
-from tpuherd.cli.errand import ABORTED, Home
-from tpuherd.cli.job_page import put, setting
-from tpuherd.cli.run_do import mistaken
-from tpuherd.core.spec_yaml import Page
-from tpuherd.desk.wishing import Made, changed
+from tpuherd.cli.job_options import put, setting
+from tpuherd.cli.job_session import desk, say, say_json
+from tpuherd.cli.submit_job import mistaken
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.exit_status import ABORTED
+from tpuherd.jobfile.yaml_with_lines import Page
+from tpuherd.jobs.submit import Made, changed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,8 +14,8 @@ import click
 
 from tpuherd.cli.invocation import named_world
 from tpuherd.cli.print_text import print_text
-from tpuherd.sim.folder import Facts, Trouble, default_folder
-from tpuherd.sim.visit import Absent, Denied, Json, ask, find
+from tpuherd_sim.client import Absent, Denied, Json, ask, find
+from tpuherd_sim.state_dir import Facts, Trouble, default_folder
 
 state_dir = click.option(
     "--state-dir",
@@ -135,7 +135,7 @@ def start(
 @as_json
 def status(state_dir: Path | None, json_: bool) -> None:
     """Say where a world is and what is in it."""
-    from tpuherd.cli.sim_page import page
+    from tpuherd.cli.sim_text import page
 
     with spoken():
         folder = place(state_dir)
@@ -164,7 +164,7 @@ def stop(state_dir: Path | None, timeout: float, json_: bool) -> None:
     Its engine ends with it where nothing is wished. Else it waits ten minutes for the world.
     """
     from tpuherd.cli.sim_engine import orphaned
-    from tpuherd.sim.folder import holder, vacant
+    from tpuherd_sim.state_dir import holder, vacant
 
     with spoken():
         folder = place(state_dir)
@@ -228,7 +228,7 @@ def preempt(
 
 def nodes_there(facts: Facts) -> str:
     """The end of a sentence about a node that is not there."""
-    from tpuherd.cli.sim_page import some
+    from tpuherd.cli.sim_text import some
 
     names = ask(facts, "GET", "nodes").get("nodes", [])
     return f"there is {some(names)}" if names else "there is no node at all"
@@ -246,7 +246,7 @@ def weather(words: tuple[str, ...], state_dir: Path | None, json_: bool) -> None
     herd sim weather http-error 429 method=nodes.create for=2m
     herd sim weather clear              ends every rule and what is still to come
     """
-    from tpuherd.cli.sim_page import done, forecast
+    from tpuherd.cli.sim_text import done, forecast
 
     with spoken():
         facts = find(place(state_dir))
@@ -274,7 +274,7 @@ def calm(facts: Facts) -> Json:
 
 def understood(words: tuple[str, ...]) -> dict[str, str]:
     """The arguments of a kind of weather out of bare words."""
-    from tpuherd.sim.weather import arguments
+    from tpuherd_sim.weather import arguments
 
     try:
         return arguments.words(arguments.kind(words[0]), words[1:])
@@ -288,7 +288,7 @@ def understood(words: tuple[str, ...]) -> dict[str, str]:
 @as_json
 def log(follow: bool, state_dir: Path | None, json_: bool) -> None:
     """Show what happened in a world."""
-    from tpuherd.cli.sim_page import line
+    from tpuherd.cli.sim_text import line
 
     with spoken():
         facts = find(place(state_dir))
@@ -325,7 +325,7 @@ def env(proxy: bool, state_dir: Path | None, json_: bool) -> None:
     \b
     eval "$(herd sim env)"
     """
-    from tpuherd.sim.environment import exports, script
+    from tpuherd_sim.client_env import exports, script
 
     with spoken():
         folder = place(state_dir)

@@ -5,20 +5,20 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
-from tpuherd import meant
 from tpuherd.clock import WallClock
-from tpuherd.core.targets import fold
-from tpuherd.desk import engines
-from tpuherd.ports import HerdError
+from tpuherd.errors import HerdError
+from tpuherd.jobs import engine_control
+from tpuherd.settings import project_access
+from tpuherd.targets import fold
 
 
 def orphaned(world: Path, environ: Mapping[str, str]) -> str:
     """End it where nothing is wished; else say that it waits. "" where there is none of ours."""
     try:
-        scope = meant.scope(environ, world=world)
+        scope = project_access.scope(environ, world=world)
         if not scope.store.exists():
             return ""
-        with closing(engines.opened(scope)) as store:
+        with closing(engine_control.opened(scope)) as store:
             holder, wishes = store.holder(WallClock().now()), store.wishes()
         if holder is None:
             return ""
@@ -27,6 +27,6 @@ def orphaned(world: Path, environ: Mapping[str, str]) -> str:
                 f"its engine (pid {holder.pid}) waits for it, since {fold(wishes)} is wished, and"
                 " ends if it stays away: herd engine stop ends it now"
             )
-        return "its engine has ended, too" if asyncio.run(engines.stop(scope)) else ""
+        return "its engine has ended, too" if asyncio.run(engine_control.stop(scope)) else ""
     except HerdError:
         return ""  # the world is stopped all the same

@@ -12,16 +12,16 @@ from typing import Any
 
 import click
 
-from tpuherd.cli.apart import Ready, apart
+from tpuherd.cli.detach import Ready, apart
 from tpuherd.cli.print_text import print_text
-from tpuherd.cli.sim_page import line, welcome
+from tpuherd.cli.sim_text import line, welcome
 from tpuherd.clock import WallClock
-from tpuherd.sim.folder import Facts, Trouble, prepare
-from tpuherd.sim.quarters import Lodged, Wish
-from tpuherd.sim.serve import Options, serve
-from tpuherd.sim.state import Recovered
-from tpuherd.sim.tpu.world import Note
-from tpuherd.sim.weather.sentences import sentence
+from tpuherd_sim.host_options import Lodged, Wish
+from tpuherd_sim.model.world_parts import Note
+from tpuherd_sim.persistence import Recovered
+from tpuherd_sim.serve import Options, serve
+from tpuherd_sim.state_dir import Facts, Trouble, prepare
+from tpuherd_sim.weather.log_text import sentence
 
 Said = Mapping[str, Any]  #: the options of the command line
 STORM_HOURS = 7 * 24.0
@@ -86,8 +86,8 @@ def apart_from_here(said: Said, *, scenario: Path | None, storm: bool, json_: bo
 
 def lodged() -> Lodged:
     """What runs hosts, loaded only now: the world answers long before."""
-    from tpuherd.sim.lodging import lodged
-    from tpuherd.sim.metadata.packages import machine_packages
+    from tpuherd_sim.host_services.packages import machine_packages
+    from tpuherd_sim.start_hosts import lodged
 
     return partial(lodged, machine_packages(os.environ, Path.home()))
 
@@ -109,14 +109,14 @@ def understood(said: Said, scenario: Path | None, storm: bool) -> Options:
 def stormy(seed: int) -> list[Any]:
     """Weather by chance everywhere."""
     from tpuherd.catalogue import zones
-    from tpuherd.sim.weather.storm import storm
+    from tpuherd_sim.weather.storm import storm
 
     return storm(seed, sorted(zones()), STORM_HOURS)
 
 
 def played(file: Path) -> list[Any]:
     """The steps of a scenario file; traces are looked for beside it."""
-    from tpuherd.sim.weather import scenario as scenarios
+    from tpuherd_sim.weather import scenario as scenarios
 
     try:
         text = file.read_text()

@@ -5,8 +5,8 @@ from functools import partial
 import click
 
 from tpuherd.cli.anywhere import RemoteLine
-from tpuherd.cli.errand import Errand, errand
-from tpuherd.commands.work import Wish
+from tpuherd.cli.parsed_command import Errand, errand
+from tpuherd.commands.command_types import Wish
 
 LOGIN = 'exec "${SHELL:-/bin/sh}" -l'
 
@@ -34,6 +34,6 @@ def ssh(target: str, command: tuple[str, ...], tty: bool, yes: bool) -> Errand:
         from tpuherd.cli.exec_run import run as run_plain
 
         return errand("herd ssh", partial(run_plain, wish, first=True), attentive=True)
-    from tpuherd.cli.session import run
+    from tpuherd.cli.terminal import run
 
     return errand("herd ssh", partial(run, wish, first=True), attentive=True)

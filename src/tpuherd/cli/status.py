@@ -4,7 +4,7 @@ from functools import partial
 
 import click
 
-from tpuherd.cli.errand import Errand, errand
+from tpuherd.cli.parsed_command import Errand, errand
 
 
 @click.command()
@@ -15,6 +15,6 @@ def status(name: str, json_: bool) -> Errand:
 
     NAME is a job (gpt) or a slot (gpt-0). Every second of a slot is counted once, from the wish on.
     """
-    from tpuherd.cli.reading_do import shown
+    from tpuherd.cli.job_reports import shown
 
     return errand("herd status", partial(shown, name, json_))

@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 
-from tpuherd.cli.console import Console
-from tpuherd.cli.desk import desk, say, say_json
-from tpuherd.cli.errand import Home
-from tpuherd.core.wish import Wish
-from tpuherd.desk import wishing
-from tpuherd.desk.desk import Desk
+from tpuherd.cli.job_session import desk, say, say_json
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.jobs import submit
+from tpuherd.jobs.open_project import Desk
+from tpuherd.model.stored_job import Wish
 
 
 async def stopped(names: tuple[str, ...], json_: bool, console: Console, home: Home) -> int:
     """Their nodes go."""
     async with desk(console, home, "herd stop") as here:
-        made = turned(names, wishing.stopped, here)
+        made = turned(names, submit.stopped, here)
     await told(made, ("is stopped", "is stopped already"), json_, console)
     return 0
 
@@ -21,7 +21,7 @@ async def stopped(names: tuple[str, ...], json_: bool, console: Console, home: H
 async def resumed(names: tuple[str, ...], json_: bool, console: Console, home: Home) -> int:
     """They are filled again."""
     async with desk(console, home, "herd resume") as here:
-        made = turned(names, wishing.resumed, here)
+        made = turned(names, submit.resumed, here)
     await told(made, ("goes on", "goes on as it is"), json_, console)
     return 0
 

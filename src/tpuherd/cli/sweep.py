@@ -8,10 +8,10 @@ import click
 
 from tpuherd.cli.anywhere import accept_anywhere, skip_options
 from tpuherd.cli.completion import complete_arguments
-from tpuherd.cli.errand import Errand, errand
-from tpuherd.cli.job_page import COMMAND, Spoken
+from tpuherd.cli.job_options import COMMAND, Spoken
+from tpuherd.cli.parsed_command import Errand, errand
 from tpuherd.cli.run import following, options, wishing
-from tpuherd.cli.via_terms import SHOWN
+from tpuherd.cli.via_layout import SHOWN
 
 BEGIN = "FILE"
 FURTHER = SHOWN.union((BEGIN, "-h", "--help"))
@@ -58,9 +58,9 @@ def sweep() -> None:
 @click.pass_context
 def begin(context: click.Context, /, file: str, **said: Any) -> Errand:
     """Begin the sweep that a job file describes; options go before what it says."""
-    from tpuherd.cli.run_do import Asked
+    from tpuherd.cli.submit_job import Asked
     from tpuherd.cli.sweep_do import wish
-    from tpuherd.core.model import Goal
+    from tpuherd.model.slots_and_plan import Goal
 
     ways = {word: said.pop(word) for word in ("follow", "waits")}
     told = options(file, context.meta.get(COMMAND, []), said)

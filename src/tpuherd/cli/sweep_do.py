@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-from tpuherd.cli import run_do
-from tpuherd.cli.console import Console
-from tpuherd.cli.errand import MISUSED, Home
-from tpuherd.cli.job_page import told
-from tpuherd.cli.run_do import Asked
+from tpuherd.cli import submit_job
+from tpuherd.cli.job_options import told
+from tpuherd.cli.submit_job import Asked
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.exit_status import MISUSED
 
 
 async def wish(asked: Asked, console: Console, home: Home) -> int:
@@ -18,4 +19,4 @@ async def wish(asked: Asked, console: Console, home: Home) -> int:
             " docs/howto/sweeps.md; herd run runs it as it is"
         )
         return MISUSED
-    return await run_do.wish(asked, console, home)
+    return await submit_job.wish(asked, console, home)

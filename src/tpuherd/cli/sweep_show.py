@@ -4,7 +4,7 @@ from functools import partial
 
 import click
 
-from tpuherd.cli.errand import Errand, errand
+from tpuherd.cli.parsed_command import Errand, errand
 
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 

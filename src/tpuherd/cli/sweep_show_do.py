@@ -3,14 +3,14 @@
 from functools import partial
 from typing import Any
 
-from tpuherd.cli.console import Console
-from tpuherd.cli.errand import Home
-from tpuherd.cli.reading import reading
-from tpuherd.core.printable import show_values
-from tpuherd.core.view_sweep import best_text, sweep_csv, sweep_text
-from tpuherd.core.view_sweep_plot import sketch, svg
-from tpuherd.desk.sweeps import swept
-from tpuherd.ports import NotFound
+from tpuherd.cli.store_session import reading
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.errors import NotFound
+from tpuherd.jobs.sweep_queries import swept
+from tpuherd.views.printable import show_values
+from tpuherd.views.sweep_plot import sketch, svg
+from tpuherd.views.sweep_table import best_text, sweep_csv, sweep_text
 
 
 async def listed(name: str, json_: bool, csv_: bool, console: Console, home: Home) -> int:

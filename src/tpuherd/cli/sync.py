@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tpuherd.cli.console import Console
-from tpuherd.cli.errand import ABORTED, Errand, Home, errand
+from tpuherd.cli.parsed_command import Errand, errand
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.exit_status import ABORTED
 
 if TYPE_CHECKING:
-    from tpuherd.hosts.snapshot import Snapshot
-    from tpuherd.hosts.snapshot_archive import Archive
+    from tpuherd.sync.snapshot_store import Archive
+    from tpuherd.sync.take_snapshot import Snapshot
 
 DAY_S = 86_400
 
@@ -96,10 +98,10 @@ def text(value: bool | str | None) -> str | None:
 
 async def recode(load: Load, console: Console, home: Home) -> int:
     """A job's code, from its next attempt on."""
-    from tpuherd.cli.desk import desk, say, say_json
-    from tpuherd.desk.consent import consented
-    from tpuherd.desk.recoding import recoded
-    from tpuherd.hosts.snapshot_archive import archived
+    from tpuherd.cli.job_session import desk, say, say_json
+    from tpuherd.jobs.update_code import recoded
+    from tpuherd.jobs.upload_consent import consented
+    from tpuherd.sync.snapshot_store import archived
 
     async with desk(console, home, "herd sync", yes=load.yes) as here:
         wish = here.wish(load.target, hint=f"a node wants a place: {load.target}:DEST")
@@ -120,10 +122,10 @@ async def recode(load: Load, console: Console, home: Home) -> int:
 async def ship_it(load: Load, console: Console, home: Home) -> int:
     """Take the snapshot while the links come about; ask; ship."""
     from tpuherd.cli.ask_user import Asking
-    from tpuherd.cli.linked import linked, told, watched
-    from tpuherd.desk.consent import consented
-    from tpuherd.hosts.snapshot_archive import archived
-    from tpuherd.hosts.sync import Terms, ship
+    from tpuherd.commands.ship_to_hosts import linked, told, watched
+    from tpuherd.jobs.upload_consent import consented
+    from tpuherd.sync.ship import Terms, ship
+    from tpuherd.sync.snapshot_store import archived
 
     place, reach = await home.reach(console)
     archive = archived(place.folders.state)
@@ -161,7 +163,7 @@ def tidied(archive: "Archive", now: float) -> None:
 
 def taken(load: Load, console: Console, archive: "Archive") -> "Snapshot":
     """Of the folder, or of the commit."""
-    from tpuherd.hosts.snapshot import take, take_commit
+    from tpuherd.sync.take_snapshot import take, take_commit
 
     if load.repo and load.ref:
         return take_commit(load.repo, load.ref, archive, console.environ)

@@ -1,11 +1,11 @@
 """What `herd wait` does."""
 
-from tpuherd.cli.console import Console
-from tpuherd.cli.errand import Home
-from tpuherd.cli.reading import reading
-from tpuherd.commands.statuses import TIMED_OUT
-from tpuherd.core.targets import fold
-from tpuherd.desk.reading import chosen, endings
+from tpuherd.cli.store_session import reading
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import Home
+from tpuherd.exit_status import TIMED_OUT
+from tpuherd.jobs.job_queries import chosen, endings
+from tpuherd.targets import fold
 
 
 async def waited(

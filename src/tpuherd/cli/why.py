@@ -4,7 +4,7 @@ from functools import partial
 
 import click
 
-from tpuherd.cli.errand import Errand, errand
+from tpuherd.cli.parsed_command import Errand, errand
 
 
 @click.command()
@@ -15,6 +15,6 @@ def why(name: str, json_: bool) -> Errand:
 
     NAME is a job (gpt) or a slot (gpt-0).
     """
-    from tpuherd.cli.reading_do import explained
+    from tpuherd.cli.job_reports import explained
 
     return errand("herd why", partial(explained, name, json_))

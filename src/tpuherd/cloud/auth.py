@@ -11,10 +11,10 @@ from contextlib import suppress
 from importlib import import_module
 
 from tpuherd.clock import Clock, WallClock
-from tpuherd.cloud.later import Later, httpx2
-from tpuherd.cloud.whence import HINT, Credentials, Token
-from tpuherd.cloud.wire import seconds
-from tpuherd.ports import NoLogin, NotReached
+from tpuherd.cloud.lazy_http import Later, httpx2
+from tpuherd.cloud.parse import seconds
+from tpuherd.errors import NoLogin, NotReached
+from tpuherd.settings.endpoints import HINT, Credentials, Token
 
 METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
 FLAVOR = {"Metadata-Flavor": "Google"}

@@ -16,9 +16,9 @@ from google.auth import exceptions, load_credentials_from_dict, transport
 from google.auth.credentials import Credentials
 
 from tpuherd.clock import WallClock
-from tpuherd.cloud.later import Later, httpx2
-from tpuherd.cloud.whence import LOG_IN, SCOPE, Token
-from tpuherd.ports import NoLogin, NotReached
+from tpuherd.cloud.lazy_http import Later, httpx2
+from tpuherd.errors import NoLogin, NotReached
+from tpuherd.settings.endpoints import LOG_IN, SCOPE, Token
 
 TIMEOUT_S = 30.0
 #: A refusal; 0: nobody was asked, as what is in the file makes no sense.

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tpuherd.cloud.errors import BETWEEN, Malformed
-from tpuherd.cloud.later import Later, httpx2, lazily
-from tpuherd.cloud.reasons import advice
-from tpuherd.cloud.whence import LOG_IN, Urls
-from tpuherd.ports import (
+from tpuherd.cloud.error_reasons import advice
+from tpuherd.cloud.error_replies import BETWEEN, Malformed
+from tpuherd.cloud.lazy_http import Later, httpx2, lazily
+from tpuherd.errors import (
     Absent,
     Broken,
     HerdError,
@@ -21,6 +20,7 @@ from tpuherd.ports import (
     NotReached,
     Unfit,
 )
+from tpuherd.settings.endpoints import LOG_IN, Urls
 
 if TYPE_CHECKING:
     import msgspec

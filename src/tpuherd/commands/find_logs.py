@@ -5,7 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tpuherd.core.targets import (
+from tpuherd.errors import Unfit
+from tpuherd.jobs.job_queries import last_submitted
+from tpuherd.store.database import Database
+from tpuherd.store.log_store import SETUP, About, Place, Shelf
+from tpuherd.targets import (
     BadTarget,
     Chosen,
     There,
@@ -17,10 +21,6 @@ from tpuherd.core.targets import (
     ranges,
     slot_of,
 )
-from tpuherd.desk.reading import last_submitted
-from tpuherd.ports import Unfit
-from tpuherd.store.database import Database
-from tpuherd.store.logs import SETUP, About, Place, Shelf
 
 NEVER: Mapping[str, float] = {}
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from tpuherd.commands.find_logs import Log, Look, found, nothing, submitted_at
-from tpuherd.core.gather import Block, Plain, cut
-from tpuherd.meant import Scope
-from tpuherd.ports import NotFound
+from tpuherd.errors import NotFound
 from tpuherd.results import LogLine
-from tpuherd.store.logs import Shelf
+from tpuherd.settings.project_access import Scope
+from tpuherd.store.log_store import Shelf
+from tpuherd.views.fold_output import Block, Plain, cut
 from tpuherd_host.agent.records import GAP, JUMP
 
 PORTS = {1: "stdout", 2: "stderr"}

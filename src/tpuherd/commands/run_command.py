@@ -2,10 +2,7 @@
 
 import asyncio
 
-from tpuherd.commands.cast import Cast, Order
-from tpuherd.commands.keeping import Keeping, cancelled
-from tpuherd.commands.statuses import TIMED_OUT
-from tpuherd.commands.work import (
+from tpuherd.commands.command_types import (
     Wish,
     confirm_foreign_hosts,
     hosts_of,
@@ -14,11 +11,14 @@ from tpuherd.commands.work import (
     place_of,
     worst,
 )
-from tpuherd.desk.desk import Talk
-from tpuherd.meant import Place
-from tpuherd.reach import Reach
+from tpuherd.commands.log_capture import Keeping, cancelled
+from tpuherd.commands.multi_host_run import Cast, Order
+from tpuherd.exit_status import TIMED_OUT
+from tpuherd.jobs.open_project import Talk
+from tpuherd.remote.resolve_hosts import Reach
 from tpuherd.results import CommandResult, HostResult
-from tpuherd.store.logs import COMMAND, About, Shelf
+from tpuherd.settings.project_access import Place
+from tpuherd.store.log_store import COMMAND, About, Shelf
 from tpuherd_host.agent.records import Record
 
 GRACE_S = 10.0

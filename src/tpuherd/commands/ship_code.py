@@ -4,14 +4,14 @@ import asyncio
 from functools import partial
 from pathlib import Path
 
-from tpuherd.commands.work import confirm_foreign_hosts, hosts_of
-from tpuherd.desk.consent import consented
-from tpuherd.desk.desk import Desk
-from tpuherd.desk.recoding import recoded
-from tpuherd.hosts.snapshot import take
-from tpuherd.hosts.snapshot_archive import archived
-from tpuherd.hosts.sync import Shipment, ship
-from tpuherd.reach import Reach
+from tpuherd.commands.command_types import confirm_foreign_hosts, hosts_of
+from tpuherd.jobs.open_project import Desk
+from tpuherd.jobs.update_code import recoded
+from tpuherd.jobs.upload_consent import consented
+from tpuherd.remote.resolve_hosts import Reach
+from tpuherd.sync.ship import Shipment, ship
+from tpuherd.sync.snapshot_store import archived
+from tpuherd.sync.take_snapshot import take
 
 
 async def ship_folder(path: Path, target: str, dest: str, here: Desk, reach: Reach) -> Shipment:

@@ -2,11 +2,11 @@
 
 from math import inf
 
-from tpuherd.core.model import Event
-from tpuherd.core.trouble import STORE
-from tpuherd.engine.parts import Parts
-from tpuherd.engine.past import Past
-from tpuherd.ports import HerdError
+from tpuherd.engine.dependencies import Parts
+from tpuherd.engine.event_log import Past
+from tpuherd.errors import HerdError
+from tpuherd.model.slots_and_plan import Event
+from tpuherd.model.trouble import STORE
 
 AGAIN_S = 3600.0  #: the same sentence is an event once more
 

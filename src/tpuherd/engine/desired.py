@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tpuherd.core.model import Slot, Wishes
-from tpuherd.core.order import LaunchOrder, Order
-from tpuherd.core.spec_job import Search
-from tpuherd.core.wish import Wish
+from tpuherd.model.node_spec import LaunchOrder, Order
+from tpuherd.model.search import Search
+from tpuherd.model.slots_and_plan import Slot, Wishes
+from tpuherd.model.stored_job import Wish
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

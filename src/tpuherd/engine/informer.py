@@ -5,8 +5,9 @@ from collections.abc import Callable
 from math import inf
 
 from tpuherd.clock import Clock
-from tpuherd.engine.look import NOTHING
-from tpuherd.ports import Absent, CloudPort, HerdError, Survey
+from tpuherd.engine.observe import NOTHING
+from tpuherd.errors import Absent, HerdError
+from tpuherd.ports import CloudPort, Survey
 
 PERIOD_S_MIN, PERIOD_S_MAX = 3.0, 60.0
 READS_PER_MIN = 44  #: with the jitter not more than 50; what others ask is not ours to know

@@ -6,22 +6,23 @@ from collections.abc import Coroutine, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from tpuherd.core.facts import Observed
-from tpuherd.core.fold import journal
-from tpuherd.core.model import Ask, Event, Plan, Prepare, Record, Step, Wishes, Withdraw
-from tpuherd.core.plan import plan as judge
-from tpuherd.core.trouble import CLOUD
-from tpuherd.engine import act, look, trials
-from tpuherd.engine.act import DEEDS, Bench
+from tpuherd.engine import actions, observe, sweep_step
+from tpuherd.engine.actions import DEEDS, Bench
 from tpuherd.engine.alarms import Alarms
-from tpuherd.engine.crew import Crew
+from tpuherd.engine.dependencies import Ended, Note, Parts
 from tpuherd.engine.desired import Desired
+from tpuherd.engine.event_log import Past
+from tpuherd.engine.gang_client import Crew
+from tpuherd.engine.host_watcher import Means
 from tpuherd.engine.informer import Informer
-from tpuherd.engine.parts import Ended, Note, Parts
-from tpuherd.engine.past import Past
-from tpuherd.engine.rebuilding import EVERYWHERE, rebuilt
-from tpuherd.engine.watch import Means
-from tpuherd.ports import Damaged, HerdError, NotAllowed, Outdated, Survey
+from tpuherd.engine.recover_store import EVERYWHERE, rebuilt
+from tpuherd.errors import Damaged, HerdError, NotAllowed, Outdated
+from tpuherd.history.apply_event import journal
+from tpuherd.model.observed import Observed
+from tpuherd.model.slots_and_plan import Ask, Event, Plan, Prepare, Record, Step, Wishes, Withdraw
+from tpuherd.model.trouble import CLOUD
+from tpuherd.planner.plan import plan as judge
+from tpuherd.ports import Survey
 
 __all__ = ["Ended", "Engine", "Note", "Parts"]
 
@@ -170,7 +171,7 @@ class Engine:
             return
         self._watch()
         observed = self._observed()
-        turn_at = trials.turn(self.parts, self._desired, self.past, observed, self._shout)
+        turn_at = sweep_step.turn(self.parts, self._desired, self.past, observed, self._shout)
         self.plan = judge(self._desired.wishes, observed, self.past.trails, now)
         self._begin(self.plan.steps, now)
         self._wake_at = max(min(self.plan.wake_at, turn_at), now + SOON_S)
@@ -178,7 +179,7 @@ class Engine:
             self._resting_at = inf
         elif self._resting_at == inf:
             self._resting_at = now
-        look_s = self.parts.look_s if look.holding(self.past.trails) else inf
+        look_s = self.parts.look_s if observe.holding(self.past.trails) else inf
         self._informer.every(min(self.plan.survey_s, look_s))
         if self.plan.states != self._states:
             self.parts.store.put_states(self.plan.states)
@@ -199,10 +200,10 @@ class Engine:
 
     def _watch(self) -> None:
         """The hosts of all that we hold, where they can be reached."""
-        survey, held = self._informer.survey, look.held(self.past.trails)
+        survey, held = self._informer.survey, observe.held(self.past.trails)
         if self._held is None or self._held[0] is not survey or self._held[1] != held:
             self._held = survey, held
-            self._crew.watch(held, look.standing(self.parts.cloud, survey, held))
+            self._crew.watch(held, observe.standing(self.parts.cloud, survey, held))
 
     def _read(self, now: float) -> None:
         """Wishes and events that other processes wrote."""
@@ -224,7 +225,7 @@ class Engine:
 
     def _desist(self) -> None:
         """Nothing is prepared any longer for what is not wished any more."""
-        for task in look.outdated(self._desired.wishes, self._preparing):
+        for task in observe.outdated(self._desired.wishes, self._preparing):
             task.cancel()
             del self._preparing[task]
 
@@ -237,7 +238,7 @@ class Engine:
         bench = self._bench()
         for step in steps:
             if isinstance(step.action, Record):
-                act.record(bench, step.action)
+                actions.record(bench, step.action)
             else:
                 self._do(bench, step)
 
@@ -325,14 +326,14 @@ class Engine:
     def _zones(self) -> frozenset[str]:
         """Those that we must hear of; what a lost store has forgotten may be anywhere."""
         wishes, trails = self._desired.wishes, self.past.trails
-        return EVERYWHERE if self._blank else look.zones(wishes, trails)
+        return EVERYWHERE if self._blank else observe.zones(wishes, trails)
 
     def _ask_for_outcomes(self) -> None:
         """Of creations that show nothing."""
         bench = self._bench()
-        for bid in look.unlisted(self._informer.survey, self.past.trails):
+        for bid in observe.unlisted(self._informer.survey, self.past.trails):
             if not self._calling[bid.name]:
-                self._deed(act.outcome(bench, bid), self._calling, bid.name)
+                self._deed(actions.outcome(bench, bid), self._calling, bid.name)
 
     async def _poll(self) -> None:
         """See what other processes write, and whether the machine has slept."""

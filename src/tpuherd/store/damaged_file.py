@@ -15,11 +15,11 @@ from shutil import copyfile
 from struct import Struct
 from typing import Any
 
-from tpuherd.core.model import Event
-from tpuherd.core.wish import Wish
-from tpuherd.store import events as log
-from tpuherd.store import wishes
-from tpuherd.store.damage import NAME, OPENED
+from tpuherd.model.slots_and_plan import Event
+from tpuherd.model.stored_job import Wish
+from tpuherd.store import event_table as log
+from tpuherd.store import job_table
+from tpuherd.store.corruption import NAME, OPENED
 from tpuherd.store.lease import lock
 from tpuherd.store.schema import garbled, migrate
 
@@ -296,12 +296,12 @@ def last_number(connection: sqlite3.Connection) -> int | None:
 
 def read_jobs(connection: sqlite3.Connection, named: Sequence[str]) -> dict[str, Wish]:
     """All jobs; where the table can't be read through, those that events name."""
-    found = attempt(lambda: wishes.read(connection))
+    found = attempt(lambda: job_table.read(connection))
     if found is not None:
         return dict(found)
     one_by_one: dict[str, Wish] = {}
     for job in named:
-        one_by_one |= attempt(lambda job=job: wishes.read(connection, job)) or {}  # type: ignore[misc]
+        one_by_one |= attempt(lambda job=job: job_table.read(connection, job)) or {}  # type: ignore[misc]
     return one_by_one
 
 

@@ -13,18 +13,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tpuherd.core.model import Event
-from tpuherd.core.wish import Wish
-from tpuherd.ports import HerdError, Holder, Outdated
-from tpuherd.store import events as log
-from tpuherd.store import lease, wishes
-from tpuherd.store.damage import MARK, NAME, alone, opened, refuse_marked, told
+from tpuherd.errors import HerdError, Outdated
+from tpuherd.model.slots_and_plan import Event
+from tpuherd.model.stored_job import Wish
+from tpuherd.ports import Holder
+from tpuherd.store import event_table as log
+from tpuherd.store import job_table, lease
+from tpuherd.store.corruption import MARK, NAME, alone, opened, refuse_marked, told
 from tpuherd.store.damaged_file import refuse_wrong_heads
-from tpuherd.store.moved import refuse_moved
+from tpuherd.store.moved_marker import refuse_moved
 from tpuherd.store.schema import migrate
-from tpuherd.store.secrets import Secrets
+from tpuherd.store.secret_files import Secrets
 from tpuherd.store.set_aside import set_aside
-from tpuherd.store.troubles import Troubles
+from tpuherd.store.trouble_files import Troubles
 
 BUSY_S = 10.0  #: so long one waits for another's write
 WAL_MAX = 64 << 20  #: what is left of the write-ahead file after a burst
@@ -68,11 +69,11 @@ class Database:
 
     def wishes(self) -> Mapping[str, Wish]:
         with self._reading() as connection:
-            return wishes.read(connection)
+            return job_table.read(connection)
 
     def put(self, wish: Wish, events: Sequence[Event] = (), *, expected: int | None = None) -> Wish:
         with self._writing() as connection:
-            written = wishes.put(connection, wish, expected)
+            written = job_table.put(connection, wish, expected)
             log.append(connection, events)
         self._changes += 1
         return written
@@ -80,13 +81,13 @@ class Database:
     def adopt(self, new: Sequence[Wish], events: Sequence[Event]) -> None:
         with self._writing() as connection:
             for wish in new:
-                wishes.put(connection, wish, expected=0)
+                job_table.put(connection, wish, expected=0)
             log.append(connection, events)
         self._changes += 1
 
     def drop(self, job: str, events: Sequence[Event] = ()) -> None:
         with self._writing() as connection:
-            wishes.drop(connection, job)
+            job_table.drop(connection, job)
             log.append(connection, events)
         self._changes += 1
 

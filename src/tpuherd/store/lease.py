@@ -10,7 +10,8 @@ import os
 import sqlite3
 from pathlib import Path
 
-from tpuherd.ports import Holder, Outdated
+from tpuherd.errors import Outdated
+from tpuherd.ports import Holder
 
 
 def read(connection: sqlite3.Connection) -> Holder | None:

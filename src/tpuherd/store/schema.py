@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 
-from tpuherd.ports import Unfit
+from tpuherd.errors import Unfit
 
 #: What makes version n of version n - 1. A step that was released is never edited.
 STEPS: Sequence[str] = (

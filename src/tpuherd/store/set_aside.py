@@ -13,15 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tpuherd.clock import WallClock
-from tpuherd.core.model import Event
-from tpuherd.core.targets import fold
-from tpuherd.ports import Damaged
-from tpuherd.store import events as log
-from tpuherd.store import wishes
-from tpuherd.store.damage import ASIDE, MARK, NAME, OPENED, told
+from tpuherd.errors import Damaged
+from tpuherd.model.slots_and_plan import Event
+from tpuherd.store import event_table as log
+from tpuherd.store import job_table
+from tpuherd.store.corruption import ASIDE, MARK, NAME, OPENED, told
 from tpuherd.store.damaged_file import Readable, read_damaged_file
 from tpuherd.store.lease import lock
 from tpuherd.store.schema import migrate
+from tpuherd.targets import fold
 
 SET_ASIDE = "store.set_aside"  #: the event of a store that follows a damaged one
 NOTICE = "store.notice"  #: what every reading command says until it is acknowledged
@@ -112,7 +112,7 @@ def write_readable(draft: Path, found: Readable, event: Event) -> None:
         migrate(connection)
         connection.execute("BEGIN IMMEDIATE")
         for job in found.jobs:
-            wishes.put(connection, job, expected=0)
+            job_table.put(connection, job, expected=0)
             connection.execute(
                 "UPDATE wishes SET revision = ? WHERE job = ?", (job.revision, job.job)
             )

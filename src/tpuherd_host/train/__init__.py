@@ -1,13 +1,13 @@
 """What a training script may import: it runs without, and loses nothing with it."""
 
+from tpuherd_host.train.array_trees import frozen, placed, shapes
 from tpuherd_host.train.checkpoints import Checkpoints
+from tpuherd_host.train.join_pod import INTERRUPTED, Pod, init, refuse
 from tpuherd_host.train.loader import Batches, of_iterator, split_by_jax_process
+from tpuherd_host.train.metrics_logger import board, wandb
 from tpuherd_host.train.run import Run
-from tpuherd_host.train.split import Split
-from tpuherd_host.train.start import INTERRUPTED, Pod, init, refuse
-from tpuherd_host.train.tar import Shards
-from tpuherd_host.train.track import board, wandb
-from tpuherd_host.train.trees import frozen, placed, shapes
+from tpuherd_host.train.sample_split import Split
+from tpuherd_host.train.tar_shards import Shards
 
 __all__ = [
     "INTERRUPTED", "Batches", "Checkpoints", "Pod", "Run", "Shards", "Split", "board", "frozen",

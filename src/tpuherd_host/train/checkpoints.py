@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from tpuherd_host.train import commit as commits
-from tpuherd_host.train import here, programs
-from tpuherd_host.train.circle import Circle
-from tpuherd_host.train.commit import Commit, Damaged, OtherModel, folder
-from tpuherd_host.train.late import Missing, there
-from tpuherd_host.train.orbax_form import Orbax
-from tpuherd_host.train.pieces import Pieces
-from tpuherd_host.train.places import Away, Place, Unreachable, passing, place
-from tpuherd_host.train.split import Unfit
+from tpuherd_host.train import checkpoint_commit as commits
+from tpuherd_host.train import compile_cache, process_env
+from tpuherd_host.train.checkpoint_commit import Commit, Damaged, OtherModel, folder
+from tpuherd_host.train.lazy_import import Missing, there
+from tpuherd_host.train.native_format import Pieces
+from tpuherd_host.train.orbax_format import Orbax
+from tpuherd_host.train.process_group import Circle
+from tpuherd_host.train.sample_split import Unfit
+from tpuherd_host.train.storage import Away, Place, Unreachable, passing, place
 
 OWN = "pieces"  #: the usual form, of every place: it needs nothing but NumPy
 ORBAX = "orbax"  #: on request
@@ -67,7 +67,7 @@ class Checkpoints:
 
     def save(self, commit: Commit, tree: Any, *, wait: bool = False) -> float:
         """Begin a save once the one before is over; seconds for which the training stood still."""
-        began = here.tick()
+        began = process_env.tick()
         self.wait()
         form = self.forms[self.form]
         whole = replace(commit, form=self.form, leaves=commits.shapes(tree))
@@ -80,9 +80,9 @@ class Checkpoints:
                     self._commit(replace(whole, parts=parts))
                     if not self.given:
                         self.given = True
-                        programs.give(self.place)
+                        compile_cache.give(self.place)
                 self.newest = commit.step
-                self.took_s = here.tick() - began
+                self.took_s = process_env.tick() - began
             except Exception as error:  # noqa: BLE001  # told where somebody waits for it
                 self.trouble = error
 
@@ -90,7 +90,7 @@ class Checkpoints:
         self.busy.start()
         if wait:
             self.wait()
-        return here.tick() - began
+        return process_env.tick() - began
 
     def wait(self) -> None:
         """Until the save under way is over; its trouble is told, and does not end the training."""
@@ -99,7 +99,7 @@ class Checkpoints:
             self.busy = None
         trouble, self.trouble = self.trouble, None
         if trouble is not None:
-            here.say(f"a checkpoint could not be saved to {self.place.location}: {trouble}")
+            process_env.say(f"a checkpoint could not be saved to {self.place.location}: {trouble}")
 
     def load(self, like: Any) -> Loaded | None:
         """The newest that is whole, in the shape of this tree; every process gets the same one."""
@@ -118,7 +118,7 @@ class Checkpoints:
                 self.newest = step
                 return found
             if leads:
-                here.say(f"skipped the checkpoint of step {step}: {heard['damage']}")
+                process_env.say(f"skipped the checkpoint of step {step}: {heard['damage']}")
                 self.skipped.add(step)
         return None
 
@@ -154,7 +154,7 @@ class Checkpoints:
             if rest and number.isdecimal():
                 (whole if rest == commits.NAME else torsos).add(int(number))
         for step in sorted(torsos - whole):
-            here.say(f"skipped the checkpoint of step {step}: its save was cut short")
+            process_env.say(f"skipped the checkpoint of step {step}: its save was cut short")
             self.place.remove(folder(step))
         return sorted(whole, reverse=True)
 

@@ -7,10 +7,10 @@ from itertools import islice
 from queue import Full, Queue
 from typing import Any, Protocol, TypeVar
 
-from tpuherd_host.train import here
-from tpuherd_host.train.late import jax, numpy, there
-from tpuherd_host.train.split import Sample, Split, Unfit
-from tpuherd_host.train.tar import Shards
+from tpuherd_host.train import process_env
+from tpuherd_host.train.lazy_import import jax, numpy, there
+from tpuherd_host.train.sample_split import Sample, Split, Unfit
+from tpuherd_host.train.tar_shards import Shards
 
 T = TypeVar("T")
 AHEAD = 4
@@ -131,9 +131,9 @@ def of_iterator(stream: Iterable[T], split: Split, start: int = 0) -> Iterator[l
 
 def processes() -> tuple[int, int]:
     """Which process of JAX this is, or belongs to as a worker of its loader, and of how many."""
-    environ = here.environment()
+    environ = process_env.environment()
     if environ.get("HERD_PROCESSES") or not there("jax"):
-        return here.read_process_number(environ)
+        return process_env.read_process_number(environ)
     return jax.process_index(), jax.process_count()
 
 

@@ -6,17 +6,11 @@ from statistics import median
 from types import TracebackType
 from typing import Any
 
-from tpuherd_host.train import here, programs
+from tpuherd_host.train import compile_cache, process_env
+from tpuherd_host.train.array_trees import is_gone
+from tpuherd_host.train.checkpoint_commit import Commit, OtherModel
 from tpuherd_host.train.checkpoints import Checkpoints
-from tpuherd_host.train.circle import Silent
-from tpuherd_host.train.commit import Commit, OtherModel
-from tpuherd_host.train.interval import Costs, usual_s
-from tpuherd_host.train.late import jax
-from tpuherd_host.train.order import seed_of
-from tpuherd_host.train.places import Away, Unreachable, of_run
-from tpuherd_host.train.reports import Reports
-from tpuherd_host.train.split import Unfit
-from tpuherd_host.train.start import (
+from tpuherd_host.train.join_pod import (
     FAILED,
     INTERRUPTED,
     TOGETHER_S,
@@ -26,8 +20,14 @@ from tpuherd_host.train.start import (
     refuse,
     stop_agreed,
 )
+from tpuherd_host.train.lazy_import import jax
+from tpuherd_host.train.process_group import Silent
+from tpuherd_host.train.sample_order import seed_of
+from tpuherd_host.train.sample_split import Unfit
+from tpuherd_host.train.save_interval import Costs, usual_s
+from tpuherd_host.train.send_reports import Reports
 from tpuherd_host.train.startup import STARTUP
-from tpuherd_host.train.trees import is_gone
+from tpuherd_host.train.storage import Away, Unreachable, of_run
 
 REPORT_S = 1.0
 STEPS_REMEMBERED = 64
@@ -54,7 +54,7 @@ class Run:
         self, checkpoints: str = "", *, seed: int = 0, every_s: float = 0.0,
         keep: int = 2, form: str = "",
     ) -> None:  # fmt: skip
-        environ = here.environment()
+        environ = process_env.environment()
         self.pod = init()
         self.id = environ.get("HERD_RUN_ID") or environ.get("RUN_ID") or "run"
         attempt = environ.get("HERD_ATTEMPT", "")
@@ -71,7 +71,7 @@ class Run:
         self.checkpoints: Checkpoints | None = None
         if location and not self.pod.is_child:
             self.checkpoints = Checkpoints(location, self.pod.circle, keep=keep, form=form)
-            programs.fetch(self.checkpoints.place)
+            compile_cache.fetch(self.checkpoints.place)
         self._every_s = every_s
         self._reports = Reports({} if self.pod.is_child else environ)
         usual = usual_s(environ.get("HERD_LIFE_S", ""))
@@ -93,7 +93,7 @@ class Run:
         """
         if self.checkpoints is None:
             return state
-        began = here.tick()
+        began = process_env.tick()
         try:
             found = self.checkpoints.load(state)
         except Away as error:
@@ -104,10 +104,10 @@ class Run:
             return state
         commit = found.commit
         self.start, self.record = commit.step, commit.record
-        self._news = {"restore_s": round(here.tick() - began, 3)}
+        self._news = {"restore_s": round(process_env.tick() - began, 3)}
         self._earlier_s, self._begun = commit.trained_s, commit.step
         if self.is_main:
-            here.say(f"resumed at step {commit.step}, saved by attempt {commit.attempt}")
+            process_env.say(f"resumed at step {commit.step}, saved by attempt {commit.attempt}")
         return found.tree
 
     def steps(self, total: int) -> Iterator[int]:
@@ -119,7 +119,7 @@ class Run:
         self._own = max(self._own, self.start)
         self._compiled_s = STARTUP.compiled_s
         self._due = self.start + EARLY
-        self._at = here.tick()
+        self._at = process_env.tick()
         self._told = self._at - REPORT_S
         for step in range(self.start, total):
             if self.stopping or stop_agreed(self.pod, step):
@@ -194,7 +194,7 @@ class Run:
 
     def _count(self, step: int) -> None:
         """After each step: how long it took, and now and then a word to the agent."""
-        at = here.tick()
+        at = process_env.tick()
         self._done = step + 1
         if step > self.start:  # the first one is compiled, and says nothing of those to come
             self._lasted.append(at - self._at)
@@ -233,7 +233,7 @@ class Run:
             step=kept.step,
             run=self.id,
             attempt=self.attempt,
-            made=here.now(),
+            made=process_env.now(),
             trained_s=round(self._earlier_s + self._trained_s, 3),
             pod=f"{self.pod.count} × {jax.local_device_count()}",
             record=kept.record,
@@ -273,7 +273,7 @@ class Run:
             return  # an exception of this process: the others are in their step
         self._save_for_good()
         if self.is_main and self._saved() == self._kept.step:
-            here.say(f"the loop was left in step {step}, saved at step {self._saved()}")
+            process_env.say(f"the loop was left in step {step}, saved at step {self._saved()}")
 
     def _save_for_good(self) -> None:
         """Save what was kept last, and wait for it. All processes call it."""
@@ -282,7 +282,7 @@ class Run:
             return
         if kept is not None and kept.step > self._begun:
             if is_gone(kept.state):
-                here.say(
+                process_env.say(
                     f"what was kept in step {kept.step - 1} has been donated since and is not "
                     "saved: call run.keep() before the loop is left"
                 )
@@ -295,7 +295,9 @@ class Run:
         self._save_for_good()
         saved = self._saved()
         if self.is_main:
-            here.say(f"stopped before step {step}, saved at step {saved}: start it again to go on")
+            process_env.say(
+                f"stopped before step {step}, saved at step {saved}: start it again to go on"
+            )
         self._reports.insist({**self._place(step), "stopped": True})
         self._reports.close()
         leave(INTERRUPTED)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tpuherd_host.train import here
-from tpuherd_host.train.late import jax
+from tpuherd_host.train import process_env
+from tpuherd_host.train.lazy_import import jax
 
 #: What JAX calls the times that it spends on compiling; a program that is kept already counts too.
 COMPILING = frozenset({
@@ -22,13 +22,13 @@ class Startup:
 
     def begin_meeting(self) -> None:
         """The script has begun, and has loaded what it imports."""
-        self._met_from = here.now()
-        self._put("python_s", here.BEGAN - here.process_began())
-        self._put("import_s", self._met_from - here.BEGAN)
+        self._met_from = process_env.now()
+        self._put("python_s", process_env.BEGAN - process_env.process_began())
+        self._put("import_s", self._met_from - process_env.BEGAN)
 
     def end_meeting(self) -> None:
         """All processes have found each other."""
-        self._put("meet_s", here.now() - self._met_from)
+        self._put("meet_s", process_env.now() - self._met_from)
 
     def count_compiling(self) -> None:
         """Hear from JAX what it compiles, from now on; an older one does not tell."""

@@ -1,0 +1,81 @@
+"""Keeps the books of all slots, as the event log is read. accounting/goodput.py has the nouns."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tpuherd.accounting.goodput import REST, Account
+from tpuherd.accounting.slot_account import Book, account, note, state
+from tpuherd.history.apply_event import KINDS
+from tpuherd.model.slots_and_plan import Event, Goal
+
+
+@dataclass(slots=True)
+class Job:
+    """What is known of a job while its events are read."""
+
+    made_at: float
+    changed_at: float
+    goal: Goal = Goal.RUN
+    stopped: bool = False
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All books, as far as the log was read."""
+
+    seq: int = 0  #: of the last event that is in it
+    jobs: dict[str, Job] = field(default_factory=dict)
+    books: dict[str, Book] = field(default_factory=dict)
+
+
+def accounts(events: Iterable[Event], now: float) -> dict[str, Account]:
+    """The account of every slot that these events tell of, by name."""
+    ledger = Ledger()
+    for event in events:
+        post(ledger, event)
+    return closed(ledger, now)
+
+
+def closed(ledger: Ledger, now: float) -> dict[str, Account]:
+    """Every account as it stands now; more may be posted after."""
+    return {name: account(book, now) for name, book in sorted(ledger.books.items())}
+
+
+def post(ledger: Ledger, event: Event) -> None:
+    """Write an event into the books that it concerns."""
+    if not event.job or not KINDS.get(event.kind, frozenset()) <= event.facts.keys():
+        return
+    books = ledger.books
+    if event.slot:
+        book = books.get(event.slot)
+        if book is None:
+            others = any(other.job == event.job for other in books.values())
+            book = books[event.slot] = begun(event, ledger.jobs.get(event.job), others=others)
+        note(book, event)
+        return
+    ledger.jobs[event.job] = wished(ledger.jobs.get(event.job), event)
+    for name, book in list(books.items()):
+        if book.job != event.job:
+            continue
+        if event.kind == "wish.made" and state(book) in REST:
+            del books[name]  # it was over: this is another life
+        else:
+            note(book, event)
+
+
+def wished(job: Job | None, event: Event) -> Job:
+    """The job after an event that is no slot's own."""
+    goal = Goal(event.facts.get("goal", Goal.RUN if job is None else job.goal))
+    if job is None or event.kind == "wish.made":
+        return Job(made_at=event.at, changed_at=event.at, goal=goal)
+    stopped = (job.stopped or event.kind == "wish.stopped") and event.kind != "wish.resumed"
+    changed = event.at if event.kind == "wish.changed" else job.changed_at
+    return Job(made_at=job.made_at, changed_at=changed, goal=goal, stopped=stopped)
+
+
+def begun(event: Event, job: Job | None, *, others: bool) -> Book:
+    """The book of a slot that is first heard of; one beside others came by a change of the wish."""
+    if job is None:
+        return Book(slot=event.slot, job=event.job, start=event.at, at=event.at)
+    start = min(event.at, job.changed_at if others else job.made_at)
+    return Book(slot=event.slot, job=event.job, start=start, at=start, goal=job.goal)

@@ -1,0 +1,227 @@
+"""Where the time and the money of a slot went: every second is in exactly one state.
+
+The states follow the accounting of docs/reference/events.md. What is PRODUCTIVE is so until an
+attempt resumes from an earlier step: then the work beyond that step turns out WASTED.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tpuherd.model.slot_history import Attempt, Bid, Verdict
+
+
+class State(StrEnum):
+    """What a slot's second was spent on."""
+
+    QUEUE_FIRST = "queue_first"
+    CAPACITY_WAIT = "capacity_wait"
+    CONTROLLER_GAP = "controller_gap"
+    PROVISION = "provision"
+    HOST_SETUP = "host_setup"
+    STARTING = "starting"
+    RESTORE = "restore"
+    PRODUCTIVE = "productive"
+    WASTED = "wasted"
+    STOPPING = "stopping"
+    DETECT = "detect"
+    PROCESS_DOWN = "process_down"
+    HUNG = "hung"
+    IDLE = "idle"
+    STOPPED = "stopped"
+    DONE = "done"
+    GAVE_UP = "gave_up"
+
+
+#: For people, and for the docs.
+MEANINGS: Mapping[State, str] = {
+    State.QUEUE_FIRST: "waited for the first node",
+    State.CAPACITY_WAIT: "waited for capacity after a loss",
+    State.CONTROLLER_GAP: "between two things, by our own doing",
+    State.PROVISION: "node granted, being made by the cloud",
+    State.HOST_SETUP: "code shipped, hosts set up",
+    State.STARTING: "command started, before its first step",
+    State.RESTORE: "of that, reading the checkpoint, where the command tells",
+    State.PRODUCTIVE: "work that counts",
+    State.WASTED: "work beyond the checkpoint that the next attempt resumed from",
+    State.STOPPING: "being stopped, saving",
+    State.DETECT: "no sign of life before a loss was noticed",
+    State.PROCESS_DOWN: "node there, command had failed",
+    State.HUNG: "command ran without output or a step until it was stopped",
+    State.IDLE: "node kept ready, as wished",
+    State.STOPPED: "stopped, as wished",
+    State.DONE: "after success",
+    State.GAVE_UP: "after the last failure",
+}
+#: Nobody wants the slot to work then: it does not count.
+REST = frozenset({State.IDLE, State.STOPPED, State.DONE, State.GAVE_UP})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """Some time in one state."""
+
+    start: float
+    end: float
+    state: State
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """One attempt, as the accounting knows it."""
+
+    attempt: Attempt
+    zone: str = ""
+    type: str = ""
+    last_at: float | None = None  #: the last sign of its work
+    why: str = ""  #: how it ended, in a sentence
+    resumed: int | None = None  #: the step of the checkpoint that it went on from
+    startup: Mapping[str, float] = field(default_factory=dict)  #: seconds of its start, by part
+    points: tuple[tuple[float, int], ...] = ()  #: when it was known to be at which step
+
+    @property
+    def works_at(self) -> float | None:
+        """Since when it gets on: from its first step, or from its start if it never told of any."""
+        return self.attempt.first_step_at or self.attempt.started_at
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recovery:
+    """From the last sign of an attempt that was lost to the first step of the next one."""
+
+    at: float
+    until: float
+    over: bool  #: False: it is still under way
+    verdict: Verdict
+    why: str
+    before: Run
+    after: Run | None
+    seconds: Mapping[State, float]
+    steps_lost: int | None  #: None: nobody told
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Seconds by the parts that are told of a recovery."""
+        return {
+            part: sum(self.seconds.get(state, 0.0) for state in states)
+            for part, states in PARTS.items()
+        }
+
+
+#: The parts of a recovery, as they are told.
+PARTS: Mapping[str, tuple[State, ...]] = {
+    "detect": (State.DETECT, State.HUNG),
+    "stop": (State.STOPPING,),
+    "pause": (State.PROCESS_DOWN,),
+    "queue": (State.CAPACITY_WAIT, State.QUEUE_FIRST),
+    "provision": (State.PROVISION,),
+    "setup": (State.HOST_SETUP,),
+    "start": (State.STARTING, State.RESTORE),
+    "gap": (State.CONTROLLER_GAP,),
+}
+#: The parts of the start of a command, where it tells of them, in their order.
+STARTUP: Mapping[str, str] = {
+    "python_s": "Python",
+    "import_s": "imports",
+    "meet_s": "meeting the other processes",
+    "restore_s": "reading the checkpoint",
+    "compile_s": "compiling",
+    "first_step_s": "the first step",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Account:
+    """What became of one slot's time, from its wish until now or its end."""
+
+    slot: str
+    job: str
+    start: float
+    end: float
+    state: State
+    spans: tuple[Span, ...]
+    runs: tuple[Run, ...] = ()
+    bids: tuple[Bid, ...] = ()  #: those not known to be gone
+    step: int | None = None  #: the furthest that is known
+    saved: int | None = None
+    steps_lost: int = 0
+    cost: float = 0.0
+    per_hour: float = 0.0
+    priced: bool = True  #: False: the price of some node is not known
+    over_why: str = ""  #: why it is done, or was given up
+    seconds: Mapping[State, float] = field(default_factory=dict)
+
+    @property
+    def wanted_s(self) -> float:
+        """How long it was wanted to work."""
+        return sum(time for state, time in self.seconds.items() if state not in REST)
+
+    @property
+    def goodput(self) -> float | None:
+        """The share of that in which it got on; None while there was nothing to get on with."""
+        return ratio([self])
+
+
+def ratio(accounts: Iterable[Account]) -> float | None:
+    """The goodput of several slots together."""
+    known = [account for account in accounts if account.runs]
+    wanted = sum(account.wanted_s for account in known)
+    got_on = sum(account.seconds.get(State.PRODUCTIVE, 0.0) for account in known)
+    return got_on / wanted if wanted else None
+
+
+def totals(spans: Iterable[Span]) -> dict[State, float]:
+    """Seconds by state."""
+    seconds: dict[State, float] = {}
+    for span in spans:
+        seconds[span.state] = seconds.get(span.state, 0.0) + span.end - span.start
+    return seconds
+
+
+def within(spans: Iterable[Span], start: float, end: float) -> tuple[Span, ...]:
+    """The parts of them between two times."""
+    return tuple(
+        Span(start=max(span.start, start), end=min(span.end, end), state=span.state)
+        for span in spans
+        if span.start < end and start < span.end
+    )
+
+
+def recoveries(account: Account) -> tuple[Recovery, ...]:
+    """Every loss that was not wished, and what it took to go on."""
+    found = []
+    for number, before in enumerate(account.runs, 1):
+        after = account.runs[number] if number < len(account.runs) else None
+        verdict, ended = before.attempt.verdict, before.attempt.ended_at
+        if verdict in {None, Verdict.SUCCESS, Verdict.STOPPED} or ended is None:
+            continue
+        if after is None and account.state in REST:
+            continue  # nothing goes on
+        start = ended if before.last_at is None else min(before.last_at, ended)
+        works_at = None if after is None else after.works_at
+        ends = (account.end if after is None else after.attempt.ended_at) or account.end
+        until = max(start, ends if works_at is None else works_at)
+        assert verdict is not None
+        found.append(
+            Recovery(
+                at=start,
+                until=until,
+                over=works_at is not None or ends < account.end,
+                verdict=verdict,
+                why=before.why,
+                before=before,
+                after=after,
+                seconds=totals(within(account.spans, start, until)),
+                steps_lost=lost(before, after),
+            )
+        )
+    return tuple(found)
+
+
+def lost(before: Run, after: Run | None) -> int | None:
+    """How many steps are made twice."""
+    if after is None or after.resumed is None or not before.points:
+        return None
+    if after.attempt.trial != before.attempt.trial:
+        return None  # of a sweep: what it was at goes on elsewhere
+    return max(0, before.points[-1][1] - after.resumed)

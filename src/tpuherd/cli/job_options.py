@@ -1,0 +1,139 @@
+"""A job as it is said on the command line: a file, options, a command, and what they come to."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tpuherd.errors import Unfit
+from tpuherd.jobfile.fields import FIELDS
+from tpuherd.jobfile.read_job import AS_WRITTEN
+from tpuherd.jobfile.yaml_with_lines import Page, page
+
+#: Fields that have an option of their own; all others are said by --set.
+OPTIONS = (
+    "name", "accelerator", "tier", "zones", "runtime", "copies", "slices", "workdir", "repo",
+    "setup", "checkpoint", "outputs",
+)  # fmt: skip
+#: What is said for these is taken as it stands.
+TEXTS = frozenset(("name", "run", "setup", "workdir", "repo", "checkpoint"))
+SEVERAL = frozenset(("accelerator", "tier", "zones", "runtime"))  #: a,b are two of them
+COMMAND = "tpuherd.command"  #: what stood behind --
+
+
+class Spoken(click.Command):
+    """A command line that ends in `-- COMMAND`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[COMMAND] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def field_options(function: Any) -> Any:
+    """An option for each of the fields that are said often."""
+    for name in reversed(OPTIONS):
+        field = FIELDS[name]
+        help_ = field.means.split(". ")[0].partition(":")[0].rstrip(".") + "."
+        function = click.option(
+            f"--{name.replace('_', '-')}", name, multiple=True, metavar="VALUE", help=help_
+        )(function)
+    return function
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """What stood on the command line."""
+
+    file: str | None
+    fields: Mapping[str, tuple[str, ...]]  #: by name, for those that have an option
+    env: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()  #: FIELD=VALUE
+    command: tuple[str, ...] = ()
+
+
+def told(said: Said, folder: Path) -> tuple[Page, Path]:
+    """All of it as one page, and the folder that its paths are from."""
+    base, found = folder, Page(value={})
+    if said.file is not None:
+        file = folder / Path(said.file).expanduser()
+        try:
+            found = page(file.read_text(encoding="utf-8-sig"))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise Unfit(f"{said.file} can't be read: {reason}") from error
+        base = file.parent
+    if not isinstance(found.value, dict):
+        return found, base
+    for name, values in said.fields.items():
+        if values:
+            put(found, (name,), [one for text in values for one in split_values(name, text)])
+    for word in said.env:
+        name, equal, text = word.partition("=")
+        if not equal:
+            raise Unfit(f"--env {word}: write NAME=VALUE")
+        put(found, ("env", name), [text])
+    for name in said.secrets:
+        put(found, ("secrets", name), [{}])
+    for word in said.settings:
+        where, it = setting(word)
+        put(found, where, [it])
+    if said.command:
+        put(found, ("run",), [spoken(said.command)])
+    return found, base
+
+
+def spoken(words: Sequence[str]) -> str:
+    """A command as a shell's text: one word is one already."""
+    return words[0] if len(words) == 1 else shlex.join(words)
+
+
+def setting(word: str) -> tuple[tuple[str, ...], Any]:
+    """`retry.failures=5`: where, and what; nothing behind = is what holds by itself."""
+    name, equal, text = word.partition("=")
+    if not equal or not name:
+        raise Unfit(f"{word!r}: write FIELD=VALUE, such as copies=3 or retry.failures=5")
+    where = tuple(name.split("."))
+    if not text:
+        return where, None
+    return where, text if len(where) > 1 and where[0] in AS_WRITTEN else value(where[0], text)
+
+
+def split_values(name: str, text: str) -> list[Any]:
+    """Those of an option; `spot,on-demand` are two."""
+    found = value(name, text)
+    return found if name in SEVERAL and isinstance(found, list) else [found]
+
+
+def value(name: str, text: str) -> Any:
+    """A value as it is typed: as in a file, but that plain texts need no quotes."""
+    if name in TEXTS and not text.startswith("["):
+        return text
+    if name in SEVERAL and "," in text and not text.startswith("["):
+        return [one.strip() for one in text.split(",")]
+    found = page(text)
+    return text if found.mistakes or isinstance(found.value, str) else found.value
+
+
+def put(page: Page, where: tuple[str, ...], values: Sequence[Any]) -> None:
+    """Say it there instead of what was said before; None takes it away."""
+    place = page.value
+    for name in where[:-1]:
+        below = place.get(name)
+        if isinstance(below, list) and name == "secrets":
+            below = dict.fromkeys(map(str, below))
+        place[name] = place = dict(below) if isinstance(below, Mapping) else {}
+    it = values[0] if len(values) == 1 else list(values)
+    for known in [known for known in page.texts if known[: len(where)] == where]:
+        del page.texts[known]
+    page.lines[where] = 0
+    if it is None:
+        place.pop(where[-1], None)
+    else:
+        place[where[-1]] = None if it == {} else it

@@ -1,0 +1,167 @@
+"""Reads the kept logs and prints their lines, in order of time."""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from pathlib import Path
+from typing import NamedTuple
+
+from tpuherd.cli.formats import clock
+from tpuherd.clock import WallClock
+from tpuherd.commands.console import Console
+from tpuherd.commands.find_logs import Log, Look, found, nothing, submitted_at
+from tpuherd.commands.host_access import Home
+from tpuherd.commands.output import COLOURS, PORTS
+from tpuherd.errors import NotFound, Unfit
+from tpuherd.settings import project_access
+from tpuherd.store.log_store import Place, Shelf
+from tpuherd.views.fold_output import Plain, as_json, cut
+from tpuherd.views.printable import show_bytes, show_controls
+from tpuherd_host.agent.records import GAP, JUMP
+
+LOOK_S = 0.3
+ANCHORS = re.compile(rb"\\[AZ]|\(\?")  #: what means something else in a text of many lines
+MISSING = b"[output is missing here]\n"
+
+
+class Piece(NamedTuple):
+    """Whole lines of one of them, said at the same time. They sort as they stand here."""
+
+    at: float
+    log: int  #: which, by its place among all
+    port: int
+    text: bytes
+
+
+async def show(look: Look, console: Console, home: Home) -> int:
+    """From the target to the last line."""
+    del home  # nobody is asked: all of it is here
+    shelf = Shelf(shelf_folder(console))
+    wall = WallClock()
+    pattern = compiled(look.grep)
+    begun: Mapping[str, float] = {}
+    if look.target is not None and not look.all_:
+        begun = submitted_at(look.target, store_folder(console), wall.now())
+    chosen = found(look, shelf, begun)
+    since = look.since or 0.0
+    page = Page(shelf, console, json_=look.json_, since=since, pattern=pattern)
+    if not chosen:
+        sentence = nothing(look, shelf)
+        if not look.follow:
+            raise NotFound(sentence, hint="what says nothing leaves no log")
+        await console.tell(f"herd logs: {sentence}; waiting for one")
+    await page.put(chosen, tail=look.tail)
+    while look.follow:
+        await console.flush()
+        await wall.sleep(LOOK_S)
+        await page.put(found(look, shelf, begun))
+    return 0
+
+
+def store_folder(console: Console) -> Path:
+    """Where the store of the place is."""
+    return project_access.scope(console.environ, world=console.said.world).store
+
+
+def shelf_folder(console: Console) -> Path:
+    """Where the logs of the place are that is meant; the place itself may be gone."""
+    return project_access.scope(console.environ, world=console.said.world).logs
+
+
+def compiled(text: str | None) -> re.Pattern[bytes] | None:
+    """What --grep looks for."""
+    try:
+        return None if text is None else re.compile(text.encode(), re.MULTILINE)
+    except re.error as error:
+        raise Unfit(f"{text!r} is no regular expression: {error}") from error
+
+
+class Page:
+    """Prints what has not been printed yet."""
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        console: Console,
+        *,
+        json_: bool,
+        since: float,
+        pattern: re.Pattern[bytes] | None,
+    ) -> None:
+        self._shelf = shelf
+        self._console = console
+        self._json = json_
+        self._since = since
+        self._search = None if pattern is None else pattern.search
+        #: A text in which it is not found has no line in which it is.
+        self._quick = pattern is not None and not ANCHORS.search(pattern.pattern)
+        self._offsets: dict[tuple[str, Place], int] = {}
+        self._lines: dict[tuple[str, Place], Plain] = {}
+        self._heads: dict[str, list[str]] = {}  #: by host the work it has spoken of, in turn
+        self._headed: set[str] = set()
+
+    async def put(self, logs: Sequence[Log], *, tail: int | None = None) -> None:
+        """All lines of these that are new, by their time; of many the last `tail`."""
+        pieces: Iterable[Piece] = merge(*(self._new(log, at) for at, log in enumerate(logs)))
+        if tail is not None:
+            lines = (piece._replace(text=line) for piece in pieces for line in cut(piece.text))
+            pieces = deque(lines, maxlen=tail)
+        for piece in pieces:
+            await self._console.say(self._shown(logs[piece.log], piece))
+
+    def _new(self, log: Log, number: int) -> Iterator[Piece]:
+        """The lines of one log that were not printed yet."""
+        key = (log.about.id, log.place)
+        plain = self._lines.setdefault(key, Plain())
+        start = self._offsets.get(key, 0)
+        for offset, record in self._shelf.records(log.about.id, log.place, start):
+            self._offsets[key] = offset
+            if record.at < self._since:
+                continue
+            said = MISSING if record.port in (GAP, JUMP) else record.piece
+            for block in plain.feed("", record.port, said, record.at):
+                if text := self._fitting(block.text):
+                    yield Piece(record.at, number, record.port, text)
+        if log.about.ended is not None:
+            for block in plain.end("", log.about.ended):
+                if text := self._fitting(block.text):
+                    yield Piece(log.about.ended, number, block.port, text)
+
+    def _fitting(self, text: bytes) -> bytes:
+        """The lines that are looked for."""
+        search = self._search
+        if search is None:
+            return text
+        if self._quick and not search(text):
+            return b""
+        return b"".join(line for line in cut(text) if search(line.removesuffix(b"\n")))
+
+    def _shown(self, log: Log, piece: Piece) -> bytes:
+        lines = piece.text.removesuffix(b"\n")
+        if self._json:
+            port = PORTS.get(piece.port, "agent")
+            rows = (as_json(log.label, port, line, piece.at) for line in lines.split(b"\n"))
+            return b"".join(rows)
+        if self._console.terminal(1):
+            lines = show_bytes(lines, colours=self._console.coloured(1))
+        before, name = show_controls(self._head(log)), f"{log.label}:"
+        if self._console.coloured(1):
+            before = f"\x1b[2m{before}\x1b[0m" if before else ""
+            name = f"\x1b[{COLOURS[log.place.worker % len(COLOURS)]}m{name}\x1b[0m"
+        before = f"{before}\n" if before else ""
+        prefix = f"{clock(piece.at)} {name} ".encode()
+        return before.encode() + prefix + lines.replace(b"\n", b"\n" + prefix) + b"\n"
+
+    def _head(self, log: Log) -> str:
+        """What the lines are of: where it begins, and where a host comes back to it."""
+        about = log.about
+        spoken = self._heads.setdefault(log.label, [])
+        back = about.id in spoken[:-1]
+        if about.id in spoken:
+            spoken.remove(about.id)
+        spoken.append(about.id)
+        if about.id in self._headed and not back:
+            return ""
+        self._headed.add(about.id)
+        return f"-- {log.number or '-'}  {about.id}  {clock(about.started)}  {about.title}"

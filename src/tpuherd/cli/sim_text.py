@@ -1,0 +1,131 @@
+"""What `herd sim` shows: the ready block, the status, the weather and the lines of the log."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tpuherd.cli.formats import clock
+from tpuherd_sim.state_dir import Facts
+
+Json = Mapping[str, Any]
+NAMES_MAX = 10
+MODES = {
+    "none": "none: nodes become READY, but nobody can log in",
+    "processes": "mere processes: no root, no network and no /proc of their own",
+    "namespaces-user": "isolated by namespaces, without root",
+    "namespaces-root": "isolated by namespaces, as root",
+}
+
+
+def rows(pairs: Sequence[tuple[str, str]]) -> str:
+    """A word and what belongs to it, a line each."""
+    width = max(len(word) for word, _ in pairs)
+    return "\n".join(
+        f"  {click.style(word.ljust(width), dim=True)}  {text}" for word, text in pairs
+    )
+
+
+def places(facts: Facts, folder: Path) -> list[tuple[str, str]]:
+    """Where everything is."""
+    found = [
+        ("API", f"{facts.url}  (project {facts.project})"),
+        ("SSH", f"127.{facts.network}.*, port {facts.ssh_port}"),
+        ("hosts", MODES.get(facts.hosts, facts.hosts)),
+    ]
+    found += [("missing", sentence) for sentence in facts.missing]
+    return [*found, ("state", str(folder))]
+
+
+def welcome(facts: Facts, folder: Path, *, full: bool) -> str:
+    """What is shown once, when the world answers."""
+    if not full:
+        return f"ready: {facts.url} ssh {facts.ssh_port} state {folder}"
+    head = click.style("A Cloud TPU of your own is up", bold=True)
+    use = [
+        ("herd", f"export HERD_WORLD={folder}"),
+        ("gcloud, ssh, …", f'eval "$(herd sim env --state-dir {folder})"'),
+        ("disturb it", f"herd sim weather --state-dir {folder}"),
+        ("end it", f"herd sim stop --state-dir {folder}"),
+    ]
+    return "\n".join([head, "", rows(places(facts, folder)), "", rows(use), ""])
+
+
+def page(facts: Facts, numbers: Json, folder: Path) -> str:
+    """The status of a world that runs."""
+    age = numbers["now"] - facts.started
+    time = f"{stretch(age)}, pid {facts.pid}, time scale {numbers['time_scale']:g}"
+    weather = f"{numbers['rules']} rules in force, {numbers['planned']} steps to come"
+    there = [
+        ("running", time),
+        *places(facts, folder),
+        ("nodes", counted(numbers["nodes"])),
+        ("queued", counted(numbers["queued_resources"])),
+        ("hosts on", str(numbers["hosts_on"])),
+        ("weather", weather),
+    ]
+    return rows(there)
+
+
+def counted(states: Mapping[str, int]) -> str:
+    """3 READY, 1 CREATING."""
+    return ", ".join(f"{number} {state}" for state, number in states.items()) or "none"
+
+
+def stretch(seconds: float) -> str:
+    """How long: 12 s, 5 min, 3 h, 2 d."""
+    for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def line(at: float, sentence: str) -> str:
+    """One line of the log."""
+    return f"{click.style(clock(at), dim=True)}  {sentence}"
+
+
+def some(names: Sequence[str]) -> str:
+    """The first few of many."""
+    more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    return ", ".join(names[:NAMES_MAX]) + more
+
+
+def forecast(found: Json) -> str:
+    """What is in force, what is to come, what can be done."""
+    parts = []
+    force = [(rule["id"], rule_words(rule)) for rule in found["rules"]]
+    force += [(f"capacity {pool}", f"{many} nodes") for pool, many in found["capacity"].items()]
+    if force:
+        parts += [click.style("In force", bold=True), rows(force), ""]
+    if found["planned"]:
+        when = clock(found["next"])
+        parts += [f"{found['planned']} steps to come, the next at {when}", ""]
+    for family, title in (("stroke", "Happens once"), ("rule", "Stays in force")):
+        kinds = [
+            (kind["example"], kind["meaning"]) for kind in found["can"] if kind["family"] == family
+        ]
+        parts += [click.style(title, bold=True), rows(kinds), ""]
+    return "\n".join([*parts, "Each of these after `herd sim weather`; `clear` ends all of it."])
+
+
+def rule_words(rule: Json) -> str:
+    """A rule's own words."""
+    said = {**rule["params"], **rule["match"]}
+    words = [f"{name}={value}" for name, value in said.items()]
+    if rule["share"] < 1:
+        words.append(f"share={rule['share']:g}")
+    if rule["left"] is not None:
+        words.append(f"({rule['left']} more)")
+    if rule["until"] is not None:
+        words.append(f"until {clock(rule['until'])}")
+    return " ".join(words) or "everywhere"
+
+
+def done(kind: str, answer: Json) -> str:
+    """What was hit."""
+    hits = [hit.get("target") or hit.get("rule") or hit.get("zone", "") for hit in answer["done"]]
+    dropped = answer.get("dropped")
+    tail = f"; {dropped} steps dropped" if dropped else ""
+    return f"{kind}: {some(hits) or 'nothing was in force'}{tail}"

@@ -1,0 +1,98 @@
+"""Where a command reads what is remembered: the store of the place that is meant, and its engine.
+
+The place itself need not be there: what is remembered of it can be read all the same.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tpuherd.clock import WallClock
+from tpuherd.commands.console import Console
+from tpuherd.errors import HerdError, NotAllowed
+from tpuherd.jobs import engine_control
+from tpuherd.model.trouble import LOGIN, Trouble
+from tpuherd.settings import project_access
+from tpuherd.store.database import Database
+from tpuherd.store.set_aside import notices
+from tpuherd.views.printable import json_text, show_values
+from tpuherd.views.trouble_line import trouble_line
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """Open for one command."""
+
+    store: Database
+    clock: WallClock
+    console: Console
+    login: HerdError | None = None  #: why nobody can be asked, where that is so
+
+    @property
+    def now(self) -> float:
+        return self.clock.now()
+
+    async def show(self, content: Any, text: Callable[[Any], str], *, json_: bool) -> None:
+        """As JSON, or as text of the same content, in which nothing acts on a terminal."""
+        if json_:
+            await self.console.say(f"{json_text(content, indent=2)}\n".encode(errors="replace"))
+        else:
+            await self.console.show(text(show_values(content)), coloured=True)
+
+    def troubles(self) -> list[Trouble]:
+        """What stands in the way of all jobs."""
+        found = self.store.troubles.read()
+        if self.login is None:
+            return found
+        said, hint, now = self.login.sentence, self.login.hint, self.now
+        return [Trouble(source=LOGIN, sentence=said, hint=hint, since=now, at=now), *found]
+
+    async def show_troubles(self, *, apart: bool = False) -> None:
+        """First of all; apart from what a program reads."""
+        found = self.troubles()
+        for one in found:
+            await self.console.show(trouble_line(one, self.now), 2 if apart else 1)
+        if found and not apart:
+            await self.console.show("")
+
+
+@asynccontextmanager
+async def reading(console: Console) -> AsyncIterator[Reading]:
+    """Whoever reads wishes that are not at rest has an engine begin, where it can."""
+    clock = WallClock()
+    scope = project_access.scope(console.environ, world=console.said.world)
+    place = login = None
+    try:
+        place = project_access.place(console.environ, world=console.said.world)
+    except NotAllowed as error:
+        login = error
+    except HerdError:  # the place is not there: then nothing can be begun
+        pass
+    if scope.world is not None and not scope.store.exists():
+        project_access.world_facts(scope.world)  # nothing is remembered of a world that never was
+    store = Database(scope.store, clock.now())
+    try:
+        await tell_notices(console, scope.store)
+        if place and (
+            store.wishes() or not engine_control.knows_jobs(store)
+        ):  # new, or it was lost
+            with suppress(HerdError):
+                engine_control.ensure(place, console.environ)
+        yield Reading(store=store, clock=clock, console=console, login=login)
+    finally:
+        store.close()
+
+
+async def tell_notices(console: Console, store: Path) -> None:
+    """What its user must know of a store that was set aside, until it is acknowledged."""
+    for sentence in notices(store).values():
+        await console.tell(f"herd: {sentence}. Stop this notice: herd engine acknowledge")
+
+
+def moment(at: float, now: float) -> str:
+    """The local time; with its day unless that is today."""
+    when, today = (datetime.fromtimestamp(one, UTC).astimezone() for one in (at, now))
+    return when.strftime("%H:%M:%S" if when.date() == today.date() else "%Y-%m-%d %H:%M:%S")

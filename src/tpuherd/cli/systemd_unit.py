@@ -1,0 +1,71 @@
+"""The engine as a service of systemd, of the user's own: its unit, and what is left to do."""
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tpuherd.cli.via_layout import CURRENT, ROOT
+from tpuherd.settings import project_access
+
+UNIT = """\
+[Unit]
+Description=tpuherd's engine for {title}
+After=network-online.target
+
+[Service]
+{environment}
+ExecStart={program}
+Restart=always
+RestartSec=60
+KillSignal=SIGTERM
+TimeoutStopSec=20
+Nice=5
+
+[Install]
+WantedBy=default.target
+"""
+#: What it must know that its user's login does not say to a service.
+VARIABLES = (
+    "PATH", "HERD_WORLD", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "CLOUDSDK_CONFIG", "GCE_METADATA_HOST",
+    "HOME",
+)  # fmt: skip
+
+
+def unit(place: project_access.Place, environ: Mapping[str, str]) -> str:
+    """Its text."""
+    known = {name: environ[name] for name in VARIABLES if environ.get(name)}
+    if place.world is not None:
+        known["HERD_WORLD"] = str(place.world)
+    lines = [f'Environment="{name}={quoted(value)}"' for name, value in sorted(known.items())]
+    python = sys.executable
+    root, there, _ = python.partition(f"/{ROOT}/")
+    if there:  # the next version is in another folder
+        python = f"{root}{there}{CURRENT}"
+    program = shlex.join([python, "-P", "-m", "tpuherd.launcher", "engine", "run"])
+    return UNIT.format(
+        title=place.title, environment="\n".join(lines), program=program.replace("%", "%%")
+    )
+
+
+def quoted(value: str) -> str:
+    """As systemd reads it."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+
+
+def install(place: project_access.Place, environ: Mapping[str, str]) -> tuple[Path, str]:
+    """Write it; the file, and what is to be said to systemd."""
+    home = Path(environ.get("HOME") or Path.home())
+    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    if ROOT in config.parts:
+        config = home / ".config"  # a context's own folder; systemd looks into the login's
+    name = f"tpuherd-{place.store.name}.service"
+    file = config / "systemd/user" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(unit(place, environ))
+    todo = f"""\
+systemctl --user daemon-reload
+systemctl --user enable --now {name}
+loginctl enable-linger $USER"""
+    return file, todo

@@ -1,0 +1,107 @@
+"""What a `herd run` that is done elsewhere takes along: the job's file, its code, its secrets."""
+
+import asyncio
+import io
+import tarfile
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tpuherd.cli.ask_user import Asking
+from tpuherd.cli.job_options import told
+from tpuherd.cli.main import colour, herd
+from tpuherd.cli.parsed_command import Errand
+from tpuherd.cli.submit_job import Asked
+from tpuherd.commands.console import Console
+from tpuherd.errors import Unfit
+from tpuherd.exit_status import ABORTED
+from tpuherd.jobfile.fields import SECRETS
+from tpuherd.jobs import secret_values
+from tpuherd.jobs import via_parcel as along
+from tpuherd.jobs.engine_transfer import code, contents
+from tpuherd.jobs.upload_consent import consented
+from tpuherd.settings.folders import resolve_folders
+from tpuherd.sync.snapshot_store import Archive, archived
+from tpuherd.sync.take_snapshot import Snapshot, take
+
+#: Which of these contents the other machine lacks.
+Lacking = Callable[[Iterable[bytes]], frozenset[bytes]]
+LITTLE = 1 << 17  #: bytes of code that travel sooner than the question which of them are lacking
+
+
+def carried(
+    arguments: list[str], environ: Mapping[str, str], lacking: Lacking
+) -> tuple[list[str], dict[str, bytes]] | int:
+    """The words to be said there, and the files that go with them; or an exit status."""
+    errand = herd.main(list(arguments), prog_name="herd", standalone_mode=False)
+    if not isinstance(errand, Errand):
+        return 0  # a page of help
+    asked = getattr(errand.work, "args", (None,))[0]
+    assert isinstance(asked, Asked)
+    return asyncio.run(gathered(asked, list(arguments), environ, lacking))
+
+
+async def gathered(
+    asked: Asked, words: list[str], environ: Mapping[str, str], lacking: Lacking
+) -> tuple[list[str], dict[str, bytes]] | int:
+    """The same within a loop. What is wrong with the job is said there, with its lines."""
+    here = Path.cwd()
+    page, base = told(asked.said, here)
+    bundle: dict[str, bytes] = {"job/said": "\0".join(words).encode()}
+    if asked.said.file is not None:
+        file = here / Path(asked.said.file).expanduser()
+        bundle[f"job/{file.name}"] = file.read_bytes()
+        words[words.index(asked.said.file)] = f"job/{file.name}"
+    if not isinstance(page.value, dict):
+        return words, bundle
+    raw: dict[str, Any] = page.value
+    named = SECRETS.read(raw["secrets"], lambda *_: None) if raw.get("secrets") else None
+    values, missing = await secret_values.found(named or (), base, environ)
+    bundle |= {f"{along.SECRETS}/{name}": text.encode() for name, text in values.items()}
+    bundle |= {f"{along.MISSING}/{name}": text.encode() for name, text in missing.items()}
+    workdir = raw.get("workdir")
+    if not isinstance(workdir, str) or not workdir or raw.get("repo"):
+        return words, bundle
+    folder = base / Path(workdir).expanduser()
+    if not folder.is_dir():
+        raise Unfit(f"workdir: {workdir} is no folder")
+    bundle[along.SNAPSHOT] = b"-"  # a dry run takes none
+    if not asked.dry:
+        archive = archived(resolve_folders(environ).state)
+        snapshot = await agreed(partial(take, folder, archive, environ), archive, asked, environ)
+        if snapshot is None:
+            return ABORTED
+        only: Callable[[bytes], bool] = bool
+        if snapshot.size > LITTLE:
+            only = lacking(contents(snapshot.id, archive)).__contains__
+        bundle |= dict(code(snapshot.id, archive, only=only))
+        bundle[along.SNAPSHOT] = snapshot.id.encode()
+    return words, bundle
+
+
+async def agreed(
+    taking: Callable[[], Snapshot], archive: Archive, asked: Asked, environ: Mapping[str, str]
+) -> Snapshot | None:
+    """What may leave this machine; None where it may not."""
+    snapshot = await asyncio.to_thread(taking)
+    if not (snapshot.notes or snapshot.findings):
+        return snapshot
+    console = Console((0, 1, 2), Path.cwd(), environ, colour=colour(environ))
+    try:
+        talk = Asking(console, asked.name, yes=asked.yes)
+        return await consented(snapshot, taking, archive, talk)
+    finally:
+        await console.flush()
+        console.close()
+
+
+def tarred(bundle: Mapping[str, bytes]) -> bytes:
+    """As it travels."""
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w|") as tar:
+        for name, content in bundle.items():
+            about = tarfile.TarInfo(name)
+            about.size, about.mode = len(content), 0o600
+            tar.addfile(about, io.BytesIO(content))
+    return whole.getvalue()

@@ -1,0 +1,58 @@
+"""The nodes of a project as they were seen last, in a file: who can prove them asks no cloud."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tpuherd.cloud.nodes_api import Survey
+from tpuherd.cloud.parse import Address, Node
+
+#: What is kept of a node: not its metadata, as secrets may be in there.
+FIELDS = ("name", "zone", "state", "health", "type", "incarnation", "created")
+
+
+class Seen:
+    """The file. What is in it may be over by now: whoever goes by it must find out."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._kept = b""
+
+    def survey(self) -> Survey | None:
+        """What was seen last; None where nothing is known."""
+        try:
+            nodes = tuple(map(node, json.loads(self.file.read_bytes())))
+        except (OSError, ValueError, TypeError):
+            return None
+        return Survey(nodes=nodes, unknown=())
+
+    def keep(self, survey: Survey) -> None:
+        """Write it down, unless some of it is unknown."""
+        content = json.dumps([row(one) for one in survey.nodes]).encode()
+        if content == self._kept or survey.unknown:
+            return
+        half = self.file.with_name(f"{self.file.name}.{os.getpid()}")
+        try:
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(descriptor, "wb") as stream:
+                stream.write(content)
+            half.replace(self.file)
+        except OSError:
+            return  # a full disk: then the cloud is asked
+        self._kept = content
+
+
+def row(node: Node) -> Sequence[Any]:
+    """A node, as it is kept."""
+    places = [(one.internal_ip, one.external_ip) for one in node.workers]
+    return [*(getattr(node, field) for field in FIELDS), places]
+
+
+def node(row: Sequence[Any]) -> Node:
+    """And back."""
+    *words, places = row
+    workers = tuple(Address(internal_ip=one, external_ip=other) for one, other in places)
+    return Node(**dict(zip(FIELDS, words, strict=True)), workers=workers)

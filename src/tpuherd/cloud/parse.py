@@ -1,0 +1,294 @@
+"""The cloud's JSON as nouns of ours: its fields are read here; bodies writes those of nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from tpuherd.cloud.error_replies import BETWEEN, UNAVAILABLE, Error, Malformed, cleaned
+from tpuherd.cloud.lazy_http import lazily
+from tpuherd.ports import Host
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from tpuherd.cloud import reply_shapes
+else:  # 50 ms that a command may well do without
+    msgspec = lazily("msgspec")
+    reply_shapes = lazily("tpuherd.cloud.reply_shapes")
+
+T = TypeVar("T")
+S = TypeVar("S")
+Json = dict[str, Any]
+HOST_KEY_KINDS = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa")
+SSH_KEYS = "ssh-keys"
+ZONE_OF = re.compile(r"projects/[^/]+/locations/([a-z0-9-]+)/")
+
+
+class Page(NamedTuple, Generic[T]):
+    """One page of a list."""
+
+    items: list[T]
+    unknown: list[str]  #: zones that did not answer, or not with sense
+    token: str  #: of the next page
+    trouble: str = ""  #: what makes no sense
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Address:
+    """Where a worker is."""
+
+    internal_ip: str
+    external_ip: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """A TPU VM or a pod slice, as the API shows it."""
+
+    name: str
+    zone: str
+    state: str  #: READY, PREEMPTED, … or a word that we don't know
+    health: str
+    type: str
+    incarnation: str  #: by which it differs from every other node that ever had the name
+    created: float
+    workers: tuple[Address, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ready(self) -> bool:
+        """Whether one can work on it."""
+        return self.state == "READY"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guest:
+    """What a worker's guest agent has published about it."""
+
+    host_keys: tuple[str, ...] = ()
+    instance: str = ""  #: t1v-n-0f996b37-w-0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """A queued resource, as the API shows it."""
+
+    name: str
+    zone: str
+    state: str
+    tier: str
+    error: Error | None = None  #: of one that has failed
+    metadata: Mapping[str, str] = field(default_factory=dict)  #: of its node spec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operation:
+    """Something that takes the cloud its time."""
+
+    target: str  #: the last part of a name
+    verb: str
+    error: Error | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Project:
+    """The metadata of a project, which all its machines see."""
+
+    fingerprint: str
+    items: Mapping[str, str]
+
+
+def nodes(content: Json) -> Page[Node]:
+    """A page of a list of nodes."""
+    page = parse(content, reply_shapes.Nodes)
+    return page_of(page, page.nodes, node)
+
+
+def requests(content: Json) -> Page[Request]:
+    """A page of a list of queued resources."""
+    page = parse(content, reply_shapes.Requests)
+    return page_of(page, page.queued_resources, request)
+
+
+def page_of(page: reply_shapes.Page, items: Iterable[Json], read: Callable[[Json], T]) -> Page[T]:
+    """Of an item that makes no sense its zone is unknown: what else is there can't be relied on."""
+    found: list[T] = []
+    unknown = [last_part(name) for name in page.unreachable]
+    trouble = ""
+    for item in items:
+        try:
+            found.append(read(item))
+        except Malformed as error:
+            zone = ZONE_OF.match(str(item.get("name", "")))
+            if zone is None:
+                raise
+            unknown.append(zone[1])
+            trouble = f"{zone[1]}: {error.sentence}"
+    return Page(found, unknown, page.next_page_token, trouble)
+
+
+def parse(content: object, shape: type[S]) -> S:
+    """JSON as something of ours. Malformed says what makes no sense."""
+    try:
+        return msgspec.convert(content, shape)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise Malformed(f"the cloud's answer makes no sense: {error}", hint=BETWEEN) from error
+
+
+def request(content: Json) -> Request:
+    """One queued resource. Its node spec may be a list or a single one."""
+    one = parse(content, reply_shapes.Request)
+    spec = one.tpu.node_spec
+    first = next(iter(spec if isinstance(spec, list) else [spec]), None)
+    spot = one.spot is not None or one.best_effort is not None
+    return Request(
+        name=last_part(one.name),
+        zone=one.name.split("/")[3],
+        state=one.state.state,
+        tier="spot" if spot else "on-demand" if one.guaranteed is None else "reserved",
+        error=status_error(one.state.failed_data.error),
+        metadata=first.node.metadata if first else {},
+    )
+
+
+def operations(content: Json) -> Page[Operation]:
+    """A page of a list of operations."""
+    page = parse(content, reply_shapes.Operations)
+    return Page([operation_of(one) for one in page.operations], [], page.next_page_token)
+
+
+def operation(content: Json) -> Operation:
+    """One operation, also as the answer to a create."""
+    return operation_of(parse(content, reply_shapes.Operation))
+
+
+def operation_of(one: reply_shapes.Operation) -> Operation:
+    """The same, parsed."""
+    return Operation(
+        target=last_part(one.metadata.target),
+        verb=one.metadata.verb,
+        error=status_error(one.error),
+    )
+
+
+def status_error(status: reply_shapes.Status | None) -> Error | None:
+    """A google.rpc.Status as an error of ours, if there is one."""
+    if status is None:
+        return None
+    return Error(code=status.code or UNAVAILABLE, sentence=cleaned(status.message))
+
+
+def node(content: Json) -> Node:
+    """One node. Names look like projects/P/locations/Z/nodes/N."""
+    one = parse(content, reply_shapes.Node)
+    return Node(
+        name=last_part(one.name),
+        zone=one.name.split("/")[3],
+        state=one.state,
+        health=one.health,
+        type=one.accelerator_type,
+        incarnation=f"{one.id}@{one.create_time}",
+        created=seconds(one.create_time),
+        workers=workers(one),
+        metadata=one.metadata,
+    )
+
+
+def last_part(name: str) -> str:
+    """N of projects/P/locations/Z/nodes/N"""
+    return name.rpartition("/")[2]
+
+
+def workers(node: reply_shapes.Node) -> tuple[Address, ...]:
+    """Worker i is the i-th endpoint; of several network cards, the first of each worker."""
+    return tuple(
+        Address(internal_ip=one.ip_address, external_ip=one.access_config.external_ip or None)
+        for one in node.network_endpoints[:: len(node.network_configs) or 1]
+    )
+
+
+def seconds(timestamp: str) -> float:
+    """2026-11-20T10:46:01.123456789Z as seconds since 1970; 0 for what is none."""
+    found = re.fullmatch(r"([-\d]+T[:\d]+)(?:\.(\d{1,6})\d*)?Z", timestamp)
+    if found is None:
+        return 0.0
+    try:
+        exact = datetime.fromisoformat(f"{found[1]}.{found[2] or '0':0<6}+00:00")
+    except ValueError:
+        return 0.0
+    return exact.timestamp()
+
+
+def host(node: Node, worker: int, ssh_port: int, guest: Guest | None = None) -> Host:
+    """All that is needed to reach a worker."""
+    address = node.workers[worker]
+    return Host(
+        node=node.name,
+        zone=node.zone,
+        worker=worker,
+        incarnation=node.incarnation,
+        internal_ip=address.internal_ip,
+        external_ip=address.external_ip,
+        ssh_port=ssh_port,
+        host_keys=guest.host_keys if guest else (),
+    )
+
+
+def guests(content: Json) -> list[Guest]:
+    """The answer to getGuestAttributes: one entry a worker, in order."""
+    found = parse(content, reply_shapes.Guests).guest_attributes
+    return [guest({item.key: item.value for item in one.query_value.items}) for one in found]
+
+
+def guest(found: Mapping[str, str]) -> Guest:
+    """What one worker has published."""
+    published = {kind: found[kind].split() for kind in HOST_KEY_KINDS if kind in found}
+    keys = tuple(f"{kind} {words[0]}" for kind, words in published.items() if words)
+    return Guest(host_keys=keys, instance=found.get("hostname", ""))
+
+
+def location(content: Json) -> str:
+    """Where a bucket is, as Cloud Storage writes it: US-CENTRAL2, EU, NAM4."""
+    return parse(content, reply_shapes.Bucket).location
+
+
+def project(content: Json) -> Project:
+    """The metadata of a Compute project."""
+    found = parse(content, reply_shapes.Project).common_instance_metadata
+    items = {one.key: one.value for one in found.items}
+    return Project(fingerprint=found.fingerprint, items=items)
+
+
+def project_metadata(project: Project) -> Json:
+    """The body that replaces a project's metadata, if nobody has written since."""
+    return {
+        "fingerprint": project.fingerprint,
+        "items": [{"key": key, "value": value} for key, value in project.items.items()],
+    }
+
+
+def uses_os_login(node: Node, project: Project | None) -> bool:
+    """Whether keys in the metadata are of no use; the node's own word goes first."""
+    word = node.metadata.get("enable-oslogin")
+    if word is None and project is not None:
+        word = project.items.get("enable-oslogin")
+    return (word or "").upper() == "TRUE"
+
+
+def ignores_project_keys(node: Node) -> bool:
+    """Whether only the node's own keys count."""
+    return node.metadata.get("block-project-ssh-keys", "").upper() == "TRUE"
+
+
+def with_key(metadata: Mapping[str, str], login: str, public: str) -> dict[str, str] | None:
+    """The metadata with this key added to the lines that are there; None if it is among them."""
+    text = metadata.get(SSH_KEYS, "")
+    mine = f"{login}:{public}"
+    if any(" ".join(line.split()[:2]) == mine for line in text.splitlines()):
+        return None
+    between = "\n" if text and not text.endswith("\n") else ""
+    return {**metadata, SSH_KEYS: f"{text}{between}{mine} tpuherd"}

@@ -1,0 +1,94 @@
+"""What is sent to make a node: the bodies of nodes.create and queuedResources.create."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tpuherd.cloud.lazy_http import lazily
+from tpuherd.model.node_spec import CARD, Order
+from tpuherd.model.slots_and_plan import Ask
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from tpuherd.cloud import reply_shapes
+else:
+    msgspec = lazily("msgspec")
+    reply_shapes = lazily("tpuherd.cloud.reply_shapes")
+
+Json = dict[str, Any]
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+#: Tiers as a node and as a queued resource know them.
+NODE_TIERS: Mapping[str, Json] = {
+    "spot": {"schedulingConfig": {"spot": True}},
+    "preemptible": {"schedulingConfig": {"preemptible": True}},
+    "on-demand": {},
+    "reserved": {"schedulingConfig": {"reserved": True}},
+}
+REQUEST_TIERS: Mapping[str, Json] = {
+    "spot": {"spot": {}},
+    "preemptible": {"spot": {}},
+    "on-demand": {},
+    "reserved": {"guaranteed": {}},
+}
+
+
+def node(ask: Ask, order: Order) -> Json:
+    """A node of this bid; what is empty is left away."""
+    network = {
+        "network": order.network,
+        "subnetwork": order.subnetwork,
+        "enableExternalIps": order.external_ips,
+    }
+    account = {"email": order.service_account, "scope": [SCOPE]} if order.service_account else {}
+    mode = "READ_WRITE" if ask.offer.hosts == 1 and ask.nodes == 1 else "READ_ONLY"
+    body: Json = {
+        "acceleratorType": ask.offer.type,
+        "runtimeVersion": ask.offer.runtime,
+        "description": order.description[:512],
+        "networkConfig": {key: word for key, word in network.items() if word != ""},
+        "labels": dict(order.labels),
+        "metadata": {**order.metadata, CARD: card_text(order.card)},
+        "tags": list(order.tags),
+        "serviceAccount": account,
+        "dataDisks": [{"sourceDisk": disk, "mode": mode} for disk in order.disks],
+    }
+    return {key: word for key, word in body.items() if word}
+
+
+def direct(ask: Ask, order: Order) -> Json:
+    """The body of nodes.create."""
+    return {**node(ask, order), **NODE_TIERS[ask.offer.tier]}
+
+
+def queued(ask: Ask, order: Order, project: str) -> Json:
+    """The body of queuedResources.create: valid for ever, one node or a multislice run."""
+    zone = f"projects/{project}/locations/{ask.offer.zone}"
+    spec: Json = {"parent": zone, "node": node(ask, order)}
+    if ask.nodes > 1:
+        spec["multisliceParams"] = {"nodeCount": ask.nodes, "nodeIdPrefix": ask.bid}
+    else:
+        spec["nodeId"] = ask.bid
+    body: Json = {"tpu": {"nodeSpec": [spec]}, **REQUEST_TIERS[ask.offer.tier]}
+    if ask.offer.tier == "reserved":
+        body["reservationName"] = f"{zone}/reservations/{order.reservation or '-'}"
+    return body
+
+
+def card_text(card: Mapping[str, Any]) -> str:
+    """The card as it stands in the metadata."""
+    return json.dumps(card, separators=(",", ":"), sort_keys=True)
+
+
+def card_of(metadata: Mapping[str, str]) -> Mapping[str, Any]:
+    """The card that a node or a request carries; empty where there is none that makes sense:
+    whoever can write metadata can write a card.
+    """
+    try:
+        card: Mapping[str, Any] = msgspec.json.decode(metadata.get(CARD) or "{}")
+        msgspec.convert(card, reply_shapes.Card)
+    except (ValueError, RecursionError):
+        return {}
+    return card

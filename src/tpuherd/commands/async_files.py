@@ -1,0 +1,189 @@
+"""Reads and writes a user's files without ever waiting for them in the loop.
+
+Their O_NONBLOCK is the user's own: a shell's terminal would become non-blocking for the shell, too.
+So each has a thread, begun when it is first needed, that may wait as long as it must.
+"""
+
+import asyncio
+import contextlib
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from tpuherd.exit_status import Gone
+
+HELD_MAX = 1 << 20  #: so much may wait to be written
+PIECES_AT_ONCE = 256
+READ_MAX = 1 << 16
+
+
+def posted(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+    """Have the loop do it, unless it is closed."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call)
+
+
+class Pen:
+    """Writes to one file, in order."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._own = -1
+        self._loop = asyncio.get_running_loop()
+        self._pieces: deque[bytes] = deque()
+        self._held = 0
+        self._news = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._holding = False
+        self._gone = False
+        self._closed = False
+        self._moved = asyncio.Event()
+
+    async def write(self, piece: bytes) -> None:
+        """Have it written; waits while too much is still to be."""
+        if self._closed or not piece:
+            return
+        if self._gone:
+            raise Gone
+        if self._thread is None:
+            self._own = os.dup(self._file)  # it may write when others have closed theirs
+            self._thread = threading.Thread(target=self._work, daemon=True)
+            self._thread.start()
+        with self._news:
+            self._pieces.append(piece)
+            self._held += len(piece)
+            self._news.notify()
+        if self._held > HELD_MAX:
+            await self._change()  # once: were all to look again, each piece would wake everybody
+
+    async def flush(self) -> None:
+        """Until all of it is written."""
+        while self._held and not self._closed:
+            await self._change()
+
+    async def _change(self) -> None:
+        """Until less is to be written."""
+        if not self._gone:
+            self._moved.clear()
+            await self._moved.wait()
+        if self._gone:
+            raise Gone
+
+    def hold(self, on: bool) -> None:
+        """Write nothing for now, or go on."""
+        with self._news:
+            self._holding = on
+            self._news.notify()
+
+    def urgent(self, piece: bytes) -> None:
+        """Write although nothing is written for now: a question."""
+        with contextlib.suppress(OSError):
+            os.write(self._file, piece)
+
+    def close(self) -> None:
+        """Forget what is not written yet."""
+        with self._news:
+            self._closed = True
+            self._pieces.clear()
+            self._held = 0
+            self._news.notify()
+        self._moved.set()
+
+    def _work(self) -> None:
+        """The thread's life."""
+        try:
+            while batch := self._batch():
+                many = sum(map(len, batch))
+                self._write(batch)
+                with self._news:
+                    self._held = max(0, self._held - many)
+                if self._held <= HELD_MAX:
+                    posted(self._loop, self._moved.set)
+        except OSError:
+            self._gone = True
+            posted(self._loop, self._moved.set)
+        finally:
+            os.close(self._own)
+
+    def _batch(self) -> list[bytes]:
+        """What is to be written next, once there is something; nothing at the end."""
+        with self._news:
+            self._news.wait_for(lambda: self._closed or (bool(self._pieces) and not self._holding))
+            many = min(len(self._pieces), PIECES_AT_ONCE)
+            return [self._pieces.popleft() for _ in range(many)]
+
+    def _write(self, batch: list[bytes]) -> None:
+        rest: deque[bytes | memoryview] = deque(batch)
+        while rest and not self._closed:
+            try:
+                many = os.writev(self._own, list(rest))
+                while rest and many >= len(rest[0]):
+                    many -= len(rest.popleft())
+                if many:
+                    rest[0] = memoryview(rest[0])[many:]
+            except BlockingIOError:  # somebody else has made it non-blocking
+                select.select([], [self._own], [])
+
+
+class Ear:
+    """Reads one file, a piece when it is asked for one, so that nobody else's input is taken."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._own = -1
+        self._loop = asyncio.get_running_loop()
+        self._asked: SimpleQueue[asyncio.Future[bytes] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._wake: tuple[int, int] | None = None
+        self._under_way: asyncio.Future[bytes] | None = None
+
+    async def read(self) -> bytes:
+        """The next piece; nothing at its end. A reading that is given up is taken up again."""
+        if self._thread is None:
+            self._wake = os.pipe()
+            self._own = os.dup(self._file)
+            self._thread = threading.Thread(target=self._work, daemon=True)
+            self._thread.start()
+        if self._under_way is None:
+            self._under_way = self._loop.create_future()
+            self._asked.put(self._under_way)
+        piece = await asyncio.shield(self._under_way)
+        self._under_way = None
+        return piece
+
+    def close(self) -> None:
+        """Stop reading, also where nothing comes."""
+        if self._wake is not None:
+            os.write(self._wake[1], b".")
+            os.close(self._wake[1])
+            self._asked.put(None)  # only now: with it the thread closes the other end
+            self._wake = None
+
+    def _work(self) -> None:
+        assert self._wake is not None
+        wake = self._wake[0]
+        poll = select.poll()
+        poll.register(wake, select.POLLIN | select.POLLHUP)
+        poll.register(self._own, select.POLLIN | select.POLLHUP)
+        try:
+            while (future := self._asked.get()) is not None:
+                piece = self._piece(poll, wake)
+                posted(self._loop, lambda f=future, p=piece: f.done() or f.set_result(p))  # type: ignore[misc]
+        finally:
+            os.close(wake)
+            os.close(self._own)
+
+    def _piece(self, poll: select.poll, wake: int) -> bytes:
+        while True:
+            ready = {file for file, _ in poll.poll()}
+            if wake in ready:
+                return b""
+            try:
+                return os.read(self._own, READ_MAX)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return b""

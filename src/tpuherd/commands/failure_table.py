@@ -1,0 +1,52 @@
+"""The table of who failed, at the end of a command on several hosts."""
+
+from collections.abc import Sequence
+
+from tpuherd.commands.command_types import Outcome
+from tpuherd.exit_status import SIGNALLED, TRANSPORT
+from tpuherd.targets import fold
+
+LINES = 3
+GROUPS = 12
+WIDTH = 160
+SIGNALS = {1: "HUP", 2: "INT", 3: "QUIT", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 11: "SEGV",
+           13: "PIPE", 15: "TERM"}  # fmt: skip
+
+
+def report(outcomes: Sequence[Outcome]) -> list[str]:
+    """Its lines; none where all went well. One host's failure needs none but its reason."""
+    failed = [outcome for outcome in outcomes if outcome.status]
+    if not failed:
+        return []
+    if len(outcomes) == 1:
+        only = failed[0]
+        return [f"herd exec: {only.label}: {only.why}"] if only.status == TRANSPORT else []
+    groups: dict[tuple[int, str, tuple[str, ...]], list[str]] = {}
+    for outcome in failed:
+        why = outcome.why if outcome.status == TRANSPORT else ""
+        lines = last_lines(outcome.tail)
+        groups.setdefault((outcome.status, why, lines), []).append(outcome.label)
+    said = [f"failed on {len(failed)} of {len(outcomes)} hosts:"]
+    for (status, why, lines), labels in list(groups.items())[:GROUPS]:
+        said.append(f"  {fold(labels)}  {why or meaning(status)}")
+        said += [f"      {line}" for line in lines]
+    if len(groups) > GROUPS:
+        rest = [label for labels in list(groups.values())[GROUPS:] for label in labels]
+        said.append(f"  {fold(rest)}  otherwise")
+    return said
+
+
+def meaning(status: int) -> str:
+    """What an exit status says."""
+    if status in (126, 127):
+        return f"exit {status} ({'not found' if status == 127 else 'not executable'})"
+    if SIGNALLED < status < TRANSPORT and status - SIGNALLED in SIGNALS:
+        return f"exit {status} (SIG{SIGNALS[status - SIGNALLED]})"
+    return f"exit {status}"
+
+
+def last_lines(tail: bytes) -> tuple[str, ...]:
+    """The last few lines, fit for a terminal."""
+    text = tail.decode(errors="replace").replace("\r", "\n")
+    lines = [line for line in text.split("\n") if line.strip()][-LINES:]
+    return tuple("".join(c if c.isprintable() else "·" for c in line)[:WIDTH] for line in lines)

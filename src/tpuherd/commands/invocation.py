@@ -1,0 +1,12 @@
+"""What was typed before a command's name."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Invocation:
+    """Every command finds this in `ctx.obj`."""
+
+    world: Path | None = None  #: the state directory of a simulated world; None is Google Cloud
+    loud: int = 0  #: -1 with --quiet, 1 with -v, 2 with -vv

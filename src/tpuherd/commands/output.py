@@ -1,0 +1,196 @@
+"""How the output of many hosts is shown: folded, host by host, as JSON, in files, or as it is."""
+
+import asyncio
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from tpuherd.clock import Clock
+from tpuherd.commands.console import Console
+from tpuherd.errors import Unfit
+from tpuherd.targets import fold
+from tpuherd.views.fold_output import Block, Fold, Plain, as_json, cut, file_name, prefixed
+from tpuherd.views.printable import ShownStream, show_bytes
+from tpuherd_host.agent.records import Record
+
+COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
+PORTS = {1: "stdout", 2: "stderr"}
+AGENT = 3  #: the port of what is said about a host
+
+Show = Callable[[Block], bytes]
+
+
+class Gatherer(Protocol):
+    """One of core/gather's, or ours."""
+
+    def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]: ...
+
+    def end(self, host: str, now: float) -> list[Block]: ...
+
+    def due(self, now: float) -> list[Block]: ...
+
+    def wake_at(self) -> float | None: ...
+
+    def close(self, now: float) -> list[Block]: ...
+
+
+class AsIs:
+    """Every byte at once: for one host. On a terminal only text and colours come through."""
+
+    def __init__(self, terminals: Mapping[int, ShownStream] | None = None) -> None:
+        self._terminals = terminals or {}  #: by port
+
+    def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]:
+        shown = self._terminals.get(port)
+        return [Block((host,), port, piece if shown is None else shown.feed(piece), now)]
+
+    def end(self, host: str, now: float) -> list[Block]:
+        return [Block((host,), port, one.end(), now) for port, one in self._terminals.items()]
+
+    def due(self, now: float) -> list[Block]:
+        return []
+
+    def wake_at(self) -> float | None:
+        return None
+
+    def close(self, now: float) -> list[Block]:
+        return []
+
+
+class Screen:
+    """Shows what hosts say."""
+
+    def __init__(
+        self,
+        console: Console,
+        gatherer: Gatherer,
+        show: Show,
+        clock: Clock,
+        *,
+        records: bool = False,
+    ) -> None:
+        self._records = records  #: all goes to stdout, with the hosts' own times
+        self._console = console
+        self._gatherer = gatherer
+        self._show = show
+        self._clock = clock
+        self._stirred = asyncio.Event()
+
+    def together(self, told: tuple[int, Record]) -> tuple[int, float]:
+        """What is the same in records that are shown as one: the port, and a time that is shown."""
+        record = told[1]
+        return record.port, record.at if self._records else 0.0
+
+    async def feed(self, host: str, port: int, piece: bytes, at: float) -> None:
+        """A host said something."""
+        now = at if self._records else self._clock.now()
+        blocks = self._gatherer.feed(host, port, piece, now)
+        del piece
+        await self._put(blocks)
+        self._stirred.set()
+
+    async def end(self, host: str) -> None:
+        """It will say nothing more."""
+        await self._put(self._gatherer.end(host, self._clock.now()))
+
+    async def close(self) -> None:
+        """What is left."""
+        await self._put(self._gatherer.close(self._clock.now()))
+
+    async def tick(self) -> None:
+        """Show what has waited long enough, again and again."""
+        while True:
+            await self._stirred.wait()
+            self._stirred.clear()
+            while (at := self._gatherer.wake_at()) is not None:
+                await self._clock.sleep(max(0.0, at - self._clock.now()))
+                await self._put(self._gatherer.due(self._clock.now()))
+
+    async def _put(self, blocks: list[Block]) -> None:
+        """Show them; while that waits only what is to be written is held."""
+        blocks.reverse()
+        while blocks:
+            block = blocks.pop()
+            port = 1 if self._records else file_of(block.port)
+            text = self._show(block)
+            del block
+            await self._console.say(text, port)
+
+
+def screen(
+    console: Console, labels: Sequence[str], output: str | None, into: Path, clock: Clock
+) -> Screen:
+    """The one that the user wants; one host's output is shown as it is unless he says otherwise."""
+    if output is None and len(labels) == 1:
+        terminals = {
+            port: ShownStream(colours=console.coloured(file_of(port)))
+            for port in (*PORTS, AGENT)
+            if console.terminal(file_of(port))
+        }
+        return Screen(console, AsIs(terminals), lambda block: block.text, clock)
+    if output == "json":
+        return Screen(console, Plain(), as_lines, clock, records=True)
+    if output == "dir":
+        return Screen(console, AsIs(), Files(console.folder / into, labels).put, clock)
+    gatherer = Plain() if output == "stream" else Fold(labels)
+    return Screen(console, gatherer, named_by(console), clock)
+
+
+def file_of(port: int) -> int:
+    """Where it is written: what is no port of a command's is on stderr."""
+    return port if port in PORTS else 2
+
+
+def named_by(console: Console) -> Show:
+    """With the hosts before every line, in colour on a terminal."""
+    names: dict[tuple[str, ...], str] = {}
+
+    def show(block: Block) -> bytes:
+        prefix = names.get(block.hosts)
+        if prefix is None:
+            name = fold(block.hosts)
+            prefix = f"{name}: "
+            if console.coloured(file_of(block.port)):
+                colour = COLOURS[zlib.crc32(name.encode()) % len(COLOURS)]
+                prefix = f"\x1b[{colour}m{name}:\x1b[0m "
+            names[block.hosts] = prefix
+        port = file_of(block.port)
+        if console.terminal(port):
+            block = replace(block, text=show_bytes(block.text, colours=console.coloured(port)))
+        return prefixed(block, prefix=prefix)
+
+    return show
+
+
+def as_lines(block: Block) -> bytes:
+    """A line of JSON for every line."""
+    port = PORTS.get(block.port, "agent")
+    lines = (line.removesuffix(b"\n") for line in cut(block.text))
+    return b"".join(as_json(block.hosts[0], port, line, block.at) for line in lines)
+
+
+class Files:
+    """A file for each host and port; it is there from the first byte on."""
+
+    def __init__(self, folder: Path, labels: Sequence[str]) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for label in labels:
+                (folder / file_name(label, PORTS[1])).write_bytes(b"")
+                (folder / file_name(label, PORTS[2])).unlink(missing_ok=True)
+        except OSError as error:
+            raise Unfit(f"{folder} can't be written ({os.strerror(error.errno or 0)})") from error
+
+    def put(self, block: Block) -> bytes:
+        """Append; nothing is left to be shown."""
+        file = self.folder / file_name(block.hosts[0], PORTS.get(block.port, PORTS[2]))
+        try:
+            with file.open("ab") as stream:
+                stream.write(block.text)
+        except OSError as error:
+            raise Unfit(f"{file} can't be written ({os.strerror(error.errno or 0)})") from error
+        return b""

@@ -1,0 +1,138 @@
+"""What a user does while a command runs: waits, stops it, or leaves it alone."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+
+from tpuherd.clock import Clock
+from tpuherd.commands.command_types import worst
+from tpuherd.commands.console import Console
+from tpuherd.commands.failure_table import report
+from tpuherd.commands.log_capture import Keeping, cancelled
+from tpuherd.commands.multi_host_run import Cast
+from tpuherd.commands.output import Screen
+from tpuherd.exit_status import BROKEN_PIPE, SIGNALLED, TIMED_OUT
+
+GRACE_S = 10.0
+ANSWERS = {"d": "detach", "s": "stop"}
+NOT_KEPT = "herd exec: herd logs will lack some of it: the disk of this machine can't be written to"
+QUESTION = "\nIt runs on the hosts. [d]etach and let it go on, or [s]top it?"
+
+
+class Play:
+    """Accompanies a cast until it is over or its user has gone."""
+
+    def __init__(
+        self, console: Console, cast: Cast, shown: Screen, keeping: Keeping, clock: Clock
+    ) -> None:
+        self._console = console
+        self._cast = cast
+        self._screen = shown
+        self._keeping = keeping
+        self._clock = clock
+        self._status: int | None = None  #: what we end with, whatever the hosts say
+        self._left: int | None = None  #: what we end with before the hosts do
+        self._playing: asyncio.Task[None] | None = None
+        self._stops: set[asyncio.Task[None]] = set()
+
+    async def through(self, timeout_s: float | None) -> int:
+        """To the end, and its exit status."""
+        async with asyncio.TaskGroup() as group:
+            self._playing = group.create_task(self._cast.play())
+            self._cast.when_unread = self._unread
+            beside: list[Coroutine[None, None, None]] = [
+                self._heed(), self._screen.tick(), self._keeping.tick(), self._cast.watch()
+            ]  # fmt: skip
+            if timeout_s is not None:
+                beside.append(self._limit(timeout_s))
+            if self._cast.supply is not None:
+                beside.append(self._cast.supply.pump())
+            tasks = [group.create_task(one) for one in beside]
+            await asyncio.wait([self._playing])
+            await cancelled([*tasks, *self._stops])
+        return await self._over()
+
+    async def _over(self) -> int:
+        if self._left is not None:
+            self._keeping.end(self._left or None)
+            return self._left
+        outcomes = [self._cast.outcomes[host] for host in self._cast.hosts]
+        self._keeping.end(worst(outcomes))
+        if self._console.said.loud >= 0:
+            if self._keeping.lost:
+                await self._console.tell(NOT_KEPT)
+            for line in report(outcomes):
+                await self._console.tell(line)
+        return worst(outcomes) if self._status is None else self._status
+
+    async def _heed(self) -> None:
+        """Signals, and the user's leaving."""
+        while True:
+            number = await self._console.signals.get()
+            if number == signal.SIGTERM:
+                self._stop(SIGNALLED + number)
+            elif number == signal.SIGHUP:  # it goes on, and is to be found
+                self._keeping.note()
+            elif number == signal.SIGINT:
+                await self._interrupted()
+
+    async def _interrupted(self) -> None:
+        """Ctrl+C asks once what is meant; twice means to stop, and thrice at once."""
+        number = int(signal.SIGINT)
+        if self._status is not None or not self._may_ask():
+            self._stop(SIGNALLED + number)
+            return
+        asking = asyncio.create_task(self._console.ask(QUESTION, ANSWERS))
+        again = asyncio.create_task(self._console.signals.get())
+        assert self._playing is not None
+        await asyncio.wait((asking, again, self._playing), return_when=asyncio.FIRST_COMPLETED)
+        answer = asking.result() if asking.done() else "s"
+        over = self._playing.done()
+        await cancelled((asking, again))
+        if answer == "d" and not over:
+            await self._detach()
+        elif answer == "s" and not over:
+            self._stop(SIGNALLED + number)
+
+    def _may_ask(self) -> bool:
+        """Whether somebody is there to answer."""
+        console = self._console
+        return console.terminal(0) and console.terminal(2) and self._cast.supply is None
+
+    async def _detach(self) -> None:
+        """Let it go on. The keeper goes on to keep what it says."""
+        id = self._cast.order.id
+        sentence = f"it goes on; herd exec --attach {id} shows it, --kill {id} ends it"
+        await self._console.tell(sentence)
+        await self._console.flush()
+        self._keeping.note()
+        self._keeping.flush()
+        if not self._console.release(0):
+            self._leave(0)
+
+    def _leave(self, status: int) -> None:
+        self._left = status
+        assert self._playing is not None
+        self._playing.cancel()
+
+    def _stop(self, status: int) -> "asyncio.Task[None]":
+        """TERM on all hosts; asked again, KILL."""
+        grace_s = GRACE_S if self._status is None else 0.0
+        self._status = status if self._status is None else self._status
+        task = asyncio.create_task(self._cast.stop(grace_s))
+        self._stops.add(task)
+        task.add_done_callback(self._stops.discard)
+        return task
+
+    def _unread(self) -> None:
+        """Nobody reads what it says: it is stopped, as a pipe's writer is, and not heard out."""
+        self._console.mute()
+        if self._status is None:
+            self._stop(BROKEN_PIPE).add_done_callback(lambda _: self._leave(BROKEN_PIPE))
+
+    async def _limit(self, seconds: float) -> None:
+        """It may take so long."""
+        await self._clock.sleep(seconds)
+        if self._status is None:
+            await self._console.tell(f"herd exec: stopped after {seconds:g} s")
+            self._stop(TIMED_OUT)

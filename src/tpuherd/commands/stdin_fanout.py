@@ -1,0 +1,65 @@
+"""Standard input for many hosts: each takes it at its own pace, and none runs far ahead."""
+
+import asyncio
+from collections.abc import Iterable
+
+from tpuherd.commands.console import Console
+from tpuherd.errors import NotReached
+from tpuherd.ports import Host
+from tpuherd.remote.agent_channel import Call
+from tpuherd_host.agent.frames import STDIN
+
+PIECES_MAX = 64  #: of 64 KiB at most: how far the fastest is ahead of the slowest
+
+
+class Supply:
+    """Reads the user's input once and hands it to all."""
+
+    def __init__(self, console: Console, hosts: Iterable[Host]) -> None:
+        self._console = console
+        self._queues: dict[Host, asyncio.Queue[bytes]] = {
+            host: asyncio.Queue(PIECES_MAX) for host in hosts
+        }
+        self._calls: dict[Host, Call] = {}
+        self._written: set[Host] = set()  #: something was sent to these
+        self._ended: set[Host] = set()  #: all was sent to these
+
+    async def pump(self) -> None:
+        """Read until the end, or until nobody wants more."""
+        while self._queues:
+            piece = await self._console.read()
+            for queue in list(self._queues.values()):
+                await queue.put(piece)
+            if not piece:
+                return
+
+    async def feed(self, host: Host, call: Call) -> None:
+        """One host's part."""
+        self._calls[host] = call
+        try:
+            while host not in self._ended:
+                queue = self._queues.get(host)
+                if queue is None:
+                    return
+                piece = await queue.get()
+                if not piece:
+                    self._ended.add(host)
+                    break
+                self._written.add(host)
+                await call.write(STDIN, piece)
+            await call.end(STDIN)
+        except NotReached:
+            pass  # who follows it hears of the cut, too
+
+    def safe(self, host: Host) -> bool:
+        """Whether nothing of the input was on its way when the host was cut off."""
+        if host not in self._written:
+            return True
+        call = self._calls.get(host)
+        return host in self._ended and (call is None or call.unread == 0)
+
+    def drop(self, host: Host) -> None:
+        """It wants no more."""
+        queue = self._queues.pop(host, None)
+        while queue is not None and not queue.empty():
+            queue.get_nowait()

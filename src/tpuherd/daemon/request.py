@@ -1,0 +1,89 @@
+"""What a front sends: what is to be done, where its user stands, and three files."""
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpuherd.daemon.handshake import PROTOCOL
+from tpuherd.errors import Unfit
+
+LETTER_MAX = 8 << 20
+LENGTH = 4
+FILES = 3
+CREDENTIALS = struct.Struct("3i")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Letter:
+    """One request."""
+
+    stamp: str  #: of the herd that wrote it
+    folder: Path
+    arguments: tuple[str, ...]
+    environ: Mapping[str, str]
+
+
+def same_user(connection: socket.socket) -> bool:
+    """Whether who knocks is who we are. Where the system can't tell, the folder's mode must do."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return int(CREDENTIALS.unpack(found)[1]) == os.getuid()
+
+
+async def received(connection: socket.socket) -> tuple[bytes, list[int]]:
+    """The text of a letter and its files. Whoever calls owns the files, also of a bad letter."""
+    loop = asyncio.get_running_loop()
+    readable: asyncio.Future[None] = loop.create_future()
+
+    def heard() -> None:
+        if not readable.done():
+            readable.set_result(None)
+
+    loop.add_reader(connection, heard)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(connection)
+    text, files, _, _ = socket.recv_fds(connection, 1 << 16, FILES)
+    for file in files:
+        os.set_inheritable(file, False)
+    try:
+        while len(text) < LENGTH or len(text) < LENGTH + wanted(text):
+            more = await loop.sock_recv(connection, 1 << 16)
+            if not more:
+                raise Unfit("the letter is not whole")
+            text += more
+    except (OSError, Unfit):
+        for file in files:
+            os.close(file)
+        raise
+    return text[LENGTH:], files
+
+
+def wanted(text: bytes) -> int:
+    """How long it says that it is."""
+    length = int.from_bytes(text[:LENGTH], "big")
+    if length > LETTER_MAX:
+        raise Unfit("the letter is too long")
+    return length
+
+
+def read(text: bytes) -> Letter:
+    """What it says."""
+    words = text.split(b"\0")
+    if len(words) < 4 or words[0] != PROTOCOL:
+        raise Unfit("this is no letter of our time")
+    count = int(words[3])
+    arguments, variables = words[4 : 4 + count], words[4 + count :]
+    pairs = (os.fsdecode(pair).partition("=") for pair in variables)
+    return Letter(
+        stamp=words[1].decode(),
+        folder=Path(os.fsdecode(words[2])),
+        arguments=tuple(map(os.fsdecode, arguments)),
+        environ={name: value for name, _, value in pairs},
+    )

@@ -1,0 +1,112 @@
+"""What agents say of attempts and of their hosts, in the words of the judgement. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from statistics import median
+
+from tpuherd.engine.host_messages import AttemptStatus, StepReport, parse_report
+from tpuherd.model.observed import HostWord, Work, WorkWord
+from tpuherd_host.agent.attempts import DEADLY
+from tpuherd_host.agent.state import CLOSING, ENDED, FREEING, LOST, SWEEPING
+
+STEPS_KEPT = 21  #: by so many reports the median duration of a step is told
+TAIL = 30  #: lines
+NOTHING = frozenset({"", "NONE", "FALSE"})  #: values of a notice that say that all is well
+ENDING = frozenset({SWEEPING, FREEING, CLOSING})
+
+
+def work(told: AttemptStatus, before: Work | None, now: float) -> Work:
+    """An attempt as its agent tells it, with what is remembered of it here."""
+    known = before or Work(attempt=told.id, word=WorkWord.ABSENT)
+    heard = replace(
+        known,
+        word=word(told),
+        started=told.started,
+        ended=told.ended,
+        exit=told.exit,
+        signal=told.signal,
+        termed=told.stopped,
+        deadman=told.deadman,
+        why=told.why or "",
+        tail=told.tail[-TAIL:],
+        logged_at=last_output(told, known, now),
+    )
+    return reported(heard, parse_report(told.report), now)
+
+
+def last_output(told: AttemptStatus, known: Work, now: float) -> float:
+    """When its log grew last: as we saw it, or by the agent's word for what came unseen."""
+    grew = min(told.logged or 0.0, now)
+    return max(known.logged_at or 0.0, grew) or told.started or now
+
+
+def word(told: AttemptStatus) -> WorkWord:
+    """How far it is. One that is being stopped is ending, whatever else its phase says."""
+    if told.phase == ENDED:
+        return WorkWord.ENDED
+    if told.phase == LOST:
+        return WorkWord.LOST
+    if told.phase in ENDING or told.stopped:
+        return WorkWord.ENDING
+    if told.stage < told.stages - 1:
+        return WorkWord.SETUP
+    return WorkWord.RUNNING
+
+
+def forget_unlisted(known: Work, boot: str, now: float) -> Work:
+    """An attempt that is not in its agent's complete list any more: nothing of it runs there."""
+    if known.word in (WorkWord.ENDED, WorkWord.LOST, WorkWord.ABSENT):
+        return known
+    why = f"its agent knows nothing of it any more (boot {boot[:13]})"
+    return replace(known, word=WorkWord.LOST, ended=known.ended or now, why=why)
+
+
+def reported(known: Work, report: StepReport, now: float) -> Work:
+    """With what the script itself said of its steps."""
+    step, saved, metrics = report.step, report.saved, report.metrics
+    if step is None and saved is None and not report.complete and not metrics:
+        return known
+    newer = step is not None and step != known.step
+    # By our own clock where the step was heard as it came: that of a host may be wrong.
+    at = now if known.step is not None or report.time is None else min(report.time, now)
+    return replace(
+        known,
+        step=known.step if step is None else step,
+        resumed=report.resumed if known.resumed is None else known.resumed,
+        restore_s=report.restore_s or known.restore_s,
+        startup={**known.startup, **report.startup},
+        saved=known.saved if saved is None else max(saved, known.saved or 0),
+        complete=known.complete or report.complete,
+        stepped_at=at if newer else known.stepped_at,
+        step_s=report.step_s or known.step_s,
+        metrics={**known.metrics, **metrics},
+    )
+
+
+def pace(steps: Sequence[tuple[float, int]]) -> float | None:
+    """The median duration of a step, by when reports of it came."""
+    gaps = [
+        (at - before) / (step - earlier)
+        for (before, earlier), (at, step) in pairwise(steps)
+        if step > earlier and at > before
+    ]
+    return median(gaps) if gaps else None
+
+
+def noticed(host: HostWord, key: str, value: str, at: float) -> HostWord:
+    """With what the metadata server said. A deadly word stays: nobody comes back from it."""
+    deadly = value in DEADLY.get(key, ())
+    mine = host.notice.partition(" ")[0] in ("", key)
+    if value in NOTHING:
+        if not mine or host.deadly:
+            return host
+        return replace(host, notice="", noticed_at=None)
+    if host.deadly and not deadly:
+        return host
+    return replace(
+        host,
+        notice=key if value == "TRUE" else f"{key} {value}",
+        noticed_at=host.noticed_at if host.deadly else at,
+        deadly=deadly,
+    )

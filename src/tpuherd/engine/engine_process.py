@@ -1,0 +1,158 @@
+"""The life of the engine's process: it takes the lease, works, and gives it back."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tpuherd.clock import WallClock
+from tpuherd.engine.crash_records import (
+    CALM_S,
+    STARTING_FILE,
+    hold_lease,
+    record_crash,
+    record_kill,
+)
+from tpuherd.engine.create_engine import GONE_S, TTL_S, founded, holder
+from tpuherd.engine.loop import Ended
+from tpuherd.errors import HerdError
+from tpuherd.model.trouble import ENGINE
+from tpuherd.settings import project_access
+from tpuherd.settings.project_access import Place
+from tpuherd.store.database import Database
+
+LOG = "engine.log"
+LOG_MAX = 8 << 20  #: then it is put aside, and what was aside before goes
+
+
+@dataclass(kw_only=True)
+class Diary:
+    """The engine's own log: a line of JSON an event."""
+
+    file: Path
+    aloud: bool = False
+
+    def note(self, name: str, facts: Mapping[str, Any]) -> None:
+        """Write a line; a disk that is full is no reason to end."""
+        at = datetime.fromtimestamp(WallClock().now(), UTC).isoformat(timespec="milliseconds")
+        line = json.dumps({"at": at, "name": name, **facts}, ensure_ascii=False, default=str)
+        if self.aloud:
+            print(line, flush=True)
+        try:
+            if self.file.exists() and self.file.stat().st_size > LOG_MAX:
+                self.file.replace(self.file.with_suffix(".log.1"))
+            descriptor = os.open(
+                self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+            with os.fdopen(descriptor, "a") as stream:
+                stream.write(line + "\n")
+        except OSError:
+            return
+
+
+def live(
+    place: Place,
+    environ: Mapping[str, str],
+    *,
+    aloud: bool,
+    on_lead: Callable[[], None] = lambda: None,
+) -> str:
+    """Work until there is nothing to do; why it ended, or why it did not begin."""
+    clock = WallClock()
+    store = Database(place.store, clock.now())
+    diary = Diary(file=store.folder / LOG, aloud=aloud)
+    first = True
+    try:
+        while True:
+            epoch = store.take(holder(os.getpid()), clock.now(), TTL_S)
+            if epoch is None:
+                return "another engine runs"
+            if first:
+                on_lead()  # once: its file's number may be another's by the next time
+                record_kill(store, clock.now())
+            first = False
+            try:
+                ended = asyncio.run(life(place, store, environ, epoch, diary))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is written down
+                outlive_crash(store, epoch, error, diary)
+                continue
+            if ended is Ended.DAMAGED:
+                store.close()
+                store = Database(place.store, clock.now())
+                diary.note("engine.restored", {"why": store.told})
+                continue
+            if ended is not Ended.OUTDATED:
+                store.release(epoch)
+            if ended is Ended.MOVED:
+                place = project_access.place(environ, world=place.world)
+                diary.note("engine.moved", {"why": f"{place.title} is at {place.urls.tpu} now"})
+                continue
+            if ended is Ended.GONE:
+                why = f"nobody has listened for {GONE_S / 60:g} min at {place.title}"
+                diary.note("engine.gone", {"why": f"{why}: the engine has ended"})
+            return f"the engine has ended: {ended.value}"
+    finally:
+        store.close()
+
+
+async def life(
+    place: Place, store: Database, environ: Mapping[str, str], epoch: int, diary: Diary
+) -> Ended:
+    """One life, ended by SIGTERM, SIGINT or SIGHUP."""
+    loop = asyncio.get_running_loop()
+    async with founded(place, store, WallClock(), environ, epoch=epoch, note=diary.note) as engine:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, engine.stop)
+        loop.call_later(CALM_S, end_trouble, store)
+        return await engine.run()
+
+
+def outlive_crash(store: Database, epoch: int, error: Exception, diary: Diary) -> None:
+    """Write it down and wait, longer each time; a sentence of ours ends the process."""
+    text = "".join(traceback.format_exception(error))
+    diary.note("engine.surprised", {"why": repr(error), "trace": text})
+    if isinstance(error, HerdError):
+        store.release(epoch)
+        raise error
+    pause_s = record_crash(store, repr(error), WallClock().now())
+    asyncio.run(hold_lease(store, epoch, pause_s))
+    store.release(epoch)
+
+
+def end_trouble(store: Database) -> None:
+    """It has lived for long enough: it does not crash again and again."""
+    with suppress(OSError):
+        store.troubles.end(ENGINE)
+
+
+def end_start() -> None:
+    """It leads now: the lock that said that it was about to is let go."""
+    with suppress(OSError):
+        os.close(STARTING_FILE)
+
+
+def main() -> int:
+    """`python -m tpuherd.engine.engine_process [WORLD]`: which `desk.engines` begins."""
+    os.setsid()
+    os.umask(0o077)
+    world = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    try:
+        place = project_access.place(os.environ, world=world)
+        os.chdir("/")  # whatever folder it was begun in may go
+        print(live(place, os.environ, aloud=False, on_lead=end_start), flush=True)
+    except HerdError as error:
+        print(f"herd engine: {error.sentence}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

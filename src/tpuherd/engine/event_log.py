@@ -1,0 +1,93 @@
+"""What is remembered: written down before it counts, and read again by the next engine."""
+
+from collections.abc import Sequence
+from math import inf
+
+from tpuherd.engine.dependencies import Note
+from tpuherd.history import history_codec
+from tpuherd.history.apply_event import ROUTINE, fold
+from tpuherd.model.slot_history import Trails
+from tpuherd.model.slots_and_plan import Event
+from tpuherd.ports import Store
+
+KEEP_S = 30 * 86_400.0  #: so long the routine of a job that was dropped stays in the log
+DAY_S = 86_400.0
+PRUNED = 2_000  #: events at a time: a tenth of a second
+SET_ASIDE, RECOVERED = "store.set_aside", "store.recovered"
+BEGINNINGS = ("wish.made", "bid.asked", "bid.adopted")  #: a store without these knows nothing
+
+
+class Past:
+    """The log, and what it comes to."""
+
+    def __init__(self, store: Store, epoch: int, note: Note) -> None:
+        self.trails = Trails()
+        self.pending: list[Event] = []  #: happened, and not written down yet
+        self._store = store
+        self._epoch = epoch
+        self._note = note
+        self._seq: int | None = None
+        self._pruned_at = -inf
+
+    def write(self, events: Sequence[Event]) -> None:
+        """On the disk, with what is pending; then into what is remembered."""
+        batch = [*self.pending, *events]
+        if batch:
+            self._store.append(batch, epoch=self._epoch)
+            self.pending = []
+            self.read()
+
+    def read(self) -> None:
+        """Take what was written since: by us, and by commands."""
+        first = self._seq is None
+        read = self._recall() if self._seq is None else self._seq
+        for seq, event in self._store.events(after=read):
+            self.trails = fold(self.trails, event)
+            self._seq = read = seq
+            if not first:
+                self._note(event.kind, {"of": event.slot or event.job, **event.facts})
+        self._seq = read
+
+    def _recall(self) -> int:
+        """What an engine before us has written down as a whole."""
+        seq, document = self._store.load_trails() or (0, None)
+        found = history_codec.trails(document)
+        if found is None:
+            return 0
+        self.trails = found
+        return seq
+
+    def save(self, now: float) -> frozenset[str]:
+        """Write it down as a whole, so that the next start is quick. Once a day, tidy the log: the
+        jobs that were dropped so long ago that only their names matter.
+        """
+        if self._seq is not None:
+            self._store.save_trails(self._seq, history_codec.document(self.trails))
+        if now < self._pruned_at + DAY_S:
+            return frozenset()
+        gone = self._store.prune(ROUTINE, before=now - KEEP_S, most=PRUNED)
+        self._pruned_at = now if gone < PRUNED else -inf
+        dropped = self.dropped()
+        wishes = self._store.wishes()
+        return frozenset(
+            job for job, at in dropped.items() if at < now - KEEP_S and job not in wishes
+        )
+
+    def dropped(self) -> dict[str, float]:
+        """When each job was dropped last."""
+        return {one.job: one.at for _, one in self._store.events(kinds=("wish.dropped",))}
+
+    def is_incomplete(self) -> bool:
+        """Whether the cloud may show what the store does not know: it was lost, or damaged."""
+        return self.lost() is not None or self.blank()
+
+    def lost(self) -> Event | None:
+        """What was carried over of a damaged store, until what the cloud shows was added."""
+        for _, event in self._store.events(kinds=(SET_ASIDE, RECOVERED), limit=1, newest=True):
+            return event if event.kind == SET_ASIDE else None
+        return None
+
+    def blank(self) -> bool:
+        """Whether the store knows of no wish and of no bid: it is new, or it was lost."""
+        nothing = not any(self._store.events(kinds=BEGINNINGS, limit=1))
+        return nothing and not self._store.wishes()

@@ -1,0 +1,34 @@
+"""What each host of a gang is told of its place in it, afresh at every launch. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+from tpuherd.model.slots_and_plan import Launch
+from tpuherd.ports import Host
+
+#: Open in every network that Google's rules made; JAX's own choice of late, 8482, is not.
+COORDINATOR_PORT = 8476
+MEGASCALE_PORT = 8081
+
+
+def environment(hosts: Sequence[Host], index: int, launch: Launch) -> Mapping[str, str]:
+    """For the host at this place. The agent removes what the login has of these by itself."""
+    mine, first = hosts[index], hosts[0]
+    told = {
+        "HERD_ATTEMPT": str(launch.number),
+        "HERD_RESUME": str(int(launch.resume)),
+        "HERD_WORKER": str(index),
+        "HERD_WORKERS": str(len(hosts)),
+        "HERD_COORDINATOR": f"{first.internal_ip}:{COORDINATOR_PORT}",
+        "JAX_COORDINATOR_PORT": str(COORDINATOR_PORT),
+        # Bound to one address: an orphan of another run can't be met on all of them.
+        "JAX_COORDINATOR_BIND_ADDRESS": f"{mine.internal_ip}:{COORDINATOR_PORT}",
+    }
+    nodes = list(dict.fromkeys(host.node for host in hosts))
+    if len(nodes) > 1:
+        told |= {
+            "MEGASCALE_COORDINATOR_ADDRESS": first.internal_ip,
+            "MEGASCALE_NUM_SLICES": str(len(nodes)),
+            "MEGASCALE_SLICE_ID": str(nodes.index(mine.node)),
+            "MEGASCALE_PORT": str(MEGASCALE_PORT),
+        }
+    return told

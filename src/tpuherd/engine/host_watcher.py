@@ -1,0 +1,393 @@
+"""One host of ours: its link, brought up again whenever it is lost, and what it says."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tpuherd.clock import Clock
+from tpuherd.engine import agent_updates
+from tpuherd.engine.host_messages import (
+    ATTEMPTS_MAX,
+    AgentEvent,
+    AttemptStatus,
+    Heartbeat,
+    HostStatus,
+    Nonsense,
+    StepReport,
+    parse_attempt,
+    parse_message,
+    parse_notice,
+    parse_notices,
+    parse_report,
+)
+from tpuherd.errors import HerdError, NotFound, NotReached
+from tpuherd.model.observed import HostWord, Work, WorkWord
+from tpuherd.ports import Host, HostsPort, Link, Verb
+from tpuherd.store.log_store import SETUP, About, Place, Shelf, Writer
+from tpuherd_host.agent.records import JUMP, BadRecord, Records
+from tpuherd_host.agent.turn import LOG_PORT
+
+PAUSE_S, PAUSE_S_MAX = 1.0, 30.0  #: from one try to reach a host to the next
+SOON_S = 0.1  #: the first, after a link that has lived: what cut it is worth knowing at once
+LIVED_S = 2.0
+LIVING = frozenset({WorkWord.SETUP, WorkWord.RUNNING})
+LATER_S = 30.0  #: until a log that could not be written down is followed again
+PROBE_S, PONG_S = 60.0, 30.0  #: an agent silent for so long is asked, and may take so long
+NONSENSE_S = 600.0  #: of what makes no sense one event is written in this time, with a count
+OFFSET_MAX = 1 << 53  #: no log is longer
+BOOT_MAX = 100  #: letters of a boot id that are kept
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Means:
+    """What every watch needs."""
+
+    hosts: HostsPort
+    shelf: Shelf
+    clock: Clock
+    stir: Callable[[], None]  #: something has happened that the judgement should know
+    tell: Callable[[str, str, Json], None] = lambda kind, slot, facts: None  #: an event, by slot
+
+
+class Watch:
+    """A host as it was created once."""
+
+    def __init__(self, host: Host, slot: str, means: Means) -> None:
+        self.host = host
+        self.slot = slot
+        self.link: Link | None = None
+        self.word = HostWord(
+            node=host.node,
+            worker=host.worker,
+            incarnation=host.incarnation,
+            reached=False,
+            heard_at=0.0,
+        )
+        self.wanted = asyncio.Event()  #: it makes sense to try to reach it
+        self._works: dict[str, Work] = {}
+        self._paces: dict[str, deque[tuple[float, int]]] = {}
+        self._followed: set[str] = set()
+        self._silence = ""  #: why we hung up
+        self._trimmed: set[str] = set()
+        self._told: set[str] = set()  #: attempts that were told of since the list was asked for
+        self._refused = 0  #: messages, or parts of them, that make no sense
+        self._refused_at = -NONSENSE_S
+        self._means = means
+
+    async def live(self) -> None:
+        """Reach it, hear it, and again. Whatever goes wrong here is this host's affair alone."""
+        clock, pause_s = self._means.clock, PAUSE_S
+        while True:
+            await self.wanted.wait()
+            try:
+                self.link = await self._means.hosts.open(self.host)
+                begun = clock.now()
+                trouble = await self._hear(self.link)
+                pause_s = SOON_S if clock.now() >= begun + LIVED_S else PAUSE_S
+            except HerdError as error:
+                trouble = error.sentence
+            except Exception as error:  # noqa: BLE001 - one host never ends the engine
+                trouble, pause_s = self.report_failure(error), PAUSE_S_MAX
+            self._lost(trouble)
+            await clock.sleep(pause_s)
+            pause_s = min(max(PAUSE_S, pause_s * 2), PAUSE_S_MAX)
+
+    def report_failure(self, error: Exception) -> str:
+        """An error that nobody has foreseen: as an event, and as the reason of the pause."""
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        what = f"{type(error).__name__}: {error}"[:300]
+        why = f"{self.word.name} is left alone for {PAUSE_S_MAX:g} s: what it said led to {what}"
+        facts = {"host": self.word.name, "what": what, "why": why}
+        self._means.tell("host.failed", self.slot, facts)
+        return why
+
+    def refuse(self, nonsense: Nonsense | str) -> None:
+        """It said what makes no sense: that is counted, and told from time to time."""
+        self._refused += 1
+        now = self._means.clock.now()
+        if now < self._refused_at + NONSENSE_S:
+            return
+        self._refused_at = now
+        what, many = str(nonsense)[:300], self._refused
+        why = f"{self.word.name} said what makes no sense, and it is not used: {what}"
+        why += f" ({many} times so far)" if many > 1 else ""
+        facts = {"host": self.word.name, "what": what, "many": many, "why": why}
+        self._means.tell("host.nonsense", self.slot, facts)
+
+    def _lost(self, trouble: str) -> None:
+        self.link = None
+        self._followed.clear()
+        if self.word.reached or self.word.trouble != trouble:
+            self._put(replace(self.word, reached=False, trouble=trouble))
+
+    async def _hear(self, link: Link) -> str:
+        """As long as the link lives; why it doesn't any more."""
+        async with asyncio.TaskGroup() as group:
+            listening = group.create_task(self._listen(link, group))
+            probing = group.create_task(self._probe(link))
+            try:
+                await self._catch_up(link, group)
+            except HerdError as error:
+                listening.cancel()
+                probing.cancel()
+                return error.sentence
+            await listening
+            probing.cancel()
+        return self._silence or "the link was cut"
+
+    async def _probe(self, link: Link) -> None:
+        """Ask an agent that says nothing whether it is there; one that gives no answer, not even to
+        its list of attempts, is hung up on: a link to who is silent is worth nothing.
+        """
+        clock, self._silence = self._means.clock, ""
+        heard_at = clock.now()
+        while True:
+            await clock.sleep(PROBE_S)
+            quiet_s = clock.now() - max(self.word.heard_at, heard_at)
+            if quiet_s < PROBE_S:
+                continue
+            try:
+                async with asyncio.timeout(PONG_S):
+                    await link.call(Verb(name="ping"))
+            except TimeoutError:
+                self._silence = f"its agent has said nothing for {quiet_s + PONG_S:.0f} s"
+                link.drop(self._silence)
+                return
+            except HerdError:
+                return
+            heard_at = clock.now()
+            if self.word.reached:
+                self.word = replace(self.word, heard_at=heard_at)
+
+    async def _listen(self, link: Link, group: asyncio.TaskGroup) -> None:
+        async for event in link.events():
+            if event.get("event") == "missed":
+                try:
+                    await self._catch_up(link, group)
+                except HerdError:
+                    return
+                continue
+            try:
+                self._take(event, link, group)
+            except Nonsense as nonsense:
+                self.refuse(nonsense)
+
+    async def _catch_up(self, link: Link, group: asyncio.TaskGroup) -> None:
+        """How all stands now: what happened before we listened is in it.
+
+        The greeting's notices may be old: of a link that came late to hand, or is used again.
+        """
+        before = set(self._works)
+        self._told.clear()
+        told = await link.call(Verb(name="attempts"))
+        now = self._means.clock.now()
+        boot = str(link.hello.get("boot") or "")[:BOOT_MAX]
+        word = replace(self.word, reached=True, heard_at=now, trouble="", boot=boot)
+        try:
+            status = parse_message(HostStatus, told)
+            for notice in parse_notices(status.notices):
+                word = agent_updates.noticed(word, notice.what, notice.value, now)
+            understood = [self._understood(one, link, group) for one in status.attempts]
+            if all(understood):
+                self._forget_unlisted(before - self._told, boot, now)
+        except Nonsense as nonsense:
+            self.refuse(nonsense)
+        self._put(replace(word, works=self._all()))
+
+    def _understood(self, content: object, link: Link, group: asyncio.TaskGroup) -> bool:
+        """Take one row of its list; whether it makes sense."""
+        try:
+            self._tell(parse_attempt(content), link, group)
+        except Nonsense as nonsense:
+            self.refuse(nonsense)
+            return False
+        return True
+
+    def _forget_unlisted(self, attempts: set[str], boot: str, now: float) -> None:
+        """These were known, and are not in the complete list: they have ended, log and all."""
+        for id in attempts:
+            gone = agent_updates.forget_unlisted(self._works[id], boot, now)
+            self._works[id] = replace(gone, drained=True)
+
+    def _take(self, event: Json, link: Link, group: asyncio.TaskGroup) -> None:
+        """Something that the agent said unasked."""
+        now = self._means.clock.now()
+        said = parse_message(AgentEvent, event)
+        word = self.word
+        if said.event == "notice":
+            notice = parse_notice(event)
+            word = agent_updates.noticed(word, notice.what, notice.value, now)
+        elif said.event in ("attempt", "ended"):
+            self._tell(parse_attempt(event), link, group)
+        elif said.event == "step" and said.attempt is not None:
+            self._report(said.attempt, said.report, now)
+        elif said.event == "heartbeat":
+            for one in said.attempts:
+                beat = parse_message(Heartbeat, one)
+                self._report(beat.id, beat.report, now)
+        word = replace(word, heard_at=now, works=self._all())
+        if essence(word) != essence(self.word):
+            self._put(word)
+        else:
+            self.word = word
+
+    def _tell(self, told: AttemptStatus, link: Link, group: asyncio.TaskGroup) -> None:
+        """How an attempt stands, or a setup; its log is followed from now on."""
+        kind, id = told.kind, told.id
+        if told.slot != self.slot:
+            return
+        if kind == "attempt":
+            if id not in self._works and len(self._works) >= ATTEMPTS_MAX:
+                raise Nonsense(f"it tells of more than {ATTEMPTS_MAX} attempts")
+            self._told.add(id)
+            self._check_report(told.report)
+            self._works[id] = agent_updates.work(told, self._works.get(id), self._means.clock.now())
+            speaks = not self._works[id].drained
+        else:
+            speaks = told.phase == "running" or bool(told.length)
+        if speaks and id not in self._followed:
+            self._followed.add(id)
+            if kind == SETUP:
+                self._describe(id, told.asked or 0.0)
+            group.create_task(self._follow(link, id))
+
+    def _check_report(self, content: Json | None) -> StepReport:
+        """A script's report, of which what makes no sense is counted."""
+        report = parse_report(content)
+        if report.refused:
+            self.refuse(f"{', '.join(report.refused[:5])} in the report of a script")
+        return report
+
+    def _describe(self, setup: str, asked: float) -> None:
+        """Write down beside its log what it is, and that it was done here too."""
+        here, shelf = place(self.host), self._means.shelf
+        about = shelf.of(setup) or About(
+            id=setup, kind=SETUP, title=f"{self.slot}: setup", target=self.slot, started=asked,
+            places=(),
+        )  # fmt: skip
+        if here not in about.places:
+            try:
+                shelf.put(replace(about, places=(*about.places, here)))
+            except OSError:
+                return  # the disk is full; it is set up all the same
+
+    def _report(self, attempt: str, content: Json | None, now: float) -> None:
+        """How far its script is."""
+        known = self._works.get(attempt)
+        if known is None or not content:
+            return
+        report = self._check_report(content)
+        work = agent_updates.reported(known, report, now)
+        if work.step is not None and work.step != known.step:
+            pace = self._paces.setdefault(attempt, deque(maxlen=agent_updates.STEPS_KEPT))
+            pace.append((now, work.step))
+            if report.step_s is None:
+                work = replace(work, step_s=agent_updates.pace(tuple(pace)) or work.step_s)
+        self._works[attempt] = work
+
+    async def _follow(self, link: Link, attempt: str) -> None:
+        """Bring its log here, to the end; through gaps, and again when there was no room."""
+        writer = self._means.shelf.writer(attempt, place(self.host))
+        try:
+            while not await self._followed_up(link, attempt, writer):
+                await self._means.clock.sleep(LATER_S if writer.silent else PAUSE_S)
+                writer.close()
+                writer = self._means.shelf.writer(attempt, place(self.host))
+        except NotReached:
+            return  # it is followed again by the next link
+        except NotFound:
+            self._done(attempt)  # its agent has forgotten it: there is no more
+        except BadRecord as error:
+            self.refuse(f"the log of {attempt} ({error})")  # of this link no more is taken
+            self._done(attempt)
+        finally:
+            writer.close()
+
+    async def _followed_up(self, link: Link, attempt: str, writer: Writer) -> bool:
+        """By one call; whether all of it is here."""
+        reader = Records(self._means.shelf.end(attempt, place(self.host)))
+        asked = {"attempt": attempt, "from": reader.offset}
+        try:
+            async with link.stream(Verb(name="follow", arguments=asked)) as call:
+                while (got := await call.read()) is not None:
+                    port, piece = got
+                    if port == LOG_PORT:
+                        write(writer, reader, piece)
+                        self._logged(attempt)
+                        self._tell_trimmed(attempt, writer)
+                await call.reply()
+        except (NotReached, NotFound):
+            raise
+        except HerdError:
+            return False  # "dropped", or not now: from where we are, once more
+        if not writer.silent:
+            self._done(attempt)
+        return not writer.silent
+
+    def _logged(self, attempt: str) -> None:
+        """It has said something; what it says when it is told to end is no sign of its work."""
+        known = self._works.get(attempt)
+        if known is not None and known.word in LIVING:
+            self._works[attempt] = replace(known, logged_at=self._means.clock.now())
+            self.word = replace(self.word, works=self._all())
+
+    def _tell_trimmed(self, attempt: str, writer: Writer) -> None:
+        """Its log has become longer than what is kept of it here: said once."""
+        if writer.dropped and attempt not in self._trimmed:
+            self._trimmed.add(attempt)
+            why = (
+                f"the log of {attempt} on {self.word.name} is longer than the"
+                f" {writer.most >> 20} MiB of it that are kept on this machine: its end stays"
+            )
+            facts = {"host": self.word.name, "attempt": attempt, "why": why}
+            self._means.tell("log.trimmed", self.slot, facts)
+
+    def _done(self, attempt: str) -> None:
+        """All its log is here."""
+        known = self._works.get(attempt)
+        if known is not None and not known.drained:
+            self._works[attempt] = replace(known, drained=True)
+            self._put(replace(self.word, works=self._all()))
+
+    def _all(self) -> tuple[Work, ...]:
+        return tuple(self._works.values())
+
+    def _put(self, word: HostWord) -> None:
+        self.word = word
+        self._means.stir()
+
+
+def essence(word: HostWord) -> tuple[Any, ...]:
+    """What the judgement should think again for: not each step, nor each sign of life."""
+    told = [
+        (one.attempt, one.word, one.exit, one.complete, one.termed, one.step is None, one.saved)
+        for one in word.works
+    ]
+    return word.reached, word.boot, word.notice, word.deadly, word.trouble, told
+
+
+def write(writer: Writer, reader: Records, piece: bytes) -> None:
+    """Records as they came, each at its place."""
+    before = reader.offset
+    for record in reader.feed(piece):
+        if record.port != JUMP:
+            writer.put(before, record)
+        elif not before <= reader.offset <= OFFSET_MAX:
+            raise BadRecord(f"it goes on at {reader.offset} after {before}")
+        before = reader.offset
+    writer.flush()
+
+
+def place(host: Host) -> Place:
+    """The host, as logs know it."""
+    return Place(zone=host.zone, node=host.node, worker=host.worker, incarnation=host.incarnation)
+
+
+def over(work: Work) -> bool:
+    """Whether nothing of it runs any more."""
+    return work.word in (WorkWord.ENDED, WorkWord.LOST)

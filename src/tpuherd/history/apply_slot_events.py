@@ -1,0 +1,234 @@
+"""How events change what is remembered of a slot: its attempts, its budgets, its end."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tpuherd.history.apply_bid_events import Fold, meant, of_bid, with_bid
+from tpuherd.model.slot_history import Attempt, Bid, Trail, Verdict
+from tpuherd.model.slots_and_plan import Event
+from tpuherd.model.sweep_trials import Spent
+
+
+def launched(trail: Trail, event: Event) -> Trail:
+    facts, last = event.facts, trail.attempt
+    boots = tuple(facts.get("boots", ()))
+    if last is not None and last.id == facts["attempt"]:
+        again = replace(last, launched_at=event.at, launches=last.launches + 1, boots=boots)
+        return replace(trail, attempt=again)
+    attempt = Attempt(
+        id=facts["attempt"],
+        number=facts["number"],
+        bid=facts["bid"],
+        code_digest=facts["code_digest"],
+        launched_at=event.at,
+        boots=boots,
+        trial=facts.get("trial"),
+    )
+    first = event.at if trail.first_launch_at is None else trail.first_launch_at
+    many = max(trail.attempts, attempt.number)
+    trail = replace(trail, attempt=attempt, attempts=many, first_launch_at=first)
+    return of_bid(collected=False, uncollected=0)(trail, event)
+
+
+def stopping(trail: Trail, event: Event) -> Trail:
+    attempt, facts = trail.attempt, event.facts
+    if attempt is None or attempt.id != facts["attempt"] or attempt.ended_at is not None:
+        return replace(trail, halted_at=event.at)
+    attempt = replace(
+        attempt,
+        stopping_at=event.at,
+        stopping_why=attempt.stopping_why or facts["why"],
+        stopping_s=float(facts["grace_s"]),
+        stalled=attempt.stalled or bool(facts.get("stacks")),
+        node_fault=attempt.node_fault or bool(facts.get("node_fault")),
+        last_at=attempt.last_at if attempt.stopping_at is not None else facts.get("last_at"),
+    )
+    return replace(trail, attempt=attempt)
+
+
+def of_attempt(**changes: Any) -> Fold:
+    """A change of the latest attempt, if it is the one that the event names."""
+
+    def change(trail: Trail, event: Event) -> Trail:
+        attempt = trail.attempt
+        if attempt is None or attempt.id != event.facts["attempt"]:
+            return trail
+        return replace(trail, attempt=replace(attempt, **meant(changes, event)))
+
+    return change
+
+
+def stepped(trail: Trail, event: Event) -> Trail:
+    return replace(of_attempt(first_step_at="$at")(trail, event), faults=0)
+
+
+def saved(trail: Trail, event: Event) -> Trail:
+    if trail.attempt is None or trail.attempt.id != event.facts["attempt"]:
+        return trail
+    return further(of_attempt(saved="$step", saved_at="$at")(trail, event), event.facts["step"])
+
+
+def further(trail: Trail, step: int | None) -> Trail:
+    """A checkpoint that is further than all before forgives what failed until then."""
+    if step is None or (trail.saved is not None and step <= trail.saved):
+        return trail
+    bids = {name: replace(bid, faults=0, stumbles=0) for name, bid in trail.bids.items()}
+    return replace(trail, saved=step, failures=0, stalls=0, faults=0, bids=bids)
+
+
+def ended(trail: Trail, event: Event) -> Trail:
+    facts, attempt = event.facts, trail.attempt
+    if attempt is None or attempt.id != facts["attempt"] or attempt.ended_at is not None:
+        return trail
+    verdict = Verdict(facts["verdict"])
+    attempt = replace(
+        attempt,
+        ended_at=event.at,
+        verdict=verdict,
+        host=str(facts.get("host", "")),
+        exit=facts.get("exit"),
+        lines=tuple(facts.get("lines", ())),
+        saved=facts.get("saved", attempt.saved),
+        sure=bool(facts.get("sure", True)),
+        unfit=bool(facts.get("unfit")),
+    )
+    trail = further(replace(trail, attempt=attempt), attempt.saved)
+    bid, chips = trail.bids.get(attempt.bid), bool(facts.get("chips"))
+    if bid is not None:
+        trail = with_bid(trail, stumbled(bid, verdict, chips=chips))
+    if chips:
+        trail = replace(trail, faults=trail.faults + 1)
+    if attempt.trial != trail.trial:
+        return trail  # of a trial that is over: nobody is to blame any more
+    if verdict in COUNTS:
+        name = COUNTS[verdict]
+        trail = replace(trail, **{name: getattr(trail, name) + 1})
+    if verdict in {Verdict.FAILURE, Verdict.NODE_FAULT, Verdict.LOST}:
+        trail = replace(trail, failed_at=event.at, failed_why=str(facts.get("why", "")))
+    return trail
+
+
+#: Which budget an end burns.
+COUNTS = {
+    Verdict.FAILURE: "failures",
+    Verdict.PREEMPTED: "preemptions",
+    Verdict.STALLED: "stalls",
+}
+
+
+def stumbled(bid: Bid, verdict: Verdict, *, chips: bool) -> Bid:
+    """How well the node stands after such an end."""
+    match verdict:
+        case Verdict.NODE_FAULT | Verdict.LOST if chips:
+            return replace(bid, faults=bid.faults + 1)
+        case Verdict.NODE_FAULT | Verdict.LOST:
+            return replace(bid, faults=0, stumbles=bid.stumbles + 1)
+        case Verdict.SUCCESS | Verdict.FAILURE | Verdict.STALLED:
+            return replace(bid, faults=0, stumbles=0)
+        case _:
+            return bid
+
+
+def unprepared(trail: Trail, event: Event) -> Trail:
+    facts = event.facts
+    bid = trail.bids.get(facts["bid"])
+    if bid is None:
+        return trail
+    bid = replace(bid, prepared="", prepared_on=())
+    if facts.get("missing"):  # a secret, or the code: neither node nor command is to blame
+        bid = replace(bid, lacking=bid.lacking + 1)
+    else:
+        bid = replace(bid, unprepared=bid.unprepared + 1)
+    trail = with_bid(trail, bid)
+    # A host that went away is no failure of the user's commands.
+    own = any(host.get("exit") for host in facts["hosts"])
+    return replace(
+        trail,
+        failures=trail.failures + own,
+        failed_at=event.at,
+        failed_why=str(facts["sentence"]),
+    )
+
+
+def afresh(trail: Trail, event: Event) -> Trail:
+    """A wish that is made anew starts from nothing, save for names that were used."""
+    last = trail.attempt
+    if last is not None and last.ended_at is not None:
+        last = replace(last, verdict=Verdict.STOPPED)
+    return replace(
+        changed(trail, event),
+        attempt=last,
+        preemptions=0,
+        saved=None,
+        first_launch_at=None,
+        done_at=None,
+        spent=0.0,
+        trial=None,
+    )
+
+
+def changed(trail: Trail, event: Event) -> Trail:
+    """The user has seen to it: what failed until now is forgiven."""
+    return replace(
+        trail,
+        failures=0,
+        stalls=0,
+        faults=0,
+        failed_at=None,
+        failed_why="",
+        gave_up_at=None,
+        gave_up_why="",
+        unfit={},
+        dropped=False,
+    )
+
+
+def dropped(trail: Trail, event: Event) -> Trail:
+    return replace(trail, dropped=True, trial=None)
+
+
+def given(trail: Trail, event: Event) -> Trail:
+    """A trial of a sweep: what it has used up of its budgets comes with it."""
+    return at_trial(trail, event.facts["trial"], Spent(**event.facts["spent"]))
+
+
+def left(trail: Trail, event: Event) -> Trail:
+    """It is over, or is taken up elsewhere."""
+    return at_trial(trail, None, Spent()) if trail.trial == event.facts["trial"] else trail
+
+
+def at_trial(trail: Trail, trial: int | None, spent: Spent) -> Trail:
+    return replace(
+        trail,
+        trial=trial,
+        failures=spent.failures,
+        preemptions=spent.preemptions,
+        stalls=spent.stalls,
+        saved=spent.saved,
+        first_launch_at=spent.since,
+        failed_at=None,
+        failed_why="",
+    )
+
+
+SLOTS: Mapping[str, Fold] = {
+    "wish.made": afresh,
+    "wish.changed": changed,
+    "wish.resumed": changed,
+    "wish.dropped": dropped,
+    "slot.unprepared": unprepared,
+    "slot.done": lambda trail, event: replace(trail, done_at=event.at),
+    "slot.gave_up": lambda trail, event: replace(
+        trail, gave_up_at=event.at, gave_up_why=str(event.facts["why"])
+    ),
+    "trial.given": given,
+    "trial.waits": left,
+    "trial.ended": left,
+    "attempt.launched": launched,
+    "attempt.started": of_attempt(started_at="$at"),
+    "attempt.stepped": stepped,
+    "attempt.saved": saved,
+    "attempt.stopping": stopping,
+    "attempt.ended": ended,
+}

@@ -1,0 +1,1 @@
+"""A job file or Python values become a job: pure."""

@@ -1,0 +1,201 @@
+"""From a job to its slots: every node it may have, and what of it must not change under it."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from tpuherd.catalogue import Accelerator, generations, runtimes
+from tpuherd.jobfile.fields import FIELDS, Need
+from tpuherd.jobfile.grants import Allowed, bucket_of, near, other_tiers, places, price
+from tpuherd.jobfile.read_job import Job, document
+from tpuherd.model.node_spec import Order
+from tpuherd.model.slots_and_plan import Goal, Kind, Limits, Offer, Slot
+from tpuherd.model.stored_job import Wish
+
+DIGEST_LENGTH = 16
+#: These are in an offer, and the judgement compares offers; the rest is in the digest.
+IN_OFFER = frozenset(("accelerator",))
+
+
+def expand(job: Job, wish: Wish, allowed: Allowed) -> tuple[Slot, ...]:
+    """The slots of a job, each with all offers that it may take."""
+    offers, obstacle = offered(job, allowed)
+    node, code = digests(job, wish.snapshot)
+    return tuple(
+        Slot(
+            name=f"{job.name}-{index}",
+            job=job.name,
+            goal=wish.goal,
+            offers=offers,
+            node_digest=node,
+            code_digest=code,
+            wished_at=wish.made_at,
+            nodes=job.slices,
+            limits=limits(job),
+            outputs=bool(job.outputs),
+            exact=job.exact,
+            patient=wish.patient,
+            no_offer="" if offers else obstacle,
+            trials=job.sweep is not None and wish.goal is not Goal.IDLE,
+        )
+        for index in range(job.copies)
+    )
+
+
+def limits(job: Job) -> Limits:
+    """How long and how often a slot of it may try; what the job may cost is shared equally."""
+    return Limits(
+        failures=job.retry.failures,
+        preemptions=job.retry.preemptions,
+        stalls=job.retry.stalls,
+        stall_s=job.stall,
+        first_step_s=job.first_step,
+        lifetime_s=job.max_lifetime,
+        idle_s=job.idle_timeout,
+        cost=job.max_cost / job.copies,
+        done_keep_s=job.node.done,
+        failed_keep_s=job.node.failed,
+        patience_s=job.patience,
+        grace_s=job.grace,
+        notice_grace_s=min(job.grace, Limits().notice_grace_s),
+    )
+
+
+def offered(job: Job, allowed: Allowed) -> tuple[tuple[Offer, ...], str]:
+    """Every allowed way to have a node, the best liked first; and why there is none."""
+    found = places(job.accelerator, job.tier, allowed)
+    wished = " or ".join(job.accelerator)
+    if not found:
+        tiers = " or ".join(job.tier)
+        if allowed.everything:
+            return (), f"no zone is known that has {wished}"
+        have = other_tiers(job.accelerator, job.tier, allowed)
+        what = f"you have {have}" if have else "herd context grant tells of one"
+        return (), f"no grant covers {wished} at {tiers}: {what}"
+    inside = [one for one in found if one[0] in job.zones] if job.zones else found
+    if not inside:
+        return (), f"no grant covers {wished} in {', '.join(job.zones)}: herd context grant"
+    bucket = bucket_of(job.checkpoint)
+    if bucket in allowed.buckets and not job.zones:
+        close = near(allowed.buckets[bucket])
+        inside = [one for one in inside if one[0].rpartition("-")[0] in close]
+        if not inside:
+            where = allowed.buckets[bucket]
+            said = f"bucket {bucket} is in {where}, and there is no {wished} to be had nearby"
+            return (), f"{said}: name zones to read it from afar, which is billed"
+    offers = [offer(job, *one) for one in inside]
+    dear = [one for one in offers if not affordable(one, job)]
+    offers = [one for one in offers if affordable(one, job)]
+    if not offers:
+        return (), too_dear(job, dear)
+    order = sorted(offers, key=lambda one: (one.rank, dearness(one), one.zone))
+    return tuple(order), ""
+
+
+def too_dear(job: Job, dear: Iterable[Offer]) -> str:
+    """What the user's limit allows, and what the cheapest of these would cost."""
+    prices = [one.price * job.copies for one in dear if one.price is not None]
+    most = f"max_cost_per_hour allows ${job.max_cost_per_hour:,.2f} for all copies together"
+    many = f"{job.copies} copies of " if job.copies > 1 else ""
+    least = f"at least ${min(prices):,.2f} an hour" if prices else "an unknown price"
+    verb = "cost" if job.copies > 1 else "costs"
+    what = " or ".join(job.accelerator)
+    return f"{most}, and {many}{what} {verb if prices else 'has'} {least}"
+
+
+def offer(job: Job, zone: str, accelerator: Accelerator, tier: str, free: bool) -> Offer:
+    """One of them."""
+    cost = 0.0 if free else price(zone, accelerator, tier)
+    rank = job.accelerator.index(accelerator.type) * len(job.tier) + job.tier.index(tier)
+    return Offer(
+        zone=zone,
+        type=accelerator.type,
+        runtime=runtime(job, accelerator.generation),
+        tier=tier,
+        kind=Kind(job.request),
+        rank=rank,
+        hosts=accelerator.hosts,
+        price=None if cost is None else cost * job.slices,
+    )
+
+
+def runtime(job: Job, generation: str) -> str:
+    """The first listed image that fits or is unknown to us; else the documented one."""
+    for version in job.runtime:
+        known = runtimes().get(version)
+        if known is None or generation in known.generations:
+            return version
+    return generations()[generation].runtime
+
+
+def affordable(one: Offer, job: Job) -> bool:
+    """Whether all copies of it together cost no more than may be."""
+    if job.max_cost_per_hour == float("inf"):
+        return True
+    return one.price is not None and one.price * job.copies <= job.max_cost_per_hour
+
+
+def dearness(one: Offer) -> float:
+    """What has no known price comes last."""
+    return float("inf") if one.price is None else one.price
+
+
+def digests(job: Job, snapshot: str) -> tuple[str, str]:
+    """Of all that needs another node, and of all that needs another attempt."""
+    said = document(job)
+    node = {name: said.get(name) for name in of_need(Need.NODE) if name not in IN_OFFER}
+    code = {name: said.get(name) for name in of_need(Need.ATTEMPT)}
+    return digest(node), digest({**code, "snapshot": snapshot})
+
+
+def of_need(need: Need) -> list[str]:
+    """The fields whose change takes that."""
+    return [field.name for field in FIELDS.values() if field.needs is need]
+
+
+def digest(content: Mapping[str, Any]) -> str:
+    """The same for the same; what says nothing does not count, so new fields change none."""
+    said = {name: value for name, value in content.items() if value not in (None, "", [], {})}
+    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+def order_of(job: Job, slot: Slot) -> Order:
+    """What the offer does not say of a node's making."""
+    return Order(
+        labels={"herd-job": job.name, **job.labels},
+        metadata=job.metadata,
+        tags=job.tags,
+        network=job.network,
+        subnetwork=job.subnetwork,
+        external_ips=job.external_ips,
+        service_account=job.service_account,
+        disks=job.data_disks,
+        reservation=job.reservation,
+        description=f"{slot.name} of tpuherd",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PriceRange:
+    """What all slots together cost an hour, wherever they come to be."""
+
+    least: float | None = None  #: None: no price is known
+    most: float | None = None
+    unknown_in: tuple[str, ...] = ()  #: zones whose price is not known
+
+
+def price_range(slots: Sequence[Slot]) -> PriceRange:
+    """The least and the most by the known prices, and where they are not known."""
+    least = most = 0.0
+    unknown: set[str] = set()
+    for slot in slots:
+        best = [one for one in slot.offers if one.rank == slot.offers[0].rank]
+        known = [one.price for one in best if one.price is not None]
+        unknown |= {one.zone for one in best if one.price is None}
+        if not known:
+            return PriceRange(unknown_in=tuple(sorted(unknown)))
+        least, most = least + min(known), most + max(known)
+    return PriceRange(least=least, most=most, unknown_in=tuple(sorted(unknown)))

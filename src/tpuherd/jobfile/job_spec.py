@@ -1,0 +1,79 @@
+"""A job as its user wrote it, every field read and fit."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from tpuherd.model.search import Search
+
+SPOT = "spot"
+QUEUED, DIRECT = "queued", "direct"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Retry:
+    """How often it is tried again; None is without end."""
+
+    failures: int | None = 3
+    preemptions: int | None = None
+    stalls: int | None = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fate:
+    """How long the node stays when all is over."""
+
+    done: float = 0.0
+    failed: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Secret:
+    """A value that is never written down in clear: where it comes from."""
+
+    name: str
+    source: str  #: env, file or command
+    value: str  #: which variable, which file, which command
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """What a user wishes."""
+
+    name: str
+    accelerator: tuple[str, ...]  #: liked best first
+    runtime: tuple[str, ...] = ()  #: none: what suits the generation
+    zones: tuple[str, ...] = ()  #: none: any
+    tier: tuple[str, ...] = (SPOT,)
+    copies: int = 1
+    slices: int = 1
+    workdir: str = ""
+    repo: str = ""
+    setup: tuple[str, ...] = ()
+    run: str | tuple[str, ...] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[Secret, ...] = ()
+    checkpoint: str = ""
+    outputs: tuple[str, ...] = ()
+    retry: Retry = field(default_factory=Retry)
+    stall: float = 600.0
+    first_step: float = 2700.0
+    grace: float = 30.0
+    max_lifetime: float = inf
+    idle_timeout: float = inf
+    max_cost: float = inf
+    max_cost_per_hour: float = inf
+    node: Fate = field(default_factory=Fate)
+    patience: float = 600.0
+    request: str = QUEUED
+    exact: bool = False
+    reservation: str = ""
+    service_account: str = ""
+    network: str = ""
+    subnetwork: str = ""
+    external_ips: bool = True
+    tags: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    data_disks: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    sweep: Search | None = None

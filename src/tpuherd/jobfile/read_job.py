@@ -1,0 +1,106 @@
+"""Reads a job, from a file or from Python: fit as a whole, or all its mistakes at once."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING
+from typing import Any
+
+from tpuherd.jobfile.cross_checks import CHECKS
+from tpuherd.jobfile.fields import ALSO, FIELDS
+from tpuherd.jobfile.job_spec import Fate, Job, Retry, Secret
+from tpuherd.jobfile.yaml_with_lines import Mistake, Page, page
+from tpuherd.near_names import near_names
+
+__all__ = ["Fate", "Job", "Mistake", "Retry", "Secret", "checked", "document", "read", "repository"]
+
+#: Values in these are texts as they were written: 0.10 stays 0.10, and no stays no.
+AS_WRITTEN = ("env", "labels", "metadata")
+
+
+NO_FIELDS = "a job is written as fields with values: name: gpt, accelerator: v4-32, …"
+
+
+def read(text: str) -> Job | list[Mistake]:
+    """The job of a YAML text (JSON is YAML too)."""
+    return judged(page(text))
+
+
+def checked(fields: Mapping[str, Any]) -> Job | list[Mistake]:
+    """The job of values that Python holds."""
+    return judged(Page(value=dict(fields)))
+
+
+def judged(page: Page) -> Job | list[Mistake]:
+    """Every field by itself, then what they say together."""
+    if not isinstance(page.value, Mapping):
+        none = Mistake(line=page.line(()), field="", sentence=NO_FIELDS)
+        page.mistakes = page.mistakes or [none]  # what can't be read is told already
+        return page.mistakes
+    values: dict[str, Any] = {}
+    for name, value in page.value.items():
+        if name not in FIELDS:
+            page.wrong((str(name),), unknown(str(name)))
+            continue
+        if name in AS_WRITTEN and isinstance(value, Mapping):
+            value = {key: written(page, (name, key), below) for key, below in value.items()}
+        if value is None:
+            page.wrong((name,), "has no value")
+            continue
+
+        def wrong(sentence: str, at: tuple[str | int, ...], name: str = name) -> None:
+            page.wrong((name, *at), sentence)
+
+        found = FIELDS[name].kind.read(value, wrong)
+        if found is not None:
+            values[name] = found
+    named = named_fields(page.value)
+    for field in FIELDS.values():
+        if field.default is MISSING and field.name not in named:
+            page.wrong((), f"{field.name} is missing: write {field.name}: {field.example}")
+    for check in CHECKS:
+        check(values, page.wrong)
+    if page.mistakes:
+        return sorted(page.mistakes, key=lambda one: one.line)
+    return Job(**values)
+
+
+def written(page: Page, where: tuple[str, str], value: Any) -> Any:
+    """A plain value as its text; what is quoted or empty stays what it is."""
+    return value if value is None else page.texts.get(where, value)
+
+
+def named_fields(content: Mapping[str, Any]) -> frozenset[str]:
+    """The fields that it says, right or nearly so: what is misspelt is not missing as well."""
+    return frozenset(str(name) if name in FIELDS else near_field(str(name)) for name in content)
+
+
+def near_field(name: str) -> str:
+    """What may be meant by a field that there is none of."""
+    plain = re.sub(r"[^a-z]+", "_", name.lower())
+    near = ALSO.get(plain) or next(iter(near_names(plain, [*FIELDS, *ALSO], most=1)), "")
+    return ALSO.get(near, near)
+
+
+def unknown(name: str) -> str:
+    """The sentence for it."""
+    near = near_field(name)
+    advice = f"did you mean {near}?" if near else "docs/reference/job.md lists what there is"
+    return f"there is no such field: {advice}"
+
+
+def document(job: Job) -> dict[str, Any]:
+    """What `checked` reads the same: every field that says something, as JSON has it."""
+    return {
+        field.name: field.kind.write(getattr(job, field.name))
+        for field in FIELDS.values()
+        if getattr(job, field.name) != field.default
+    }
+
+
+def repository(repo: str) -> tuple[str, str]:
+    """URL and ref of `url@ref`; without one, whatever is its HEAD."""
+    start = repo.find("/", repo.find("://") + 3) if "://" in repo else max(0, repo.find(":"))
+    at = repo.rfind("@")
+    if at < start or start < 0:
+        return repo, "HEAD"
+    return repo[:at], repo[at + 1 :]

@@ -1,0 +1,220 @@
+"""How `sweep:` of a job file is read: its parameters, how they are searched, who is pruned."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from math import isfinite
+from typing import Any
+
+from tpuherd.jobfile.value_types import (
+    FLAG,
+    Kind,
+    Wrong,
+    choice,
+    naming,
+    nearest,
+    record,
+    shown,
+    whole,
+)
+from tpuherd.model.search import GRID_MAX, Parameter, Prune, Search, many, of_grid, size, variable
+
+METHODS = ("grid", "random", "bayes")
+GOALS = ("minimize", "maximize")
+RULES = ("none", "median", "halving", "hyperband")
+NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+TRIALS_MAX = 100_000
+SHAPE = "write a list of values, or {min: 1e-5, max: 1e-2, log: true}"
+
+
+def number(value: Any) -> float | int | None:
+    """A number; YAML takes 1e-3 for a text."""
+    if isinstance(value, str) and NUMBER.fullmatch(value):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        return None
+    return value
+
+
+def read_number(value: Any, wrong: Wrong) -> float | None:
+    """For ranges."""
+    found = number(value)
+    if found is None:
+        wrong(f"should be a number, not {shown(value)}", ())
+    return found
+
+
+def read_values(value: Any, wrong: Wrong) -> tuple[Any, ...] | None:
+    """One of these."""
+    if not isinstance(value, list | tuple) or not value:
+        wrong(f"should be a list of values, not {shown(value)}", ())
+        return None
+    for place, one in enumerate(value):
+        if not isinstance(one, bool | int | float | str):
+            wrong(f"should be a number, a text, true or false, not {shown(one)}", (place,))
+            return None
+    texts = [one if isinstance(one, bool) else number(one) for one in value]
+    return tuple(one if text is None else text for text, one in zip(texts, value, strict=True))
+
+
+SCALARS = {"type": ["number", "string", "boolean"]}
+VALUES = Kind(
+    read=read_values, write=list, schema={"type": "array", "items": SCALARS, "minItems": 1}
+)
+REAL = Kind(read=read_number, schema={"type": "number"})
+RANGE = record(Parameter, values=VALUES, min=REAL, max=REAL, step=REAL, log=FLAG, int=FLAG)
+
+
+def read_parameter(value: Any, wrong: Wrong) -> Parameter | None:
+    """A list, a range, or one value that does not vary."""
+    if isinstance(value, list | tuple):
+        value = {"values": value}
+    elif isinstance(value, bool | int | float | str):
+        value = {"values": [value]}
+    if not isinstance(value, Mapping):
+        wrong(f"is no parameter: {SHAPE}", ())
+        return None
+    mistakes: list[str] = []
+
+    def note(sentence: str, at: tuple[str | int, ...]) -> None:
+        mistakes.append(sentence)
+        wrong(sentence, at)
+
+    found: Parameter = RANGE.read(value, note)
+    if mistakes:
+        return None
+    sentence = unfit(found, value.keys())
+    if sentence:
+        wrong(sentence, ())
+    return None if sentence else found
+
+
+def unfit(one: Parameter, said: Any) -> str:
+    """What is wrong with it as a whole."""
+    if "values" in said:
+        return "has values: a range has none" if len(said) > 1 else ""
+    if "min" not in said or "max" not in said:
+        return SHAPE
+    if one.min >= one.max:
+        return f"min {one.min:g} is not below max {one.max:g}"
+    if one.log and (one.min <= 0 or one.step is not None):
+        return "on a log scale min is more than nothing, and there is no step"
+    if one.step is not None and one.step <= 0:
+        return "a step is more than nothing"
+    if one.int and any(edge != int(edge) for edge in (one.min, one.max, one.step or 1)):
+        return "of whole numbers min, max and step are whole, too"
+    return ""
+
+
+def write_parameter(one: Parameter) -> Any:
+    """As it is read the same."""
+    if one.values:
+        return list(one.values)
+    return {"min": one.min, "max": one.max, **RANGE.write(one)}
+
+
+PARAMETER = Kind(
+    read=read_parameter, write=write_parameter,
+    schema={"anyOf": [SCALARS, VALUES.schema, RANGE.schema]},
+)  # fmt: skip
+COUNT = whole(0, 1_000_000_000)
+PRUNING = record(Prune, rule=choice(*RULES), warm_up=COUNT, after=whole(1, 10_000))
+
+
+def read_prune(value: Any, wrong: Wrong) -> Prune | None:
+    """A rule by its name, or with its fields."""
+    found: Prune | None = PRUNING.read({"rule": value} if isinstance(value, str) else value, wrong)
+    return found
+
+
+KINDS: Mapping[str, Kind] = {
+    "method": choice(*METHODS),
+    "parameters": naming(NAME, "a parameter's name", PARAMETER),
+    "metric": Kind(
+        read=lambda value, wrong: value if isinstance(value, str) and value else
+        wrong(f"should be the name of what is told, such as loss, not {shown(value)}", ()),
+        schema={"type": "string"},
+    ),
+    "goal": choice(*GOALS),
+    "trials": whole(1, TRIALS_MAX),
+    "seed": COUNT,
+    "prune": Kind(
+        read=read_prune, write=PRUNING.write,
+        schema={"anyOf": [{"enum": list(RULES)}, PRUNING.schema]},
+    ),
+}  # fmt: skip
+
+
+def read_search(value: Any, wrong: Wrong) -> Search | None:
+    """Every field by itself, then what they say together."""
+    if not isinstance(value, Mapping):
+        wrong(f"should have method and parameters below it, not {shown(value)}", ())
+        return None
+    found: dict[str, Any] = {}
+    for key, below in value.items():
+        if key not in KINDS:
+            wrong(f"there is no such field: {nearest(str(key), list(KINDS))}", (str(key),))
+            continue
+        found[key] = KINDS[key].read(below, lambda said, at, k=key: wrong(said, (k, *at)))  # type: ignore[misc]
+    if "method" not in value:
+        wrong("method is missing: grid, random or bayes", ())
+    if value.get("parameters", {}) == {}:
+        wrong(f"has no parameters: {SHAPE}", ("parameters",))
+    if any(one is None for one in found.values()) or not {"method", "parameters"} <= found.keys():
+        return None
+    if len(found["parameters"]) < len(value["parameters"]):
+        return None  # one of them has its mistake
+    search = Search(**found)
+    for at, sentence in mistaken(search):
+        wrong(sentence, at)
+    return search
+
+
+def mistaken(search: Search) -> list[tuple[tuple[str, ...], str]]:
+    """Where, and what: fields that need each other."""
+    found: list[tuple[tuple[str, ...], str]] = []
+    names: dict[str, str] = {}
+    for name, one in search.parameters.items():
+        first = names.setdefault(variable(name), name)
+        if first != name:
+            said = f"{first} and {name} are both {variable(name)}"
+            found.append((("parameters", name), said))
+        if search.method == "grid" and of_grid(one) is None:
+            said = "a grid has no end there: give values, a step, or int: true"
+            found.append((("parameters", name), said))
+    if search.method != "grid" and search.trials is None:
+        found.append((("trials",), f"is missing: how many trials {search.method} is to make"))
+    if (
+        search.method == "grid"
+        and not found
+        and size(search) > GRID_MAX
+        and many(search) > GRID_MAX
+    ):
+        found.append((("parameters",), f"make {size(search)} trials: say how many by trials"))
+    if not search.metric and (search.method == "bayes" or search.prune.rule != "none"):
+        what = "bayes" if search.method == "bayes" else f"prune: {search.prune.rule}"
+        found.append((("metric",), f"is missing: {what} judges trials by what they tell"))
+    return found
+
+
+def write_search(search: Search) -> dict[str, Any]:
+    """What `read_search` reads the same."""
+    plain = {one.name: one.default for one in fields(Search)}
+    plain["prune"] = Prune()
+    return {
+        name: {key: write_parameter(one) for key, one in value.items()}
+        if name == "parameters"
+        else KINDS[name].write(value)
+        for name in KINDS
+        if (value := getattr(search, name)) != plain[name]
+    }
+
+
+SEARCH = Kind(
+    read=read_search, write=lambda value: None if value is None else write_search(value),
+    schema={
+        "type": "object", "additionalProperties": False, "required": ["method", "parameters"],
+        "properties": {key: kind.schema for key, kind in KINDS.items()},
+    },
+)  # fmt: skip

@@ -1,0 +1,301 @@
+"""What may stand for a value in a job file: how it is read, written back, and told to editors."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Any
+
+from tpuherd.near_names import near_names
+
+UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(s|m|min|h|d|w)")
+MONEY = re.compile(r"(?:\$ ?|USD ?)?([0-9]+(?:\.[0-9]+)?)(?: ?(?:\$|USD|dollars?))?", re.I)
+DURATION_MAX_S = 10 * 366 * 86_400.0
+MANY = 1000  #: so many entries a list may have
+
+Wrong = Callable[[str, tuple[str | int, ...]], None]  #: note a mistake: its sentence, and where
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kind:
+    """A kind of value. `read` returns None where it noted a mistake."""
+
+    read: Callable[[Any, Wrong], Any]
+    schema: Json
+    write: Callable[[Any], Any] = lambda value: value
+
+
+def shown(value: Any) -> str:
+    """A value in a sentence, not too long."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def nearest(word: str, words: Sequence[str]) -> str:
+    """`: did you mean …?`, or what there is."""
+    plain = {re.sub(r"[^a-z0-9]", "", each.lower()): each for each in words}
+    near = near_names(re.sub(r"[^a-z0-9]", "", word.lower()), plain, most=1)
+    if near:
+        return f"did you mean {plain[near[0]]}?"
+    return f"it is one of {', '.join(words)}"
+
+
+def text(pattern: str = r"(?s).*\S.*", words: str = "a text") -> Kind:
+    """A text that fits; numbers are taken for texts where they fit."""
+    whole = re.compile(pattern)
+
+    def read(value: Any, wrong: Wrong) -> str | None:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            wrong(f"should be {words}, not {shown(value)}{quoted(value)}", ())
+        elif "\0" in str(value) or not whole.fullmatch(str(value)):
+            wrong(f"{shown(value)} is not {words}", ())
+        else:
+            return str(value)
+        return None
+
+    schema: Json = {"type": "string"} if "(?s)" in pattern else {
+        "type": "string", "pattern": f"^{pattern}$",
+    }  # fmt: skip
+    return Kind(read=read, schema=schema)
+
+
+def quoted(value: Any) -> str:
+    """YAML takes some words for truths: what to do about it."""
+    return " (put it in quotes to mean the word)" if isinstance(value, bool) else ""
+
+
+def choice(*words: str) -> Kind:
+    """One of some words."""
+
+    def read(value: Any, wrong: Wrong) -> str | None:
+        if value in words:
+            return str(value)
+        wrong(f"{shown(value)} is none: {nearest(str(value), words)}", ())
+        return None
+
+    return Kind(read=read, schema={"enum": list(words)})
+
+
+def read_flag(value: Any, wrong: Wrong) -> bool | None:
+    """Yes or no."""
+    if not isinstance(value, bool):
+        wrong(f"should be true or false, not {shown(value)}", ())
+        return None
+    return value
+
+
+FLAG = Kind(read=read_flag, schema={"type": "boolean"})
+
+
+def whole(least: int, most: int, *, endless: str = "") -> Kind:
+    """A whole number; or a word for no end, which is read as None wrapped in a list."""
+
+    def read(value: Any, wrong: Wrong) -> Any:
+        if endless and value == endless:
+            return Endless
+        if isinstance(value, bool) or not isinstance(value, int):
+            also = f" or {endless}" if endless else ""
+            wrong(f"should be a whole number{also}, not {shown(value)}", ())
+        elif not least <= value <= most:
+            wrong(f"{value} is out of range: from {least} to {most}", ())
+        else:
+            return value
+        return None
+
+    number = {"type": "integer", "minimum": least, "maximum": most}
+    schema = {"anyOf": [number, {"const": endless}]} if endless else number
+    return Kind(read=read, schema=schema, write=lambda value: endless if value is None else value)
+
+
+class Endless:
+    """What `unlimited` is read as, so that it is not taken for a mistake."""
+
+
+def seconds(value: Any) -> float | None:
+    """Of 90m, 2h, 3d, or a number; None if it is none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value) if isfinite(value) and value >= 0 else None
+    match = DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    return float(match[1]) * UNITS[match[2]] if match else None
+
+
+def lasting(duration_s: float) -> str:
+    """5400 → 90m: what `seconds` reads the same."""
+    for unit in ("d", "h", "m"):
+        if duration_s and duration_s % UNITS[unit] == 0:
+            return f"{duration_s / UNITS[unit]:.0f}{unit}"
+    return f"{duration_s:.3f}".rstrip("0").rstrip(".") + "s"
+
+
+def duration(least_s: float = 0.0, **words: float) -> Kind:
+    """How long; or one of these words, which stand for so long."""
+
+    def read(value: Any, wrong: Wrong) -> float | None:
+        if isinstance(value, str) and value in words:
+            return words[value]
+        found = seconds(value)
+        if found is None:
+            also = "".join(f", or {word}" for word in words)
+            wrong(f"{shown(value)} is no duration: write 30s, 90m, 2h or 3d{also}", ())
+        elif not least_s <= found <= DURATION_MAX_S:
+            end = f"at least {lasting(least_s)}" if found < least_s else "at most ten years"
+            wrong(f"{shown(value)} is out of range: {end}", ())
+            return None
+        return found
+
+    def write(value: float) -> str:
+        return next((word for word, it in words.items() if it == value), "") or lasting(value)
+
+    either: list[Json] = [
+        {"type": "string", "pattern": f"^{DURATION.pattern}$"},
+        {"type": "number", "minimum": least_s},
+    ]
+    if words:
+        either.append({"enum": list(words)})
+    return Kind(read=read, schema={"anyOf": either}, write=write)
+
+
+def read_money(value: Any, wrong: Wrong) -> float | None:
+    """Dollars."""
+    match = MONEY.fullmatch(value.strip()) if isinstance(value, str) else None
+    number = float(match[1]) if match else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
+        wrong(f"{shown(value)} is no amount: write 12.50, in dollars", ())
+    elif number <= 0:
+        wrong(f"{shown(value)} is out of range: more than nothing", ())
+    else:
+        return float(number)
+    return None
+
+
+MONEY_SCHEMA = {"anyOf": [
+    {"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": f"^{MONEY.pattern}$"},
+]}  # fmt: skip
+AMOUNT = Kind(
+    read=read_money, schema=MONEY_SCHEMA, write=lambda value: None if value == inf else value
+)
+
+
+def listing(item: Kind, *, empty: str = "", repeats: bool = False, none: bool = False) -> Kind:
+    """Several, or one without brackets; none too, or by a word that is `empty`, where that is."""
+
+    def read(value: Any, wrong: Wrong) -> tuple[Any, ...] | None:
+        if empty and value in (empty, [empty]):
+            return ()
+        if not isinstance(value, list | tuple):
+            found = item.read(value, wrong)
+            return None if found is None else (found,)
+        if not value and none:
+            return ()
+        if not value or len(value) > MANY:
+            wrong(f"should be one or several, not {'none' if not value else len(value)}", ())
+            return None
+        several = [
+            item.read(one, lambda sentence, below, at=at: wrong(sentence, (at, *below)))  # type: ignore[misc]
+            for at, one in enumerate(value)
+        ]
+        found_all = tuple(one for one in several if one is not None)
+        if not repeats and len(set(map(str, found_all))) < len(found_all):
+            twice = next(one for at, one in enumerate(found_all) if one in found_all[:at])
+            wrong(f"{shown(twice)} stands in it twice", ())
+        return found_all
+
+    def write(value: Sequence[Any]) -> Any:
+        told = [item.write(one) for one in value]
+        return (empty or []) if not told else told[0] if len(told) == 1 else told
+
+    several: Json = {"type": "array", "items": item.schema, **({} if none else {"minItems": 1})}
+    return Kind(read=read, schema={"anyOf": [dict(item.schema), several]}, write=write)
+
+
+def naming(name: str, words: str, item: Kind) -> Kind:
+    """Names with a value each."""
+    fits = re.compile(name)
+
+    def read(value: Any, wrong: Wrong) -> dict[str, Any] | None:
+        if not isinstance(value, Mapping):
+            wrong(f"should be names with a value each, not {shown(value)}", ())
+            return None
+        found = {}
+        for key, below in value.items():
+            if not isinstance(key, str) or not fits.fullmatch(key):
+                wrong(f"{shown(key)} is not {words}", (str(key),))
+            else:
+                found[key] = item.read(below, lambda said, at, k=key: wrong(said, (k, *at)))  # type: ignore[misc]
+        return {key: one for key, one in found.items() if one is not None}
+
+    schema = {
+        "type": "object", "additionalProperties": item.schema,
+        "propertyNames": {"pattern": f"^{name}$"},
+    }  # fmt: skip
+    return Kind(read=read, schema=schema, write=lambda value: dict(value))
+
+
+def read_plain(value: Any, wrong: Wrong) -> str | None:
+    """A text or a number, as it was written."""
+    if value is None:
+        wrong('has no value: write "" for an empty one', ())
+    elif isinstance(value, bool) or not isinstance(value, str | int | float) or "\0" in str(value):
+        wrong(f"should be a text, not {shown(value)}{quoted(value)}", ())
+    else:
+        return str(value)
+    return None
+
+
+PLAIN = Kind(read=read_plain, schema={"type": ["string", "number", "boolean"]})
+
+
+def read_command(value: Any, wrong: Wrong) -> str | tuple[str, ...] | None:
+    """A shell's text, or words that need no shell."""
+    if isinstance(value, list | tuple):
+        if not value or not all(isinstance(word, str | int | float) for word in value):
+            wrong("as a list it should be a program and its arguments", ())
+            return None
+        return tuple(map(str, value))
+    return SHELL.read(value, wrong)  # type: ignore[no-any-return]
+
+
+SHELL = text(words="a command")
+COMMAND = Kind(
+    read=read_command,
+    schema={"anyOf": [SHELL.schema, {"type": "array", "items": {"type": "string"}, "minItems": 1}]},
+    write=lambda value: value if isinstance(value, str) else list(value),
+)
+
+
+def record(build: Callable[..., Any], **kinds: Kind) -> Kind:
+    """A few fields of their own; those not said keep what they are by themselves."""
+
+    def read(value: Any, wrong: Wrong) -> Any:
+        if not isinstance(value, Mapping):
+            wrong(f"should have {' and '.join(kinds)} below it, not {shown(value)}", ())
+            return None
+        found = {}
+        for key, below in value.items():
+            if key not in kinds:
+                wrong(f"there is no such field: {nearest(str(key), list(kinds))}", (str(key),))
+                continue
+            found[key] = kinds[key].read(below, lambda said, at, k=key: wrong(said, (k, *at)))  # type: ignore[misc]
+        return build(**{
+            key: None if one is Endless else one for key, one in found.items() if one is not None
+        })  # fmt: skip
+
+    def write(value: Any) -> dict[str, Any]:
+        plain = build()
+        return {
+            key: kind.write(getattr(value, key))
+            for key, kind in kinds.items()
+            if getattr(value, key) != getattr(plain, key)
+        }
+
+    schema = {
+        "type": "object", "additionalProperties": False,
+        "properties": {key: kind.schema for key, kind in kinds.items()},
+    }  # fmt: skip
+    return Kind(read=read, schema=schema, write=write)

@@ -1,0 +1,70 @@
+"""What is to be done now, judged by the store and one look at the cloud."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tpuherd.engine import desired_slots
+from tpuherd.jobs.cloud_inventory import look
+from tpuherd.jobs.load_history import trails_of
+from tpuherd.jobs.open_project import Desk
+from tpuherd.model.observed import Observed
+from tpuherd.model.slots_and_plan import Ask, Step, Withdraw
+from tpuherd.planner.plan import plan
+from tpuherd.ports import Survey
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planned:
+    """Steps in the cloud, which need no word of a host; of slots what the engine last said."""
+
+    states: Mapping[str, str]
+    frozen: str
+    steps: Sequence[Step]
+
+    def as_json(self) -> dict[str, Any]:
+        """As `herd plan --json` tells it."""
+        steps = [as_json(step) for step in self.steps]
+        return {"states": dict(self.states), "frozen": self.frozen, "steps": steps}
+
+
+async def planned(name: str | None, here: Desk) -> Planned:
+    """Of one job, or of all."""
+    seen = await look(here)
+    rows = here.store.wishes()
+    if name is not None:
+        rows = {name: here.wish(name)}
+    wishes = desired_slots.of_place(rows, here.place, owner=seen.owner).wishes
+    trails = trails_of(here.store)
+    now = here.clock.now()
+    found = plan(wishes, observed(seen.survey, now), trails, now)
+    said = here.store.states()
+    return Planned(
+        states={slot: said.get(slot) or found.states.get(slot, "") for slot in wishes.slots},
+        frozen=found.frozen,
+        steps=[step for step in found.steps if isinstance(step.action, Ask | Withdraw)
+               and (name is None or step.action.slot in wishes.slots)],
+    )  # fmt: skip
+
+
+def observed(survey: Survey, now: float) -> Observed:
+    """One look at the cloud, and none at hosts."""
+    return Observed(
+        sights=survey.sights, zones=survey.zones, surveyed_at=survey.begun_at, awake_at=now
+    )
+
+
+def as_json(step: Step) -> dict[str, str]:
+    """One of them."""
+    action = step.action
+    assert isinstance(action, Ask | Withdraw)
+    offer = action.offer if isinstance(action, Ask) else None
+    return {
+        "do": "ask" if offer else "withdraw",
+        "bid": action.bid,
+        "slot": action.slot,
+        "zone": action.offer.zone if isinstance(action, Ask) else action.zone,
+        "type": offer.type if offer else "",
+        "tier": offer.tier if offer else "",
+        "why": step.why,
+    }

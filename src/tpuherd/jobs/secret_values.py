@@ -1,0 +1,86 @@
+"""The values of secrets, from where the user says: they go to 0600 files, and nowhere else."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tpuherd.jobfile.job_spec import Secret
+from tpuherd.jobs import via_parcel
+
+COMMAND_S = 60.0
+BYTES_MAX = 65_536
+
+
+class Missing(Exception):
+    """It can't be had, and why."""
+
+
+async def found(
+    secrets: Sequence[Secret], base: Path, environ: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """By name: the values, and for each that is missing a sentence."""
+    values: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    for one in secrets:
+        try:
+            values[one.name] = await value(one, base, environ)
+        except Missing as reason:
+            missing[one.name] = str(reason)
+    return values, missing
+
+
+async def value(secret: Secret, base: Path, environ: Mapping[str, str]) -> str:
+    """Of one."""
+    folder = via_parcel.along(environ)
+    if folder is not None:
+        given, why = via_parcel.secret(folder, secret.name)
+        if given is None:
+            raise Missing(why)
+        return given
+    if secret.source == "env":
+        if not environ.get(secret.value):
+            raise Missing(f"there is no variable {secret.value} in your environment")
+        return environ[secret.value]
+    if secret.source == "file":
+        return of_file(base / Path(secret.value).expanduser(), secret.value)
+    return await of_command(secret.value, base, environ)
+
+
+def of_file(file: Path, name: str) -> str:
+    """All of it, but for the line's end."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise Missing(f"{name} can't be read: {error.strerror}") from error
+    return of_bytes(content, name)
+
+
+def of_bytes(content: bytes, name: str) -> str:
+    """A text that a variable can hold."""
+    if len(content) > BYTES_MAX or b"\0" in content:
+        raise Missing(f"{name} holds no text that a variable can hold")
+    text = content.decode(errors="replace").rstrip("\r\n")
+    if not text:
+        raise Missing(f"{name} is empty")
+    return text
+
+
+async def of_command(text: str, base: Path, environ: Mapping[str, str]) -> str:
+    """What it prints."""
+    process = await asyncio.create_subprocess_shell(
+        text,
+        cwd=base,
+        env=dict(environ),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        printed, _ = await asyncio.wait_for(process.communicate(), COMMAND_S)
+    except TimeoutError as error:
+        process.kill()
+        await process.wait()
+        raise Missing(f"its command took longer than {COMMAND_S:.0f} s") from error
+    if process.returncode:
+        raise Missing(f"its command ended with exit status {process.returncode}")
+    return of_bytes(printed, "what its command printed")

@@ -1,0 +1,27 @@
+"""Other code for a job that is there, without stopping what runs of it."""
+
+from dataclasses import replace
+
+from tpuherd.jobs.open_project import Desk, event, who
+from tpuherd.model.slots_and_plan import Goal
+from tpuherd.model.stored_job import Wish
+from tpuherd.sync.snapshot_store import Archive
+
+SHORT = 12
+WHEN = {
+    Goal.RUN: "from the next attempt on",
+    Goal.IDLE: "on its nodes at once",
+    Goal.GONE: "when it is resumed",
+}
+
+
+def recoded(wish: Wish, snapshot: str, archive: Archive, here: Desk) -> str:
+    """Kept as the code of this wish; what is to be said of it."""
+    short = snapshot[:SHORT]
+    if snapshot == wish.snapshot:
+        return f"{wish.job} has snapshot {short} already"
+    archive.pin(wish.job, [snapshot, *([wish.snapshot] if wish.snapshot else [])])
+    fresh = replace(wish, snapshot=snapshot, patient=True, changed_at=here.clock.now(), who=who())
+    line = event("wish.changed", fresh, f"gave it snapshot {short}, {WHEN[wish.goal]}")
+    here.store.put(fresh, [line], expected=wish.revision)
+    return f"{wish.job} has snapshot {short}, {WHEN[wish.goal]}"

@@ -1,0 +1,280 @@
+"""What `herd` starts: the standard library only, so that quick answers are quick.
+
+What works on hosts goes to the keeper, a process that stays: it has loaded what is slow to load,
+and holds the connections. It gets the words, the folder, the environment and our three files, and
+writes to them itself; here we pass signals on, and wait for the exit status.
+
+The modules with underscores are what `socket` and `signal` are made of. Those take 7 ms to load.
+"""
+
+import os
+import sys
+
+from tpuherd._version import __version__
+from tpuherd.daemon.handshake import OTHER, PROTOCOL, SOCKET, YES, stamp
+
+#: Commands that the keeper does. Everything else, and help, is done here.
+KEPT = frozenset(("exec", "ssh", "cp", "sync", "clean", "holders", "logs", "keeper"))
+VALUED = "--world"  #: the one option before a command that takes a value
+STARTING, LOG = "keeper.start", "keeper.txt"
+PATH_MAX = 100  #: a socket's path can't be much longer
+ACK_S = 10.0
+IDLE_S = "600"  #: so long after the last command the keeper ends
+TRANSPORT = 255
+BUSY = -1  #: no exit status
+ALONE = (
+    b"herd: the keeper works with another herd than is installed now, and is busy:"
+    b" this is done without it (herd keeper status)\n"
+)
+#: What the keeper may know of our environment. Secrets are not in it.
+VARIABLES = (
+    "HOME USER LOGNAME PATH TERM COLORTERM NO_COLOR FORCE_COLOR CLICOLOR_FORCE LANG LC_ALL LC_CTYPE"
+    " XDG_CONFIG_HOME XDG_STATE_HOME XDG_CACHE_HOME XDG_RUNTIME_DIR HERD_WORLD HERD_DEBUG"
+    " GOOGLE_APPLICATION_CREDENTIALS GOOGLE_CLOUD_PROJECT CLOUDSDK_CORE_PROJECT CLOUDSDK_CONFIG"
+    " GCE_METADATA_HOST NO_GCE_CHECK GIT_DIR GIT_CONFIG_GLOBAL"
+).split()
+#: What the keeper itself must not inherit: it serves every world.
+NOT_ITS_OWN = frozenset(("HERD_WORLD", "HERD_DEBUG", "PWD", "OLDPWD", "TERM"))
+
+
+def main() -> None:
+    """Answer at once what needs no library; hand everything else to who does it."""
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:
+        print(f"herd {__version__}")
+        return
+    if arguments in (["--help"], ["-h"]):
+        from tpuherd.cli.command_table import page
+
+        print(page(), end="")
+        return
+    if elsewhere():
+        from tpuherd.cli import via_client
+
+        done = via_client.run(arguments, os.environ)
+        if done is not None:
+            sys.exit(done)
+    if kept(arguments):
+        status = handed_over(arguments)
+        if status is not None:
+            os._exit(status)  # we have printed nothing that is to be flushed
+    from tpuherd.cli.main import run
+
+    sys.exit(run(arguments))
+
+
+def elsewhere() -> bool:
+    """Whether a context may name another machine to do it on: then that is looked into."""
+    environ = os.environ
+    if environ.get("HERD_WORLD"):
+        return False
+    home = environ.get("HOME") or os.path.expanduser("~")
+    try:
+        with open(f"{environ.get('XDG_CONFIG_HOME') or home + '/.config'}/tpuherd/contexts.json",
+                  "rb") as file:  # fmt: skip
+            return b'"via"' in file.read()
+    except OSError:
+        return False
+
+
+def kept(arguments: list[str]) -> bool:
+    """Whether this is for the keeper, as far as can be seen without reading it."""
+    rest = iter(arguments)
+    for word in rest:
+        if word == VALUED:
+            next(rest, None)
+        elif not word.startswith("-"):
+            mine = arguments[: arguments.index("--")] if "--" in arguments else arguments
+            return word in KEPT and "--help" not in mine and "-h" not in mine
+    return False
+
+
+def handed_over(arguments: list[str]) -> int | None:
+    """What the keeper returned; None: there is none, do it yourself."""
+    try:
+        folder = os.getcwdb()
+    except OSError:
+        folder = b"/"  # it was removed
+    place = runtime_folder()
+    try:
+        for starting in (False, True):
+            connection = knock(place) or (start(place, arguments) if starting else None)
+            if connection is None:
+                continue
+            status = visit(connection, letter(arguments, folder))
+            if status == BUSY:
+                os.write(2, ALONE)
+                return None
+            if status is not None:
+                return status
+    except OSError:
+        return None
+    return None
+
+
+def runtime_folder() -> str:
+    """Where the keeper's socket is; as meant.folders has it."""
+    environ = os.environ
+    run = environ.get("XDG_RUNTIME_DIR")
+    if run:
+        return f"{run}/tpuherd"
+    home = environ.get("HOME") or os.path.expanduser("~")
+    return f"{environ.get('XDG_STATE_HOME') or home + '/.local/state'}/tpuherd/run"
+
+
+def knock(place: str) -> "_socket.socket | None":
+    """A connection to the keeper, if one listens, and if it is ours."""
+    import _socket
+
+    path = f"{place}/{SOCKET}"
+    here = None
+    try:
+        found = os.stat(place)
+        if found.st_uid != os.getuid() or found.st_mode & 0o077:
+            return None
+        if len(os.fsencode(path)) > PATH_MAX:
+            here = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+            os.chdir(place)
+            path = SOCKET
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        connection.connect(path)
+        return connection
+    except OSError:
+        return None
+    finally:
+        if here is not None:
+            os.fchdir(here)
+            os.close(here)
+
+
+def letter(arguments: list[str], folder: bytes) -> bytes:
+    """What is to be done: texts without zero bytes, with zero bytes between them."""
+    environ = os.environb
+    said = [
+        PROTOCOL,
+        stamp(__version__).encode(),
+        folder,
+        str(len(arguments)).encode(),
+        *map(os.fsencode, arguments),
+    ]
+    for name in VARIABLES:
+        value = environ.get(name.encode())
+        if value is not None:
+            said.append(name.encode() + b"=" + value)
+    text = b"\0".join(said)
+    return len(text).to_bytes(4, "big") + text
+
+
+def visit(connection: "_socket.socket", text: bytes) -> int | None:
+    """Have it done; None: nothing was begun, since this keeper goes. BUSY: it can't go yet."""
+    import _signal  # type: ignore[import-not-found]  # typeshed has only what wraps it
+    import _socket
+
+    files = b"".join(file.to_bytes(4, sys.byteorder) for file in (open_file(n) for n in range(3)))
+    restore = terminal_saved()
+    try:
+        connection.settimeout(ACK_S)
+        sent = connection.sendmsg([text], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+        if sent < len(text):  # to send nothing fails, too, where a quick keeper is through already
+            connection.sendall(text[sent:])
+        said = connection.recv(1)
+    except OSError:
+        said = b""
+    if said != YES:
+        connection.close()  # so that a slow keeper, which comes to it later, does not begin
+        return BUSY if said == OTHER else None
+    connection.settimeout(None)
+
+    def pass_on(number: int, _: object) -> None:
+        try:
+            connection.send(bytes([number]))
+            if number == _signal.SIGTSTP:
+                os.kill(os.getpid(), _signal.SIGSTOP)
+                connection.send(bytes([_signal.SIGCONT]))
+        except OSError:
+            pass  # the keeper is gone: we hear of it at once
+
+    for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGWINCH, _signal.SIGTSTP):
+        if _signal.getsignal(number) != _signal.SIG_IGN:  # nohup's, or a shell's `&`
+            _signal.signal(number, pass_on)
+    answer = connection.recv(1)
+    if answer:
+        return answer[0]
+    restore()
+    sentence = (
+        "herd: the keeper ended in the middle of it; what runs on hosts goes on:"
+        " herd exec --list shows it"
+    )
+    os.write(2, sentence.encode() + b"\n")
+    return TRANSPORT
+
+
+def open_file(number: int) -> int:
+    """One of the three standard files, or nothing where it is closed."""
+    try:
+        os.fstat(number)
+        return number
+    except OSError:
+        return os.open(os.devnull, os.O_RDWR)
+
+
+def terminal_saved() -> "Callable[[], None]":
+    """How to bring the terminal back as it is now, should the keeper die and leave it raw."""
+    if not os.isatty(0):
+        return lambda: None
+    import termios
+
+    state = termios.tcgetattr(0)
+    return lambda: termios.tcsetattr(0, termios.TCSADRAIN, state)
+
+
+def start(place: str, arguments: list[str]) -> "_socket.socket | None":
+    """Begin a keeper, unless somebody else is just doing so; a connection to it."""
+    import fcntl
+
+    if "keeper" in arguments:
+        return None  # to ask how it is, or to end it, none is begun
+    os.makedirs(place, mode=0o700, exist_ok=True)
+    lock = os.open(f"{place}/{STARTING}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        connection = knock(place)
+        if connection is None and born(place):
+            connection = knock(place)
+        return connection
+    finally:
+        os.close(lock)
+
+
+def born(place: str) -> bool:
+    """Begin a keeper; true once it listens."""
+    ear, mouth = os.pipe()
+    log = os.open(f"{place}/{LOG}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    actions = [
+        (os.POSIX_SPAWN_DUP2, null, 0),
+        (os.POSIX_SPAWN_DUP2, log, 1),
+        (os.POSIX_SPAWN_DUP2, log, 2),
+        (os.POSIX_SPAWN_DUP2, mouth, 3),
+    ]
+    idle = os.environ.get("HERD_KEEPER_IDLE_S", IDLE_S)
+    words = [sys.executable, "-P", "-m", "tpuherd.daemon", place, idle]
+    environ = {name: value for name, value in os.environ.items() if name not in NOT_ITS_OWN}
+    try:
+        os.posix_spawn(sys.executable, words, environ, file_actions=actions)
+        os.close(mouth)
+        mouth = -1
+        return os.read(ear, 1) == YES
+    finally:
+        for file in (ear, mouth, log, null):
+            if file >= 0:
+                os.close(file)
+
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket
+    from collections.abc import Callable
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""What is seen: the cloud's word for each bid, and the agents' word for each host.
+
+Words of the cloud and of agents are parsed at the edge into the enums here; what has no word is
+UNKNOWN, is shown, and is never acted upon.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from tpuherd.model.slots_and_plan import Refusal
+
+
+class RequestWord(StrEnum):
+    """How far a queued resource is."""
+
+    QUEUED = "queued"  #: CREATING, ACCEPTED, WAITING_FOR_RESOURCES
+    GRANTED = "granted"  #: PROVISIONING
+    ACTIVE = "active"
+    ENDING = "ending"  #: SUSPENDING: it can't be deleted now
+    LOST = "lost"  #: SUSPENDED: its nodes are gone
+    REFUSED = "refused"  #: FAILED
+    LEAVING = "leaving"  #: DELETING
+    UNKNOWN = "unknown"
+
+
+class NodeWord(StrEnum):
+    """How a node is."""
+
+    MAKING = "making"  #: CREATING, STARTING, RESTARTING, REIMAGING
+    READY = "ready"
+    SICK = "sick"  #: REPAIRING, under maintenance, or READY and unhealthy
+    LOST = "lost"  #: PREEMPTED, TERMINATED, STOPPED and its like
+    LEAVING = "leaving"  #: DELETING
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeSight:
+    """One node as the cloud shows it."""
+
+    name: str
+    word: NodeWord
+    state: str  #: the cloud's own word, for people
+    incarnation: str
+    hosts: int
+    created: float = 0.0
+    health: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sight:
+    """One bid as the cloud shows it: its queued resource, its nodes, or both."""
+
+    bid: str
+    zone: str
+    request: RequestWord | None = None  #: None: there is no queued resource of this name
+    nodes: tuple[NodeSight, ...] = ()
+    state: str = ""  #: the request's own word
+    refusal: Refusal | None = None  #: of a request that is REFUSED
+    sentence: str = ""  #: what the cloud says of it
+    card: Mapping[str, Any] = field(default_factory=dict)  #: what we put into its metadata
+
+
+class WorkWord(StrEnum):
+    """How far an attempt is on one host."""
+
+    ABSENT = "absent"  #: the agent has never heard of it
+    SETUP = "setup"
+    RUNNING = "running"
+    ENDING = "ending"  #: being stopped, chips not free yet
+    ENDED = "ended"
+    LOST = "lost"  #: nobody saw its end: a reboot, or all was killed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """An attempt on one host, in its agent's words."""
+
+    attempt: str
+    word: WorkWord
+    started: float | None = None
+    ended: float | None = None
+    exit: int | None = None
+    signal: int | None = None
+    termed: bool = False  #: TERM was sent to it, by us or because of a notice
+    deadman: bool = False
+    why: str = ""
+    tail: tuple[str, ...] = ()  #: its last lines
+    step: int | None = None  #: the latest it reported
+    resumed: int | None = None  #: the step of the checkpoint that it went on from, if it told
+    restore_s: float | None = None  #: seconds it spent on reading that
+    startup: Mapping[str, float] = field(default_factory=dict)  #: seconds of its start, by part
+    saved: int | None = None  #: the latest step that a durable checkpoint covers
+    complete: bool = False  #: the script itself said that the run is complete
+    stepped_at: float | None = None
+    logged_at: float | None = None
+    step_s: float | None = None  #: median duration of a step
+    drained: bool = False  #: all its log is in our store
+    metrics: Mapping[str, float] = field(default_factory=dict)  #: what else it told, as numbers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostWord:
+    """One host of a bid that we hold, as last heard."""
+
+    node: str
+    worker: int
+    incarnation: str
+    reached: bool  #: a link is up
+    heard_at: float  #: the last sign of life; 0: never
+    boot: str = ""
+    notice: str = ""  #: preempted, maintenance, shutdown, in a word
+    noticed_at: float | None = None
+    deadly: bool = False  #: the notice says that this host goes away
+    works: tuple[Work, ...] = ()  #: those of the bid's slot
+    trouble: str = ""  #: why it is not reached, for people
+
+    @property
+    def name(self) -> str:
+        """gpt-0-g1-7kq/w3"""
+        return f"{self.node}/w{self.worker}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observed:
+    """All that is seen."""
+
+    sights: Mapping[str, Sight] = field(default_factory=dict)  #: by bid; all that bear an owner
+    zones: frozenset[str] = frozenset()  #: those that answered this time, for nodes and requests
+    surveyed_at: float = 0.0  #: when the survey behind `sights` was begun
+    awake_at: float = 0.0  #: since when the engine has run without a break: before, nobody listened
+    hosts: Mapping[str, tuple[HostWord, ...]] = field(default_factory=dict)  #: by bid
+    calling: frozenset[str] = frozenset()  #: bids between our call and its answer
+    working: frozenset[str] = frozenset()  #: slots being prepared, launched, stopped or collected

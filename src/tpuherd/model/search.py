@@ -1,0 +1,68 @@
+"""What a sweep varies: its parameters, and which of them make a grid."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parameter:
+    """What one parameter of a sweep may be: one of some values, or a number in a range."""
+
+    values: tuple[float | int | str | bool, ...] = ()
+    min: float = 0.0
+    max: float = 0.0
+    step: float | None = None
+    log: bool = False  #: every order of magnitude is as likely as another
+    int: bool = False  #: whole numbers only
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prune:
+    """Which trials are ended before their time."""
+
+    rule: str = "none"
+    warm_up: int = 0  #: steps of a trial before it is judged
+    after: int = 4  #: so many others must have come as far
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search:
+    """How a sweep chooses its trials, and what they are judged by."""
+
+    method: str  #: grid, random, bayes
+    parameters: Mapping[str, Parameter]
+    metric: str = ""
+    goal: str = "minimize"
+    trials: int | None = None
+    seed: int = 0
+    prune: Prune = field(default_factory=Prune)
+
+
+GRID_MAX = 10_000  #: so many trials nobody means by accident
+
+
+def variable(name: str) -> str:
+    """The variable by which a command finds a parameter."""
+    return "HERD_PARAM_" + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
+
+
+def of_grid(one: Parameter) -> int | None:
+    """So many values a grid has of it; None: without end."""
+    if one.values:
+        return len(one.values)
+    step = one.step or (1.0 if one.int and not one.log else None)
+    return None if step is None else int((one.max - one.min) / step + 1e-9) + 1
+
+
+def size(search: Search) -> int:
+    """So many points the whole grid has."""
+    return prod(of_grid(one) or 1 for one in search.parameters.values())
+
+
+def many(search: Search) -> int:
+    """So many trials it makes in all."""
+    if search.method != "grid":
+        return search.trials or 0
+    return min(size(search), search.trials or size(search))

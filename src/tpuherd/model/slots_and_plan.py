@@ -1,0 +1,217 @@
+"""The nouns of the judgement: what is wished, and what is to be done about it, each with a reason.
+
+desired   Wishes: slots with their goals; swarms and sweeps are expanded before
+observed  facts.Observed: the cloud's word a bid, the agents' word a host, what is under way
+trails    trail.Trails: folded from the event log, only what the world can't be asked again
+plan      Plan: steps, each with its reason, and when to look again
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import inf
+from typing import Any
+
+# ---- desired -------------------------------------------------------------------------------------
+
+
+class Goal(StrEnum):
+    """What the user wants of one slot."""
+
+    RUN = "run"  #: a node, and the command on it until it has succeeded
+    IDLE = "idle"  #: a node, prepared, and no command
+    GONE = "gone"  #: nothing, and nothing left over
+
+
+class Kind(StrEnum):
+    """How a node is asked for."""
+
+    QUEUED = "queued"  #: a queued resource
+    DIRECT = "direct"  #: nodes.create
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offer:
+    """One way to fill a slot: a type in a zone at a tier."""
+
+    zone: str
+    type: str  #: v4-32
+    runtime: str
+    tier: str  #: spot, preemptible, on-demand, reserved
+    kind: Kind = Kind.QUEUED
+    rank: int = 0  #: 0 is liked best: the user's order of accelerators, then of tiers
+    hosts: int = 1  #: of one node
+    price: float | None = None  #: dollars an hour for all nodes of the slot; None: not known
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """How long and how often one slot may try, and what it may cost."""
+
+    failures: int | None = 3  #: of the user's command without progress in between; None: no end
+    preemptions: int | None = None
+    stalls: int | None = 3
+    stall_s: float = 600.0  #: no log and no step for this long, or 20 × the median step if longer
+    first_step_s: float = 2700.0  #: the same before the first step: compiling takes long
+    lifetime_s: float = inf  #: since the first launch
+    idle_s: float = inf  #: a node with goal IDLE and no command running on it
+    cost: float = inf  #: dollars in all
+    done_keep_s: float = 0.0  #: the node stays so long after success
+    failed_keep_s: float = 0.0  #: and so long after the last failure
+    patience_s: float = 600.0  #: so long without a grant, then the next rank is bid for too
+    grace_s: float = 30.0  #: between TERM and KILL
+    notice_grace_s: float = 25.0  #: the same when the cloud gave notice
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slot:
+    """One of a job's places, as wished."""
+
+    name: str  #: gpt-0
+    job: str  #: gpt
+    goal: Goal
+    offers: tuple[Offer, ...]  #: all allowed ones; empty: `no_offer` says why
+    node_digest: str  #: of all but the offer that needs a new node when changed
+    code_digest: str  #: of all that needs a new attempt when changed: code, setup, command, env
+    wished_at: float
+    nodes: int = 1  #: a multislice run has several, granted together or not at all
+    limits: Limits = field(default_factory=Limits)
+    outputs: bool = False  #: there are paths to bring back before a node goes
+    exact: bool = False  #: one bid at a time, for tools that insist on a node's name
+    patient: bool = False  #: changed code waits for the next attempt
+    no_offer: str = ""
+    trials: bool = False  #: it works on what a sweep gives it, one trial after another
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wishes:
+    """All slots, and what one project may do to its cloud."""
+
+    slots: Mapping[str, Slot]
+    owner: str  #: stands in the names of what is ours
+    creates_per_min: int = 60
+    hedge: int | None = None  #: so many bids a slot at the most; None: one in each zone
+    adopted: frozenset[str] = frozenset()  #: further owners whose names count as ours
+
+
+class Refusal(StrEnum):
+    """Why the cloud said no."""
+
+    STOCKOUT = "stockout"  #: no capacity there now: try again, later and later
+    RATE = "rate"  #: asked too often: wait
+    QUOTA = "quota"  #: the project may not have so many: wait, tell
+    RESERVATION = "reservation"  #: the reservation is used up or not there: wait, tell
+    PERMISSION = "permission"  #: fatal for this zone, with what to do
+    CONFIGURATION = "configuration"  #: fatal for this offer, with what to do
+    TAKEN = "taken"  #: the name is in use by something else: take the next number
+    BROKEN = "broken"  #: the cloud failed at it: try again
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One line of the log: a constant kind and its facts."""
+
+    at: float
+    kind: str  #: a key of trail.KINDS: "bid.asked", "attempt.ended", …
+    job: str = ""
+    slot: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)  #: JSON; "why" is the user's sentence
+
+
+# ---- plan ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """Ask the cloud for a bid's nodes."""
+
+    bid: str
+    slot: str
+    generation: int
+    offer: Offer
+    nodes: int
+    node_digest: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Withdraw:
+    """Take a bid back: its queued resource and its nodes."""
+
+    bid: str
+    slot: str
+    zone: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepare:
+    """Ship the code to all hosts of a bid, and set them up."""
+
+    bid: str
+    slot: str
+    code_digest: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """Start the command on all hosts of a bid, or on none."""
+
+    bid: str
+    slot: str
+    attempt: str
+    number: int
+    resume: bool  #: an earlier attempt has run
+    code_digest: str
+    boots: tuple[str, ...] = ()  #: of its hosts, in the order of nodes and workers
+    trial: int | None = None  #: of a sweep
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stop:
+    """Stop the attempt on all hosts of a bid: TERM, grace, KILL, chips free."""
+
+    bid: str
+    slot: str
+    attempt: str
+    grace_s: float
+    stacks: bool = False  #: save the stacks of its processes before
+    last_at: float | None = None  #: its last sign of life until now
+    node_fault: bool = False  #: its node is to blame, not a wish
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Collect:
+    """Bring outputs and the rest of the logs back."""
+
+    bid: str
+    slot: str
+    attempt: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """Only a line in the log: a verdict, a grant, a loss, an end."""
+
+    event: Event
+
+
+Action = Ask | Withdraw | Prepare | Launch | Stop | Collect | Record
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """An action and the sentence that a person reads for it."""
+
+    action: Action
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What to do now."""
+
+    steps: tuple[Step, ...] = ()
+    wake_at: float = inf  #: think again by then, even if nothing stirs
+    survey_s: float = 60.0  #: look at the cloud this often until the next plan
+    states: Mapping[str, str] = field(default_factory=dict)  #: a sentence a slot: `herd why`
+    frozen: str = ""  #: why nothing is deleted now, if so
+    rest: bool = False  #: every slot is done, has given up or is gone, and nothing is held

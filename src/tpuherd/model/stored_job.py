@@ -1,0 +1,27 @@
+"""What a user wished of one job, as it is kept."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tpuherd.model.slots_and_plan import Goal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """One row a job: its document is the whole of it, slots are expanded from that."""
+
+    job: str
+    goal: Goal
+    document: Mapping[str, Any]  #: the job, validated, without the values of secrets
+    snapshot: str = ""  #: the code's id, or repo@commit; "" where there is none
+    made_at: float
+    changed_at: float
+    revision: int = 0  #: counts the changes; given by the store
+    who: str = ""  #: user@machine
+    patient: bool = False  #: its code counts from the next attempt on: none is stopped for it
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The names of all its slots, whether they are to be filled or not."""
+        return tuple(f"{self.job}-{at}" for at in range(int(self.document.get("copies", 1))))

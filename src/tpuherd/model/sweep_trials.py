@@ -1,0 +1,90 @@
+"""What a sweep has come to: its trials, folded from the log, and nothing that is not in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Value = float | int | str | bool  #: of a parameter
+POINTS_MAX = 64  #: so many of a trial are remembered: then each second one; the log has them all
+
+
+class How(StrEnum):
+    """How a trial ended."""
+
+    COMPLETE = "complete"
+    PRUNED = "pruned"  #: it was hopeless: its slot was given something better to do
+    FAILED = "failed"  #: its command failed too often
+    STOPPED = "stopped"  #: the whole sweep was dropped
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spent:
+    """What a trial has used up of its budgets; it takes that along to another slot."""
+
+    failures: int = 0
+    preemptions: int = 0
+    stalls: int = 0
+    saved: int | None = None  #: the furthest durable checkpoint
+    since: float | None = None  #: its first launch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """One try of a sweep: its parameters, where it is, and what it has told."""
+
+    number: int
+    params: Mapping[str, Value]
+    run: str  #: its RUN_ID, the same wherever it goes on
+    made_at: float
+    slot: str = ""  #: where it is, or was last
+    given_at: float | None = None  #: since when it is there; None: it waits for a slot
+    attempt: str = ""  #: the latest
+    attempts: int = 0
+    points: tuple[tuple[int, float], ...] = ()  #: (step, value) as told, in the order of time
+    lost: bool = False  #: the last that it told was no number
+    told_at: float | None = None
+    spent: Spent = field(default_factory=Spent)
+    how: How | None = None  #: None: it is not over
+    ended_at: float | None = None
+    why: str = ""  #: of its end
+
+    @property
+    def value(self) -> float | None:
+        """What it is judged by: the last that it told."""
+        return self.points[-1][1] if self.points and not self.lost else None
+
+    @property
+    def step(self) -> int | None:
+        """The step of that."""
+        return self.points[-1][0] if self.points else None
+
+    @property
+    def waits(self) -> bool:
+        """It is not over, and no slot has it."""
+        return self.how is None and self.given_at is None
+
+    @property
+    def word(self) -> str:
+        """runs, waits, or how it ended."""
+        return str(self.how or ("waits" if self.waits else "runs"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sweep:
+    """All trials of a job since it was wished (anew): trials[k] has the number k."""
+
+    trials: tuple[Trial, ...] = ()
+    metric: str = ""  #: what trials are judged by; "" where nothing is
+    goal: str = ""  #: minimize, maximize
+
+    @property
+    def left(self) -> tuple[Trial, ...]:
+        """Those that are not over."""
+        return tuple(one for one in self.trials if one.how is None)
+
+    def best_first(self) -> tuple[Trial, ...]:
+        """Complete trials that told a value, the best first."""
+        sign = -1.0 if self.goal == "maximize" else 1.0
+        judged = [(one.value, one) for one in self.trials if one.how is How.COMPLETE]
+        known = [(sign * value, one.number, one) for value, one in judged if value is not None]
+        return tuple(one for _, _, one in sorted(known, key=lambda each: each[:2]))

@@ -1,0 +1,18 @@
+"""What stands in the way of all jobs at once: the cloud, the store, or the engine itself."""
+
+from dataclasses import dataclass
+
+#: Sources of trouble, and how they are called to people.
+CLOUD, STORE, ENGINE, LOGIN = "cloud", "store", "engine", "login"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trouble:
+    """The last trouble of one source. A good answer ends it."""
+
+    source: str
+    sentence: str
+    hint: str = ""
+    since: float  #: when the first of an unbroken row was met
+    at: float  #: when the last was
+    times: int = 1

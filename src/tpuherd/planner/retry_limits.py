@@ -1,0 +1,99 @@
+"""How much a slot may use up, and how long it pauses before the next try."""
+
+from collections.abc import Iterator
+from math import inf
+
+from tpuherd.model.slot_history import Bid, Trail, Verdict, cost
+from tpuherd.model.slots_and_plan import Goal, Slot
+from tpuherd.planner.log_patterns import find_cause
+
+PAUSE_S_MAX = 300.0
+CHIPS_PAUSE_S = 15.0  #: what held the chips may need so long to let go
+
+
+def age(seconds: float) -> str:
+    """A span of time as people say it, so coarse that it does not change all the time."""
+    for many, word in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= many:
+            return f"{seconds // many:.0f} {word}"
+    return "less than a minute"
+
+
+def times(many: int) -> str:
+    """How often, as people say it."""
+    return {1: "once", 2: "twice"}.get(many, f"{many} times")
+
+
+def spent(trail: Trail, now: float) -> float:
+    """Dollars until now, those of the running nodes included."""
+    return trail.spent + sum(cost(bid, now) for bid in trail.bids.values())
+
+
+def reached(slot: Slot, trail: Trail, now: float) -> str:
+    """The limit that ends this slot, in a sentence; empty: it may go on."""
+    limits = slot.limits
+    if found := tried(slot, trail, now):
+        return found
+    if limits.cost < inf and spent(trail, now) >= limits.cost:
+        return f"it has cost {spent(trail, now):.2f} dollars of {limits.cost:.2f}"
+    return ""
+
+
+def tried(slot: Slot, trail: Trail, now: float) -> str:
+    """The limit of what it works on: failures, preemptions, stalls, and time."""
+    limits = slot.limits
+    if slot.goal is Goal.RUN:
+        if refusal := unfit(trail):
+            return f"it can't run like this: {refusal}"
+        for many, most, what in (
+            (trail.failures, limits.failures, "failed"),
+            (trail.stalls, limits.stalls, "stalled"),
+            (trail.preemptions, limits.preemptions, "was preempted"),
+        ):
+            if most is not None and many > most:
+                last = f": {trail.failed_why}" if what == "failed" and trail.failed_why else ""
+                are = f"{most or 'none'} {'is' if most < 2 else 'are'} forgiven"
+                return f"it {what} {times(many)} without progress, {are}{last}"
+        if trail.first_launch_at is not None and now >= trail.first_launch_at + limits.lifetime_s:
+            return f"it has lived for {age(limits.lifetime_s)}, as long as it may"
+    return ""
+
+
+def unfit(trail: Trail) -> str:
+    """Why no other try can help; empty since something was changed."""
+    last = trail.attempt
+    if last is None or last.verdict is not Verdict.FAILURE or trail.failed_at is None:
+        return ""
+    return (find_cause(last.lines) or trail.failed_why) if last.unfit else ""
+
+
+def dues(slot: Slot, trail: Trail, now: float) -> Iterator[float]:
+    """When a limit will be reached if nothing changes."""
+    limits = slot.limits
+    if trail.first_launch_at is not None and slot.goal is Goal.RUN:
+        yield trail.first_launch_at + limits.lifetime_s
+    if limits.cost < inf:
+        running = [bid for bid in trail.bids.values() if cost(bid, now + 3600) > cost(bid, now)]
+        rate = sum(bid.offer.price or 0.0 for bid in running)
+        if rate > 0:
+            yield now + max(1.0, (limits.cost - spent(trail, now)) / rate * 3600)
+
+
+def pause_until(trail: Trail, bid: Bid) -> float:
+    """When to prepare or launch again: at once after one failure, then later and later.
+
+    Not at once where preparing failed: what it lacked a moment ago it lacks still.
+    """
+    if trail.failed_at is None:
+        return 0.0
+    many = trail.failures + bid.stumbles + bid.faults + bid.unprepared + bid.lacking
+    if bid.unprepared or bid.lacking:
+        many = max(many, 2)
+    pause = min(PAUSE_S_MAX, 10.0 * 2 ** min(many - 2, 10)) if many >= 2 else 0.0
+    return trail.failed_at + max(pause, CHIPS_PAUSE_S if bid.faults else 0.0)
+
+
+def idle_since(trail: Trail, bid: Bid) -> float:
+    """Since when nothing runs on a prepared node."""
+    ended = trail.attempt.ended_at if trail.attempt is not None else None
+    return max(bid.prepared_at or inf, ended or 0.0)

@@ -1,0 +1,59 @@
+"""What an attempt tells of its steps, as events: the first one, and checkpoints now and then."""
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any
+
+from tpuherd.model.observed import Work
+from tpuherd.planner.slot_input import Case
+
+#: Checkpoints are noted no more often than this, and later on with each hundredth of the attempt's
+#: age: the log is kept for long, and read whole.
+SAVED_S, SAVED_SHARE = 60.0, 0.01
+
+
+def progress(case: Case) -> None:
+    """Notes how far the latest attempt is, while it lives."""
+    attempt = case.trail.attempt
+    assert attempt is not None
+    works = [
+        work
+        for one in case.standings
+        if one.bid.name == attempt.bid
+        for host in one.hosts
+        for work in host.works
+        if work.attempt == attempt.id
+    ]
+    told = first(works) if attempt.first_step_at is None else {}
+    if told:
+        why = f"attempt {attempt.number} gets on: step {told['step']}"
+        case.record("attempt.stepped", why, {"attempt": attempt.id, **told})
+    saved = max((work.saved for work in works if work.saved is not None), default=None)
+    if saved is None or (attempt.saved is not None and saved <= attempt.saved):
+        return
+    pause_s = max(SAVED_S, SAVED_SHARE * (case.now - attempt.launched_at))
+    due = (-inf if attempt.saved_at is None else attempt.saved_at) + pause_s
+    if case.now < due:
+        case.wake(due)
+        return
+    case.record("attempt.saved", f"step {saved} is saved", {"attempt": attempt.id, "step": saved})
+
+
+def first(works: list[Work]) -> dict[str, Any]:
+    """Which step it was, and the checkpoint that it came from, if the command tells of any."""
+    steps = [work.step for work in works if work.step is not None]
+    if not steps:
+        return {}
+    told: dict[str, Any] = {"step": max(steps)}
+    for name in ("resumed", "restore_s"):
+        values = [value for work in works if (value := getattr(work, name)) is not None]
+        if values:
+            told[name] = max(values)
+    if startups := [work.startup for work in works if work.startup]:
+        told["startup"] = dict(choose_startup(startups))
+    return told
+
+
+def choose_startup(startups: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    """Of the host that the others waited for: it spent least of all in the first step itself."""
+    return min(startups, key=lambda parts: parts.get("first_step_s", inf))

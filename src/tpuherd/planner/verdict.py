@@ -1,0 +1,275 @@
+"""How an attempt ended: one verdict for the whole gang, after all have spoken."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tpuherd.model.observed import HostWord, Observed, Work, WorkWord
+from tpuherd.model.slot_history import UNFIT, Attempt, Bid, Trail, Verdict
+from tpuherd.model.slots_and_plan import Slot
+from tpuherd.planner.gang_progress import Gang, Member, Open, gather, how_it_ended, waiting
+from tpuherd.planner.log_patterns import chips_failed, end_of_traceback, find_cause, own_cause
+
+LINES = 20  #: so many last lines are kept of the host that failed first
+GOING = Open()
+INTERRUPTED = 75  #: the exit status of a script with `Run` that has saved and is to be run again
+CLEANED = "ended by herd clean"  #: as agents say: a user has ended it there by that command
+UNBORN = "the host could not begin it"  #: as agents say: the disk is full, and the like
+NO_COMMAND = {126, 127}  #: as shells say it: there is no such program, or it can't be executed
+NO_MODULE = "ModuleNotFoundError: "  #: as Python says it
+BRIEF_S = 1.0  #: where a program is missing, the command ends within so long
+LATE_S = 60.0  #: hosts of a gang begin within so long, or those that wait may give up
+CHIPS_MAX = 4  #: so often in a row, on whatever nodes: then it is the command's own doing
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """The verdict."""
+
+    verdict: Verdict
+    why: str
+    host: str = ""
+    exit: int | None = None
+    lines: tuple[str, ...] = ()
+    saved: int | None = None
+    step: int | None = None  #: the furthest that any host told of
+    last_at: float | None = None  #: the last sign of life
+    sure: bool = True
+    chips: bool = False
+    unfit: bool = False  #: no other try can help
+
+    def facts(self, attempt: Attempt) -> dict[str, Any]:
+        """As the event has them."""
+        return {
+            "attempt": attempt.id,
+            "verdict": str(self.verdict),
+            "host": self.host,
+            "exit": self.exit,
+            "lines": list(self.lines),
+            "saved": self.saved,
+            "step": self.step,
+            "last_at": self.last_at,
+            "sure": self.sure,
+            "chips": self.chips,
+            "unfit": self.unfit,
+            "bid": attempt.bid,
+        }
+
+
+def conclude(
+    slot: Slot, trail: Trail, bid: Bid | None, observed: Observed, now: float
+) -> Ended | Open:
+    """The verdict on the latest attempt, or what it still waits for."""
+    attempt = trail.attempt
+    assert attempt is not None
+    if bid is None:
+        return Ended(verdict=Verdict.LOST, why="its node is not known any more")
+    if undisturbed(attempt, bid, observed.hosts.get(bid.name, ())):
+        return GOING
+    gang = gather(slot, attempt, bid, observed)
+    return waiting(gang, now) or verdict(gang, trail.faults)
+
+
+def undisturbed(attempt: Attempt, bid: Bid, hosts: tuple[HostWord, ...]) -> bool:
+    """Started, and every host that is heard says that it runs: there is nothing to think about."""
+    if attempt.started_at is None or attempt.stopping_at is not None:
+        return False
+    if bid.lost_at is not None or bid.noticed_at is not None:
+        return False
+    for host in hosts:
+        if host.boot not in attempt.boots:
+            return False
+        for work in host.works:
+            if work.attempt == attempt.id:
+                if work.word is not WorkWord.RUNNING:
+                    return False
+                break
+        else:
+            return False
+    return True
+
+
+def verdict(gang: Gang, faults: int) -> Ended:
+    """What all that was heard comes to; the weightiest reason wins."""
+    attempt = gang.attempt
+    works = [one.work for one in gang.members if one.work is not None]
+    saved = max((work.saved for work in works if work.saved is not None), default=attempt.saved)
+    kind, why, one = of_node(gang, works) or of_command(gang, works, faults)
+    work = one.work if one is not None else None
+    return Ended(
+        verdict=kind,
+        why=f"attempt {attempt.number} ended: {why}",
+        host=one.host.name if one is not None else "",
+        exit=work.exit if work is not None else None,
+        lines=tuple(work.tail[-LINES:]) if work is not None else (),
+        saved=saved,
+        step=max((work.step for work in works if work.step is not None), default=None),
+        last_at=last_life(attempt, kind, works, work),
+        sure=gang.whole or gang.bid.lost_at is not None,
+        chips=kind is Verdict.NODE_FAULT and one is not None and one.failed,
+        unfit=kind is Verdict.FAILURE and is_unfit(work, gang),
+    )
+
+
+def is_unfit(work: Work | None, gang: Gang) -> bool:
+    """The script says that it can't run like this, or no host has a program or module it names."""
+    if work is not None and work.exit == UNFIT:
+        return True
+    if not gang.whole:
+        return False
+    return all(map(lacks_program, gang.members)) or all(map(lacks_module, gang.members))
+
+
+def lacks_program(one: Member) -> bool:
+    """The shell of this host found nothing to execute, and said so at once."""
+    work = one.work
+    if work is None or not one.failed or work.exit not in NO_COMMAND or work.step is not None:
+        return False
+    return (
+        work.ended is not None
+        and work.started is not None
+        and (work.ended - work.started <= BRIEF_S)
+    )
+
+
+def lacks_module(one: Member) -> bool:
+    """The Python of this host has not what the script imports, JAX for instance."""
+    work = one.work
+    if work is None or not one.failed or work.step is not None:
+        return False
+    return end_of_traceback(work.tail).startswith(NO_MODULE)
+
+
+def last_life(
+    attempt: Attempt, kind: Verdict, works: Sequence[Work], culprit: Work | None
+) -> float | None:
+    """When the attempt last showed that it worked, on any host.
+
+    What it does after we told it to end shows nothing: then the sign before that counts.
+    """
+    if kind is Verdict.FAILURE and culprit is not None:
+        return last_sign(culprit)
+    found = max((last_sign(work) for work in works), default=None)
+    if kind is Verdict.SUCCESS or attempt.last_at is None:
+        return found
+    return attempt.last_at if found is None else min(attempt.last_at, found)
+
+
+def last_sign(work: Work) -> float:
+    """When a host last showed that it worked; an end that it did not make itself shows nothing."""
+    shown = max(work.stepped_at or 0.0, work.logged_at or 0.0, work.started or 0.0)
+    if work.ended is None:
+        return shown
+    killed = work.termed or work.deadman or work.word is WorkWord.LOST
+    return min(shown, work.ended) if killed else work.ended
+
+
+Judged = tuple[Verdict, str, Member | None]
+
+
+def of_node(gang: Gang, works: Sequence[Work]) -> Judged | None:
+    """What outweighs all exits: completion, the cloud, a notice, a reboot, a silent host."""
+    bid = gang.bid
+    if any(work.complete for work in works):
+        return Verdict.SUCCESS, "the run is complete", None
+    if bid.lost_at is not None:
+        return Verdict.PREEMPTED, f"{bid.name} was {bid.lost_how}", None
+    if bid.noticed_at is not None:
+        return Verdict.PREEMPTED, f"{bid.name} was told that it goes away", None
+    for one in gang.members:
+        if one.lost:
+            return Verdict.NODE_FAULT, one.lost, one
+    silent = next((one for one in gang.members if not one.over and not one.host.reached), None)
+    broken = gang.attempt.stopping_at is None or any(one.failed for one in gang.members)
+    if silent is not None and broken:
+        return Verdict.NODE_FAULT, f"{silent.host.name} is not heard of", silent
+    return None
+
+
+def of_command(gang: Gang, works: Sequence[Work], faults: int) -> Judged:
+    """The node is well: what the exits and our own stop say."""
+    attempt = gang.attempt
+    termed = any(work.termed for work in works)
+    cleaned = next((one for one in gang.members if was_cleaned(one)), None)
+    if cleaned is not None and cleaned.work is not None:
+        # What others of the gang end with now is a consequence.
+        return Verdict.STOPPED, f"{cleaned.host.name} was {cleaned.work.why}", None
+    culprit = first_failing(gang.members, told=termed or attempt.stopping_at is not None)
+    if culprit is not None:
+        late = find_late_start(gang, culprit)
+        if late is not None:
+            why = f"{late.host.name} began long after {culprit.host.name}, which ended first"
+            return Verdict.NODE_FAULT, why, None
+        return failure(attempt, culprit, faults)
+    if gang.whole and not termed and all(work.exit == 0 for work in works):
+        # Be it that a stop was on its way: it did not reach anybody in time.
+        return Verdict.SUCCESS, "every host has ended well", None
+    if attempt.stopping_at is not None:
+        return stop_verdict(attempt), attempt.stopping_why, None
+    if termed:
+        return Verdict.LOST, "something else told it to end", None
+    return Verdict.LOST, "nobody knows how", None
+
+
+def stop_verdict(attempt: Attempt) -> Verdict:
+    """What a stop of ours makes of the attempt, by its reason."""
+    if attempt.stalled:
+        return Verdict.STALLED
+    return Verdict.NODE_FAULT if attempt.node_fault else Verdict.STOPPED
+
+
+def find_late_start(gang: Gang, culprit: Member) -> Member | None:
+    """A host that began so late that the one that failed had waited for it in vain."""
+    works = [one.work for one in gang.members if one.work is not None]
+    if gang.attempt.first_step_at is not None or any(one.step is not None for one in works):
+        return None
+    first = culprit.work.started if culprit.work is not None else None
+    for one in gang.members:
+        began = one.work.started if one.work is not None else None
+        if first is not None and began is not None and began > first + LATE_S:
+            return one
+    return None
+
+
+def was_cleaned(one: Member) -> bool:
+    """A user's `herd clean` ended it, and nobody had told it to end before."""
+    work = one.work
+    return one.over and work is not None and work.why.startswith(CLEANED)
+
+
+def first_failing(members: Sequence[Member], *, told: bool) -> Member | None:
+    """The earliest whose log shows a cause of its own, else the earliest that ended.
+
+    `told`: some host was told to end, so that others may have ended because of that.
+    """
+    failed = sorted(
+        (one for one in members if one.failed and not (told and saved_and_left(one))),
+        key=lambda one: (one.work.ended or 0.0 if one.work is not None else 0.0, one.host.worker),
+    )
+    for one in failed:
+        if one.work is not None and own_cause(one.work.tail, one.work.exit, one.work.signal):
+            return one
+    return failed[0] if failed else None
+
+
+def saved_and_left(one: Member) -> bool:
+    """It ended as a `Run` does when its gang has agreed to stop."""
+    return one.work is not None and one.work.exit == INTERRUPTED
+
+
+def failure(attempt: Attempt, culprit: Member, faults: int) -> Judged:
+    """The user's command failed there, or the chips did not come up."""
+    assert culprit.work is not None
+    how = f"{culprit.host.name} {how_it_ended(culprit.work)}"
+    begun = attempt.first_step_at is not None or culprit.work.step is not None
+    unborn = culprit.work.why.startswith(UNBORN)
+    cause = find_cause(culprit.work.tail)
+    because = f": {cause}" if cause else ""
+    if begun or not (unborn or chips_failed(culprit.work.tail)):
+        return Verdict.FAILURE, how + because, culprit
+    if unborn:
+        how = f"{how}: {culprit.work.why}"
+    if faults >= CHIPS_MAX:
+        return Verdict.FAILURE, f"{how}: its chips come up on no node{because}", culprit
+    chips = "" if unborn else f": its chips did not come up{because}"
+    return Verdict.NODE_FAULT, how + chips, culprit

@@ -1,0 +1,158 @@
+"""Which offers to bid for now: in which order, how many at once, and when to try again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from statistics import median
+
+from tpuherd.history.apply_bid_events import quota_key, unfit_key
+from tpuherd.history.apply_zone_events import season_key
+from tpuherd.model.slot_history import Bid, Season, Trail
+from tpuherd.model.slots_and_plan import Ask, Kind, Offer, Refusal, Slot
+from tpuherd.planner.retry_limits import age
+
+Seasons = Mapping[tuple[str, str, str], Season]
+PLAIN = Season()
+#: What a user can do about a refusal. A job that is wished or changed is asked for at once.
+ADVICE: Mapping[Refusal, str] = {
+    Refusal.QUOTA: " (have the quota raised, or allow other zones)",
+    Refusal.RESERVATION: " (see whether the reservation is there and has room)",
+    Refusal.PERMISSION: " (give the account roles/tpu.admin, or allow other zones)",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """What a slot would bid for now."""
+
+    offers: tuple[Offer, ...] = ()  #: in this order
+    wake_at: float = inf  #: when there may be more
+    why_not: tuple[str, ...] = ()  #: for each offer that has to wait, the reason
+    fatal: str = ""  #: no offer can ever be granted, in a sentence
+
+
+def choose(
+    slot: Slot, trail: Trail, live: Sequence[Bid], seasons: Seasons, probed: set[object], now: float
+) -> Choice:
+    """The offers to bid for beside the live bids, best first.
+
+    `probed`: the seasons, and zones, that somebody tries just now after a refusal.
+    """
+    fit = fitting(slot, trail)
+    if not fit:
+        return Choice(fatal=slot.no_offer or "; ".join(dict.fromkeys(trail.unfit.values())))
+    taken = {(bid.offer.zone, bid.offer.rank) for bid in live}
+    if all((one.zone, one.rank) in taken for one in fit):
+        return Choice()
+    closed = shut(seasons, now)
+    ranks = sorted({one.rank for one in fit})
+    since = trail.searching_at if trail.searching_at is not None else now
+    found: list[Offer] = []
+    reasons: list[str] = []
+    wake = soonest = inf
+    for place, rank in enumerate(ranks):
+        opens = since + slot.limits.patience_s * place
+        # A better rank is waited for if it is bid for, or can be within its patience.
+        before = found or soonest < opens or any(bid.offer.rank < rank for bid in live)
+        if place and now < opens and before:
+            wake = min(wake, opens)
+            break
+        for offer in ordered([one for one in fit if one.rank == rank], seasons):
+            if (offer.zone, rank) in taken:
+                continue
+            due, reason = pause(offer, seasons, closed, probed, trail.freed, now)
+            if due > now:
+                wake, soonest = min(wake, due), min(soonest, due)
+                reasons.append(reason)
+                continue
+            taken.add((offer.zone, rank))
+            found.append(offer)
+    return Choice(offers=tuple(found), wake_at=wake, why_not=tuple(reasons))
+
+
+def fitting(slot: Slot, trail: Trail) -> Sequence[Offer]:
+    """All offers but those that were refused for good."""
+    if not trail.unfit:
+        return slot.offers
+    return [one for one in slot.offers if unfit_key(one, slot.node_digest) not in trail.unfit]
+
+
+def shut(seasons: Seasons, now: float) -> Mapping[str, Season]:
+    """The zones where we are not allowed to make anything, with what the cloud said."""
+    return {
+        zone: season
+        for (zone, _, _), season in seasons.items()
+        if season.refusal is Refusal.PERMISSION and now < season.refused_at + season.pause_s
+    }
+
+
+def pause(
+    offer: Offer,
+    seasons: Seasons,
+    closed: Mapping[str, Season],
+    probed: set[object],
+    freed: Mapping[str, float],
+    now: float,
+) -> tuple[float, str]:
+    """Until when an offer has to wait, and why.
+
+    `freed`: when nodes of the slot's own gave quota back.
+    """
+    key = season_key(offer)
+    season = closed.get(offer.zone) or seasons.get(key)
+    if season is None or season.refusal is None:
+        return now, ""
+    if season.refusal is Refusal.QUOTA and freed.get(quota_key(offer), 0.0) > season.refused_at:
+        return now, ""
+    due = season.refused_at + season.pause_s
+    if due > now:
+        hint = f" ({season.hint})" if season.hint else ADVICE.get(season.refusal, "")
+        said = f"{offer.zone}: {season.sentence}{hint}"
+        return due, f"{said}; asked again in {age(due - now)}"
+    alone = offer.zone if season.refusal is Refusal.PERMISSION else key
+    if alone in probed and (offer.kind is Kind.DIRECT or alone is not key):
+        # After a refusal one alone tries, and the others go where it succeeds.
+        return now + season.pause_s + 1, f"{offer.zone}: another slot tries it"
+    return now, ""
+
+
+def ordered(offers: Sequence[Offer], seasons: Seasons) -> list[Offer]:
+    """Zones that grant soon and let nodes live, first; then the cheap ones."""
+
+    def key(offer: Offer) -> tuple[int, float, float, float, str]:
+        season = seasons.get(season_key(offer), PLAIN)
+        wait = median(season.waits_s) if season.waits_s else inf
+        life = median(season.lives_s) if season.lives_s else 0.0
+        return season.refusals, wait, -life, offer.price or 0.0, offer.zone
+
+    return sorted(offers, key=key)
+
+
+def number(choice: Choice, slot: Slot, live: int, held: int, hedge: int | None) -> int:
+    """How many of them: one alone for tools that insist on a name, else as the hedge allows."""
+    if slot.exact:
+        return 0 if held else 1
+    return len(choice.offers) if hedge is None else max(0, max(hedge, 1) - live)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """An ask that waits for its share of the budget; the lesser goes first."""
+
+    turn: tuple[int, float, str, int]
+    ask: Ask
+    why: str
+
+
+def admitted(
+    requests: Sequence[Request], asks: Sequence[float], per_min: int, now: float
+) -> tuple[list[Request], list[Request], float]:
+    """Those within the budget in fair order, the rest, and when there is room again."""
+    sent = sorted(at for at in asks if at > now - 60)
+    room = max(0, per_min - len(sent))
+    order = sorted(requests, key=lambda one: one.turn)
+    late = order[room:]
+    if not late:
+        return order, [], inf
+    wake = sent[0] + 60 if sent else now + 60
+    return order[:room], late, wake

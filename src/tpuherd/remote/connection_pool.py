@@ -1,0 +1,397 @@
+"""The SSH connections to hosts: one for each incarnation of a host, kept and shared."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+import asyncssh
+
+from tpuherd.clock import Clock
+from tpuherd.errors import Broken, HerdError, NotAllowed, NotFound, NotReached, Stranger
+from tpuherd.ports import Host
+from tpuherd.remote.agent_bootstrap import Parcel, arrive, door, enter
+from tpuherd.remote.agent_channel import Lane
+from tpuherd.remote.agent_link import AgentLink
+from tpuherd.remote.asyncssh_patches import lean
+from tpuherd.remote.client_key import KeyPair
+from tpuherd.remote.handshake_limits import Patience, Turnstile, unreached
+from tpuherd.remote.host_key_pins import Pins
+from tpuherd.settings.host_routes import Kind, Way, command, usual
+
+T = TypeVar("T")
+PATIENCE_S = 10.0  #: for one host to say the next thing, until it has let us in
+AGENT_PATIENCE_S = 60.0  #: for any agent to come up; a host that dies meanwhile is noticed sooner
+SHORT_PATIENCE_S = 3.0  #: for one that did not answer a moment ago
+MOMENT_S = 60.0
+ADMISSION_S = 60.0  #: from a key in the metadata to the account on the host
+GREETINGS = 64  #: under way at the same time, in all
+GREETINGS_BY_JUMP = 8  #: the same through one jump host or proxy: its sshd drops more
+GREETING_S = 4.0  #: whoever takes longer holds up nobody
+ARRIVALS = 64  #: agents that are started at the same time: more would only hold up one another
+#: asyncssh's own order puts chacha20 first, which costs half as much again per megabyte.
+CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com")
+HOST_KEYS = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+)
+KEEPALIVE_S = 5.0
+KEEPALIVES_MAX = 3  #: unanswered ones, until a connection counts as lost
+
+
+class Register(Protocol):
+    """What the cloud knows of hosts. Asked when a host is met for the first time, or lost."""
+
+    def obstacle(self, host: Host) -> str | None:
+        """Why it makes no sense to try, if it doesn't: its node is PREEMPTED."""
+        ...
+
+    async def vouch(self, host: Host) -> tuple[Host, str]:
+        """The host with its own host keys, if the cloud has them, and its instance name."""
+        ...
+
+    async def find(self, host: Host) -> Host | None:
+        """The same worker of the same node as it is now, with its host keys; None: it is gone."""
+        ...
+
+    async def admit(self, host: Host, login: str, public: str) -> None:
+        """Let this key in. NotAllowed, with a sentence, where that can't be done."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caller:
+    """Who we are to hosts and agents."""
+
+    login: str
+    keys: KeyPair
+    hello: Mapping[str, Any]
+    parcel: Parcel  #: the agent, as it is sent
+    ways: tuple[Way, ...] = ()  #: to be tried in order; none: whichever address the host has
+
+
+class Refused(Exception):
+    """The host does not know our key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A host as created once."""
+
+    incarnation: str
+    worker: int
+
+
+class Ways:
+    """Opens connections and links, keeps them, and shares them among all who ask."""
+
+    def __init__(self, register: Register, caller: Caller, pins: Pins, clock: Clock) -> None:
+        self.register = register
+        self.caller = caller
+        self.pins = pins
+        self.clock = clock
+        self._links: dict[Key, AgentLink] = {}
+        self._connections: dict[Key, asyncssh.SSHClientConnection] = {}
+        self._under_way: dict[Key | str, asyncio.Task[Any]] = {}
+        self._failed_at: dict[Key, float] = {}
+        self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
+        self._turnstile = Turnstile(GREETINGS, GREETING_S)
+        self._jump_turnstile = Turnstile(GREETINGS_BY_JUMP, GREETING_S)
+        self._arrivals = Turnstile(ARRIVALS, GREETING_S)
+        self._agents = Patience(AGENT_PATIENCE_S)
+        self._options = options(caller)
+
+    def alive(self, host: Host) -> bool:
+        """Whether there is a link to this host, as far as is known."""
+        link = self._links.get(Key(host.incarnation, host.worker))
+        return link is not None and link.alive
+
+    def met(self, host: Host) -> bool:
+        """Whether it can prove that it is this host: its key is known."""
+        return bool(self.pins.of(host))
+
+    def drop(self, host: Host) -> None:
+        """It does not answer any more: nobody else need find that out by waiting."""
+        key = Key(host.incarnation, host.worker)
+        self._links.pop(key, None)
+        connection = self._connections.pop(key, None)
+        if connection is not None:
+            self._failed_at[key] = self.clock.now()
+            connection.abort()
+
+    async def link(self, host: Host) -> AgentLink:
+        """The link to the host's agent: the one there is, or a new one."""
+        key = Key(host.incarnation, host.worker)
+        link = self._links.get(key)
+        if link is not None and link.alive:
+            return link
+        return await self._once(key, lambda: self._bring(key, host))
+
+    async def connection(self, host: Host) -> asyncssh.SSHClientConnection:
+        """The SSH connection itself: for terminals, and whatever has no agent yet."""
+        await self.link(host)
+        return self._connections[Key(host.incarnation, host.worker)]
+
+    async def close(self) -> None:
+        """Hang up everywhere. What agents do goes on."""
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        connections = [*self._connections.values(), *self._jumps.values()]
+        self._links.clear()
+        self._connections.clear()
+        self._jumps.clear()
+        for connection in connections:
+            connection.abort()
+        await asyncio.gather(*(connection.wait_closed() for connection in connections))
+
+    async def _once(self, key: Key | str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do it, or wait for who does it already. A waiter that gives up stops nobody else's."""
+        task = self._under_way.get(key)
+        if task is None:
+            task = self._under_way[key] = asyncio.ensure_future(work())
+            task.add_done_callback(lambda done: self._over(key, done))
+        result: T = await asyncio.shield(task)
+        return result
+
+    def _over(self, key: Key | str, task: asyncio.Future[Any]) -> None:
+        self._under_way.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # perhaps nobody waits for it any more
+
+    async def _bring(self, key: Key, host: Host) -> AgentLink:
+        """Connect if need be, and bring up the agent."""
+        connection = self._connections.get(key)
+        seen = self.met(host)  # then its agent may still live
+        if connection is None or connection.is_closed():
+            connection = self._connections[key] = await self._reach(key, host)
+        try:
+            lane, hello = await self._agents.wait_for(self._met(connection, seen=seen))
+        except TimeoutError as error:
+            connection.abort()
+            raise NotReached(f"its agent gave no answer in {AGENT_PATIENCE_S:g} s") from error
+        link = self._links[key] = AgentLink(host, hello, lane, connection)
+        return link
+
+    async def _met(
+        self, connection: asyncssh.SSHClientConnection, *, seen: bool
+    ) -> tuple[Lane, Mapping[str, Any]]:
+        """Its agent, at its door if it may be there, else started."""
+        parcel, words = self.caller.parcel, self.caller.hello
+        if seen and (found := await enter(connection, door(self.caller.login), parcel, words)):
+            return found
+        async with self._arrivals.through():
+            return await arrive(connection, parcel, words)
+
+    async def _reach(self, key: Key, host: Host) -> asyncssh.SSHClientConnection:
+        """Connect; where that fails, once more if the cloud knows better than we did."""
+        obstacle = self.register.obstacle(host)
+        if obstacle is not None:
+            raise NotReached(obstacle)
+        host, instance = await self._vouched(host)
+        try:
+            connection = await self._enter(key, host, instance)
+        except (NotReached, Stranger) as error:
+            self._failed_at[key] = self.clock.now()
+            now = await self.register.find(host)
+            if now is None:
+                raise NotFound("it is no more") from error
+            if now.incarnation != host.incarnation:
+                raise NotFound("it was created anew since", hint="look again") from error
+            known = self.pins.of(host) or host.host_keys
+            if now.host_keys and set(now.host_keys) != set(known):
+                self.pins.keep(now, now.host_keys)
+            elif place(now) == place(host):
+                raise
+            connection = await self._enter(key, now, instance)
+        self._failed_at.pop(key, None)
+        return connection
+
+    async def _vouched(self, host: Host) -> tuple[Host, str]:
+        """The host with its keys and its instance name, as far as they are known and needed."""
+        wants_name = any("%n" in way.by for way in self.caller.ways)
+        if wants_name or not (self.pins.of(host) or host.host_keys):
+            return await self.register.vouch(host)
+        return host, ""
+
+    async def _enter(self, key: Key, host: Host, instance: str) -> asyncssh.SSHClientConnection:
+        """Connect to where the host is said to be, by the first way that leads there."""
+        ways = [way for way in self.caller.ways or usual(host) if way.leads_to(host)]
+        failed: HerdError = NotReached("none of the ways leads there: it has no external address")
+        for way in ways:
+            try:
+                return await self._let_in(key, host, way, instance)
+            except (NotReached, Stranger) as error:
+                failed = error
+        raise failed
+
+    async def _let_in(
+        self, key: Key, host: Host, way: Way, instance: str
+    ) -> asyncssh.SSHClientConnection:
+        """Connect by this way, and have our key let in where it is not known yet."""
+        end = self.clock.now() + ADMISSION_S
+        pause_s = 0.5
+        while True:
+            try:
+                return await self._connect(key, host, way, instance)
+            except Refused as refusal:
+                if self.clock.now() > end:
+                    raise NotAllowed(
+                        f"it does not take our key for {self.caller.login},"
+                        f" though it is in the metadata for {ADMISSION_S:g} s",
+                        hint="its guest agent may be broken: look at its serial console",
+                    ) from refusal
+            await self.register.admit(host, self.caller.login, self.caller.keys.public)
+            await self.clock.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, 5.0)
+
+    async def _connect(
+        self, key: Key, host: Host, way: Way, instance: str
+    ) -> asyncssh.SSHClientConnection:
+        """One try by one way."""
+        doorman = Doorman(host, self.pins)
+        more = await self._by(way, host, instance)
+        direct = way.kind in (Kind.EXTERNAL, Kind.INTERNAL)
+        turnstile = self._turnstile if direct else self._jump_turnstile
+        seconds = self._patience(key)
+        try:
+            async with turnstile.through(), asyncio.timeout(seconds) as patience:
+                doorman.heard = lambda: patience.reschedule(
+                    asyncio.get_running_loop().time() + seconds
+                )
+                connection = await asyncssh.connect(
+                    way.address(host),
+                    host.ssh_port,
+                    options=self._options,
+                    config=None,
+                    client_factory=lambda: doorman,
+                    server_host_key_algs=algorithms(doorman.known),
+                    **more,
+                )
+                doorman.remember()
+                return lean(connection)
+        except TimeoutError as error:
+            raise NotReached(f"no answer in {seconds:g} s") from error
+        except asyncssh.PermissionDenied as error:
+            raise Refused from error
+        except asyncssh.HostKeyNotVerifiable as error:
+            raise doorman.stranger() from error
+        except asyncssh.KeyExchangeFailed as error:
+            if doorman.known and "host key" in str(error).lower():
+                raise doorman.stranger() from error
+            raise Broken(f"it speaks another SSH than we do ({error})") from error
+        except asyncssh.Error as error:
+            raise NotReached(f"it hung up before it let us in ({error.reason})") from error
+        except OSError as error:
+            raise NotReached(unreached(error, host.ssh_port)) from error
+
+    async def _by(self, way: Way, host: Host, instance: str) -> dict[str, Any]:
+        """What asyncssh must know of the way."""
+        if way.kind is Kind.COMMAND:
+            return {"proxy_command": command(way, host, instance)}
+        if way.kind is Kind.JUMP:
+            return {"tunnel": await self._once(way.by, lambda: self._jump(way.by))}
+        return {}
+
+    async def _jump(self, by: str) -> asyncssh.SSHClientConnection:
+        """The connection to a jump host, one for all: by the user's own SSH settings and keys."""
+        jump = self._jumps.get(by)
+        if jump is not None and not jump.is_closed():
+            return jump
+        user, _, rest = by.rpartition("@")
+        name, _, port = rest.partition(":")
+        more: dict[str, Any] = {"username": user} if user else {}
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                jump = await asyncssh.connect(
+                    name, int(port or 22), keepalive_interval=KEEPALIVE_S, **more
+                )
+        except TimeoutError as error:
+            raise NotReached(f"the jump host {by} gave no answer in {PATIENCE_S:g} s") from error
+        except (OSError, asyncssh.Error, ValueError) as error:
+            raise NotReached(f"the jump host {by} can't be used ({error})") from error
+        self._jumps[by] = jump
+        return jump
+
+    def _patience(self, key: Key) -> float:
+        """How long to wait for a host: not as long again for one that has just been waited for."""
+        failed_at = self._failed_at.get(key)
+        recent = failed_at is not None and self.clock.now() - failed_at < MOMENT_S
+        return SHORT_PATIENCE_S if recent else PATIENCE_S
+
+
+class Doorman(asyncssh.SSHClient):
+    """Looks at the host key before anything is said to the host."""
+
+    def __init__(self, host: Host, pins: Pins) -> None:
+        self.host = host
+        self.pins = pins
+        self.known = pins.of(host) or host.host_keys
+        self.shown = ""
+        self.heard: Callable[[], None] = lambda: None  #: it lives, however slow we all are
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self.heard()
+
+    def validate_host_public_key(
+        self, host: str, addr: str, port: int, key: asyncssh.SSHKey
+    ) -> bool:
+        self.heard()
+        self.shown = " ".join(key.export_public_key().decode().split()[:2])
+        return not self.known or self.shown in self.known
+
+    def remember(self) -> None:
+        """It has proven that the key is its own: pin what the cloud said, else what it showed."""
+        self.pins.keep(self.host, self.known or (self.shown,))
+
+    def stranger(self) -> Stranger:
+        """The sentence for a key that is not the host's."""
+        owner = self.pins.owner(self.shown)
+        if owner is not None and owner.incarnation != self.host.incarnation:
+            return Stranger(f"another node has its address now: {owner.name} answers there")
+        return Stranger(
+            "who answers at its address shows another host key: another node has this address"
+            " now, or somebody stands in between",
+            hint="nothing was sent there; `herd exec` looks again at every call",
+        )
+
+
+def options(caller: Caller) -> asyncssh.SSHClientConnectionOptions:
+    """What all connections have in common. Nothing of the user's SSH settings, agent or files."""
+    return asyncssh.SSHClientConnectionOptions(
+        config=None,
+        username=caller.login,
+        client_keys=[caller.keys.private],
+        agent_path=None,
+        agent_forwarding=False,
+        known_hosts=([], [], []),  # the doorman decides
+        x509_trusted_certs=None,
+        gss_host=None,
+        preferred_auth=("publickey",),
+        password_auth=False,
+        kbdint_auth=False,
+        host_based_auth=False,
+        encryption_algs=CIPHERS,
+        compression_algs=None,
+        keepalive_interval=KEEPALIVE_S,
+        keepalive_count_max=KEEPALIVES_MAX,
+    )
+
+
+def algorithms(known: tuple[str, ...]) -> list[str]:
+    """The kinds of host keys to ask for: those that are known, else all, the best first."""
+    kinds = {key.partition(" ")[0] for key in known}
+    wanted = [
+        name for name in HOST_KEYS if name in kinds or (name[:3] == "rsa" and "ssh-rsa" in kinds)
+    ]
+    return wanted or list(HOST_KEYS)
+
+
+def place(host: Host) -> Host:
+    """A host without its keys: where it is."""
+    return replace(host, host_keys=())

@@ -1,0 +1,107 @@
+"""One thing on many hosts at once: whoever is dead holds up nobody, and is named at the end."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tpuherd.errors import HerdError, NotReached
+from tpuherd.ports import Host, host_labels
+from tpuherd.targets import fold
+
+T = TypeVar("T")
+AT_ONCE = 256  #: hosts that are worked on at the same time
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Done(Generic[T]):
+    """What came of it on one host: a value, or why there is none."""
+
+    host: Host
+    value: T | None = None
+    error: HerdError | None = None
+
+
+async def each(
+    hosts: Iterable[Host],
+    work: Callable[[Host], Awaitable[T]],
+    *,
+    at_once: int = AT_ONCE,
+    seconds: float | None = None,
+) -> AsyncGenerator[Done[T], None]:
+    """Do `work` on every host, and give what came of it in the order in which it came.
+
+    A HerdError of one host is its result and stops no other; anything else is a bug and stops all.
+    After `seconds` the work on a host is cancelled, and that host was not reached. Leaving the loop
+    cancels what is still under way: `async with aclosing(each(...)) as results: async for ...`.
+    """
+    results: asyncio.Queue[Done[T] | None] = asyncio.Queue()
+    slots = asyncio.Semaphore(at_once)
+
+    async def one(host: Host) -> None:
+        async with slots:
+            results.put_nowait(await tried(host, work, seconds))
+
+    async def all_of_them() -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for host in hosts:
+                    group.create_task(one(host))
+        finally:
+            results.put_nowait(None)
+
+    parent = asyncio.create_task(all_of_them())
+    try:
+        while (done := await results.get()) is not None:
+            yield done
+        await parent
+    finally:
+        parent.cancel()
+        await asyncio.wait([parent])
+        if not parent.cancelled():
+            parent.exception()  # raised above already, where it was not the caller who left
+
+
+async def tried(host: Host, work: Callable[[Host], Awaitable[T]], seconds: float | None) -> Done[T]:
+    """The work on one host, in its time."""
+    limit = nullcontext() if seconds is None else asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return Done(host=host, value=await work(host))
+    except HerdError as error:
+        return Done(host=host, error=error)
+    except TimeoutError:
+        return Done(host=host, error=NotReached(f"no answer in {seconds:g} s"))
+
+
+async def everyone(
+    hosts: Sequence[Host],
+    work: Callable[[Host], Awaitable[T]],
+    *,
+    at_once: int = AT_ONCE,
+    seconds: float | None = None,
+) -> list[Done[T]]:
+    """The same, all results together, in the order of the hosts."""
+    results = {
+        done.host: done async for done in each(hosts, work, at_once=at_once, seconds=seconds)
+    }
+    return [results[host] for host in hosts]
+
+
+def names(hosts: Iterable[Host]) -> str:
+    """gpt-[0-2]/w[0-7]"""
+    return fold(host_labels(list(hosts)))
+
+
+def failures(results: Iterable[Done[T]]) -> list[str]:
+    """A line for every reason, with whom it befell: `gpt/w[3,9]: no answer in 10 s`."""
+    befell: dict[tuple[str, str], list[Host]] = {}
+    for done in results:
+        if done.error is not None:
+            reason = (done.error.sentence, done.error.hint)
+            befell.setdefault(reason, []).append(done.host)
+    return [
+        f"{names(hosts)}: {sentence}{f' ({hint})' if hint else ''}"
+        for (sentence, hint), hosts in befell.items()
+    ]

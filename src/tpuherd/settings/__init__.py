@@ -1,0 +1,1 @@
+"""Environment, contexts and grants: which cloud, which project, which folders."""

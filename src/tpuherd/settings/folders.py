@@ -1,0 +1,35 @@
+"""Where configuration, state and logs are on this machine."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Folders:
+    """Where our files are on this machine."""
+
+    config: Path  #: the key pair, the owner id, the contexts
+    state: Path  #: pinned host keys, logs
+    runtime: Path  #: sockets
+
+
+def resolve_folders(environ: Mapping[str, str]) -> Folders:
+    """By the words of the XDG base directories."""
+    home = Path(environ.get("HOME") or Path.home())
+    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "tpuherd"
+    state = Path(environ.get("XDG_STATE_HOME") or home / ".local/state") / "tpuherd"
+    run = environ.get("XDG_RUNTIME_DIR")
+    return Folders(
+        config=config, state=state, runtime=Path(run) / "tpuherd" if run else state / "run"
+    )
+
+
+def logs_folder(state: Path, *, world: Path | None, project: str) -> Path:
+    """Where the logs of a place are: also known where it can't be reached."""
+    if world is None:
+        return state / "logs" / f"project-{project}"
+    name = sha256(os.fsencode(world.absolute())).hexdigest()[:12]
+    return state / "logs" / f"world-{name}"

@@ -1,0 +1,71 @@
+"""By which way a host is reached: its address, a jump host, or somebody's proxy command."""
+
+import shlex
+from dataclasses import dataclass
+from enum import Enum
+
+from tpuherd.errors import Unfit
+from tpuherd.ports import Host
+
+
+class Kind(Enum):
+    """What kind of way it is."""
+
+    EXTERNAL = "external"  #: the host's external address
+    INTERNAL = "internal"  #: its internal one: from inside its network
+    JUMP = "jump"  #: its internal address, through another SSH server
+    COMMAND = "command"  #: a program that speaks to it by stdin and stdout, like ProxyCommand
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Way:
+    """One way. Several are tried in order."""
+
+    kind: Kind
+    by: str = ""  #: the jump host ([user@]host[:port]), or the command
+
+    def leads_to(self, host: Host) -> bool:
+        """Whether the host can be found by it at all."""
+        return self.kind is not Kind.EXTERNAL or bool(host.external_ip)
+
+    def address(self, host: Host) -> str:
+        """The address at its end."""
+        return host.external_ip or "" if self.kind is Kind.EXTERNAL else host.internal_ip
+
+
+def usual(host: Host) -> tuple[Way, ...]:
+    """The way of whoever chose none: the external address, or the internal where there is none."""
+    return (Way(kind=Kind.EXTERNAL if host.external_ip else Kind.INTERNAL),)
+
+
+def parse(text: str) -> Way:
+    """external, internal, jump:me@bastion or command:gcloud … %n %p"""
+    word, _, by = text.partition(":")
+    try:
+        kind = Kind(word)
+    except ValueError:
+        kind = None
+    if kind is None or bool(by) != (kind in (Kind.JUMP, Kind.COMMAND)):
+        raise Unfit(
+            f"{text!r} is no way to a host",
+            hint="external, internal, jump:[USER@]HOST[:PORT] or command:WORDS with %h %n %p %z",
+        )
+    return Way(kind=kind, by=by)
+
+
+def command(way: Way, host: Host, instance: str) -> list[str]:
+    """The proxy command: %h internal address, %n instance name, %z zone, %p port."""
+    meanings = {
+        "%h": host.internal_ip,
+        "%n": instance,
+        "%z": host.zone,
+        "%p": str(host.ssh_port),
+        "%%": "%",
+    }
+    words = []
+    for word in shlex.split(way.by):
+        parts = word.replace("%%", "\0").split("\0")
+        for mark, meaning in meanings.items():
+            parts = [part.replace(mark, meaning) for part in parts]
+        words.append("%".join(parts))
+    return words

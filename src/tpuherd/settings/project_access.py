@@ -1,0 +1,269 @@
+"""Which cloud and project are meant, and where our files are: nobody is asked, nothing is reached.
+
+The only place that reads the environment and the configuration files.
+
+    found = meant.place(os.environ, world=None)         # Place: frozen, equal where it is the same
+    meant.scope(os.environ, world=None)                 # whose store: also where it is gone
+"""
+
+import getpass
+import os
+import re
+from collections.abc import Mapping
+from configparser import ConfigParser
+from configparser import Error as ConfigError
+from dataclasses import dataclass
+from json import loads
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+from tpuherd.errors import NoLogin, NotFound, NotReached, Unfit
+from tpuherd.settings import contexts_file, host_routes, project_settings
+from tpuherd.settings.endpoints import HINT, Credentials, Urls
+from tpuherd.settings.folders import Folders, logs_folder, resolve_folders
+from tpuherd.settings.login_name import login
+
+GOOGLE = Urls(tpu="https://tpu.googleapis.com", compute="https://compute.googleapis.com")
+SSH_PORT = 22
+OWNER_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+OWNER_LENGTH = 3
+#: Variables that gcloud heeds: which configuration, which Python, which proxy.
+HEEDED = re.compile(r"HOME|PATH|LANG|CLOUDSDK_\w+|\w+_proxy|\w+_PROXY|SSL_CERT_\w+")
+MACHINE = Path("/sys/class/dmi/id/product_name")  #: what a machine of Google's says it is
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scope:
+    """A cloud and a project in it; it may be gone, or out of reach."""
+
+    world: Path | None  #: the folder of a simulated world; None is Google Cloud
+    project: str  #: what is kept of a world is found without it
+    folders: Folders
+
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        return f"the world in {self.world}" if self.world else f"project {self.project} of Google"
+
+    @property
+    def store(self) -> Path:
+        """The folder of what is remembered of it."""
+        return self.folders.state / "engines" / self.logs.name
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the logs of what ran there."""
+        return logs_folder(self.folders.state, world=self.world, project=self.project)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place(Scope):
+    """The same, and how we come to its hosts. Two equal ones are the same."""
+
+    urls: Urls
+    ssh_port: int
+    login: str
+    ways: tuple[host_routes.Way, ...]
+    credentials: Credentials
+    project_keys: bool = False  #: our SSH key goes to the project's metadata, not to each node's
+
+
+def place(environ: Mapping[str, str], *, world: Path | None = None) -> Place:
+    """The cloud that is meant: of --world or HERD_WORLD, of the current context, or Google."""
+    where = resolve_folders(environ)
+    context = current_context(where.config)
+    named = named_world(environ, context, world)
+    user = context.get("login") or login(environ.get("USER") or local_user())
+    chosen = tuple(host_routes.parse(text) for text in context.get("ways", ()))
+    if named is not None:
+        facts = world_facts(named)
+        return Place(
+            world=named.absolute(),
+            project=facts["project"],
+            urls=Urls(tpu=facts["url"], compute=facts["url"], storage=facts["url"]),
+            ssh_port=facts["ssh_port"],
+            login=user,
+            ways=chosen,
+            project_keys=context.get("keys") == "project",
+            credentials=Credentials(),
+            folders=where,
+        )
+    found = credentials(environ, account=context.get("account"))
+    if not (found.file or found.metadata_url or found.gcloud):
+        raise NoLogin("there are no credentials for Google Cloud", hint=HINT)
+    return Place(
+        world=None,
+        project=project(environ, context, found),
+        urls=GOOGLE,
+        ssh_port=SSH_PORT,
+        login=user,
+        ways=chosen,
+        project_keys=context.get("keys") == "project",
+        credentials=found,
+        folders=where,
+    )
+
+
+def scope(environ: Mapping[str, str], *, world: Path | None = None) -> Scope:
+    """What `place` would mean, whether it is there or not."""
+    where = resolve_folders(environ)
+    context = current_context(where.config)
+    named = named_world(environ, context, world)
+    if named is not None:
+        return Scope(world=named.absolute(), project="", folders=where)
+    found = credentials(environ, account=context.get("account"))
+    return Scope(world=None, project=project(environ, context, found), folders=where)
+
+
+def named_world(
+    environ: Mapping[str, str], context: Mapping[str, Any], world: Path | None
+) -> Path | None:
+    """The folder of the world that is meant; None: it is Google."""
+    if world is None and environ.get("HERD_WORLD"):
+        world = Path(environ["HERD_WORLD"])
+    if world is None and context.get("world"):
+        world = Path(context["world"]).expanduser()
+    return world
+
+
+def environment() -> Mapping[str, str]:
+    """That of this process, for who calls from Python."""
+    return dict(os.environ)  # noqa: TID251 - here is where it is read
+
+
+def owner(config: Path) -> str:
+    """The id that stands in the names of what is ours; made when it is first needed."""
+    file = config / "owner"
+    try:
+        config.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            with file.open("x") as stream:
+                dice = os.urandom(OWNER_LENGTH)
+                stream.write("".join(OWNER_LETTERS[one % len(OWNER_LETTERS)] for one in dice))
+        except FileExistsError:
+            pass
+        return file.read_text().strip()
+    except OSError as error:
+        raise Unfit(f"{file} can't be used ({error.strerror})") from error
+
+
+def owners(place: Scope) -> frozenset[str]:
+    """Whose marks are the user's own there: his, and those that he adopted."""
+    adopted = project_settings.adopted(
+        place.folders.config, world=place.world, project=place.project
+    )
+    return frozenset((owner(place.folders.config), *adopted))
+
+
+def current_context(config: Path) -> Mapping[str, Any]:
+    """What the user chose by `herd context use`: world or project, account, login, ways, via."""
+    return contexts_file.current(config)
+
+
+def world_facts(folder: Path) -> Mapping[str, Any]:
+    """What a running world says of itself in its folder."""
+    start = f"start it: herd sim start --state-dir {folder}"
+    try:
+        facts = loads((folder / "world.json").read_bytes())
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no world in {folder}", hint=start) from error
+    except (OSError, ValueError) as error:
+        raise Unfit(f"{folder}/world.json can't be read ({error})") from error
+    missing = {"project", "url", "ssh_port", "pid"} - set(facts)
+    if missing:
+        raise Unfit(f"{folder}/world.json has no {', '.join(sorted(missing))}", hint=start)
+    if facts["pid"] is None:
+        raise NotReached(f"the world in {folder} is not running", hint=start)
+    return dict(facts)
+
+
+def credentials(environ: Mapping[str, str], *, account: str | None = None) -> Credentials:
+    """Where tokens for Google can be had: the context's file goes before all others."""
+    chosen = str(Path(account).expanduser()) if account else None
+    named = chosen or environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+    usual = gcloud_folder(environ) / "application_default_credentials.json"
+    file = Path(named).absolute() if named else usual if usual.exists() else None
+    machine = None if file else metadata_url(environ)
+    gcloud = None if file or machine else which("gcloud", path=environ.get("PATH"))
+    heeded = {name: value for name, value in environ.items() if HEEDED.fullmatch(name)}
+    return Credentials(
+        file=file,
+        metadata_url=machine,
+        gcloud=gcloud,
+        settings=tuple(sorted(heeded.items())) if gcloud else (),
+        quota_project=environ.get("GOOGLE_CLOUD_QUOTA_PROJECT") or None,
+    )
+
+
+def metadata_url(environ: Mapping[str, str]) -> str | None:
+    """The metadata server, on a machine that has one."""
+    named = environ.get("GCE_METADATA_HOST")
+    if named:
+        return f"http://{named}"
+    if environ.get("NO_GCE_CHECK", "").lower() == "true":
+        return None
+    try:
+        google = "Google" in MACHINE.read_text()
+    except OSError:
+        google = False
+    return "http://169.254.169.254" if google else None
+
+
+def gcloud_folder(environ: Mapping[str, str]) -> Path:
+    """Where gcloud keeps its settings."""
+    home = Path(environ.get("HOME") or Path.home())
+    return Path(environ.get("CLOUDSDK_CONFIG") or home / ".config/gcloud")
+
+
+def project(environ: Mapping[str, str], context: Mapping[str, Any], found: Credentials) -> str:
+    """The project that is meant."""
+    named = (
+        context.get("project")
+        or environ.get("GOOGLE_CLOUD_PROJECT")
+        or environ.get("CLOUDSDK_CORE_PROJECT")
+        or gcloud_project(gcloud_folder(environ), environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME"))
+        or file_project(found.file)
+    )
+    if not named:
+        raise Unfit(
+            "nobody says which project is meant",
+            hint="set GOOGLE_CLOUD_PROJECT, or: gcloud config set project PROJECT",
+        )
+    return str(named)
+
+
+def gcloud_project(folder: Path, active: str | None) -> str | None:
+    """The project of gcloud's active configuration: of this name, or as it has written down."""
+    try:
+        active = active or (folder / "active_config").read_text().strip() or "default"
+    except OSError:
+        active = "default"
+    parser = ConfigParser(interpolation=None)
+    try:
+        parser.read(folder / "configurations" / f"config_{active}")
+    except (ConfigError, UnicodeDecodeError):
+        return None
+    return parser.get("core", "project", fallback=None)
+
+
+def file_project(file: Path | None) -> str | None:
+    """The project that credentials name."""
+    if file is None:
+        return None
+    try:
+        content = loads(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(content, dict):
+        return None
+    found = content.get("project_id") or content.get("quota_project_id")
+    return str(found) if found else None
+
+
+def local_user() -> str:
+    """Who sits here."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no such user in /etc/passwd
+        return ""

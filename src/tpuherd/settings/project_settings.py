@@ -1,0 +1,107 @@
+"""What may be had of a project: its grants, its limits, where its buckets are.
+
+contexts.json   {…, "projects": {PROJECT: {"grants": […], "everything": bool,
+                 "buckets": {NAME: LOCATION}, "limits": {"creates_per_min", "hedge"}}}}
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tpuherd.errors import Unfit
+from tpuherd.jobfile.grants import Allowed, Grant, as_written
+from tpuherd.settings.contexts_file import ADVICE, FILE, Json, changing, load
+
+
+def allowed(config: Path, *, world: Path | None, project: str) -> Allowed:
+    """What a project may do. A world grants everything."""
+    content = load(config)
+    said = content["projects"].get(key(world=world, project=project), {})
+    try:
+        limits = said.get("limits", {})
+        return Allowed(
+            everything=world is not None or bool(said.get("everything")),
+            grants=()
+            if world is not None
+            else tuple(Grant(**one) for one in said.get("grants", ())),
+            buckets=dict(said.get("buckets", {})),
+            creates_per_min=int(limits.get("creates_per_min", Allowed().creates_per_min)),
+            hedge=None if limits.get("hedge") is None else int(limits["hedge"]),
+        )
+    except (TypeError, ValueError, AttributeError) as error:
+        raise Unfit(f"{config / FILE} can't be used ({error})", hint=ADVICE) from error
+
+
+def key(*, world: Path | None, project: str) -> str:
+    """Under which a project's terms stand: the projects of worlds are all called the same."""
+    return project if world is None else str(world.absolute())
+
+
+def change_project(
+    config: Path, *, world: Path | None, project: str, change: Callable[[Json], None]
+) -> None:
+    """Change what is known of a project."""
+    with changing(config) as content:
+        change(content["projects"].setdefault(key(world=world, project=project), {}))
+
+
+def add_grants(config: Path, project: str, grants: Sequence[Grant]) -> int:
+    """Remember them; one of the same zone, type and tier is replaced. How many there are now."""
+
+    def change(said: Json) -> None:
+        rows = {same(one): one for one in said.get("grants", ())}
+        rows |= {same(one): one for one in map(as_written, grants)}
+        said["grants"] = list(rows.values())
+
+    change_project(config, world=None, project=project, change=change)
+    return len(allowed(config, world=None, project=project).grants)
+
+
+def same(grant: Mapping[str, Any]) -> tuple[Any, ...]:
+    """By which two grants are one."""
+    return (grant.get("zone"), grant.get("type"), grant.get("tier"))
+
+
+def allow_everything(config: Path, project: str) -> None:
+    """The user was told the prices and said yes."""
+    change_project(
+        config, world=None, project=project, change=lambda said: said.update(everything=True)
+    )
+
+
+def remember_bucket(
+    config: Path, *, world: Path | None, project: str, bucket: tuple[str, str]
+) -> None:
+    """Its name and where it is: it never moves."""
+    name, location = bucket
+
+    def change(said: Json) -> None:
+        said.setdefault("buckets", {})[name] = location
+
+    if allowed(config, world=world, project=project).buckets.get(name) != location:
+        change_project(config, world=world, project=project, change=change)
+
+
+def adopted(config: Path, *, world: Path | None, project: str) -> frozenset[str]:
+    """Other owners whose names count as ours here."""
+    said = load(config)["projects"].get(key(world=world, project=project), {})
+    return frozenset(map(str, said.get("adopted", ())))
+
+
+def adopt(config: Path, *, world: Path | None, project: str, owner: str) -> None:
+    """From now on that owner's names count as ours."""
+
+    def change(said: Json) -> None:
+        said["adopted"] = sorted({*said.get("adopted", ()), owner})
+
+    change_project(config, world=world, project=project, change=change)
+
+
+def clear_grants(config: Path, project: str) -> None:
+    """Forget what may be had; who asks for a node is asked again."""
+
+    def change(said: Json) -> None:
+        said.pop("grants", None)
+        said.pop("everything", None)
+
+    change_project(config, world=None, project=project, change=change)

@@ -1,0 +1,154 @@
+"""The event log: appended to, never changed; of jobs long dropped the routine goes at last."""
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from tpuherd.model.slots_and_plan import Event
+from tpuherd.store.schema import garbled
+
+COLUMNS = "seq, at, kind, job, slot, facts"
+PAGE = 500  #: rows at a time: nobody holds a read for long, and others may write in between
+
+
+def append(connection: sqlite3.Connection, events: Iterable[Event]) -> int:
+    """Add them to the end, within a transaction; the number of the last event of all."""
+    connection.executemany(
+        "INSERT INTO events (at, kind, job, slot, facts) VALUES (?, ?, ?, ?, ?)",
+        (
+            (one.at, one.kind, one.job, one.slot, json.dumps(dict(one.facts), ensure_ascii=False))
+            for one in events
+        ),
+    )
+    return last(connection)
+
+
+def restore(connection: sqlite3.Connection, events: Iterable[tuple[int, Event]]) -> None:
+    """Write these with the numbers that they had, within a transaction, into a new store."""
+    connection.executemany(
+        f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            (number, one.at, one.kind, one.job, one.slot, json.dumps(dict(one.facts),
+             ensure_ascii=False)) for number, one in events
+        ),
+    )  # fmt: skip
+
+
+def number_from(connection: sqlite3.Connection, number: int) -> None:
+    """Give the next event a number above this one, within a transaction."""
+    connection.execute(
+        "INSERT INTO sqlite_sequence (name, seq) SELECT 'events', 0"
+        " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events')"
+    )
+    connection.execute(
+        "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'events'", (number,)
+    )
+
+
+def prune(
+    connection: sqlite3.Connection, kinds: Collection[str], *, before: float, most: int
+) -> int:
+    """Delete these of jobs dropped before then, within a transaction; how many there were.
+
+    SQLite fills the room they leave. The last event stays: its number tells how far one has read.
+    """
+    rows = connection.execute(
+        "SELECT job, max(at) AS dropped FROM events WHERE kind = 'wish.dropped'"
+        " AND job NOT IN (SELECT job FROM wishes) GROUP BY job HAVING dropped < ?",
+        (before,),
+    ).fetchall()
+    left = most
+    for job, _ in rows:
+        done = connection.execute(
+            "DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE job = ?"
+            f" AND kind IN ({', '.join('?' * len(kinds))}) AND at < ?"
+            " AND seq < (SELECT max(seq) FROM events) ORDER BY seq LIMIT ?)",
+            (job, *kinds, before, left),
+        )
+        left -= done.rowcount
+        if left <= 0:
+            break
+    return most - left
+
+
+def last(connection: sqlite3.Connection) -> int:
+    """The number of the last event; 0 where there is none."""
+    found: tuple[int] = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
+    return found[0]
+
+
+def chosen(
+    *, job: str | None, slot: str | None, kinds: Collection[str] | None
+) -> tuple[str, list[str]]:
+    """The condition for these, and its values."""
+    parts, values = ["1"], []
+    for column, value in (("job", job), ("slot", slot)):
+        if value is not None:
+            parts.append(f"{column} = ?")
+            values.append(value)
+    if kinds is not None:
+        parts.append(f"kind IN ({', '.join('?' * len(kinds))})")
+        values += kinds
+    return " AND ".join(parts), values
+
+
+def read(
+    connection: sqlite3.Connection,
+    condition: tuple[str, list[str]],
+    *,
+    after: int,
+    limit: int | None,
+) -> Iterator[tuple[int, Event]]:
+    """Those behind this number, in order."""
+    where, values = condition
+    # By kind SQLite would sort all that is left for every page; by number it need not.
+    source = "events" if "job" in where else "events NOT INDEXED"
+    left = limit
+    while left is None or left > 0:
+        many = PAGE if left is None else min(PAGE, left)
+        rows = connection.execute(
+            f"SELECT {COLUMNS} FROM {source} WHERE {where} AND seq > ? ORDER BY seq LIMIT ?",
+            (*values, after, many),
+        ).fetchall()
+        for row in rows:
+            yield event_of(row)
+        if len(rows) < many:
+            return
+        after = rows[-1][0]
+        left = None if left is None else left - len(rows)
+
+
+def event_of(row: tuple[Any, ...]) -> tuple[int, Event]:
+    """A row with its number. SQLite checks no contents: what makes no sense is damage."""
+    seq, at, kind, job, slot, facts = row
+    try:
+        known = json.loads(facts)
+    except (ValueError, TypeError) as error:
+        raise garbled(f"event {seq}") from error
+    words = all(isinstance(one, str) for one in (kind, job, slot))
+    if not (words and isinstance(at, int | float) and isinstance(known, dict)):
+        raise garbled(f"event {seq}")
+    return seq, Event(at=at, kind=kind, job=job, slot=slot, facts=known)
+
+
+def read_history(connection: sqlite3.Connection) -> tuple[int, Any] | None:
+    """What an engine wrote down as a whole, and up to which event."""
+    row = connection.execute("SELECT seq, document FROM trails").fetchone()
+    try:
+        return None if row is None else (int(row[0]), json.loads(row[1]))
+    except (ValueError, TypeError) as error:
+        raise garbled("the history") from error
+
+
+def behind_newest(
+    connection: sqlite3.Connection, condition: tuple[str, list[str]], *, after: int, limit: int
+) -> int:
+    """The number behind which are the last so many of them."""
+    where, values = condition
+    row = connection.execute(
+        "SELECT min(seq) FROM"
+        f" (SELECT seq FROM events WHERE {where} AND seq > ? ORDER BY seq DESC LIMIT ?)",
+        (*values, after, limit),
+    ).fetchone()
+    return last(connection) if row[0] is None else int(row[0]) - 1

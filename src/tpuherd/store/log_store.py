@@ -1,0 +1,324 @@
+"""The logs of what ran on hosts, kept here: they can be read when the host is long gone.
+
+    <folder>/<work>/about.json                 what it is, where and since when it runs
+    <folder>/<work>/<zone>.<node>.<worker>.<incarnation>/<offset>.log   records as agents write them
+
+A node of the same name that was created anew is another one, and so is its log: also where a store
+was lost and names are given out again. An incarnation is told by the first letters of its hash.
+
+A segment's name is the logical offset of its first byte, so that a reader and a writer who come
+later go on where the others stopped. Only one writes a host's log at a time, held by a lock.
+
+How much is kept has a bound, since what runs on hosts decides how much it says. Of a log on one
+host the last 256 MiB are kept, as much as an agent keeps of a command, and more than a training
+says in a week; of all hosts of an attempt 4 GiB together, of all attempts of a job 8 GiB: a
+laptop's disk bears some such jobs. The oldest goes first: the end of a log says why it failed.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tpuherd.errors import Broken
+from tpuherd_host.agent.records import JUMP, NUMBER, BadRecord, Record, Records, packed, whole
+
+SEGMENT_MAX = 16 << 20
+HOST_BYTES_MAX, HOST_BYTES_MIN = 256 << 20, 8 << 20  #: of one log on one host
+LOG_BYTES_MAX = 4 << 30  #: of one log on all its hosts; each has the least all the same
+JOB_BYTES_MAX = 8 << 30  #: of the attempts and setups of a job before its newest
+SEGMENTS = 4  #: a bounded log has so many at least
+SEGMENTS_MAX = 4096  #: each coming back to a log begins one
+DROPPED = "dropped"  #: a file beside segments whose oldest were removed
+BUFFER_MAX = 1 << 16
+KEEP_S = 14 * 86400.0  #: commands; of attempts the engine says when they may go
+READ_MAX = 1 << 20
+COMMAND, SETUP = "command", "setup"
+#: Attempts, and the setups of nodes.
+OF_JOB = re.compile(r"(?P<job>.+)-[0-9]+-(a[0-9]+-[a-z0-9]+|g[0-9]+-[a-z0-9]+-setup-.+)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """A host that something ran on, as created once."""
+
+    zone: str
+    node: str
+    worker: int
+    incarnation: str
+
+    @property
+    def folder(self) -> str:
+        """Its name within the folder of a piece of work."""
+        check_folder_name(self.zone)
+        check_folder_name(self.node)
+        incarnation = sha256(self.incarnation.encode()).hexdigest()[:8]
+        return f"{self.zone}.{self.node}.{self.worker}.{incarnation}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class About:
+    """What ran, where, since when, and how it ended."""
+
+    id: str
+    kind: str  #: command, attempt or setup
+    title: str
+    target: str  #: as the user said it
+    started: float
+    places: tuple[Place, ...]
+    number: int = 0  #: of an attempt, from 1
+    ended: float | None = None
+    status: int | None = None
+
+
+#: What may be the name of a folder here: of a log, of a zone or of a node.
+FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+def check_folder_name(name: str) -> str:
+    """The name, where it leads nowhere else; Broken for a name such as ../x."""
+    if FOLDER_NAME.fullmatch(name) is None:
+        raise Broken(f"{name[:80]!r} can't be the name of a log")
+    return name
+
+
+class Shelf:
+    """The logs of one place."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def put(self, about: About) -> None:
+        """Write down what it is; again when it has ended."""
+        home = self._home(about.id)
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = home / "about.new"
+        draft.write_text(json.dumps(asdict(about)))
+        draft.replace(home / "about.json")
+
+    def all(self) -> list[About]:
+        """Everything that is kept, the oldest first."""
+        found = []
+        for file in self.folder.glob("*/about.json"):
+            try:
+                found.append(about(json.loads(file.read_bytes())))
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # of another version, or just being removed
+        return sorted(found, key=lambda one: one.started)
+
+    def of(self, id: str) -> About | None:
+        """The one of this id."""
+        try:
+            return about(json.loads((self._home(id) / "about.json").read_bytes()))
+        except (Broken, OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def prune(self, now: float) -> None:
+        """Forget commands of long ago."""
+        for one in self.all():
+            if one.kind == COMMAND and max(one.started, one.ended or 0) < now - KEEP_S:
+                shutil.rmtree(self.folder / one.id, ignore_errors=True)
+
+    def forget(self, jobs: Collection[str]) -> None:
+        """Remove what attempts and setups of these jobs said."""
+        for home in self.folder.glob("*-[ag][0-9]*-*") if jobs else ():
+            named = OF_JOB.fullmatch(home.name)
+            if named is not None and named["job"] in jobs:
+                shutil.rmtree(home, ignore_errors=True)
+
+    def writer(self, id: str, place: Place) -> "Writer":
+        """Who writes the log of a host; silent if another does so already."""
+        known = self.of(id)
+        many = len(known.places) if known is not None else 1
+        most = max(HOST_BYTES_MIN, min(HOST_BYTES_MAX, LOG_BYTES_MAX // max(many, 1)))
+        return Writer(self._home(id) / place.folder, most)
+
+    def end(self, id: str, place: Place) -> int:
+        """The logical offset up to which the log is here."""
+        return end(self._home(id) / place.folder)
+
+    def _home(self, id: str) -> Path:
+        """The folder of a log, always one within ours."""
+        return self.folder / check_folder_name(id)
+
+    def records(self, id: str, place: Place, start: int = 0) -> Iterator[tuple[int, Record]]:
+        """What is here from this offset on, each with the offset behind it. Where the oldest was
+        removed, a JUMP to what is left comes first.
+        """
+        home = self._home(id) / place.folder
+        dropped = (home / DROPPED).exists()
+        for offset, path in segments(home):
+            for end, record in segment(offset, path, start):
+                if dropped and offset > start:
+                    yield offset, Record(record.at, JUMP, NUMBER.pack(offset))
+                dropped = False
+                yield end, record
+
+    def trim(self, job: str, newest: str) -> list[str]:
+        """Remove the oldest attempts and setups of a job with too much of a log; which."""
+        found: list[tuple[float, int, Path]] = []
+        for home in self.folder.glob(f"{job}-[0-9]*-[ag][0-9]*-*"):
+            named = OF_JOB.fullmatch(home.name)
+            if named is not None and named["job"] == job and home.name != newest:
+                files = [path.stat() for path in home.glob("*/*.log")]
+                at = max((one.st_mtime for one in files), default=0.0)
+                found.append((at, sum(one.st_size for one in files), home))
+        found.sort()
+        total, removed = sum(size for _, size, _ in found), []
+        for _, size, home in found:
+            if total <= JOB_BYTES_MAX:
+                break
+            shutil.rmtree(home, ignore_errors=True)
+            removed.append(home.name)
+            total -= size
+        return removed
+
+
+class Writer:
+    """Appends to the log of one host."""
+
+    def __init__(self, folder: Path, most: int = HOST_BYTES_MAX) -> None:
+        self._folder = folder
+        self.most = most  #: bytes that are kept
+        self._segment_max = min(SEGMENT_MAX, most // SEGMENTS)
+        self._lock = -1
+        self._file = -1
+        self._size = 0
+        self._pending: list[bytes] = []
+        self._waiting = 0  #: bytes of them
+        self.offset = 0  #: behind what is written
+        self.silent = False  #: another one writes it, or it can't be written
+        self.lost = False  #: it can't be written
+        self.dropped = False  #: the oldest of it was removed, by this writer
+
+    def put(self, offset: int, record: Record) -> None:
+        """A record that begins at this offset; what is here already is not written again."""
+        if self._lock < 0 and not self.silent:
+            self._open()
+        if self.silent or offset < self.offset:
+            return
+        if offset > self.offset or self._size >= self._segment_max:
+            self.flush()
+            self._begin(offset)
+        if self.silent:
+            return
+        piece = packed(record.at, record.port, record.piece)
+        self._pending.append(piece)
+        self._waiting += len(piece)
+        self._size += len(piece)
+        self.offset = offset + len(piece)
+        if self._waiting >= BUFFER_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """To the disk's care. Where it is full the log stays as it is; the host has it all."""
+        rest = memoryview(b"".join(self._pending))
+        self._pending.clear()
+        self._waiting = 0
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            self._give_up(error)
+
+    def close(self) -> None:
+        """No more comes."""
+        if self._pending:
+            self.flush()
+        for file in (self._file, self._lock):
+            if file >= 0:
+                os.close(file)
+        self._file = self._lock = -1
+
+    def _open(self) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = self._folder / "lock"
+            self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.offset = end(self._folder)
+            self._size = self._segment_max  # begin a segment of our own
+        except OSError as error:
+            self._give_up(error)
+
+    def _begin(self, offset: int) -> None:
+        """Another segment; none behind what had no room, which nobody would ask for again."""
+        if self.silent:
+            return
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        segment = self._folder / f"{offset:020d}.log"
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            self._file = os.open(segment, flags, 0o600)
+        except OSError as error:
+            self._give_up(error)
+        self._size = 0
+        self.offset = offset
+        self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        """Segments go, the oldest first, until the new one has room within the bound."""
+        kept = segments(self._folder)
+        try:
+            sizes = [path.stat().st_size for _, path in kept]
+            room = self.most - self._segment_max
+            while len(kept) > 1 and (sum(sizes) > room or len(kept) > SEGMENTS_MAX):
+                (self._folder / DROPPED).touch()
+                kept.pop(0)[1].unlink()
+                sizes.pop(0)
+                self.dropped = True
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        """It can't be written here."""
+        self.lost = not isinstance(error, BlockingIOError)
+        self.close()
+        self.silent = True
+
+
+def segments(folder: Path) -> list[tuple[int, Path]]:
+    """The segments of a log with their offsets, in order."""
+    return sorted((int(path.stem), path) for path in folder.glob("*.log"))
+
+
+def segment(offset: int, path: Path, start: int) -> Iterator[tuple[int, Record]]:
+    """The records of one file behind an offset; what is broken in it ends it."""
+    try:
+        if offset + path.stat().st_size <= start:
+            return
+        stream = path.open("rb")
+    except FileNotFoundError:
+        return
+    with stream:
+        reader = Records(offset)
+        try:
+            while piece := stream.read(READ_MAX):
+                for record in reader.feed(piece):
+                    if reader.offset > start:
+                        yield reader.offset, record
+        except BadRecord:
+            return
+
+
+def end(folder: Path) -> int:
+    """The offset behind the last whole record."""
+    for offset, path in reversed(segments(folder)):
+        length = whole(path.read_bytes())
+        if length or not offset:
+            return offset + length
+    return 0
+
+
+def about(content: Mapping[str, Any]) -> About:
+    """From JSON."""
+    places = tuple(Place(**place) for place in content["places"])
+    return replace(About(**{**content, "places": ()}), places=places)

@@ -1,0 +1,43 @@
+"""The secrets of detached jobs: files that only the user reads, beside the store and not in it."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from tpuherd.store.corruption import told
+
+
+class Secrets:
+    """By job and name; deleted with the job."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def put(self, job: str, name: str, value: str) -> None:
+        """Keep it; it is there wholly or not at all."""
+        with told(self.folder):
+            home = self.folder / job
+            for folder in (self.folder, home):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft = home / f".{name}.new"
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(descriptor, "w", encoding="utf-8", newline="") as stream:
+                stream.write(value)
+                stream.flush()
+                os.fsync(descriptor)
+            draft.replace(home / name)
+
+    def get(self, job: str) -> Mapping[str, str]:
+        """All of the job's, by name."""
+        with told(self.folder):
+            return {
+                file.name: file.read_bytes().decode()
+                for file in sorted((self.folder / job).glob("[!.]*"))
+            }
+
+    def drop(self, job: str) -> None:
+        """Delete the job's."""
+        with told(self.folder):
+            if (self.folder / job).exists():
+                shutil.rmtree(self.folder / job)

@@ -1,0 +1,72 @@
+"""The troubles that reading commands show first: beside the database, which may be the trouble.
+
+Each source has a small file of a fixed size that is overwritten in place: that needs no room on the
+disk once the file is there, and no database.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from tpuherd.model.trouble import Trouble
+from tpuherd.views.trouble_line import TITLES
+
+SIZE = 8192
+TEXT_MAX = 400  #: of a sentence, and of its hint
+
+
+class Troubles:
+    """Those of one store. To note or to end one may raise OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def note(self, source: str, sentence: str, *, hint: str = "", now: float) -> None:
+        """It is met, or is met still."""
+        before = self._read(source)
+        trouble = Trouble(
+            source=source,
+            sentence=sentence[:TEXT_MAX],
+            hint=hint[:TEXT_MAX],
+            since=before.since if before else now,
+            at=now,
+            times=before.times + 1 if before else 1,
+        )
+        self._write(source, json.dumps(asdict(trouble), ensure_ascii=False))
+
+    def end(self, source: str) -> None:
+        """There was a good answer."""
+        if self._read(source) is not None or not self._file(source).exists():
+            self._write(source, "")
+
+    def read(self) -> list[Trouble]:
+        """All there are."""
+        return list(self._found())
+
+    def _found(self) -> Iterator[Trouble]:
+        for source in TITLES:
+            found = self._read(source)
+            if found is not None:
+                yield found
+
+    def _read(self, source: str) -> Trouble | None:
+        """One that can't be read is none: it is written again soon."""
+        try:
+            return Trouble(**json.loads(self._file(source).read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def _write(self, source: str, text: str) -> None:
+        content = text.encode("utf-8", "replace")
+        assert len(content) <= SIZE, "a text is cut before"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self._file(source), flags, 0o600)
+        try:
+            os.pwrite(descriptor, content.ljust(SIZE), 0)
+        finally:
+            os.close(descriptor)
+
+    def _file(self, source: str) -> Path:
+        return self.folder / f"trouble-{source}.json"

@@ -1,0 +1,1 @@
+"""Trials of a sweep: which to try next, which to prune."""

@@ -1,0 +1,60 @@
+"""The parameters of a sweep's trials, where no other trial decides: grids, and chance by number."""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from math import exp, log
+
+from tpuherd.model.search import Parameter, Search, of_grid
+from tpuherd.model.sweep_trials import Value
+
+
+def nth(one: Parameter, place: int) -> Value:
+    """The value at a place of its grid."""
+    if one.values:
+        return one.values[place]
+    return settled(one, one.min + place * (one.step or 1.0))
+
+
+def settled(one: Parameter, value: float) -> Value:
+    """As a number of its kind; sums of steps have no long tails."""
+    return round(value) if one.int else float(f"{value:.12g}")
+
+
+def gridded(search: Search, number: int) -> Mapping[str, Value]:
+    """The point of that number: the parameter that is said last changes first."""
+    found: dict[str, Value] = {}
+    for name, one in reversed(list(search.parameters.items())):
+        number, place = divmod(number, of_grid(one) or 1)
+        found[name] = nth(one, place)
+    return {name: found[name] for name in search.parameters}
+
+
+def chance(seed: int, number: int, name: str) -> float:
+    """From 0 to 1, the same for the same: no engine's life changes what is tried."""
+    word = sha256(f"{seed} {number} {name}".encode()).digest()
+    return int.from_bytes(word[:7], "big") / 2**56
+
+
+def drawn(search: Search, number: int) -> Mapping[str, Value]:
+    """By chance, each parameter for itself."""
+    return {
+        name: spread(one, chance(search.seed, number, name))
+        for name, one in search.parameters.items()
+    }
+
+
+def spread(one: Parameter, share: float) -> Value:
+    """The value that has so much of its range below it."""
+    places = of_grid(one)
+    if places is not None:
+        return nth(one, min(places - 1, int(share * places)))
+    if one.log:
+        low, high = log(one.min), log(one.max + (1.0 if one.int else 0.0))
+        value = exp(low + share * (high - low))
+        return min(int(value), int(one.max)) if one.int else settled(one, value)
+    return settled(one, one.min + share * (one.max - one.min))
+
+
+def suggested(search: Search, number: int) -> Mapping[str, Value]:
+    """The parameters of a trial that depends on no other."""
+    return gridded(search, number) if search.method == "grid" else drawn(search, number)

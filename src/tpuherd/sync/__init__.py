@@ -1,0 +1,1 @@
+"""Snapshots of code and their way to hosts."""

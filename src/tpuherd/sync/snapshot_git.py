@@ -1,0 +1,251 @@
+"""Asking git: which files it would ship, and what a commit holds."""
+
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from tpuherd.errors import Broken, NotFound, Unfit
+
+HERDIGNORE = ".herdignore"
+PIECE = 1 << 20
+SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+#: As hooks of another repository have them.
+ELSEWHERE = {
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_LITERAL_PATHSPECS",
+}  # fmt: skip
+
+#: Whatever the user has set, git compares times of change and inodes, and looks for itself.
+STRICT = (
+    "-c", "core.trustctime=true", "-c", "core.checkStat=default", "-c", "core.fsmonitor=false",
+)  # fmt: skip
+CHECKSUM = 20  #: bytes at the end of an index
+ITSELF = (b"H 100", b"H 120")  #: files and symlinks that git does not take on trust
+
+Environment = Mapping[str, str]
+
+
+class Listing(NamedTuple):
+    """What git would ship."""
+
+    found: bytes  #: paths that end in a zero byte each
+    left: bytes  #: the same of those to leave out
+    tracked: frozenset[bytes] = frozenset()  #: paths that are not among those that were found
+
+
+class Stamp(NamedTuple):
+    """By what git's index is known again."""
+
+    mtime_ns: int
+    ctime_ns: int
+    size: int
+    inode: int
+    device: int
+    checksum: bytes
+
+
+def plain(environment: Environment) -> dict[str, str]:
+    """Without what points git elsewhere; it answers in English and asks nobody."""
+    kept = {name: value for name, value in environment.items() if name not in ELSEWHERE}
+    return {**kept, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+
+
+def git(*words: str | Path, folder: Path, environment: Environment) -> bytes:
+    """What git says; Broken with the line that tells why when it fails."""
+    try:
+        done = subprocess.run(
+            ["git", *words],
+            cwd=folder,
+            env=plain(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
+    except FileNotFoundError:
+        hint = "install git"
+        raise Unfit("git is needed to know which files to ship", hint=hint) from None
+    said = done.stderr.decode(errors="replace").strip()
+    if done.returncode:
+        raise Broken(f"git: {telling(said) or done.returncode}")
+    if "could not open directory" in said:
+        raise Unfit(f"not all of {folder} can be read: {said.splitlines()[-1]}")
+    return done.stdout
+
+
+def telling(said: str) -> str:
+    """Of all that git complains of the cause, which it names first."""
+    lines = [line for line in said.splitlines() if not line.startswith(("warning:", "hint:"))]
+    return lines[0].removeprefix("fatal: ") if lines else said
+
+
+def work_tree(folder: Path) -> bool:
+    """Whether git looks after this folder."""
+    return any((above / ".git").exists() for above in (folder, *folder.parents))
+
+
+def names(listed: bytes) -> set[bytes]:
+    """Paths that end in a zero byte each."""
+    return {path for path in listed.split(b"\0") if path}
+
+
+def listed(said: Listing) -> set[bytes]:
+    """The paths of a listing. Repositories inside may end in "/"."""
+    return (names(said.found) | said.tracked) - names(said.left)
+
+
+def listing(folder: Path, empty: Path, environment: Environment, kinds: str = "-co") -> Listing:
+    """Paths below a folder: what git would ship, or all where there is no git, and what .herdignore
+    names. `empty` is where an empty repository may stand; `kinds` is "-o" without what git tracks.
+    """
+    ignore = folder / HERDIGNORE
+    excluded: list[str | Path] = ["-X", HERDIGNORE] if ignore.is_file() else []
+    if work_tree(folder):
+        words: list[str | Path] = ["ls-files", kinds, "--exclude-standard", "-z"]
+        found, left = git(*words, folder=folder, environment=environment), b""
+        if excluded:
+            words = ["ls-files", "-coi", "-z", *excluded]
+            left = git(*words, folder=folder, environment=environment)
+        return Listing(found, left)
+    bare(empty, environment)
+    words = [f"--git-dir={empty}", f"--work-tree={folder}", "ls-files", "-o", "-z", *excluded]
+    return Listing(git(*words, folder=folder, environment=environment), b"")
+
+
+def index(folder: Path, environment: Environment) -> Path:
+    """Where git keeps what it knows of the files that it tracks."""
+    said = git("rev-parse", "--git-path", "index", folder=folder, environment=environment)
+    return folder / os.fsdecode(said.removesuffix(b"\n"))
+
+
+def stamp(index: Path) -> Stamp | None:
+    """Of an index as it is now; None where one can't know it again."""
+    try:
+        with index.open("rb") as file:
+            file.seek(-CHECKSUM, os.SEEK_END)
+            checksum, found = file.read(), os.fstat(file.fileno())
+    except OSError:  # none was written yet
+        return None
+    if not any(checksum):  # as index.skipHash has it
+        return None
+    times = found.st_mtime_ns, found.st_ctime_ns
+    return Stamp(*times, found.st_size, found.st_ino, found.st_dev, checksum)
+
+
+def tracked(folder: Path, environment: Environment) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """Paths of the index; and those of them that git looks at itself: no submodules, and nothing
+    that it was told to overlook.
+    """
+    said = git("ls-files", "-s", "-v", "-z", folder=folder, environment=environment)
+    lines = said.split(b"\0")[:-1]
+    start = lines[0].index(b"\t") + 1 if lines else 0
+    looked_at = frozenset(line[start:] for line in lines if line.startswith(ITSELF))
+    return frozenset(line[start:] for line in lines), looked_at
+
+
+def changed(folder: Path, environment: Environment) -> set[bytes]:
+    """Paths of the index that are not as git has written them down there."""
+    words = [*STRICT, "diff-files", "--name-only", "-z", "--relative", "--ignore-submodules=all"]
+    return names(git(*words, "--", ".", folder=folder, environment=environment))
+
+
+def bare(folder: Path, environment: Environment) -> None:
+    """A repository without a work tree, made if it isn't there."""
+    if not (folder / "HEAD").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        git("init", "-q", "--bare", folder, folder=folder, environment=environment)
+
+
+def shown(url: str) -> str:
+    """A URL without who asks, and with which password."""
+    return re.sub(r"(?<=://)[^/@]*@", "", url)
+
+
+def fetched(url: str, ref: str, repositories: Path, environment: Environment) -> tuple[Path, str]:
+    """A repository that has a commit, and that commit's full name."""
+    if ref.startswith("-") or url.startswith("-") or not ref:
+        raise Unfit(f"{ref or url!r} names no commit")
+    folder = repositories / hashlib.sha256(url.encode()).hexdigest()[:16]
+    bare(folder, environment)
+
+    def ask(*words: str) -> str | None:
+        try:
+            return git(*words, folder=folder, environment=environment).decode().strip()
+        except Broken:
+            return None
+
+    if SHA.fullmatch(ref) and (found := ask("rev-parse", "-q", "--verify", f"{ref}^{{commit}}")):
+        return folder, found
+    wanted = "refs/herd/wanted"
+    if ask("fetch", "-q", "--depth=1", "--no-tags", "--force", url, f"{ref}:{wanted}") is not None:
+        found = ask("rev-parse", "-q", "--verify", f"{wanted}^{{commit}}")
+        if found:
+            return folder, found
+    every = ["+refs/heads/*:refs/remotes/it/*", "+refs/tags/*:refs/tags/*"]
+    try:
+        git("fetch", "-q", "--prune", url, *every, folder=folder, environment=environment)
+    except Broken as error:
+        raise Broken(f"{shown(url)} could not be fetched: {shown(error.sentence)}") from None
+    for name in (f"refs/remotes/it/{ref}", f"refs/tags/{ref}", ref):
+        if found := ask("rev-parse", "-q", "--verify", f"{name}^{{commit}}"):
+            return folder, found
+    raise NotFound(f"{shown(url)} has no {ref}", hint="push it, or name another commit")
+
+
+class Entry(NamedTuple):
+    """Something that a commit holds."""
+
+    path: bytes
+    mode: int
+    name: str  #: git's, of the content
+    size: int
+
+
+def tree(folder: Path, commit: str, environment: Environment) -> list[Entry]:
+    """All that a commit holds, by path."""
+    found = []
+    words = ["ls-tree", "-r", "-l", "-z", "--full-tree", commit]
+    for each in names(git(*words, folder=folder, environment=environment)):
+        facts, _, path = each.partition(b"\t")
+        mode, _, name, size = facts.decode().split()
+        found.append(Entry(path, int(mode, 8), name, 0 if size == "-" else int(size)))
+    return sorted(found)
+
+
+@contextmanager
+def contents(
+    folder: Path, wanted: Sequence[str], environment: Environment
+) -> Iterator[Iterator[Iterator[bytes]]]:
+    """Those contents, one after the other; each is to be read to its end."""
+    with tempfile.TemporaryFile() as asked:
+        asked.write("".join(f"{name}\n" for name in wanted).encode())
+        asked.seek(0)
+        words = ["git", "cat-file", "--batch"]
+        with subprocess.Popen(
+            words, cwd=folder, env=plain(environment), stdin=asked, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            try:
+                yield (one(process.stdout) for _ in wanted)
+            finally:
+                process.kill()
+
+
+def one(said: IO[bytes]) -> Iterator[bytes]:
+    """The next content, piece by piece."""
+    head = said.readline().split()
+    if len(head) != 3:
+        raise Broken("git has lost a content of the commit")
+    left = int(head[2])
+    while left:
+        piece = said.read(min(left, PIECE))
+        if not piece:
+            raise Broken("git ended too early")
+        left -= len(piece)
+        yield piece
+    said.read(1)

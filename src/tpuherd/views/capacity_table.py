@@ -1,0 +1,127 @@
+"""What the log has taught about capacity: how each zone answered, how long nodes lived there."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tpuherd.model.slots_and_plan import Event
+from tpuherd.views.format_text import NOTHING, lined, span
+
+KINDS = ("bid.asked", "bid.adopted", "bid.refused", "bid.granted", "bid.ready", "bid.noticed",
+         "bid.lost")  # fmt: skip
+HEAD = ("ZONE", "TYPE", "TIER", "ASKED", "REFUSED", "GRANTED", "MEDIAN WAIT", "MEDIAN LIFE",
+        "LAST REFUSAL")  # fmt: skip
+
+Key = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of one type and tier in one zone."""
+
+    asked: int = 0
+    refused: int = 0
+    granted: int = 0
+    waits_s: list[float] = field(default_factory=list)
+    lives_s: list[float] = field(default_factory=list)
+    refusal: str = ""
+    sentence: str = ""
+    refused_at: float | None = None
+
+
+@dataclass(slots=True)
+class Known:
+    """Of one bid, while its events are read."""
+
+    key: Key
+    asked_at: float
+    told: set[str] = field(default_factory=set)
+    ready_at: float | None = None
+
+
+def capacity(events: Iterable[Event], now: float) -> list[dict[str, Any]]:
+    """A row for each zone, type and tier that was ever asked for."""
+    bids: dict[str, Known] = {}
+    tallies: dict[Key, Tally] = {}
+    for event in events:
+        name = str(event.facts.get("bid", ""))
+        if event.kind in {"bid.asked", "bid.adopted"} and name not in bids:
+            offer = event.facts.get("offer") or {}
+            key = (str(offer.get("zone")), str(offer.get("type")), str(offer.get("tier")))
+            bids[name] = Known(key=key, asked_at=event.at)
+            tallies.setdefault(key, Tally()).asked += event.kind == "bid.asked"
+        elif name in bids and event.kind not in bids[name].told:
+            bids[name].told.add(event.kind)
+            note(tallies[bids[name].key], bids[name], event)
+    return [row(key, tallies[key], now) for key in sorted(tallies)]
+
+
+def note(tally: Tally, bid: Known, event: Event) -> None:
+    """What an event of a bid teaches."""
+    match event.kind:
+        case "bid.refused":
+            tally.refused += 1
+            tally.refused_at = event.at
+            tally.refusal = str(event.facts.get("refusal", ""))
+            tally.sentence = str(event.facts.get("sentence", ""))
+        case "bid.granted":
+            tally.granted += 1
+        case "bid.ready":
+            bid.ready_at = event.at
+            tally.waits_s.append(max(0.0, event.at - bid.asked_at))
+        case "bid.noticed" | "bid.lost" if bid.ready_at is not None:
+            tally.lives_s.append(max(0.0, event.at - bid.ready_at))
+            bid.ready_at = None  # it dies once
+
+
+def row(key: Key, tally: Tally, now: float) -> dict[str, Any]:
+    """As JSON."""
+    zone, type, tier = key
+    return {
+        "zone": zone,
+        "type": type,
+        "tier": tier,
+        "asked": tally.asked,
+        "refused": tally.refused,
+        "granted": tally.granted,
+        "wait_s": median(tally.waits_s),
+        "life_s": median(tally.lives_s),
+        "refusal": tally.refusal,
+        "sentence": tally.sentence,
+        "refused_s_ago": None if tally.refused_at is None else now - tally.refused_at,
+    }
+
+
+def median(values: Sequence[float]) -> float | None:
+    """The middle one."""
+    return sorted(values)[len(values) // 2] if values else None
+
+
+def capacity_text(
+    rows: Sequence[Mapping[str, Any]], *, colour: bool = False, width: int | None = None
+) -> str:
+    """`herd capacity`"""
+    if not rows:
+        return "nothing was asked for yet"
+    cells = [
+        (
+            one["zone"],
+            one["type"],
+            one["tier"],
+            str(one["asked"]),
+            str(one["refused"]),
+            str(one["granted"]),
+            NOTHING if one["wait_s"] is None else span(one["wait_s"]),
+            NOTHING if one["life_s"] is None else span(one["life_s"]),
+            last(one),
+        )
+        for one in rows
+    ]
+    return lined([HEAD, *cells], right=range(3, 8), colour=colour, width=width)
+
+
+def last(one: Mapping[str, Any]) -> str:
+    """The last refusal."""
+    if one["refused_s_ago"] is None:
+        return NOTHING
+    return f"{span(one['refused_s_ago'])} ago: {one['sentence'] or one['refusal']}"

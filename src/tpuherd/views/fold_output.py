@@ -1,0 +1,327 @@
+"""Outputs of many hosts as one text: equal lines once, in each host's order, nothing lost.
+
+`feed`, `end` and `due` give the blocks that are to be shown now; the caller asks `due` again at
+`wake_at`. How a block looks is another matter: `prefixed`, `as_json`.
+"""
+
+import base64
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+
+from tpuherd.targets import fold
+from tpuherd.views.printable import json_text
+
+WINDOW_S = 0.2  #: so long a line waits for the others to say the same
+REDRAW_S = 1.0  #: a line that its program overwrites again and again is shown so often
+LINE_MAX = 1 << 20  #: a longer line is shown in parts
+PART_MIN = 1 << 14  #: where memory is short, parts of so much are shown, too
+HELD_MAX = 16 << 20  #: bytes of all hosts together that wait; beyond it nothing does
+LINES_S = 5_000  #: lines a second that are compared; a flood of more is shown host by host
+LINES_AT_ONCE = 40_000
+
+
+Said = tuple[int, bytes]  #: port and line: a tuple, for there are many and they are compared
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines that one host or several said. A last line without its end is a part of one."""
+
+    hosts: tuple[str, ...]
+    port: int
+    text: bytes
+    at: float = 0.0
+
+
+class Lines:
+    """The bytes of one port of one host, cut into whole lines."""
+
+    def __init__(self) -> None:
+        self.rest = bytearray()  #: a line that is not whole yet
+        self.draft = b""  #: a line that its program went back to the beginning of
+        self.drawn_at = float("-inf")  #: when such a one was shown last
+        self.drawn = False  #: something of the line under way has been shown
+
+    @property
+    def held(self) -> int:
+        """Bytes that wait here."""
+        return len(self.rest) + len(self.draft)
+
+    def feed(self, piece: bytes, now: float) -> bytes:
+        """The lines that are whole now."""
+        end = piece.rfind(b"\n") + 1
+        if not end:
+            self.rest += piece
+            whole = b""
+        else:
+            whole = b"".join((self.rest, memoryview(piece)[:end]))
+            self.rest = bytearray(piece[end:])
+        if whole and (self.draft or self.drawn or b"\r" in whole):
+            whole = b"".join(self._settled(line) for line in whole.splitlines(keepends=True))
+        return whole + self._drawn(now)
+
+    def _settled(self, line: bytes) -> bytes:
+        """A line without what was overwritten in it; splitlines cuts at carriage returns, too."""
+        if line.endswith(b"\r"):
+            self.draft = line[:-1] or self.draft
+            return b""
+        text = line.rstrip(b"\r\n") or self.draft
+        seen, self.drawn, self.draft = self.drawn and not text, False, b""
+        return b"" if seen else text + b"\n"
+
+    def _drawn(self, now: float) -> bytes:
+        """Now and then a line that is being overwritten; and parts of one without end."""
+        shown = b""
+        cut = self.rest.rfind(b"\r", 0, -1) + 1  # the last byte may be half of \r\n
+        if cut:
+            self.draft = bytes(self.rest[:cut]).strip(b"\r").rpartition(b"\r")[2] or self.draft
+            del self.rest[:cut]
+        if self.draft and now - self.drawn_at >= REDRAW_S:
+            self.drawn_at = now
+            shown, self.draft, self.drawn = self.draft + b"\n", b"", True
+        if len(self.rest) > LINE_MAX:
+            shown += bytes(self.rest)
+            self.rest.clear()
+        return shown
+
+    def end(self) -> bytes:
+        """What is left at the end, and a last line without its end."""
+        rest = bytes(self.rest).rstrip(b"\r").rpartition(b"\r")[2] or self.draft
+        self.rest.clear()
+        self.draft = b""
+        return rest
+
+
+class Fold:
+    """Shows a line that many hosts say once; waits a moment for them."""
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self._open = set(hosts)  #: who may still say something
+        self._lines: dict[tuple[str, int], Lines] = {}
+        self._waiting: dict[str, deque[tuple[float, Said]]] = {host: deque() for host in self._open}
+        self._first: dict[Said, dict[str, None]] = {}  #: who has this line in front
+        self._agenda: list[tuple[float, int, str]] = []  #: lines in front, the oldest first
+        self._turn: dict[str, int] = {}  #: the entry there that is still true of a host
+        self._number = count()
+        self._held = 0
+        self._may = float(LINES_AT_ONCE)  #: lines that may be compared now
+        self._at = 0.0
+
+    def add(self, host: str) -> None:
+        """One more host may say something, or one that had ended."""
+        if host not in self._open:
+            self._open.add(host)
+            self._waiting.setdefault(host, deque())
+            for key in [key for key in self._lines if key[0] == host]:
+                del self._lines[key]
+
+    def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]:
+        """A host said something."""
+        lines = self._lines.setdefault((host, port), Lines())
+        before = lines.held
+        whole = lines.feed(piece, now)
+        self._held += lines.held - before
+        blocks = self._put(host, port, whole, now)
+        if self._held > HELD_MAX:
+            blocks += self._all(now)
+        return blocks
+
+    def end(self, host: str, now: float) -> list[Block]:
+        """A host will say nothing more."""
+        blocks: list[Block] = []
+        for (whose, port), lines in self._lines.items():
+            if whose == host:
+                self._held -= lines.held
+                rest = lines.end()
+                blocks += self._put(host, port, rest + b"\n" if rest else b"", now)
+        self._open.discard(host)
+        return blocks + self._agreed(list(self._first), now)
+
+    def due(self, now: float) -> list[Block]:
+        """What has waited long enough."""
+        blocks = []
+        while (at := self.wake_at()) is not None and at <= now + 1e-9:
+            blocks.append(self._take(self._waiting[self._agenda[0][2]][0][1], now))
+        return together(blocks + self._agreed(self._first, now)) if blocks else []
+
+    def wake_at(self) -> float | None:
+        """When something will have waited long enough."""
+        while self._agenda:
+            at, number, host = self._agenda[0]
+            if self._turn[host] == number and self._waiting[host]:
+                return at + WINDOW_S
+            heappop(self._agenda)
+        return None
+
+    def close(self, now: float) -> list[Block]:
+        """Everything that is left."""
+        blocks = []
+        for host in sorted(self._open):
+            blocks += self.end(host, now)
+        return together(blocks + self._all(now))
+
+    def _put(self, host: str, port: int, whole: bytes, now: float) -> list[Block]:
+        """Lines into the host's queue."""
+        if not whole:
+            return []
+        queue = self._waiting[host]
+        if not self._worth(whole.count(b"\n"), now):
+            return together([*self._flush(host, now), Block((host,), port, whole, now)])
+        empty = not queue
+        lines = whole.splitlines(keepends=True) if b"\r" not in whole else cut(whole)
+        queue.extend((now, (port, line)) for line in lines)
+        self._held += len(whole)
+        if not empty:
+            return []
+        self._step_up(host)
+        return self._agreed([queue[0][1]], now)
+
+    def _worth(self, many: int, now: float) -> bool:
+        """Whether so many more lines may be compared."""
+        self._may = min(LINES_AT_ONCE, self._may + max(0.0, now - self._at) * LINES_S)
+        self._at = now
+        if many > self._may:
+            return False
+        self._may -= many
+        return True
+
+    def _flush(self, host: str, now: float) -> list[Block]:
+        """Show what waits of one host."""
+        queue = self._waiting[host]
+        if not queue:
+            return []
+        front = self._first[queue[0][1]]
+        del front[host]
+        if not front:
+            del self._first[queue[0][1]]
+        blocks = [Block((host,), port, line, now) for _, (port, line) in queue]
+        self._held -= sum(len(block.text) for block in blocks)
+        queue.clear()
+        return blocks
+
+    def _step_up(self, host: str) -> None:
+        """The next line of a host comes to the front of its queue."""
+        at, said = self._waiting[host][0]
+        self._first.setdefault(said, {})[host] = None
+        number = self._turn[host] = next(self._number)
+        heappush(self._agenda, (at, number, host))
+
+    def _agreed(self, fronts: Iterable[Said], now: float) -> list[Block]:
+        """Show what everybody says who may still say something, as long as there is such a line."""
+        blocks = []
+        waiting = deque(fronts)
+        while waiting:
+            said = waiting.popleft()
+            hosts = self._first.get(said)
+            if hosts and len(self._open) <= len(hosts) and self._open <= hosts.keys():
+                blocks.append(self._take(said, now))
+                waiting.extend(self._first)
+        return together(blocks)
+
+    def _take(self, said: Said, now: float) -> Block:
+        """Take this line from all who have it in front."""
+        hosts = self._first.pop(said)
+        for host in hosts:
+            queue = self._waiting[host]
+            queue.popleft()
+            if queue:
+                self._step_up(host)
+        self._held -= len(said[1]) * len(hosts)
+        return Block(tuple(sorted(hosts)), *said, now)
+
+    def _all(self, now: float) -> list[Block]:
+        """Show everything at once, host by host: there is too much of it to wait."""
+        blocks = [block for host in self._waiting for block in self._flush(host, now)]
+        for (host, port), lines in self._lines.items():
+            if len(lines.rest) > PART_MIN:
+                self._held -= len(lines.rest)
+                blocks.append(Block((host,), port, bytes(lines.rest), now))
+                lines.rest.clear()
+        return together(blocks)
+
+
+class Plain:
+    """Shows each host's whole lines as they come."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[str, int], Lines] = {}
+
+    def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]:
+        """A host said something."""
+        whole = self._lines.setdefault((host, port), Lines()).feed(piece, now)
+        return [Block((host,), port, whole, now)] if whole else []
+
+    def end(self, host: str, now: float) -> list[Block]:
+        """A host will say nothing more."""
+        rests = [
+            Block((host,), port, lines.end() + b"\n", now)
+            for (whose, port), lines in self._lines.items()
+            if whose == host and lines.held
+        ]
+        return [block for block in rests if block.text != b"\n"]
+
+    def due(self, now: float) -> list[Block]:
+        """Nothing waits."""
+        return []
+
+    def wake_at(self) -> float | None:
+        """Never."""
+        return None
+
+    def close(self, now: float) -> list[Block]:
+        """Everything that is left."""
+        hosts = sorted({host for host, _ in self._lines})
+        return [block for host in hosts for block in self.end(host, now)]
+
+
+def cut(whole: bytes) -> list[bytes]:
+    """Lines that end at line feeds only: carriage returns within a part of a line stay."""
+    lines = [line + b"\n" for line in whole.split(b"\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
+
+
+def together(blocks: Sequence[Block]) -> list[Block]:
+    """Blocks of the same hosts that follow each other as one."""
+    if len(blocks) < 2:
+        return list(blocks)
+    joined: list[list[Block]] = []
+    for block in blocks:
+        before = joined[-1][0] if joined else None
+        if before and (before.hosts, before.port) == (block.hosts, block.port):
+            joined[-1].append(block)
+        else:
+            joined.append([block])
+    return [
+        Block(run[0].hosts, run[0].port, b"".join(one.text for one in run), run[-1].at)
+        if len(run) > 1
+        else run[0]
+        for run in joined
+    ]
+
+
+def prefixed(block: Block, *, prefix: str | None = None) -> bytes:
+    """`gpt/w[0-7]: line` for every line; a part of a line is ended where it stops."""
+    before = (fold(block.hosts) + ": " if prefix is None else prefix).encode()
+    text = block.text if block.text.endswith(b"\n") else block.text + b"\n"
+    follows = text.replace(b"\n", b"\n" + before)  # also the last line's end
+    return b"".join((before, memoryview(follows)[: len(follows) - len(before)]))
+
+
+def as_json(host: str, port: str, piece: bytes, at: float) -> bytes:
+    """One line of JSON: the text, or what is none in base64."""
+    said: Mapping[str, object]
+    try:
+        said = {"text": piece.decode()}
+    except UnicodeDecodeError:
+        said = {"base64": base64.b64encode(piece).decode()}
+    content = {"host": host, "time": round(at, 6), "port": port, **said}
+    return json_text(content).encode() + b"\n"
+
+
+def file_name(host: str, port: str) -> str:
+    """Where --output dir puts what a host says on a port: gpt-0-w3.out"""
+    return f"{host.replace('/', '-')}.{port.removeprefix('std')}"

@@ -1,0 +1,193 @@
+"""The text of `herd ls`, `herd status` and `herd why`, from the values of view.py."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tpuherd.accounting.goodput import MEANINGS, STARTUP, State
+from tpuherd.targets import fold
+from tpuherd.views.format_text import NOTHING, count_slices, lined, money, number, share, span
+
+Json = Mapping[str, Any]
+LINES = 6  #: of what a host said last
+ATTEMPTS = 8  #: so many of the latest are shown
+LOSSES = 5
+BAR = 24
+LEAST_S = 0.05  #: what took less is not told
+JOBS = ("JOB", "PHASE", "READY", "WHERE", "ATTEMPT", "AGE", "GOODPUT", "COST", "PER HOUR")
+SLOTS = ("SLOT", "PHASE", "WHERE", "ATTEMPT", "STEP", "SAVED", "GOODPUT", "COST", "PER HOUR")
+
+
+def jobs_text(rows: Sequence[Json], *, colour: bool = False, width: int | None = None) -> str:
+    """`herd ls`"""
+    if not rows:
+        return "nothing is wished; herd run begins a job"
+    cells = [
+        (
+            row["job"],
+            row["phase"] or NOTHING,
+            f"{row['ready']}/{row['slots']}",
+            where(row["zones"]) + (f", {row['slices']} slices" if row["slices"] > 1 else ""),
+            number(row["attempt"] or None),
+            span(row["age_s"]),
+            share(row["goodput"]),
+            money(row["cost"], known=row["priced"]),
+            money(row["per_hour"], known=row["priced"]),
+        )
+        for row in rows
+    ]
+    return lined([JOBS, *cells], right=(2, 4, 5, 6, 7, 8), colour=colour, width=width)
+
+
+def where(zones: Sequence[str]) -> str:
+    """One zone by its name, several by their number."""
+    return zones[0] if len(zones) == 1 else f"{len(zones)} zones" if zones else NOTHING
+
+
+def job_text(page: Json, *, colour: bool = False, width: int | None = None) -> str:
+    """`herd status`: all of a job, each slot in full if there are few."""
+    parts = [heading(page), lined([SLOTS, *map(slot_cells, page["each"])], right=range(3, 9),
+                                  colour=colour, width=width)]  # fmt: skip
+    parts += ["\n".join(slot_lines(slot, colour=colour)) for slot in page["each"]]
+    return "\n\n".join(part for part in parts if part)
+
+
+def heading(page: Json) -> str:
+    """What is wished, and what it costs."""
+    document = page["document"]
+    what = " or ".join(listed(document.get("accelerator"))) or ", ".join(page["type"])
+    tier = " or ".join(listed(document.get("tier")))
+    by = f" by {page['who']}" if page["who"] else ""
+    head = [
+        f"{page['job']}: {count_slices(page['slices'])}{what} {tier}".rstrip(),
+        f"{page['ready']} of {page['slots']} ready",
+        f"wished {span(page['age_s'])} ago{by}",
+        f"{money(page['cost'], known=page['priced'])} so far",
+        f"{money(page['per_hour'], known=page['priced'])} per hour now",
+    ]
+    lines = [", ".join(head)]
+    if document.get("run"):
+        run = document["run"]
+        lines.append(f"  {run if isinstance(run, str) else ' '.join(run)}")
+    return "\n".join(lines)
+
+
+def listed(value: Any) -> list[str]:
+    """One word or several, as a list."""
+    return [] if value is None else [value] if isinstance(value, str) else list(value)
+
+
+def slot_cells(slot: Json) -> tuple[str, ...]:
+    """Its line in the table."""
+    return (
+        slot["slot"],
+        slot["phase"],
+        slot["zone"] or NOTHING,
+        number(slot["attempt"] or None),
+        number(slot["step"]),
+        number(slot["saved"]),
+        share(slot["goodput"]),
+        money(slot["cost"], known=slot["priced"]),
+        money(slot["per_hour"], known=slot["priced"]),
+    )
+
+
+def slot_lines(slot: Json, *, colour: bool) -> Iterator[str]:
+    """All of one slot."""
+    yield f"{slot['slot']}: {slot['why'] or slot['phase']}"
+    if slot["bids"]:
+        yield "  bids"
+        for bid in slot["bids"]:
+            price = "" if bid["per_hour"] is None else f", {money(bid['per_hour'])} per hour"
+            why = f" ({bid['sentence']})" if bid["sentence"] else ""
+            yield (
+                f"    {bid['bid']}  {bid['zone']}  {bid['type']} {bid['tier']}"
+                f"  {bid['stage']} for {span(bid['for_s'])}{price}{why}"
+            )
+    if slot["attempts"]:
+        yield "  attempts"
+        for attempt in slot["attempts"][-ATTEMPTS:]:
+            yield from attempt_lines(attempt)
+    if slot["recoveries"]:
+        yield "  losses"
+        for recovery in slot["recoveries"][-LOSSES:]:
+            yield f"    {recovery_text(recovery)}"
+    if slot["seconds"]:
+        yield "  where the time went"
+        rows = [("", "", "", ""), *time_cells(slot["seconds"])]
+        for line in lined(rows, right=(1, 2), colour=colour).splitlines()[1:]:
+            yield f"    {line}"
+
+
+def attempt_lines(attempt: Json) -> Iterator[str]:
+    """What one attempt did, and how it ended."""
+    how = attempt["verdict"] or "runs"
+    steps = ""
+    if attempt["step"] is not None:
+        start = f"{attempt['resumed']} to " if attempt["resumed"] is not None else ""
+        steps = f", steps {start}{attempt['step']}"
+    why = f": {attempt['why']}" if attempt["why"] else ""
+    yield (
+        f"    {attempt['number']}  {attempt['zone']}  {how} after {span(attempt['for_s'])}"
+        f"{steps}{why}"
+    )
+    if started := startup_text(attempt).strip(" ()"):
+        yield f"       its start: {started}"
+    if attempt["first_failing"]:
+        code = "" if attempt["exit"] is None else f", exit {attempt['exit']}"
+        yield f"       first failing host: {attempt['first_failing']}{code}"
+        for line in attempt["lines"][-LINES:]:
+            yield f"       | {line}"
+
+
+def startup_text(row: Json) -> str:
+    """(Python 0.4 s, imports 6.1 s, …): what a start took, where the command told."""
+    told = row["startup"]
+    each = (f"{name} {span(told[key])}" for key, name in STARTUP.items() if told.get(key))
+    parts = ", ".join(each)
+    return f" ({parts})" if parts else ""
+
+
+def recovery_text(recovery: Json) -> str:
+    """One loss and what it took, in a sentence."""
+    parts = ", ".join(
+        f"{part} {span(seconds)}{startup_text(recovery) if part == 'start' else ''}"
+        for part, seconds in recovery["parts"].items()
+        if seconds > LEAST_S
+    )
+    lost = recovery["steps_lost"]
+    steps = "" if lost is None else f"; {lost} step{'' if lost == 1 else 's'} lost"
+    ways = [zone for zone in (recovery["from_zone"], recovery["to_zone"]) if zone]
+    way = f" ({' → '.join(dict.fromkeys(ways))})" if ways else ""
+    took = "back after" if recovery["over"] else "not back for"
+    head = f"{recovery['verdict']} in attempt {recovery['attempt']}{way}"
+    return f"{head}: {took} {span(recovery['seconds'])}: {parts or 'at once'}{steps}"
+
+
+def time_cells(seconds: Mapping[str, float]) -> list[tuple[str, str, str, str]]:
+    """Each state with its time, share and a bar, the longest first."""
+    total = sum(seconds.values())
+    ordered = sorted(seconds.items(), key=lambda item: -item[1])
+    ordered = [(name, time) for name, time in ordered if time > LEAST_S]
+    return [
+        (
+            MEANINGS[State(name)],
+            span(time),
+            share(time / total if total else None),
+            "█" * round(BAR * time / total) if total else "",
+        )
+        for name, time in ordered
+    ]
+
+
+def why_text(slots: Mapping[str, str], recent: Sequence[tuple[str, str]], *, engine: bool) -> str:
+    """`herd why`: what each slot does or waits for, and the last that happened."""
+    same: dict[str, list[str]] = {}
+    for name, sentence in slots.items():
+        same.setdefault(sentence or "the engine has not looked at it yet", []).append(name)
+    lines = [f"{fold(names)}: {sentence}" for sentence, names in same.items()]
+    if not engine:
+        lines.append("No engine runs now, so this is what was last known: herd engine start")
+    if recent:
+        width = max(len(when) for when, _ in recent)
+        lines += ["", *(f"  {when.rjust(width)}  {what}" for when, what in recent)]
+    return "\n".join(lines)

@@ -1,0 +1,262 @@
+"""What `herd ls` and `herd status` show, as plain values: the JSON is these, the text is of these.
+
+Their schemas are in view_schema.py.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tpuherd.accounting.goodput import STARTUP, Account, Recovery, Run, State, ratio, recoveries
+from tpuherd.accounting.slot_account import bills, held_bids
+from tpuherd.model.slot_history import Bid, Verdict
+from tpuherd.model.slots_and_plan import Goal
+from tpuherd.model.stored_job import Wish
+from tpuherd.model.trouble import Trouble
+from tpuherd.views.trouble_line import trouble_rows
+
+#: A word for what a slot does, in a table.
+WORDS: Mapping[State, str] = {
+    State.QUEUE_FIRST: "queued",
+    State.CAPACITY_WAIT: "queued",
+    State.CONTROLLER_GAP: "waiting",
+    State.PROVISION: "booting",
+    State.HOST_SETUP: "setup",
+    State.STARTING: "starting",
+    State.RESTORE: "starting",
+    State.PRODUCTIVE: "running",
+    State.WASTED: "running",
+    State.STOPPING: "stopping",
+    State.DETECT: "recovering",
+    State.PROCESS_DOWN: "failing",
+    State.HUNG: "failing",
+    State.IDLE: "idle",
+    State.STOPPED: "stopped",
+    State.DONE: "done",
+    State.GAVE_UP: "gave up",
+}
+#: States in which nothing runs, and a node that is there is unhealthy before all else.
+AT_NODES = frozenset({State.PROVISION, State.HOST_SETUP, State.CONTROLLER_GAP, State.IDLE})
+LEAVING = "leaving"  #: not wanted any more, and not all is given back
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scene:
+    """What the store knows at one moment."""
+
+    now: float
+    wishes: Mapping[str, Wish] = field(default_factory=dict)
+    accounts: Mapping[str, Account] = field(default_factory=dict)
+    states: Mapping[str, str] = field(default_factory=dict)  #: the engine's last sentence a slot
+    engine: bool = False  #: whether one runs
+    troubles: Sequence[Trouble] = ()
+
+
+def slots_of(wish: Wish) -> tuple[str, ...]:
+    """The names of the slots that are to be filled."""
+    return () if wish.goal is Goal.GONE else wish.slots
+
+
+def names_of(scene: Scene, job: str) -> tuple[str, ...]:
+    """All slots of a job: those wished, and those that there are, in order."""
+    wish = scene.wishes.get(job)
+    there = [one.slot for one in scene.accounts.values() if one.job == job]
+    if wish is not None and wish.goal is not Goal.GONE:
+        there = [name for name in there if scene.accounts[name].bids]  # else it was scaled away
+    names = {*(slots_of(wish) if wish else ()), *there}
+    return tuple(sorted(names, key=lambda name: int(name.rpartition("-")[2])))
+
+
+def phase(account: Account | None) -> str:
+    """A word for it."""
+    if account is None:
+        return "waiting"
+    if account.state is State.STOPPED and account.bids:
+        return LEAVING
+    if account.state in AT_NODES and any(bid.sick_at for bid in held_bids(account.bids)):
+        return "unhealthy"
+    return WORDS[account.state]
+
+
+def job_row(scene: Scene, job: str) -> Json:
+    """One job of `herd ls`."""
+    wish = scene.wishes.get(job)
+    names = names_of(scene, job)
+    accounts = [scene.accounts[name] for name in names if name in scene.accounts]
+    phases: dict[str, int] = {}
+    for name in names:
+        word = phase(scene.accounts.get(name))
+        phases[word] = phases.get(word, 0) + 1
+    seats = [seat for account in accounts if (seat := seat_of(account)) is not None]
+    starts = [wish.made_at] if wish else [account.start for account in accounts]
+    attempts = [account.runs[-1].attempt.number for account in accounts if account.runs]
+    return {
+        "job": job,
+        "goal": str(wish.goal) if wish else "dropped",
+        "phase": ", ".join(phases) if len(phases) < 2 else counted(phases),
+        "phases": phases,
+        "slots": len(slots_of(wish)) if wish else 0,
+        "slices": int(wish.document.get("slices") or 1) if wish else 1,
+        "ready": sum(seat.ready_at is not None for seat in seats),
+        "type": sorted({seat.offer.type for seat in seats}),
+        "zones": sorted({seat.offer.zone for seat in seats}),
+        "attempt": max(attempts, default=0),
+        "age_s": scene.now - min(starts, default=scene.now),
+        **money_of(accounts),
+        "goodput": ratio(accounts),
+    }  # fmt: skip
+
+
+def counted(phases: Mapping[str, int]) -> str:
+    """3 running, 1 queued"""
+    return ", ".join(f"{many} {word}" for word, many in phases.items())
+
+
+def money_of(accounts: Iterable[Account]) -> Json:
+    """What slots have cost and cost, together."""
+    known = list(accounts)
+    return {
+        "cost": sum(account.cost for account in known),
+        "per_hour": sum(account.per_hour for account in known),
+        "priced": all(account.priced for account in known),
+    }
+
+
+def seat_of(account: Account) -> Bid | None:
+    """The bid that fills the slot: that of its attempt, else the one furthest on."""
+    there = held_bids(account.bids)
+    if account.runs and account.runs[-1].attempt.ended_at is None:
+        for bid in there:
+            if bid.name == account.runs[-1].attempt.bid:
+                return bid
+    granted = [bid for bid in there if bid.granted_at is not None]
+    return min(granted, key=lambda bid: (bid.ready_at is None, bid.granted_at), default=None)
+
+
+def job_page(scene: Scene, job: str, names: Iterable[str]) -> Json:
+    """What `herd status` tells of a job."""
+    wish = scene.wishes.get(job)
+    return {
+        **job_row(scene, job),
+        "made_at": wish.made_at if wish else None,
+        "who": wish.who if wish else "",
+        "document": dict(wish.document) if wish else {},
+        "engine": scene.engine,
+        "troubles": trouble_rows(scene.troubles),
+        "each": [slot_page(scene, name) for name in names],
+    }
+
+
+def slot_page(scene: Scene, name: str) -> Json:
+    """What it tells of a slot."""
+    account = scene.accounts.get(name)
+    page: Json = {
+        "slot": name,
+        "phase": phase(account),
+        "why": scene.states.get(name, ""),
+    }
+    if account is None:
+        return {**page, "zone": "", "attempt": 0, "step": None, "saved": None, "goodput": None,
+                "cost": 0.0, "per_hour": 0.0, "priced": True, "steps_lost": 0, "wanted_s": 0.0,
+                "seconds": {}, "bids": [], "attempts": [], "recoveries": []}  # fmt: skip
+    seat = seat_of(account)
+    return {
+        **page,
+        "why": page["why"] or account.over_why,
+        "zone": seat.offer.zone if seat else "",
+        "attempt": account.runs[-1].attempt.number if account.runs else 0,
+        "step": account.step,
+        "saved": account.saved,
+        "goodput": account.goodput,
+        **money_of([account]),
+        "steps_lost": account.steps_lost,
+        "wanted_s": account.wanted_s,
+        "seconds": {str(state): time for state, time in account.seconds.items() if time},
+        "bids": [bid_row(bid, scene.now) for bid in account.bids],
+        "attempts": [run_row(run, scene.now) for run in account.runs],
+        "recoveries": [recovery_row(one) for one in recoveries(account)],
+    }
+
+
+def bid_row(bid: Bid, now: float) -> Json:
+    """A bid that is not known to be gone."""
+    stage, since = stage_of(bid)
+    return {
+        "bid": bid.name,
+        "zone": bid.offer.zone,
+        "type": bid.offer.type,
+        "tier": bid.offer.tier,
+        "stage": stage,
+        "for_s": now - since,
+        "per_hour": bid.offer.price if bills(bid) else None,
+        "sentence": (bid.withdrawn_why or bid.sentence).removeprefix(f"{bid.name}: "),
+    }
+
+
+def stage_of(bid: Bid) -> tuple[str, float]:
+    """How far it is, and since when; what came last in its life goes before the rest."""
+    stages = (
+        (bid.withdrawn_at, "being given back"),
+        (bid.lost_at, bid.lost_how or "lost"),
+        (bid.noticed_at, "told that it goes away"),
+        (bid.sick_at, f"unhealthy ({bid.sick_how})" if bid.sick_how else "unhealthy"),
+        (bid.ready_at, "ready"),
+        (bid.granted_at, "being made"),
+    )
+    if bid.refusal is not None and bid.withdrawn_at is None:
+        return f"refused: {bid.refusal}", bid.sent_at or bid.asked_at
+    for at, word in stages:
+        if at is not None:
+            return word, at
+    return "asked", bid.asked_at
+
+
+def run_row(run: Run, now: float) -> Json:
+    """One attempt."""
+    attempt = run.attempt
+    return {
+        "number": attempt.number,
+        "attempt": attempt.id,
+        "bid": attempt.bid,
+        "zone": run.zone,
+        "type": run.type,
+        "launched_at": attempt.launched_at,
+        "for_s": (attempt.ended_at or now) - attempt.launched_at,
+        "verdict": None if attempt.verdict is None else str(attempt.verdict),
+        "why": run.why,
+        "resumed": run.resumed,
+        "startup": startup_parts(run),
+        "step": run.points[-1][1] if run.points else None,
+        "first_failing": attempt.host if attempt.verdict not in QUIET else "",
+        "exit": attempt.exit,
+        "lines": list(attempt.lines),
+    }
+
+
+def startup_parts(run: Run | None) -> Json:
+    """The parts of its start that it told of, in their order."""
+    told = run.startup if run is not None else {}
+    return {name: told[name] for name in STARTUP if name in told}
+
+
+#: No host failed.
+QUIET = frozenset({None, Verdict.SUCCESS, Verdict.STOPPED})
+
+
+def recovery_row(recovery: Recovery) -> Json:
+    """What a loss has cost."""
+    return {
+        "at": recovery.at,
+        "over": recovery.over,
+        "verdict": str(recovery.verdict),
+        "why": recovery.why,
+        "attempt": recovery.before.attempt.number,
+        "from_zone": recovery.before.zone,
+        "to_zone": recovery.after.zone if recovery.after else None,
+        "seconds": recovery.until - recovery.at,
+        "parts": recovery.parts,
+        "startup": startup_parts(recovery.after),
+        "steps_lost": recovery.steps_lost,
+    }

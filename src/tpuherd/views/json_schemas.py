@@ -1,0 +1,256 @@
+"""What the JSON of reading commands looks like, as JSON Schema; the docs print it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tpuherd.accounting.goodput import MEANINGS, PARTS, STARTUP
+from tpuherd.history.apply_event import KINDS
+from tpuherd.views.trouble_line import TITLES
+
+Schema = Mapping[str, Any]
+
+TEXT: Schema = {"type": "string"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+NUMBER: Schema = {"type": "number"}
+FLAG: Schema = {"type": "boolean"}
+TEXTS: Schema = {"type": "array", "items": TEXT}
+
+
+def maybe(schema: Schema) -> Schema:
+    """Or null: not known."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def each(schema: Schema) -> Schema:
+    """A list of them."""
+    return {"type": "array", "items": schema}
+
+
+def by(names: Iterable[str] | None, schema: Schema) -> Schema:
+    """An object with a value for some of these names, or for any."""
+    if names is None:
+        return {"type": "object", "additionalProperties": schema}
+    listed = {str(name): schema for name in names}
+    return {"type": "object", "properties": listed, "additionalProperties": False}
+
+
+def record(fields: Mapping[str, tuple[Schema, str]]) -> Schema:
+    """An object with exactly these, each with its meaning."""
+    return {
+        "type": "object",
+        "properties": {
+            name: {**schema, "description": meaning} for name, (schema, meaning) in fields.items()
+        },
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+
+
+MONEY: Mapping[str, tuple[Schema, str]] = {
+    "cost": (NUMBER, "dollars until now, by the catalogue's prices"),
+    "per_hour": (NUMBER, "dollars an hour, of what is held now"),
+    "priced": (FLAG, "false: the price of some node is not known, so both are too low"),
+}
+GOODPUT = (maybe(NUMBER), "share of the wanted time in which work got on; null: nothing ran yet")
+
+JOB: Mapping[str, tuple[Schema, str]] = {
+    "job": (TEXT, "its name"),
+    "goal": ({"enum": ["run", "idle", "gone", "dropped"]}, "what is wished: gone is stopped"),
+    "phase": (TEXT, "what its slots do, in words"),
+    "phases": (by(None, COUNT), "how many slots do each"),
+    "slots": (COUNT, "how many are wished"),
+    "slices": (COUNT, "how many nodes work together in each"),
+    "ready": (COUNT, "how many have a node that is ready"),
+    "type": (TEXTS, "accelerator types that are held"),
+    "zones": (TEXTS, "where they are"),
+    "attempt": (COUNT, "the greatest number of an attempt; 0: none yet"),
+    "age_s": (NUMBER, "seconds since the wish"),
+    **MONEY,
+    "goodput": GOODPUT,
+}
+BID = record({
+    "bid": (TEXT, "name of the request and the node"),
+    "zone": (TEXT, ""),
+    "type": (TEXT, ""),
+    "tier": (TEXT, "spot, preemptible, on-demand or reserved"),
+    "stage": (TEXT, "asked, being made, ready, sick, told that it goes away, being given back,"
+                    " refused: …, or how it was lost: preempted, …"),
+    "for_s": (NUMBER, "seconds in that stage"),
+    "per_hour": (maybe(NUMBER), "dollars an hour that it costs now; null: nothing, or not known"),
+    "sentence": (TEXT, "why it was withdrawn, or what the cloud said"),
+})  # fmt: skip
+END: Mapping[str, tuple[Schema, str]] = {
+    "job": (TEXT, "its name"),
+    "status": (COUNT, "the exit status"),
+    "why": (TEXT, "in a sentence"),
+}
+ATTEMPT = record({
+    "number": (COUNT, "from 1"),
+    "attempt": (TEXT, "its id"),
+    "bid": (TEXT, "the node it ran on"),
+    "zone": (TEXT, ""),
+    "type": (TEXT, ""),
+    "launched_at": (NUMBER, "seconds since 1970"),
+    "for_s": (NUMBER, "seconds from launch to end, or to now"),
+    "verdict": (maybe(TEXT), "success, failure, preempted, node fault, stopped, stalled, lost;"
+                             " null: it runs"),
+    "why": (TEXT, "how it ended, in a sentence"),
+    "resumed": (maybe(COUNT), "the step of the checkpoint that it went on from"),
+    "startup": (by(STARTUP, NUMBER), "what its start took, where it told: seconds by part"),
+    "step": (maybe(COUNT), "the furthest that it told of"),
+    "first_failing": (TEXT, "the host that failed first"),
+    "exit": (maybe({"type": "integer"}), "its exit status"),
+    "lines": (TEXTS, "its last lines"),
+})  # fmt: skip
+RECOVERY = record(
+    {
+        "at": (NUMBER, "the last sign of the attempt that was lost, in seconds since 1970"),
+        "over": (FLAG, "false: it is still under way"),
+        "verdict": (TEXT, "of the attempt that was lost"),
+        "why": (TEXT, "in a sentence"),
+        "attempt": (COUNT, "its number"),
+        "from_zone": (TEXT, ""),
+        "to_zone": (maybe(TEXT), ""),
+        "seconds": (NUMBER, "until the next attempt's first step"),
+        "parts": (by(PARTS, NUMBER), "of these, seconds by what they were spent on"),
+        "startup": (by(STARTUP, NUMBER), "of `start`, seconds by part, where the command told"),
+        "steps_lost": (maybe(COUNT), "steps that are made twice"),
+    }
+)
+SLOT = record(
+    {
+        "slot": (TEXT, "its name"),
+        "phase": (TEXT, "a word"),
+        "why": (TEXT, "what it does or waits for: the engine's own sentence"),
+        "zone": (TEXT, "of its node"),
+        "attempt": (COUNT, "the latest; 0: none yet"),
+        "step": (maybe(COUNT), "the furthest that is known"),
+        "saved": (maybe(COUNT), "the latest durable checkpoint"),
+        "goodput": GOODPUT,
+        **MONEY,
+        "steps_lost": (COUNT, "in all losses"),
+        "wanted_s": (NUMBER, "seconds in which it was wanted to work"),
+        "seconds": (by(MEANINGS, NUMBER), "by state; they add up to the time since the wish"),
+        "bids": (each(BID), "requests and nodes that are not known to be gone"),
+        "attempts": (each(ATTEMPT), "all, the oldest first"),
+        "recoveries": (each(RECOVERY), "all losses, the oldest first"),
+    }
+)
+TROUBLE = record(
+    {
+        "source": ({"enum": [*TITLES]}, "the cloud, the store of jobs, the engine, or your login"),
+        "sentence": (TEXT, "the last trouble with it"),
+        "hint": (TEXT, "what can be done"),
+        "since": (NUMBER, "when it began, in seconds since 1970"),
+        "at": (NUMBER, "when it was met last"),
+        "times": (COUNT, "how often in a row"),
+    }
+)
+EVENT: Schema = {
+    "type": "object",
+    "properties": {
+        "seq": {**COUNT, "description": "its number in the log; numbers only rise"},
+        "at": {**NUMBER, "description": "seconds since 1970"},
+        "kind": {"enum": sorted([*KINDS, "store.set_aside"]), "description": "what happened"},
+        "job": {**TEXT, "description": "whose; empty: nobody's"},
+        "slot": {**TEXT, "description": "of which slot; empty: of none"},
+        "why": {**TEXT, "description": "the sentence for people, where there is one"},
+    },
+    "required": ["seq", "at", "kind", "job", "slot"],
+    "additionalProperties": True,
+}
+ZONE = record(
+    {
+        "zone": (TEXT, ""),
+        "type": (TEXT, ""),
+        "tier": (TEXT, ""),
+        "asked": (COUNT, "bids"),
+        "refused": (COUNT, "of them"),
+        "granted": (COUNT, "of them"),
+        "wait_s": (maybe(NUMBER), "median of the seconds from asking until READY"),
+        "life_s": (maybe(NUMBER), "median of the seconds from READY until a loss"),
+        "refusal": (TEXT, "the last one: stockout, rate, quota, reservation, permission, …"),
+        "sentence": (TEXT, "what the cloud said then"),
+        "refused_s_ago": (maybe(NUMBER), "how long ago that was"),
+    }
+)
+TRIAL: Mapping[str, tuple[Schema, str]] = {
+    "trial": (COUNT, "its number, from 0"),
+    "phase": (TEXT, "running, waiting, complete, pruned, failed, stopped"),
+    "value": (maybe(NUMBER), "of the metric, as it told last; null: none, or no number"),
+    "step": (maybe(COUNT), "of that"),
+    "params": ({"type": "object"}, "what it tries: parameters by name"),
+    "slot": (TEXT, "where it is, or was last"),
+    "run": (TEXT, "its RUN_ID, in all attempts"),
+    "attempts": (COUNT, "so often it was started"),
+    "preemptions": (COUNT, "so often a node was taken away under it, and it went on elsewhere"),
+    "seconds": (NUMBER, "since it was made, until its end or now"),
+    "why": (TEXT, "how it ended, in a sentence"),
+    "nan": (FLAG, "its metric is NaN or infinite by now"),
+    "points": (
+        each(each(NUMBER)),
+        "what it told of the metric: step, value; of very many some, and the last",
+    ),
+}
+
+LINE: Schema = {
+    "type": "object",
+    "properties": {
+        "host": {**TEXT, "description": "who said it: gpt-0/w3"},
+        "time": {**NUMBER, "description": "when, in seconds since 1970"},
+        "port": {**TEXT, "description": "stdout, stderr, or agent: what its agent has to say"},
+        "text": {**TEXT, "description": "the line"},
+        "base64": {**TEXT, "description": "the line instead, where it is no text"},
+    },
+    "required": ["host", "time", "port"],
+    "additionalProperties": False,
+}
+
+#: By command.
+SCHEMAS: Mapping[str, Schema] = {
+    "herd ls --json": each(record(JOB)),
+    "herd status NAME --json": record({
+        **JOB,
+        "made_at": (maybe(NUMBER), "when it was wished, in seconds since 1970"),
+        "who": (TEXT, "by whom"),
+        "document": ({"type": "object"}, "the job as it was wished"),
+        "engine": (FLAG, "whether an engine runs"),
+        "each": (each(SLOT), "its slots"),
+        "troubles": (each(TROUBLE), "what stands in the way of all jobs at once"),
+    }),
+    "herd why NAME --json": record({
+        "slots": (by(None, TEXT), "the sentence of each slot"),
+        "engine": (FLAG, "whether an engine runs; else the sentences are what was last known"),
+        "recent": (each(EVENT), "what happened last"),
+        "troubles": (each(TROUBLE), "what stands in the way of all jobs at once"),
+    }),
+    "herd events --json": EVENT,
+    "herd logs NAME --json": LINE,
+    "herd wait NAME --json": record({
+        **END,
+        "each": (each(record(END)), "the same of each, where several are waited for"),
+    }),
+    "herd capacity --json": each(ZONE),
+    "herd engine status --json": record({
+        "place": (TEXT, "the project or the world whose jobs it keeps"),
+        "running": (FLAG, "false: none has the lease; the exit status is 7"),
+        "pid": (maybe(COUNT), "its process"),
+        "host": (maybe(TEXT), "the machine that it runs on"),
+        "who": (maybe(TEXT), "who began it"),
+        "epoch": (maybe(COUNT), "of its lease: an engine that began later has a greater one"),
+        "since": (maybe(NUMBER), "when it took the lease, in seconds since 1970"),
+        "lease_until": (maybe(NUMBER), "till when it leads, unless it renews the lease"),
+        "troubles": (each(TROUBLE), "what stands in the way of all jobs at once"),
+    }),
+    "herd sweep status NAME --json": record({
+        "sweep": (TEXT, "its name"),
+        "method": (TEXT, "grid, random, bayes; empty: the job is forgotten"),
+        "metric": (TEXT, "what trials are judged by"),
+        "goal": (TEXT, "minimize, maximize"),
+        "planned": (COUNT, "trials in all"),
+        "phases": (by(None, COUNT), "how many trials do each"),
+        "best": (maybe(COUNT), "number of the best trial that is complete"),
+        "each": (each(record(TRIAL)), "its trials, by number"),
+    }),
+    "herd sweep best NAME --json": record(TRIAL),
+}  # fmt: skip

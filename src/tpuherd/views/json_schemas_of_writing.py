@@ -1,0 +1,167 @@
+"""What the JSON of writing commands looks like, as JSON Schema; the docs print it."""
+
+from collections.abc import Mapping
+
+from tpuherd.jobfile.fields import TIERS, Need
+from tpuherd.views.json_schemas import (
+    COUNT,
+    FLAG,
+    NUMBER,
+    TEXT,
+    TEXTS,
+    Schema,
+    by,
+    each,
+    maybe,
+    record,
+)
+
+PRICE = (maybe(NUMBER), "dollars an hour by list prices; null: not known")
+TIER = ({"enum": list(TIERS)}, "")
+DOCUMENT = ({"type": "object"}, "the job, by the fields of a job file")
+CHANGE: Mapping[str, tuple[Schema, str]] = {
+    "difference": (TEXTS, "what differs from the wish that was there"),
+    "needs": ({"enum": [str(one) for one in Need]}, "what it takes: node, attempt or nothing"),
+}
+SUMMARY: Mapping[str, tuple[Schema, str]] = {
+    "slots": (TEXTS, "their names"),
+    "per_hour": (
+        record(
+            {
+                "least": PRICE,
+                "most": PRICE,
+                "unknown_in": (TEXTS, "zones whose price is not known"),
+            }
+        ),
+        "dollars an hour for all slots: `least` in the cheapest zone, `most` in the dearest;"
+        " `unknown_in`: zones whose price is not known",
+    ),
+    "trials": (maybe(COUNT), "of a sweep, in all; null: it is none"),
+    **CHANGE,
+}
+OFFER = record(
+    {
+        "zone": (TEXT, ""),
+        "type": (TEXT, ""),
+        "tier": TIER,
+        "runtime": (TEXT, "its image"),
+        "hosts": (COUNT, "of one node"),
+        "price": PRICE,
+        "rank": (COUNT, "0 is asked for first"),
+    }
+)
+GRANT: Schema = {
+    "type": "object",
+    "properties": {
+        "zone": TEXT,
+        "type": {**TEXT, "description": "a generation, or one size of it"},
+        "tier": {"enum": list(TIERS)},
+        "chips": {**COUNT, "description": "in all; left out: nobody said"},
+        "free": {**FLAG, "description": "left out: they are billed"},
+    },
+    "required": ["zone", "type", "tier"],
+    "additionalProperties": False,
+}
+CONTEXT: Mapping[str, Schema] = {
+    "project": {**TEXT, "description": "Google's; empty: a world is meant"},
+    "world": {**TEXT, "description": "the folder of a simulated world"},
+    "account": {**TEXT, "description": "the file of its credentials"},
+    "login": {**TEXT, "description": "the user on hosts"},
+    "ways": {**TEXTS, "description": "how hosts are reached"},
+    "keys": {**TEXT, "description": "whose metadata gets our SSH key: node or project"},
+    "via": {**TEXT, "description": "the machine where its engine runs"},
+}
+STRAY = record(
+    {
+        "name": (TEXT, "of the request and the node"),
+        "zone": (TEXT, ""),
+        "state": (TEXT, "in the cloud's word"),
+        "nodes": (COUNT, "0: a request only"),
+        "per_hour": PRICE,
+        "command": (TEXT, "what deletes it"),
+    }
+)
+STEP = record(
+    {
+        "do": ({"enum": ["ask", "withdraw"]}, ""),
+        "bid": (TEXT, "the request and the node"),
+        "slot": (TEXT, "whose"),
+        "zone": (TEXT, ""),
+        "type": (TEXT, "of an ask"),
+        "tier": (TEXT, "of an ask"),
+        "why": (TEXT, "in a sentence"),
+    }
+)
+MADE = record(
+    {
+        "job": (TEXT, "its name"),
+        "did": ({"enum": ["made", "changed", "same", "again", "resumed"]}, "what became of it"),
+        "revision": (COUNT, "counts the changes of the wish"),
+        **SUMMARY,
+    }
+)
+TURNED = each(record({"job": (TEXT, "its name"), "changed": (FLAG, "false: it was so already")}))
+SET = record(
+    {
+        "job": (TEXT, "its name"),
+        "revision": (COUNT, "counts the changes of the wish"),
+        **CHANGE,
+        "document": DOCUMENT,
+    }
+)
+
+#: By command.
+SCHEMAS: Mapping[str, Schema] = {
+    "herd run --json": MADE,
+    "herd up --json": MADE,
+    "herd sweep FILE --json": MADE,
+    "herd run --dry-run --json": record({
+        "job": DOCUMENT,
+        "offers": (each(OFFER), "where a node may come from, the best liked first"),
+        "granted": (FLAG, "false: you would be asked first"),
+        **SUMMARY,
+    }),
+    "herd set NAME --json": SET,
+    "herd scale NAME --json": SET,
+    "herd stop NAME --json": TURNED,
+    "herd resume NAME --json": TURNED,
+    "herd down --json": record({
+        "down": (TEXTS, "the jobs that went"),
+        "gone": (FLAG, "it was proved that nothing is left"),
+        "zones": (maybe(TEXTS), "the zones that were listed for it"),
+        "waits_for": (TEXT, "what was still there when --timeout was over, and why; else empty"),
+    }),
+    "herd gc --json": record({
+        "strays": (each(STRAY), "what bears our name and is nobody's wish"),
+        "withdrawn": (TEXTS, "what is being deleted"),
+        "silent": (TEXTS, "zones that did not answer: what is there nobody knows"),
+    }),
+    "herd adopt --json": record({
+        "jobs": (TEXTS, "whose they are"),
+        "adopted": (TEXTS, "requests and nodes that are ours now"),
+        "unknown": (TEXTS, "those without a job in their metadata"),
+    }),
+    "herd plan --json": record({
+        "states": (by(None, TEXT), "the sentence of each slot"),
+        "frozen": (TEXT, "why nothing is deleted now; else empty"),
+        "steps": (each(STEP), "what would be done in the cloud now"),
+    }),
+    "herd context grant --json": each(GRANT),
+    "herd context show --json": {
+        "type": "object",
+        "properties": {
+            "name": {**maybe(TEXT), "description": "of the context; null: none is meant"},
+            **CONTEXT,
+            "everything": {**FLAG, "description": "true: whatever there is may be asked for"},
+            "grants": {**each(GRANT), "description": "else what may be had"},
+        },
+        "required": ["name", "project", "everything", "grants"],
+        "additionalProperties": False,
+    },
+    "herd context list --json": record({
+        "current": (maybe(TEXT), "the one that is meant"),
+        "contexts": (by(None, {"type": "object", "properties": CONTEXT,
+                               "additionalProperties": False}),
+                     "by name, each with what was said of it: see above"),
+    }),
+}  # fmt: skip

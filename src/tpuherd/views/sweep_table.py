@@ -1,0 +1,138 @@
+"""What `herd sweep status` and `herd sweep best` show, as plain values, as text and as CSV."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tpuherd.model.search import Search, many
+from tpuherd.model.sweep_trials import How, Sweep, Trial, Value
+from tpuherd.views.format_text import NOTHING, lined, number, span
+
+Json = dict[str, Any]
+#: As slots are spoken of; how a trial ended is a word already.
+PHASES: Mapping[str, str] = {"runs": "running", "waits": "waiting"}
+HEAD = ("TRIAL", "PHASE", "SLOT", "ATTEMPT", "STEP", "AGE")
+#: Of a line of CSV, before the parameters.
+COLUMNS = ("trial", "phase", "value", "step", "slot", "run", "attempts", "preemptions", "seconds")
+
+
+def sweep_page(name: str, sweep: Sweep, search: Search | None, now: float) -> Json:
+    """All of a sweep. Of one whose job is forgotten, `search` is None."""
+    phases: dict[str, int] = {}
+    for one in sweep.trials:
+        phases[phase(one)] = phases.get(phase(one), 0) + 1
+    return {
+        "sweep": name,
+        "method": search.method if search else "",
+        "metric": sweep.metric or (search.metric if search else ""),
+        "goal": sweep.goal or (search.goal if search else ""),
+        "planned": max(many(search) if search else 0, len(sweep.trials)),
+        "phases": phases,
+        "best": next((one.number for one in sweep.best_first()), None),
+        "each": [trial_row(one, now) for one in sweep.trials],
+    }
+
+
+def phase(trial: Trial) -> str:
+    """running, waiting, complete, pruned, failed, stopped"""
+    return PHASES.get(trial.word, trial.word)
+
+
+def trial_row(trial: Trial, now: float) -> Json:
+    """One of its trials."""
+    return {
+        "trial": trial.number,
+        "phase": phase(trial),
+        "value": trial.value,
+        "step": trial.step,
+        "params": dict(trial.params),
+        "slot": trial.slot,
+        "run": trial.run,
+        "attempts": trial.attempts,
+        "preemptions": trial.spent.preemptions,
+        "seconds": (now if trial.ended_at is None else trial.ended_at) - trial.made_at,
+        "why": trial.why,
+        "nan": trial.lost,
+        "points": [list(point) for point in trial.points],
+    }
+
+
+def names(each: Iterable[Mapping[str, Any]]) -> list[str]:
+    """All parameters, in the order in which they were said."""
+    return list(dict.fromkeys(name for row in each for name in row["params"]))
+
+
+def sweep_text(page: Mapping[str, Any], *, colour: bool = False, width: int | None = None) -> str:
+    """`herd sweep status`"""
+    each = page["each"]
+    if not each:
+        return f"{heading(page)}\nno trial was made yet: no slot is ready"
+    metric, parameters = page["metric"] or "value", names(each)
+    head = [*HEAD[:3], metric.upper(), *map(str.upper, parameters), *HEAD[3:]]
+    cells = [
+        [
+            f"{row['trial']}{' *' if row['trial'] == page['best'] else ''}",
+            row["phase"],
+            row["slot"] or NOTHING,
+            "nan" if row["nan"] else shown(row["value"]),
+            *(shown(row["params"].get(name)) for name in parameters),
+            number(row["attempts"] or None),
+            number(row["step"]),
+            span(row["seconds"]),
+        ]
+        for row in each
+    ]
+    right = range(3, len(head))
+    table = lined([head, *cells], right=right, colour=colour, width=width)
+    return "\n\n".join([heading(page), table, *filter(None, ["\n".join(failures(each))])])
+
+
+def failures(each: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Why trials failed or lost their number, each reason once: trials 3, 7 failed: …"""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for row in each:
+        if row["phase"] == How.FAILED or (row["phase"] == How.PRUNED and row["nan"]):
+            why = " ".join(row["why"].split())
+            reasons.setdefault((row["phase"], why), []).append(str(row["trial"]))
+    for (phase, why), trials in reasons.items():
+        many = len(trials) > 1
+        said = phase if phase == How.FAILED else "were pruned" if many else "was pruned"
+        yield f"trial{'s' if many else ''} {', '.join(trials)} {said}: {why}"
+
+
+def heading(page: Mapping[str, Any]) -> str:
+    """lr: minimize loss by bayes, 12 of 40 trials: 9 complete, 3 running; best 0.041 by trial 7"""
+    what = f"{page['goal']} {page['metric']}".strip() or "all of a grid"
+    by = f" by {page['method']}" if page["method"] else ""
+    told = ", ".join(f"{many} {word}" for word, many in page["phases"].items())
+    line = f"{page['sweep']}: {what}{by}, {len(page['each'])} of {page['planned']} trials"
+    best = next((row for row in page["each"] if row["trial"] == page["best"]), None)
+    end = f"; best {shown(best['value'])} by trial {best['trial']}" if best else ""
+    return f"{line}{': ' if told else ''}{told}{end}"
+
+
+def best_text(page: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """`herd sweep best`: what to write into a job file to have it again."""
+    lines = [f"{page['metric']} {shown(row['value'])} at step {number(row['step'])},"
+             f" trial {row['trial']} of {len(page['each'])}, run {row['run']}"]  # fmt: skip
+    return "\n".join([*lines, *(f"  {name}: {it}" for name, it in row["params"].items())])
+
+
+def shown(value: Value | None) -> str:
+    """Five digits are enough to look at."""
+    if isinstance(value, bool) or not isinstance(value, float):
+        return NOTHING if value is None else str(value)
+    return f"{value:.5g}"
+
+
+def sweep_csv(page: Mapping[str, Any]) -> str:
+    """A line for each trial, with its parameters in columns of their own."""
+    said = io.StringIO()
+    parameters = names(page["each"])
+    writer = csv.writer(said, lineterminator="\n")
+    writer.writerow([*COLUMNS, *(f"params.{name}" for name in parameters), "why"])
+    for row in page["each"]:
+        own: Sequence[Any] = [row["params"].get(name) for name in parameters]
+        writer.writerow([*(row[name] for name in COLUMNS), *own, row["why"]])
+    return said.getvalue()

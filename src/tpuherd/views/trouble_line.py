@@ -1,0 +1,31 @@
+"""Troubles as text and JSON."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from tpuherd.model.trouble import CLOUD, ENGINE, LOGIN, STORE, Trouble
+from tpuherd.views.format_text import span
+
+TITLES = {
+    CLOUD: "the cloud",
+    STORE: "the store of jobs",
+    ENGINE: "the engine",
+    LOGIN: "your login",
+}
+
+
+def trouble_line(trouble: Trouble, now: float) -> str:
+    """One line for people."""
+    hint = f"; {trouble.hint}" if trouble.hint else ""
+    title = TITLES.get(trouble.source, trouble.source)
+    when = f"for {span(max(0.0, now - trouble.since))}"
+    if trouble.times > 1:
+        last = span(max(0.0, now - trouble.at))
+        when += f", met {trouble.times} times, last {last} ago"
+    return f"Trouble with {title}, {when}: {trouble.sentence}{hint}"
+
+
+def trouble_rows(troubles: Iterable[Trouble]) -> list[dict[str, Any]]:
+    """As JSON tells them."""
+    return [asdict(one) for one in troubles]

@@ -1,0 +1,71 @@
+"""What stands beside a checkpoint when it is whole, and whose it is."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tpuherd_host.train.array_trees import leaves
+from tpuherd_host.train.lazy_import import numpy
+
+NAME = "whole.json"  #: written last: without it a step is a torso
+EMPTY: Mapping[str, Any] = {}
+
+
+class Damaged(Exception):
+    """A checkpoint that is not whole; the sentence names the file."""
+
+
+class OtherModel(Exception):
+    """A whole checkpoint, but of something else; the sentence names what differs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Commit:
+    """A whole checkpoint as it tells of itself."""
+
+    step: int  #: steps that are done: training goes on with this one, counted from 0
+    run: str = ""
+    attempt: int = 0
+    made: float = 0.0
+    trained_s: float = 0.0  #: in all attempts
+    pod: str = ""  #: processes × devices: bits are promised on the same one only
+    record: Mapping[str, Any] = field(default_factory=dict)  #: the program's own
+    form: str = ""  #: pieces or orbax
+    parts: Mapping[str, int] = field(default_factory=dict)  #: files, and what the form says of them
+    leaves: Mapping[str, list[int]] = field(default_factory=dict)  #: the arrays' shapes
+
+    def text(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+
+def folder(step: int) -> str:
+    """The beginning of all names of a step."""
+    return f"step-{step:08d}/"
+
+
+def read(text: bytes) -> Commit:
+    """What a checkpoint says of itself."""
+    try:
+        told = json.loads(text)
+        known = Commit.__dataclass_fields__
+        return Commit(**{name: value for name, value in told.items() if name in known})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise Damaged(f"{NAME} can't be read: {error}") from error
+
+
+def shapes(tree: Any) -> dict[str, list[int]]:
+    """Of every array, by its name."""
+    return {name: list(numpy.shape(leaf)) for name, leaf in leaves(tree)}
+
+
+def difference(saved: Mapping[str, list[int]], wanted: Mapping[str, list[int]]) -> str | None:
+    """The sentence about what is not the same in two trees; None where all is."""
+    for name in sorted({*saved, *wanted}):
+        if name not in wanted:
+            return f"the checkpoint has {name}, the program has not"
+        if name not in saved:
+            return f"the program has {name}, the checkpoint has not"
+        if list(saved[name]) != list(wanted[name]):
+            return f"{name} is {saved[name]} in the checkpoint, {wanted[name]} in the program"
+    return None

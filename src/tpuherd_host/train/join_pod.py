@@ -1,0 +1,307 @@
+"""The first call of a training script: finds the other processes and sees that all are alike."""
+
+import json
+import os
+import platform
+import re
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from inspect import signature
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, NoReturn
+
+from tpuherd_host.train import process_env, stack_dump
+from tpuherd_host.train.lazy_import import Late, Missing, jax, multihost, there
+from tpuherd_host.train.process_group import Circle, Silent, odd_one
+from tpuherd_host.train.sample_split import Unfit
+from tpuherd_host.train.startup import STARTUP
+
+distributed = Late("jax._src.distributed", "jax")
+FAILED = 1  #: as any script fails: another try may help
+INTERRUPTED = 75  #: stopped before its end, after a save: start it again
+PEER_LOST = 76  #: another process is gone; this one is not at fault
+UNFIT = 78  #: it can't run like this; the sentence is in the log
+HEARTBEAT_S = 30
+SHUTDOWN_S = 30
+TOGETHER_S = 10.0  #: all find out within so long that something can't be, or not all do
+INITIALIZED = "HERD_INITIALIZED"  #: the number of the process that has met the others
+OLDEST = (0, 4, 34)  #: of JAX: what is older was not tried
+COMPARED = ("jax", "jaxlib", "libtpu", "numpy", "orbax-checkpoint")
+LACKS_JAX = "this needs jax: pip install jax"
+TRAINS_AGAIN = (
+    "a child of the training process, such as a worker of a data loader, has loaded this script "
+    'again and would train too: put what trains below `if __name__ == "__main__":`'
+)
+#: In what a collective says when its other end has died.
+CONSEQUENCES = (
+    "gloo", "coordination", "deadline_exceeded", "connection closed by peer",
+    "connection reset by peer", "barrier", "socket closed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pod:
+    """All processes of this program, and which of them this is."""
+
+    index: int
+    count: int
+    circle: Circle
+    notices: bool  #: JAX hears SIGTERM and tells all processes
+    is_child: bool = False  #: a process of a data loader: it belongs to the one that trains
+
+    @property
+    def is_main(self) -> bool:
+        return self.index == 0 and not self.is_child
+
+
+class Notice:
+    """What a process that is alone remembers of SIGTERM."""
+
+    def __init__(self) -> None:
+        self.heard = False
+
+    def hear(self, number: int, frame: FrameType | None) -> None:
+        self.heard = True
+
+
+NOTICE = Notice()
+PODS: list[Pod] = []  #: this one, once it has been found
+
+
+def init(*, use_jax: bool = True) -> Pod:
+    """Meet the other processes, wherever this runs; call it before anything else of JAX.
+
+    A program of another framework says `use_jax=False` where JAX may be installed as well: then
+    JAX neither takes the port of `HERD_COORDINATOR` nor hears SIGTERM.
+
+    A second call gives the same answer, and so does one in a child of this process: a data loader
+    that begins its workers by `spawn` or `forkserver` has them load the script again. On hosts
+    that are not alike the program ends here, with a sentence that names the odd one.
+    """
+    if not PODS:
+        sys.excepthook = ended
+        stack_dump.seen()
+        environ = process_env.environment()
+        if is_child(environ):
+            PODS.append(read_parents_pod(environ))
+            return PODS[0]
+        STARTUP.begin_meeting()
+        PODS.append(found(environ, use_jax=use_jax))
+        STARTUP.end_meeting()
+        process_env.export("HERD_PROCESS", str(PODS[0].index))
+        process_env.export("HERD_PROCESSES", str(PODS[0].count))
+        process_env.replace_variable(INITIALIZED, str(os.getpid()))
+    return PODS[0]
+
+
+def is_child(environ: Mapping[str, str]) -> bool:
+    """Whether this process was begun by one that has met the others already, and trains."""
+    if process_env.is_loaded_again():
+        return True
+    if environ.get(INITIALIZED, str(os.getpid())) == str(os.getpid()):
+        return False
+    return process_env.is_worker_process() or process_env.read_process_number(environ)[1] > 1
+
+
+def read_parents_pod(environ: Mapping[str, str]) -> Pod:
+    """The pod as the variables tell of it. Nothing is connected to, and no chip is touched."""
+    process_env.replace_variable("JAX_PLATFORMS", "cpu")
+    if "jax" in sys.modules:
+        jax.config.update("jax_platforms", "cpu")
+    index, count = process_env.read_process_number(environ)
+    return Pod(index=index, count=count, circle=Circle(index, count), notices=False, is_child=True)
+
+
+def found(environ: Mapping[str, str], *, use_jax: bool) -> Pod:
+    """The pod that the variables or JAX's own detection tell of."""
+    if not use_jax or not there("jax"):
+        signal.signal(signal.SIGTERM, NOTICE.hear)
+        index, count = process_env.read_process_number(environ)
+        return Pod(index=index, count=count, circle=Circle(index, count), notices=False)
+    check_age(metadata.version("jax"))
+    remember_programs(environ)
+    STARTUP.count_compiling()
+    told = way(environ)
+    if told == {} or not initialized(told):
+        signal.signal(signal.SIGTERM, NOTICE.hear)
+        return Pod(index=0, count=1, circle=Circle(), notices=False)
+    state = distributed.global_state
+    circle = Circle(state.process_id, state.num_processes, state.client)
+    pod = Pod(index=circle.index, count=circle.count, circle=circle, notices=True)
+    PODS.append(pod)  # for refuse()
+    compare(circle, facts())
+    compare(
+        circle,
+        {"host": socket.gethostname(), "the number of chips in use": jax.local_device_count()},
+    )
+    PODS.clear()
+    return pod
+
+
+def remember_programs(environ: Mapping[str, str]) -> None:
+    """Have JAX keep what it compiles, the small programs too: a restart is quicker by seconds.
+
+    It may be loaded already, so that variables would come too late.
+    """
+    usual = {
+        "jax_compilation_cache_dir": str(Path("~/.cache/tpuherd/jax").expanduser()),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+        # These are for GPUs, and make a program's name depend on the folder's.
+        "jax_persistent_cache_enable_xla_caches": "none",
+    }
+    for name, value in usual.items():
+        if name.upper() not in environ and hasattr(jax.config, name):
+            jax.config.update(name, value)
+
+
+def way(environ: Mapping[str, str]) -> dict[str, Any] | None:
+    """Arguments for jax.distributed.initialize; {}: this process is alone; None: JAX may look."""
+    count = environ.get("HERD_WORKERS", "")
+    if count == "1":
+        return {}
+    if not environ.get("HERD_COORDINATOR") or not count.isdecimal():
+        return None
+    return {
+        "coordinator_address": environ["HERD_COORDINATOR"],
+        "num_processes": int(count),
+        "process_id": int(environ.get("HERD_WORKER", "0")),
+    }
+
+
+def initialized(told: Mapping[str, Any] | None) -> bool:
+    """Whether there is a pod; its service hears SIGTERM from now on."""
+    patience = {
+        "heartbeat_timeout_seconds": HEARTBEAT_S,
+        "shutdown_timeout_seconds": SHUTDOWN_S,
+    }
+    initialize = jax.distributed.initialize
+    known = signature(initialize).parameters
+    words = {**{name: value for name, value in patience.items() if name in known}, **(told or {})}
+    try:
+        initialize(**words)
+    except ValueError:
+        if told:
+            raise
+        return False  # neither a TPU pod nor another cluster that JAX knows
+    except RuntimeError as error:
+        if "before any JAX" not in str(error):
+            raise
+        raise Unfit("train.init() comes before all else of JAX, jax.devices() included") from None
+    return True
+
+
+def facts() -> dict[str, Any]:
+    """What must be the same on every host, found without waking up the TPU."""
+    told: dict[str, Any] = {"host": socket.gethostname(), "python": platform.python_version()}
+    for name in COMPARED:
+        try:
+            told[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            told[name] = "not installed"
+    files = [*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")]
+    told["the number of chips"] = len(files)
+    return told
+
+
+def check_age(version: str) -> None:
+    """End here if JAX lacks what is used of it, before it is asked to connect to others."""
+    numbers = tuple(int(word) for word in re.findall(r"\d+", version)[:3])
+    if numbers and numbers < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        refuse(f"jax is {version}, too old for this: pip install -U 'jax>={wanted}'")
+
+
+def compare(circle: Circle, mine: Mapping[str, Any]) -> None:
+    """End here if hosts differ."""
+    odd = odd_one([json.loads(word) for word in circle.gather(json.dumps(mine))])
+    if odd:
+        refuse(f"the hosts are not alike: {odd}")
+
+
+def refuse(sentence: str, status: int = UNFIT) -> NoReturn:
+    """End on every host, because of something that all of them know; one of them says it.
+
+    With status 78 it is not tried again.
+    """
+    pod = PODS[0] if PODS else None
+    if pod is None or pod.is_main or pod.is_child:
+        process_env.say(sentence)
+    leave(status)
+
+
+def unfit(sentence: str) -> NoReturn:
+    """End because of what can't be. Mostly all find it out at once: then one of them says it."""
+    words = [sentence]
+    try:
+        if PODS and PODS[0].count > 1:
+            words = PODS[0].circle.gather_connected(sentence, "unfit", TOGETHER_S)
+    except Silent:
+        process_env.say(sentence)
+        at_once(UNFIT)
+    refuse("; ".join(dict.fromkeys(words)))
+
+
+def leave(status: int) -> NoReturn:
+    """End in order, together with the others. All processes call it."""
+    if PODS and PODS[0].notices:
+        PODS[0].circle.close()
+        try:
+            jax.distributed.shutdown()
+        except Exception as error:  # noqa: BLE001  # the status is worth more than this
+            process_env.say(f"the other processes did not say good-bye: {error}")
+            at_once(status)
+    sys.exit(status)  # trackers put theirs in its place, to hear of the status
+
+
+def at_once(status: int) -> NoReturn:
+    """End without waiting for anybody: JAX's own way out takes up to five minutes."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """An exception that nobody caught.
+
+    In one process of several JAX would wait for the others, and then end all of them by SIGABRT,
+    the guilty one too.
+    """
+    if isinstance(error, (Unfit, Missing)):
+        unfit(str(error))
+    if isinstance(error, ModuleNotFoundError) and error.name == "jax":
+        unfit(LACKS_JAX)
+    if isinstance(error, RuntimeError) and "bootstrapping phase" in str(error):
+        unfit(TRAINS_AGAIN)  # multiprocessing has noticed it before us
+    sys.__excepthook__(kind, error, trace)
+    if not PODS or PODS[0].count == 1:
+        return
+    if isinstance(error, KeyboardInterrupt):
+        at_once(130)
+    if consequence(error):
+        process_env.say("another process is gone; the cause stands in the log of that host")
+        at_once(PEER_LOST)
+    at_once(1)
+
+
+def consequence(error: BaseException) -> bool:
+    """Whether an exception only says that another process died."""
+    if not isinstance(error, (ValueError, RuntimeError)):
+        return False
+    text = str(error).lower()
+    return any(word in text for word in CONSEQUENCES)
+
+
+def stop_agreed(pod: Pod, step: int) -> bool:
+    """Whether all processes end before this step: one of them heard that it must.
+
+    All call it at every step. Costs a microsecond.
+    """
+    if not pod.notices:
+        return NOTICE.heard
+    return bool(multihost.reached_preemption_sync_point(step))

@@ -1,0 +1,220 @@
+"""Trees of arrays as bytes: each process writes what it alone holds, and reads what it needs."""
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tpuherd_host.train.array_trees import is_key, leaves
+from tpuherd_host.train.checkpoint_commit import Commit, Damaged, folder
+from tpuherd_host.train.lazy_import import jax, numpy
+from tpuherd_host.train.process_group import Circle
+from tpuherd_host.train.storage import Bytes, Place
+
+LENGTH = struct.Struct("<Q")  #: before the table at a part's beginning
+TABLE_BYTES_MAX = 1 << 28
+WRITE_S = 600.0
+
+
+class Pieces:
+    """Our own form of a checkpoint, which needs nothing but NumPy."""
+
+    def __init__(self, place: Place, circle: Circle) -> None:
+        self.place = place
+        self.circle = circle
+
+    def begin(self, step: int, tree: Any) -> Any:
+        """Take off the devices what this process writes."""
+        return owned(tree, self.circle.index), writers(tree)
+
+    def finish(self, step: int, begun: Any) -> Mapping[str, int]:
+        """Write it. On process 0: all parts of all processes, and their bytes."""
+        content, others = begun
+        told = ""
+        if self.circle.index in others:
+            name = f"{folder(step)}part-{self.circle.index}"
+            pieces = part(content)
+            self.place.write(name, pieces)
+            told = json.dumps([name, sum(len(one) for one in pieces)])
+        words = [told]
+        if others != {0}:
+            words = self.circle.gather(told, f"saved/{step}", WRITE_S)
+        return dict(json.loads(word) for word in words if word)
+
+    def load(self, commit: Commit, like: Any) -> Any:
+        """The tree in the shape of this one."""
+        return Parts(self.place, sorted(commit.parts)).tree(like)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A cut-out of one array, as it comes off a device."""
+
+    leaf: str
+    whole: tuple[int, ...]  #: the array's shape
+    start: tuple[int, ...]
+    content: Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """A box as a part's table has it."""
+
+    leaf: str
+    dtype: str
+    whole: tuple[int, ...]
+    start: tuple[int, ...]
+    shape: tuple[int, ...]
+    first: int  #: byte in the part, after its table
+    length: int
+    crc: int
+
+
+def owned(tree: Any, process: int) -> list[Box]:
+    """All that this process writes. Replicas are written once, by who has the first of them."""
+    found = []
+    for name, leaf in leaves(tree):
+        if is_key(leaf):
+            leaf = jax.random.key_data(leaf)
+        if not isinstance(leaf, jax.Array):
+            if process == 0:
+                found.append(Box(name, numpy.shape(leaf), (0,) * numpy.ndim(leaf), leaf))
+            continue
+        for shard in leaf.addressable_shards:
+            if shard.replica_id == 0:
+                shard.data.copy_to_host_async()
+                start = tuple(cut.start or 0 for cut in shard.index)
+                found.append(Box(name, leaf.shape, start, shard.data))
+    # Copies: what is on a CPU device already would be given away with the next step's buffers.
+    return [Box(one.leaf, one.whole, one.start, numpy.array(one.content)) for one in found]
+
+
+def writers(tree: Any) -> set[int]:
+    """The processes that have something to write: known everywhere without asking."""
+    found = {0}
+    for _, leaf in leaves(tree):
+        if isinstance(leaf, jax.Array) and leaf.is_fully_replicated:
+            first = next(iter(leaf.sharding.devices_indices_map(leaf.shape)))
+            found.add(first.process_index)
+        elif isinstance(leaf, jax.Array):
+            shards = leaf.global_shards
+            found |= {one.device.process_index for one in shards if one.replica_id == 0}
+    return found
+
+
+def part(boxes: Sequence[Box]) -> list[Bytes]:
+    """A part's bytes: the table's length, the table, the contents."""
+    table: list[dict[str, Any]] = []
+    bodies: list[Bytes] = []
+    first = 0
+    for box in boxes:
+        flat = numpy.ascontiguousarray(box.content).reshape(-1)
+        body = memoryview(flat.view(numpy.uint8))
+        entry = Entry(
+            leaf=box.leaf,
+            dtype=str(flat.dtype),
+            whole=tuple(box.whole),
+            start=box.start,
+            shape=box.content.shape,
+            first=first,
+            length=len(body),
+            crc=zlib.crc32(body),
+        )
+        table.append(asdict(entry))
+        bodies.append(body)
+        first += len(body)
+    head = json.dumps(table).encode()
+    return [LENGTH.pack(len(head)), head, *bodies]
+
+
+class Parts:
+    """Reads from the parts of one checkpoint what this process needs of it."""
+
+    def __init__(self, place: Place, names: Sequence[str]) -> None:
+        self.place = place
+        self.at: dict[str, list[tuple[str, int, Entry]]] = {}
+        self.seen: dict[tuple[str, int], Any] = {}
+        for name in names:
+            first, table = self._table(name)
+            for entry in table:
+                self.at.setdefault(entry.leaf, []).append((name, first, entry))
+
+    def tree(self, like: Any) -> Any:
+        """The saved arrays in the sharding and type of this tree, whose shapes are the same."""
+        found = [self._leaf(name, leaf) for name, leaf in leaves(like)]
+        return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), found)
+
+    def _table(self, name: str) -> tuple[int, list[Entry]]:
+        try:
+            (length,) = LENGTH.unpack(self.place.read(name, 0, LENGTH.size))
+            if length > TABLE_BYTES_MAX:
+                raise ValueError("its table can't be so long")
+            rows = json.loads(self.place.read(name, LENGTH.size, length))
+            return LENGTH.size + length, [entry_of(row) for row in rows]
+        except FileNotFoundError:
+            raise Damaged(f"{name} is missing") from None
+        except (ValueError, TypeError, KeyError, struct.error) as error:
+            raise Damaged(f"{name} can't be read: {error}") from error
+
+    def _leaf(self, name: str, like: Any) -> Any:
+        if is_key(like):
+            content = self._array(name, jax.random.key_data(like))
+            return jax.random.wrap_key_data(content, impl=jax.random.key_impl(like))
+        if isinstance(like, jax.Array):
+            return self._array(name, like)
+        content = self._box(name, tuple(slice(0, size) for size in numpy.shape(like)))
+        if isinstance(like, numpy.ndarray):
+            return content.astype(like.dtype, copy=False)
+        return type(like)(content)
+
+    def _array(self, name: str, like: Any) -> Any:
+        return jax.make_array_from_callback(
+            like.shape,
+            like.sharding,
+            lambda index: self._box(name, index).astype(like.dtype, copy=False),
+        )
+
+    def _box(self, name: str, index: tuple[slice, ...]) -> Any:
+        """A box of an array, put together from all that it touches."""
+        entries = self.at.get(name)
+        if not entries:
+            raise Damaged(f"{name} is in no part")
+        first = entries[0][2]
+        cut = [one.indices(size)[:2] for one, size in zip(index, first.whole, strict=True)]
+        out = numpy.empty([end - start for start, end in cut], jax.numpy.dtype(first.dtype))
+        missing = out.size
+        for part_name, offset, entry in entries:
+            into, taken = [], []
+            for (start, end), at, size in zip(cut, entry.start, entry.shape, strict=True):
+                low, high = max(start, at), min(end, at + size)
+                into.append(slice(low - start, high - start))
+                taken.append(slice(low - at, high - at))
+            if all(one.start < one.stop for one in into):
+                content = self._content(part_name, offset, entry)[tuple(taken)]
+                out[tuple(into)] = content
+                missing -= content.size
+        if missing:
+            raise Damaged(f"{missing} numbers of {name} are in no part")
+        return out
+
+    def _content(self, name: str, offset: int, entry: Entry) -> Any:
+        """A box as it was written, or Damaged."""
+        key = (name, entry.first)
+        if key not in self.seen:
+            try:
+                body = self.place.read(name, offset + entry.first, entry.length)
+            except FileNotFoundError:
+                raise Damaged(f"{name} is missing or too short") from None
+            if len(body) != entry.length or zlib.crc32(body) != entry.crc:
+                raise Damaged(f"{name} is not as it was written, at {entry.leaf}")
+            content = numpy.frombuffer(body, jax.numpy.dtype(entry.dtype))
+            self.seen[key] = content.reshape(entry.shape)
+        return self.seen[key]
+
+
+def entry_of(row: Mapping[str, Any]) -> Entry:
+    """A row of the table; TypeError or KeyError for nonsense."""
+    boxes = {name: tuple(row[name]) for name in ("whole", "start", "shape")}
+    return Entry(**{**row, **boxes})

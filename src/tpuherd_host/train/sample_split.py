@@ -1,0 +1,155 @@
+"""Which samples a host reads at a step, so that all hosts together see each once an epoch.
+
+A global batch is the same whatever the number of hosts: a run goes on with more or fewer of them
+at the step where it stopped. Every host has the same number of steps, so none waits for another
+at an epoch's end.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from tpuherd_host.train.sample_order import Blocks, Streams
+
+TAILS = ("drop", "pad", "wrap")
+
+
+class Unfit(ValueError):
+    """What is asked for can't be split like that; the sentence says what can."""
+
+
+class Sample(NamedTuple):
+    """One sample to read."""
+
+    epoch: int
+    shard: int
+    place: int  #: in its shard
+    weight: int  #: 0 for what only fills up the last batch of an epoch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Split:
+    """One host's share of every step.
+
+    The epoch's last samples, too few for a batch: "drop" leaves them away (others in the next
+    epoch), "pad" fills up with samples of weight 0, "wrap" with samples seen already.
+    """
+
+    sizes: tuple[int, ...]  #: samples of each shard
+    batch: int  #: samples a step on all hosts together
+    host: int = 0
+    hosts: int = 1
+    seed: int = 0
+    tail: str = "drop"
+    window: int = 4  #: shards that are shuffled together
+    streams: int = 0  #: read shards one after the other in so many streams; 0: anywhere
+    shuffled: bool = True
+    samples: int = field(init=False)
+    steps: int = field(init=False)  #: of an epoch
+
+    def __post_init__(self) -> None:
+        samples = sum(self.sizes)
+        steps = samples // self.batch if self.tail == "drop" else -(-samples // self.batch)
+        object.__setattr__(self, "samples", samples)
+        object.__setattr__(self, "steps", steps)
+        check(self)
+
+    @property
+    def share(self) -> int:
+        """Samples of a step on one host."""
+        return self.batch // self.hosts
+
+    def at(self, step: int) -> list[Sample]:
+        """What this host reads at that step, counted over all epochs."""
+        epoch, step = divmod(step, self.steps)
+        if self.streams:
+            return self.of_streams(epoch, step)
+        blocks = epoch_of_blocks(self.sizes, self.seed, epoch, self.window, self.shuffled)
+        first = step * self.batch + self.host * self.share
+        return [
+            Sample(epoch, *blocks.sample(place % self.samples), self.weight(place))
+            for place in range(first, first + self.share)
+        ]
+
+    def of_streams(self, epoch: int, step: int) -> list[Sample]:
+        each = self.batch // self.streams
+        streams = epoch_of_streams(self.sizes, self.seed, epoch, self.steps * each, self.shuffled)
+        places = [
+            streams.position(stream, place)
+            for stream in range(self.host, self.streams, self.hosts)
+            for place in range(step * each, (step + 1) * each)
+        ]
+        return [
+            Sample(epoch, *streams.sample(place % self.samples), self.weight(place))
+            for place in places
+        ]
+
+    def weight(self, place: int) -> int:
+        return 0 if place >= self.samples and self.tail == "pad" else 1
+
+    def walk(
+        self, step: int, until: int, *, worker: int = 0, workers: int = 1
+    ) -> Iterator[tuple[int, list[Sample]]]:
+        """Steps from one to another. Of several workers each takes whole batches, in turn."""
+        for at in range(step + worker, until, workers):
+            yield at, self.at(at)
+
+
+def check(split: Split) -> None:
+    """Refuse what would dead-lock or lose samples, with what would do."""
+    if split.tail not in TAILS:
+        raise Unfit(f"tail={split.tail!r} is none of {', '.join(TAILS)}")
+    if split.batch < 1 or split.hosts < 1 or not 0 <= split.host < split.hosts:
+        raise Unfit(
+            f"host {split.host} of {split.hosts} can't take part in a batch of {split.batch}"
+        )
+    if split.batch % split.hosts:
+        raise Unfit(
+            f"a global batch of {split.batch} can't be shared by {split.hosts} hosts; "
+            f"it can by {words(hosts_that_fit(split.batch))}"
+        )
+    if split.streams and split.batch % split.streams:
+        raise Unfit(
+            f"{split.streams} streams can't fill a batch of {split.batch} evenly: "
+            f"take {words(hosts_that_fit(split.batch))}"
+        )
+    if split.streams and split.streams % split.hosts:
+        raise Unfit(
+            f"{split.streams} streams can't be shared by {split.hosts} hosts; "
+            f"they can by {words(hosts_that_fit(split.streams))}"
+        )
+    if split.steps < 1:
+        raise Unfit(
+            f"all shards together have {split.samples} samples, fewer than one batch of "
+            f"{split.batch}: take a smaller one, or tail='wrap'"
+            if split.samples
+            else "there are no samples"
+        )
+
+
+def hosts_that_fit(number: int) -> list[int]:
+    """All that divide it."""
+    return [one for one in range(1, number + 1) if number % one == 0]
+
+
+def words(numbers: list[int]) -> str:
+    """2, 3 or 4."""
+    told = [str(number) for number in numbers]
+    return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} or {told[-1]}"
+
+
+@lru_cache(maxsize=4)
+def epoch_of_blocks(
+    sizes: tuple[int, ...], seed: int, epoch: int, window: int, shuffled: bool
+) -> Blocks:
+    """Made once an epoch."""
+    return Blocks(sizes, seed, epoch, window, shuffled)
+
+
+@lru_cache(maxsize=4)
+def epoch_of_streams(
+    sizes: tuple[int, ...], seed: int, epoch: int, length: int, shuffled: bool
+) -> Streams:
+    """Made once an epoch."""
+    return Streams(sizes, seed, epoch, length, shuffled=shuffled)

@@ -1,0 +1,49 @@
+"""Tells the agent how far the training is, in datagrams that nobody waits for."""
+
+import json
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from tpuherd_host.train import process_env
+
+VARIABLE = "HERD_STEPS"
+TRY_AGAIN_S = 0.05
+
+
+class Reports:
+    """Holds the socket; says nothing where there is no agent."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.place = environ.get(VARIABLE, "")
+        self.attempt = environ.get("HERD_WORK") or environ.get("HERD_ATTEMPT", "")
+        self.line: socket.socket | None = None
+        if self.place:
+            self.line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self.line.setblocking(False)
+
+    def tell(self, content: Mapping[str, Any]) -> bool:
+        """Whether it went out. A lost one is no matter: the next says more."""
+        if self.line is None:
+            return False
+        report = json.dumps({"attempt": self.attempt, **content}).encode()
+        try:
+            self.line.sendto(report, self.place)
+        except OSError:  # the agent is busy, or being replaced by a newer one
+            return False
+        return True
+
+    def close(self) -> None:
+        """Nothing more is told."""
+        if self.line is not None:
+            self.line.close()
+            self.line = None
+
+    def insist(self, content: Mapping[str, Any], within_s: float = 3.0) -> bool:
+        """For the last words: try until they are out, for a while."""
+        end = process_env.tick() + within_s
+        while self.line is not None and not self.tell(content):
+            if process_env.tick() > end:
+                return False
+            process_env.wait(TRY_AGAIN_S)
+        return self.line is not None

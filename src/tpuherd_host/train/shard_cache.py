@@ -1,0 +1,88 @@
+"""Shards that lie in a bucket: brought to this host's disk when one of their samples is wanted."""
+
+import fnmatch
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+from tpuherd_host.train.sample_split import Unfit
+from tpuherd_host.train.storage import Folder, place
+
+FOLDER = "~/.cache/tpuherd/shards"
+ROOM = 20 << 30  #: bytes: what was wanted longest ago makes place for what is wanted now
+SIZES = "sizes.json"  #: beside shards: how many samples each has, as others write it, too
+
+
+def known_sizes(paths: Sequence[str]) -> Mapping[str, int]:
+    """Samples of these shards where it is written beside them; those of the rest are counted."""
+    found: dict[str, int] = {}
+    for folder in sorted({path.rpartition("/")[0] for path in paths}):
+        there = place(folder)
+        names = set(there.names())
+        wanted = [path for path in paths if path.rpartition("/")[0] == folder]
+        missing = [path for path in wanted if path.rpartition("/")[2] not in names]
+        if missing:
+            raise Unfit(f"there is no {missing[0]}")
+        told = json.loads(there.read(SIZES)) if SIZES in names else {}
+        found |= {f"{folder}/{name}": int(many) for name, many in told.items()}
+    return found
+
+
+class Larder:
+    """A folder with as many shards as there is room for. Processes of a host may share it."""
+
+    def __init__(self, folder: str = FOLDER, room: int = ROOM) -> None:
+        self.folder = Path(folder).expanduser()
+        self.room = room
+
+    def path(self, url: str) -> Path:
+        """Where a shard is, or would be."""
+        return self.folder / f"{blake2b(url.encode(), digest_size=8).hexdigest()}-{Path(url).name}"
+
+    def bring(self, url: str) -> Path:
+        """Have it here."""
+        path = self.path(url)
+        if path.exists():
+            os.utime(path)
+            return path
+        folder, _, name = url.rpartition("/")
+        try:
+            content = place(folder).read(name)
+        except FileNotFoundError:
+            raise Unfit(f"{url} is gone") from None
+        Folder(str(self.folder)).write(path.name, [content])
+        self.make_room()
+        return path
+
+    def make_room(self) -> None:
+        """Let go of what was wanted longest ago. Who has it open reads on."""
+        files = sorted(self._files())
+        used = sum(size for _, size, _ in files)
+        for _, size, file in files[:-1]:
+            if used <= self.room:
+                return
+            file.unlink(missing_ok=True)
+            used -= size
+
+    def _files(self) -> Iterator[tuple[float, int, Path]]:
+        """When each was wanted, and how large it is."""
+        for one in self.folder.iterdir() if self.folder.is_dir() else ():
+            try:
+                told = one.stat()
+            except FileNotFoundError:  # another process made room
+                continue
+            if not one.name.startswith("."):
+                yield told.st_mtime, told.st_size, one
+
+
+def all_of(location: str) -> list[str]:
+    """Every tar in a folder or bucket, or those that are like its last part: train-*.tar."""
+    folder, like = location.rstrip("/"), "*.tar"
+    if "*" in folder:
+        folder, _, like = folder.rpartition("/")
+    found = fnmatch.filter(place(folder).names(), like)
+    if not any("/" not in name for name in found):
+        raise Unfit(f"there is no {like} in {folder}")
+    return [f"{folder}/{name}" for name in found if "/" not in name]

@@ -1,0 +1,266 @@
+"""Where checkpoints lie: a folder or a bucket, with the few things that are done to either."""
+
+import json
+import os
+import shutil
+import threading
+import urllib.error
+import urllib.request
+import zlib
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+from tpuherd_host.train import process_env
+
+GOOGLE = "https://storage.googleapis.com"
+TOKEN = "/computeMetadata/v1/instance/service-accounts/default/token"
+TRIES = 4
+PATIENCE_S = 60.0
+PAUSE_S = 0.5  #: doubled at each try
+EARLY_S = 300.0  #: a token is renewed so long before its end
+
+Bytes = bytes | memoryview
+
+
+class Unreachable(OSError):
+    """The place can't be read or written; the sentence says why."""
+
+
+class Away(Unreachable):
+    """Not now: what does not answer may answer in a while."""
+
+
+def passing(trouble: OSError) -> bool:
+    """Whether another try may help: nothing has said that it must not be."""
+    return isinstance(trouble, Away) or not isinstance(
+        trouble, (Unreachable, PermissionError, NotADirectoryError)
+    )
+
+
+class Place(Protocol):
+    """Names are paths with slashes; a file is seen whole or not at all."""
+
+    location: str
+
+    def names(self, beginning: str = "") -> list[str]:
+        """All that begin so, in order."""
+        ...
+
+    def sums(self, beginning: str = "") -> dict[str, int]:
+        """All that begin so, each with a checksum of what it contains."""
+        ...
+
+    def read(self, name: str, first: int = 0, length: int | None = None) -> bytes:
+        """All of a file or a part; FileNotFoundError."""
+        ...
+
+    def write(self, name: str, pieces: Sequence[Bytes]) -> None:
+        """Put a file there, over one of that name."""
+        ...
+
+    def remove(self, beginning: str) -> None:
+        """Away with all that begin so; it is no matter if there is nothing."""
+        ...
+
+
+def place(location: str, environ: Mapping[str, str] | None = None) -> Place:
+    """The place of `gs://bucket/path`, or of a folder."""
+    if location.startswith("gs://"):
+        return Bucket(location, environ if environ is not None else process_env.environment())
+    return Folder(location)
+
+
+def of_run(checkpoint: str, run: str) -> str:
+    """Where a run saves, below the job's checkpoint. A sweep's trial is told its own place."""
+    whole = checkpoint.rstrip("/")
+    return whole if whole.endswith(f"/{run}") else f"{whole}/{run}"
+
+
+class Folder:
+    """A folder, which every host sees if the program runs on several."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self.path = Path(location).expanduser()
+
+    def names(self, beginning: str = "") -> list[str]:
+        return sorted(name for name in self._all() if name.startswith(beginning))
+
+    def sums(self, beginning: str = "") -> dict[str, int]:
+        return {name: zlib.crc32(self.read(name)) for name in self.names(beginning)}
+
+    def _all(self) -> Iterator[str]:
+        for folder, _, files in os.walk(self.path):
+            for file in files:
+                yield (Path(folder) / file).relative_to(self.path).as_posix()
+
+    def read(self, name: str, first: int = 0, length: int | None = None) -> bytes:
+        with (self.path / name).open("rb") as stream:
+            stream.seek(first)
+            return stream.read(-1 if length is None else length)
+
+    def write(self, name: str, pieces: Sequence[Bytes]) -> None:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+        try:
+            with half.open("wb") as stream:
+                for piece in pieces:
+                    stream.write(piece)
+                stream.flush()
+                os.fsync(stream.fileno())
+            half.replace(path)
+            settle(path.parent)
+        except OSError:
+            half.unlink(missing_ok=True)
+            raise
+
+    def remove(self, beginning: str) -> None:
+        whole = self.path / beginning.rstrip("/")
+        if beginning.endswith("/") and whole.is_dir():
+            shutil.rmtree(whole, ignore_errors=True)
+            return
+        for name in self.names(beginning):
+            (self.path / name).unlink(missing_ok=True)
+
+
+def settle(folder: Path) -> None:
+    """Have the disk know the names in a folder."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+class Bucket:
+    """A path in a bucket of Cloud Storage, or of what STORAGE_EMULATOR_HOST names."""
+
+    def __init__(self, location: str, environ: Mapping[str, str]) -> None:
+        self.location = location.rstrip("/")
+        self.bucket, _, path = self.location.removeprefix("gs://").partition("/")
+        self.path = f"{path}/" if path else ""
+        emulated = environ.get("STORAGE_EMULATOR_HOST", "").rstrip("/")
+        if emulated and "//" not in emulated:
+            emulated = f"http://{emulated}"
+        self.base = emulated or GOOGLE
+        metadata = environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
+        self.door = "" if emulated else f"http://{metadata}{TOKEN}"
+        self.token, self.until = "", 0.0
+
+    def names(self, beginning: str = "") -> list[str]:
+        return sorted(item["name"].removeprefix(self.path) for item in self._list(beginning))
+
+    def sums(self, beginning: str = "") -> dict[str, int]:
+        """As the bucket tells them: nothing is read for it."""
+        sums = {}
+        for item in self._list(beginning, "crc32c", "md5Hash"):
+            told = b64decode(item.get("crc32c") or item.get("md5Hash") or "")
+            sums[item["name"].removeprefix(self.path)] = int.from_bytes(told[:8], "big")
+        return sums
+
+    def _list(self, beginning: str, *fields: str) -> Iterator[dict[str, Any]]:
+        """All objects that begin so: their names, and what else is asked for."""
+        wanted = f"items({','.join(('name', *fields))}),nextPageToken"
+        page: str | None = ""
+        while page is not None:
+            asked = {"prefix": self.path + beginning, "fields": wanted}
+            query = urlencode(asked | ({"pageToken": page} if page else {}))
+            answer: dict[str, Any] = json.loads(
+                self._ask("GET", f"/storage/v1/b/{self.bucket}/o?{query}")
+            )
+            yield from answer.get("items", ())
+            page = answer.get("nextPageToken")
+
+    def read(self, name: str, first: int = 0, length: int | None = None) -> bytes:
+        headers = {}
+        if first or length is not None:
+            end = "" if length is None else first + length - 1
+            headers["Range"] = f"bytes={first}-{end}"
+        return self._ask("GET", self._object(name) + "?alt=media", headers=headers)
+
+    def write(self, name: str, pieces: Sequence[Bytes]) -> None:
+        query = urlencode({"uploadType": "media", "name": self.path + name})
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Length": str(sum(len(piece) for piece in pieces)),
+        }
+        self._ask("POST", f"/upload/storage/v1/b/{self.bucket}/o?{query}", pieces, headers)
+
+    def remove(self, beginning: str) -> None:
+        for name in self.names(beginning):
+            try:
+                self._ask("DELETE", self._object(name))
+            except FileNotFoundError:
+                pass
+
+    def _object(self, name: str) -> str:
+        return f"/storage/v1/b/{self.bucket}/o/{quote(self.path + name, safe='')}"
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        pieces: Sequence[Bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """One request, a few times if need be."""
+        pause_s = PAUSE_S
+        for attempt in range(TRIES):
+            request = urllib.request.Request(
+                self.base + path,
+                data=None if pieces is None else iter(pieces),  # type: ignore[arg-type]
+                headers={**(headers or {}), **self._permission()},
+                method=method,
+            )
+            try:
+                with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                    content: bytes = answer.read()
+                    return content
+            except urllib.error.HTTPError as error:
+                trouble = self._judged(error, path)
+            except (OSError, HTTPException) as error:
+                trouble = Away(f"{self.location} can't be reached: {error}")
+            if attempt + 1 < TRIES:
+                process_env.wait(pause_s)
+                pause_s *= 2
+        raise trouble
+
+    def _judged(self, error: urllib.error.HTTPError, path: str) -> Away:
+        """What passes by itself; the rest is raised."""
+        said = error.read().decode("utf-8", "replace")
+        try:
+            sentence = json.loads(said)["error"]["message"]
+        except (ValueError, KeyError, TypeError):
+            sentence = said.strip()[:200] or str(error.reason)
+        if error.code == 404 and "/o/" in path:
+            raise FileNotFoundError(f"{self.location}: {sentence}")
+        if error.code == 416:
+            raise FileNotFoundError(f"{self.location}: shorter than it should be")
+        told = f"{self.location}: {sentence} (HTTP {error.code})"
+        if error.code in (408, 429) or error.code >= 500:
+            return Away(told)
+        raise Unreachable(told)
+
+    def _permission(self) -> Mapping[str, str]:
+        """Of the VM's service account; an emulator wants none."""
+        if not self.door:
+            return {}
+        if process_env.now() > self.until:
+            request = urllib.request.Request(self.door, headers={"Metadata-Flavor": "Google"})
+            try:
+                with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                    told = json.load(answer)
+            except (OSError, ValueError) as error:
+                none = isinstance(error, urllib.error.HTTPError) and error.code == 404
+                raise (Unreachable if none else Away)(
+                    f"{self.location}: no access token from the metadata server ({error}); "
+                    "give the node a service account that may use the bucket"
+                ) from error
+            self.token = told["access_token"]
+            self.until = process_env.now() + float(told.get("expires_in", 0)) - EARLY_S
+        return {"Authorization": f"Bearer {self.token}"}

@@ -1,0 +1,255 @@
+"""The agent of a W&B sweep, with trials that outlive their node.
+
+    python3 -m tpuherd_host.train.wandb_agent ENTITY/PROJECT/SWEEP
+
+W&B's agent gives a trial to a program, and the trial is lost when its machine is. Here what a slot
+is at is noted below the job's checkpoint, and its next node begins with that. On a pod worker 0 has
+the agent, and the other hosts run what the note says.
+"""
+
+import os
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from types import FrameType
+
+from tpuherd_host.train import process_env
+from tpuherd_host.train.join_pod import FAILED, INTERRUPTED, PEER_LOST, UNFIT
+from tpuherd_host.train.send_reports import VARIABLE as STEPS
+from tpuherd_host.train.storage import Away, Unreachable
+from tpuherd_host.train.wandb_relay import Relay
+from tpuherd_host.train.wandb_state import Note, Notebook
+
+FOLDER = "HERD_TRIALS"  #: where the program called python is by which trials are noted
+STOP, PROGRAM = "stop", "program"
+OF_WANDB = ("WANDB_RUN_ID", "WANDB_SWEEP_ID", "WANDB_PROJECT", "WANDB_ENTITY")
+PARAMETERS = "WANDB_SWEEP_PARAM_PATH"
+LOOK_S = 1.0  #: between two looks of a follower at the note
+TERM_AFTER, KILL_AFTER = 10, 40  #: looks at which a follower's program is not wanted any more
+TRIES = 3  #: of a trial that ended because another host did
+GONE = (PEER_LOST, -signal.SIGABRT)  #: by our word, and by JAX's once heartbeats are missed
+FLAPPING = 3  #: so many failures in a row, and W&B's agent ends as if all was well
+#: Signals that are not heard until a trial is noted are found in the folder.
+SHIM = "#!/bin/sh\ntrap '' TERM\nexec {python} -m tpuherd_host.train.wandb_agent --noted \"$@\"\n"
+
+
+class Watch:
+    """Runs one program at a time, and tells it when it is to stop."""
+
+    def __init__(self, folder: Path, *, ours: bool) -> None:
+        self.folder = folder
+        self.ours = ours  #: what this process hears is said by herd, and not by W&B
+        self.process = 0
+        signal.signal(signal.SIGTERM, self.hear)
+
+    def hear(self, number: int, frame: FrameType | None) -> None:
+        if self.ours:
+            (self.folder / STOP).touch()
+        self.tell(signal.SIGTERM)
+
+    def tell(self, number: int) -> None:
+        if self.process:
+            send(self.process, number)
+
+    @property
+    def stopped(self) -> bool:
+        """By herd: what is under way goes on elsewhere."""
+        return (self.folder / STOP).exists()
+
+    def begin(self, words: tuple[str, ...], environ: Mapping[str, str]) -> None:
+        self.process = os.posix_spawnp(words[0], words, environ)
+        if self.stopped:
+            self.tell(signal.SIGTERM)
+
+    def ended(self, *, wait: bool = False) -> int | None:
+        """Its status; None while it runs."""
+        process, status = os.waitpid(self.process, 0 if wait else os.WNOHANG)
+        if not process:
+            return None
+        self.process = 0
+        return os.waitstatus_to_exitcode(status)
+
+
+def send(process: int, number: int) -> None:
+    """A signal, unless it has ended by itself."""
+    with suppress(ProcessLookupError):
+        os.kill(process, number)
+
+
+def main(words: Sequence[str]) -> int:
+    """The status of a slot's host, or of a trial that W&B's agent has started."""
+    environ = process_env.environment()
+    try:
+        return noted(words[1:], environ) if words[:1] == ["--noted"] else slot(words, environ)
+    except Unreachable as error:
+        process_env.say(str(error))
+        return FAILED if isinstance(error, Away) else UNFIT
+
+
+def slot(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """All of a sweep that is for this slot; the status of this host."""
+    leads = environ.get("HERD_WORKER", "0") == "0"
+    if trouble := unfit(words, environ):
+        if leads:
+            process_env.say(trouble)
+        return UNFIT
+    with tempfile.TemporaryDirectory() as folder:
+        watch, book = Watch(Path(folder), ours=True), Notebook(environ)
+        return lead(words, watch, book) if leads else follow(watch, book)
+
+
+def unfit(words: Sequence[str], environ: Mapping[str, str]) -> str:
+    """The sentence about what is missing."""
+    if not words:
+        return "say which sweep: python3 -m tpuherd_host.train.wandb_agent ENTITY/PROJECT/SWEEP"
+    if not (environ.get("HERD_CHECKPOINT") and environ.get("RUN_ID")):
+        return "trials are noted below the job's checkpoint: give it `checkpoint: gs://BUCKET/PATH`"
+    if not (environ.get("WANDB_API_KEY") or Path("~/.netrc").expanduser().exists()):
+        return "W&B has no key: give the job `secrets: [WANDB_API_KEY]`"
+    try:
+        metadata.version("wandb")
+    except metadata.PackageNotFoundError:
+        return "this needs wandb: pip install wandb"
+    return ""
+
+
+def lead(words: Sequence[str], watch: Watch, book: Notebook) -> int:
+    """Worker 0: what was begun first, then what W&B's agent is given."""
+    note = book.read()
+    if note.run:
+        process_env.say(f"goes on with trial {note.run}")
+        carried(replace(note, tried=0), watch, book)
+    if watch.stopped:
+        return INTERRUPTED
+    book.write(Note(before=book.read().before))
+    environ = dict(process_env.environment())
+    for name in ("python", "python3"):
+        shim = watch.folder / name
+        shim.write_text(SHIM.format(python=shlex.quote(sys.executable)))
+        shim.chmod(0o700)
+    environ[FOLDER] = str(watch.folder)
+    environ["PATH"] = os.pathsep.join((environ[FOLDER], environ.get("PATH", os.defpath)))
+    watch.begin((sys.executable, "-m", "wandb", "agent", "--forward-signals", *words), environ)
+    status = watch.ended(wait=True)
+    left = watch.folder / PROGRAM
+    if left.exists():  # the agent was told to end at once, and has killed who would have told it
+        send(int(left.read_text()), signal.SIGKILL)
+    if watch.stopped:
+        return INTERRUPTED
+    note = book.read()
+    if status or note.failed >= FLAPPING:
+        process_env.say(
+            f"W&B's agent has ended with {status} after {note.failed} failures in a row"
+        )
+        return status or 1
+    book.write(Note(over=True, before=note.before))
+    return 0
+
+
+def noted(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """What W&B's agent starts as `python …`: the same, but written down before and after."""
+    program = (sys.executable, *words)
+    if PARAMETERS not in environ or FOLDER not in environ:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.execv(program[0], program)
+    watch, book = Watch(Path(environ[FOLDER]), ours=False), Notebook(environ)
+    note = replace(
+        book.read(),
+        run=environ["WANDB_RUN_ID"],
+        words=program,
+        environ={name: environ[name] for name in OF_WANDB if name in environ},
+        parameters=Path(environ[PARAMETERS]).read_text(),
+        tried=0,
+    )
+    status = carried(note, watch, book)
+    return status if status >= 0 else 128 - status
+
+
+def carried(note: Note, watch: Watch, book: Notebook) -> int:
+    """A trial until it has ended, or until herd has stopped it: then its note stays."""
+    status = PEER_LOST
+    while status in GONE and note.tried < TRIES:
+        note = replace(note, tried=note.tried + 1)
+        book.write(note)
+        if watch.stopped:
+            return INTERRUPTED
+        status, steps = ran(note, watch)
+        if watch.stopped and status:
+            return status
+    failed = note.failed + 1 if status else 0
+    book.write(Note(before=note.before + steps, failed=failed))
+    return status
+
+
+def follow(watch: Watch, book: Notebook) -> int:
+    """The other workers: whatever the note says that is new, until it says that all is over."""
+    seen = Note()
+    while not watch.stopped:
+        note = book.read()
+        if note.attempt == book.attempt:
+            if note.over:
+                return 0
+            if note.run and not same(note, seen):
+                seen = note
+                ran(note, watch, book)
+        process_env.wait(LOOK_S)
+    return INTERRUPTED
+
+
+def same(one: Note, other: Note) -> bool:
+    """The same try of the same trial."""
+    return (one.run, one.tried) == (other.run, other.tried)
+
+
+def ran(note: Note, watch: Watch, book: Notebook | None = None) -> tuple[int, int]:
+    """The status of a trial's program, and the steps that it told of.
+
+    With a book it has no say of its own: it is ended when the note has become another.
+    """
+    with Relay(process_env.environment().get(STEPS, ""), note.before) as relay:
+        environ = environ_of(note)
+        if relay.name:
+            environ[STEPS] = relay.name
+        watch.begin(note.words, environ)
+        program = watch.folder / PROGRAM
+        program.write_text(str(watch.process))
+        looked, late = process_env.tick(), 0
+        while (status := watch.ended()) is None:
+            relay.hand_on()
+            if book is not None and process_env.tick() - looked >= LOOK_S:
+                looked = process_env.tick()
+                late += not same(book.read(), note)
+                if late in (TERM_AFTER, KILL_AFTER):
+                    watch.tell(signal.SIGTERM if late == TERM_AFTER else signal.SIGKILL)
+        program.unlink()
+        relay.hand_on()
+        return status, relay.furthest
+
+
+def environ_of(note: Note) -> dict[str, str]:
+    """The variables of a trial's program, on whatever node."""
+    environ = {**process_env.environment(), **note.environ}
+    sweep = Path("wandb", f"sweep-{environ['WANDB_SWEEP_ID']}").absolute()
+    sweep.mkdir(parents=True, exist_ok=True)
+    parameters = sweep / f"config-{note.run}.yaml"
+    parameters.write_text(note.parameters)
+    own = environ.pop(FOLDER, "")
+    folders = environ.get("PATH", os.defpath).split(os.pathsep)
+    return {
+        **environ,
+        "PATH": os.pathsep.join(one for one in folders if one != own),
+        "WANDB_RESUME": "allow",
+        PARAMETERS: str(parameters),
+        "HERD_RUN_ID": note.run,  # each trial has its own checkpoints
+        "RUN_ID": note.run,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

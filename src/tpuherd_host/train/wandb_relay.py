@@ -1,0 +1,64 @@
+"""Hands step reports on as if all trials of a slot were one program, which is not complete yet."""
+
+import json
+import select
+import socket
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tpuherd_host.train import process_env
+
+COUNTED = ("step", "saved", "resumed", "total")
+LAST = ("complete", "stopped")  #: words about a trial, which the slot outlives
+REPORT_MAX = 8192
+PAUSE_S = 0.2
+
+
+class Relay:
+    """Holds a socket of its own between a trial and the agent; none where there is no agent."""
+
+    def __init__(self, target: str, before: int) -> None:
+        self.target = target
+        self.before = before  #: steps of earlier trials
+        self.furthest = 0  #: of this one
+        self.name = ""
+
+    def __enter__(self) -> "Relay":
+        if self.target:
+            self.folder = tempfile.TemporaryDirectory()
+            self.name = str(Path(self.folder.name, "steps.sock"))
+            self.ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self.ear.bind(self.name)
+            self.ear.setblocking(False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.name:
+            self.ear.close()
+            self.folder.cleanup()
+
+    def hand_on(self) -> None:
+        """What has come by now, or comes within a moment."""
+        if not self.name:
+            process_env.wait(PAUSE_S)
+            return
+        select.select([self.ear], [], [], PAUSE_S)
+        while True:
+            try:
+                report = self.shifted(json.loads(self.ear.recv(REPORT_MAX)))
+                self.ear.sendto(json.dumps(report).encode(), self.target)
+            except BlockingIOError:
+                return
+            except (OSError, ValueError, AttributeError):
+                continue  # the agent is being replaced, or it is no report
+
+    def shifted(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """A report of this trial, as one of the slot's."""
+        told = {name: value for name, value in report.items() if name not in LAST}
+        for name in COUNTED:
+            if isinstance(told.get(name), int):
+                told[name] += self.before
+        self.furthest = max(self.furthest, told.get("step", self.before) - self.before)
+        return told

@@ -1,0 +1,56 @@
+"""Speak to a world that runs in another process, with nothing but the standard library."""
+
+import http.client
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tpuherd_sim.state_dir import Facts, Trouble, holder, read_facts
+
+Json = dict[str, Any]
+PATIENCE_S = 30.0
+
+
+class Absent(Trouble):
+    """No world runs there."""
+
+
+class Denied(Trouble):
+    """The world says no."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def find(folder: Path) -> Facts:
+    """Where the world of this folder is, now that it runs."""
+    facts = read_facts(folder)
+    if facts is None:
+        raise Absent(f"No world is in {folder}: `herd sim start --state-dir {folder}` makes one")
+    if holder(folder) is None:
+        raise Absent(
+            f"The world in {folder} does not run: `herd sim start --state-dir {folder}` goes on "
+            "with it"
+        )
+    return facts
+
+
+def ask(facts: Facts, method: str, *path: str, query: str = "", body: Json | None = None) -> Json:
+    """One request below /sim/v1, and its answer."""
+    where = "/".join(["/sim/v1", *(quote(part, safe=":*") for part in path)])
+    connection = http.client.HTTPConnection("127.0.0.1", facts.port, timeout=PATIENCE_S)
+    try:
+        content = None if body is None else json.dumps(body)
+        headers = {"Content-Type": "application/json"} if content else {}
+        connection.request(method, f"{where}?{query}" if query else where, content, headers)
+        response = connection.getresponse()
+        answer: Json = json.loads(response.read() or b"{}")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Absent(f"The world at {facts.url} does not answer ({error})") from error
+    finally:
+        connection.close()
+    if response.status >= 400:
+        raise Denied(response.status, str(answer.get("error", {}).get("message", answer)))
+    return answer

@@ -1,0 +1,96 @@
+"""What other people's programs must be told so that they find a world instead of Google Cloud."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpuherd_sim.state_dir import Facts
+
+ZONE = "us-central2-b"  #: what gcloud takes where no zone is named
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Places:
+    """The files of a world that other programs are pointed at."""
+
+    folder: Path
+
+    @property
+    def programs(self) -> Path:
+        """First on PATH."""
+        return self.folder / "bin"
+
+    @property
+    def ssh_config(self) -> Path:
+        return self.folder / "ssh_config"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.folder / "known_hosts"
+
+    @property
+    def account(self) -> Path:
+        """The key file of a service account."""
+        return self.folder / "sa.json"
+
+    @property
+    def gcloud(self) -> Path:
+        """What gcloud keeps."""
+        return self.folder / "gcloud"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate that clients of the front must trust."""
+        return self.folder / "tls" / "ca.pem"
+
+
+def exports(folder: Path, facts: Facts, *, proxy: bool) -> dict[str, str]:
+    """The variables. With `proxy` also those that lead programs astray which know no other address
+    than Google's: these disturb everything else that speaks HTTPS, so they are asked for."""
+    places = Places(folder=folder)
+    named = {
+        "HERD_WORLD": str(folder),
+        "GOOGLE_CLOUD_PROJECT": facts.project,
+        "GOOGLE_APPLICATION_CREDENTIALS": str(places.account),
+        "STORAGE_EMULATOR_HOST": facts.url,
+        "CLOUDSDK_CONFIG": str(places.gcloud),
+        "CLOUDSDK_CORE_PROJECT": facts.project,
+        "CLOUDSDK_COMPUTE_ZONE": ZONE,
+        "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
+        "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+        "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",
+        "CLOUDSDK_CORE_CHECK_GCE_METADATA": "false",
+        "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "1",
+        "CLOUDSDK_SURVEY_DISABLE_PROMPTS": "1",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{facts.url}/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{facts.url}/compute/v1/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{facts.url}/storage/v1/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE": f"{facts.url}/",
+    }
+    if proxy:
+        way = f"http://127.0.0.1:{facts.tunnel_port}"
+        home = "127.0.0.1,localhost"
+        named |= dict.fromkeys(("HTTPS_PROXY", "https_proxy"), way)
+        named |= dict.fromkeys(("NO_PROXY", "no_proxy"), home)
+        named |= dict.fromkeys(TRUST, str(places.authority))
+    return named
+
+
+#: Where the HTTP libraries of Python, curl, OpenSSL, gcloud and gRPC look for whom to trust.
+TRUST = (
+    "REQUESTS_CA_BUNDLE",
+    "HTTPLIB2_CA_CERTS",
+    "SSL_CERT_FILE",
+    "CURL_CA_BUNDLE",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
+)
+
+
+def script(folder: Path, named: Mapping[str, str]) -> str:
+    """For `eval` in any shell of the Bourne family; doing it twice does no harm."""
+    programs = shlex.quote(str(Places(folder=folder).programs))
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in named.items()]
+    lines.append(f'case ":$PATH:" in *:{programs}:*) ;; *) export PATH={programs}:"$PATH" ;; esac')
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,192 @@
+"""Cloud Storage's buckets: where they are, not what is in them."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tpuherd.catalogue import bucket_locations, regions
+from tpuherd_sim.google_apis.links import ours
+from tpuherd_sim.google_apis.pagination import page
+from tpuherd_sim.model.compute_state import Bucket, stamp
+from tpuherd_sim.model.http_types import Call, Json, Refused, Response
+from tpuherd_sim.model.world import World
+from tpuherd_sim.tpu.router import Route
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+CLASSES = frozenset(
+    {
+        "STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE",
+        "MULTI_REGIONAL", "REGIONAL", "DURABLE_REDUCED_AVAILABILITY",
+    }
+)  # fmt: skip
+
+
+def refused(http: int, message: str) -> Refused:
+    """An error of Storage's; its status is not shown."""
+    return Refused(http, "", message)
+
+
+def find(world: World, call: Call, permission: str) -> Bucket:
+    """The bucket of the path, if it is the project's own."""
+    bucket = world.services.buckets.get(call.path["bucket"])
+    if bucket is None:
+        raise refused(404, "The specified bucket does not exist.")
+    if not ours(world, bucket.project):
+        who = f"{world.settings.project_number}-compute@developer.gserviceaccount.com"
+        raise refused(
+            403,
+            f"{who} does not have {permission} access to the Google Cloud Storage bucket. "
+            f"Permission '{permission}' denied on resource (or it may not exist).",
+        )
+    return bucket
+
+
+def render(world: World, bucket: Bucket) -> Json:
+    """A bucket as Storage shows it."""
+    answer: Json = {
+        "kind": "storage#bucket",
+        "id": bucket.name,
+        "selfLink": f"https://www.googleapis.com/storage/v1/b/{bucket.name}",
+        "name": bucket.name,
+        "projectNumber": str(world.settings.project_number),
+        "metageneration": "1",
+        "location": bucket.location,
+        "locationType": bucket.kind,
+        "storageClass": bucket.storage_class,
+        "etag": "CAE=",
+        "timeCreated": stamp(bucket.created),
+        "updated": stamp(bucket.created),
+        "iamConfiguration": {
+            "bucketPolicyOnly": {"enabled": True},
+            "uniformBucketLevelAccess": {"enabled": True},
+            "publicAccessPrevention": "inherited",
+        },
+    }
+    if bucket.kind != "region":
+        answer["rpo"] = "DEFAULT"
+    if bucket.regions:
+        answer["customPlacementConfig"] = {"dataLocations": list(bucket.regions)}
+    if bucket.labels:
+        answer["labels"] = dict(bucket.labels)
+    return answer
+
+
+def get_bucket(world: World, call: Call, now: float) -> Json:
+    """One bucket."""
+    return render(world, find(world, call, "storage.buckets.get"))
+
+
+def list_buckets(world: World, call: Call, now: float) -> Json:
+    """The project's buckets."""
+    known_project(world, call)
+    prefix = call.query.get("prefix", "")
+    buckets = [
+        render(world, bucket)
+        for name, bucket in sorted(world.services.buckets.items())
+        if ours(world, bucket.project) and name.startswith(prefix)
+    ]
+    return {"kind": "storage#buckets", **page(buckets, call.query, most=1000)}
+
+
+def insert_bucket(world: World, call: Call, now: float) -> Json:
+    """A new bucket. Another project's name in the query makes one that is not ours to read."""
+    project, body = call.query.get("project", ""), call.body
+    if not project:
+        raise refused(400, "Required parameter: project")
+    name = body.get("name")
+    if not isinstance(name, str) or not NAME.fullmatch(name) or ".." in name:
+        raise refused(400, f"Invalid bucket name: '{name}'")
+    known = world.services.buckets.get(name)
+    if known is not None and ours(world, known.project):
+        raise refused(
+            409,
+            "Your previous request to create the named bucket succeeded and you already own it.",
+        )
+    if known is not None:
+        raise refused(
+            409,
+            "The requested bucket name is not available. The bucket namespace is shared by all "
+            "users of the system. Please select a different name and try again.",
+        )
+    storage_class = body.get("storageClass") or "STANDARD"
+    if storage_class not in CLASSES:
+        raise refused(400, f"Invalid storage class: '{storage_class}'")
+    location, kind, placed = place(body)
+    bucket = Bucket(
+        name=name,
+        project=project,
+        location=location,
+        kind=kind,
+        regions=placed,
+        storage_class=storage_class,
+        created=now,
+        labels=labels(body),
+    )
+    world.services.buckets[name] = bucket
+    return render(world, bucket)
+
+
+def place(body: Json) -> tuple[str, str, tuple[str, ...]]:
+    """Where a new bucket is to be: its location, what kind of location, and chosen regions."""
+    wanted = body.get("location") or "US"
+    location = wanted.upper() if isinstance(wanted, str) else ""
+    custom = body.get("customPlacementConfig")
+    if custom is not None:
+        return location, "dual-region", pair(location, custom)
+    if location.lower() in regions():
+        return location, "region", ()
+    known = bucket_locations().get(location)
+    if known is None:
+        raise refused(400, "The specified location constraint is not valid.")
+    return location, known.kind, ()
+
+
+def pair(location: str, custom: Any) -> tuple[str, ...]:
+    """The two regions of a dual-region that the user put together."""
+    chosen = custom.get("dataLocations") if isinstance(custom, dict) else None
+    known = bucket_locations().get(location)
+    if (
+        known is None
+        or known.kind != "multi-region"
+        or not isinstance(chosen, list)
+        or len(chosen) != 2
+        or not all(
+            isinstance(name, str)
+            and name.lower() in regions()
+            and regions()[name.lower()].continent == known.continent
+            for name in chosen
+        )
+    ):
+        raise refused(400, "The specified custom placement config is not valid.")
+    return tuple(name.upper() for name in chosen)
+
+
+def labels(body: Json) -> Mapping[str, str]:
+    """The labels of a new bucket."""
+    given = body.get("labels") or {}
+    if not isinstance(given, dict) or not all(isinstance(one, str) for one in given.values()):
+        raise refused(400, "Invalid labels: both names and values must be text.")
+    return given
+
+
+def known_project(world: World, call: Call) -> None:
+    """The query names the world's project."""
+    project = call.query.get("project", "")
+    if not project:
+        raise refused(400, "Required parameter: project")
+    if not ours(world, project):
+        raise refused(404, "The requested project was not found.")
+
+
+def delete_bucket(world: World, call: Call, now: float) -> Response:
+    """Away with a bucket."""
+    del world.services.buckets[find(world, call, "storage.buckets.delete").name]
+    return Response(status=204)
+
+
+ROUTES = (
+    Route("GET", "/storage/v1/b", list_buckets),
+    Route("POST", "/storage/v1/b", insert_bucket),
+    Route("GET", "/storage/v1/b/{bucket}", get_bucket),
+    Route("DELETE", "/storage/v1/b/{bucket}", delete_bucket),
+)

@@ -1,0 +1,101 @@
+"""The Compute project and its metadata, which every host sees."""
+
+import base64
+import hashlib
+import re
+from typing import Any
+
+from tpuherd_sim.google_apis.compute_operations import begin
+from tpuherd_sim.google_apis.links import link, project_of
+from tpuherd_sim.model.compute_errors import invalid
+from tpuherd_sim.model.compute_state import stamp
+from tpuherd_sim.model.http_types import Call, Json, Refused
+from tpuherd_sim.model.world import World, note
+from tpuherd_sim.tpu.router import Route
+
+KEY = r"[a-zA-Z0-9_-]{1,128}"
+VALUE_MAX = 256 * 1024
+TOTAL_MAX = 512 * 1024
+
+
+def fingerprint(metadata: dict[str, str]) -> str:
+    """What a writer must have seen of the metadata to be allowed to replace it."""
+    text = repr(sorted(metadata.items())).encode("utf-8", "backslashreplace")
+    return base64.urlsafe_b64encode(hashlib.blake2b(text, digest_size=8).digest()).decode()
+
+
+def get_project(world: World, call: Call, now: float) -> Json:
+    """The project with its metadata; what gcloud reads before every ssh."""
+    project_of(world, call)
+    settings = world.settings
+    items = [{"key": key, "value": value} for key, value in world.services.metadata.items()]
+    metadata: Json = {
+        "kind": "compute#metadata",
+        "fingerprint": fingerprint(world.services.metadata),
+    }
+    if items:
+        metadata["items"] = items
+    return {
+        "kind": "compute#project",
+        "id": str(settings.project_number),
+        "creationTimestamp": stamp(settings.created),
+        "name": settings.project,
+        "commonInstanceMetadata": metadata,
+        "selfLink": link(world, ""),
+        "defaultServiceAccount": f"{settings.project_number}-compute@developer.gserviceaccount.com",
+        "xpnProjectStatus": "UNSPECIFIED_XPN_PROJECT_STATUS",
+        "defaultNetworkTier": "PREMIUM",
+        "vmDnsSetting": "ZONAL_ONLY",
+    }
+
+
+def set_metadata(world: World, call: Call, now: float) -> Json:
+    """Replace the project's metadata, if the caller has seen what is there."""
+    project_of(world, call)
+    metadata = read_metadata(call.body)
+    if call.body.get("fingerprint") != fingerprint(world.services.metadata):
+        raise Refused(
+            412,
+            "FAILED_PRECONDITION",
+            "Supplied fingerprint does not match current metadata fingerprint.",
+        )
+    world.services.metadata = metadata
+    world.touched.update(
+        f"{node.uid}-{worker.index}" for node in world.nodes.values() for worker in node.workers
+    )
+    note(world, now, "project.metadata", keys=sorted(metadata))
+    return begin(world, now, "compute.projects.setCommonInstanceMetadata", "", 0)
+
+
+def read_metadata(body: Json) -> dict[str, str]:
+    """The items of a metadata body, checked."""
+    items = body.get("items") or []
+    if not isinstance(items, list):
+        raise invalid("metadata.items", items, "Must be a list.")
+    metadata: dict[str, str] = {}
+    for index, item in enumerate(items):
+        key, value = read_item(item, f"metadata.items[{index}]")
+        if key in metadata:
+            raise invalid("metadata.items", key, "Metadata has duplicate key.")
+        metadata[key] = value
+    if sum(len(key) + len(value) for key, value in metadata.items()) > TOTAL_MAX:
+        raise invalid("metadata", len(metadata), "Metadata is longer than 512 KiB.")
+    return metadata
+
+
+def read_item(item: Any, place: str) -> tuple[str, str]:
+    """One key with its value."""
+    if not isinstance(item, dict):
+        raise invalid(place, item, "Must be a key and a value.")
+    key, value = item.get("key"), item.get("value", "")
+    if not isinstance(key, str) or not re.fullmatch(KEY, key):
+        raise invalid(f"{place}.key", key, f"Must be a match of regex '{KEY}'")
+    if not isinstance(value, str) or len(value) > VALUE_MAX:
+        raise invalid(f"{place}.value", f"(of {key})", "Must be text of at most 256 KiB.")
+    return key, value
+
+
+ROUTES = (
+    Route("GET", "/compute/v1/projects/{project}", get_project),
+    Route("POST", "/compute/v1/projects/{project}/setCommonInstanceMetadata", set_metadata),
+)

@@ -1,0 +1,32 @@
+"""Every route of the services beside the TPU API."""
+
+from collections.abc import Callable
+
+from tpuherd_sim.google_apis import (
+    buckets,
+    compute_operations,
+    compute_zones,
+    discovery,
+    firewalls,
+    networks,
+    oauth,
+    project,
+    service_usage,
+)
+from tpuherd_sim.model.world import World
+from tpuherd_sim.model.world_parts import Due
+from tpuherd_sim.tpu.router import Route
+
+ROUTES: tuple[Route, ...] = (
+    *project.ROUTES,
+    *compute_operations.ROUTES,
+    *firewalls.ROUTES,
+    *networks.ROUTES,
+    *compute_zones.ROUTES,
+    *buckets.ROUTES,
+    *service_usage.ROUTES,
+    *oauth.ROUTES,
+    *discovery.ROUTES,
+)
+#: Nothing of theirs happens by itself.
+AGENDA: dict[str, Callable[[World, Due], None]] = {}

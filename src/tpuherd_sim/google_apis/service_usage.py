@@ -1,0 +1,200 @@
+"""Service Usage: which APIs are on, and how much of TPUs the project may have."""
+
+from collections.abc import Iterator, Mapping
+from urllib.parse import quote as escape
+
+from tpuherd.catalogue import regions, zones
+from tpuherd_sim.google_apis.links import ours
+from tpuherd_sim.google_apis.pagination import whole
+from tpuherd_sim.model.http_types import Call, Json, Refused
+from tpuherd_sim.model.world import World
+from tpuherd_sim.tpu.quota_and_stock import (
+    CREATE_RATE,
+    CREATES_PER_MINUTE,
+    IN_USE_ADDRESSES,
+    REQUESTS,
+    WHOLE,
+    quota_ids,
+)
+from tpuherd_sim.tpu.router import Route
+
+TPU = "tpu.googleapis.com"
+#: What this server answers for, and what a project has to have on for it.
+SERVICES = tuple(
+    f"{name}.googleapis.com"
+    for name in (
+        "cloudresourcemanager", "compute", "iam", "iamcredentials", "oauth2", "serviceusage",
+        "storage", "tpu",
+    )
+)  # fmt: skip
+UNLIMITED = -1
+PAGE_MAX = 500
+#: Quotas whose metric is not simply the beginning of their id.
+METRICS = {CREATE_RATE: f"{TPU}/create_requests", REQUESTS: f"{TPU}/queued_resources"}
+
+
+def project_of(world: World, call: Call) -> str:
+    """`projects/123456789012`, after a look whether the project of the path is the world's."""
+    if not ours(world, call.path["project"]):
+        raise Refused(403, "PERMISSION_DENIED", "The caller does not have permission")
+    return f"projects/{world.settings.project_number}"
+
+
+# -- quotas ---------------------------------------------------------------------------------------
+
+
+def dimension(quota: str) -> str:
+    """What a quota is counted by beside the project: zone, region or nothing."""
+    if quota == CREATE_RATE:
+        return ""
+    return "region" if "PerRegion" in quota else "zone"
+
+
+def metrics(world: World) -> Iterator[Json]:
+    """Every quota of TPUs as a metric with its one limit."""
+    for quota in quota_ids("*"):
+        if quota != IN_USE_ADDRESSES:  # that one is Compute's
+            yield metric_of(world, quota)
+
+
+def metric_of(world: World, quota: str) -> Json:
+    """One quota."""
+    metric = METRICS.get(quota, f"{TPU}/{quota.partition('PerProject')[0].lower()}")
+    number, kind = world.settings.project_number, dimension(quota)
+    name = f"projects/{number}/services/{TPU}/consumerQuotaMetrics/{escape(metric, safe='')}"
+    unit = "1/min/{project}" if quota == CREATE_RATE else f"1/{{project}}/{{{kind}}}"
+    path = "/min/project" if quota == CREATE_RATE else f"/project/{kind}"
+    limit: Json = {
+        "name": f"{name}/limits/{escape(path, safe='')}",
+        "unit": unit,
+        "isPrecise": True,
+        "metric": metric,
+        "quotaBuckets": list(buckets(world, quota, kind)),
+    }
+    if kind:
+        limit["supportedLocations"] = sorted(zones() if kind == "zone" else regions())
+    return {
+        "name": name,
+        "metric": metric,
+        "displayName": quota,
+        "consumerQuotaLimits": [limit],
+        "unit": "1",
+    }
+
+
+def buckets(world: World, quota: str, kind: str) -> Iterator[Json]:
+    """The limit that holds everywhere, then those of places with a limit of their own."""
+    limits = {}
+    for key, limit in world.books.quotas.items():
+        place, _, name = key.partition("/")
+        if name == quota:
+            limits[place] = limit
+    default = CREATES_PER_MINUTE if quota == CREATE_RATE else UNLIMITED
+    yield {"effectiveLimit": str(limits.pop(WHOLE, default)), "defaultLimit": str(default)}
+    for place, limit in sorted(limits.items()):
+        yield {
+            "effectiveLimit": str(limit),
+            "defaultLimit": str(default),
+            "dimensions": {kind: place},
+        }
+
+
+def list_metrics(world: World, call: Call, now: float) -> Json:
+    """Every quota of an API; those of TPUs are the only ones here."""
+    known(world, call)
+    found = list(metrics(world)) if call.path["service"] == TPU else []
+    return page("metrics", found, call.query)
+
+
+def get_metric(world: World, call: Call, now: float) -> Json:
+    """One quota."""
+    known(world, call)
+    for metric in metrics(world):
+        if call.path["service"] == TPU and metric["metric"] == call.path["metric"]:
+            return metric
+    raise Refused(404, "NOT_FOUND", f"Quota metric '{call.path['metric']}' was not found.")
+
+
+def get_limit(world: World, call: Call, now: float) -> Json:
+    """The limit of a quota."""
+    limit: Json
+    for limit in get_metric(world, call, now)["consumerQuotaLimits"]:
+        if limit["name"].endswith(escape(call.path["limit"], safe="")):
+            return limit
+    raise Refused(404, "NOT_FOUND", f"Quota limit '{call.path['limit']}' was not found.")
+
+
+def page(field: str, items: list[Json], query: Mapping[str, str]) -> Json:
+    """One page."""
+    size = min(whole(query, "pageSize", PAGE_MAX), PAGE_MAX) or PAGE_MAX
+    start = whole(query, "pageToken", 0)
+    chosen = items[start : start + size]
+    answer: Json = {field: chosen} if chosen else {}
+    if start + size < len(items):
+        answer["nextPageToken"] = str(start + size)
+    return answer
+
+
+# -- services -------------------------------------------------------------------------------------
+
+
+def service_json(world: World, name: str) -> Json:
+    """An API that is on: all are."""
+    parent = f"projects/{world.settings.project_number}"
+    return {
+        "name": f"{parent}/services/{name}",
+        "config": {"name": name, "title": name.partition(".")[0]},
+        "state": "ENABLED",
+        "parent": parent,
+    }
+
+
+def known(world: World, call: Call) -> str:
+    """The service of the path."""
+    project_of(world, call)
+    name = call.path["service"]
+    if name not in SERVICES:
+        text = f"Not found or permission denied for service(s): {name}."
+        raise Refused(403, "PERMISSION_DENIED", text)
+    return name
+
+
+def get_service(world: World, call: Call, now: float) -> Json:
+    """Whether an API is on."""
+    return service_json(world, known(world, call))
+
+
+def list_services(world: World, call: Call, now: float) -> Json:
+    """Which APIs are on."""
+    project_of(world, call)
+    off = call.query.get("filter", "").replace(" ", "") == "state:DISABLED"
+    found = [] if off else [service_json(world, name) for name in SERVICES]
+    return page("services", found, call.query)
+
+
+def enable(world: World, call: Call, now: float) -> Json:
+    """Switch an API on, which it is: done at once."""
+    return {
+        "name": "operations/noop.DONE_OPERATION",
+        "done": True,
+        "response": {
+            "@type": "type.googleapis.com/google.api.serviceusage.v1.EnableServiceResponse",
+            "service": service_json(world, known(world, call)),
+        },
+    }
+
+
+def roots(version: str) -> Iterator[Route]:
+    """The routes of one version; v1 has no quotas."""
+    every = f"/{version}/projects/{{project}}/services"
+    yield Route("GET", every, list_services)
+    yield Route("GET", f"{every}/{{service}}", get_service)
+    yield Route("POST", f"{every}/{{service}}:enable", enable)
+    if version == "v1beta1":
+        all_metrics = f"{every}/{{service}}/consumerQuotaMetrics"
+        yield Route("GET", all_metrics, list_metrics)
+        yield Route("GET", f"{all_metrics}/{{metric}}", get_metric)
+        yield Route("GET", f"{all_metrics}/{{metric}}/limits/{{limit}}", get_limit)
+
+
+ROUTES = (*roots("v1"), *roots("v1beta1"))

@@ -1,0 +1,60 @@
+"""What hosts a world has: as they were asked for, and as there are."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tpuherd_sim.live_world import Desk
+from tpuherd_sim.request_guard import Doorkeeper
+from tpuherd_sim.state_dir import Facts
+
+NONE = "none"
+PROCESSES = "processes"
+STARTING = "starting"  #: not known yet
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """What a user can say about hosts."""
+
+    hosts: str = "auto"  #: auto, namespaces, processes or none
+    internet: bool = True
+    offer: Path | None = None  #: a folder of this machine that hosts can read
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lodging:
+    """What hosts are here."""
+
+    mode: str = NONE
+    missing: Sequence[str] = ()  #: what this machine does not give; grows with what goes wrong
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Site:
+    """Where hosts are put."""
+
+    desk: Desk
+    folder: Path
+    ssh_port: int
+    tell: Callable[[str], None]  #: of what goes wrong
+    doorkeeper: Doorkeeper
+
+
+@dataclass(kw_only=True, slots=True)
+class Board:
+    """What the world says of itself just now."""
+
+    facts: Facts  #: without the hosts
+    lodging: Lodging
+
+    def now(self) -> Facts:
+        """All of it."""
+        found = self.lodging
+        missing = (*self.facts.missing, *found.missing)
+        return replace(self.facts, hosts=found.mode, missing=missing)
+
+
+#: Has hosts running as long as its context lasts.
+Lodged = Callable[[Wish, Site], AbstractAsyncContextManager[Lodging]]

@@ -1,0 +1,236 @@
+"""The runtime metrics that libtpu serves on port 8431 while a program holds the chips."""
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tpuherd.catalogue import accelerators, generations
+from tpuherd.clock import Clock
+from tpuherd_sim.host_services.grpc import (
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    UNAVAILABLE,
+    Conversation,
+    Methods,
+    Status,
+)
+from tpuherd_sim.host_services.protobuf import double, fields, message, number, string
+from tpuherd_sim.hosts.host_protocols import Holder, Host
+
+ADDRESS = ("127.0.0.1", 8431)
+SERVICE = "/tpu.monitoring.runtime.RuntimeMetricService/"
+GIB = 1 << 30
+USABLE = {"v6e": 33_550_229_504}  #: bytes of a chip, where it is less than what is built in
+FIRST_LOOK_S = 0.2  #: over which the load is measured when nobody asked before
+FRESH_S = 1.0  #: so long a look serves for all metrics
+BUSY_S = 0.01  #: processor time in a look from which on a chip was not idle
+TENSOR_CORE = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Load:
+    """What the holders do to one chip."""
+
+    used_bytes: int
+    duty_percent: float
+    idle_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """What was seen at one moment."""
+
+    at: float
+    cpu_s: dict[int, float]  #: of each holder
+    busy_at: dict[int, float]  #: when each chip had something to do for the last time
+    loads: tuple[Load, ...]
+
+
+def look(
+    holders: Sequence[Holder], before: Look | None, now: float, chips: int, chip_bytes: int
+) -> Look:
+    """The load of each chip: its holders' memory and processor time, for want of real chips."""
+    chips_of: dict[int, set[int]] = {}
+    for holder in holders:
+        digits = "".join(filter(str.isdecimal, holder.device))
+        if digits and int(digits) < chips:
+            chips_of.setdefault(holder.pid, set()).add(int(digits))
+    cpu_s = {holder.pid: holder.cpu_s for holder in holders}
+    resident = {holder.pid: holder.resident_bytes for holder in holders}
+    busy_at = {}
+    loads = []
+    for chip in range(chips):
+        mine = [pid for pid, held in chips_of.items() if chip in held]
+        used = sum(resident[pid] // len(chips_of[pid]) for pid in mine)
+        since = before.cpu_s if before else {}
+        spent = sum(max(0.0, cpu_s[pid] - since.get(pid, cpu_s[pid])) for pid in mine)
+        passed = now - before.at if before else 0.0
+        last = before.busy_at.get(chip, now) if before else now
+        busy_at[chip] = now if spent > BUSY_S else last
+        loads.append(
+            Load(
+                used_bytes=min(used, chip_bytes),
+                duty_percent=min(100.0, 100.0 * spent / passed) if passed > 0 else 0.0,
+                idle_s=now - busy_at[chip],
+            )
+        )
+    return Look(at=now, cpu_s=cpu_s, busy_at=busy_at, loads=tuple(loads))
+
+
+class Metrics:
+    """The metrics of one host."""
+
+    def __init__(self, host: Host, clock: Clock) -> None:
+        self.host = host
+        self.clock = clock
+        self.chips = host.view.chips
+        generation = generations()[accelerators()[host.view.accelerator].generation]
+        built_in = generation.hbm_gib_per_chip * GIB
+        self.chip_bytes = USABLE.get(generation.name, built_in)
+        self.devices_per_chip = generation.devices_per_chip
+        self.last: Look | None = None
+
+    async def serve(self, end: socket.socket) -> None:
+        """One connection. Without a holder there is no libtpu that would take it."""
+        if await self.held():
+            await Conversation(self.methods()).converse(end)
+        else:
+            end.close()
+
+    async def held(self) -> bool:
+        """Whether a program holds a chip."""
+        try:
+            return bool(await self.host.holders())
+        except OSError:
+            return False
+
+    def methods(self) -> Methods:
+        """What can be called."""
+        return {
+            SERVICE + "GetRuntimeMetric": self.metric,
+            SERVICE + "ListSupportedMetrics": self.supported,
+            SERVICE + "GetTpuRuntimeStatus": self.status,
+        }
+
+    async def metric(self, request: bytes) -> bytes:
+        """MetricRequest to MetricResponse."""
+        try:
+            asked = next((value for field, value in fields(request) if field == 1), b"")
+        except ValueError as error:
+            raise Status(INVALID_ARGUMENT, str(error)) from error
+        name = asked.decode("utf-8", "replace") if isinstance(asked, bytes) else ""
+        measure = METRICS.get(name)
+        if measure is None:
+            raise Status(NOT_FOUND, f"there is no metric {name!r}")
+        metrics = [message(3, one) for one in measure(self, await self.look())]
+        return message(1, string(1, name), *metrics)
+
+    async def supported(self, request: bytes) -> bytes:
+        """ListSupportedMetricsRequest to ListSupportedMetricsResponse."""
+        return b"".join(message(1, string(1, name)) for name in METRICS)
+
+    async def status(self, request: bytes) -> bytes:
+        """GetTpuRuntimeStatusRequest to GetTpuRuntimeStatusResponse: cores that run no program."""
+        await self.look()
+        cores = [
+            message(2, number(1, core), message(2, core_state(core, self.devices_per_chip)))
+            for core in range(self.chips * self.devices_per_chip)
+        ]
+        return string(1, self.host.view.name) + b"".join(cores)
+
+    async def look(self) -> Look:
+        """What the holders do; the first time it takes a moment to see their load."""
+        now = self.clock.now()
+        if self.last is not None and 0 <= now - self.last.at < FRESH_S:
+            return self.last
+        if self.last is None:
+            self.last = await self.glance(None)
+            await self.clock.sleep(FIRST_LOOK_S)
+        self.last = await self.glance(self.last)
+        return self.last
+
+    async def glance(self, before: Look | None) -> Look:
+        """Look once."""
+        holders = await self.host.holders()
+        if not holders:
+            raise Status(UNAVAILABLE, "no program holds a chip")
+        return look(holders, before, self.clock.now(), self.chips, self.chip_bytes)
+
+    def per_device(self, gauge: Callable[[Load], bytes], seen: Look) -> list[bytes]:
+        """A value for each device as JAX counts them: two a chip on v2 and v3."""
+        each = [load for load in seen.loads for _ in range(self.devices_per_chip)]
+        return [device(index) + message(3, gauge(load)) for index, load in enumerate(each)]
+
+    def per_chip(self, gauge: Callable[[Load], bytes], seen: Look) -> list[bytes]:
+        """A value for each chip."""
+        return [device(index) + message(3, gauge(load)) for index, load in enumerate(seen.loads)]
+
+    def per_core(self, part: bytes) -> list[bytes]:
+        """The same for every core, named by what libtpu names them by."""
+        names = [string(1, "core_type") + message(2, string(1, "tensorcore"))]
+        return [
+            attribute("attributes", message(6, *(message(1, one) for one in (*names, ordinal(i)))))
+            + part
+            for i in range(self.chips * self.devices_per_chip)
+        ]
+
+
+def attribute(key: str, value: bytes) -> bytes:
+    """Which one a metric is of."""
+    return message(1, string(1, key), message(2, value))
+
+
+def device(index: int) -> bytes:
+    """A metric of a device by its number."""
+    return attribute("device-id", number(3, index))
+
+
+def ordinal(index: int) -> bytes:
+    """A device by its number written out."""
+    return string(1, "device_ordinal") + message(2, string(1, str(index)))
+
+
+def core_state(core: int, devices_per_chip: int) -> bytes:
+    """CurrentCoreStateSummary of a core."""
+    on_chip = number(1, TENSOR_CORE) + number(2, core % devices_per_chip)
+    return message(1, number(1, core), number(2, core // devices_per_chip), message(3, on_chip))
+
+
+#: A distribution in which nothing was counted: no program of XLA's runs on these chips.
+EMPTY = message(
+    5, message(6, message(2, number(1, 1), double(2, 2.0), double(3, 1.0))), message(7, bytes(3))
+)
+
+#: Each metric that is served, and how its values are made.
+METRICS: dict[str, Callable[[Metrics, Look], list[bytes]]] = {
+    "tpu.runtime.hbm.memory.total.bytes": lambda it, seen: it.per_device(
+        lambda load: number(2, it.chip_bytes // it.devices_per_chip), seen
+    ),
+    "tpu.runtime.hbm.memory.usage.bytes": lambda it, seen: it.per_device(
+        lambda load: number(2, load.used_bytes // it.devices_per_chip), seen
+    ),
+    "tpu.runtime.tensorcore.dutycycle.percent": lambda it, seen: it.per_chip(
+        lambda load: double(1, load.duty_percent), seen
+    ),
+    "tpu.runtime.hbm.utilization.percent": lambda it, seen: it.per_device(
+        lambda load: double(1, load.duty_percent), seen
+    ),
+    "tpu.runtime.tensorcore.idle_duration.seconds": lambda it, seen: it.per_device(
+        lambda load: double(1, load.idle_s), seen
+    ),
+    "hlo.queue.size.gauge": lambda it, seen: it.per_core(message(3, number(2, 0))),
+    "hlo.execution.timing.distribution.microseconds": lambda it, seen: it.per_core(EMPTY),
+    **{
+        f"megascale.{name}.cumulative.distribution": lambda it, seen: []
+        for name in (
+            "dcn_transfer_latencies.microsecond",
+            "dcn_inbound_transfer_latencies.microsecond",
+            "host_to_device_transfer_latencies.microsecond",
+            "device_to_host_transfer_latencies.microsecond",
+            "collective_end_to_end_latencies.microsecond",
+            "mxla_compute_latencies.microsecond",
+            "grpc_tcp_min_rtt.microsecond",
+            "grpc_tcp_delivery_rate.Mbps",
+        )
+    },
+}

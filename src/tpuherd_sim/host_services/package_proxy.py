@@ -1,0 +1,226 @@
+"""The way from inside a host to package registries and git servers, but to nothing private."""
+
+import asyncio
+import base64
+import ipaddress
+import socket
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from tpuherd_sim.host_services.accept import ended
+from tpuherd_sim.host_services.packages import Packages
+
+PORTS = (80, 443)
+HEAD_BYTES_MAX = 1 << 16
+PIECE = 1 << 18
+PATIENCE_S = 30.0
+#: Where this machine and its neighbours are.
+PRIVATE = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
+        "172.16.0.0/12", "192.168.0.0/16", "224.0.0.0/4", "240.0.0.0/4",
+        "::/128", "::1/128", "fc00::/7", "fe80::/10", "ff00::/8",
+    )
+)  # fmt: skip
+#: Headers that speak of this connection, not of the request.
+BETWEEN_US = ("proxy-connection", "proxy-authorization", "connection", "keep-alive")
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Denied(Exception):
+    """A wish that is not fulfilled, with the sentence that the client gets."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """The head of a request to the proxy, taken apart."""
+
+    method: str
+    host: str
+    port: int
+    path: str
+    headers: tuple[str, ...]  #: the lines that concern the server behind
+    body_bytes: int
+
+    def onward(self, target: str, *added: str) -> bytes:
+        """The head of the request as the next one on the way is to get it."""
+        lines = [f"{self.method} {target} HTTP/1.1", *self.headers, *added, "Connection: close"]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+class Proxy:
+    """Serves the hosts of a world."""
+
+    def __init__(self, packages: Packages, *, internet: bool) -> None:
+        self.packages = packages
+        self.internet = internet
+
+    async def serve(self, end: socket.socket) -> None:
+        """One connection: one request, and then bytes both ways."""
+        reader, writer = await asyncio.open_connection(sock=end, limit=PIECE)
+        try:
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    wish = taken_apart(await reader.readuntil(b"\r\n\r\n"))
+                    far = await self.reach(wish)
+            except Denied as no:
+                writer.write(refusal(no.status, str(no)))
+            except TimeoutError:
+                writer.write(refusal(504, "the server did not answer in time"))
+            except (asyncio.LimitOverrunError, OSError) as error:
+                writer.write(refusal(502, f"the server can't be reached: {error}"))
+            else:
+                await self.carry(wish, (reader, writer), far)
+            await writer.drain()
+        finally:
+            await ended(writer)
+
+    async def carry(
+        self,
+        wish: Wish,
+        near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        """Send on what goes to and fro."""
+        try:
+            if wish.method == "CONNECT":
+                near[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(pour(near[0], far[1]))
+                    group.create_task(pour(far[0], near[1]))
+                return
+            async with asyncio.TaskGroup() as group:
+                group.create_task(pour(near[0], far[1], wish.body_bytes))
+                group.create_task(pour(far[0], near[1]))
+        finally:
+            await ended(far[1])
+
+    async def reach(self, wish: Wish) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the server that is wished for, if it is allowed."""
+        if not self.internet:
+            raise Denied(403, "this world was started with --no-internet")
+        mirror = (wish.host, wish.port) in self.packages.mirrors
+        if wish.port not in PORTS and not mirror:
+            raise Denied(403, f"only ports 80 and 443 are reached from a host, not {wish.port}")
+        addresses = await resolved(wish.host, wish.port)
+        if not mirror and any(is_private(address) for address in addresses):
+            raise Denied(403, f"{wish.host} is in a private network: hosts have no way there")
+        direct = any(f".{wish.host}".endswith(f".{end}") for end in self.packages.direct)
+        if self.packages.upstream and not direct and "*" not in self.packages.direct:
+            return await by_upstream(self.packages.upstream, wish)
+        if not addresses:
+            raise Denied(502, f"there is no address of {wish.host}")
+        far = await first_reached(addresses, wish.port)
+        if wish.method != "CONNECT":
+            far[1].write(wish.onward(wish.path))
+        return far
+
+
+def taken_apart(head: bytes) -> Wish:
+    """A request as clients of a proxy write it: CONNECT host:port, or GET http://…."""
+    request, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+    try:
+        method, target, _ = request.split(" ")
+        url = urlsplit(f"//{target}" if method == "CONNECT" else target)
+        port = url.port or (443 if method == "CONNECT" else 80)
+    except ValueError:
+        raise Denied(400, "this is no request to a proxy") from None
+    if not url.hostname or (method != "CONNECT" and url.scheme != "http"):
+        raise Denied(400, "this is a proxy: ask for http://host/… or CONNECT host:port")
+    headers = [line.partition(":")[::2] for line in lines]
+    values = {name.lower(): value.strip() for name, value in headers}
+    length = values.get("content-length", "0")
+    if "transfer-encoding" in values or not length.isdecimal():
+        raise Denied(411, "send a Content-Length")
+    return Wish(
+        method=method,
+        host=url.hostname,
+        port=port,
+        path=(url.path or "/") + (f"?{url.query}" if url.query else ""),
+        headers=tuple(
+            f"{name}:{value}" for name, value in headers if name.lower() not in BETWEEN_US
+        ),
+        body_bytes=int(length),
+    )
+
+
+async def resolved(host: str, port: int) -> list[Address]:
+    """The addresses of a name; none where only a proxy further on knows it."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror:
+        return []
+    return [ipaddress.ip_address(each[4][0]) for each in found]
+
+
+def is_private(address: Address) -> bool:
+    """Whether an address may belong to this machine or its neighbourhood."""
+    inner = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return any((inner or address) in network for network in PRIVATE)
+
+
+async def first_reached(
+    addresses: list[Address], port: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first address that answers: to what was judged, not to the name once more."""
+    trouble: OSError | None = None
+    for address in addresses:
+        try:
+            return await asyncio.open_connection(str(address), port, limit=PIECE)
+        except OSError as error:
+            trouble = error
+    raise trouble or OSError("no address")
+
+
+async def by_upstream(
+    upstream: str, wish: Wish
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Through the proxy that this machine itself needs."""
+    url = urlsplit(upstream if "//" in upstream else f"//{upstream}")
+    reader, writer = await asyncio.open_connection(url.hostname, url.port or 3128, limit=PIECE)
+    pass_word = []
+    if url.username:
+        pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
+        pass_word = [f"Proxy-Authorization: Basic {base64.b64encode(pair.encode()).decode()}"]
+    place = f"{wish.host}:{wish.port}"
+    if wish.method != "CONNECT":
+        writer.write(wish.onward(f"http://{place}{wish.path}", *pass_word))
+        return reader, writer
+    lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}", *pass_word, "", ""]
+    writer.write("\r\n".join(lines).encode("latin-1"))
+    status = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1:2]
+    if status != [b"200"]:
+        await ended(writer)
+        raise Denied(502, f"the machine's own proxy refused {wish.host}")
+    return reader, writer
+
+
+async def pour(
+    source: asyncio.StreamReader, target: asyncio.StreamWriter, left: int | None = None
+) -> None:
+    """Send on what comes, to its end or so many bytes of it."""
+    try:
+        while left is None or left > 0:
+            piece = await source.read(PIECE if left is None else min(PIECE, left))
+            if not piece:
+                break
+            left = None if left is None else left - len(piece)
+            target.write(piece)
+            await target.drain()
+        if left is None and target.can_write_eof():
+            target.write_eof()
+    except OSError:
+        target.close()  # one side broke off: the other one learns it
+
+
+def refusal(status: int, why: str) -> bytes:
+    """An answer that shows its sentence in pip's, git's and curl's messages, too."""
+    line = f"HTTP/1.1 {status} {why}".encode("latin-1", "replace")
+    return line + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"

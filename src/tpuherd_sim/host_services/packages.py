@@ -1,0 +1,150 @@
+"""How pip, uv, git and apt reach packages from inside a host: as on this machine, by the proxy."""
+
+import configparser
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tpuherd_sim.hosts.host_protocols import Host
+
+PROXY_ADDRESS = ("169.254.169.254", 3128)
+PROXY = "http://{}:{}".format(*PROXY_ADDRESS)
+SHARED = (Path("/etc"), Path("/usr"))  #: what of this machine a host sees too
+SCHEMES = ("http", "https")
+MARK = "# written by the world at every boot"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Packages:
+    """Where this machine has its packages from."""
+
+    index_url: str | None = None
+    extra_index_urls: tuple[str, ...] = ()
+    trusted_hosts: tuple[str, ...] = ()
+    ca_bundle: str | None = None
+    upstream: str | None = None  #: the proxy that this machine itself needs: http://host:port
+    direct: tuple[str, ...] = ()  #: ends of the names that this machine reaches without it
+
+    @property
+    def mirrors(self) -> frozenset[tuple[str, int]]:
+        """Host and port of the configured indexes: reached even where they are private."""
+        found = set()
+        for url in filter(None, (self.index_url, *self.extra_index_urls)):
+            parts = urlsplit(url)
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            found.add((parts.hostname or "", port))
+        return frozenset(found)
+
+
+def machine_packages(environ: Mapping[str, str], home: Path) -> Packages:
+    """What pip's files and the environment of this machine say."""
+    said: dict[str, str] = {}
+    files = [Path("/etc/pip.conf"), home / ".pip/pip.conf", home / ".config/pip/pip.conf"]
+    if environ.get("PIP_CONFIG_FILE"):
+        files.append(Path(environ["PIP_CONFIG_FILE"]))
+    for file in files:
+        said |= pip_settings(file)
+    for name in ("index-url", "extra-index-url", "trusted-host", "cert"):
+        value = environ.get("PIP_" + name.upper().replace("-", "_"))
+        if value:
+            said[name] = value
+    bundle = said.get("cert") or environ.get("SSL_CERT_FILE") or environ.get("REQUESTS_CA_BUNDLE")
+    indexes = [url for url in said.get("index-url", "").split() if shareable(url)]
+    return Packages(
+        index_url=indexes[0] if indexes else None,
+        extra_index_urls=tuple(
+            url for url in said.get("extra-index-url", "").split() if shareable(url)
+        ),
+        trusted_hosts=tuple(said.get("trusted-host", "").split()),
+        ca_bundle=bundle if bundle and shared(Path(bundle)) else None,
+        upstream=environ.get("https_proxy") or environ.get("HTTPS_PROXY") or None,
+        direct=tuple(
+            name.strip().removeprefix("*").removeprefix(".")
+            for name in (environ.get("no_proxy") or environ.get("NO_PROXY") or "").split(",")
+            if name.strip()
+        ),
+    )
+
+
+def pip_settings(file: Path) -> dict[str, str]:
+    """What one of pip's files says for installing; nothing where it can't be read."""
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(file.read_text())
+    except (OSError, configparser.Error, UnicodeDecodeError):
+        return {}
+    return {
+        name: value
+        for section in ("global", "install")
+        if parser.has_section(section)
+        for name, value in parser.items(section)
+    }
+
+
+def shareable(url: str) -> bool:
+    """Whether hosts may be told of an index: not of folders here, and never of a password."""
+    parts = urlsplit(url)
+    return parts.scheme in SCHEMES and bool(parts.hostname) and parts.username is None
+
+
+def shared(file: Path) -> bool:
+    """Whether a file of this machine is there inside hosts too."""
+    real = file.resolve()
+    return real.is_file() and any(real.is_relative_to(folder) for folder in SHARED)
+
+
+def pip_conf(packages: Packages) -> str:
+    """For pip. A TPU VM lets pip write into its system's Python; Debian's own would refuse."""
+    lines = [MARK, "[global]", f"proxy = {PROXY}", "disable-pip-version-check = true"]
+    if packages.index_url:
+        lines.append(f"index-url = {packages.index_url}")
+    if packages.extra_index_urls:
+        lines.append("extra-index-url = " + "\n    ".join(packages.extra_index_urls))
+    if packages.trusted_hosts:
+        lines.append("trusted-host = " + "\n    ".join(packages.trusted_hosts))
+    if packages.ca_bundle:
+        lines.append(f"cert = {packages.ca_bundle}")
+    return "\n".join([*lines, "", "[install]", "break-system-packages = true", ""])
+
+
+def uv_toml(packages: Packages) -> str:
+    """For uv."""
+    lines = [MARK, f'http-proxy = "{PROXY}"', f'https-proxy = "{PROXY}"']
+    if packages.index_url:
+        lines.append(f'index-url = "{packages.index_url}"')
+    if packages.extra_index_urls:
+        urls = ", ".join(f'"{url}"' for url in packages.extra_index_urls)
+        lines.append(f"extra-index-url = [{urls}]")
+    if packages.ca_bundle:
+        lines.append("native-tls = true")
+    return "\n".join([*lines, ""])
+
+
+def git_config(packages: Packages) -> str:
+    """For git."""
+    lines = [MARK, "[http]", f"\tproxy = {PROXY}"]
+    if packages.ca_bundle:
+        lines.append(f"\tsslCAInfo = {packages.ca_bundle}")
+    return "\n".join([*lines, ""])
+
+
+def apt_conf(packages: Packages) -> str:
+    """For apt. The proxy takes one request a connection, so nothing is sent ahead."""
+    lines = [
+        MARK.replace("#", "//"),
+        f'Acquire::http::Proxy "{PROXY}";',
+        f'Acquire::https::Proxy "{PROXY}";',
+        'Acquire::http::Pipeline-Depth "0";',
+    ]
+    if packages.ca_bundle:
+        lines.append(f'Acquire::https::CAInfo "{packages.ca_bundle}";')
+    return "\n".join([*lines, ""])
+
+
+async def furnish(host: Host, packages: Packages) -> None:
+    """Write all of them into a host."""
+    await host.write("/etc/pip.conf", pip_conf(packages).encode(), 0o644)
+    await host.write("/etc/uv/uv.toml", uv_toml(packages).encode(), 0o644)
+    await host.write("/etc/gitconfig", git_config(packages).encode(), 0o644)
+    await host.write("/etc/apt/apt.conf.d/99world", apt_conf(packages).encode(), 0o644)

@@ -1,0 +1,28 @@
+"""What a host is told of itself when it starts, read off its view."""
+
+import hashlib
+
+from tpuherd_sim.hosts.messages import Message
+from tpuherd_sim.model.host_view import HostView
+
+SUBSYSTEM = {"v2": "0x004e", "v3": "0x004f"}  #: of a chip's PCI device; elsewhere 0x0000
+EIGHT = ("v2", "v3")  #: generations whose chips are two devices each
+
+
+def plan(view: HostView) -> Message:
+    """What the zygote and the init must know of a host."""
+    generation = view.accelerator[:2]
+    devices = 8 if generation in EIGHT else view.chips
+    return {
+        "name": view.name,
+        "machine_id": hashlib.blake2b(str(view.uid).encode(), digest_size=16).hexdigest(),
+        "address": view.internal_ip,
+        "external": view.external_ip,
+        "segment": view.segment,
+        "peers": [list(peer) for peer in view.peers],
+        "chips": view.chips,
+        "device": view.device,
+        "pci": view.pci,
+        "subsystem": SUBSYSTEM.get(generation, "0x0000"),
+        "settings": {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)},
+    }

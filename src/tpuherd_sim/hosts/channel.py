@@ -1,0 +1,158 @@
+"""Questions and answers over one socket, on the controller's side. What comes in is not trusted."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Sequence
+
+from tpuherd_sim.hosts import messages
+from tpuherd_sim.hosts.messages import Message
+
+ANSWER_S = 10.0
+BATCH = 64  #: messages read in one go, so that a chatty host does not starve the others
+
+Answer = tuple[Message, list[int]]
+Waiter = tuple[asyncio.Future[Answer], Callable[[Message], None] | None]
+
+
+class Channel:
+    """One line to a zygote or to the init of a host."""
+
+    def __init__(
+        self,
+        link: socket.socket,
+        hear: Callable[[Message], None],
+        closed: Callable[[], None],
+    ) -> None:
+        self.link = link
+        self.hear = hear
+        self.closed = closed
+        self.asked = 0
+        self.waiting: dict[int, Waiter] = {}
+        self.turn = asyncio.Lock()  #: of those who have something to send
+        self.free = asyncio.Event()  #: whoever's turn it is may try again
+        link.setblocking(False)
+        asyncio.get_running_loop().add_reader(link.fileno(), self.read)
+
+    async def ask(
+        self,
+        verb: str,
+        message: Message,
+        files: Sequence[int] = (),
+        *,
+        at_once: Callable[[Message], None] | None = None,
+        within_s: float | None = None,
+    ) -> Answer:
+        """Ask for something; the answer and the files that came with it.
+
+        `at_once` sees the answer before any later message is read.
+        """
+        if self.link.fileno() < 0:
+            raise ConnectionError(107, "the host is gone")
+        patience_s = ANSWER_S if within_s is None else within_s
+        self.asked += 1
+        number = self.asked
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.waiting[number] = (future, at_once)
+        try:
+            async with asyncio.timeout(patience_s):
+                await self.send({"verb": verb, "id": number, **message}, files)
+                reply, sent = await future
+        except TimeoutError:
+            raise TimeoutError(110, f"no answer to {verb} within {patience_s:g} s") from None
+        finally:
+            self.waiting.pop(number, None)
+            if future.done() and not future.cancelled():
+                future.exception()  # seen, also where the question was not even sent
+        if "errno" in reply:
+            messages.close_all(sent)
+            raise OSError(whole(reply, "errno"), str(reply.get("why"))[:500])
+        return reply, sent
+
+    async def send(self, message: Message, files: Sequence[int]) -> None:
+        """Send, as soon as the other side has taken in enough of what it was sent before."""
+        async with self.turn:
+            while True:
+                if self.link.fileno() < 0:
+                    raise ConnectionError(104, "the host is gone")
+                try:
+                    messages.send(self.link, message, files)
+                    return
+                except BlockingIOError:
+                    await self.room()
+
+    async def room(self) -> None:
+        """Wait until the socket can take more."""
+        self.free.clear()
+        asyncio.get_running_loop().add_writer(self.link.fileno(), self.free.set)
+        try:
+            await self.free.wait()
+        finally:
+            if self.link.fileno() >= 0:
+                asyncio.get_running_loop().remove_writer(self.link.fileno())
+
+    def read(self) -> None:
+        """Take in what came."""
+        for _ in range(BATCH):
+            try:
+                message, files = messages.receive(self.link)
+            except BlockingIOError:
+                return
+            except OSError:
+                message, files = None, []
+            if message is None:
+                self.close()
+                return
+            self.take(message, files)
+
+    def take(self, message: Message, files: list[int]) -> None:
+        """One message: an answer that somebody waits for, or news."""
+        number = message.get("id")
+        waiter = self.waiting.get(number) if isinstance(number, int) else None
+        if waiter is None or waiter[0].done():
+            messages.close_all(files)
+            if "event" in message:
+                self.hear(message)
+            return
+        future, at_once = waiter
+        if at_once is not None and "errno" not in message:
+            at_once(message)
+        future.set_result((message, files))
+
+    def close(self) -> None:
+        """Hang up; whoever waits learns it."""
+        if self.link.fileno() < 0:
+            return
+        asyncio.get_running_loop().remove_reader(self.link.fileno())
+        asyncio.get_running_loop().remove_writer(self.link.fileno())
+        self.link.close()
+        self.free.set()
+        for future, _ in self.waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionError(104, "the host is gone"))
+        self.waiting.clear()
+        self.closed()
+
+
+def whole(message: Message, name: str) -> int:
+    """A whole number out of an answer."""
+    value = message.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 1 << 53:
+        raise messages.Malformed(f"{name} is not a whole number")
+    return value
+
+
+def words(message: Message, name: str, most: int = 4096) -> str:
+    """A text out of an answer."""
+    value = message.get(name)
+    if not isinstance(value, str) or len(value) > most:
+        raise messages.Malformed(f"{name} is not a text of at most {most} letters")
+    return value
+
+
+def single(files: list[int], right: Callable[[int], bool]) -> int:
+    """The one file that came along, if its kind is right."""
+    if len(files) == 1 and right(os.fstat(files[0]).st_mode):
+        return files[0]
+    messages.close_all(files)
+    raise messages.Malformed("not the file that was asked for")

@@ -1,0 +1,129 @@
+"""Where hosts stand when the machine allows no namespaces: groups of processes, a folder each."""
+
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from pathlib import Path
+
+from tpuherd_sim.hosts import init, landlock, syscalls
+from tpuherd_sim.hosts.isolation_modes import HOSTS_UID
+from tpuherd_sim.hosts.messages import Message
+
+REFUSED = """
+    apt apt-get dpkg halt init kexec mkfs mount poweroff reboot service shutdown su sudo systemctl
+    telinit umount
+""".split()
+REFUSED_WITHOUT_WALLS = "killall killall5 pkill skill".split()
+REFUSAL = """#!/bin/sh
+echo "${0##*/}: refused, because this host has no walls of its own on this machine \
+(it allows no user namespaces) and the command could harm it" >&2
+exit 1
+"""
+CAREFUL_RM = """#!/bin/sh
+for word in "$@"; do
+  case $word in
+    / | /. | /.. | /\\* | /[!/]* | --no-preserve-root)
+      case $word in "$HOME"/* | "$TMPDIR"/* | /tmp/*) continue ;; esac
+      echo "rm: refused, because this host has no walls of its own on this machine \
+(it allows no user namespaces) and $word is not below its home" >&2
+      exit 1 ;;
+  esac
+done
+exec /bin/rm "$@"
+"""
+
+
+class Commons:
+    """Hosts as groups of processes. What may be lost if one of them does harm is refused."""
+
+    def __init__(self, order: Message) -> None:
+        self.folder = Path(order["folder"], "hosts")
+        elsewhere = Path(order["folder"], "elsewhere")
+        for left in (self.folder, Path(elsewhere.read_text()) if elsewhere.exists() else None):
+            if left is not None:  # by a world that was killed
+                shutil.rmtree(left, ignore_errors=True)
+        if os.getuid() == 0:
+            # The hosts' user could not go where root keeps its worlds.
+            self.folder = Path(tempfile.mkdtemp(prefix="tpuherd-hosts-"))
+            self.folder.chmod(0o711)
+            elsewhere.write_text(str(self.folder))
+        self.folder.mkdir(exist_ok=True)
+        self.offers: list[str] = order["offers"]
+        self.refusals = self.folder / "refusals"
+        self.make_refusals()
+        syscalls.adopt_orphans()
+        signal.signal(signal.SIGTERM, lambda *_: self.leave())
+        syscalls.die_with_parent(signal.SIGTERM)
+
+    def make_refusals(self) -> None:
+        """Programs that say no, first in the hosts' PATH."""
+        self.refusals.mkdir(exist_ok=True)
+        names = REFUSED if landlock.hold_signals() else REFUSED + REFUSED_WITHOUT_WALLS
+        for name, text in (dict.fromkeys(names, REFUSAL) | {"rm": CAREFUL_RM}).items():
+            (self.refusals / name).write_text(text)
+            (self.refusals / name).chmod(0o755)
+
+    def start(self, number: int, plan: Message, link: int) -> int:
+        """Make a host: a process that leads all others of it."""
+        corner = self.folder / str(number)
+        corner.mkdir(exist_ok=True)
+        if os.getuid() == 0:
+            os.chown(corner, HOSTS_UID, HOSTS_UID)
+        plan |= {"corner": str(corner), "refusals": str(self.refusals), "offers": self.offers}
+        pid = os.fork()
+        if pid == 0:
+            self.become_host(link, plan)
+        return pid
+
+    def become_host(self, link: int, plan: Message) -> None:
+        """The child's part of it."""
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.dup2(link, 1000)
+            os.closerange(3, 1000)
+            if os.getuid() == 0:
+                os.setgroups([])
+                os.setresgid(HOSTS_UID, HOSTS_UID, HOSTS_UID)
+                os.setresuid(HOSTS_UID, HOSTS_UID, HOSTS_UID)
+                syscalls.be_dumpable()
+            init.run_shared(socket.socket(fileno=1000), plan)
+        finally:
+            os._exit(1)
+
+    def kill(self, pid: int) -> None:
+        """End all processes of a host."""
+        syscalls.kill_family(pid)
+
+    def bury(self, _: int, leaders: set[int]) -> None:
+        """End what a dead leader left to us."""
+        kept = leaders | {os.getpid()}
+        for child in syscalls.children(os.getpid()):
+            if child not in kept:
+                syscalls.kill_family(child)
+
+    def weather(self, _: int, __: int, network: str) -> None:
+        """The network is the machine's: only the door to the host can be closed."""
+        if network == "slow":
+            raise OSError(95, "a slow network can't be shown without namespaces")
+
+    def fill(self, _: int, *, full: bool) -> None:
+        """The disk is the machine's."""
+        if full:
+            raise OSError(95, "a full disk can't be shown without namespaces")
+
+    def drop(self, number: int) -> None:
+        """Throw a host's folder away."""
+        shutil.rmtree(self.folder / str(number), ignore_errors=True)
+
+    def leave(self) -> None:
+        """The controller is dead."""
+        self.close()
+        os._exit(0)
+
+    def close(self) -> None:
+        """End all hosts; we are asked no more."""
+        for child in syscalls.children(os.getpid()):
+            syscalls.kill_family(child)
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,190 @@
+"""A running host as the controller holds it: its line, its processes, its end."""
+
+import asyncio
+import signal
+import socket
+import stat
+import tempfile
+from collections.abc import Callable, Sequence
+
+from tpuherd_sim.hosts.channel import Channel, single, whole, words
+from tpuherd_sim.hosts.host_protocols import Account, Holder, Program
+from tpuherd_sim.hosts.messages import Malformed, Message
+from tpuherd_sim.model.host_view import HostView
+
+KILLED = int(signal.SIGKILL)  #: as a wait status
+READ_MAX = 1 << 20
+
+
+class Job:
+    """A program that was started inside."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def wait(self) -> int:
+        """Its wait status."""
+        return await asyncio.shield(self.ended)
+
+    def end(self, status: int) -> None:
+        """It ended."""
+        if not self.ended.done():
+            self.ended.set_result(status)
+
+
+class Room:
+    """One boot of one host."""
+
+    def __init__(
+        self, view: HostView, number: int, link: socket.socket, cut: Callable[["Room"], None]
+    ) -> None:
+        self.view = view
+        self.number = number
+        self.boot = view.boot
+        self.gone = asyncio.Event()
+        self.up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.expected = False  #: its end is our doing, or was told already
+        self.weather = ("up", False, False)  #: network, hung, disk full: as in force
+        self.jobs: dict[int, Job] = {}
+        self.cut = cut
+        self.channel = Channel(link, self.hear, self.hung_up)
+
+    def hear(self, news: Message) -> None:
+        """What the init tells unasked."""
+        match news.get("event"):
+            case "up":
+                if not self.up.done():
+                    self.up.set_result(None)
+            case "failed":
+                if not self.up.done():
+                    self.up.set_exception(OSError(5, str(news.get("why"))[:500]))
+            case "exit":
+                pid, status = news.get("pid"), news.get("status")
+                if isinstance(pid, int) and isinstance(status, int):
+                    job = self.jobs.pop(pid, None)
+                    if job is not None:
+                        job.end(status & 0xFFFF)
+
+    def hung_up(self) -> None:
+        """The line is cut: it is dead, or will be."""
+        if not self.gone.is_set():
+            self.cut(self)
+        if not self.up.done():
+            self.up.set_exception(OSError(104, "the host died while it started"))
+
+    def die(self) -> None:
+        """It is dead, with all that ran in it."""
+        self.gone.set()
+        self.channel.close()
+        for job in self.jobs.values():
+            job.end(KILLED)
+        self.jobs.clear()
+        if self.up.done() and not self.up.cancelled():
+            self.up.exception()  # seen
+
+    async def spawn(self, program: Program, fds: Sequence[int]) -> Job:
+        """Start a program with these three as its stdin, stdout and stderr."""
+        started: list[Job] = []
+        await self.channel.ask(
+            "spawn", order(program), list(fds)[:3], at_once=lambda m: started.append(self.enlist(m))
+        )
+        return started[0]
+
+    async def spawn_on_terminal(
+        self, program: Program, size: tuple[int, int, int, int]
+    ) -> tuple[Job, int]:
+        """Start a program on a new terminal (rows, columns, x, y); and that terminal's master."""
+        started: list[Job] = []
+        _, files = await self.channel.ask(
+            "terminal",
+            {**order(program), "size": list(size)},
+            at_once=lambda m: started.append(self.enlist(m)),
+        )
+        return started[0], single(files, stat.S_ISCHR)
+
+    def enlist(self, reply: Message) -> Job:
+        """Remember a program that was started, before its end can be heard of."""
+        job = Job(whole(reply, "pid"))
+        self.jobs[job.pid] = job
+        return job
+
+    async def connect(self, address: str, port: int) -> socket.socket:
+        """A connection made inside the host's network (non-blocking, may still be under way)."""
+        _, files = await self.channel.ask("connect", {"address": address, "port": port})
+        return socket_of(files)
+
+    async def connect_unix(self, path: str, user: str) -> socket.socket:
+        """A connection to a unix socket of the host, made with the rights of that user."""
+        _, files = await self.channel.ask("connect_unix", {"path": path, "user": user})
+        return socket_of(files)
+
+    async def listen(self, address: str, port: int) -> socket.socket:
+        """A listening socket inside the host's network."""
+        _, files = await self.channel.ask("listen", {"address": address, "port": port})
+        return socket_of(files)
+
+    async def signal(self, pid: int, number: int, *, whole_session: bool) -> None:
+        """Send a signal to a process of the host, to all of its session, or (pid -1) to all."""
+        message = {"pid": pid, "number": int(number), "whole_session": whole_session}
+        await self.channel.ask("signal", message)
+
+    async def terminate(self) -> None:
+        """What systemd does at soft-off: SIGTERM to all, SIGHUP too to those on a terminal."""
+        await self.channel.ask("terminate", {})
+
+    async def account(self, name: str) -> Account:
+        """The login of that name, made with its home at the first use."""
+        reply, _ = await self.channel.ask("account", {"name": name})
+        uid, gid = whole(reply, "uid"), whole(reply, "gid")
+        return Account(name=name, uid=uid, gid=gid, home=words(reply, "home"))
+
+    async def holders(self) -> list[Holder]:
+        """Who has the chips."""
+        reply, _ = await self.channel.ask("holders", {})
+        found = reply.get("holders")
+        if not isinstance(found, list):
+            raise Malformed("holders is not a list")
+        return [holder(each) for each in found if isinstance(each, dict)]
+
+    async def write(self, path: str, content: bytes, mode: int) -> None:
+        """Put a file into the host as its root."""
+        with tempfile.TemporaryFile(buffering=0) as file:
+            file.write(content)
+            file.seek(0)
+            await self.channel.ask("write", {"path": path, "mode": mode}, [file.fileno()])
+
+    async def read(self, path: str) -> bytes:
+        """A file of the host as its root sees it, at most 1 MiB; FileNotFoundError if absent."""
+        _, files = await self.channel.ask("read", {"path": path})
+        with open(single(files, stat.S_ISREG), "rb") as file:  # noqa: ASYNC230  # a local file
+            return file.read(READ_MAX)
+
+
+def order(program: Program) -> Message:
+    """A program as the init reads it."""
+    return {
+        "argv": list(program.argv),
+        "env": dict(program.env),
+        "user": program.user,
+        "directory": program.directory,
+        "executable": program.executable,
+    }
+
+
+def holder(found: Message) -> Holder:
+    """One holder out of an answer."""
+    cpu_s = found.get("cpu_s")
+    return Holder(
+        device=words(found, "device", 64),
+        pid=whole(found, "pid"),
+        resident_bytes=whole(found, "resident"),
+        cpu_s=float(cpu_s) if isinstance(cpu_s, int | float) else 0.0,
+    )
+
+
+def socket_of(files: list[int]) -> socket.socket:
+    """The socket that came along."""
+    link = socket.socket(fileno=single(files, stat.S_ISSOCK))
+    link.setblocking(False)
+    return link

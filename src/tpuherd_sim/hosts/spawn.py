@@ -1,0 +1,196 @@
+"""Starting and watching programs in a host: what its init does on request."""
+
+import fcntl
+import os
+import signal
+import struct
+import termios
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpuherd_sim.hosts import sftp_server
+from tpuherd_sim.hosts.accounts import Login
+from tpuherd_sim.hosts.messages import Message
+from tpuherd_sim.hosts.program_sandbox import Place
+
+WHAT_DIES_FIRST = "300"  #: where the machine's memory runs short: a session, not the init
+HOLDERS_MAX, FILES_MAX = 200, 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """How a program begins: what, as whom, where, on what."""
+
+    argv: Sequence[str]
+    executable: str
+    env: Mapping[str, str]
+    directory: str
+    login: Login
+    place: Place
+    files: Sequence[int]  #: three, or one terminal
+    terminal: bool = False
+
+
+def read_start(ask: Message, files: Sequence[int], place: Place) -> Start:
+    """A request to start something."""
+    login = place.find(ask["user"])
+    if login is None:
+        raise OSError(2, f"this host has no user {ask['user']}")
+    argv = [str(word) for word in ask["argv"]]
+    return Start(
+        argv=argv,
+        executable=ask["executable"] or argv[0],
+        env={**place.environment(login), **ask["env"]},
+        directory=ask["directory"] or login.home,
+        login=login,
+        place=place,
+        files=files,
+    )
+
+
+def spawn(start: Start) -> int:
+    """Start it as the leader of a session of its own; its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        become(start)
+        path = start.executable
+        if path == sftp_server.INTERNAL:
+            sftp_server.serve_files()
+            os._exit(0)
+        if "/" in path:
+            os.execve(path, list(start.argv), dict(start.env))
+        os.execvpe(path, list(start.argv), dict(start.env))
+    except (OSError, ValueError, KeyError) as error:
+        os.write(2, f"{start.executable}: {getattr(error, 'strerror', None) or error}\n".encode())
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def become(start: Start) -> None:
+    """Turn a fresh child into what is to be started."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    os.setsid()
+    if start.terminal:
+        fcntl.ioctl(start.files[0], termios.TIOCSCTTY, 0)
+    place_files(start)
+    os.umask(0o022)
+    try:
+        Path("/proc/self/oom_score_adj").write_text(WHAT_DIES_FIRST)
+    except OSError:
+        pass  # a kindness, not a need
+    start.place.become(start.login)
+    try:
+        os.chdir(start.directory)
+    except OSError:
+        os.chdir("/")
+
+
+def place_files(start: Start) -> None:
+    """Descriptors 0, 1 and 2, and no others."""
+    given = [start.files[0 if start.terminal else number] for number in range(3)]
+    safe = [fcntl.fcntl(file, fcntl.F_DUPFD, 10) for file in given]
+    for number, file in enumerate(safe):
+        os.dup2(file, number)
+    os.closerange(3, FILES_MAX)
+
+
+def open_terminal(login: Login, size: Sequence[int], place: Place) -> tuple[int, int, str]:
+    """A new terminal of that size: its two ends and its name."""
+    master, slave = os.openpty()
+    rows, columns, width, height = (max(0, min(int(number), 0xFFFF)) for number in size)
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, width, height))
+    place.own_terminal(slave, login)
+    return master, slave, os.ttyname(slave)
+
+
+def signal_all(pid: int, number: int, place: Place, *, whole_session: bool) -> None:
+    """A signal to one process, to all of its session, or (-1) to everything in the host."""
+    running = place.processes()
+    if pid == -1:
+        targets = running
+    elif whole_session:
+        targets = [each for each in running if session_of(each) == pid]
+    else:
+        targets = [each for each in running if each == pid]
+    for target in targets:
+        try:
+            os.kill(target, number)
+        except ProcessLookupError:
+            pass
+
+
+def terminate(place: Place) -> None:
+    """TERM to everything; those on a terminal are hung up on as well."""
+    for pid in place.processes():
+        fields = stat_fields(pid)
+        numbers = [signal.SIGTERM, signal.SIGCONT]
+        if fields and int(fields[4]):
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                break
+
+
+def try_as(login: Login, place: Place, deed: Callable[[], None]) -> int:
+    """Do something in a child that is that user; the number of the error, 0 if there was none."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            place.become(login)
+            deed()
+            os._exit(0)
+        except OSError as error:
+            os._exit(error.errno or 5)
+        finally:
+            os._exit(5)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def session_of(pid: int) -> int:
+    """The leader of its session; 0 when it is gone."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
+def holders(place: Place) -> list[Message]:
+    """Who has which chip open."""
+    found: list[Message] = []
+    tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    for pid in place.processes():
+        chips = {chip for target in open_files(pid) if (chip := place.chip(target))}
+        fields = stat_fields(pid)
+        if not chips or not fields:
+            continue
+        cpu_s = (int(fields[11]) + int(fields[12])) / tick
+        resident = int(fields[21]) * page
+        for chip in sorted(chips):
+            found.append({"device": chip, "pid": pid, "resident": resident, "cpu_s": cpu_s})
+    return found[:HOLDERS_MAX]
+
+
+def stat_fields(pid: int) -> list[str]:
+    """/proc/PID/stat from the state on; nothing when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()
+
+
+def open_files(pid: int) -> list[str]:
+    """What its descriptors point to."""
+    found = []
+    try:
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            found.append(str(path.readlink()))
+    except OSError:
+        pass  # it ended meanwhile
+    return found

@@ -1,0 +1,162 @@
+"""The parent of all hosts of a world: owns their ground, starts and ends them, tells who died.
+
+It is started fresh with an empty environment, loads the standard library only (and asyncssh, where
+the machine has no sftp-server of its own) and has one thread: hosts are forks of it and share its
+memory, and what it does not know they can't find.
+"""
+
+import encodings.ascii
+import encodings.idna  # noqa: F401  # nothing can be imported any more in a host
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+
+from tpuherd_sim.hosts import messages, namespace_backend, process_backend, sftp_server, syscalls
+from tpuherd_sim.hosts.messages import Message
+
+
+class Zygote:
+    """The loop of it."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.link = link
+        self.ground: namespace_backend.Ground | process_backend.Commons | None = None
+        self.hosts: dict[int, int] = {}  #: number → pid
+        self.awake, wakeup = os.pipe()
+        os.set_blocking(self.awake, False)
+        os.set_blocking(wakeup, False)
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        self.verbs: dict[str, Callable[[Message, list[int]], Message]] = {
+            "prepare": self.prepare,
+            "boot": self.boot,
+            "kill": self.kill,
+            "hang": self.hang,
+            "network": self.network,
+            "disk": self.disk,
+            "drop": self.drop,
+        }
+
+    def serve(self) -> None:
+        """Until the controller hangs up."""
+        poll = select.poll()
+        poll.register(self.link, select.POLLIN)
+        poll.register(self.awake, select.POLLIN)
+        while True:
+            ready = {file for file, _ in poll.poll()}
+            if self.awake in ready:
+                self.reap()
+            if self.link.fileno() in ready:
+                order, files = messages.receive(self.link)
+                if order is None:
+                    return
+                self.obey(order, files)
+
+    def obey(self, order: Message, files: list[int]) -> None:
+        """Do one thing and say how it went."""
+        try:
+            reply = self.verbs[order["verb"]](order, files)
+        except OSError as error:
+            reply = {"errno": error.errno or 5, "why": error.strerror or str(error)}
+        finally:
+            messages.close_all(files)
+        messages.send(self.link, {"id": order["id"], **reply})
+
+    def reap(self) -> None:
+        """Bury the hosts that ended and report them."""
+        try:
+            while os.read(self.awake, 4096):
+                pass
+        except BlockingIOError:
+            pass
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            for number, host in list(self.hosts.items()):
+                if host == pid:
+                    del self.hosts[number]
+                    self.stand().bury(number, set(self.hosts.values()))
+                    messages.send(self.link, {"event": "dead", "host": number, "status": status})
+
+    def stand(self) -> namespace_backend.Ground | process_backend.Commons:
+        """The ground, once prepared."""
+        if self.ground is None:
+            raise OSError(22, "no ground yet")
+        return self.ground
+
+    def prepare(self, order: Message, _: list[int]) -> Message:
+        if order["libraries"]:
+            sftp_server.load_library(order["libraries"])
+        shared = order["mode"] == "processes"
+        self.ground = process_backend.Commons(order) if shared else namespace_backend.Ground(order)
+        gc.collect()
+        gc.freeze()
+        return {}
+
+    def boot(self, order: Message, files: list[int]) -> Message:
+        """Start a host; it reports on the socket that came along when it is up."""
+        number = order["number"]
+        pid = self.stand().start(number, order["plan"], files[0])
+        self.hosts[number] = pid
+        return {"pid": pid}
+
+    def pid_of(self, order: Message) -> int:
+        """The process of a host."""
+        try:
+            return self.hosts[order["number"]]
+        except KeyError:
+            raise ProcessLookupError(3, "that host is off") from None
+
+    def kill(self, order: Message, _: list[int]) -> Message:
+        """Power off: everything in it dies at once."""
+        self.stand().kill(self.pid_of(order))
+        return {}
+
+    def hang(self, order: Message, _: list[int]) -> Message:
+        """Stop all that runs in a host, or let it go on."""
+        number = signal.SIGSTOP if order["hung"] else signal.SIGCONT
+        syscalls.signal_family(self.pid_of(order), number)
+        return {}
+
+    def network(self, order: Message, _: list[int]) -> Message:
+        """Up, down or slow."""
+        self.stand().weather(order["number"], self.pid_of(order), order["network"])
+        return {}
+
+    def disk(self, order: Message, _: list[int]) -> Message:
+        """Full, or with room again."""
+        self.stand().fill(order["number"], full=order["full"])
+        return {}
+
+    def drop(self, order: Message, _: list[int]) -> Message:
+        """The host is no more: throw its disk away."""
+        self.stand().drop(order["number"])
+        return {}
+
+
+def main() -> None:
+    """Serve on standard input, which is the controller's socket."""
+    syscalls.die_with_parent()
+    if os.getppid() != int(sys.argv[1]):
+        return  # it died before it could be our death
+    link = socket.socket(fileno=os.dup(0))
+    nothing = os.open("/dev/null", os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)
+    os.close(nothing)
+    syscalls.call_ourselves("tpuherd-hosts")
+    zygote = Zygote(link)
+    try:
+        zygote.serve()
+    finally:
+        if zygote.ground is not None:
+            zygote.ground.close()

@@ -1,0 +1,126 @@
+"""The world as an ASGI app: bytes in, `desk.handle`, bytes out."""
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from email.utils import formatdate
+from typing import Any
+
+from tpuherd.clock import Clock
+from tpuherd_sim.live_world import Desk
+from tpuherd_sim.model.http_types import Request, Response
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+#: The server's extension by which an answer is lost: cuts the connection.
+CUT = "tpuherd.cut"
+BODY_BYTES_MAX = 16 << 20
+#: What is put into buckets may be longer.
+UPLOADS, UPLOAD_BYTES_MAX = ("/upload/", "/resumable/"), 1 << 30
+JSON_TYPE = (b"content-type", b"application/json; charset=UTF-8")
+#: What says who somebody is goes no further than this room: not into the model, not onto the disk.
+SECRET = frozenset({b"authorization", b"cookie", b"proxy-authorization", b"x-goog-api-key"})
+
+#: Answers what is not the model's: the page of the world itself, its metadata for sign-ins, what
+#: is in buckets. None: it is the model's after all.
+Side = Callable[[Request], Awaitable[Response | None]]
+
+
+class Lost(ConnectionResetError):
+    """In one process there is no connection to cut, so this is raised through the app instead."""
+
+
+class Gone(Exception):
+    """The client went away while it was still sending."""
+
+
+def app(desk: Desk, clock: Clock, sides: Mapping[str, Side] | None = None) -> App:
+    """The app of one world. `sides` are asked first: by the path, or its beginning."""
+    fronts = dict(sides or {})
+    trees = tuple(
+        (path, side) for path, side in fronts.items() if path.endswith("/") and path != "/"
+    )
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            request = await read(scope, receive)
+        except Gone:
+            return
+        response = await aside(request) or desk.handle(request)
+        if response.delay_s > 0:
+            await clock.sleep(response.delay_s)
+        if response.lost:
+            await cut(scope, receive)
+        else:
+            await write(send, response, desk.now())
+
+    async def aside(request: Request) -> Response | None:
+        if len(request.body) > most(request.path):
+            return Response(status=413, body=b'{"error":{"code":413,"message":"too long"}}')
+        side = fronts.get(request.path)
+        for beginning, whole in trees:
+            if request.path.startswith(beginning):
+                side = whole
+        return await side(request) if side else None
+
+    return answer
+
+
+async def read(scope: Scope, receive: Receive) -> Request:
+    """The whole request; of a body that is too long only its beginning."""
+    body = bytearray()
+    longest = most(scope["raw_path"].decode("latin-1"))
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Gone
+        if len(body) <= longest:
+            body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return Request(
+        method=scope["method"],
+        path=scope["raw_path"].decode("latin-1"),
+        query=scope["query_string"].decode("latin-1"),
+        headers=read_headers(scope),
+        body=bytes(body),
+    )
+
+
+def read_headers(scope: Scope) -> dict[str, str]:
+    """The headers of a request without what is secret, names in lower case."""
+    return {
+        name.decode("latin-1"): value.decode("latin-1")
+        for name, value in scope["headers"]
+        if name not in SECRET
+    }
+
+
+def most(path: str) -> int:
+    """How long a body may be."""
+    return UPLOAD_BYTES_MAX if path.startswith(UPLOADS) else BODY_BYTES_MAX
+
+
+async def write(send: Send, response: Response, now: float) -> None:
+    """The answer with the headers that every answer has."""
+    headers = [(name.lower().encode(), value.encode()) for name, value in response.headers]
+    if not any(name == b"content-type" for name, _ in headers):
+        headers.append(JSON_TYPE)
+    headers.append((b"content-length", b"%d" % len(response.body)))
+    headers.append((b"date", formatdate(now, usegmt=True).encode()))
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body})
+
+
+async def cut(scope: Scope, receive: Receive) -> None:
+    """Let the client find its connection dead."""
+    abort = scope.get("extensions", {}).get(CUT)
+    if abort is None:
+        raise Lost("the connection broke before an answer came")
+    abort()
+    while (await receive())["type"] != "http.disconnect":
+        pass

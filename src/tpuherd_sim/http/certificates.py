@@ -1,0 +1,124 @@
+"""Certificates of one world: it plays *.googleapis.com to whoever is told to trust it."""
+
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from tpuherd_sim.request_guard import NAMES
+from tpuherd_sim.state_dir import write
+
+LIFE = timedelta(days=800)
+RENEW = timedelta(days=60)
+PEM = serialization.Encoding.PEM
+PKCS8 = serialization.PrivateFormat.PKCS8
+PLAIN = serialization.NoEncryption()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Certificates:
+    """Where they are."""
+
+    authority: Path  #: what clients must trust
+    server: Path  #: certificate and key of the front
+
+
+def certificates(folder: Path, now: float) -> Certificates:
+    """Those of this world, made where there are none or where they run out."""
+    found = Certificates(authority=folder / "ca.pem", server=folder / "server.pem")
+    moment = datetime.fromtimestamp(now, UTC)
+    try:
+        ends = x509.load_pem_x509_certificate(found.server.read_bytes()).not_valid_after_utc
+        if ends - moment > RENEW and found.authority.exists():
+            return found
+    except (OSError, ValueError):
+        pass  # none yet, or half of one
+    folder.mkdir(mode=0o700, exist_ok=True)
+    authority, server = make(moment)
+    write(found.authority, authority, mode=0o644)
+    write(found.server, server)
+    return found
+
+
+def make(moment: datetime) -> tuple[bytes, bytes]:
+    """A new authority's certificate, and the front's with its key.
+
+    The authority's key is thrown away, so that nobody can ever sign another name with it.
+    """
+    above, below = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    issuer = name("tpuherd: a world of this machine")
+    authority = (
+        begin(issuer, issuer, above.public_key(), moment)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage(signs_certificates=True), critical=True)
+        .sign(above, hashes.SHA256())
+    )
+    names = x509.SubjectAlternativeName([x509.DNSName(one) for one in NAMES])
+    purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(above.public_key())
+    front = (
+        begin(name(NAMES[0]), issuer, below.public_key(), moment)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(usage(signs_certificates=False), critical=True)
+        .add_extension(purposes, critical=False)
+        .add_extension(names, critical=False)
+        .add_extension(key_id, critical=False)
+        .sign(above, hashes.SHA256())
+    )
+    secret = below.private_bytes(PEM, PKCS8, PLAIN)
+    return authority.public_bytes(PEM), front.public_bytes(PEM) + secret
+
+
+def name(common: str) -> x509.Name:
+    """A name with nothing but this."""
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def begin(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, moment: datetime
+) -> x509.CertificateBuilder:
+    """What both certificates say. They hold since yesterday, for clocks that are a bit wrong."""
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(moment - timedelta(days=1))
+        .not_valid_after(moment + LIFE)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """An authority signs certificates, a server signs its handshakes."""
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def context(found: Certificates) -> ssl.SSLContext:
+    """For the front: TLS with HTTP/1.1 inside. HTTP/2, and so gRPC, is not offered."""
+    front = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    front.load_cert_chain(found.server)
+    front.set_alpn_protocols(["http/1.1"])
+    return front
+
+
+def private_key() -> str:
+    """A key such as a service account has. It opens nothing."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return key.private_bytes(PEM, PKCS8, PLAIN).decode()

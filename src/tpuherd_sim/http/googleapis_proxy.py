@@ -1,0 +1,150 @@
+"""A proxy in whose reach every *.googleapis.com is the world, and nothing else can be reached."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+
+from tpuherd_sim.request_guard import NAMES, Doorkeeper, plays
+
+HEAD_BYTES_MAX = 1 << 16
+CHUNK = 1 << 16
+PATIENCE_S = 30.0
+REFUSAL = (
+    "This is the proxy of a simulated Cloud TPU world: it leads only to Google's APIs "
+    "({names}), which are played by the world. {host} can't be reached through it."
+)
+PREFACE = b"PRI * HTTP/2.0"
+
+
+@contextlib.asynccontextmanager
+async def tunnelling(
+    door: socket.socket,
+    front: ssl.SSLContext,
+    port: int,
+    outside: tuple[Doorkeeper, Callable[[str], None]],
+) -> AsyncIterator[None]:
+    """Take CONNECT on this socket, end the TLS here, hand what is inside to the world's port.
+
+    The doorkeeper decides who may: the world's port would take them all for us. The other one is
+    told of what goes wrong.
+    """
+    doorkeeper, tell = outside
+    async with asyncio.TaskGroup() as group:
+        visitors: set[asyncio.Task[None]] = set()
+
+        def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            refused = doorkeeper.admit(writer.get_extra_info("socket"))
+            if refused:
+                task = group.create_task(turn_away(writer, refused))
+            else:
+                task = group.create_task(visit(reader, writer, front, port, tell))
+            visitors.add(task)
+            task.add_done_callback(visitors.discard)
+
+        server = await asyncio.start_server(welcome, sock=door, limit=HEAD_BYTES_MAX)
+        try:
+            yield
+        finally:
+            server.close()
+            for task in visitors:
+                task.cancel()
+
+
+async def visit(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    front: ssl.SSLContext,
+    port: int,
+    tell: Callable[[str], None],
+) -> None:
+    """One client, from its CONNECT to its end."""
+    host = ""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            host, refusal = target(await reader.readuntil(b"\r\n\r\n"))
+            if refusal:
+                await refuse(writer, refusal)
+                return
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await writer.start_tls(front)
+        await relay(reader, writer, port, tell)
+    except ssl.SSLError as error:
+        tell(
+            f"a client would not shake hands as {host} ({error.reason}): "
+            "it may not read the variables of `herd sim env --proxy`, or insist on gRPC"
+        )
+    except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        pass  # it went away, or it is no HTTP client
+    except asyncio.CancelledError:
+        writer.transport.abort()
+        raise
+    finally:
+        writer.close()  # once what was written has gone out
+
+
+async def turn_away(writer: asyncio.StreamWriter, sentence: str) -> None:
+    """Tell somebody that this is not for him, whatever he wants."""
+    try:
+        await refuse(writer, sentence)
+    except OSError:
+        pass  # gone already
+
+
+def target(head: bytes) -> tuple[str, str]:
+    """The host that a request asks for, and the sentence that refuses it, if it is refused."""
+    words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+    method, where = (words[0], words[1]) if len(words) == 3 else ("", "")
+    host = where.rpartition(":")[0].lower() if method == "CONNECT" else where or "This"
+    if method == "CONNECT" and plays(host):
+        return host, ""
+    return host, REFUSAL.format(names=", ".join(NAMES), host=host)
+
+
+async def refuse(writer: asyncio.StreamWriter, sentence: str) -> None:
+    """Say no, in words that a client shows."""
+    body = sentence.encode() + b"\n"
+    head = (
+        "HTTP/1.1 403 This proxy leads only to the simulated world\r\n"
+        "Content-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    writer.write(head.encode() + body)
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+
+
+async def relay(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    port: int,
+    tell: Callable[[str], None],
+) -> None:
+    """Carry bytes both ways until one side has no more."""
+    first = await reader.read(CHUNK)
+    if first.startswith(PREFACE):
+        tell("a client spoke HTTP/2 (gRPC?), which the world does not: choose transport='rest'")
+        return
+    inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        inner_writer.write(first)
+        async with asyncio.TaskGroup() as group:
+            back = group.create_task(pump(inner_reader, writer))
+            forth = group.create_task(pump(reader, inner_writer))
+            await asyncio.wait({back, forth}, return_when=asyncio.FIRST_COMPLETED)
+            back.cancel()
+            forth.cancel()
+    finally:
+        inner_writer.transport.abort()
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """One direction."""
+    try:
+        while chunk := await reader.read(CHUNK):
+            writer.write(chunk)
+            await writer.drain()
+    except OSError:
+        pass  # either side is gone: so is this connection

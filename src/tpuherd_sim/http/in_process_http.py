@@ -1,0 +1,18 @@
+"""The world for an HTTP client in the same process: no socket, no thread, any clock."""
+
+import httpx2
+
+from tpuherd_sim.http.app import App, Lost
+
+
+class Carrier(httpx2.AsyncBaseTransport):
+    """Carries requests to the app; an answer that is lost breaks the connection, as over TCP."""
+
+    def __init__(self, app: App) -> None:
+        self._inner = httpx2.ASGITransport(app=app)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            return await self._inner.handle_async_request(request)
+        except Lost as lost:
+            raise httpx2.ReadError(str(lost), request=request) from lost

@@ -1,0 +1,88 @@
+"""The world's port: HTTP/1.1 over loopback, as fast as one core allows."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from tpuherd_sim.http.app import CUT, App, Receive, Scope, Send, read_headers, write
+from tpuherd_sim.request_guard import Doorkeeper, refuse_stranger, refuse_web_page
+
+#: Google's front ends close an idle connection after about four minutes.
+IDLE_S = 240
+BACKLOG = 2048
+#: The extension that says why a connection is refused; "" where it is not.
+REFUSED = "tpuherd.refused"
+
+
+class Connection(HttpToolsProtocol):
+    """A client's connection that the app can cut, by somebody who may ask or not."""
+
+    doorkeeper: Doorkeeper
+    refused = ""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.refused = self.doorkeeper.admit(transport.get_extra_info("socket"))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {
+            CUT: self.transport.abort,  # type: ignore[dict-item]
+            REFUSED: self.refused,  # type: ignore[dict-item]
+        }
+
+
+def guarded(app: App, now: Callable[[], float]) -> App:
+    """The app for those who may ask; a sentence for all others."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        refused = scope["extensions"][REFUSED]
+        no = refuse_stranger(refused) if refused else refuse_web_page(read_headers(scope))
+        if no is None:
+            await app(scope, receive, send)
+        else:
+            await write(send, no, now())
+
+    return answer
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    app: App, door: socket.socket, doorkeeper: Doorkeeper, now: Callable[[], float]
+) -> AsyncIterator[None]:
+    """Answer on this socket. Uvicorn's own Server would take the signals and exit the process."""
+    config = Config(
+        guarded(app, now),
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=IDLE_S,
+    )
+    config.load()
+    state = ServerState()
+    loop = asyncio.get_running_loop()
+
+    def welcome() -> Connection:
+        connection = Connection(config, state, {})
+        connection.doorkeeper = doorkeeper
+        return connection
+
+    server = await loop.create_server(welcome, sock=door, backlog=BACKLOG)
+    try:
+        yield
+    finally:
+        server.close()
+        for connection in list(state.connections):
+            connection.transport.abort()
+        for task in list(state.tasks):
+            task.cancel()
+        await asyncio.gather(*state.tasks, return_exceptions=True)

@@ -1,0 +1,92 @@
+"""What a world answers about itself rather than about TPUs: its page, its numbers, its sign-in."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from tpuherd_sim.host_options import Board
+from tpuherd_sim.http.app import Side
+from tpuherd_sim.http.gcs_objects import OBJECTS, TREES, Objects
+from tpuherd_sim.live_world import Desk
+from tpuherd_sim.model.http_types import Json, Request, Response
+from tpuherd_sim.model.world import written
+from tpuherd_sim.overview import overview
+from tpuherd_sim.state_dir import Facts
+from tpuherd_sim.tpu.metadata_replies import reply
+
+NEWS_S_MAX = 25.0  #: a client that waits for news hears from us at least so often
+PLAIN = ("Content-Type", "text/plain; charset=UTF-8")
+#: Without this header google-auth does not believe that it speaks to a metadata server.
+FLAVOR = ("Metadata-Flavor", "Google")
+TOKEN_S = 3599
+SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
+
+
+def sides(desk: Desk, board: Board, folder: Path) -> Mapping[str, Side]:
+    """All of them, by their path or how it begins."""
+    facts = board.facts
+    objects = Objects(desk, folder / OBJECTS)
+
+    async def world(request: Request) -> Response:
+        return found({**asdict(board.now()), **overview(desk.world, desk.now())})
+
+    async def nodes(request: Request) -> Response:
+        return found({"nodes": sorted(desk.world.nodes)})
+
+    async def news(request: Request) -> Response:
+        """Once the log is longer than the client knows."""
+        since = parse_qs(request.query).get("since", ["0"])[0]
+        try:
+            async with asyncio.timeout(NEWS_S_MAX):
+                await desk.logged(int(since) if since.isdecimal() else 0)
+        except TimeoutError:
+            pass  # nothing happened; the client may ask again
+        return found({"lines": written(desk.world)})
+
+    async def metadata(request: Request) -> Response:
+        """For google-auth on this machine, where GCE_METADATA_HOST names us."""
+        return reply(tree(facts), request)
+
+    async def root(request: Request) -> Response:
+        return greeting(facts)
+
+    return {
+        "/": root,
+        "/sim/v1/world": world,
+        "/sim/v1/nodes": nodes,
+        "/sim/v1/news": news,
+        "/computeMetadata/": metadata,
+        **dict.fromkeys(TREES, objects.answer),
+    }
+
+
+def found(content: Json) -> Response:
+    """JSON."""
+    return Response(body=json.dumps(content).encode())
+
+
+def greeting(facts: Facts) -> Response:
+    """The page at the root: where one is."""
+    text = (
+        f"This is a simulated Cloud TPU (tpuherd {facts.version}), project {facts.project}. "
+        f"Its API begins at {facts.url}/v2/projects/{facts.project}/locations\n"
+    )
+    return Response(body=text.encode(), headers=(PLAIN, FLAVOR))
+
+
+def tree(facts: Facts) -> Json:
+    """All that a sign-in asks for."""
+    email = f"{facts.project_number}-compute@developer.gserviceaccount.com"
+    token = {"access_token": "world.home", "expires_in": TOKEN_S, "token_type": "Bearer"}
+    account = {"aliases": ["default"], "email": email, "scopes": SCOPES, "token": token}
+    return {
+        "instance": {"service-accounts": {"default": account, email: account}},
+        "project": {
+            "project-id": facts.project,
+            "numeric-project-id": facts.project_number,
+        },
+        "universe": {"universe-domain": "googleapis.com"},
+    }

@@ -1,0 +1,1 @@
+"""The world as values: records, rules, errors and its state. Pure."""

@@ -1,0 +1,42 @@
+"""How Compute and Storage say no."""
+
+from tpuherd_sim.model.http_types import Json, Refused
+
+REASONS = {
+    400: "invalid",
+    401: "authError",
+    403: "forbidden",
+    404: "notFound",
+    405: "httpMethodNotAllowed",
+    409: "alreadyExists",
+    412: "conditionNotMet",
+    413: "uploadTooLarge",
+    429: "rateLimitExceeded",
+    500: "backendError",
+    503: "backendError",
+}
+
+
+def compute_error(version: str, refused: Refused) -> Json:
+    """The error body: the old shape, with `errors[]` and a reason in each."""
+    reason = REASONS.get(refused.http, "invalid")
+    if version == "storage" and refused.http == 409:
+        reason = "conflict"
+    one = {"message": refused.message, "domain": "global", "reason": reason}
+    return {"error": {"code": refused.http, "message": refused.message, "errors": [one]}}
+
+
+def missing(resource: str) -> Refused:
+    """There is nothing of that name."""
+    return Refused(404, "NOT_FOUND", f"The resource '{resource}' was not found")
+
+
+def taken(resource: str) -> Refused:
+    """There is one of that name already."""
+    return Refused(409, "ALREADY_EXISTS", f"The resource '{resource}' already exists")
+
+
+def invalid(field: str, value: object, rule: str) -> Refused:
+    """A field of the body is not as it must be."""
+    text = f"Invalid value for field '{field}': '{value}'. {rule}"
+    return Refused(400, "INVALID_ARGUMENT", text)

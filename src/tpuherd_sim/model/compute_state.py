@@ -1,0 +1,126 @@
+"""What the world holds beside TPUs: project metadata, networks, firewall rules and buckets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from tpuherd_sim.model.world_parts import Dice, Settings
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Firewall:
+    """One rule of a network."""
+
+    name: str
+    id: int
+    created: float
+    network: str  #: its name
+    spec: Mapping[str, Any]  #: the rest, checked and completed, in the API's words
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Network:
+    """A VPC network."""
+
+    name: str
+    id: int
+    created: float
+    auto: bool  #: has a subnetwork of its own name in every region
+    description: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bucket:
+    """A storage bucket: where it is matters, what is in it does not."""
+
+    name: str
+    project: str
+    location: str  #: upper case: US-CENTRAL2, NAM4, US
+    kind: str  #: region, dual-region or multi-region
+    regions: tuple[str, ...]  #: of a dual-region put together by the user
+    storage_class: str
+    created: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """A Compute operation: the effect is there at once, the word DONE a moment later."""
+
+    name: str
+    id: int
+    verb: str  #: insert, patch, delete, …
+    target: str  #: global/firewalls/x; empty: the project
+    target_id: int
+    created: float
+    ended: float
+
+
+@dataclass(kw_only=True)
+class Services:
+    """Everything of the world that is not a TPU."""
+
+    dice: Dice  #: its own: a client's token or firewall call must not change the weather
+    metadata: dict[str, str] = field(default_factory=dict)  #: the project's, for every host
+    firewalls: dict[str, Firewall] = field(default_factory=dict)
+    networks: dict[str, Network] = field(default_factory=dict)
+    buckets: dict[str, Bucket] = field(default_factory=dict)
+    changes: dict[str, Change] = field(default_factory=dict)
+
+
+def _rule(description: str, ranges: str, *allowed: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "description": description,
+        "priority": 65534,
+        "sourceRanges": [ranges],
+        "allowed": list(allowed),
+        "direction": "INGRESS",
+        "logConfig": {"enable": False},
+        "disabled": False,
+    }
+
+
+#: What Google gives every new project's default network.
+DEFAULT_FIREWALLS = {
+    "default-allow-icmp": _rule("Allow ICMP from anywhere", "0.0.0.0/0", {"IPProtocol": "icmp"}),
+    "default-allow-internal": _rule(
+        "Allow internal traffic on the default network",
+        "10.128.0.0/9",
+        {"IPProtocol": "tcp", "ports": ["0-65535"]},
+        {"IPProtocol": "udp", "ports": ["0-65535"]},
+        {"IPProtocol": "icmp"},
+    ),
+    "default-allow-rdp": _rule(
+        "Allow RDP from anywhere", "0.0.0.0/0", {"IPProtocol": "tcp", "ports": ["3389"]}
+    ),
+    "default-allow-ssh": _rule(
+        "Allow SSH from anywhere", "0.0.0.0/0", {"IPProtocol": "tcp", "ports": ["22"]}
+    ),
+}
+
+
+def new_services(settings: Settings) -> Services:
+    """A fresh project: the default network with its four rules, no metadata, no bucket."""
+    dice = Dice(seed=settings.seed)
+    network = Network(name="default", id=number(dice), created=settings.created, auto=True)
+    rules = {
+        name: Firewall(
+            name=name, id=number(dice), created=settings.created, network="default", spec=spec
+        )
+        for name, spec in DEFAULT_FIREWALLS.items()
+    }
+    return Services(dice=dice, networks={"default": network}, firewalls=rules)
+
+
+def number(dice: Dice) -> int:
+    """An id as Compute has them: 19 digits."""
+    return 10**18 + dice.bits() % (8 * 10**18)
+
+
+def stamp(at: float) -> str:
+    """A time as Compute and Storage write it."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,123 @@
+"""A world as JSON and back, by the types of its fields."""
+
+import dataclasses
+import hashlib
+import json
+import types
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from tpuherd_sim.model.compute_state import Services
+from tpuherd_sim.model.http_types import Json
+from tpuherd_sim.model.weather_rules import Weather
+from tpuherd_sim.model.world import World
+
+#: Names that annotations use and their modules do not import.
+NAMES = {"Services": Services, "Weather": Weather}
+PLAIN = (str, int, float, bool, type(None), Any)
+
+
+def dump(world: World) -> Json:
+    """Everything of a world that does not follow from the rest."""
+    written: Json = write(world)
+    return written
+
+
+def load(content: Json) -> World:
+    """The world that was dumped."""
+    world: World = reader(World)(content)
+    world.places = {node.uid: key for key, node in world.nodes.items()}
+    return world
+
+
+def digest(world: World) -> str:
+    """A short text that is the same for the same world."""
+    text = json.dumps(dump(world), sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def write(value: Any) -> Any:
+    """A value as JSON."""
+    kind = type(value)
+    if kind in (str, int, float, bool, type(None)):
+        return value
+    if dataclasses.is_dataclass(kind):
+        return {name: write(getattr(value, name)) for name in kept(kind)}
+    if isinstance(value, Mapping):
+        return {str(key): write(one) for key, one in value.items()}
+    if isinstance(value, frozenset | set):
+        return sorted(write(one) for one in value)
+    return [write(one) for one in value]
+
+
+@cache
+def kept(kind: type) -> tuple[str, ...]:
+    """The fields of a class that are written."""
+    return tuple(one.name for one in dataclasses.fields(kind) if not one.metadata.get("derived"))
+
+
+@cache
+def reader(hint: Any) -> Callable[[Any], Any]:
+    """How a value of that type is read."""
+    if hint in PLAIN:
+        return number if hint is float else same
+    if dataclasses.is_dataclass(hint):
+        return record(hint)
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return optional(reader(next(one for one in inner if one is not type(None))))
+    if origin is tuple and len(inner) == 2 and inner[1] is ...:
+        return series(tuple, reader(inner[0]))
+    if origin is tuple:
+        return fixed(tuple(reader(one) for one in inner))
+    if origin in (list, set, frozenset):
+        return series(origin, reader(inner[0]))
+    return table(inner[0] if inner else str, reader(inner[1]) if inner else same)
+
+
+def same(value: Any) -> Any:
+    """JSON has it as it is."""
+    return value
+
+
+def number(value: Any) -> float:
+    """A float may have been written without a point."""
+    return float(value)
+
+
+def record(kind: Any) -> Callable[[Any], Any]:
+    """A dataclass. Its fields are looked at late, since classes may speak of each other."""
+
+    @cache
+    def readers() -> dict[str, Callable[[Any], Any]]:
+        hints = get_type_hints(kind, localns=NAMES)
+        return {name: reader(hints[name]) for name in kept(kind)}
+
+    def read(content: Any) -> Any:
+        return kind(
+            **{name: one(content[name]) for name, one in readers().items() if name in content}
+        )
+
+    return read
+
+
+def optional(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Something or None."""
+    return lambda value: None if value is None else inner(value)
+
+
+def series(kind: Callable[[Any], Any], inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Many of a kind."""
+    return lambda value: kind(inner(one) for one in value)
+
+
+def fixed(inner: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
+    """A tuple of so many parts."""
+    return lambda value: tuple(read(one) for read, one in zip(inner, value, strict=True))
+
+
+def table(key: Any, inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A mapping; JSON knows only text as keys."""
+    name: Callable[[str], Any] = int if key is int else str
+    return lambda value: {name(one): inner(content) for one, content in value.items()}

@@ -1,0 +1,101 @@
+"""Whose process is at the other end of a connection on loopback: the kernel knows it."""
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+Address = tuple[str, int]
+
+
+NO_COOKIE = 0xFFFFFFFF
+LISTENS = 10  #: a socket's state, as the kernel counts them
+NO_ENTRY = 2
+MAPPED = bytes(10) + b"\xff\xff"  #: begins an IPv4 address that an IPv6 socket has
+TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+
+
+def find_owner(peer: Address, here: Address) -> int | None:
+    """The user id of the process that connected from `peer` to `here`; None when it is gone.
+
+    A socket that nobody has open any more (inode 0) seems to be root's, so it counts as gone.
+    OSError: this machine does not tell (it is not Linux).
+    """
+    try:
+        return ask_kernel(peer, here)
+    except OSError:
+        return look_up(peer, here)
+
+
+def can_tell() -> bool:
+    """Whether this machine tells it at all: it is tried with a connection of our own."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as end,
+    ):
+        try:
+            return find_owner(end.getpeername(), end.getsockname()) == os.getuid()
+        except OSError:
+            return False
+
+
+def ask_kernel(peer: Address, here: Address) -> int | None:
+    """By netlink: one question, one answer, however many connections there are."""
+    if not hasattr(socket, "AF_NETLINK"):
+        raise OSError("there is no netlink here")
+    ends = struct.pack("!HH", peer[1], here[1]) + padded(peer[0]) + padded(here[0])
+    question = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, NO_COOKIE)
+    question += ends + struct.pack("=III", 0, NO_COOKIE, NO_COOKIE)
+    head = struct.pack("=IHHII", 16 + len(question), BY_FAMILY, REQUEST, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as line:
+        line.settimeout(1)
+        line.send(head + question)
+        answer = line.recv(4096)
+    kind = struct.unpack_from("=IH", answer)[1]
+    if kind == ERROR:
+        number = -struct.unpack_from("=i", answer, 16)[0]
+        if number == NO_ENTRY:
+            return None
+        raise OSError(number, os.strerror(number))
+    state = answer[17]
+    uid, inode = struct.unpack_from("=II", answer, 16 + 64)
+    return int(uid) if inode and state != LISTENS and answer[20:24] == ends[:4] else None
+
+
+def padded(address: str) -> bytes:
+    """An IPv4 address in the room of an IPv6 one."""
+    return socket.inet_aton(address) + bytes(12)
+
+
+def look_up(peer: Address, here: Address) -> int | None:
+    """In the kernel's tables of connections, where netlink does not answer."""
+    wanted = {
+        f"{shown(peer, mapped=mapped)} {shown(here, mapped=mapped)}" for mapped in (False, True)
+    }
+    Path(TABLES[0]).read_text()  # OSError where there is none
+    for fields in rows():
+        if f"{fields[1]} {fields[2]}" in wanted and fields[9] != "0":
+            return int(fields[7])
+    return None
+
+
+def rows() -> Iterator[list[str]]:
+    """The lines of both tables, split."""
+    for table in TABLES:
+        try:
+            lines = Path(table).read_text().splitlines()
+        except FileNotFoundError:
+            continue
+        yield from (line.split() for line in lines[1:])
+
+
+def shown(end: Address, *, mapped: bool) -> str:
+    """An address and a port as those tables show them: words of the machine's byte order."""
+    raw = (MAPPED if mapped else b"") + socket.inet_aton(end[0])
+    words = (struct.unpack_from("=I", raw, at)[0] for at in range(0, len(raw), 4))
+    return "".join(f"{word:08X}" for word in words) + f":{end[1]:04X}"
+
+
+SOCK_DIAG, BY_FAMILY, ERROR, REQUEST = 4, 20, 2, 1

@@ -1,0 +1,180 @@
+"""What a world keeps on disk: a snapshot, and a journal of what was asked of it since then."""
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpuherd_sim import state_dir as folders
+from tpuherd_sim.handle import handle
+from tpuherd_sim.model import world_codec
+from tpuherd_sim.model.http_types import Json, Request
+from tpuherd_sim.model.world import World
+from tpuherd_sim.state_dir import FORMAT, Trouble, check_format
+
+#: A journal shorter than this is never worth a new snapshot; it is read in about a second.
+JOURNAL_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recovered:
+    """What was found in a folder at the start."""
+
+    nodes: int
+    requests: int  #: queued resources
+    entries: int  #: of the journal: what was asked since the last snapshot
+    torn: bool  #: the last line was half written, so its request had never been answered
+
+    @property
+    def sentence(self) -> str:
+        """What a user reads after a world did not end in order."""
+        return (
+            f"recovered {count(self.nodes, 'node')}, "
+            f"{count(self.requests, 'queued resource')} and "
+            f"{count(self.entries, 'journal entry', 'journal entries')}"
+            + ("; dropped a last entry that was half written" if self.torn else "")
+        )
+
+
+def count(number: int, noun: str, nouns: str | None = None) -> str:
+    """Such as 1 node, 2 nodes."""
+    return f"{number} {noun}" if number == 1 else f"{number} {nouns or noun + 's'}"
+
+
+class State:
+    """Holds the journal open. Call `load`, then `save`, then `write`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.world: World | None = None
+        self.generation = 0  #: of the snapshot; the journal that follows it has the same
+        self._journal = -1
+        self._size = 0
+        self._snapshot_size = 0
+
+    def load(self) -> Recovered | None:
+        """Read what there is into `world`; None where the folder holds no world yet."""
+        file = self.folder / "snapshot.json"
+        try:
+            text = file.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Trouble(f"{file} can't be read ({error.strerror})") from error
+        try:
+            found = json.loads(text)
+            check_format(file, found)
+            self.generation = found["generation"]
+            world = world_codec.load(found["world"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise Trouble(
+                f"{file} is damaged ({error}): remove {self.folder} to begin a new world"
+            ) from error
+        entries, torn = 0, False
+        for entry in read(self._journal_file()):
+            if entry is None:
+                torn = True
+            else:
+                handle(world, *entry)
+                entries += 1
+        self.world, self._snapshot_size = world, len(text)
+        return Recovered(
+            nodes=len(world.nodes), requests=len(world.requests), entries=entries, torn=torn
+        )
+
+    def save(self, world: World) -> None:
+        """Write the world down and begin a new journal. Cut off anywhere, this loses nothing."""
+        content = {
+            "format": FORMAT,
+            "generation": self.generation + 1,
+            "world": world_codec.dump(world),
+        }
+        text = json.dumps(content, separators=(",", ":")).encode()
+        folders.write(self.folder / "snapshot.json", text)
+        self.close()
+        self.generation += 1
+        self.world = world
+        self._size, self._snapshot_size = 0, len(text)
+        for old in self.folder.glob("journal-*.jsonl"):
+            if old != self._journal_file():
+                old.unlink(missing_ok=True)
+
+    def write(self, at: float, request: Request) -> None:
+        """Note what is about to be done; on a full disk fail with OSError and leave no trace."""
+        if self._size > max(JOURNAL_BYTES, 2 * self._snapshot_size) and self.world is not None:
+            try:
+                self.save(self.world)
+            except OSError:
+                pass  # the old snapshot and the longer journal say the same
+        if self._journal < 0:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            self._journal = os.open(self._journal_file(), flags, 0o600)
+        line = encode(at, request)
+        try:
+            written = 0
+            while written < len(line):
+                written += os.write(self._journal, line[written:])
+        except OSError:
+            os.ftruncate(self._journal, self._size)
+            raise
+        self._size += len(line)
+
+    def close(self) -> None:
+        """Let go of the journal."""
+        if self._journal >= 0:
+            os.close(self._journal)
+            self._journal = -1
+
+    def _journal_file(self) -> Path:
+        return self.folder / f"journal-{self.generation}.jsonl"
+
+
+def read(file: Path) -> Iterator[tuple[Request, float] | None]:
+    """The entries of a journal; None in place of a last one that was half written."""
+    try:
+        lines = file.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise Trouble(f"{file} can't be read ({error.strerror})") from error
+    # What ends in a newline was written wholly, so the piece after the last newline is a torn one.
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            yield decode(json.loads(line))
+        except (ValueError, KeyError, TypeError) as error:
+            raise Trouble(
+                f"{file} is damaged in line {number} ({error}): "
+                "delete from that line on to go on without it"
+            ) from error
+    if lines[-1]:
+        yield None
+
+
+def encode(at: float, request: Request) -> bytes:
+    """One line of the journal."""
+    entry: Json = {
+        "at": at,
+        "method": request.method,
+        "path": request.path,
+        "query": request.query,
+        "headers": dict(request.headers),
+    }
+    try:
+        entry["body"] = request.body.decode()
+    except UnicodeDecodeError:
+        entry["body64"] = base64.b64encode(request.body).decode()
+    return json.dumps(entry, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def decode(entry: Json) -> tuple[Request, float]:
+    """The request of a line, and when it came."""
+    body = base64.b64decode(entry["body64"]) if "body64" in entry else entry["body"].encode()
+    return Request(
+        method=entry["method"],
+        path=entry["path"],
+        query=entry["query"],
+        headers=entry["headers"],
+        body=body,
+    ), float(entry["at"])

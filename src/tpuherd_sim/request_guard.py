@@ -1,0 +1,102 @@
+"""Decides who may use a world: its owner, root and its own hosts; no other user, no web page."""
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from tpuherd_sim.hosts.isolation_modes import HOSTS_UID
+from tpuherd_sim.model.http_types import Refused, Response
+from tpuherd_sim.peer_uid import find_owner
+from tpuherd_sim.tpu.errors import render
+
+HOME = frozenset({"127.0.0.1", "localhost", "::1"})
+OTHERS = (
+    "This world belongs to user {owner} of this machine, and you are user {uid}: "
+    "start one of your own with `herd sim start`."
+)
+BLIND = (
+    "this machine does not tell whose process connects: every user of it can use the world, "
+    "and log in to its hosts"
+)
+GONE = "The world could not see whose process asks: it has closed its connection already."
+WEB = (
+    "A simulated world answers to 127.0.0.1, localhost and the names of Google's APIs, "
+    "not to {name}: web pages may not use it."
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Doorkeeper:
+    """Who is let in by user id."""
+
+    watches: bool  #: whether this machine tells who connects
+
+    def admit(self, connection: socket.socket) -> str:
+        """Why a connection is refused; "" where it is not."""
+        if not self.watches:
+            return ""
+        try:
+            uid = find_owner(connection.getpeername(), connection.getsockname())
+        except OSError:
+            return GONE
+        if uid is None:
+            return GONE
+        owner = os.getuid()
+        if uid in (0, owner) or (uid == HOSTS_UID and owner == 0):
+            return ""
+        return OTHERS.format(owner=owner, uid=uid)
+
+
+def refuse_stranger(sentence: str) -> Response:
+    """The answer to another user of this machine."""
+    return render(Refused(401, "UNAUTHENTICATED", sentence), "v2")
+
+
+def refuse_web_page(headers: Mapping[str, str]) -> Response | None:
+    """The answer to what a browser asks on behalf of a page of somebody else."""
+    host, origin = headers.get("host"), headers.get("origin")
+    foreign = None
+    if host is not None and not is_own_name(host):
+        foreign = host
+    elif origin is not None:
+        asks = host_of(origin)
+        foreign = None if asks == host or plays(bare(asks)) else origin
+    if foreign is None:
+        return None
+    sentence = WEB.format(name=foreign[:200] or "an empty name")
+    return render(Refused(403, "PERMISSION_DENIED", sentence), "v2")
+
+
+def is_own_name(host: str) -> bool:
+    """Whether a Host header, with or without a port, names the world."""
+    name = bare(host)
+    return name in HOME or plays(name)
+
+
+def bare(host: str) -> str:
+    """A host without its port."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def host_of(origin: str) -> str:
+    """The host and port of an Origin header; "" for `null` and what can't be read."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
+
+
+def plays(host: str) -> bool:
+    """Whether the world plays this host of Google's."""
+    return host in NAMES or f"*.{host.partition('.')[2]}" in NAMES
+
+
+#: Whose part the world plays. A name with a star covers one level below it.
+NAMES = (
+    "*.googleapis.com", "googleapis.com", "accounts.google.com", "metadata.google.internal",
+)  # fmt: skip

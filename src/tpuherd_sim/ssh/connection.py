@@ -1,0 +1,135 @@
+"""One connection of an SSH client to a host: who it is, and what it asks for."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+import asyncssh
+
+from tpuherd_sim.hosts.host_protocols import Host
+from tpuherd_sim.ssh.bridge import Bridge
+from tpuherd_sim.ssh.forwards import Outpost, Tunnel, outpost, tunnel, unix_tunnel
+from tpuherd_sim.ssh.session import Session
+
+SESSIONS_MAX = 10  #: of one connection, as sshd has it (MaxSessions)
+AT_ONCE = struct.pack("ii", 1, 0)  #: SO_LINGER by which closing resets the connection
+
+
+class Gate(Protocol):
+    """Where the client came in."""
+
+    host: Host
+    visits: set["Visit"]
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing moves there for now."""
+        ...
+
+    async def admits(self, user: str, public: bytes) -> bool: ...
+
+
+class Visit(asyncssh.SSHServer):
+    """One connection of a client to a host."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.host = gate.host
+        self.user = ""
+        self.bridges: set[Bridge] = set()
+        self.sessions: list[Session] = []
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.stranger = True  #: has not logged in yet
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self.connection = conn
+        client, here = conn.get_extra_info("peername"), conn.get_extra_info("sockname")
+        self.ends = (client[0], client[1], here[0], here[1])
+        self.gate.visits.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.gate.visits.discard(self)
+        for task in self.tasks:
+            task.cancel()
+
+    def begin_auth(self, username: str) -> bool:
+        self.user = username
+        return True
+
+    def public_key_auth_supported(self) -> bool:
+        return True
+
+    async def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        return await self.gate.admits(username, key.public_data)
+
+    def auth_completed(self) -> None:
+        self.stranger = False
+
+    def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], Session] | bool:
+        self.sessions = [one for one in self.sessions if not one.over]
+        if len(self.sessions) >= SESSIONS_MAX:
+            return False
+        self.sessions.append(Session(self))
+        return self.connection.create_server_channel(encoding=None), self.sessions[-1]
+
+    def connection_requested(
+        self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
+    ) -> Coroutine[Any, Any, Tunnel]:
+        return tunnel(self, dest_host, dest_port)
+
+    def unix_connection_requested(self, dest_path: str) -> Coroutine[Any, Any, Tunnel]:
+        return unix_tunnel(self, dest_path)
+
+    def server_requested(self, listen_host: str, listen_port: int) -> Coroutine[Any, Any, Outpost]:
+        return outpost(self, self.connection, listen_host, listen_port)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Work that ends with the connection. A host that dies meanwhile is no error of ours."""
+        task = asyncio.create_task(quietly(work))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    def began(self, bridge: Bridge) -> None:
+        """Something flows now."""
+        self.bridges.add(bridge)
+        if self.gate.still:
+            bridge.hold()
+
+    def over(self, bridge: Bridge) -> None:
+        """It does no more."""
+        self.bridges.discard(bridge)
+
+    def hold(self) -> None:
+        """Neither hear nor say anything."""
+        # asyncssh has no word for this; its connection is an asyncio protocol with a transport.
+        transport = self.connection._transport
+        if transport is not None:
+            transport.pause_reading()
+        for bridge in self.bridges:
+            bridge.hold()
+
+    def release(self) -> None:
+        """Go on where it stopped."""
+        transport = self.connection._transport
+        if transport is not None:
+            transport.resume_reading()
+        for bridge in self.bridges:
+            bridge.release()
+
+    def cut(self) -> None:
+        """Reset the connection, as when the machine behind it is no more."""
+        end = self.connection.get_extra_info("socket")
+        if end is not None:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+        self.connection.abort()
+
+
+async def quietly(work: Coroutine[Any, Any, None]) -> None:
+    """Do it, until the host or the client is gone."""
+    try:
+        await work
+    except (OSError, asyncssh.Error):
+        return

@@ -1,0 +1,167 @@
+"""Forwarded connections: into the host's network (-L, -D) and out of it to the client (-R)."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import asyncssh
+
+from tpuherd_sim.hosts.host_protocols import Host
+from tpuherd_sim.ssh.accept_loop import Acceptor
+from tpuherd_sim.ssh.authorized_keys import address_of
+from tpuherd_sim.ssh.bridge import Bridge, Sink
+from tpuherd_sim.ssh.session import Visit, text
+
+PATIENCE_S = 30.0  #: how long a connection inside a host may take to come about
+
+
+class Tunnel(asyncssh.SSHTCPSession[bytes], asyncssh.SSHUNIXSession[bytes]):
+    """A channel of the client and a socket of the host, joined until both have said all."""
+
+    def __init__(self, visit: Visit, end: socket.socket) -> None:
+        self.visit = visit
+        self.end = end
+        self.heard = False  #: the client will send no more
+        self.said = False  #: nor the host
+
+    def connection_made(self, chan: Any) -> None:
+        self.channel = chan
+        self.bridge = Bridge(chan, self.quiet)
+        self.visit.began(self.bridge)
+
+    def session_started(self) -> None:
+        descriptor = self.end.detach()
+        self.bridge.attach(Sink.SOCKET, descriptor, {descriptor: None})
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        self.bridge.give(data)
+
+    def eof_received(self) -> bool:
+        self.heard = True
+        self.bridge.end_input()
+        self.finish()
+        return True
+
+    def pause_writing(self) -> None:
+        self.bridge.fill()
+
+    def resume_writing(self) -> None:
+        self.bridge.drain()
+
+    def quiet(self) -> None:
+        """The host's side has ended."""
+        self.said = True
+        if not self.channel.is_closing():
+            self.channel.write_eof()
+        self.finish()
+
+    def finish(self) -> None:
+        """Close when both have ended."""
+        if self.heard and self.said:
+            self.channel.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end.close()
+        self.bridge.close()
+        self.visit.over(self.bridge)
+
+
+async def tunnel(visit: Visit, name: str, port: int) -> Tunnel:
+    """Connect to where the client wants to, as seen from inside the host."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return Tunnel(visit, await connection(visit.host, name, port))
+    except OSError as error:  # a timeout is one too
+        raise refusal(error) from error
+
+
+async def connection(host: Host, name: str, port: int) -> socket.socket:
+    """A socket inside the host, connected."""
+    end = await host.connect(await resolve(host, name), port)
+    try:
+        await established(end)
+    except BaseException:
+        end.close()
+        raise
+    return end
+
+
+async def unix_tunnel(visit: Visit, path: str) -> Tunnel:
+    """The same to a unix socket."""
+    try:
+        return Tunnel(visit, await visit.host.connect_unix(path, visit.user))
+    except OSError as error:
+        raise refusal(error) from error
+
+
+def refusal(error: OSError) -> asyncssh.ChannelOpenError:
+    """How a client is told."""
+    reason = error.strerror or str(error) or "no answer"
+    return asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, reason)
+
+
+async def resolve(host: Host, name: str) -> str:
+    """The address of a name by the host's /etc/hosts: the only names that a host knows."""
+    if name.replace(".", "").isdigit() or ":" in name:
+        return name
+    known = address_of(await text(host, "/etc/hosts"), name)
+    if known is None and name != "localhost":
+        raise OSError(f"the host knows no address of {name}")
+    return known or "127.0.0.1"
+
+
+async def established(end: socket.socket) -> None:
+    """Wait until a connection that is under way has come about."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_writer(end, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(end)
+    error = end.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if error:
+        raise OSError(error, os.strerror(error))
+
+
+class Outpost(asyncssh.SSHListener):
+    """A port inside the host whose connections go to the client."""
+
+    def __init__(
+        self, listener: socket.socket, welcome: Callable[[socket.socket, Any], None]
+    ) -> None:
+        super().__init__()
+        self.listener = listener
+        self.acceptor = Acceptor(listener, welcome)
+
+    def get_port(self) -> int:
+        return int(self.listener.getsockname()[1])
+
+    def close(self) -> None:
+        self.acceptor.stop()
+        self.listener.close()
+
+    async def wait_closed(self) -> None:
+        """Nothing: it is closed at once."""
+
+
+async def outpost(
+    visit: Visit, connection: asyncssh.SSHServerConnection, name: str, port: int
+) -> Outpost:
+    """Listen inside the host, on its loopback only: what sshd does unless told otherwise."""
+    listener = await visit.host.listen("127.0.0.1", port)
+    asked = port or int(listener.getsockname()[1])
+
+    async def call_home(end: socket.socket, origin: tuple[str, int]) -> None:
+        make: Callable[[], Tunnel] = lambda: Tunnel(visit, end)  # noqa: E731
+        try:
+            await connection.create_connection(make, name, asked, origin[0], origin[1])
+        except (asyncssh.Error, OSError):
+            end.close()
+
+    def welcome(end: socket.socket, origin: tuple[str, int]) -> None:
+        visit.start(call_home(end, origin))
+
+    return Outpost(listener, welcome)

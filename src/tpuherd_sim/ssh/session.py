@@ -1,0 +1,230 @@
+"""One SSH session: a command, a login shell or a file transfer, with or without a terminal."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import asyncssh
+
+from tpuherd_sim.hosts import sftp_server
+from tpuherd_sim.hosts.host_protocols import Account, Host, Process, Program
+from tpuherd_sim.ssh.authorized_keys import PATH, offered, shell_of, variables
+from tpuherd_sim.ssh.bridge import Bridge, Sink
+from tpuherd_sim.ssh.terminal_modes import set_modes, set_size
+
+STDERR = asyncssh.EXTENDED_DATA_STDERR
+
+
+class Visit(Protocol):
+    """The connection that a session belongs to."""
+
+    host: Host
+    user: str
+    ends: tuple[str, int, str, int]  #: client's address and port, then the host's
+
+    def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]": ...
+
+    def began(self, bridge: Bridge) -> None: ...
+
+    def over(self, bridge: Bridge) -> None: ...
+
+
+class Session(asyncssh.SSHServerSession[bytes]):
+    """Carries bytes, sizes and signals to a program in the host, and its end back to the client."""
+
+    def __init__(self, visit: Visit) -> None:
+        self.visit = visit
+        self.command: str | None = None
+        self.transfers_files = False  #: by SFTP
+        self.task: asyncio.Task[None] | None = None
+        self.process: Process | None = None
+        self.terminal: int | None = None
+        self.over = False  #: the channel is closed
+        self.silent = asyncio.Event()  #: the program's outputs have ended
+
+    def connection_made(self, chan: asyncssh.SSHServerChannel[bytes]) -> None:
+        self.channel = chan
+        # The client is told of the end of the outputs only together with the exit status: OpenSSH
+        # closes a channel that has ended both ways, and asyncssh then takes no status any more.
+        self.bridge = Bridge(chan, self.silent.set)
+        self.visit.began(self.bridge)
+
+    def pty_requested(
+        self, term_type: str, term_size: tuple[int, int, int, int], term_modes: Mapping[int, int]
+    ) -> bool:
+        return True
+
+    def shell_requested(self) -> bool:
+        return True
+
+    def exec_requested(self, command: str) -> bool:
+        self.command = command
+        return True
+
+    def subsystem_requested(self, subsystem: str) -> bool:
+        self.transfers_files = subsystem == "sftp"
+        return self.transfers_files
+
+    def session_started(self) -> None:
+        self.task = self.visit.start(self.run())
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        self.bridge.give(data)
+
+    def eof_received(self) -> bool:
+        self.bridge.end_input()
+        return True  # the program may well go on to speak
+
+    def pause_writing(self) -> None:
+        self.bridge.fill()
+
+    def resume_writing(self) -> None:
+        self.bridge.drain()
+
+    def terminal_size_changed(self, width: int, height: int, pixwidth: int, pixheight: int) -> None:
+        self.on_terminal(lambda it: set_size(it, (height, width, pixwidth, pixheight)))
+
+    def break_received(self, msec: int) -> bool:
+        # The kernel drops a break on a pseudo-terminal, as sshd's tcsendbreak finds too.
+        return self.terminal is not None
+
+    def signal_received(self, signal: str) -> None:
+        self.visit.start(self.pass_on(signal))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # With the last descriptor of its master the terminal hangs up, and its programs hear of
+        # it by SIGHUP; a program without a terminal only finds its pipes closed: both as with sshd.
+        self.over = True
+        self.terminal = None
+        self.bridge.close()
+        if self.task is not None:
+            self.task.cancel()
+        self.visit.over(self.bridge)
+
+    def on_terminal(self, change: Callable[[int], None]) -> None:
+        """Do something to the terminal, if there is one and it is not gone yet."""
+        if self.terminal is not None:
+            try:
+                change(self.terminal)
+            except OSError:
+                self.terminal = None
+
+    async def pass_on(self, name: str) -> None:
+        """Send the client's signal to the program and what it started."""
+        number = getattr(signal, f"SIG{name}", None)
+        if isinstance(number, signal.Signals) and self.process is not None:
+            await self.visit.host.signal(self.process.pid, number, whole_session=True)
+
+    async def run(self) -> None:
+        """The whole life of the program."""
+        try:
+            account = await self.visit.host.account(self.visit.user)
+            process = await self.begin(await program(self, account))
+        except OSError as error:
+            if not self.over:
+                self.channel.write(f"the host could not start this: {error}\r\n".encode(), STDERR)
+                self.channel.exit(255)
+            return
+        self.process = process
+        status = await process.wait()
+        if self.terminal is None:
+            await self.silent.wait()  # what it left running may still speak: so does sshd wait
+        else:
+            self.bridge.take_rest()
+        self.tell_end(status)
+
+    async def begin(self, program: Program) -> Process:
+        """Start the program on a terminal or on three pipes."""
+        if self.channel.get_terminal_type() is None:
+            return await self.begin_on_pipes(program)
+        columns, rows, width, height = self.channel.get_terminal_size()
+        process, master = await self.visit.host.spawn_on_terminal(
+            program, (rows, columns, width, height)
+        )
+        if self.over:
+            os.close(master)
+            return process
+        self.terminal = master
+        self.on_terminal(lambda it: set_modes(it, self.channel.get_terminal_modes()))
+        columns, rows, width, height = self.channel.get_terminal_size()
+        self.on_terminal(lambda it: set_size(it, (rows, columns, width, height)))
+        self.bridge.attach(Sink.TERMINAL, master, {master: None})
+        return process
+
+    async def begin_on_pipes(self, program: Program) -> Process:
+        """Start the program with its own stdin, stdout and stderr."""
+        inputs, outputs, errors = os.pipe(), os.pipe(), os.pipe()
+        theirs = (inputs[0], outputs[1], errors[1])
+        ours = (inputs[1], outputs[0], errors[0])
+        for descriptor in theirs:
+            # Any user of the host may open its own /dev/stderr anew, whoever made the pipe.
+            os.fchmod(descriptor, 0o666)
+        try:
+            process = await self.visit.host.spawn(program, theirs)
+        except BaseException:
+            for descriptor in ours:
+                os.close(descriptor)
+            raise
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        if self.over:
+            for descriptor in ours:
+                os.close(descriptor)
+        else:
+            self.bridge.attach(Sink.PIPE, ours[0], {ours[1]: None, ours[2]: STDERR})
+        return process
+
+    def tell_end(self, status: int) -> None:
+        """Say how it ended, and close. A host that died says nothing: its connections are cut."""
+        if self.over or self.visit.host.gone.is_set():
+            return
+        if os.WIFSIGNALED(status):
+            name = signal.Signals(os.WTERMSIG(status)).name.removeprefix("SIG")
+            self.channel.exit_with_signal(name, core_dumped=os.WCOREDUMP(status))
+        else:
+            self.channel.exit(os.WEXITSTATUS(status))
+
+
+async def program(session: Session, account: Account) -> Program:
+    """What to start: the user's shell, with the environment that sshd and PAM give it."""
+    visit, channel = session.visit, session.channel
+    passwd, environment = await asyncio.gather(
+        text(visit.host, "/etc/passwd"), text(visit.host, "/etc/environment")
+    )
+    shell = shell_of(passwd, account.name)
+    ends = visit.ends
+    env = {
+        **offered(channel.get_environment()),
+        "USER": account.name,
+        "LOGNAME": account.name,
+        "HOME": account.home,
+        "PATH": PATH,
+        "SHELL": shell,
+        **variables(environment),
+        "SSH_CLIENT": f"{ends[0]} {ends[1]} {ends[3]}",
+        "SSH_CONNECTION": f"{ends[0]} {ends[1]} {ends[2]} {ends[3]}",
+    }
+    terminal = channel.get_terminal_type()
+    if terminal is not None:
+        env["TERM"] = terminal
+    name = Path(shell).name
+    command = session.command
+    if session.transfers_files:
+        server = sftp_server.find_program()
+        if server is None:
+            return Program(argv=[sftp_server.INTERNAL], env=env, user=account.name)
+        command = f"exec {server}"  # by the user's shell, as sshd does it
+    argv = [f"-{name}"] if command is None else [name, "-c", command]
+    return Program(argv=argv, env=env, user=account.name, executable=shell)
+
+
+async def text(host: Host, path: str) -> str:
+    """A text file of the host, empty where there is none."""
+    try:
+        return (await host.read(path)).decode("utf-8", "replace")
+    except (FileNotFoundError, PermissionError, IsADirectoryError):
+        return ""

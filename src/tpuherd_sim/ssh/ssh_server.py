@@ -1,0 +1,77 @@
+"""The door to the hosts: an SSH address for each."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tpuherd.clock import Clock, WallClock
+from tpuherd_sim.hosts.host_protocols import Desk, Host
+from tpuherd_sim.model.host_view import HostView
+from tpuherd_sim.ssh.host_keys import forget, host_key
+from tpuherd_sim.ssh.host_listener import Gate, Manner, manner
+
+
+class Door:
+    """All gates of a world. Call `match` whenever views or running hosts changed."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        port: int,
+        hosts: Callable[[str], Host | None],
+        keys_folder: Path,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self.desk = desk
+        self.port = port
+        self.hosts = hosts
+        self.keys_folder = keys_folder
+        self.clock = clock or WallClock()
+        self.gates: dict[str, Gate] = {}
+
+    async def match(self, views: Mapping[str, HostView | None]) -> None:
+        """Bring the addresses of these hosts to what their views say; None: it is no more."""
+        failed = []
+
+        async def match_one(key: str, view: HostView | None) -> None:
+            try:
+                await self.match_one(key, view)
+            except OSError as error:
+                failed.append(f"{view.name if view else key}: {error.strerror or error}")
+
+        await asyncio.gather(*(match_one(key, view) for key, view in views.items()))
+        if failed:
+            raise OSError(
+                f"some hosts have no SSH address on port {self.port} ({'; '.join(failed)});"
+                " choose another port with --ssh-port"
+            )
+
+    async def match_one(self, key: str, view: HostView | None) -> None:
+        """One host."""
+        host = self.hosts(key)
+        wanted = manner(view, host)
+        gate = self.gates.get(key)
+        if gate is not None and (wanted is Manner.SHUT or gate.host is not host):
+            del self.gates[key]
+            await gate.close()
+            gate = None
+        if view is None:
+            forget(self.keys_folder, key)
+        if wanted is Manner.SHUT or view is None or host is None:
+            return
+        address = (view.external_ip, self.port) if view.external_ip else None
+        if gate is not None:
+            gate.behave(wanted, address)
+            return
+        gate = self.gates[key] = Gate(self.desk, key, host, self.clock)
+        await gate.open(host_key(self.keys_folder, key))
+        try:
+            gate.behave(wanted, address)
+        finally:
+            await gate.open_inside()
+
+    async def close(self) -> None:
+        """Shut all."""
+        gates, self.gates = list(self.gates.values()), {}
+        await asyncio.gather(*(gate.close() for gate in gates))

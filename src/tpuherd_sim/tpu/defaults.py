@@ -1,0 +1,67 @@
+"""What a client asks for, completed as the service completes it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tpuherd_sim.model.world import World
+from tpuherd_sim.tpu.names import region
+
+#: Scopes of a TPU VM's service account where the user chose none.
+SCOPES = tuple(
+    f"https://www.googleapis.com/auth/{name}"
+    for name in (
+        "devstorage.read_write",
+        "logging.write",
+        "service.management",
+        "servicecontrol",
+        "cloud-platform",
+        "pubsub",
+    )
+)
+#: What a node shows elsewhere, out of its own fields.
+OWN = ("acceleratorType", "acceleratorConfig", "runtimeVersion", "health")
+TIER_SCHEDULING: Mapping[str, dict[str, Any]] = {
+    "spot": {"spot": True},
+    "best-effort": {"spot": True},
+    "guaranteed": {"reserved": True},
+}
+
+
+def complete(
+    world: World, zone: str, asked: Mapping[str, Any], *, tier: str = "on-demand"
+) -> dict[str, Any]:
+    """A node's spec with what the service adds: network, service account, tier of its request."""
+    spec = {name: value for name, value in asked.items() if name not in OWN}
+    if "networkConfigs" in spec:
+        spec["networkConfigs"] = [network(world, zone, one) for one in spec["networkConfigs"]]
+        spec["networkConfig"] = spec["networkConfigs"][0]
+    else:
+        # Who says nothing of networks gets external addresses; who says something, what they say.
+        given = spec.get("networkConfig", {"enableExternalIps": True})
+        spec["networkConfig"] = network(world, zone, given)
+    account = spec.get("serviceAccount", {})
+    number = world.settings.project_number
+    spec["serviceAccount"] = {
+        "email": account.get("email") or f"{number}-compute@developer.gserviceaccount.com",
+        "scope": list(account.get("scope") or SCOPES),
+    }
+    scheduling = {**spec.get("schedulingConfig", {}), **TIER_SCHEDULING.get(tier, {})}
+    if scheduling.get("provisioningModel") == "SPOT":
+        scheduling["spot"] = True
+    if scheduling.get("provisioningModel") == "RESERVATION_BOUND":
+        scheduling["reserved"] = True
+    spec["schedulingConfig"] = scheduling
+    return spec
+
+
+def network(world: World, zone: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A network card with the full names of its network and subnetwork."""
+    project = world.settings.project
+    name = str(given.get("network") or "default")
+    if not name.startswith("projects/"):
+        name = f"projects/{project}/global/networks/{name.rpartition('/')[2]}"
+    subnetwork = str(given.get("subnetwork") or name.rpartition("/")[2])
+    if not subnetwork.startswith("projects/"):
+        short = subnetwork.rpartition("/")[2]
+        subnetwork = f"projects/{project}/regions/{region(zone)}/subnetworks/{short}"
+    return {**given, "network": name, "subnetwork": subnetwork}

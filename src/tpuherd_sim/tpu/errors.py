@@ -1,0 +1,211 @@
+"""How the Cloud TPU API says no: the texts that users saw, and their JSON."""
+
+import hashlib
+import json
+
+from tpuherd_sim.model.compute_errors import compute_error
+from tpuherd_sim.model.http_types import Json, Refused, Response
+from tpuherd_sim.model.records import Status
+from tpuherd_sim.model.world import World
+
+JSON_HEADERS = (("content-type", "application/json; charset=UTF-8"),)
+#: google.rpc codes: number, name, HTTP status.
+CODES = {
+    1: ("CANCELLED", 499),
+    2: ("UNKNOWN", 500),
+    3: ("INVALID_ARGUMENT", 400),
+    4: ("DEADLINE_EXCEEDED", 504),
+    5: ("NOT_FOUND", 404),
+    6: ("ALREADY_EXISTS", 409),
+    7: ("PERMISSION_DENIED", 403),
+    8: ("RESOURCE_EXHAUSTED", 429),
+    9: ("FAILED_PRECONDITION", 400),
+    10: ("ABORTED", 409),
+    11: ("OUT_OF_RANGE", 400),
+    12: ("UNIMPLEMENTED", 501),
+    13: ("INTERNAL", 500),
+    14: ("UNAVAILABLE", 503),
+    15: ("DATA_LOSS", 500),
+    16: ("UNAUTHENTICATED", 401),
+}
+STATUS_OF_HTTP = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+#: What is said where the weather only names a number.
+TEXT_OF_HTTP = {
+    400: "Request contains an invalid argument.",
+    401: "Request had invalid authentication credentials. Expected OAuth 2 access token, login "
+    "cookie or other valid authentication credential. See "
+    "https://developers.google.com/identity/sign-in/web/devconsole-project.",
+    403: "The caller does not have permission",
+    404: "Requested entity was not found.",
+    409: "The operation was aborted.",
+    429: "Quota exceeded for quota metric 'Maximum number of API requests per minute' and limit "
+    "'Maximum number of API requests per minute' of service 'tpu.googleapis.com' for consumer "
+    "'project_number:{number}'.",
+    500: "Internal error encountered.",
+    503: "Internal error. Please try again",
+}
+TEXT_OF_CODE = {
+    1: "The operation was cancelled.",
+    4: "The operation could not be completed within the time allowed.",
+    5: "Reservation not found",
+    7: "User does not have permission to submit requests for this accelerator type.",
+    8: 'There is no more capacity in the zone "{zone}"; you can try in another zone where Cloud '
+    "TPU Nodes are offered (see https://cloud.google.com/tpu/docs/regions) [EID: {eid}]",
+    9: "Insufficient reserved capacity. Contact customer support to increase your reservation. "
+    "[EID: {eid}]",
+    10: "The operation was aborted.",
+    13: "an internal error has occurred",
+    14: "Internal error. Please try again",
+}
+
+
+def eid(world: World, now: float, text: str) -> str:
+    """The error id that Google puts behind some texts. Not thrown: reading must not use up dice."""
+    given = f"{world.settings.seed}:{now}:{text}".encode()
+    return "0x" + hashlib.blake2b(given, digest_size=8).hexdigest().lstrip("0")
+
+
+def render(refused: Refused, version: str) -> Response:
+    """The error as the API of that version answers it."""
+    if version in ("compute", "storage"):
+        content = compute_error(version, refused)
+    else:
+        error: Json = {
+            "code": refused.http,
+            "message": refused.message,
+            "status": refused.status,
+        }
+        if refused.details:
+            error["details"] = list(refused.details)
+        content = {"error": error}
+    return Response(
+        status=refused.http, body=json.dumps(content, indent=2).encode(), headers=JSON_HEADERS
+    )
+
+
+def bad(world: World, now: float, text: str) -> Refused:
+    """The service itself refuses the request: a text with an error id."""
+    return Refused(400, "INVALID_ARGUMENT", bad_request(world, now, text))
+
+
+def bad_request(world: World, now: float, text: str) -> str:
+    """The text of `bad`, for operations that end so."""
+    return f"Cloud TPU received a bad request. {text} [EID: {eid(world, now, text)}]"
+
+
+def not_now(world: World, now: float, verb: str, state: str) -> Refused:
+    """The state of the resource does not allow that."""
+    return bad(world, now, f"{verb} is not supported while in state {state}")
+
+
+def invalid(message: str, *, field: str = "", description: str = "") -> Refused:
+    """The request can't be read: refused before the service sees it."""
+    violation = {"field": field} if field else {}
+    violation["description"] = description or message
+    details: Json = {
+        "@type": "type.googleapis.com/google.rpc.BadRequest",
+        "fieldViolations": [violation],
+    }
+    return Refused(400, "INVALID_ARGUMENT", message, details=(details,))
+
+
+def precondition(message: str) -> Refused:
+    """Not in this state of things."""
+    return Refused(400, "FAILED_PRECONDITION", message)
+
+
+def not_found(name: str) -> Refused:
+    """There is no such resource."""
+    return Refused(404, "NOT_FOUND", f"Resource '{name}' was not found")
+
+
+def exists(name: str) -> Refused:
+    """There is such a resource already."""
+    return Refused(409, "ALREADY_EXISTS", f"Resource '{name}' already exists")
+
+
+def no_method() -> Refused:
+    """Nothing is served at this path, or not by this HTTP method."""
+    return Refused(404, "NOT_FOUND", "Method not found.")
+
+
+def info(reason: str, domain: str, **metadata: str) -> Json:
+    """An ErrorInfo."""
+    return {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": reason,
+        "domain": domain,
+        "metadata": metadata,
+    }
+
+
+def zone_denied(world: World, zone: str) -> Refused:
+    """The project may not use that place, or there is no such place."""
+    details = info(
+        "LOCATION_POLICY_VIOLATED",
+        "googleapis.com",
+        consumer=f"projects/{world.settings.project_number}",
+        location=zone,
+        service="tpu.googleapis.com",
+    )
+    message = f"Permission denied on 'locations/{zone}' (or it may not exist)."
+    return Refused(403, "PERMISSION_DENIED", message, details=(details,))
+
+
+def permission_denied(permission: str, resource: str) -> Refused:
+    """The account may not do that there."""
+    details = info(
+        "IAM_PERMISSION_DENIED", "iam.googleapis.com", permission=permission, resource=resource
+    )
+    message = (
+        f"Permission '{permission}' denied on resource "
+        f"'//tpu.googleapis.com/{resource}' (or it may not exist)."
+    )
+    return Refused(403, "PERMISSION_DENIED", message, details=(details,))
+
+
+def quota(world: World, message: str, *, limit_id: str, metric: str, place: str) -> Refused:
+    """A quota or a rate limit is used up."""
+    number = world.settings.project_number
+    details = (
+        info(
+            "RATE_LIMIT_EXCEEDED",
+            "googleapis.com",
+            service="tpu.googleapis.com",
+            consumer=f"projects/{number}",
+            quota_limit=limit_id,
+            quota_metric=metric,
+            quota_location=place,
+        ),
+        {
+            "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+            "violations": [{"subject": f"project:{number}", "description": message}],
+        },
+    )
+    return Refused(429, "RESOURCE_EXHAUSTED", message, details=details)
+
+
+def from_weather(world: World, http: int, status: str, message: str) -> Refused:
+    """The answer that a rule of the weather wants."""
+    text = message or TEXT_OF_HTTP.get(http, "Internal error encountered.")
+    text = text.replace("{number}", str(world.settings.project_number))
+    return Refused(http, status or STATUS_OF_HTTP.get(http, "UNKNOWN"), text)
+
+
+def operation_error(world: World, now: float, zone: str, code: int, message: str = "") -> Status:
+    """How an operation ends badly."""
+    text = message or TEXT_OF_CODE.get(code, "an internal error has occurred")
+    text = text.replace("{zone}", zone)
+    return Status(code=code, message=text.replace("{eid}", eid(world, now, text)))

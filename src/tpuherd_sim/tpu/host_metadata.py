@@ -1,0 +1,220 @@
+"""What the metadata server of a host says: the tree under /computeMetadata/v1/."""
+
+from typing import Any
+
+from tpuherd.catalogue import Accelerator, accelerators, generations
+from tpuherd_sim.model.project_metadata import project_metadata
+from tpuherd_sim.model.records import Multislice, Node, Upcoming, Worker
+from tpuherd_sim.model.world import World
+from tpuherd_sim.model.world_parts import Settings
+from tpuherd_sim.tpu.host_reports import find, slices
+from tpuherd_sim.tpu.timestamps import timestamp
+
+#: Scopes of a TPU VM's service account where the user chose none.
+SCOPES = (
+    "https://www.googleapis.com/auth/devstorage.read_write",
+    "https://www.googleapis.com/auth/logging.write",
+    "https://www.googleapis.com/auth/service.management",
+    "https://www.googleapis.com/auth/servicecontrol",
+    "https://www.googleapis.com/auth/cloud-platform",
+    "https://www.googleapis.com/auth/pubsub",
+)
+TOKEN_LIFE_S = 3599
+#: What a real server answers where no maintenance was ever announced.
+NO_MAINTENANCE = {"error": "no notifications have been received yet, try again later"}
+#: Switches of the TPU runtime that a real tpu-env shows and that mean nothing here.
+QUIET = (
+    "AGENT_BOOTSTRAP_IMAGE", "COLLECTD_DOCKER_URL", "FLUENTD_DOCKER_URL",
+    "HEALTH_AGENT_DOCKER_URL", "INJECT_SLICE_BUILDER_FAULT", "INTERNAL", "MEMCACHED_DOCKER_URL",
+    "MONITORING_AGENT_DOCKER_URL", "RUNTIME_MONITOR_DOCKER_URL",
+    "RUNTIME_VERSION_CHANGER_DOCKER_URL", "VBARCONTROL_AGENT_DOCKER_URL",
+)  # fmt: skip
+
+
+def metadata(world: World, key: str, now: float) -> dict[str, Any]:
+    """The whole tree of one host; empty when there is no such host."""
+    found = find(world, key)
+    if found is None:
+        return {}
+    node, worker = found
+    return {
+        "instance": instance(world, node, worker, now),
+        "project": {
+            "project-id": world.settings.project,
+            "numeric-project-id": world.settings.project_number,
+            "attributes": project_metadata(world),
+        },
+        "universe": {"universe-domain": "googleapis.com"},
+    }
+
+
+def instance(world: World, node: Node, worker: Worker, now: float) -> dict[str, Any]:
+    """What is said of the VM itself."""
+    number = world.settings.project_number
+    accelerator = accelerators()[node.type]
+    machine = generations()[accelerator.generation].machine_types.get(accelerator.chips_per_host)
+    guest: dict[str, dict[str, str]] = {}
+    for one in worker.guest:
+        guest.setdefault(one.namespace, {})[one.name] = one.value
+    event = (
+        worker.maintenance_event if worker.maintenance_event != "NONE" else node.maintenance_event
+    )
+    return {
+        "attributes": attributes(world, node, worker),
+        "name": worker.name,
+        "hostname": f"{worker.name}.{node.zone}.c.{world.settings.project}.internal",
+        "id": worker.uid,
+        "zone": f"projects/{number}/zones/{node.zone}",
+        "machine-type": f"projects/{number}/machineTypes/{machine or 'n1-standard-96'}",
+        "cpu-platform": "Unknown CPU Platform",
+        "image": f"projects/cloud-tpu-vm-images/global/images/{node.runtime}",
+        "description": "",
+        "tags": list(node.spec.get("tags", ())),
+        "preempted": truth(node.preempted),
+        "maintenance-event": event,
+        "upcoming-maintenance": upcoming(node.upcoming) if node.upcoming else NO_MAINTENANCE,
+        "scheduling": {
+            "preemptible": truth(node.spot),
+            "automatic-restart": "FALSE",
+            "on-host-maintenance": "TERMINATE",
+        },
+        "network-interfaces": {"0": interface(world, node, worker)},
+        "service-accounts": service_accounts(world.settings, node, now),
+        "guest-attributes": guest,
+        "disks": {"0": {"device-name": "persistent-disk-0", "index": 0, "mode": "READ_WRITE"}},
+    }
+
+
+def attributes(world: World, node: Node, worker: Worker) -> dict[str, str]:
+    """The user's metadata, and what the TPU service adds to it."""
+    number = world.settings.project_number
+    # A real server knows the name and number of a worker only when the whole node is there.
+    known = node.state == "READY"
+    endpoints = ",".join(
+        f"{one.name}:{one.uid}:{one.internal_ip}" if known else f"unknown:unknown:{one.internal_ip}"
+        for one in node.workers
+    )
+    added = {
+        "accelerator-type": node.type,
+        "agent-worker-number": str(worker.index),
+        "instance-id": node.id,
+        "tpu-env": environment(world, node, worker),
+        "worker-id": str(worker.index),
+        "worker-network-endpoints": endpoints,
+    }
+    if node.queued_resource:
+        added["queued-resource-name"] = (
+            f"projects/{number}/locations/{node.zone}/queuedResources/{node.queued_resource}"
+        )
+    return {**node.metadata, **added}
+
+
+def environment(world: World, node: Node, worker: Worker) -> str:
+    """The attribute `tpu-env`: lines that read KEY: 'value'."""
+    accelerator = accelerators()[node.type]
+    values = {
+        **dict.fromkeys(QUIET, ""),
+        "ACCELERATOR_TYPE": node.type,
+        "ALT": "false",
+        "CHIPS_PER_HOST_BOUNDS": accelerator.chips_per_host_bounds,
+        "CONSUMER_PROJECT_ID": world.settings.project,
+        "CONSUMER_PROJECT_NUMBER": str(world.settings.project_number),
+        "ENABLE_ICI_RESILIENCY": "false",
+        "HOST_BOUNDS": accelerator.host_bounds,
+        "INFERENCE_MODE": "false",
+        "MAINTENANCE_ACTION_FLAG": "unhealthy-maintenance",
+        "NODE_ID": node.id,
+        "PREEMPTIBLE": "true" if node.spot else "false",
+        "RUNTIME_VERSION": node.runtime,
+        "SERVICE_NAME": "tpu.googleapis.com",
+        "SOURCE": "TFRC",
+        "TOPOLOGY": accelerator.topology,
+        "TPU_CHIPS_PER_PROCESS_BOUNDS": accelerator.chips_per_host_bounds,
+        "TPU_PROCESS_BOUNDS": accelerator.host_bounds,
+        "TPU_RUNTIME_METRICS_PORTS": ports(accelerator),
+        "TPU_TOPOLOGY_ALT": "false",
+        "TPU_TOPOLOGY_WRAP": wrap(accelerator),
+        "TYPE": accelerator.enum or "",
+        "UID": str(node.uid),
+        "WORKER_ID": str(worker.index),
+        "WRAP": wrap(accelerator),
+        "ZONE": node.zone,
+    }
+    if node.multislice:
+        values |= megascale(world, node, node.multislice)
+    return "".join(f"{name}: '{value}'\n" for name, value in sorted(values.items()))
+
+
+def megascale(world: World, node: Node, place: Multislice) -> dict[str, str]:
+    """Where the slices of a multislice run find each other."""
+    first = min(slices(world, node), key=lambda one: one.multislice.slice if one.multislice else 0)
+    coordinator = first.workers[0].internal_ip if first.workers else place.coordinator
+    return {
+        "MEGASCALE_COORDINATOR_ADDRESS": coordinator,
+        "MEGASCALE_NUM_SLICES": str(place.slices),
+        "MEGASCALE_SLICE_ID": str(place.slice),
+    }
+
+
+def ports(accelerator: Accelerator) -> str:
+    """Where the runtime's metrics are: one port for each process that could own a chip."""
+    return ",".join(str(8431 + chip) for chip in range(accelerator.chips_per_host))
+
+
+def wrap(accelerator: Accelerator) -> str:
+    """Which sides of the torus are closed: on 3D ones those that are a multiple of four chips."""
+    sides = [int(side) for side in accelerator.topology.split("x")]
+    if len(sides) == 2:
+        return "false,false,false"
+    closed = all(side % 4 == 0 for side in sides)
+    return ",".join("true" if closed else "false" for _ in range(3))
+
+
+def interface(world: World, node: Node, worker: Worker) -> dict[str, Any]:
+    """The VM's one network card."""
+    network = node.spec.get("networkConfig", {}).get("network") or "default"
+    path = f"projects/{world.settings.project_number}/networks/{network.rsplit('/', 1)[-1]}"
+    access = {"external-ip": worker.external_ip or "", "type": "ONE_TO_ONE_NAT"}
+    return {
+        "ip": worker.internal_ip,
+        "mac": "42:01:" + ":".join(f"{int(part):02x}" for part in worker.internal_ip.split(".")),
+        "mtu": "8896",
+        "network": path,
+        "access-configs": {"0": access} if worker.external_ip else {},
+    }
+
+
+def service_accounts(settings: Settings, node: Node, now: float) -> dict[str, Any]:
+    """The VM's identity; a token of the world opens nothing outside of it."""
+    account = node.spec.get("serviceAccount", {})
+    email = (
+        account.get("email") or f"{settings.project_number}-compute@developer.gserviceaccount.com"
+    )
+    entry = {
+        "aliases": ["default"],
+        "email": email,
+        "scopes": list(account.get("scope") or SCOPES),
+        "token": {
+            "access_token": f"world.{node.uid}.{int(now) // TOKEN_LIFE_S}",
+            "expires_in": TOKEN_LIFE_S - int(now) % TOKEN_LIFE_S,
+            "token_type": "Bearer",
+        },
+    }
+    return {"default": entry, email: entry}
+
+
+def upcoming(event: Upcoming) -> dict[str, str]:
+    """Announced maintenance, in the words of the metadata server."""
+    return {
+        "type": event.type,
+        "can_reschedule": truth(event.can_reschedule),
+        "window_start_time": timestamp(event.window_start),
+        "window_end_time": timestamp(event.window_end),
+        "latest_window_start_time": timestamp(event.latest_window_start),
+        "maintenance_status": event.status,
+    }
+
+
+def truth(flag: bool) -> str:
+    """TRUE or FALSE, as the metadata server writes them."""
+    return "TRUE" if flag else "FALSE"

@@ -1,0 +1,161 @@
+"""The hosts of the model as the rest of the world sees them, and what they report back."""
+
+from collections.abc import Iterator
+
+from tpuherd.catalogue import accelerators, generations
+from tpuherd_sim.model.host_view import HostView
+from tpuherd_sim.model.http_types import Call, Json, Refused
+from tpuherd_sim.model.project_metadata import project_metadata
+from tpuherd_sim.model.records import GuestAttribute, Node, Worker
+from tpuherd_sim.model.world import World
+from tpuherd_sim.tpu.host_repairs import Report, reported, tell
+from tpuherd_sim.tpu.router import Route
+
+EVENTS = ("up", "rebooted", "off", "failed")
+
+#: States in which the machines of a node exist, though they may be off.
+WITH_MACHINES = frozenset(
+    {
+        "CREATING", "READY", "RESTARTING", "REIMAGING", "REPAIRING", "STARTING", "STOPPING",
+        "STOPPED", "DELETING", "HIDING", "HIDDEN", "UNHIDING", "UNKNOWN",
+    }
+)  # fmt: skip
+
+
+def host_key(node: Node, worker: Worker) -> str:
+    """The name of a host that no other will ever have."""
+    return f"{node.uid}-{worker.index}"
+
+
+def find(world: World, key: str) -> tuple[Node, Worker] | None:
+    """The node and worker of a host's key, while its node exists."""
+    uid, _, index = key.partition("-")
+    if not uid.isdecimal() or not index.isdecimal():
+        return None
+    node = world.nodes.get(world.places.get(int(uid), ""))
+    if node is None or node.uid != int(uid):
+        world.places = {one.uid: one.key for one in world.nodes.values()}
+        node = world.nodes.get(world.places.get(int(uid), ""))
+    if node is None or int(index) >= len(node.workers):
+        return None
+    worker = node.workers[int(index)]
+    return (node, worker) if host_key(node, worker) == key else None
+
+
+def views(world: World) -> dict[str, HostView]:
+    """Every host that there should be, on or off."""
+    return {
+        host_key(node, worker): render(world, node, worker)
+        for node in world.nodes.values()
+        if node.state in WITH_MACHINES
+        for worker in node.workers
+    }
+
+
+def view(world: World, key: str) -> HostView | None:
+    """What one host should be like; None when there is no such host any more."""
+    found = find(world, key)
+    if found is None or found[0].state not in WITH_MACHINES:
+        return None
+    return render(world, *found)
+
+
+def render(world: World, node: Node, worker: Worker) -> HostView:
+    """One worker as the running hosts need it."""
+    accelerator = accelerators()[node.type]
+    generation = generations()[accelerator.generation]
+    return HostView(
+        key=host_key(node, worker),
+        zone=node.zone,
+        node=node.id,
+        worker=worker.index,
+        name=worker.name,
+        uid=worker.uid,
+        image=node.runtime,
+        accelerator=node.type,
+        chips=accelerator.chips_per_host,
+        device=generation.device,
+        pci=generation.pci,
+        segment=node.queued_resource or "" if node.multislice else str(node.uid),
+        internal_ip=worker.internal_ip,
+        external_ip=worker.external_ip,
+        peers=tuple(
+            (one.name, one.internal_ip) for peer in slices(world, node) for one in peer.workers
+        ),
+        on=worker.on,
+        boot=worker.boot,
+        soft_off=worker.soft_off,
+        hung=worker.hung,
+        network=worker.network,
+        ssh=worker.ssh,
+        disk_full=worker.disk_full,
+        clock_skew_s=worker.clock_skew_s,
+        startup_script=node.metadata.get("startup-script"),
+        shutdown_script=node.metadata.get("shutdown-script"),
+    )
+
+
+def slices(world: World, node: Node) -> Iterator[Node]:
+    """The node, and the other slices of its multislice run."""
+    if node.multislice is None:
+        yield node
+        return
+    for other in world.nodes.values():
+        if other.queued_resource == node.queued_resource and other.zone == node.zone:
+            yield other
+
+
+def logins(world: World, key: str) -> dict[str, tuple[str, ...]]:
+    """Who may log in with which keys: the project's `ssh-keys` lines, then the node's own."""
+    found = find(world, key)
+    if found is None:
+        return {}
+    node = found[0]
+    own = node.metadata.get("ssh-keys", "")
+    blocked = node.metadata.get("block-project-ssh-keys", "").upper() == "TRUE"
+    shared = "" if blocked else project_metadata(world).get("ssh-keys", "")
+    keys: dict[str, tuple[str, ...]] = {}
+    for line in f"{shared}\n{own}".splitlines():
+        user, colon, public = line.strip().partition(":")
+        if colon and user and public:
+            keys[user] = (*keys.get(user, ()), public.strip())
+    return keys
+
+
+# -- what running hosts report --------------------------------------------------------------------
+
+
+def known(world: World, call: Call) -> tuple[Node, Worker]:
+    """The host that a report is about."""
+    found = find(world, call.path["key"])
+    if found is None:
+        raise Refused(404, "NOT_FOUND", f"there is no host {call.path['key']}")
+    return found
+
+
+def report(world: World, call: Call, now: float) -> Json:
+    """A host is up, rebooted from inside, was switched off from inside, or could not be made."""
+    node, worker = known(world, call)
+    event, boot, why = (call.body.get(name) for name in ("event", "boot", "why"))
+    if event not in EVENTS or not isinstance(boot, int) or not isinstance(why, str | None):
+        raise Refused(400, "INVALID_ARGUMENT", f"a host reports its boot and one of {EVENTS}")
+    reported(world, node, worker, Report(event=event, boot=boot, why=why or ""), now)
+    return {}
+
+
+def write_guest_attribute(world: World, call: Call, now: float) -> Json:
+    """A host writes something about itself, such as its SSH host key."""
+    node, worker = known(world, call)
+    fresh = GuestAttribute(
+        namespace=call.path["namespace"],
+        name=call.path["name"],
+        value=str(call.body.get("value", "")),
+    )
+    tell(world, node, worker, fresh, now)
+    return {}
+
+
+ROUTES = (
+    Route("POST", "/sim/v1/hosts/{key}:report", report),
+    Route("PUT", "/sim/v1/hosts/{key}/guest-attributes/{namespace}/{name}", write_guest_attribute),
+)

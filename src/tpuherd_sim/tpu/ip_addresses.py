@@ -1,0 +1,56 @@
+"""Addresses of workers: handed out in turn, so that one that was released comes back late."""
+
+from tpuherd_sim.model.world import World
+
+#: Hosts in a /24 without its first and last address.
+ROW = 254
+EXTERNAL_MAX = 256 * ROW
+INTERNAL_MAX = 128 * 256 * ROW
+
+
+def external(world: World, *, recycled: bool = False) -> str | None:
+    """An external address; None when all are in use. `recycled`: the one that was released last."""
+    books = world.books
+    if recycled and books.external_free:
+        return books.external_free.pop()
+    if books.external_made < EXTERNAL_MAX:
+        number = books.external_made
+        books.external_made += 1
+        return f"127.{world.settings.network}.{number // ROW}.{number % ROW + 1}"
+    return books.external_free.pop(0) if books.external_free else None
+
+
+def internal(world: World, *, recycled: bool = False) -> str:
+    """An address in the world's network."""
+    books = world.books
+    if recycled and books.internal_free:
+        return books.internal_free.pop()
+    if books.internal_made >= INTERNAL_MAX and books.internal_free:
+        return books.internal_free.pop(0)
+    number = books.internal_made
+    books.internal_made += 1
+    # The first row is left to the world itself: its gateway and its name server.
+    row, column = number // ROW + 1, number % ROW + 1
+    return f"10.{128 + (row >> 8)}.{row & 255}.{column}"
+
+
+def release_external(world: World, address: str | None) -> None:
+    """Nobody uses it any more."""
+    if address is not None:
+        world.books.external_free.append(address)
+
+
+def release_internal(world: World, address: str) -> None:
+    """Nobody uses it any more."""
+    world.books.internal_free.append(address)
+
+
+def free_external(world: World) -> int:
+    """How many external addresses there are left."""
+    return EXTERNAL_MAX - world.books.external_made + len(world.books.external_free)
+
+
+def subnet(address: str) -> str:
+    """The /20 in which an internal address lies, as a node's cidrBlock shows it."""
+    first, second, third, _ = address.split(".")
+    return f"{first}.{second}.{int(third) & 0xF0}.0/20"

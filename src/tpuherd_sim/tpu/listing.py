@@ -1,0 +1,138 @@
+"""Lists in pages, over one zone or all, as complete and as recent as the weather lets them be."""
+
+import base64
+import binascii
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tpuherd.catalogue import zones
+from tpuherd_sim.model.http_types import Call, Json, Refused, Response
+from tpuherd_sim.model.strike_rules import strike
+from tpuherd_sim.model.world import World
+from tpuherd_sim.tpu.errors import JSON_HEADERS, from_weather, invalid
+from tpuherd_sim.tpu.names import ANY, check_zone
+from tpuherd_sim.tpu.render import dumps
+
+PAGE_SIZE_MAX = 500  #: also where the client does not say
+#: Lists that are kept until something in them changes, and how many different ones.
+REMEMBERED = frozenset({"nodes", "queuedResources"})
+PAGES_MAX = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """What is listed, and how one of it is shown."""
+
+    field: str  #: nodes, queuedResources, …
+    records: Mapping[str, Any]  #: by zone/id
+    render: Callable[[Any], bytes]
+
+
+def as_list(world: World, call: Call, now: float, page: Page) -> Response:
+    """One page of the records of a zone, or of all zones."""
+    if world.weather.rules or page.field not in REMEMBERED:
+        return fresh_list(world, call, now, page)
+    asked = (call.version, page.field, call.path["zone"], call.request.query)
+    answer = world.pages.get(asked)
+    if answer is None:
+        answer = fresh_list(world, call, now, page)
+        if len(world.pages) < PAGES_MAX:
+            world.pages[asked] = answer
+    return answer
+
+
+def fresh_list(world: World, call: Call, now: float, page: Page) -> Response:
+    """The same, made anew."""
+    zone = call.path["zone"]
+    check_zone(world, zone, now, wildcard=True)
+    size, after = page_size(call), page_token(call)
+    records = page.records
+    absent: list[str] = []
+    if world.weather.rules:
+        method = f"{page.field}.list"
+        absent = unreachable(world, zone, method, now)
+        stale = strike(world, "stale-list", now, zone=zone, method=method)
+        if stale is not None:
+            records = as_of(world, page, now - float(stale.params.get("age_s", 30.0)))
+    keys = sorted(records)
+    if zone != ANY:
+        # Everything of the zone lies between "zone/" and "zone0", the next character after a slash.
+        keys = keys[bisect_right(keys, f"{zone}/") : bisect_right(keys, f"{zone}0")]
+    if absent:
+        keys = [key for key in keys if key.partition("/")[0] not in absent]
+    start = bisect_right(keys, after) if after else 0
+    chosen = keys[start : start + size]
+    rest: Json = {}
+    if start + size < len(keys):
+        rest["nextPageToken"] = token(chosen[-1])
+    if absent:
+        place = f"projects/{world.settings.project}/locations/"
+        rest["unreachable"] = [place + one for one in absent]
+    items = [page.render(records[key]) for key in chosen]
+    return Response(body=assemble(page.field, items, rest), headers=JSON_HEADERS)
+
+
+def assemble(field: str, items: list[bytes], rest: Json) -> bytes:
+    """The JSON of a page; its items are copied only once, for there can be megabytes of them."""
+    end = dumps(rest)
+    if not items:
+        return end
+    items[0] = b'{"%s":[%s' % (field.encode(), items[0])
+    items[-1] += b"]," + end[1:] if rest else b"]}"
+    return b",".join(items)
+
+
+def unreachable(world: World, zone: str, method: str, now: float) -> list[str]:
+    """The zones that do not answer this time; if it is the one that was asked for, that is all."""
+    asked = [zone] if zone != ANY else sorted(zones())
+    absent = [
+        one for one in asked if strike(world, "unreachable-zone", now, zone=one, method=method)
+    ]
+    if absent and zone != ANY:
+        raise from_weather(world, 503, "", f"The service is unreachable in {zone}.")
+    return absent
+
+
+def as_of(world: World, page: Page, at: float) -> Mapping[str, Any]:
+    """The records as they were at that time, as far back as is remembered."""
+    records = dict(page.records)
+    for change in reversed(world.past):
+        if change.at <= at:
+            break
+        if change.collection != page.field:
+            continue
+        if change.old is None:
+            records.pop(change.key, None)
+        else:
+            records[change.key] = change.old
+    return records
+
+
+def page_size(call: Call) -> int:
+    """How many at most."""
+    size = int(call.query.get("pageSize", "0"))
+    if size < 0:
+        raise invalid("page_size must not be negative.", field="page_size")
+    return min(size or PAGE_SIZE_MAX, PAGE_SIZE_MAX)
+
+
+def page_token(call: Call) -> str:
+    """The key after which the page begins."""
+    given = call.query.get("pageToken", "")
+    if not given:
+        return ""
+    try:
+        key = base64.urlsafe_b64decode(given.encode()).decode()
+    except (binascii.Error, ValueError):
+        key = ""
+    zone = call.path.get("zone", ANY)
+    if "/" not in key or (zone != ANY and not key.startswith(f"{zone}/")):
+        raise Refused(400, "INVALID_ARGUMENT", "The page token is not valid.")
+    return key
+
+
+def token(key: str) -> str:
+    """The token of the page that begins after a key."""
+    return base64.urlsafe_b64encode(key.encode()).decode()

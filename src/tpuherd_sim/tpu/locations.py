@@ -1,0 +1,152 @@
+"""What there is in each zone: types, runtimes, reservations; and the zones themselves."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tpuherd.catalogue import Zone, accelerators, runtimes, zones
+from tpuherd_sim.model.http_types import Call, Json, Response
+from tpuherd_sim.model.world import World
+from tpuherd_sim.tpu.errors import JSON_HEADERS, not_found
+from tpuherd_sim.tpu.listing import Page, as_list, page_size, page_token, token
+from tpuherd_sim.tpu.names import ANY, check_zone, resource
+from tpuherd_sim.tpu.quota_and_stock import reserved_chips
+from tpuherd_sim.tpu.render import dumps, reservation_json
+from tpuherd_sim.tpu.router import Route
+
+KEY = "location/{}"
+
+
+def location_json(world: World, zone: Zone) -> Json:
+    """A zone."""
+    return {
+        "name": f"projects/{world.settings.project}/locations/{zone.name}",
+        "locationId": zone.name,
+        "labels": {"cloud.googleapis.com/region": zone.region},
+    }
+
+
+def list_locations(world: World, call: Call, now: float) -> Response:
+    """Every zone with TPUs."""
+    size, after = page_size(call), page_token(call)
+    names = [name for name in sorted(zones()) if KEY.format(name) > after]
+    content: Json = {"locations": [location_json(world, zones()[name]) for name in names[:size]]}
+    if len(names) > size:
+        content["nextPageToken"] = token(KEY.format(names[size - 1]))
+    return Response(body=dumps(content), headers=JSON_HEADERS)
+
+
+def get_location(world: World, call: Call, now: float) -> Json:
+    """One zone."""
+    check_zone(world, call.path["zone"], now)
+    return location_json(world, zones()[call.path["zone"]])
+
+
+def type_json(world: World, zone: str, type: str, version: str) -> Json:
+    """An accelerator type in a zone."""
+    one = accelerators()[type]
+    content: Json = {"name": resource(world, zone, "acceleratorTypes", type), "type": type}
+    if version != "v1":
+        content["acceleratorConfigs"] = [{"type": one.enum, "topology": one.topology}]
+    return content
+
+
+def types_in(zone: str) -> list[str]:
+    """The accelerator types of a zone."""
+    return sorted(zones()[zone].types)
+
+
+def runtimes_in(zone: str) -> list[str]:
+    """The runtime versions that something in a zone can boot."""
+    here = {accelerators()[type].generation for type in zones()[zone].types}
+    return sorted(one.version for one in runtimes().values() if one.generations & here)
+
+
+def runtime_json(world: World, zone: str, runtime: str, version: str) -> Json:
+    """A runtime version in a zone."""
+    collection = "tensorflowVersions" if version == "v1" else "runtimeVersions"
+    return {"name": resource(world, zone, collection, runtime), "version": runtime}
+
+
+Ids = Callable[[str], list[str]]
+Render = Callable[[World, str, str, str], Json]
+
+
+def lister(field: str, ids: Ids, render: Render) -> Callable[[World, Call, float], Response]:
+    """The list of what a table has in a zone."""
+
+    def list_all(world: World, call: Call, now: float) -> Response:
+        zone = call.path["zone"]
+        check_zone(world, zone, now, wildcard=True)
+        chosen = sorted(zones()) if zone == ANY else [zone]
+        records = {f"{one}/{id}": (one, id) for one in chosen for id in ids(one)}
+
+        def rendered(record: tuple[str, str]) -> bytes:
+            return dumps(render(world, record[0], record[1], call.version))
+
+        page = Page(field=field, records=records, render=rendered)
+        return as_list(world, call, now, page)
+
+    return list_all
+
+
+def getter(collection: str, ids: Ids, render: Render) -> Callable[[World, Call, float], Json]:
+    """One of what a table has in a zone."""
+
+    def get(world: World, call: Call, now: float) -> Json:
+        zone, id = call.path["zone"], call.path["id"]
+        check_zone(world, zone, now)
+        if id not in ids(zone):
+            raise not_found(resource(world, zone, collection, id))
+        return render(world, zone, id, call.version)
+
+    return get
+
+
+def service_identity(world: World, call: Call, now: float) -> Json:
+    """The account by which the service works in the project."""
+    check_zone(world, call.path["zone"], now)
+    number = world.settings.project_number
+    return {"identity": {"email": f"service-{number}@cloud-tpu.iam.gserviceaccount.com"}}
+
+
+def list_reservations(world: World, call: Call, now: float) -> Response:
+    """Machines that are set aside."""
+
+    def render(one: Any) -> bytes:
+        used = reserved_chips(world, one.zone, [one.type])
+        return dumps(reservation_json(world, one, used, now))
+
+    page = Page(field="reservations", records=world.books.reservations, render=render)
+    return as_list(world, call, now, page)
+
+
+TABLES: Mapping[str, tuple[Ids, Render]] = {
+    "acceleratorTypes": (types_in, type_json),
+    "runtimeVersions": (runtimes_in, runtime_json),
+    "tensorflowVersions": (runtimes_in, runtime_json),
+}
+SERVED = {
+    "v1": ("acceleratorTypes", "tensorflowVersions"),
+    "v2": ("acceleratorTypes", "runtimeVersions"),
+    "v2alpha1": ("acceleratorTypes", "runtimeVersions"),
+}
+ALL = "projects/{project}/locations"
+ROUTES = (
+    *(Route("GET", f"/{version}/{ALL}", list_locations) for version in SERVED),
+    *(Route("GET", f"/{version}/{ALL}/{{zone}}", get_location) for version in SERVED),
+    *(
+        Route("GET", f"/{version}/{ALL}/{{zone}}/{name}", lister(name, *TABLES[name]))
+        for version, names in SERVED.items()
+        for name in names
+    ),
+    *(
+        Route("GET", f"/{version}/{ALL}/{{zone}}/{name}/{{id}}", getter(name, *TABLES[name]))
+        for version, names in SERVED.items()
+        for name in names
+    ),
+    *(
+        Route("POST", f"/{version}/{ALL}/{{zone}}:generateServiceIdentity", service_identity)
+        for version in ("v2", "v2alpha1")
+    ),
+    Route("GET", f"/v2alpha1/{ALL}/{{zone}}/reservations", list_reservations),
+)

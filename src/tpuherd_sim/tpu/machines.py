@@ -1,0 +1,121 @@
+"""The machines under a node: made, powered, rebooted, given addresses and taken away."""
+
+from dataclasses import replace
+
+from tpuherd.catalogue import accelerators
+from tpuherd_sim.model.records import Node, Worker
+from tpuherd_sim.model.strike_rules import strike
+from tpuherd_sim.model.world import World, plan
+from tpuherd_sim.tpu import ip_addresses
+
+
+def has_external(node: Node) -> bool:
+    """Whether its workers get external addresses."""
+    spec = node.spec
+    cards = spec.get("networkConfigs") or [spec.get("networkConfig", {})]
+    return bool(cards[0].get("enableExternalIps"))
+
+
+def facts(node: Node) -> dict[str, str]:
+    """What the weather may know of a node."""
+    known = {"zone": node.zone, "type": node.type, "node": node.id}
+    if node.queued_resource:
+        known["request"] = node.queued_resource
+    return known
+
+
+def settle(world: World, node: Node, now: float) -> Node:
+    """Give a node its machines: they are switched on."""
+    recycled = strike(world, "recycle-ip", now, **facts(node)) is not None
+    bare = struck_worker(world, "no-external-ip", node, now)
+    mute = struck_worker(world, "unreachable-worker", node, now)
+    stem = f"t1v-n-{world.dice.bits() >> 32:08x}"
+    workers = []
+    for index in range(accelerators()[node.type].hosts):
+        external = has_external(node) and index != bare
+        workers.append(
+            Worker(
+                index=index,
+                uid=new_uid(world),
+                name=f"{stem}-w-{index}",
+                internal_ip=ip_addresses.internal(world, recycled=recycled),
+                external_ip=ip_addresses.external(world, recycled=recycled) if external else None,
+                ssh=index != mute,
+            )
+        )
+    cidr = node.spec.get("cidrBlock") or ip_addresses.subnet(workers[0].internal_ip)
+    return replace(node, workers=tuple(workers), cidr=cidr)
+
+
+def struck_worker(world: World, kind: str, node: Node, now: float) -> int | None:
+    """Which worker of a new node the weather has chosen."""
+    rule = strike(world, kind, now, **facts(node))
+    return int(rule.params.get("worker", 0)) if rule else None
+
+
+def new_uid(world: World) -> int:
+    """A number for a node or an instance: 19 digits, as Google's."""
+    return 10**18 + world.dice.bits() % (8 * 10**18)
+
+
+def power_on(world: World, node: Node, *, new_external: bool) -> Node:
+    """Switch on or restart every host, with new external addresses where they change."""
+    workers = []
+    for worker in node.workers:
+        external = worker.external_ip
+        if has_external(node) and (new_external or external is None):
+            ip_addresses.release_external(world, external)
+            external = ip_addresses.external(world)
+        workers.append(
+            replace(worker, on=True, boot=worker.boot + 1, hung=False, external_ip=external)
+        )
+    return replace(node, workers=tuple(workers))
+
+
+def power_off(world: World, node: Node, *, keep_external: bool = False) -> Node:
+    """Switch off every host. Its external address is anybody's then, unless it is kept."""
+    workers = []
+    for worker in node.workers:
+        external = worker.external_ip if keep_external else None
+        if external is None:
+            ip_addresses.release_external(world, worker.external_ip)
+        workers.append(replace(worker, on=False, external_ip=external))
+    return replace(node, workers=tuple(workers))
+
+
+def press(node: Node) -> Node:
+    """Press the power button of every host that is on: shutdown script, then TERM to all."""
+    pressed = (
+        replace(worker, soft_off=worker.soft_off + 1) if worker.on else worker
+        for worker in node.workers
+    )
+    return replace(node, workers=tuple(pressed))
+
+
+def take_away(world: World, node: Node, now: float) -> None:
+    """The machines of a node that is no more: addresses and capacity are free again."""
+    for worker in node.workers:
+        ip_addresses.release_external(world, worker.external_ip)
+        ip_addresses.release_internal(world, worker.internal_ip)
+    freed(world, node.zone, now)
+
+
+def freed(world: World, zone: str, now: float) -> None:
+    """Somebody who waits may be served."""
+    if world.requests:
+        plan(world, now, "capacity.freed", zone)
+
+
+def all_up(node: Node) -> bool:
+    """Whether every host has reported that it booted."""
+    return all(worker.on and worker.up == worker.boot for worker in node.workers)
+
+
+def readdress(world: World, node: Node) -> Node:
+    """Give external addresses to hosts that are to have them, or take them away."""
+    workers = []
+    for worker in node.workers:
+        ip_addresses.release_external(world, worker.external_ip)
+        external = ip_addresses.external(world) if has_external(node) and worker.on else None
+        workers.append(replace(worker, external_ip=external))
+    return replace(node, workers=tuple(workers))

@@ -1,0 +1,40 @@
+"""The API's rate limits: creates a minute, and queued resources of a zone."""
+
+from tpuherd_sim.model.http_types import Refused
+from tpuherd_sim.model.world import World
+from tpuherd_sim.tpu import errors
+from tpuherd_sim.tpu.quota_and_stock import CREATE_RATE, CREATES_PER_MINUTE, REQUESTS, WHOLE
+
+
+def check_requests(world: World, zone: str) -> None:
+    """Refuse a queued resource where too many wait or lie about."""
+    limit = world.books.quotas.get(f"{zone}/{REQUESTS}")
+    if limit is None:
+        return
+    if sum(request.zone == zone for request in world.requests.values()) >= limit:
+        text = f"Quota limit '{REQUESTS}' has been exceeded. Limit: {limit} in zone {zone}."
+        metric = "tpu.googleapis.com/queued_resources"
+        raise errors.quota(world, text, limit_id=REQUESTS, metric=metric, place=zone)
+
+
+def check_rate(world: World, now: float) -> None:
+    """Refuse a node where too many were created in the last minute. Wall time: it is a rate."""
+    books = world.books
+    limit = books.quotas.get(f"{WHOLE}/{CREATE_RATE}", CREATES_PER_MINUTE)
+    passed = max(now - books.tokens_at, 0.0)
+    books.tokens = min(books.tokens + passed * limit / 60.0, float(limit))
+    books.tokens_at = now
+    if books.tokens < 1.0:
+        raise rate_exceeded(world)
+    books.tokens -= 1.0
+
+
+def rate_exceeded(world: World) -> Refused:
+    """Too many creates."""
+    name = "Maximum number of CreateNode requests per minute"
+    text = (
+        f"Quota exceeded for quota metric '{name}' and limit '{name}' of service "
+        f"'tpu.googleapis.com' for consumer 'project_number:{world.settings.project_number}'."
+    )
+    metric = "tpu.googleapis.com/create_requests"
+    return errors.quota(world, text, limit_id=CREATE_RATE, metric=metric, place="global")

@@ -1,0 +1,266 @@
+"""Records as JSON, in the words of each version of the API."""
+
+import json
+from typing import Any
+
+from tpuherd.catalogue import accelerators
+from tpuherd_sim.model.http_types import Json, Response
+from tpuherd_sim.model.records import (
+    Node,
+    Operation,
+    QueuedResource,
+    Reservation,
+    Status,
+    Upcoming,
+    Worker,
+)
+from tpuherd_sim.model.world import World
+from tpuherd_sim.tpu.errors import JSON_HEADERS
+from tpuherd_sim.tpu.names import resource
+from tpuherd_sim.tpu.request_schemas import shown
+from tpuherd_sim.tpu.timestamps import timestamp
+
+PORT = 8470
+#: Fields of v2's documents that its client library has not heard of: it reads over them in a node,
+#: and falls over them in an operation.
+NOT_IN_PROTO = frozenset({"bootDiskConfig", "upcomingMaintenance", "protectionTier"})
+API_VERSION = {"v2": "V2", "v2alpha1": "V2_ALPHA1", "v1": "V2_ALPHA1"}
+#: Which of a queued resource's states have a (mostly empty) message of their own.
+STATE_WORDS = {
+    "CREATING": "creatingData",
+    "ACCEPTED": "acceptedData",
+    "PROVISIONING": "provisioningData",
+    "FAILED": "failedData",
+    "DELETING": "deletingData",
+    "ACTIVE": "activeData",
+    "SUSPENDING": "suspendingData",
+    "SUSPENDED": "suspendedData",
+}
+
+
+def answer(content: Json) -> Response:
+    """200 with JSON."""
+    return Response(body=dumps(content), headers=JSON_HEADERS)
+
+
+def dumps(content: Any) -> bytes:
+    """JSON bytes."""
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def node_bytes(world: World, node: Node, version: str) -> bytes:
+    """A node as JSON, rendered once for each record."""
+    known = world.rendered.get((version, node.key))
+    if known is not None and known[0] is node:
+        return known[1]
+    body = dumps(node_json(world, node, version))
+    world.rendered[version, node.key] = (node, body)
+    return body
+
+
+def request_bytes(world: World, request: QueuedResource, version: str) -> bytes:
+    """A queued resource as JSON, rendered once for each record."""
+    kind = f"Q{version}"
+    known = world.rendered.get((kind, request.key))
+    if known is not None and known[0] is request:
+        return known[1]
+    body = dumps(request_json(world, request, version))
+    world.rendered[kind, request.key] = (request, body)
+    return body
+
+
+def node_json(world: World, node: Node, version: str) -> Json:
+    """A node."""
+    if version == "v1":
+        return old_node_json(world, node)
+    accelerator = accelerators()[node.type]
+    content: Json = {
+        "name": resource(world, node.zone, "nodes", node.id),
+        "bootDiskConfig": {},
+        "shieldedInstanceConfig": {},
+        "schedulingConfig": {},
+        **node.spec,
+        "acceleratorType": node.type,
+        "acceleratorConfig": {"type": accelerator.enum, "topology": accelerator.topology},
+        "runtimeVersion": node.runtime,
+        "apiVersion": API_VERSION[version],
+        "createTime": timestamp(node.created),
+        "id": str(node.uid),
+        "state": node.state,
+    }
+    optional: Json = {
+        "health": node.health,
+        "healthDescription": node.health_description,
+        "cidrBlock": node.cidr,
+        "networkEndpoints": [one for worker in node.workers for one in endpoints(node, worker)],
+        "multisliceNode": node.multislice is not None,
+        "symptoms": [
+            {
+                "createTime": timestamp(one.at),
+                "symptomType": one.type,
+                "details": one.details,
+                "workerId": str(one.worker),
+            }
+            for one in node.symptoms
+        ],
+        "upcomingMaintenance": upcoming_json(node.upcoming) if node.upcoming else None,
+        "queuedResource": node.queued_resource
+        and resource(world, node.zone, "queuedResources", node.queued_resource),
+    }
+    content.update((name, value) for name, value in optional.items() if value)
+    return shown(version, "Node", content)
+
+
+def endpoints(node: Node, worker: Worker) -> list[Json]:
+    """A worker in networkEndpoints: once for each of its network cards, its own first."""
+    first: Json = {"ipAddress": worker.internal_ip, "port": PORT}
+    if worker.external_ip:
+        first["accessConfig"] = {"externalIp": worker.external_ip}
+    _, _, rest = worker.internal_ip.split(".", 2)
+    cards = len(node.spec.get("networkConfigs", ())) or 1
+    return [
+        first,
+        *({"ipAddress": f"10.{191 + card}.{rest}", "port": PORT} for card in range(1, cards)),
+    ]
+
+
+def old_node_json(world: World, node: Node) -> Json:
+    """A node as v1 shows it."""
+    network = node.spec.get("networkConfig", {}).get("network", "default")
+    scheduling = node.spec.get("schedulingConfig", {})
+    content: Json = {
+        "name": resource(world, node.zone, "nodes", node.id),
+        "acceleratorType": node.type,
+        "tensorflowVersion": node.runtime,
+        "network": network,
+        "createTime": timestamp(node.created),
+        "state": node.state,
+        "apiVersion": API_VERSION["v1"],
+        "schedulingConfig": {
+            name: True for name in ("preemptible", "reserved") if scheduling.get(name)
+        },
+        "serviceAccount": node.spec.get("serviceAccount", {}).get("email", ""),
+        "networkEndpoints": [
+            {"ipAddress": worker.internal_ip, "port": PORT} for worker in node.workers
+        ],
+        "health": node.health,
+        "healthDescription": node.health_description,
+        "description": node.spec.get("description", ""),
+        "labels": node.spec.get("labels", {}),
+        "cidrBlock": node.cidr,
+    }
+    if node.workers:
+        content["ipAddress"], content["port"] = node.workers[0].internal_ip, str(PORT)
+    return {name: value for name, value in content.items() if value}
+
+
+def upcoming_json(upcoming: Upcoming) -> Json:
+    """Maintenance that was announced."""
+    content: Json = {
+        "type": upcoming.type,
+        "windowStartTime": timestamp(upcoming.window_start),
+        "windowEndTime": timestamp(upcoming.window_end),
+        "latestWindowStartTime": timestamp(upcoming.latest_window_start),
+        "maintenanceStatus": upcoming.status,
+    }
+    if upcoming.can_reschedule:
+        content["canReschedule"] = True
+    return content
+
+
+def request_json(world: World, request: QueuedResource, version: str) -> Json:
+    """A queued resource."""
+    parent = f"projects/{world.settings.project}/locations/{request.zone}"
+    content: Json = {
+        "name": resource(world, request.zone, "queuedResources", request.id),
+        "createTime": timestamp(request.created),
+        **request.spec,
+        "tpu": {
+            "nodeSpec": [
+                {"parent": parent, "nodeId": slot.node_id, "node": dict(slot.spec)}
+                for slot in request.slots
+            ]
+        },
+        "state": state_json(request),
+    }
+    if request.ends_at is not None:
+        run = {**request.spec.get("runDuration", {}), "terminationTime": timestamp(request.ends_at)}
+        content["runDuration"] = run
+    return shown(version, "QueuedResource", content)
+
+
+def state_json(request: QueuedResource) -> Json:
+    """Where a queued resource is."""
+    state: Json = {"state": request.state}
+    if request.initiator:
+        state["stateInitiator"] = request.initiator
+    word = STATE_WORDS.get(request.state)
+    if word:
+        error = request.error if request.state == "FAILED" else None
+        state[word] = {"error": status_json(error)} if error else {}
+    return state
+
+
+def status_json(status: Status) -> Json:
+    """A google.rpc.Status."""
+    content: Json = {"code": status.code, "message": status.message}
+    if status.details:
+        content["details"] = [dict(one) for one in status.details]
+    return content
+
+
+def operation_json(world: World, operation: Operation, version: str) -> Json:
+    """A long-running operation; `done` is always there, clients fall over without it."""
+    types = f"type.googleapis.com/google.cloud.tpu.{version}"
+    metadata: Json = {
+        "@type": f"{types}.OperationMetadata",
+        "createTime": timestamp(operation.created),
+        "target": resource(world, operation.zone, operation.collection, operation.target),
+        "verb": operation.verb,
+        "cancelRequested": operation.cancelled,
+        "apiVersion": version,
+    }
+    content: Json = {
+        "name": resource(world, operation.zone, "operations", operation.id),
+        "metadata": metadata,
+        "done": operation.ended is not None,
+    }
+    if operation.ended is None:
+        return content
+    metadata["endTime"] = timestamp(operation.ended)
+    if operation.error is not None:
+        content["error"] = status_json(operation.error)
+    elif operation.node is not None:
+        node = node_json(world, operation.node, version)
+        if version == "v2":
+            node = {name: one for name, one in node.items() if name not in NOT_IN_PROTO}
+        content["response"] = {"@type": f"{types}.Node", **node}
+    elif operation.request is not None and version != "v1":
+        request = request_json(world, operation.request, version)
+        content["response"] = {"@type": f"{types}.QueuedResource", **request}
+    else:
+        content["response"] = {"@type": "type.googleapis.com/google.protobuf.Empty"}
+    return content
+
+
+def reservation_json(world: World, reservation: Reservation, used: int, now: float) -> Json:
+    """Machines set aside; alpha only."""
+    standard: Json = {
+        "size": reservation.size,
+        "capacityUnits": "CHIPS",
+        "resourceType": reservation.type,
+        "interval": {
+            "startTime": timestamp(reservation.start),
+            "endTime": timestamp(reservation.end),
+        },
+        "usage": {"total": str(used)},
+    }
+    if now < reservation.start:
+        state = "APPROVED"
+    else:
+        state = "ACTIVE" if now < reservation.end else "EXPIRED"
+    return {
+        "name": resource(world, reservation.zone, "reservations", reservation.id),
+        "standard": standard,
+        "state": state,
+    }

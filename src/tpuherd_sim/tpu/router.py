@@ -1,0 +1,137 @@
+"""From a method and a path to the route that answers, in a few microseconds."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+from tpuherd_sim.model.http_types import Call, Json, Response
+
+if TYPE_CHECKING:
+    from tpuherd_sim.model.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`DELETE /v2/projects/{project}/locations/{zone}/nodes/{node}` and what answers it."""
+
+    method: str
+    template: str
+    answer: Callable[["World", Call, float], "Json | Response"]
+
+
+#: Query parameters that every Google API takes and that change nothing here.
+SYSTEM = frozenset(
+    {
+        "$.xgafv", "access_token", "alt", "$alt", "callback", "fields", "$fields", "key",
+        "oauth_token", "prettyPrint", "$prettyPrint", "quotaUser", "uploadType",
+        "upload_protocol", "userProject",
+    }
+)  # fmt: skip
+#: What an HTTP method does to one resource, in the API's words.
+VERBS = {"GET": "get", "DELETE": "delete", "PATCH": "patch", "PUT": "update", "POST": "create"}
+
+
+class Found(NamedTuple):
+    """A route with the parts of the path it was found by."""
+
+    route: Route
+    name: str  #: nodes.create, queuedResources.reset, …
+    version: str
+    path: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Branch:
+    """One place in the tree of templates."""
+
+    words: dict[str, "Branch"] = field(default_factory=dict)
+    any: "Branch | None" = None
+    ends: dict[tuple[str, str], tuple[Route, str, tuple[str, ...]]] = field(default_factory=dict)
+
+
+class Router:
+    """All routes as a tree over the segments of their paths."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.root = Branch()
+        for route in routes:
+            self._add(route)
+        self.find = lru_cache(maxsize=8192)(self._find)
+
+    def _add(self, route: Route) -> None:
+        *segments, last = route.template.strip("/").split("/")
+        last, verb = split_verb(last)
+        branch, names = self.root, []
+        for segment in (*segments, last):
+            if segment.startswith("{"):
+                names.append(segment.strip("{}"))
+                branch.any = branch.any or Branch()
+                branch = branch.any
+            else:
+                branch = branch.words.setdefault(segment, Branch())
+        branch.ends[route.method, verb] = (route, method_name(route), tuple(names))
+
+    def _find(self, method: str, path: str) -> Found | None:
+        segments = [unquote(one) for one in path.strip("/").split("/")]
+        # A verb is cut off at the last colon, but only if there is such a verb: some names have
+        # colons of their own.
+        last, colon, verb = segments[-1].rpartition(":")
+        if colon and verb and (found := self._walk(method, [*segments[:-1], last], verb)):
+            return found
+        return self._walk(method, segments, "")
+
+    def _walk(self, method: str, segments: list[str], verb: str) -> Found | None:
+        values: list[str] = []
+        end = descend(self.root, segments, 0, (method, verb), values)
+        if end is None:
+            return None
+        route, name, names = end
+        return Found(route, name, segments[0], dict(zip(names, values, strict=True)))
+
+
+def descend(
+    branch: Branch, segments: list[str], depth: int, end: tuple[str, str], values: list[str]
+) -> tuple[Route, str, tuple[str, ...]] | None:
+    """Words go before placeholders; a placeholder takes one segment that is not empty."""
+    if depth == len(segments):
+        return branch.ends.get(end)
+    segment = segments[depth]
+    word = branch.words.get(segment)
+    if word is not None:
+        found = descend(word, segments, depth + 1, end, values)
+        if found is not None:
+            return found
+    if branch.any is None or not segment:
+        return None
+    values.append(segment)
+    found = descend(branch.any, segments, depth + 1, end, values)
+    if found is None:
+        values.pop()
+    return found
+
+
+def split_verb(segment: str) -> tuple[str, str]:
+    """`{node}:stop` into its two parts."""
+    name, colon, verb = segment.rpartition(":")
+    return (name, verb) if colon else (segment, "")
+
+
+def method_name(route: Route) -> str:
+    """The name by which documents, permissions and the weather call a route."""
+    segments = route.template.strip("/").split("/")
+    last, verb = split_verb(segments[-1])
+    single = last.startswith("{")
+    words = [one for one in (*segments[:-1], last) if not one.startswith("{")]
+    plain = "get" if single else "list"
+    return f"{words[-1]}.{verb or (plain if route.method == 'GET' else VERBS[route.method])}"
+
+
+@lru_cache(maxsize=1024)
+def parse_query(query: str) -> Mapping[str, str]:
+    """The last value of each name, without what is the system's."""
+    if not query:
+        return {}
+    pairs = parse_qsl(query, keep_blank_values=True, errors="replace")
+    return {name: value for name, value in pairs if name not in SYSTEM}

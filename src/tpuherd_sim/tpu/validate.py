@@ -1,0 +1,170 @@
+"""What is asked for must make sense: refused at once, before anything is begun."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tpuherd.catalogue import Accelerator, accelerators, by_topology, runtimes, zones
+from tpuherd_sim.model.http_types import Json, Refused
+from tpuherd_sim.model.world import World
+from tpuherd_sim.tpu.errors import bad, invalid
+from tpuherd_sim.tpu.request_schemas import properties, snake
+
+DESCRIPTION_CHARS_MAX = 512
+LABELS_MAX = 64
+LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+METADATA_KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
+METADATA_BYTES_MAX = 256 * 1024
+TAG = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+#: TensorFlow and PyTorch images come in more versions than any table has.
+RUNTIME_FAMILIES = re.compile(r"(v2-alpha|v2-nightly|tpu-vm-(v4-)?(tf|pt)-)[a-z0-9.-]*")
+#: What a patch may change: in the mask's camel case, and the path of the field.
+PATCHABLE = ("description", "tags", "labels", "metadata", "dataDisks")
+EXTERNAL_IPS = "networkConfig.enableExternalIps"
+SUPPORTED = "[description, tags, labels, metadata, network_config.enable_external_ips, data_disks]"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """A node that may be asked for."""
+
+    type: str
+    runtime: str
+    spec: Mapping[str, Any]
+
+
+def node(world: World, zone: str, body: Json, now: float) -> Wish:
+    """A node's body, checked as a whole."""
+    accelerator = wanted_type(world, zone, body, now)
+    runtime = body.get("runtimeVersion", "")
+    if not runtime:
+        raise Refused(400, "INVALID_ARGUMENT", "runtime_version must be set.")
+    if not known_runtime(runtime):
+        raise bad(world, now, f'The runtime version "{runtime}" could not be found in {zone}.')
+    if "networkConfig" in body and "networkConfigs" in body:
+        raise Refused(
+            400,
+            "INVALID_ARGUMENT",
+            "network_config and network_configs are mutually exclusive: set only one of them.",
+        )
+    for card in (*body.get("networkConfigs", ()), body.get("networkConfig", {})):
+        if card.get("queueCount", 0) < 0:
+            raise Refused(400, "INVALID_ARGUMENT", "queue_count must not be negative.")
+    scheduling(body.get("schedulingConfig", {}))
+    details(body)
+    return Wish(type=accelerator.type, runtime=runtime, spec=body)
+
+
+def known_runtime(version: str) -> bool:
+    """Whether there is such an image, or could be one of a family."""
+    return version in runtimes() or RUNTIME_FAMILIES.fullmatch(version) is not None
+
+
+def wanted_type(world: World, zone: str, body: Json, now: float) -> Accelerator:
+    """The accelerator that is meant, by its type or by generation and topology."""
+    type, config = body.get("acceleratorType", ""), body.get("acceleratorConfig")
+    if not type and config is None:
+        text = "accelerator_type or accelerator_config must be set."
+        raise Refused(400, "INVALID_ARGUMENT", text)
+    found = accelerators().get(type) if type else None
+    if config is not None:
+        enum, topology = config.get("type", ""), config.get("topology", "")
+        if not enum or not topology:
+            text = "accelerator_config needs both a type and a topology."
+            raise Refused(400, "INVALID_ARGUMENT", text)
+        shaped = by_topology(enum, topology)
+        if type and (found is None or found != shaped):
+            text = "accelerator_type and accelerator_config do not name the same accelerator."
+            raise Refused(400, "INVALID_ARGUMENT", text)
+        found, type = shaped, type or f"{enum} {topology}"
+    if found is None or found.type not in zones()[zone].types:
+        text = (
+            f'The requested accelerator configuration for accelerator type, "{type}", could not '
+            f'be found in the zonal accelerator configurations for "{zone}".; the accelerator '
+            f"{type} was not found in zone {zone}"
+        )
+        raise bad(world, now, text)
+    return found
+
+
+def scheduling(config: Json) -> None:
+    """Only one way of being scheduled."""
+    named = [name for name in ("preemptible", "spot", "reserved") if config.get(name)]
+    if len(named) > 1:
+        raise Refused(
+            400,
+            "INVALID_ARGUMENT",
+            f"scheduling_config: {' and '.join(named)} are mutually exclusive.",
+        )
+
+
+def details(body: Json) -> None:
+    """Description, labels, metadata, tags and disks."""
+    if len(body.get("description", "")) > DESCRIPTION_CHARS_MAX:
+        text = f"description must have at most {DESCRIPTION_CHARS_MAX} characters."
+        raise invalid(text, field="node.description")
+    check_labels(body.get("labels", {}))
+    check_metadata(body.get("metadata", {}))
+    for tag in body.get("tags", ()):
+        if not TAG.fullmatch(tag):
+            raise invalid(f'Tag "{tag}" must be an RFC 1035 name.', field="node.tags")
+    for disk in body.get("dataDisks", ()):
+        if not disk.get("sourceDisk"):
+            raise invalid("data_disks: source_disk must be set.", field="node.data_disks")
+
+
+def check_labels(labels: Mapping[str, str]) -> None:
+    """Few, and short words."""
+    if len(labels) > LABELS_MAX:
+        raise invalid(f"There must be at most {LABELS_MAX} labels.", field="node.labels")
+    for key, value in labels.items():
+        if not LABEL_KEY.fullmatch(key):
+            text = f'Label key "{key}" must match ^[a-z][a-z0-9_-]{{0,62}}$'
+            raise invalid(text, field="node.labels")
+        if not LABEL_VALUE.fullmatch(value):
+            text = f'Label value "{value}" of "{key}" must match ^[a-z0-9_-]{{0,63}}$'
+            raise invalid(text, field="node.labels")
+
+
+def check_metadata(metadata: Mapping[str, str]) -> None:
+    """Keys that fit into a path, values of a size."""
+    for key, value in metadata.items():
+        if not METADATA_KEY.fullmatch(key):
+            text = f'Metadata key "{key}" must match ^[A-Za-z0-9_-]{{1,128}}$'
+            raise invalid(text, field="node.metadata")
+        if len(value.encode()) > METADATA_BYTES_MAX:
+            text = f'Metadata value of "{key}" is larger than {METADATA_BYTES_MAX} bytes.'
+            raise invalid(text, field="node.metadata")
+
+
+def patch(version: str, mask: str, body: Json) -> dict[str, Any]:
+    """The fields that a patch sets, None where it clears them; all else in the body is ignored."""
+    paths = [path.strip() for path in mask.split(",") if path.strip()]
+    if not paths:
+        raise invalid("update_mask must be set.", field="update_mask")
+    fields: dict[str, Any] = {}
+    for path in paths:
+        name = camel(path)
+        if name == EXTERNAL_IPS:
+            wanted = body.get("networkConfig", {}).get("enableExternalIps", False)
+            fields["networkConfig.enableExternalIps"] = bool(wanted)
+        elif name in PATCHABLE:
+            fields[name] = body.get(name)
+        else:
+            known = name.partition(".")[0] in properties(version, "Node")
+            text = (
+                f"update_mask: '{path}' cannot be updated. Supported fields: {SUPPORTED}"
+                if known
+                else f"update_mask: there is no field '{path}'. Supported fields: {SUPPORTED}"
+            )
+            raise invalid(text, field="update_mask")
+    details({name: value for name, value in fields.items() if value is not None})
+    return fields
+
+
+def camel(path: str) -> str:
+    """network_config.enable_external_ips → networkConfig.enableExternalIps"""
+    plain = snake(path)
+    return re.sub(r"_([a-z0-9])", lambda found: found.group(1).upper(), plain)

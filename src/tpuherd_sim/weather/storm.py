@@ -1,0 +1,222 @@
+"""Weather by chance for soak tests, the same for the same seed, fitted to what was measured."""
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tpuherd_sim.model.http_types import Json
+from tpuherd_sim.model.world_parts import Dice
+from tpuherd_sim.weather.kinds import KINDS, RULE
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+Drawn = TypeVar("Drawn")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Blend:
+    """A share of the stretches, exponential from its floor on."""
+
+    share: float
+    mean_h: float
+    floor_h: float = 0.0
+
+
+#: How long capacity lives. 35 % die early (mean 15 min), the rest lives 3 h in the mean, in two
+#: parts because an old machine is safer than a young one (measured: 9 zones, 1895 grants).
+LIVES = (
+    Blend(share=0.35, mean_h=0.25, floor_h=0.08),
+    Blend(share=0.40, mean_h=1.0, floor_h=0.2),
+    Blend(share=0.25, mean_h=6.2, floor_h=0.2),
+)
+#: How long there is none (median half an hour, mean 1.8 h).
+GAPS = (
+    Blend(share=0.65, mean_h=0.38, floor_h=0.05),
+    Blend(share=0.35, mean_h=3.8, floor_h=0.05),
+)
+UP_AT_FIRST = 0.54  #: the share of the time in which there is capacity
+#: Whose ups and downs a zone shares for a while: its own, its region's, the world's. Two zones
+#: that draw the same go together. Both changing over takes a little off, so that the shares make
+#: φ .43 inside a region (a little less than .57² + .40²) and .13 outside.
+SOURCES = ((0.03, "zone"), (0.57, "region"), (0.40, "world"))
+SHARED_H = 24.0  #: for so long in the mean
+LAG_S = 120.0  #: zones that go together do so within so long
+FULL = 0.7  #: how often a zone comes back with all of its machines
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """A number drawn evenly."""
+
+    low: float
+    high: float
+    digits: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """A kind of weather, how often it comes in a zone, and what is said about it."""
+
+    do: str
+    per_day: float
+    said: Mapping[str, Any]
+
+
+#: Those that also strike the calls for all zones at once.
+EVERYWHERE = frozenset({"http-error", "lost-response", "delay", "stale-list"})
+SOME = Span(low=0.2, high=0.9, digits=2)
+MOMENT = Span(low=30, high=300)
+WHILE = Span(low=300, high=2400)
+FAULTS = (
+    Fault(do="http-error", per_day=4, said={"http": 503, "share": SOME, "for": MOMENT}),
+    Fault(do="http-error", per_day=3, said={"http": 429, "share": SOME, "for": MOMENT}),
+    Fault(do="http-error", per_day=1, said={"http": 500, "share": SOME, "for": MOMENT}),
+    Fault(do="lost-response", per_day=4, said={"times": Span(low=1, high=3), "for": HOUR}),
+    Fault(do="delay", per_day=2, said={"seconds": Span(low=2, high=20), "for": MOMENT}),
+    Fault(do="stale-list", per_day=3, said={"age_s": Span(low=20, high=120), "for": MOMENT}),
+    Fault(do="unreachable-zone", per_day=2, said={"for": MOMENT}),
+    Fault(do="conflict", per_day=2, said={"times": 1, "for": HOUR}),
+    Fault(do="operation-error", per_day=2, said={"code": 13, "times": 1, "for": HOUR}),
+    Fault(do="slow-operation", per_day=2, said={"factor": Span(low=3, high=20), "for": WHILE}),
+    Fault(do="endless-operation", per_day=2, said={"times": 1, "for": HOUR}),
+    Fault(do="born-unhealthy", per_day=1, said={"times": 1, "for": 6 * HOUR}),
+    Fault(do="no-external-ip", per_day=0.5, said={"times": 1, "for": 6 * HOUR}),
+    Fault(do="unreachable-worker", per_day=1, said={"times": 1, "for": 6 * HOUR}),
+    Fault(do="stuck-suspending", per_day=1, said={"times": 1, "for": 6 * HOUR}),
+    Fault(do="late-fill", per_day=1, said={"after_s": MOMENT, "times": 1, "for": 6 * HOUR}),
+    Fault(do="recycle-ip", per_day=2, said={"times": 2, "for": 6 * HOUR}),
+    Fault(do="slow-keys", per_day=2, said={"seconds": Span(low=20, high=180), "for": WHILE}),
+    Fault(do="slow-provisioning", per_day=2, said={"factor": Span(low=2, high=6), "for": WHILE}),
+    Fault(do="preempt", per_day=1, said={"notice_s": 30.0}),
+    Fault(do="preempt", per_day=0.5, said={"notice_s": 0.0}),
+    Fault(do="maintain", per_day=0.5, said={"notice_s": MOMENT, "duration_s": MOMENT}),
+    Fault(do="reboot", per_day=0.5, said={}),
+    Fault(do="crash", per_day=1, said={}),
+    Fault(do="hang", per_day=0.5, said={"for": WHILE}),
+    Fault(do="network", per_day=1, said={"state": "down", "for": MOMENT}),
+    Fault(do="network", per_day=1, said={"state": "slow", "for": WHILE}),
+    Fault(do="unreachable", per_day=0.5, said={"for": WHILE}),
+    Fault(do="fill-disk", per_day=0.5, said={"for": WHILE}),
+    Fault(do="skew", per_day=0.5, said={"seconds": Span(low=-600, high=600), "for": WHILE}),
+    Fault(do="unhealthy", per_day=0.5, said={"for": WHILE}),
+)
+
+
+def storm(
+    seed: int, zones: Sequence[str], hours: float, strength: float = 1.0, *, nodes: int = 16
+) -> list[Json]:
+    """Steps of a scenario: capacity that comes and goes, and faults; afterwards all is calm."""
+    end = hours * HOUR
+    steps: list[Json] = []
+    for zone in zones:
+        steps += seasons(seed, zone, end, strength, nodes)
+        for number, fault in enumerate(FAULTS):
+            steps += blows(stream(seed, "fault", zone, number), fault, zone, end, strength)
+    for number, fault in enumerate(FAULTS):
+        if fault.do in EVERYWHERE:
+            steps += blows(stream(seed, "fault", "-", number), fault, "-", end, strength)
+    return sorted(steps, key=lambda step: float(step["at_s"]))
+
+
+def seasons(seed: int, zone: str, end: float, strength: float, nodes: int) -> Iterator[Json]:
+    """The capacity of a zone: there is some, there is none."""
+    dice = stream(seed, "level", zone)
+    at = 0.0
+    for start, stop in spells(seed, zone, end, strength):
+        if start > at:
+            yield {"at_s": round(at, 1), "do": "drought", "zone": zone}
+        level = nodes if dice.share() < FULL else 1 + int(dice.share() * nodes)
+        yield {"at_s": round(start, 1), "do": "capacity", "zone": zone, "nodes": level}
+        at = stop
+    if at < end:
+        yield {"at_s": round(at, 1), "do": "drought", "zone": zone}
+    yield {"at_s": round(end, 1), "do": "capacity", "zone": zone, "nodes": "unlimited"}
+
+
+def spells(
+    seed: int, zone: str, end: float, strength: float = 1.0
+) -> Iterator[tuple[float, float]]:
+    """When there is capacity in a zone.
+
+    It follows one of three sources of ups and downs and changes over to another only while both
+    are down, so that each spell is as long as its source made it.
+    """
+    dice = stream(seed, "follow", zone)
+    sources = {
+        "zone": list(ups(stream(seed, "zone", zone), end, strength)),
+        "region": list(ups(stream(seed, "region", zone.rpartition("-")[0]), end, strength)),
+        "world": list(ups(stream(seed, "world"), end, strength)),
+    }
+    at = -1.0
+    while at < end:
+        source, lag = sources[drawn(dice, SOURCES)], dice.between(0.0, LAG_S)
+        change = max(at, 0.0) + lifetime(dice, (Blend(share=1.0, mean_h=SHARED_H),))
+        later = [spell for spell in source if spell[0] > at]
+        if not later:
+            return
+        for start, stop in later:
+            begin = start + lag if start > 0.0 else 0.0
+            at = stop + LAG_S
+            if begin < end:
+                yield begin, min(stop + lag, end)
+            if at > change:
+                break
+
+
+def ups(dice: Dice, end: float, strength: float) -> Iterator[tuple[float, float]]:
+    """Ups and downs by turns."""
+    at = 0.0
+    up = dice.share() < UP_AT_FIRST
+    while at < end:
+        length = lifetime(dice, LIVES if up else GAPS) / strength
+        if up:
+            yield at, at + length
+        at += length
+        up = not up
+
+
+def lifetime(dice: Dice, blends: Sequence[Blend]) -> float:
+    """How many seconds something lasts."""
+    blend = drawn(dice, [(blend.share, blend) for blend in blends])
+    floor = blend.floor_h * HOUR
+    return floor - math.log(1.0 - dice.share()) * (blend.mean_h * HOUR - floor)
+
+
+def blows(dice: Dice, fault: Fault, zone: str, end: float, strength: float) -> Iterator[Json]:
+    """One kind of fault over time, without memory."""
+    at = 0.0
+    while True:
+        at -= math.log(1.0 - dice.share()) * DAY / (fault.per_day * strength)
+        if at >= end:
+            return
+        whom = (
+            {"zone": zone} if KINDS[fault.do].family == RULE else {"target": f"{zone}/*", "pick": 1}
+        )
+        said = {name: said_of(dice, value) for name, value in fault.said.items()}
+        yield {"at_s": round(at, 1), "do": fault.do, **whom, **said}
+
+
+def said_of(dice: Dice, value: object) -> object:
+    """A value as it is, or drawn from its span."""
+    if not isinstance(value, Span):
+        return value
+    number = round(dice.between(value.low, value.high), value.digits)
+    return number if value.digits else int(number)
+
+
+def drawn(dice: Dice, shares: Sequence[tuple[float, Drawn]]) -> Drawn:
+    """One of several by their shares."""
+    left = dice.share()
+    for share, value in shares:
+        left -= share
+        if left < 0.0:
+            return value
+    return shares[-1][1]
+
+
+def stream(seed: int, *names: object) -> Dice:
+    """Dice of its own for each thing, so that a zone more or a fault less changes no other."""
+    text = ":".join(map(str, (seed, *names)))
+    return Dice(seed=int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big"))

@@ -1,0 +1,59 @@
+"""Capacity as it was measured over time, turned into steps of a scenario."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tpuherd_sim.model.http_types import Json
+from tpuherd_sim.weather.storm import stream
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trace:
+    """How many nodes of a type could be had in a zone at each tick."""
+
+    zone: str
+    type: str
+    gap_s: float
+    levels: tuple[int, ...]
+    start_s: float = 0.0  #: when it begins, counted from the scenario's begin
+    offset_s: float = 0.0  #: how much of its beginning is left out
+
+
+def parse(text: str) -> tuple[float, tuple[int, ...]]:
+    """The gap and the levels of a trace file; ValueError with a sentence where it is none."""
+    try:
+        content = json.loads(text)
+        gap, levels = content["metadata"]["gap_seconds"], content["data"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(
+            'it must be JSON such as {"metadata": {"gap_seconds": 300}, "data": [4, 0]}'
+        ) from error
+    if isinstance(gap, bool) or not isinstance(gap, int | float) or not 0 < gap < 1e9:
+        raise ValueError("its metadata.gap_seconds must be a number above 0")
+    if not isinstance(levels, list) or not levels:
+        raise ValueError("its data must be a list of whole numbers from 0 on")
+    for index, level in enumerate(levels):
+        if isinstance(level, bool) or not isinstance(level, int) or level < 0:
+            raise ValueError(f"data[{index}] must be a whole number from 0 on, not {level!r}")
+    return float(gap), tuple(levels)
+
+
+def steps(trace: Trace, seed: int) -> Iterator[Json]:
+    """Every change, somewhere between the tick that does not show it yet and the one that does."""
+    dice = stream(seed, "trace", trace.zone, trace.type)
+    begin = int(trace.offset_s / trace.gap_s)
+    last = -1
+    for number, level in enumerate(trace.levels[begin:]):
+        early = dice.share() if number else 0.0
+        if level == last:
+            continue
+        last = level
+        at = trace.start_s + (number - early) * trace.gap_s
+        yield {
+            "at_s": round(at, 1),
+            "do": "capacity",
+            "zone": trace.zone,
+            "type": trace.type,
+            "nodes": level,
+        }

@@ -1,0 +1,344 @@
+"""Attempts on a host: begun once, fenced, watched, warned, stopped properly, cleaned up after."""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.agents import Agents, Failed, Talk, agents, say, text, until
+from tpuherd_host.agent.processes import all_processes, marked
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Agents]:
+    with agents(tmp_path, "3.8") as made:
+        yield made
+
+
+def phase(talk: Talk, attempt: str) -> str:
+    works = {work["id"]: work for work in talk.call("attempts")["attempts"]}
+    return str(works[attempt]["phase"])
+
+
+def begun(talk: Talk, attempt: str, **arguments: Any) -> None:
+    """Start it, and wait until its command runs."""
+    arguments.setdefault("shell", "echo up; exec sleep 1000")
+    talk.call("start", attempt=attempt, **{"slot": "gpt-0", **arguments})
+    talk.event("attempt", id=attempt, phase="running")
+
+
+def test_an_attempt_is_started_once_and_told_of(home: Agents) -> None:
+    talk = home.attach(epoch=5)
+    arguments = {"slot": "gpt-0", "number": 2, "shell": "echo $SECRET $HERD_WORK; read x <go"}
+    os.mkfifo(home.home / "go")
+    first = talk.call("start", attempt="gpt-0-2", env={"SECRET": "s3"}, **arguments)
+    assert (first["again"], first["number"]) == (False, 2)
+    assert talk.call("start", attempt="gpt-0-2", env={"SECRET": "s3"}, **arguments)["again"]
+    with pytest.raises(Failed, match="still runs") as busy:
+        talk.call("start", attempt="gpt-0-3", **arguments)
+    assert busy.value.error == "busy"
+    follower = home.attach()
+    id = follower.ask("follow", attempt="gpt-0-2")
+    follower.data(id, 5)
+    say(home.home / "go", "\n")
+    ended = follower.event("ended", id="gpt-0-2")
+    assert (ended["exit"], ended["tail"], ended["free"]) == (0, ["s3 gpt-0-2"], True)
+    folder = home.folder / "attempts" / "gpt-0-2"
+    kept = [file for file in folder.iterdir() if b"s3" in file.read_bytes()]
+    assert sorted(f.name for f in kept) == ["env.json", "log.00000000000000000000", "status.json"]
+    assert {file.stat().st_mode & 0o077 for file in folder.iterdir()} == {0}
+    home.kill(talk)
+    again = home.attach(epoch=5)
+    assert again.call("start", attempt="gpt-0-2", env={"SECRET": "s3"}, **arguments)["again"]
+    assert phase(again, "gpt-0-2") == "ended"
+
+
+def test_only_the_newest_engine_of_an_owner_leads(home: Agents) -> None:
+    old, new, other = (home.attach(epoch=n, owner=o) for n, o in ((5, "a"), (6, "a"), (1, "b")))
+    begun(old, "x-1", slot="x")
+    new.call("lease", seconds=100)
+    for verb in ("start", "halt", "lease"):
+        with pytest.raises(Failed) as failed:
+            old.call(verb, attempt="x-1", argv=["true"], slot="x")
+        assert failed.value.error == "outdated"
+    begun(other, "y-1", slot="y")
+    assert new.call("halt", attempt="x-1", grace_s=5)["signal"] == signal.SIGTERM
+    home.kill(new)
+    late = home.attach(epoch=5, owner="a")
+    assert late.hello["epoch"] == 6
+    with pytest.raises(Failed, match="epoch 6"):
+        late.call("start", attempt="x-2", argv=["true"])
+
+
+TRAINER = """
+import os, signal, subprocess, sys
+if len(sys.argv) == 1:
+    subprocess.Popen([sys.executable, __file__, "worker"], start_new_session=True)
+    def save(*_):
+        print("saved", flush=True)
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, save)
+else:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_halt_lets_the_leader_save_and_leaves_nothing(home: Agents) -> None:
+    talk = home.attach(epoch=1)
+    (home.home / "train.py").write_text(TRAINER)
+    begun(talk, "x-1", shell=None, argv=[sys.executable, "train.py"])
+    id = talk.ask("follow", attempt="x-1")
+    talk.data(id, 30)
+    work = talk.call("halt", attempt="x-1", grace_s=1.0, why="it was withdrawn")
+    assert (work["exit"], work["free"], work["why"]) == (0, True, "it was withdrawn")
+    assert work["tail"][-1] == "saved"
+    assert [p for p in all_processes() if marked(p, str(home.folder)) == "x-1"] == []
+    assert talk.call("halt", attempt="x-1")["exit"] == 0
+    assert talk.call("halt", attempt="never")["phase"] == "absent"
+
+
+def test_halt_says_who_keeps_the_chips(home: Agents) -> None:
+    talk = home.attach(epoch=1)
+    lock = home.home / ".libtpu_lockfile"
+    script = "import fcntl,sys; f=open(sys.argv[1],'w'); fcntl.lockf(f,2); print('up',flush=True); "
+    script += "sys.stdin.read()"
+    words = [sys.executable, "-c", script, str(lock)]
+    holder = subprocess.Popen(words, stdin=-1, stdout=-1)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    [row] = talk.call("holders")["holders"]
+    assert (row["pid"], row["device"], row["ours"]) == (holder.pid, str(lock), False)
+    assert "lockf" in row["command"]
+    assert talk.call("clean")["removed"] == []
+    begun(talk, "x-1")
+    id = talk.ask("halt", attempt="x-1", grace_s=5)
+    talk.event("attempt", id="x-1", phase="running")
+    until(lambda: phase(talk, "x-1") == "freeing")
+    holder.communicate()
+    assert talk.stream(id)[0]["free"] is True
+    assert talk.call("clean")["removed"] == [str(lock)]
+
+
+def test_clean_all_ends_whoever_has_the_chips(home: Agents) -> None:
+    talk = home.attach(epoch=1)
+    begun(talk, "x-1", shell="echo up; sleep 1000; true")
+    (home.home / ".libtpu_lockfile").touch()
+    with (home.home / ".libtpu_lockfile").open("w") as file:
+        pid = os.fork()
+        if not pid:
+            fcntl.lockf(file, fcntl.LOCK_EX)
+            signal.pause()
+    until(lambda: talk.call("holders")["holders"])
+    assert talk.call("clean", grace_s=1)["ended"] == []
+    told = talk.call("clean", all=True, grace_s=1)
+    assert {row["work"] for row in told["ended"]} == {"", "x-1"}
+    assert (told["left"], os.waitpid(pid, 0)[1]) == ([], signal.SIGTERM)
+    ended = talk.event("ended", id="x-1")
+    assert ended["signal"] == signal.SIGTERM
+    assert (ended["stopped"], ended["why"]) == (True, "ended by herd clean of test")
+
+
+@pytest.mark.parametrize("agent", ["x-0-a1-me", "x-0-g1-me-setup-1f-0"], ids=["attempt", "setup"])
+def test_what_runs_and_is_known_no_more_is_ended_before_another_begins(
+    home: Agents, agent: str
+) -> None:
+    talk = home.attach(epoch=1)
+    shell = "echo up; sleep 1000 & sleep 1000"
+    if "setup" in agent:
+        talk.ask("setup", id=agent, slot="x-0", steps=[{"shell": shell}])
+        talk.event("attempt", id=agent, phase="running")
+    else:
+        begun(talk, agent, slot="x-0", shell=shell)
+
+    def mine() -> list[int]:
+        return [one for one in all_processes() if marked(one, str(home.folder)) == agent]
+
+    until(lambda: len(mine()) >= 2)
+    home.kill(talk)
+    for folder in ("attempts", "setups", "commands"):
+        shutil.rmtree(home.folder / folder, ignore_errors=True)
+    again = home.attach(epoch=1)
+    assert phase(again, agent) == "sweeping"
+    if "setup" not in agent:
+        with pytest.raises(Failed, match="still runs"):
+            again.call("start", attempt="x-0-a2-me", slot="x-0", argv=["true"])
+    ended = again.event("ended", id=agent)
+    assert (ended["phase"], ended["exit"]) == ("lost", None)
+    assert "was removed from the host" in ended["why"]
+    assert mine() == []
+    if "setup" in agent:  # nobody knows what it was asked as: the answer is how it ended
+        assert again.call("setup", id=agent, slot="x-0", steps=[{"shell": shell}])["exit"] is None
+    begun(again, "x-0-a2-me", slot="x-0")
+
+
+def test_a_users_command_outlives_what_its_agent_knew_of_it(home: Agents) -> None:
+    talk = home.attach(epoch=1)
+    id = talk.ask("run", id="q1", shell="echo up; exec sleep 1000")
+    talk.data(id, 5)
+    home.kill(talk)
+    shutil.rmtree(home.folder / "commands")
+    again = home.attach(epoch=1)
+    assert again.call("attempts")["attempts"] == []
+    [pid] = [one for one in all_processes() if marked(one, str(home.folder)) == "q1"]
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_setup_steps_are_stamped_and_a_failure_is_explained(home: Agents) -> None:
+    talk = home.attach(epoch=1)
+    steps: list[dict[str, Any]] = [
+        {"name": "pip", "hash": "h1", "shell": "echo installed >> ran", "delay_s": 0.1},
+        {"name": "data", "hash": "h2", "shell": "echo no such bucket >&2; exit 9"},
+        {"name": "never", "hash": "h3", "argv": ["true"]},
+    ]
+    failed = talk.call("setup", id="s-1", steps=steps)
+    assert (failed["exit"], failed["stage"], failed["stage_name"]) == (9, 1, "data")
+    assert failed["why"] == "data failed"
+    assert failed["tail"][-1] == "no such bucket"
+    steps[1]["shell"] = "true"
+    assert talk.call("setup", id="s-2", steps=steps)["exit"] == 0
+    home.kill(talk)
+    again = home.attach(epoch=1)
+    assert again.call("setup", id="s-3", steps=steps)["exit"] == 0
+    assert (home.home / "ran").read_text() == "installed\n"
+    again.call("start", attempt="x-1", slot="x", setup=steps, shell="cat ran; exit 6")
+    ended = again.event("ended", id="x-1")
+    assert (ended["exit"], ended["stage"], ended["tail"]) == (6, 3, ["installed"])
+    bad = [{"name": "bad", "argv": ["no-such"]}]
+    again.call("start", attempt="x-2", slot="x", setup=bad, argv=["touch", "never"])
+    ended = again.event("ended", id="x-2")
+    assert (ended["exit"], ended["why"]) == (127, "no-such: command not found")
+    assert not (home.home / "never").exists()
+
+
+def test_a_setup_gives_way_to_another(home: Agents) -> None:
+    talk = home.attach(epoch=1)
+    hangs = [{"name": "hangs", "shell": "trap '' TERM; echo up; while :; do sleep 0.1; done"}]
+    old = talk.ask("setup", id="s-1", slot="x", steps=hangs)
+    talk.event("attempt", id="s-1", phase="running")
+    assert [work["id"] for work in home.attach(epoch=1).call("attempts")["attempts"]] == ["s-1"]
+    steps = [{"name": "quick", "shell": "echo ran >> ran"}]
+    with pytest.raises(Failed, match="other steps") as taken:
+        talk.call("setup", id="s-1", slot="x", steps=steps)
+    assert taken.value.error == "taken"
+    told = talk.call("setup", id="s-2", slot="x", steps=steps)
+    assert (told["id"], told["signal"]) == ("s-1", signal.SIGKILL)  # for once it had its grace
+    assert talk.stream(old)[0]["why"] == "another setup takes its place"
+    assert not (home.home / "ran").exists()
+    told = talk.call("setup", id="s-2", slot="x", steps=steps)
+    assert (told["id"], told["exit"], told["slot"]) == ("s-2", 0, "x")
+    assert (home.home / "ran").read_text() == "ran\n"
+
+
+def test_the_dead_mans_switch(home: Agents) -> None:
+    talk = home.attach(epoch=1)
+    begun(talk, "x-1", lease_s=0.6)
+    talk.call("lease", seconds=0.8)
+    watcher = home.attach()
+    assert watcher.event("deadman")["wanted"] == "delete"
+    ended = watcher.event("ended", id="x-1")
+    assert (ended["deadman"], ended["signal"]) == (True, signal.SIGTERM)
+    assert "dead-man switch" in ended["why"]
+
+
+def test_steps_are_reported(home: Agents) -> None:
+    talk = home.attach(epoch=1)
+    script = "import json,os,socket; s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM); "
+    script += "s.sendto(b'nonsense',os.environ['HERD_STEPS']); "
+    script += "s.sendto(json.dumps({'attempt':os.environ['HERD_WORK'],'step':7}).encode(),"
+    script += "os.environ['HERD_STEPS']); print('up',flush=True); import signal; signal.pause()"
+    begun(talk, "x-1", shell=None, argv=[sys.executable, "-c", script])
+    assert talk.event("step", attempt="x-1")["report"] == {"step": 7}
+    [work] = talk.call("attempts")["attempts"]
+    assert work["report"]["step"] == 7
+    beat = talk.event("heartbeat")
+    assert beat["attempts"][0]["id"] == "x-1"
+
+
+def served(
+    door: socket.socket,
+    change: threading.Event,
+    asked: list[str],
+    heard: threading.Event | None = None,
+) -> None:
+    """A metadata server that says FALSE, and TRUE after the change; who waits hears it then, or
+    when that is `heard`."""
+
+    def answer(line: socket.socket) -> None:
+        with line:
+            path = line.recv(4096).decode().split(" ")[1]
+            asked.append(path)
+            if "wait_for_change" in path:
+                (heard or change).wait(30)
+            changed = change.is_set() and "preempted" in path
+            value = "TRUE" if changed else "NONE" if "maintenance" in path else "FALSE"
+            head = f"HTTP/1.0 200 OK\r\nMetadata-Flavor: Google\r\nETag: {value}\r\n\r\n{value}"
+            line.sendall(head.encode())
+
+    while True:
+        try:
+            line, _ = door.accept()
+        except OSError:
+            return
+        threading.Thread(target=answer, args=(line,), daemon=True).start()
+
+
+def test_a_notice_is_told_at_once_and_lets_the_trainer_save(home: Agents) -> None:
+    change, asked = threading.Event(), list[str]()
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        threading.Thread(target=served, args=(door, change, asked), daemon=True).start()
+        home.environment["GCE_METADATA_HOST"] = f"127.0.0.1:{door.getsockname()[1]}"
+        talk, command = home.attach(epoch=1), home.attach()
+        (home.home / "train.py").write_text(TRAINER)
+        begun(talk, "x-1", shell=None, argv=[sys.executable, "train.py"], notice_grace_s=1)
+        id = talk.ask("follow", attempt="x-1")
+        talk.data(id, 30)
+        until(lambda: len([path for path in asked if "wait_for_change" in path]) == 2)
+        change.set()
+        notice = command.event("notice", what="preempted", value="TRUE")
+        assert notice["deadly"]
+        work, records = talk.records(id)
+        assert (work["exit"], work["why"]) == (0, "the host is going away: preempted is TRUE")
+        assert text(records).endswith(b"saved\n")
+        assert home.attach().call("attempts")["notices"]["preempted"] == "TRUE"
+        door.close()
+
+
+def test_a_host_that_goes_down_has_a_last_word(home: Agents) -> None:
+    change, never, asked = threading.Event(), threading.Event(), list[str]()
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        said = (door, change, asked, never)
+        threading.Thread(target=served, args=said, daemon=True).start()
+        home.environment["GCE_METADATA_HOST"] = f"127.0.0.1:{door.getsockname()[1]}"
+        talk = home.attach(epoch=1)
+        until(lambda: len([path for path in asked if "wait_for_change" in path]) == 2)
+        change.set()
+        for pid in (talk.process.pid, talk.hello["pid"]):  # as an init does, in any order
+            os.kill(pid, signal.SIGTERM)
+        assert talk.event("notice", what="shutdown")["deadly"]
+        assert talk.event("notice", what="preempted", value="TRUE")["deadly"]
+        assert talk.process.wait(10) == 0
+        never.set()
+
+
+def test_facts(home: Agents) -> None:
+    told = home.attach().call("facts")
+    assert told["python"].startswith("3.8")
+    assert told["disk"]["free"] > 0
+    assert told["memory"]["total"] > told["memory"]["available"] > 0
+    assert told["tools"]["git"] or told["tools"]["git"] is None
+    assert json.dumps(told)

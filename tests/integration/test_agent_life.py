@@ -1,0 +1,331 @@
+"""An agent lives for its host: through cuts, kills, other versions and nonsense."""
+
+import ctypes.util
+import json
+import os
+import signal
+import subprocess
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.agents import (
+    Agents,
+    Failed,
+    Gone,
+    Talk,
+    agents,
+    gone,
+    pythons,
+    say,
+    status,
+    text,
+    until,
+)
+from tpuherd.remote.agent_bootstrap import MARK
+from tpuherd.remote.agent_bootstrap import text as program
+from tpuherd.remote.agent_bundle import OURS, agent
+from tpuherd_host.agent import frames
+from tpuherd_host.agent.processes import boot_id
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(params=sorted(pythons()))
+def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Agents]:
+    with agents(tmp_path, request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Agents]:
+    with agents(tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize("again", range(5))
+def test_the_very_first_command_says_why_it_could_not_begin(home: Agents, again: int) -> None:
+    """Five times: a new agent's first beat and the nurse's quick answer come in either order."""
+    work, records = home.attach().run("a", argv=["no-such-program"])
+    assert (work["exit"], work["length"]) == (127, sum(record.size for record in records))
+    assert text(records, frames.STDERR) == b"herd: no-such-program: command not found\n"
+
+
+@pytest.mark.parametrize("there", ["nothing", "half", "another's", "ours", "sources"])
+def test_a_host_asks_for_what_its_python_can_run(house: Agents, there: str) -> None:
+    """Also one whose Python was replaced since, or that holds what was sent with another's."""
+    pack, sources = (zlib.decompress(agent().sent(python)) for python in (OURS, ""))
+    lying = {"another's": b"cpython-27-00 1\n" + pack, "ours": pack, "sources": sources}
+    house.file.write_bytes(lying.get(there, b"" if there == "nothing" else pack[:9]))
+    process = house.begin()
+    assert process.stdin is not None and process.stdout is not None
+    word = process.stdout.readline()
+    assert word.startswith(MARK + b"want ") or there in ("ours", "sources")
+    if word.startswith(MARK + b"want "):
+        python = word.split()[2].decode()
+        assert python != OURS if there == "ours" else there != "sources"
+        for part in (program("install.py").encode(), agent().sent(python)):
+            process.stdin.write(b"%d\n" % len(part) + part)
+        word = process.stdout.readline()
+    assert word == MARK + b"have\n"
+    house.talks.append(Talk(process, 0, "me"))
+    path = {"PYTHONPATH": str(house.file)}  # as attempts have it
+    argv = [house.interpreter, "-c", "import tpuherd_host.report"]
+    assert house.talks[0].run("a", argv=argv, env=path)[0]["exit"] == 0
+    assert house.talks[0].call("facts")["boot"] == boot_id()
+    again = house.begin()
+    assert again.stdout is not None and again.stdout.readline() == MARK + b"have\n"
+    house.talks.append(Talk(again, 0, "me"))
+    assert house.talks[1].hello["pid"] == house.talks[0].hello["pid"]
+
+
+@pytest.mark.parametrize("login", [{}, {"LD_PRELOAD": ""}, {"HERD_WORK": "a"}], ids=str)
+def test_an_agent_has_nothing_of_who_began_it(home: Agents, login: dict[str, str]) -> None:
+    """A library that is loaded into all, or the mark of a piece of work: it would end with that."""
+    library = ctypes.util.find_library("m") or ""
+    home.environment.update({name: value or library for name, value in login.items()})
+    talk = home.attach()
+    pid = talk.hello["pid"]
+    environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    assert not [one for one in environ if one.startswith((b"LD_PRELOAD=", b"HERD_WORK="))]
+    assert Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").endswith(b"\0serve")
+    said = text(talk.run("a", argv=["env"])[1]).splitlines()
+    assert (f"LD_PRELOAD={library}".encode() in said) == ("LD_PRELOAD" in login)
+    assert b"HERD_WORK=a" in said  # its own
+
+
+def test_commands_end_as_a_shell_would_say(house: Agents) -> None:
+    talk = house.attach()
+    assert talk.hello["agent"] == house.file.name.removeprefix("agent-").removesuffix(".pyz")
+    assert talk.hello["boot"] == boot_id()
+    work, records = talk.run("a", shell="echo out; echo err >&2; exit 7")
+    assert (work["exit"], work["signal"], work["phase"]) == (7, None, "ended")
+    assert (text(records), text(records, frames.STDERR)) == (b"out\n", b"err\n")
+    assert work["rusage"]["memory_bytes"] > 0
+    work, _ = talk.run("b", shell="kill -9 $$")
+    assert (work["exit"], work["signal"]) == (None, 9)
+    work, records = talk.run("c", argv=["no-such-program"])
+    assert work["exit"] == 127
+    assert text(records, frames.STDERR) == b"herd: no-such-program: command not found\n"
+    (house.home / "plain").write_text("no program")
+    assert talk.run("d", argv=["./plain"])[0]["exit"] == 126
+    assert talk.run("e", argv=["true"], directory="nowhere")[0]["exit"] == 125
+    work, records = talk.run("f", argv=["pwd"])
+    assert text(records).decode().strip() == str(house.home)
+    (house.home / "sub").mkdir()
+    work, records = talk.run("g", argv=["pwd"], directory="~/sub", env={"A": "ü\n"})
+    assert text(records).decode().strip() == str(house.home / "sub")
+    script = house.home / "script"
+    script.write_text("echo no line says by whom $1")
+    script.chmod(0o755)
+    assert text(talk.run("h", argv=["./script", "!"])[1]) == b"no line says by whom !\n"
+    work, records = talk.run("i", argv=["env"], env={"A": "ü"})
+    told = dict(line.split("=", 1) for line in text(records).decode().splitlines())
+    assert (told["A"], told["HOME"], told["HERD_WORK"]) == ("ü", str(house.home), "i")
+    assert [w["id"] for w in talk.call("commands")["commands"]] == list("abcdefghi")
+
+
+def test_a_cut_ends_no_command(house: Agents) -> None:
+    talk = house.attach()
+    pipe = house.home / "go"
+    os.mkfifo(pipe)
+    id = talk.ask("run", id="a", shell="echo one; cat go; echo two; exit 3")
+    assert talk.data(id, 5).endswith(b"one\n")
+    talk.leave()
+    again = house.attach()
+    assert again.hello["pid"] == talk.hello["pid"]
+    say(pipe, "word\n")
+    work, records = again.records(again.ask("attach", id="a"))
+    assert (work["exit"], text(records)) == (3, b"one\nword\ntwo\n")
+    work, records = again.records(again.ask("attach", id="a", **{"from": work["length"]}))
+    assert (work["exit"], records) == (3, [])
+    _, records = again.records(again.ask("attach", id="a"))
+    _, rest = again.records(again.ask("attach", id="a", **{"from": records[0].size}))
+    assert rest == records[1:]
+
+
+def test_a_killed_agent_loses_nothing(house: Agents) -> None:
+    talk = house.attach()
+    os.mkfifo(house.home / "go")
+    id = talk.ask("run", id="a", shell="echo one; cat go; seq 9999; exit 5")
+    talk.data(id, 5)
+    house.kill(talk)
+    with pytest.raises(Gone):
+        talk.stream(id)
+    say(house.home / "go", "said while nobody listened\n")
+    again = house.attach()
+    assert again.hello["pid"] != talk.hello["pid"]
+    work, records = again.records(again.ask("attach", id="a"))
+    assert (work["phase"], work["exit"]) == ("ended", 5)
+    told = b"".join(b"%d\n" % n for n in range(1, 10000))
+    assert text(records) == b"one\nsaid while nobody listened\n" + told
+
+
+def test_what_ended_between_two_agents_is_known(home: Agents) -> None:
+    talk = home.attach()
+    os.mkfifo(home.home / "go")
+    talk.data(talk.ask("run", id="a", shell="echo one; read x <go; echo two; exit 5"), 5)
+    home.kill(talk)
+    say(home.home / "go", "\n")
+    until((home.folder / "commands" / "a" / "exit").exists)
+    again = home.attach()
+    work, records = again.records(again.ask("attach", id="a"))
+    assert (work["phase"], work["exit"], text(records)) == ("ended", 5, b"one\ntwo\n")
+
+
+def test_an_end_that_nobody_saw_is_said_to_be_lost(home: Agents) -> None:
+    talk = home.attach()
+    os.mkfifo(home.home / "go")
+    talk.data(talk.ask("run", id="a", shell="echo one; read x <go; exit 5"), 5)
+    nurse, pid = home.nurse(talk), talk.call("commands")["commands"][0]["pid"]
+    os.kill(talk.hello["pid"], signal.SIGKILL)
+    os.kill(nurse, signal.SIGKILL)
+    say(home.home / "go", "\n")
+    until(lambda: gone(pid))
+    again = home.attach()
+    work, _ = again.records(again.ask("attach", id="a"))
+    assert (work["phase"], work["exit"]) == ("lost", None)
+    assert "was not seen" in work["why"]
+
+
+def test_a_killed_nurse_is_replaced(home: Agents) -> None:
+    talk = home.attach()
+    nurse = home.nurse(talk)
+    id = talk.ask("run", id="a", shell="echo one; sleep 1000")
+    talk.data(id, 5)
+    os.kill(nurse, signal.SIGKILL)
+    until(lambda: home.nurse(talk) not in (0, nurse))
+    assert talk.run("b", argv=["true"])[0]["exit"] == 0
+    work = talk.call("stop", id="a", grace_s=5)
+    assert (work["phase"], work["exit"]) == ("lost", None)
+
+
+def test_after_a_reboot_nothing_runs(home: Agents) -> None:
+    talk = home.attach(epoch=1)
+    talk.call("start", attempt="x-1", slot="x", argv=["sleep", "1000"])
+    until(lambda: talk.call("attempts")["attempts"][0]["phase"] == "running")
+    talk.data(talk.ask("run", id="a", shell="echo one; sleep 1000"), 5)
+    works = [home.folder / "attempts" / "x-1", home.folder / "commands" / "a"]
+    home.kill(talk)
+    for folder in works:
+        content = {**status(folder), "boot": "another"}
+        (folder / "status.json").write_text(json.dumps(content))
+    again = home.attach()
+    [attempt] = again.call("attempts")["attempts"]
+    assert (attempt["phase"], attempt["why"]) == ("lost", "the host was rebooted")
+    work, records = again.records(again.ask("attach", id="a"))
+    assert (work["phase"], text(records)) == ("lost", b"one\n")
+
+
+def test_many_who_come_at_once_find_one_agent(home: Agents) -> None:
+    started = [home.start() for _ in range(8)]
+    pids: list[int] = []
+
+    def greet(process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdout is not None
+        [hello, *_] = frames.Reader().feed(os.read(process.stdout.fileno(), 1 << 16))
+        pids.append(hello.content["pid"])
+
+    threads = [threading.Thread(target=greet, args=(process,)) for process in started]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for process in started:
+        process.kill()
+        process.communicate()
+    assert len(pids) == 8
+    assert len(set(pids)) == 1
+
+
+def test_an_idle_agent_makes_room_for_another_version_and_a_busy_one_stays(home: Agents) -> None:
+    other = home.folder / "agent-0123.pyz"
+    other.write_bytes(home.file.read_bytes())
+    old = home.attach()
+    assert old.run("a", shell="exit 4")[0]["exit"] == 4
+    busy = home.attach(file=other)
+    assert busy.hello["agent"] == old.hello["agent"]  # the first is connected still
+    busy.leave()
+    old.leave()
+    until(lambda: home.attach(file=other).hello["agent"] == "0123")
+    new = home.talks[-1]
+    assert [w["exit"] for w in new.call("commands")["commands"]] == [4]
+    new.ask("run", id="b", argv=["sleep", "1000"])
+    until(lambda: new.call("commands")["commands"][-1]["phase"] == "running")
+    for talk in home.talks:
+        talk.leave()
+    assert home.attach().hello["agent"] == "0123"
+
+
+def test_two_controllers_see_the_same(home: Agents) -> None:
+    one, two = home.attach(), home.attach()
+    os.mkfifo(home.home / "go")
+    first = one.ask("run", id="a", shell="echo one; read x <go; echo two")
+    one.data(first, 5)
+    second = two.ask("attach", id="a")
+    same = two.ask("run", id="a", shell="echo one; read x <go; echo two")
+    with pytest.raises(Failed) as taken:
+        two.call("run", id="a", shell="echo another")
+    assert taken.value.error == "taken"
+    say(home.home / "go", "\n")
+    assert text(two.records(second)[1]) == text(two.records(same)[1]) == b"one\ntwo\n"
+    assert one.stream(first)[0]["exit"] == 0
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"GET / HTTP/1.0\r\n\r\n",
+        b"\0" * 64,
+        frames.said(frames.CALL, 0, {"verb": "ping"}),
+        frames.said(frames.REPLY, 1, {}),
+        frames.packed(frames.CALL, 1, b"[1]"),
+        frames.packed(frames.CALL, 1, b"[" * 100000),
+        # Nobody reads that input, so no credit comes for more of it.
+        frames.said(frames.CALL, 1, {"verb": "run", "id": "a", "shell": "sleep 99", "stdin": True})
+        + frames.data(1, 0, b"x" * 200000) * 4,
+        frames.said(frames.HELLO, 0, {"protocol": 99}),
+    ],
+    ids=range(8),
+)
+def test_nonsense_ends_its_connection_and_no_other(home: Agents, nonsense: bytes) -> None:
+    good, bad = home.attach(), home.attach()
+    id = good.ask("run", id="good", shell="echo one; sleep 1000")
+    good.data(id, 5)
+    bad.send(nonsense)
+    with pytest.raises(Gone):
+        while bad.pull():
+            pass
+    assert bad.process.wait(10) == 0
+    assert good.call("stop", id="good", grace_s=5)["signal"] == 15
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "error"),
+    [
+        ("nothing", {}, "unknown"),
+        ("attach", {"id": "absent"}, "unknown"),
+        ("run", {"id": "../x", "argv": ["true"]}, "unfit"),
+        ("run", {"id": "x"}, "unfit"),
+        ("run", {"id": "x", "argv": ["true"], "shell": "true"}, "unfit"),
+        ("run", {"id": "x", "argv": [1]}, "unfit"),
+        ("run", {"id": "x", "argv": ["a\0b"]}, "unfit"),
+        ("run", {"id": "x", "argv": ["true"], "env": {"A=B": ""}}, "unfit"),
+        ("run", {"id": "x", "argv": ["true"], "from": 10}, "unfit"),
+        ("start", {"attempt": "x", "argv": ["true"]}, "outdated"),
+        ("setup", {"id": "x", "steps": []}, "unfit"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(
+    home: Agents, verb: str, arguments: dict[str, object], error: str
+) -> None:
+    talk = home.attach()
+    with pytest.raises(Failed) as failed:
+        talk.call(verb, **arguments)
+    assert failed.value.error == error
+    assert str(failed.value)
+    assert talk.call("ping")["time"] > 0

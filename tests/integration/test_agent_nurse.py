@@ -1,0 +1,90 @@
+"""What an agent's nurse keeps open, when it speaks, and what it writes down."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.agents import Agents, agents, little_room, say, sleeps, status, text, until
+
+pytestmark = pytest.mark.real
+
+FILES_MAX = 20  #: that a nurse with nothing to do has open
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Agents]:
+    with agents(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Agents]:
+    with little_room(tmp_path), agents(tmp_path) as made:
+        yield made
+
+
+def test_what_was_heard_out_is_let_go(home: Agents) -> None:
+    """Else a host took no more commands after the five hundredth: too many open files."""
+    talk = home.attach()
+    for number in range(FILES_MAX):
+        assert talk.run(f"a-{number}", shell="echo one; echo two >&2")[0]["exit"] == 0
+    assert talk.run("b", argv=["no-such-program"])[0]["exit"] == 127
+    assert len(list(Path(f"/proc/{home.nurse(talk)}/fd").iterdir())) < FILES_MAX
+
+
+def test_a_signal_reaches_what_has_just_been_asked_for(home: Agents) -> None:
+    talk = home.attach()
+    id = talk.ask("run", id="a", argv=["sleep", "1000"])
+    talk.call("signal", id="a", signal=int(signal.SIGTERM))
+    assert talk.stream(id)[0]["signal"] == signal.SIGTERM
+
+
+def test_a_silent_process_is_told_of_though_it_lives_on(home: Agents) -> None:
+    talk = home.attach()
+    id = talk.ask("run", id="a", argv=["sleep", "1000"])
+    pid = until(lambda: talk.call("commands")["commands"][0]["pid"])
+    os.kill(pid, signal.SIGKILL)
+    assert talk.stream(id)[0]["signal"] == signal.SIGKILL
+
+
+def test_another_agent_knows_how_a_command_ended(home: Agents) -> None:
+    """Its nurse wrote that down; its end costs the agent no second record."""
+    talk = home.attach()
+    told, records = talk.run("a", shell="echo one; exit 5")
+    folder = home.folder / "commands" / "a"
+    until((folder / "exit").exists)
+    until(lambda: not (folder / "out").exists())
+    home.kill(talk)
+    again = home.attach()
+    [work] = again.call("commands")["commands"]
+    keys = ("phase", "exit", "pid", "ended", "rusage", "length")
+    assert [work[key] for key in keys] == [told[key] for key in keys]
+    assert text(again.records(again.ask("attach", id="a"))[1]) == text(records) == b"one\n"
+
+
+@pytest.mark.root
+def test_what_the_nurse_could_not_write_down_the_agent_does(small: Agents) -> None:
+    talk = small.attach()
+    os.mkfifo(small.home / "go")
+    id = talk.ask("run", id="a", shell="echo one; read x <go; exit 5")
+    talk.data(id, 5)
+    folder = small.folder / "commands" / "a"
+    filler = small.home / "filler"
+    with pytest.raises(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 12))
+    say(small.home / "go", "\n")
+    assert talk.stream(id)[0]["exit"] == 5
+    # The nurse reports the end before it writes it down: it has tried when it sleeps again.
+    until(lambda: (folder / "exit").exists() and sleeps(small.nurse(talk)))
+    assert (folder / "exit").stat().st_size == 0
+    filler.unlink()
+    until(lambda: status(folder).get("phase") == "ended")
+    assert json.loads((folder / "status.json").read_text())["ending"]["exit"] == 5
+    small.kill(talk)
+    [work] = small.attach().call("commands")["commands"]
+    assert (work["phase"], work["exit"]) == ("ended", 5)

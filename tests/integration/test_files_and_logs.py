@@ -1,0 +1,154 @@
+"""Files to hosts and from them, and logs that are read on this machine, as a user does it."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.users import User, empty_home, pod
+
+pytestmark = pytest.mark.real
+BINARY = bytes(range(256)) * 3 + b"\r\n\0"
+
+
+@pytest.fixture(scope="module")
+def user() -> Iterator[User]:
+    with pod() as user:
+        yield user
+
+
+def test_code_to_hosts_and_files_both_ways(user: User, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=code, check=True)
+    (code / "train.py").write_text("print('one')\n")
+    done = user.herd("sync", "code", "pod:code", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "is in code, as long as the node lasts: pod/w[0-3]" in done.stdout
+    assert user.herd("exec", "pod", "--", "python3", "code/train.py").stdout == "pod/w[0-3]: one\n"
+    (tmp_path / "data").write_bytes(BINARY)
+    assert user.herd("cp", "data", "pod:data.bin", cwd=tmp_path).returncode == 0
+    back = user.herd("cp", "pod/w1:data.bin", "back", cwd=tmp_path)
+    assert back.returncode == 0, back.stderr
+    assert (tmp_path / "back").read_bytes() == BINARY
+
+
+def test_a_secret_is_not_shipped_unasked(user: User, tmp_path: Path) -> None:
+    (tmp_path / "id_ed25519").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nx\n")
+    asked = user.herd("sync", tmp_path, "pod:secret")
+    assert asked.returncode == 2
+    assert "id_ed25519 looks like" in asked.stderr
+    assert "--yes" in asked.stderr
+    assert user.herd("exec", "pod/w0", "-c", "ls secret").returncode != 0
+    assert user.herd("sync", tmp_path, "pod:secret", "--yes").returncode == 0
+
+
+def test_the_logs_are_here(user: User) -> None:
+    text = "echo for the log; echo and this >&2"
+    assert user.herd("exec", "pod", "-c", text).returncode == 0
+    lines = user.herd("logs", "pod", "--grep", "for the log").stdout.splitlines()
+    assert sum(line.endswith(": for the log") for line in lines) == 4
+    assert lines[0].startswith("-- ")
+    assert lines[0].endswith(text)
+    one = user.herd("logs", "pod", "--host", "w2", "--grep", "and this", "--json").stdout
+    (row,) = [json.loads(line) for line in one.splitlines()]
+    assert (row["host"], row["port"], row["text"]) == ("pod/w2", "stderr", "and this")
+    id = lines[0].split()[2]
+    named = user.herd("logs", "--attempt", id, "--json").stdout
+    assert len(named.splitlines()) == 8
+    nobody = user.herd("logs", "pod", "--since", "2000-01-01", "--grep", "never said")
+    assert (nobody.returncode, nobody.stdout) == (0, "")
+
+
+def test_a_copy_goes_over_what_is_there(user: User, tmp_path: Path) -> None:
+    for text in ("one", "two"):
+        (tmp_path / "settings").write_text(text)
+        done = user.herd("cp", "-r", "settings", "pod:kept", cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert user.herd("exec", "pod", "--", "cat", "kept").stdout == f"pod/w[0-3]: {text}\n"
+    done = user.herd("cp", "settings", "pod:", cwd=tmp_path)
+    assert done.stdout.startswith("copied to the login's home: pod/w[0-3] (")
+
+
+def test_where_nothing_may_be_written_nothing_is_sent(user: User, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for words in (("sync", tmp_path, "pod:/etc/x"), ("cp", tmp_path / "file", "pod:/etc/x")):
+        done = user.herd(*words)
+        assert done.returncode == 1
+        sentence = "/etc can't be written to; name another destination"
+        assert done.stderr == f"pod/w[0-3]: {sentence}\nso it was changed on no host\n"
+    done = user.herd("cp", "pod:/etc/shadow", tmp_path / "shadow")
+    assert (done.returncode, done.stderr) == (1, "pod/w[0-3]: /etc/shadow: Permission denied\n")
+
+
+def test_who_is_not_reached_keeps_nothing_from_others(user: User, tmp_path: Path) -> None:
+    assert user.herd("exec", "pod", "-c", "hostname > name").returncode == 0
+    user.world.herd("weather", "unreachable", "pod/w2")
+    user.leave()
+    try:
+        done = user.herd("cp", "pod:name", tmp_path / "names")
+        assert done.returncode == 3
+        assert done.stderr.startswith("pod/w2: ")
+        found = {file.parent.name for file in (tmp_path / "names").glob("*/name")}
+        assert found == {"pod-w0", "pod-w1", "pod-w3"}
+        assert user.herd("sync", "--partial", tmp_path, "pod:part").returncode == 3
+        assert user.herd("sync", tmp_path, "pod:whole").returncode == 7
+    finally:
+        user.world.herd("weather", "reachable", "pod/w2")
+    assert user.herd("exec", "pod", "-c", "ls whole").returncode != 0
+
+
+def test_a_log_that_is_not_there_is_told_with_what_is(user: User) -> None:
+    assert user.herd("exec", "pod/w3", "--", "echo", "only there").returncode == 0
+    assert user.herd("exec", "pod", "--", "echo", "counted").returncode == 0
+    heads = [one for one in user.herd("logs", "pod").stdout.splitlines() if one.startswith("-- ")]
+    number = next(one.split()[1] for one in heads if one.endswith("echo counted"))
+    said = user.herd("logs", "pod", "--host", "w0", "--attempt", number, "--json").stdout
+    assert [json.loads(one)["text"] for one in said.splitlines()] == ["counted"]
+    for words, sentence in {
+        ("pdo",): "there is no log of pdo: did you mean pod?",
+        ("pod", "--attempt", "999"): f"there is no log 999 of pod: there is 1-{number}",
+        ("pod", "--host", "w9"): "there is no log of w9: there is pod/w[0-3]",
+        ("--attempt", "nosuch"): "there is no log nosuch",
+    }.items():
+        done = user.herd("logs", *words)
+        assert (done.returncode, done.stdout) == (4, "")
+        assert done.stderr == f"herd logs: {sentence}; what says nothing leaves no log\n"
+    with user.begun("logs", "pdo", "-f") as begun:
+        assert begun.stderr is not None
+        assert begun.stderr.readline().endswith("did you mean pod?; waiting for one\n")
+
+
+def test_what_can_not_be_kept_is_said(user: User) -> None:
+    other = empty_home(user, "full")
+    state = other.home / ".local/state/tpuherd"
+    state.mkdir(parents=True)
+    (state / "logs").write_text("in the place of the folder")
+    try:
+        done = other.herd("exec", "pod/w0", "--", "echo", "hi")
+        assert (done.returncode, done.stdout) == (0, "hi\n")
+        assert done.stderr.startswith("herd exec: herd logs will lack some of it: ")
+    finally:
+        other.leave()
+
+
+def test_a_job_that_has_no_node_yet_is_known(user: User) -> None:
+    user.world.herd("weather", "drought", "us-east5-a")
+    words = ("--name", "late", "--accelerator", "v5litepod-4", "--zones", "us-east5-a", "--yes")
+    assert user.herd("up", *words).returncode == 0
+    try:
+        for target in ("late", "late-0"):
+            done = user.herd("exec", target, "--", "true")
+            assert done.returncode == 4
+            says = f"herd exec: {target} has no node yet: herd why says what it waits for\n"
+            assert done.stderr == says
+    finally:
+        user.herd("down", "late", "--yes")
+        user.herd("engine", "stop")
+
+
+def test_one_word_for_a_terminal_is_a_line_for_the_shell(user: User) -> None:
+    done = user.herd("ssh", "pod/w1", "echo one | tr o 0; exit 4")
+    assert (done.returncode, done.stdout.split()) == (4, ["0ne"])

@@ -1,0 +1,148 @@
+"""Hosts behind a jump host or a proxy command, and hosts that are not as one would wish."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.hosts_ground import opened, ping
+from tests.conformance.hosts_sshd import Town, lacking, town
+from tests.conformance.parcels import small
+from tpuherd.errors import Broken, HerdError, NotAllowed, NotReached, Stranger
+from tpuherd.ports import Host
+from tpuherd.remote import fanout
+from tpuherd.remote.connection_pool import Ways
+from tpuherd.remote.host_key_pins import Pins
+from tpuherd.settings import host_routes
+
+pytestmark = [pytest.mark.real, pytest.mark.root]
+
+PROXY = """
+import os, socket, sys, threading
+line = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+def back():
+    while piece := line.recv(65536):
+        os.write(1, piece)
+    os._exit(0)
+threading.Thread(target=back, daemon=True).start()
+while piece := os.read(0, 65536):
+    line.sendall(piece)
+"""
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Town]:
+    if why := lacking():
+        pytest.skip(f"real sshd: {why}")
+    with town() as place:
+        yield place
+
+
+def home_of(place: Town, host: Host) -> Path:
+    return place.machine(host).folder / "home"
+
+
+def test_by_a_jump_host(place: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (bastion,) = place.node("bastion")
+    hosts = place.node("behind", 4)
+    mine = tmp_path / "home" / ".ssh"
+    mine.mkdir(parents=True)
+    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{mine}/id_ed25519"]
+    subprocess.run(words, check=True)
+    with place.keys.open("a") as keys:
+        keys.write((mine / "id_ed25519.pub").read_text())
+    (mine / "known_hosts").write_text(f"{bastion.internal_ip} {place.machine(bastion).key}\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    way = host_routes.parse(f"jump:root@{bastion.internal_ip}")
+
+    async def work(roads: Ways) -> list[fanout.Done[object]]:
+        return await fanout.everyone(hosts, lambda host: ping(roads, host))
+
+    assert fanout.failures(opened(place, tmp_path, ways=(way,)).run(work)) == []
+    nowhere = host_routes.parse("jump:root@bastion.invalid")
+    said = fanout.failures(opened(place, tmp_path, ways=(nowhere,)).run(work))
+    assert len(said) == 1
+    assert said[0].startswith("behind/w[0-3]: the jump host root@bastion.invalid can't be used")
+
+
+def test_by_a_proxy_command(place: Town, tmp_path: Path) -> None:
+    (host,) = place.node("proxied")
+    script = tmp_path / "proxy.py"
+    script.write_text(PROXY)
+    way = host_routes.parse(f"command:{sys.executable} {script} %h %p")
+    opened(place, tmp_path, ways=(way,)).run(lambda roads: ping(roads, host))
+
+
+def test_ways_are_tried_in_order(place: Town, tmp_path: Path) -> None:
+    (host,) = place.node("ordered")
+    ordered = (host_routes.parse("command:false"), host_routes.parse("internal"))
+    opened(place, tmp_path, ways=ordered).run(lambda roads: ping(roads, host))
+    with pytest.raises(NotReached):
+        opened(place, tmp_path, ways=ordered[:1]).run(lambda roads: ping(roads, host))
+
+
+def test_a_shell_that_talks_does_not_disturb(place: Town, tmp_path: Path) -> None:
+    (host,) = place.node("talker")
+    noise = "echo Welcome; printf 'no newline'; echo trouble >&2\n"
+    (home_of(place, host) / ".bashrc").write_text(noise)
+    for _ in range(2):
+        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+
+
+def test_a_shell_that_never_stops_talking_is_given_up(place: Town, tmp_path: Path) -> None:
+    (host,) = place.node("flooder")
+    (home_of(place, host) / ".bashrc").write_text("yes | head -c 300000\n")
+    with pytest.raises(Broken, match="says too much"):
+        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+
+
+def test_a_home_that_can_not_be_written(place: Town, tmp_path: Path) -> None:
+    (host,) = place.node("stubborn")
+    (home_of(place, host) / ".tpuherd").write_text("a file")
+    with pytest.raises(HerdError, match=r"it can't be put into /root/\.tpuherd"):
+        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+
+
+def test_an_agent_of_another_protocol(place: Town, tmp_path: Path) -> None:
+    (host,) = place.node("newer")
+    other = small("", protocol=99)
+    with pytest.raises(Broken, match="speaks protocol 99, we speak 1") as caught:
+        opened(place, tmp_path, other).run(lambda roads: ping(roads, host))
+    assert "newer" in caught.value.hint
+
+
+def test_without_published_keys_the_first_one_is_believed_and_no_other(
+    place: Town, tmp_path: Path
+) -> None:
+    (host,) = place.node("trusted")
+    place.nodes["trusted"].publishes_keys = False
+    opened(place, tmp_path).run(lambda roads: ping(roads, host))
+    machine = place.machine(host)
+    assert Pins(tmp_path / "pins").of(host) == (machine.key,)
+    place.off(machine)
+    place.new_key(machine)
+    place.on(machine)
+    place.listens(machine)
+    with pytest.raises(Stranger, match="shows another host key"):
+        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+    place.nodes["trusted"].publishes_keys = True  # the cloud vouches for the new one
+    opened(place, tmp_path).run(lambda roads: ping(roads, host))
+    assert Pins(tmp_path / "pins").of(host) == (machine.key,)
+
+
+def test_a_key_that_is_never_let_in(
+    place: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (host,) = place.node("fortress")
+    monkeypatch.setattr("tpuherd.remote.connection_pool.ADMISSION_S", 1.0)
+
+    async def admit(host: Host, login: str, public: str) -> None:
+        place.admitted.append(public)
+
+    monkeypatch.setattr(place, "admit", admit)
+    with pytest.raises(NotAllowed, match="does not take our key for root"):
+        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+    assert place.admitted

@@ -1,0 +1,87 @@
+"""A sweep as its user begins it: five trials on two nodes, of which one is taken away meanwhile."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.world import until
+from tests.integration.engines import Owner, owner
+from tpuherd.history.apply_trial_events import SWEEPS, of
+from tpuherd.model.sweep_trials import Sweep
+
+pytestmark = pytest.mark.real
+
+RUN = """\
+echo "slot $HERD_SLOT of $HERD_SLOTS: trial $HERD_TRIAL try $HERD_ATTEMPT resume $HERD_RESUME"
+echo "words {lr} $HERD_PARAM_LR $HERD_PARAMS $RUN_ID $HERD_CHECKPOINT"
+for step in 1 2 3 4 5 6 7; do
+    python3 -m tpuherd_host.report step=$step loss=$step$HERD_TRIAL
+    sleep 0.7
+done
+[ "$HERD_TRIAL $HERD_ATTEMPT" != "1 1" ] || sleep 200  # it is still there when its node is taken
+python3 -m tpuherd_host.report step=8 loss=8$HERD_TRIAL
+python3 -m tpuherd_host.report complete
+"""
+
+
+@pytest.fixture(scope="module")
+def user() -> Iterator[Owner]:
+    with owner() as found:
+        yield found
+
+
+def sweep_of(user: Owner) -> Sweep:
+    return of(user.events(*SWEEPS))
+
+
+def test_a_sweep_outlives_a_node_and_leaves_nothing(user: Owner) -> None:
+    wished = {
+        "name": "try", "accelerator": "v4-8", "zones": "us-central2-b", "copies": 2, "run": RUN,
+        "checkpoint": "/data/try",
+        "sweep": {"method": "grid", "metric": "loss", "parameters": {"lr": [0.1, 1, 2, 3, 4]}},
+    }  # fmt: skip
+    file = user.home / "try.yaml"
+    file.write_text(json.dumps(wished))
+    done = user.herd("sweep", file, "--dry-run")
+    assert "5 trials:\nTRIAL  lr\n0      0.1" in done.stdout, done.stderr
+    done = user.herd("sweep", file, "--detach", "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["trials"] == 5
+
+    first = until(
+        lambda: next((one for one in user.events("trial.told") if one.facts["trial"] == 1), None),
+        "trial 1 to say something",
+        seconds=60,
+    )
+    lost = first.facts["trial"]
+    done = user.herd("sim", "weather", "preempt", f"{first.slot}-*", "0s")
+    assert done.returncode == 0, done.stderr
+    assert user.herd("wait", "try", seconds=120).returncode == 0
+
+    sweep = sweep_of(user)
+    assert [(one.word, one.value) for one in sweep.trials] == [
+        ("complete", float(f"8{number}")) for number in range(5)
+    ]
+    given = [one for one in user.events("trial.given") if one.facts["trial"] == lost]
+    assert [one.facts["resumed"] for one in given] == [False, True]
+    assert len(user.events("trial.ended")) == 5
+    text = "\n".join(line for lines in user.said().values() for line in lines)
+    again = sweep.trials[lost]
+    assert f"trial {lost} try 2 resume 1" in text
+    assert "slot 0 of 2: trial" in text and "slot 1 of 2: trial" in text
+    for one in sweep.trials:
+        lr = one.params["lr"]
+        words = f'words {lr} {lr} {{"lr": {lr}}} {one.run} /data/try/{one.run}'
+        assert text.count(words) == (2 if one is again else 1), text
+    done = user.herd("down", "try", "--yes", seconds=120)
+    assert done.returncode == 0, done.stderr
+    assert user.all_there_is() == []
+
+
+def test_what_is_no_sweep_is_refused_in_a_sentence(user: Owner) -> None:
+    file = user.home / "plain.yaml"
+    file.write_text('{"name": "gpt", "accelerator": "v4-8", "run": "true"}')
+    done = user.herd("sweep", file, "--yes")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "has no `sweep:`, which says what to try" in done.stderr

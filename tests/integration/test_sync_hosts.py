@@ -1,0 +1,262 @@
+"""Filling hosts over SSH by the real agent: simulated hosts and real sshd's, whole and broken."""
+
+import asyncio
+import os
+import random
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.hosts_ground import KINDS, Ground, linked, opened, standing
+from tests.conformance.hosts_sshd import Town
+from tests.simulated.sync_hosts import tree, write
+from tpuherd.ports import Host, Verb
+from tpuherd.remote.agent_bundle import agent
+from tpuherd.remote.agent_link import AgentLink
+from tpuherd.remote.connection_pool import Ways
+from tpuherd.sync.copy_files import copy_from, copy_to
+from tpuherd.sync.ship import TERMS, Shipment, Terms, ship
+from tpuherd.sync.snapshot_store import Archive
+from tpuherd.sync.take_snapshot import take
+from tpuherd_host.agent.frames import LOG
+from tpuherd_host.agent.records import Records
+
+pytestmark = pytest.mark.real
+ENVIRONMENT = {"PATH": os.environ["PATH"]}
+#: A folder as one line of text: every file's kind, content and executable bit.
+LOOK = """
+cd {dest} && find . -name .git -prune -o -type f -print0 -o -type l -print0 | sort -z |
+xargs -0 -I% sh -c 'test -h "%" && echo "% -> $(readlink "%")" || \
+  echo "% $(test -x "%" && echo x) $(sha256sum <"%")"' | sha256sum
+"""
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    with standing(request.param) as place:
+        yield place
+
+
+class Desk:
+    """A user's side, with the ways to hosts."""
+
+    def __init__(self, ground: Ground, folder: Path) -> None:
+        self.ground = ground
+        self.folder = folder
+        self.code = folder / "code"
+        write(self.code, {f"d{n % 9}/f{n}": random.Random(n).randbytes(3000) for n in range(90)})
+        write(self.code, {"odd name/ü": "ü", "run.sh": "#!/bin/sh\necho hello\n"})
+        (self.code / "run.sh").chmod(0o755)
+        (self.code / "link").symlink_to("odd name")
+        self.archive = Archive(folder / "archive")
+
+    def run(self, work: Callable[[Ways], Awaitable[None]]) -> None:
+        async def limited(ways: Ways) -> None:
+            async with asyncio.timeout(120):
+                await work(ways)
+
+        opened(self.ground, self.folder, agent()).run(limited)
+
+    async def ship(self, links: list[AgentLink], dest: str = "c", terms: Terms = TERMS) -> Shipment:
+        shot = await asyncio.to_thread(take, self.code, self.archive, ENVIRONMENT)
+        return await ship(shot, dest, links, archive=self.archive, terms=terms)
+
+    def look(self) -> str:
+        """What LOOK says of our side."""
+        words = ["sh", "-c", LOOK.format(dest=self.code)]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def desk(ground: Ground, tmp_path: Path) -> Desk:
+    return Desk(ground, tmp_path)
+
+
+async def links(ways: Ways, hosts: list[Host]) -> list[AgentLink]:
+    return await asyncio.gather(*(ways.link(host) for host in hosts))
+
+
+async def said(link: AgentLink, text: str, **more: object) -> str:
+    """What a command says on a host."""
+    records, out = Records(), bytearray()
+    asked = {"id": os.urandom(6).hex(), "shell": text, **more}
+    async with link.stream(Verb(name="run", arguments=asked)) as call:
+        while (piece := await call.read()) is not None:
+            if piece[0] == LOG:
+                out += b"".join(r.piece for r in records.feed(piece[1]) if r.port in (1, 2))
+    return out.decode()
+
+
+async def looks(found: list[AgentLink], dest: str = "c") -> set[str]:
+    """What the hosts have there."""
+    return set(await asyncio.gather(*(said(link, LOOK.format(dest=dest)) for link in found)))
+
+
+def test_cold_edited_and_unchanged(ground: Ground, desk: Desk) -> None:
+    hosts = ground.node("pod", 4)
+
+    async def work(ways: Ways) -> None:
+        found = await links(ways, hosts)
+        done = await desk.ship(found)
+        assert (done.failed, done.slow) == ({}, {})
+        assert await looks(found) == {desk.look()}
+        assert done.bytes_up < 90 * 3000 * 1.1
+        assert "hello" in await said(found[3], "c/run.sh")
+        await said(found[1], "echo edited >c/d1/f1; echo mine >c/mine; mkdir c/out; date >c/out/x")
+        write(desk.code, {"d0/f0": "edited", "new": "new"})
+        (desk.code / "run.sh").unlink()
+        done = await desk.ship(found)
+        assert (done.failed, done.slow) == ({}, {})
+        assert done.bytes_up < 1000
+        assert (await said(found[1], "cat c/mine; ls c/out c/run.sh")).startswith("mine\n")
+        await said(found[1], "rm -r c/mine c/out")
+        assert await looks(found) == {desk.look()}
+        done = await desk.ship(found)
+        assert (done.bytes_up, len(done.unchanged)) == (0, 4)
+
+    desk.run(work)
+
+
+@pytest.mark.needs("tc")
+def test_a_thin_uplink_carries_it_once_however_many_hosts(ground: Ground, desk: Desk) -> None:
+    if not isinstance(ground, Town):
+        pytest.skip("only real sshd's have a wire that can be made thin")
+    size, mbit = 2_000_000, 20
+    hosts = {many: ground.node(f"thin{many}", many) for many in (1, 8)}
+    carried: dict[int, int] = {}
+
+    async def work(ways: Ways) -> None:
+        for many in hosts:
+            found = await links(ways, hosts[many])
+            write(desk.code, {"noise": random.Random(many).randbytes(size)})
+            with ground.thin(mbit) as count:
+                before = count()
+                done = await desk.ship(found)
+                carried[many] = count() - before
+            assert (done.failed, done.slow) == ({}, {})
+            assert done.seconds > 0.8 * size * 8 / (mbit * 1e6)  # it really was thin
+            assert await looks(found) == {desk.look()}
+
+    desk.run(work)
+    assert size < carried[1] < carried[8] < 1.15 * carried[1]
+
+
+@pytest.mark.parametrize("how", ["cut", "kill"])
+def test_broken_in_the_middle_leaves_the_old_and_the_next_try_goes_on(
+    ground: Ground, desk: Desk, how: str
+) -> None:
+    hosts = ground.node(how, 2)
+
+    async def work(ways: Ways) -> None:
+        found = await links(ways, hosts)
+        assert (await desk.ship(found)).failed == {}
+        before = desk.look()
+        write(desk.code, {f"big{n}": random.Random(n).randbytes(1 << 20) for n in range(12)})
+        shot = await asyncio.to_thread(take, desk.code, desk.archive, ENVIRONMENT)
+        cut = asyncio.Event()
+
+        def watch(progress: object) -> None:
+            if getattr(progress, "sent", 0) > 4 << 20:
+                cut.set()
+
+        shipping = asyncio.create_task(ship(shot, "c", found, archive=desk.archive, report=watch))
+        await cut.wait()
+        if how == "kill":
+            connection = await ways.connection(hosts[0])
+            await connection.run(f"kill -9 {found[0].hello['pid']}")
+        else:
+            await asyncio.to_thread(ground.cut, hosts[0])
+        done = await shipping
+        again = [await linked(ways, host) for host in hosts]
+        if done.failed:  # else it was through before the cut came about
+            assert f"{how}/w0" in done.failed
+            assert await looks(again) == {before}
+        done = await desk.ship(again)
+        assert done.failed == {}
+        assert await looks(again) == {desk.look()}
+
+    desk.run(work)
+
+
+def test_two_nodes_that_do_not_meet(ground: Ground, desk: Desk) -> None:
+    if not hasattr(ground, "_weather"):
+        pytest.skip("only simulated hosts are in networks of their own")
+    hosts = [*ground.node("near", 4), *ground.node("far", 4)]
+
+    async def work(ways: Ways) -> None:
+        found = await links(ways, hosts)
+        done = await desk.ship(found)
+        assert done.failed == {}
+        assert set(done.slow) <= {"far/w0"}  # none where the machine lets them meet
+        assert done.bytes_up < 90 * 3000 * 2.3
+        write(desk.code, {"d0/f0": "edited"})
+        done = await desk.ship(found)
+        assert (done.failed, done.slow) == ({}, {})
+        assert done.bytes_up < 2000
+        assert await looks(found) == {desk.look()}
+
+    desk.run(work)
+
+
+def test_copies_both_ways(ground: Ground, desk: Desk, tmp_path: Path) -> None:
+    hosts = ground.node("copy", 2)
+    write(tmp_path, {"data": random.Random(1).randbytes(3 << 20)})
+    os.utime(tmp_path / "data", (1_500_000_000, 1_500_000_000))
+    (tmp_path / "data").chmod(0o640)
+
+    async def work(ways: Ways) -> None:
+        found = await links(ways, hosts)
+        done = await copy_to([tmp_path / "data"], "some/where/", found)
+        assert (done.failed, done.slow) == ({}, {})
+        assert done.bytes_up < (3 << 20) * 1.01
+        shown = await said(found[1], "stat -c '%a %Y' some/where/data")
+        assert shown == "640 1500000000\n"
+        back = await copy_from(["some"], found, tmp_path / "back")
+        assert back.failed == {}
+        one, two = tree(tmp_path / "back" / "copy-w0"), tree(tmp_path / "back" / "copy-w1")
+        assert one == two == {"some/where/data": ("file", (tmp_path / "data").read_bytes())}
+        assert (tmp_path / "back" / "copy-w1" / "some" / "where" / "data").stat().st_mtime == 1.5e9
+
+    desk.run(work)
+
+
+def test_a_full_disk_is_refused_before_or_after_but_never_half(ground: Ground, desk: Desk) -> None:
+    hosts = ground.node("full", 2)
+    if not hasattr(ground, "_weather"):
+        pytest.skip("only simulated hosts have disks that fill")
+
+    async def work(ways: Ways) -> None:
+        found = await links(ways, hosts)
+        assert (await desk.ship(found)).failed == {}
+        before = desk.look()
+        write(desk.code, {"big": random.Random(7).randbytes(30 << 20)})
+        await asyncio.to_thread(ground._weather, "fill-disk", target=hosts[1].name)
+        done = await desk.ship(found)
+        assert set(done.failed) == {"full/w1"}
+        assert "full" in done.failed["full/w1"]
+        assert await looks(found[:1]) == {before}
+        await asyncio.to_thread(ground._weather, "free-disk", target=hosts[1].name)
+        assert (await desk.ship(found)).failed == {}
+        assert await looks(found) == {desk.look()}
+
+    desk.run(work)
+
+
+@pytest.mark.heavy
+def test_two_gigabytes_in_one_file_and_memory_stays_small(ground: Ground, desk: Desk) -> None:
+    hosts = ground.node("large", 1)
+    with (desk.code / "large").open("wb") as file:
+        file.truncate(2_200_000_000 if ground.login == "root" else 1_000_000_000)  # a small disk
+
+    async def work(ways: Ways) -> None:
+        found = await links(ways, hosts)
+        done = await desk.ship(found)
+        assert done.failed == {}
+        assert await looks(found) == {desk.look()}
+        pid = found[0].hello["pid"]
+        peak = await said(found[0], f"grep VmHWM /proc/{pid}/status")
+        assert int(peak.split()[1]) < 150_000, peak
+
+    desk.run(work)

@@ -1,0 +1,64 @@
+"""A host is filled under the oldest and newest Pythons that hosts have."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.rules.test_old_pythons import SRC, python
+
+pytestmark = pytest.mark.real
+
+SCRIPT = r"""
+import hashlib, json, os, stat, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from tpuherd_host.agent import relay, snapshots, snapshots_give
+from tpuherd_host.agent.frames import BLOBS
+from tpuherd_host.agent.snapshots_rows import named, packed, row
+from tpuherd_host.agent.snapshots_stream import Content, stream
+from tpuherd_host.agent.state import State
+from tpuherd_host.agent.threads import House, Talk
+
+home = Path(sys.argv[2])
+said = []
+house = House(str(home / ".tpuherd"), str(home), {}, State, said.append)
+
+def call(verb, pieces=(), **content):
+    talk = Talk(house, content, 1, 1)
+    for piece in pieces:
+        talk.hand(BLOBS, piece)
+    return verb(talk)
+
+for turn in (b"one", b"two" * 100000, b""):
+    files = {b"a": turn, b"d/b": b"x", b"link": b"d"}
+    modes = {b"a": 0o100755, b"d/b": 0o100644, b"link": 0o120777}
+    id = lambda content: hashlib.sha256(content).digest()
+    rows = sorted(row(p, modes[p], len(c), id(c)) for p, c in files.items())
+    order = {"id": named(rows).hex(), "dest": "c", "token": "t%d" % len(turn), "address": ""}
+    answer = call(snapshots.have, **order)
+    assert answer["port"] and not answer["intact"], answer
+    found = [Content(n, len(c), [c]) for n, (p, c) in enumerate(sorted(files.items()))]
+    head = {"id": order["id"], "base": None, "gone": 0, "give": 3}
+    token = {"token": order["token"]}
+    answer = call(snapshots.receive, stream(head, packed(rows), found, lambda: 6), **token)
+    assert answer["ready"] == order["id"], answer
+    assert call(snapshots.commit, **token)["switched"] == order["id"]
+    assert (home / "c/a").read_bytes() == turn and os.access(str(home / "c/a"), os.X_OK)
+    assert os.readlink(str(home / "c/link")) == "d"
+    assert call(snapshots.have, **dict(order, token="again"))["intact"]
+assert not relay.EARS, relay.EARS
+call(snapshots_give.give, paths=["c/*"])
+assert sum(len(each.piece) for each in said if hasattr(each, "piece")) > 100
+print("%d.%d" % sys.version_info[:2])
+"""
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.12", "3.13"])
+def test_a_host_is_filled(version: str, tmp_path: Path) -> None:
+    interpreter = python(version)
+    if interpreter is None:
+        pytest.skip(f"needs Python {version}")
+    words = [interpreter, "-I", "-W", "error", "-c", SCRIPT, str(SRC), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.strip()) == (0, version), done.stderr

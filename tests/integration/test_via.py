@@ -1,0 +1,150 @@
+"""Jobs whose engine is on another machine: commands go there, and a fleet moves there and back."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.world import started, until
+from tests.integration.engines import Owner
+from tests.integration.second_machine import Machine, second_machine
+from tests.integration.users import Terminal
+from tpuherd.cli.via_layout import ROOT
+from tpuherd.cli.via_upload import LITTLE
+
+pytestmark = pytest.mark.real
+
+
+@dataclass(frozen=True)
+class Traveller(Owner):
+    """A user whose context is a world; nothing else says which cloud is meant."""
+
+    ssh: str = ""
+
+    @property
+    def env(self) -> dict[str, str]:
+        plain = {name: value for name, value in super().env.items() if name != "HERD_WORLD"}
+        return {**plain, "HERD_SSH": self.ssh, "USER": "ada"}
+
+    def says(self, *words: str | Path) -> str:
+        """What a command prints."""
+        done = self.herd(*words)
+        assert done.returncode == 0, done.stderr
+        return str(done.stdout)
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    with second_machine() as found:
+        yield found
+
+
+@pytest.fixture
+def user(machine: Machine) -> Iterator[Traveller]:
+    with started("--time-scale", "60") as world:
+        found = Traveller(world.home, world, machine.ssh)
+        found.says("context", "add", "lab", "--world", world.folder)
+        machine.furnish()
+        yield found
+        found.leave_all()  # there, or here
+        found.herd("context", "remove", "lab")
+        found.leave_all()
+        for line in found.runtime.glob("v-????????"):
+            words = [*machine.ssh.split(), "-o", f"ControlPath={line}", "-O", "exit", "vm"]
+            subprocess.run(words, capture_output=True, check=False)
+
+
+def there(user: Traveller, machine: Machine) -> Traveller:
+    """The same user's files on the other machine."""
+    folder = next((machine.home / ROOT).glob("lab-*"))
+    (folder / ".local").mkdir(exist_ok=True)
+    if not (folder / ".local/state").exists():
+        (folder / ".local/state").symlink_to(folder / "state")
+    return Traveller(folder, user.world, machine.ssh)
+
+
+def test_commands_are_done_there_with_what_they_need(user: Traveller, machine: Machine) -> None:
+    user.says("context", "add", "lab", "--via", "vm")
+    folder = user.home / "code"
+    folder.mkdir()
+    (folder / "train.py").write_text("print('words')")
+    (folder / "weights").write_bytes(os.urandom(LITTLE + 1))  # so much is asked for first
+    token = user.home / "token"
+    token.write_text("k1")
+    (folder / "job.yaml").write_text(json.dumps({
+        "name": "gpt", "accelerator": "v4-8", "workdir": ".",
+        "secrets": {"TOKEN": {"file": str(token)}}, "run": 'python3 train.py; echo "has-$TOKEN"',
+    }))  # fmt: skip
+    done = user.herd("run", folder / "job.yaml", "--follow", "--yes", seconds=120)
+    assert done.returncode == 0, done.stderr
+    assert "words" in done.stdout
+    assert "has-k1" in done.stdout
+    assert not user.store_folder.exists()
+    far = there(user, machine)
+    assert [one.facts["verdict"] for one in far.events("attempt.ended")] == ["success"]
+    assert [one["job"] for one in json.loads(user.says("ls", "--json"))] == ["gpt"]
+    assert list((far.home / "carried").iterdir()) == []  # secrets are where they belong
+    (folder / "train.py").write_text("print('other words')")
+    assert "other words" in user.says("run", folder / "job.yaml", "--follow", "--yes")
+    missing = user.herd(
+        "run", "--name", "x", "--accelerator", "v4-8", "--secret", "NO", "--", "x", cwd=folder
+    )
+    assert missing.returncode == 2
+    assert "there is no variable NO in your environment" in missing.stderr
+
+
+def test_signals_and_statuses_come_through(user: Traveller) -> None:
+    user.says("context", "add", "lab", "--via", "vm")
+    user.says("up", "--name", "dev", "--accelerator", "v4-8", "--set", "workdir=")
+    assert user.herd("wait", "dev", seconds=90).returncode == 0
+    done = user.herd("exec", "dev", "-i", "--", "sh", "-c", "cat; exit 3", input="piped")
+    assert (done.returncode, done.stdout.strip()) == (3, "piped"), done.stderr
+    with user.begun("exec", "dev", "--", "sh", "-c", "echo up; sleep 600") as one:
+        assert one.stdout is not None
+        assert "up" in one.stdout.readline()
+        one.send_signal(signal.SIGINT)
+        assert one.wait(30) == 130
+    listed = json.loads(user.says("exec", "dev", "--list", "--json"))
+    assert not [it for it in listed if it["phase"] == "running"]  # it was stopped on the host
+    window = Terminal(user, "ssh", "dev/w0")
+    window.type(b"echo is-$((1+1)); stty size; exit 9\r")
+    window.expect(b"is-2")
+    window.expect(b"24 80")
+    assert window.end() == 9
+
+
+def test_a_fleet_moves_there_and_back_while_it_runs(user: Traveller, machine: Machine) -> None:
+    code = user.home / "code"
+    code.mkdir()
+    (code / "train.py").write_text("print('first words')")
+    run = "python3 train.py; until [ -e ~/finish ]; do sleep 0.2; done"
+    user.job("gpt", run, workdir=str(code), accelerator="v4-8")
+    user.happened("attempt.started")
+    begun = len(user.events("engine.started"))
+    (code / "train.py").unlink()
+
+    assert "with 1 job" in user.says("engine", "move", "--to", "vm")
+    far = there(user, machine)
+    far.happened("engine.started", many=begun + 1)
+    refused = user.herd("ls", env={"HERD_WORLD": str(user.world.folder)})
+    assert "were moved to vm" in refused.stderr
+    assert [event.facts["number"] for event in far.events("attempt.launched")] == [1]
+
+    started = far.events("attempt.started")[0].facts
+    user.world.herd("preempt", started["bid"])  # the code is there, too
+    far.happened("attempt.started", many=2, seconds=120)
+    again = far.events("attempt.started")[1].facts["attempt"]
+    until(lambda: "first words" in far.said().get(f"{again}/0", []), "words", seconds=30)
+
+    assert "is here again, with 1 job" in user.says("engine", "move", "--back")
+    assert json.loads(user.says("engine", "status", "--json"))["running"]
+    user.happened("engine.started", many=begun + 2)
+    assert len(user.events("attempt.launched")) == 2
+    assert "via" not in json.loads(user.says("context", "show", "--json"))
+    user.says("down", "--all", "--yes")
+    assert user.all_there_is() == []

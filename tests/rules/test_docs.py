@@ -1,0 +1,130 @@
+"""The docs are true: generated pages are fresh, links live, nothing is left undocumented."""
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from tpuherd.cli.main import herd
+from tpuherd.jobfile.fields import FIELDS
+from tpuherd_sim.weather import arguments
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("examples/**/*.md")])
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+KINDS = ("tutorial.md", "howto", "reference", "explanation", "decisions", "glossary.md")
+
+
+def generated() -> dict[Path, str]:
+    words: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "generate.py"))
+    pages: dict[Path, str] = words["pages"]()
+    return pages
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+
+
+def anchors(page: Path) -> set[str]:
+    """What `#…` may follow a page's name, as the hosting sites make it from the headings."""
+    headings = re.findall(r"^#+ +(.+)$", prose(page), re.M)
+    bare = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in bare}
+
+
+def test_generated_pages_are_fresh() -> None:
+    stale = [p.name for p, text in generated().items() if not p.exists() or p.read_text() != text]
+    assert stale == [], "`make docs` writes them"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_link_is_alive(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue  # the network is not the tests' business
+        name, _, anchor = target.partition("#")
+        other = (page.parent / name).resolve() if name else page
+        assert other.exists(), f"{page}: {target}"
+        assert not anchor or anchor in anchors(other), f"{page}: {target}"
+
+
+def test_every_page_can_be_reached() -> None:
+    reached, waiting = set(DECISIONS), [ROOT / "README.md"]  # those are read off their folder
+    while waiting:
+        page = waiting.pop()
+        reached.add(page)
+        for target in re.findall(r"\]\(([^)#\s]+)", prose(page)):
+            other = (page.parent / target).resolve()
+            if other.suffix == ".md" and other.exists() and other not in reached:
+                waiting.append(other)
+    assert [str(p) for p in PAGES if p.resolve() not in reached] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_is_one_of_every_kind(kind: str) -> None:
+    assert (ROOT / "docs" / kind).exists()
+
+
+def test_decisions_are_numbered_and_say_what_was_given_up() -> None:
+    assert [int(d.name[:4]) for d in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+    for decision in DECISIONS:
+        text = decision.read_text()
+        assert text.startswith(f"# {decision.name[:4]} "), decision.name
+        for heading in ("## Context", "## Decision", "## What we gave up"):
+            assert heading in text, f"{decision.name} has no {heading}"
+        assert text.count("\n") <= 60, f"{decision.name}: one page"
+
+
+def test_readme_names_the_two_commands() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert "make demo" in text
+    assert "make test" in text
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_changelog_is_for_users_and_has_what_comes_next() -> None:
+    assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def shown_commands() -> list[tuple[str, list[str]]]:
+    """Every `herd …` of every page's shell blocks, with where it stands."""
+    found = []
+    for page in PAGES:
+        for block in re.findall(r"^ *```sh\n(.*?)^ *```", page.read_text(), re.M | re.S):
+            for line in block.splitlines():
+                for said in re.findall(r"(?:^\s*|\$\(|['`])herd ([^#|;&)`]*)", line):
+                    if said.split() and "'" not in said:
+                        found.append((str(page.relative_to(ROOT)), shlex.split(said)))
+    return found
+
+
+@pytest.mark.parametrize(("page", "words"), shown_commands(), ids=str)
+def test_every_command_shown_is_understood(page: str, words: list[str]) -> None:
+    command: click.Command = herd
+    context = click.Context(herd, info_name="herd")
+    rest = list(words)
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        below = command.get_command(context, rest.pop(0))
+        assert below is not None, f"{page}: herd {words}"
+        command, context = below, click.Context(below, parent=context, info_name=below.name)
+    try:
+        command.make_context(command.name, rest, parent=context.parent)
+    except click.BadParameter as refused:
+        assert "does not exist" in str(refused), f"{page}: herd {words}: {refused}"
+    except click.exceptions.Exit:
+        pass  # --help
+    if words[:2] == ["sim", "weather"] and len(words) > 2 and words[2] != "clear":
+        arguments.words(arguments.kind(words[2]), [w for w in words[3:] if not w.startswith("--")])
+
+
+def test_examples_call_the_python_that_hosts_have() -> None:
+    """TPU VM images have `python3` and no `python`."""
+    lines = [(page.name, line) for page in PAGES for line in page.read_text().splitlines()]
+    lines += [(name, f"run: {field.example}") for name, field in FIELDS.items()]
+    said = [where for where in lines if re.search(r"(run: |-- |^ +)python (?!-m tests)", where[1])]
+    assert said == []

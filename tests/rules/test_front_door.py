@@ -1,0 +1,167 @@
+"""What a user meets first: the public names, the start of `herd`, its help and its refusals."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+import tpuherd
+from tpuherd.cli import main as command_line
+from tpuherd.cli.command_table import SECTIONS, page
+
+HERD = [sys.executable, "-m", "tpuherd.launcher"]
+HEAVY = {
+    "asyncio", "asyncssh", "click", "google", "h2", "httpx", "httpx2", "jax", "msgspec",
+    "numpy", "rich", "sqlite3", "ssl", "uvicorn", "yaml",
+}  # fmt: skip
+CLI = sorted(Path(command_line.__file__).parent.glob("*.py"))
+
+
+def herd(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([*HERD, *words], capture_output=True, text=True)
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command there is, as it is typed."""
+    rows = [(n, place) for section in SECTIONS.values() for n, (_, place) in section.items()]
+    for name, place in rows:
+        module, _, attribute = place.partition(":")
+        waiting = [(name, getattr(import_module(module), attribute))]
+        while waiting:
+            words, command = waiting.pop(0)
+            yield words, command
+            if isinstance(command, click.Group):
+                waiting += [(f"{words} {n}", sub) for n, sub in command.commands.items()]
+
+
+def test_the_front_door_is_short() -> None:
+    assert len(tpuherd.__all__) <= 20
+    for name in tpuherd.__all__:
+        assert hasattr(tpuherd, name), name
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["--version"]], ids=" ".join)
+def test_quick_answers_load_nothing_heavy(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "tpuherd.launcher", *words],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.split("\n")}
+    assert not loaded & HEAVY
+
+
+def test_the_python_package_loads_nothing_heavy() -> None:
+    script = "import sys, tpuherd; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert not set(done.stdout.split()) & HEAVY
+
+
+#: Of these no reading command has any need: it asks neither the cloud nor a host.
+FAR = {"asyncssh", "cryptography", "google", "h2", "httpx2", "msgspec", "uvicorn", "yaml"}
+
+
+def test_commands_that_only_read_load_nothing_that_reaches_out() -> None:
+    rooms = "front cli.main cli.ls cli.status cli.why cli.events cli.here cli.reading_do"
+    script = f"import sys, {', '.join(f'tpuherd.{room}' for room in rooms.split())}"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{script}; print(*sys.modules)"], capture_output=True, text=True
+    )
+    assert not set(done.stdout.split()) & FAR
+
+
+def test_the_page_shows_every_option_and_command() -> None:
+    for parameter in command_line.herd.params:
+        for option in parameter.opts:
+            assert option in page(), option
+    for section in SECTIONS.values():
+        for name, (sentence, _) in section.items():
+            assert re.search(rf"^  {name} +{re.escape(sentence)}$", page(), re.M)
+    assert max(map(len, page().splitlines())) <= 80
+
+
+def test_every_command_and_option_says_what_it_does() -> None:
+    for words, command in commands():
+        assert command.help, f"herd {words} has no help"
+        assert command.get_short_help_str(200).endswith("."), f"herd {words}: a sentence, please"
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and not parameter.hidden:
+                assert parameter.help, f"herd {words} {parameter.opts[0]} has no help"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["simm"], "herd: there is no command simm; did you mean sim?"),
+        (["frobnicate"], "herd: there is no command frobnicate; herd --help lists what there is."),
+        (["--wrold", "x"], "herd: no such option '--wrold'. Did you mean '--world'?"),
+        (["--world", "README.md", "sim"], "README.md"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_word_is_one_sentence_and_exit_2(words: list[str], sentence: str) -> None:
+    done = herd(*words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_herd_alone_shows_the_page_as_a_mistake() -> None:
+    done = herd()
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", page())
+
+
+BURST = """
+import click
+
+@click.command()
+def burst():
+    raise ValueError("no such thing")
+"""
+
+
+def test_no_traceback_reaches_a_user(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "bursting.py").write_text(BURST)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(command_line.PLACES, "burst", "bursting:burst")
+    assert command_line.run(["burst"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("herd: this should not happen: ValueError: no such thing\n")
+    assert "Traceback" not in said
+    monkeypatch.setenv("HERD_DEBUG", "1")
+    with pytest.raises(ValueError, match="no such thing"):
+        command_line.run(["burst"])
+
+
+@pytest.mark.parametrize(
+    ("environment", "colour"),
+    [
+        ({}, None),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
+        ({"NO_COLOR": ""}, None),
+        ({"TERM": "dumb"}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"CLICOLOR_FORCE": "0"}, None),
+        ({"CLICOLOR_FORCE": "1"}, True),
+    ],
+    ids=str,
+)
+def test_colour_is_the_users_choice(environment: dict[str, str], colour: bool | None) -> None:
+    assert command_line.colour(environment) is colour
+
+
+def test_no_help_is_wider_than_a_terminal_of_80_columns() -> None:
+    top = click.Context(command_line.herd, info_name="herd", **command_line.herd.context_settings)
+    for words, command in commands():
+        context = click.Context(command, top, info_name=words, terminal_width=80)
+        wide = [line for line in command.get_help(context).splitlines() if len(line) > 80]
+        assert not wide, f"herd {words}: {wide}"

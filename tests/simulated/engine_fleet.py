@@ -1,0 +1,59 @@
+"""What virtual hosts have: a disk each, and a bucket, programs and gangs together."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulated.engine_lines import Line
+from tests.simulated.engine_programs import Bucket, Gang, Process, Script
+from tpuherd.clock import Clock
+from tpuherd_host.agent.state import Work
+
+
+@dataclass(kw_only=True)
+class Disk:
+    """What outlives the agent, and the power too if it was written early enough."""
+
+    works: dict[str, tuple[Work, float]] = field(default_factory=dict)  #: and since when it is safe
+    before: dict[str, Work] = field(default_factory=dict)  #: what a power cut falls back to
+    pids: dict[str, int] = field(default_factory=dict)
+    exits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    logs: dict[str, bytearray] = field(default_factory=dict)
+    lines: dict[str, list[str]] = field(default_factory=dict)
+    epochs: dict[str, int] = field(default_factory=dict)
+    stamps: set[str] = field(default_factory=set)
+    trees: dict[str, str] = field(default_factory=dict)  #: snapshots by where they are
+
+
+@dataclass(kw_only=True)
+class Fleet:
+    """What all machines share."""
+
+    clock: Clock
+    bucket: Bucket = field(default_factory=Bucket)
+    scripts: dict[str, Script] = field(default_factory=dict)  #: by job
+    gangs: dict[str, Gang] = field(default_factory=dict)  #: by attempt
+    setups: dict[str, int] = field(default_factory=dict)  #: how often each slot's has failed
+    faults: list[str] = field(default_factory=list)  #: what must never have happened
+    pids: int = 100
+    called: Callable[[Line, bytes], bool] = lambda line, piece: True  #: may do some mischief
+
+    def script(self, job: str) -> Script:
+        """What a job's command does."""
+        return self.scripts.get(job) or self.scripts.get("*") or Script()
+
+    def gang(self, process: Process) -> Gang:
+        """The gang that a process belongs to."""
+        env = process.env
+        gang = self.gangs.get(process.work)
+        if gang is None:
+            gang = self.gangs[process.work] = Gang(self.bucket, env, process.script)
+            shared = [o for o in self.gangs.values() if o.slot == gang.slot or o.run == gang.run]
+            others = [o for o in shared if o is not gang]
+            for other in others:
+                rivals = [o.ground.name for o in other.members.values() if o.alive]
+                if rivals:
+                    self.faults.append(
+                        f"{gang.attempt} begins while {other.attempt} runs on {rivals}"
+                    )
+        return gang

@@ -1,0 +1,400 @@
+"""Virtual hosts: the agent's own judgement, its deeds done by a small daemon, on a disk that lasts.
+
+A machine lives as long as its node. Its agent may be killed and come again, its power may go and
+come back; what the agent saved is there still, what it did not save is not.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+
+from tests.simulated.engine_deeds import DEEDS, ignored
+from tests.simulated.engine_fleet import Disk, Fleet
+from tests.simulated.engine_lines import Line
+from tests.simulated.engine_programs import TERM, Process
+from tpuherd.errors import NotReached
+from tpuherd_host.agent import frames, words
+from tpuherd_host.agent.records import packed
+from tpuherd_host.agent.state import ATTEMPT, Ending, State, Work
+from tpuherd_host.agent.step import step, wake_at
+from tpuherd_host.agent.verbs import PURE, THREADED
+from tpuherd_host.agent.works import found, orphan
+from tpuherd_sim.model.host_view import HostView
+
+BOOT_S = 8.0  #: from the power to the door
+HALT_S = 25.0  #: from the power button to the end of all
+SOFT_S = 5.0  #: what was written without waiting is on the disk after so long
+NEWS_S = 0.5  #: until the metadata server's word is heard
+
+
+class Machine:
+    """One host as it runs: a Ground for processes, and an agent at the end of lines."""
+
+    def __init__(self, view: HostView, fleet: Fleet) -> None:
+        self.view = view
+        self.fleet = fleet
+        self.disk = Disk()
+        self.state: State | None = None  #: of its agent, if one lives
+        self.agent_skew_s = 0.0
+        self.lines: dict[int, Line] = {}
+        self.readers: dict[int, frames.Reader] = {}
+        self.processes: dict[str, Process] = {}
+        self.opened = 0
+        self.on = False
+        self.door_at = 0.0
+        self.held_until = 0.0  #: the chips are held by a zombie
+        self.deaf: set[str] = set()  #: verbs that are never answered
+        self.stuck = False  #: its agent does nothing any more, and lives
+        self.news: dict[str, str] = {}
+        self.unseen: dict[str, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._queue: deque[words.Happening] = deque()
+        self._judging = False
+        self._waiting: list[Callable[[], None]] = []  #: what a frozen host did not see
+        self.power_on()
+
+    # ---- what it is like -------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return f"{self.view.node}/w{self.view.worker}"
+
+    @property
+    def runs(self) -> bool:
+        """Power, and not frozen."""
+        return self.on and not self.view.hung
+
+    @property
+    def silent(self) -> bool:
+        """Nothing comes through."""
+        return not self.on or self.view.network == "down" or not self.view.ssh
+
+    @property
+    def answers(self) -> bool:
+        """Whether a keep-alive is answered."""
+        return self.runs and not self.silent
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody opens the door yet."""
+        return self.fleet.clock.now() < self.door_at
+
+    @property
+    def slow(self) -> bool:
+        return self.view.network == "slow"
+
+    @property
+    def boot(self) -> str:
+        return f"{self.view.key}-boot-{self.view.boot}"
+
+    def now(self) -> float:
+        """The host's time, as its agent shows it."""
+        return self.fleet.clock.now() + self.agent_skew_s
+
+    def free(self) -> bool:
+        """Whether nobody has the chips."""
+        held = any(one.alive or one.left for one in self.processes.values())
+        return not held and self.fleet.clock.now() >= self.held_until
+
+    # ---- its life --------------------------------------------------------------------------------
+
+    def become(self, view: HostView) -> None:
+        """The world wishes it otherwise: power, boots, freezes, networks."""
+        before, self.view = self.view, view
+        if not view.on:
+            self.power_off()
+        elif view.boot != before.boot or not before.on:
+            self.power_off()
+            self.power_on()
+        elif view.soft_off != before.soft_off and self.on:
+            self.press()
+        if not self.answers:
+            for line in list(self.lines.values()):
+                line.hold()
+        else:
+            for line in list(self.lines.values()):
+                line.pump()
+            waiting, self._waiting = self._waiting, []
+            for work in waiting:
+                work()
+
+    def power_on(self) -> None:
+        """It boots."""
+        if self.view.on:
+            self.on = True
+            self.held_until = 0.0
+            self.door_at = self.fleet.clock.now() + BOOT_S
+            self.unseen.clear()
+            for line in list(self.lines.values()):
+                # Whoever speaks to a host that knows nothing of him hears it at once.
+                self.later(BOOT_S, line.cut, NotReached(f"{self.name} has been rebooted"))
+
+    def power_off(self) -> None:
+        """Everything that runs is gone, and what the disk had no time for."""
+        if not self.on:
+            return
+        self.on = False
+        now = self.fleet.clock.now()
+        for id, (_, safe_at) in list(self.disk.works.items()):
+            if safe_at > now:
+                older = self.disk.before.get(id)
+                del self.disk.works[id]
+                if older is not None:
+                    self.disk.works[id] = (older, 0.0)
+        processes, self.processes = list(self.processes.values()), {}
+        for process in processes:
+            process.vanish()
+        self.kill_agent(quiet=True)
+        for line in list(self.lines.values()):
+            line.hold()
+        self._waiting.clear()
+
+    def press(self) -> None:
+        """The power button: TERM to all, and the end soon."""
+        boot = self.view.boot
+        self.happen(words.News("shutdown", "TERM"))
+        for process in list(self.processes.values()):
+            process.signal(TERM)
+        self.later(HALT_S, self.halt, boot)
+
+    def halt(self, boot: int) -> None:
+        """The end of a shutdown."""
+        if self.on and self.view.boot == boot:
+            self.power_off()
+
+    def kill_agent(self, *, quiet: bool = False) -> None:
+        """Its agent is killed; what runs goes on. The next who comes brings up another."""
+        if self.state is None:
+            return
+        self.state = None
+        self.readers.clear()
+        if not quiet:
+            for line in list(self.lines.values()):
+                line.cut(NotReached(f"the agent of {self.name} is gone"))
+
+    def lose_state(self) -> None:
+        """Somebody removes the agent's folder: what runs goes on, what is known of it is gone."""
+        for kept in (self.disk.works, self.disk.before, self.disk.pids, self.disk.exits):
+            kept.clear()
+        self.disk.logs.clear()
+        self.disk.lines.clear()
+        self.kill_agent()
+
+    def stick(self, seconds: float) -> None:
+        """Its agent is stopped for a while, as by SIGSTOP: links stay, and nobody answers."""
+        self.stuck = True
+        self.later(seconds, self.unstick)
+
+    def unstick(self) -> None:
+        """It goes on, with all that has come meanwhile."""
+        self.stuck = False
+        waiting, self._waiting = self._waiting, []
+        for work in waiting:
+            work()
+
+    def say(self, content: Mapping[str, Any]) -> None:
+        """Something that its agent says to all, be it true or not."""
+        for line in list(self.lines.values()):
+            line.down.send(frames.said(frames.EVENT, 0, dict(content)))
+
+    def hear(self, tree: Mapping[str, Any]) -> None:
+        """What the metadata server says now."""
+        for key in ("preempted", "maintenance-event"):
+            value = str(tree.get(key, ""))
+            if self.news.get(key) != value:
+                self.news[key] = value
+                self.later(NEWS_S, self.happen, words.News(key, value))
+
+    def begin_agent(self) -> None:
+        """An agent comes up and finds what an earlier one left."""
+        self.agent_skew_s = self.view.clock_skew_s
+        works = {}
+        for id, (left, _) in list(self.disk.works.items()):
+            process = self.processes.get(id)
+            if left.live and left.phase == "starting" and id in self.disk.pids:
+                left = left._replace(pid=self.disk.pids[id], ticks=1, phase="running")
+            if left.live and left.started is None and left.pid:
+                left = left._replace(started=left.asked)
+            alive = process is not None and process.alive
+            work, why = found(left, self.boot, alive, self.now())
+            works[id] = work._replace(length=len(self.disk.logs.get(id, b"")))
+            if why:
+                self.save(works[id], False)
+        marks = {id for id, one in self.processes.items() if one.alive or one.left}
+        for mark in marks - set(works):
+            lost = orphan(mark, self.boot, self.now())
+            if lost is not None:
+                works[mark] = lost
+        hello = {
+            "protocol": frames.PROTOCOL, "agent": "virtual", "python": "3.10",
+            "host": self.view.name, "boot": self.boot, "user": "me", "home": "/home/me",
+            "pid": 7, "zlib": "1",
+        }  # fmt: skip
+        self.state = State(
+            hello=hello,
+            boot=self.boot,
+            works=works,
+            epochs=dict(self.disk.epochs),
+            stamps=frozenset(self.disk.stamps),
+        )
+        self.wake()
+        for key, value in self.news.items():
+            self.later(NEWS_S, self.happen, words.News(key, value))
+
+    # ---- lines -----------------------------------------------------------------------------------
+
+    def open(self) -> Line:
+        """Somebody knocks: at the agent, which is brought up if there is none."""
+        if self.state is None:
+            self.begin_agent()
+        self.opened += 1
+        line = Line(self, self.opened)
+        self.lines[line.number] = line
+        self.readers[line.number] = frames.Reader()
+        self.happen(words.Opened(line.number))
+        return line
+
+    def heard(self, line: Line, piece: bytes) -> None:
+        """Frames came for the agent."""
+        reader = self.readers.get(line.number)
+        for frame in reader.feed(piece) if reader is not None else ():
+            verb = frame.content.get("verb") if frame.kind == frames.CALL else None
+            if verb not in self.deaf:
+                self.happen(words.Arrived(line.number, frame))
+
+    def flushed(self, line: Line, many: int) -> None:
+        """So much has left."""
+        self.happen(words.Flushed(line.number, many))
+
+    def left(self, line: Line) -> None:
+        """A line is over."""
+        if self.lines.pop(line.number, None) is not None:
+            self.readers.pop(line.number, None)
+            self.happen(words.Closed(line.number))
+
+    # ---- the agent -------------------------------------------------------------------------------
+
+    def happen(self, happening: words.Happening) -> None:
+        """Let the agent judge, and do what follows."""
+        if (self.view.hung or self.stuck) and self.on:
+            self._waiting.append(partial(self.happen, happening))
+            return
+        self._queue.append(happening)
+        if self._judging:
+            return
+        self._judging = True
+        try:
+            while self._queue and self.state is not None and self.on:
+                self.judge(self._queue.popleft())
+        finally:
+            self._judging = False
+            self._queue.clear()
+        self.wake()
+
+    def judge(self, happening: words.Happening) -> None:
+        """One step, and its deeds in their order."""
+        assert self.state is not None
+        self.state, deeds = step(self.state, happening, self.now(), PURE, THREADED)
+        for deed in deeds:
+            if self.state is None:
+                return
+            DEEDS.get(type(deed), ignored)(self, deed)
+
+    def wake(self) -> None:
+        """See to it that it is woken in time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at = wake_at(self.state) if self.state is not None else None
+        if at is not None:
+            wait_s = max(at - self.now(), 0.0) + 1e-4
+            self._timer = self.later(wait_s, self.happen, words.Woke())
+
+    def save(self, work: Work, hard: bool) -> None:
+        """Write down how a piece of work stands."""
+        if self.view.disk_full:
+            return
+        older = self.disk.works.get(work.id)
+        if older is not None:
+            self.disk.before[work.id] = older[0]
+        if hard:
+            self.disk.before[work.id] = work
+        safe_at = 0.0 if hard else self.fleet.clock.now() + SOFT_S
+        self.disk.works[work.id] = (work, safe_at)
+
+    def write(self, id: str, port: int, text: str) -> None:
+        """A line into a log."""
+        if not self.view.disk_full:
+            log = self.disk.logs.setdefault(id, bytearray())
+            log += packed(self.now(), port, f"{text}\n".encode())
+            self.disk.lines.setdefault(id, []).append(text)
+            self.happen(words.Grew(id, 0, len(log)))
+
+    # ---- processes -------------------------------------------------------------------------------
+
+    def told(self, process: Process, text: str) -> None:
+        """A process prints a line."""
+        self.write(process.work, 2 if "rror" in text else 1, text)
+
+    def report(self, content: dict[str, Any]) -> None:
+        """A process tells the agent its step."""
+        self.happen(words.Reported(content))
+
+    def begin(self, work: Work, boot: int) -> None:
+        """The nurse begins a process."""
+        if not self.runs or self.view.boot != boot:
+            return
+        self.fleet.pids += 1
+        stage = work.stages[work.stage]
+        command = work.kind == ATTEMPT and work.stage == len(work.stages) - 1
+        env = dict(stage.env)
+        process = Process(
+            ground=self,
+            work=work.id,
+            pid=self.fleet.pids,
+            env={**env, "HERD_WORK": env.get("HERD_WORK") or work.id},
+            script=self.fleet.script(env.get("HERD_JOB", "")),
+        )
+        self.processes[work.id] = process
+        self.disk.pids[work.id] = process.pid
+        self.disk.exits.pop(work.id, None)
+        self.happen(words.Began(work.id, process.pid, 1))
+        if command:
+            self.fleet.gang(process).join(process)
+        else:
+            self.later(process.script.setup_s, self.set_up, process)
+
+    def set_up(self, process: Process) -> None:
+        """A step of a setup is through."""
+        slot = f"{process.env.get('HERD_JOB')}-{process.env.get('HERD_SLOT')}"
+        many = self.fleet.setups.get(slot, 0)
+        if process.alive and many < process.script.setup_fails:
+            self.fleet.setups[slot] = many + 1
+            self.told(process, "E: Unable to locate package")
+            process.end(100)
+        elif process.alive:
+            process.end(0)
+
+    def over(self, process: Process, exit: int | None, signal: int | None) -> None:
+        """The nurse saw the end of a process."""
+        if not self.on:
+            return
+        ending = {"exit": exit, "signal": signal, "pid": process.pid, "at": self.now()}
+        self.disk.exits[process.work] = ending
+        if process.gang is not None and process.script.chips_s:
+            self.held_until = self.fleet.clock.now() + process.script.chips_s
+        self.happen(words.Ended(process.work, Ending(exit, signal), self.now()))
+        self.happen(words.Drained(process.work))
+
+    def later(
+        self, seconds: float, work: Callable[..., None], *arguments: Any
+    ) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, work, *arguments)
+
+
+def fits(machine: Machine, pattern: str) -> bool:
+    """NODE/wN patterns, or NODE alone for all of it."""
+    return fnmatchcase(machine.name, pattern) or fnmatchcase(machine.view.node, pattern)

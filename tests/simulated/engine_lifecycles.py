@@ -1,0 +1,102 @@
+"""The lifecycles of which every moment is struck: what a user does, and what must come of it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from tests.simulated.engine_play import Play
+from tests.simulated.engine_programs import Crash, Script
+from tests.simulated.engine_wishes import Wished
+from tpuherd.model.slots_and_plan import Goal, Kind
+
+PATIENCE_S = 5400.0
+ZONE = ("us-east5-a",)
+TWO = ("us-east5-a", "us-east5-b")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lifecycle:
+    """A plot with its scripts."""
+
+    plot: Callable[[Play], Awaitable[None]]
+    scripts: Mapping[str, Script] = field(default_factory=dict)
+
+
+async def run(play: Play) -> None:
+    """A job runs to its end."""
+    play.wish(Wished(zones=TWO, outputs=True))
+    await play.until(play.met, PATIENCE_S)
+
+
+async def direct(play: Play) -> None:
+    """The same on a node of its own."""
+    play.wish(Wished(zones=ZONE, kind=Kind.DIRECT))
+    await play.until(play.met, PATIENCE_S)
+
+
+async def up_and_down(play: Play) -> None:
+    """A node to keep comes, and goes."""
+    play.wish(Wished(goal=Goal.IDLE, zones=TWO))
+    await play.until(play.met, PATIENCE_S)
+    await play.advance(60.0)
+    play.down("gpt")
+    await play.until(play.met, 1800.0)
+
+
+async def preempted(play: Play) -> None:
+    """The node is taken back in mid-run, with notice, and all goes on elsewhere."""
+    play.wish(Wished(zones=TWO))
+    await play.until(lambda: progress(play, "gpt-0") >= 5, PATIENCE_S)
+    for key, node in list(play.ground.world.nodes.items()):
+        if node.state == "READY":
+            play.ground.weather("preempt", target=key, notice_s=30)
+    await play.until(play.met, PATIENCE_S)
+
+
+async def scaled(play: Play) -> None:
+    """One copy, then three, then two."""
+    play.wish(Wished(goal=Goal.IDLE, zones=ZONE))
+    await play.until(play.met, PATIENCE_S)
+    play.wish(Wished(goal=Goal.IDLE, zones=ZONE, copies=3))
+    await play.until(play.met, PATIENCE_S)
+    play.wish(Wished(goal=Goal.IDLE, zones=ZONE, copies=2))
+    await play.until(play.met, PATIENCE_S)
+
+
+async def recoded(play: Play) -> None:
+    """The code changes in mid-run."""
+    play.wish(Wished(zones=ZONE))
+    await play.until(lambda: progress(play, "gpt-0") >= 4, PATIENCE_S)
+    play.wish(Wished(zones=ZONE, code="c2"))
+    await play.until(play.met, PATIENCE_S)
+
+
+async def failing(play: Play) -> None:
+    """The script crashes twice, and comes to its end the third time."""
+    play.wish(Wished(zones=ZONE))
+    await play.until(play.met, PATIENCE_S)
+
+
+async def swept(play: Play) -> None:
+    """Three trials over two slots."""
+    play.wish(Wished(zones=TWO, copies=2, sweep=SWEEP))
+    await play.until(play.met, PATIENCE_S)
+
+
+SWEEP = {"method": "grid", "metric": "loss", "parameters": {"lr": [1, 2, 3]}}
+CRASHES = {1: Crash(step=4, worker=1), 2: Crash(step=4)}
+LIFECYCLES: Mapping[str, Lifecycle] = {
+    "run": Lifecycle(plot=run),
+    "direct": Lifecycle(plot=direct),
+    "up-and-down": Lifecycle(plot=up_and_down),
+    "preempted": Lifecycle(plot=preempted, scripts={"gpt": Script(steps=16)}),
+    "scaled": Lifecycle(plot=scaled),
+    "recoded": Lifecycle(plot=recoded, scripts={"gpt": Script(steps=16)}),
+    "failing": Lifecycle(plot=failing, scripts={"gpt": Script(steps=16, crashes=CRASHES)}),
+    "swept": Lifecycle(plot=swept, scripts={"gpt": Script(steps=6, metric="loss")}),
+}
+
+
+def progress(play: Play, slot: str) -> int:
+    """The step that the slot's latest gang has come to."""
+    gangs = [gang for gang in play.ground.fleet.gangs.values() if gang.slot == slot]
+    return max((gang.step for gang in gangs if gang.alive), default=-1)

@@ -1,0 +1,256 @@
+"""What an engine of these tests sees of the world: its requests, its links, and their faults.
+
+One Outside belongs to one life of an engine. When that life is ended by `die`, nothing that its
+remains do (finally blocks, tasks that are cancelled) reaches the world, the hosts or the disk.
+"""
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.simulated.engine_hosts import Machine
+from tests.simulated.engine_lines import Line
+from tpuherd.errors import NotFound, NotReached, Stranger
+from tpuherd.model.slots_and_plan import Event
+from tpuherd.model.stored_job import Wish
+from tpuherd.ports import Host, Link
+from tpuherd.remote.agent_link import AgentLink
+from tpuherd.store.database import Database
+from tpuherd_host.agent import frames
+from tpuherd_sim.live_world import Desk
+from tpuherd_sim.model.http_types import Request
+
+KNOCK_S = 0.4
+PATIENCE_S = 10.0
+SHIP_S = 3.0
+FETCH_S = 1.0
+
+
+class Dead(BaseException):
+    """This engine was killed: nothing that it still does has an effect."""
+
+
+class Life:
+    """Whether an engine lives, and what is asked at each of its steps."""
+
+    def __init__(self) -> None:
+        self.dead = False
+        self.task: asyncio.Task[Any] | None = None  #: the engine
+        self.at: Callable[[str], None] = lambda place: None  #: may end the life
+
+    def check(self, place: str) -> None:
+        """Before or after something that has an effect."""
+        if not self.dead:
+            self.at(place)
+        if self.dead:
+            raise Dead(place)
+
+    def die(self) -> None:
+        """kill -9: what it still does has no effect any more."""
+        self.dead = True
+        if self.task is not None:
+            self.task.cancel()
+
+
+Spoil = Callable[[httpx2.Response], httpx2.Response]  #: what becomes of an answer on its way
+
+
+class Wire(httpx2.AsyncBaseTransport):
+    """Carries requests to the world by a call, at the loop's time."""
+
+    def __init__(
+        self, desk: Desk, life: Life, before: Callable[[Request], Spoil | None], page: int
+    ) -> None:
+        self.page = page
+        self.desk = desk
+        self.life = life
+        self.before = before  #: the world's watchers, and the fault that is due
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        name = f"{request.method} {request.url.path.rpartition('/')[2]}"
+        self.life.check(f"before {name}")
+        asked = Request(
+            method=request.method,
+            path=request.url.path,
+            query=self.paged(request.url.query.decode()),
+            headers={name.lower(): value for name, value in request.headers.items()},
+            body=await request.aread(),
+        )
+        spoil = self.before(asked)
+        answer = self.desk.handle(asked)
+        patience_s = (request.extensions.get("timeout") or {}).get("read") or 30.0
+        await asyncio.sleep(min(max(answer.delay_s, 0.05), patience_s))
+        if answer.delay_s > patience_s:
+            raise httpx2.ReadTimeout("no answer came", request=request)
+        if request.method != "GET":
+            self.life.check(f"after {name}")
+        if self.life.dead:
+            raise Dead(name)
+        if answer.lost:
+            raise httpx2.ReadError("the connection was cut", request=request)
+        given = httpx2.Response(answer.status, content=answer.body, headers=list(answer.headers))
+        return given if spoil is None else spoil(given)
+
+    def paged(self, query: str) -> str:
+        """With smaller pages, if somebody wants them so."""
+        return re.sub(r"pageSize=\d+", f"pageSize={self.page}", query) if self.page else query
+
+
+class Tunnels:
+    """There are none in virtual time."""
+
+    def forward_local_port(self, *place: Any) -> Any:
+        raise NotReached("a virtual host has no ports")
+
+
+class Hosts:
+    """ports.HostsPort: links to virtual agents, and code that lands on virtual disks."""
+
+    def __init__(
+        self, machines: Mapping[str, Machine], hello: Mapping[str, Any], life: Life
+    ) -> None:
+        self.machines = machines
+        self.hello = hello
+        self.life = life
+        self.links: dict[tuple[str, int], AgentLink] = {}
+        self.fetched: list[tuple[str, tuple[str, ...]]] = []
+        self.shipped: deque[tuple[str, str]] = deque(maxlen=1000)
+        self.lines: list[Line] = []
+
+    async def open(self, host: Host) -> Link:
+        """The link there is, or a new one."""
+        key = (host.incarnation, host.worker)
+        link = self.links.get(key)
+        if link is not None and link.alive:
+            return link
+        self.life.check(f"open {host.name}")
+        await asyncio.sleep(KNOCK_S)
+        machine = self.at(host)
+        if machine is None or not machine.answers or machine.closed:
+            await asyncio.sleep(PATIENCE_S - KNOCK_S)
+            raise NotReached(f"{host.name} gave no answer in {PATIENCE_S:g} s")
+        if not host.incarnation.startswith(f"{machine.view.key.partition('-')[0]}@"):
+            raise Stranger(f"another node answers at the address of {host.name}")
+        self.life.check(f"link {host.name}")
+        line = machine.open()
+        self.lines.append(line)
+        line.lane.greet({"protocol": frames.PROTOCOL, **self.hello})
+        try:
+            async with asyncio.timeout(60.0):
+                hello = await line.lane.hello
+        except TimeoutError as error:
+            raise NotReached(f"the agent of {host.name} gave no answer in 60 s") from error
+        link = self.links[key] = AgentLink(host, hello, line.lane, Tunnels())
+        return link
+
+    def at(self, host: Host) -> Machine | None:
+        """Who answers at the host's address now: perhaps somebody else."""
+        for machine in self.machines.values():
+            ours = host.external_ip and machine.view.external_ip == host.external_ip
+            if machine.on and (ours or machine.view.internal_ip == host.internal_ip):
+                return machine
+        return None
+
+    async def ship(self, snapshot: str, dest: str, links: Sequence[Link]) -> Mapping[str, str]:
+        """Fill all, then switch all."""
+        self.life.check("ship")
+        await asyncio.sleep(SHIP_S)
+        self.life.check("shipped")
+        failed = {}
+        for link in links:
+            machine = self.at(link.host)
+            if not getattr(link, "alive", True) or machine is None or not machine.answers:
+                failed[link.host.name] = "the link was lost"
+        if not failed:
+            for link in links:
+                machine = self.at(link.host)
+                assert machine is not None
+                machine.disk.trees[dest] = snapshot
+            self.shipped.append((snapshot, dest))
+        return failed
+
+    async def fetch(self, paths: Sequence[str], link: Link, into: Path) -> None:
+        """Bring files back."""
+        self.life.check("fetch")
+        await asyncio.sleep(FETCH_S)
+        if not getattr(link, "alive", True):
+            raise NotReached(f"the link to {link.host.name} was lost")
+        self.fetched.append((link.host.name, tuple(paths)))
+
+    def keep(self, snapshots: Collection[str]) -> Collection[str]:
+        """All code is here."""
+        return ()
+
+    async def recover(self, snapshot: str, links: Sequence[Link]) -> None:
+        """None is ever lost."""
+        raise NotFound(f"no host has {snapshot}")
+
+    def cut(self) -> None:
+        """All links are gone, as when their process is."""
+        for line in self.lines:
+            line.close()
+
+
+class Store:
+    """ports.Store whose engine can be killed before and after each write."""
+
+    def __init__(self, inner: Database, life: Life) -> None:
+        self.inner = inner
+        self.life = life
+        self.secrets = inner.secrets
+        self.told = inner.told
+        self.folder = inner.folder
+
+    def append(self, events: Sequence[Event], *, epoch: int | None = None) -> int:
+        """Journal these."""
+        kinds = ",".join(dict.fromkeys(one.kind for one in events))
+        self.life.check(f"before {kinds}")
+        seq = self.inner.append(events, epoch=epoch)
+        self.life.check(f"after {kinds}")
+        return seq
+
+    def put(self, wish: Wish, events: Sequence[Event] = (), *, expected: int | None = None) -> Wish:
+        self.life.check("before put")
+        return self.inner.put(wish, events, expected=expected)
+
+    def adopt(self, new: Sequence[Wish], events: Sequence[Event]) -> None:
+        self.life.check("before adopt")
+        self.inner.adopt(new, events)
+        self.life.check("after adopt")
+
+    def drop(self, job: str, events: Sequence[Event] = ()) -> None:
+        self.life.check("before drop")
+        self.inner.drop(job, events)
+        self.life.check("after drop")
+
+    def events(self, **chosen: Any) -> Iterator[tuple[int, Event]]:
+        return self.inner.events(**chosen)
+
+    def save_trails(self, seq: int, document: Any) -> None:
+        self.life.check("before trails")
+        self.inner.save_trails(seq, document)
+
+    def put_states(self, states: Mapping[str, str]) -> None:
+        if not self.life.dead:
+            self.inner.put_states(states)
+
+    def renew(self, epoch: int, now: float) -> None:
+        self.life.check("before renew")
+        self.inner.renew(epoch, now)
+
+    def release(self, epoch: int) -> None:
+        if not self.life.dead:
+            self.inner.release(epoch)
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def __getattr__(self, name: str) -> Any:
+        if self.life.dead:
+            raise Dead(name)
+        return getattr(self.inner, name)

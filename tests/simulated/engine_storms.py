@@ -1,0 +1,171 @@
+"""Histories thrown by a seed: jobs, scripts, weather, kills, second thoughts, and a calm end."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tests.simulated.engine_faults import CLOCKS, LINK_FAULTS, Mischief, Moment, cut, points, quiet
+from tests.simulated.engine_ground import ZONES
+from tests.simulated.engine_lifecycles import LIFECYCLES
+from tests.simulated.engine_play import Play, perform
+from tests.simulated.engine_programs import Crash, Script
+from tests.simulated.engine_wishes import Wished
+from tpuherd.model.slots_and_plan import Goal, Kind
+from tpuherd_sim.model.world_parts import Dice
+from tpuherd_sim.weather.storm import storm
+
+NAMES = ("gpt", "gpt2", "bert")  #: one is the begin of another
+LIMITS = {"stall_s": 180.0, "first_step_s": 400.0, "stalls": None}
+HOURS = 1.5
+HASTE = 4.0  #: of the cloud in lifecycles: waiting for it is not what is tested there
+PLOTS_S = (60.0, 420.0)  #: between two strokes of mischief
+
+
+def script(dice: Dice) -> Script:
+    """What a job does, by chance; it comes to its end at the third attempt at the latest."""
+    crashes = {}
+    if dice.share() < 0.3:
+        exit = (1, 2, 137)[int(dice.share() * 3)]
+        crashes[1] = Crash(step=1 + int(dice.share() * 6), worker=int(dice.share() * 2), exit=exit)
+    if dice.share() < 0.15:
+        crashes[2] = Crash(step=2)
+    return Script(
+        steps=6 + int(dice.share() * 60),
+        step_s=dice.between(4.0, 20.0),
+        save_every=2 + int(dice.share() * 6),
+        save_s=dice.between(0.5, 6.0),
+        setup_s=dice.between(1.0, 40.0),
+        on_term=("save", "die", "ignore")[int(dice.share() * 3)],
+        crashes=crashes,
+        hangs={1: 3} if dice.share() < 0.15 else {},
+        chips_s=dice.between(0.0, 25.0) if dice.share() < 0.3 else 0.0,
+        daemons=int(dice.share() < 0.2),
+        says_complete=dice.share() < 0.6,
+        reports=dice.share() < 0.8,
+    )
+
+
+def wished(dice: Dice, job: str) -> Wished:
+    """A wish by chance."""
+    first = int(dice.share() * 3)
+    return Wished(
+        job=job,
+        goal=Goal.RUN if dice.share() < 0.7 else Goal.IDLE,
+        copies=1 + int(dice.share() * 2.5),
+        zones=ZONES[first : first + 1 + int(dice.share() * 3)],
+        kind=Kind.QUEUED if dice.share() < 0.75 else Kind.DIRECT,
+        outputs=dice.share() < 0.3,
+        limits=LIMITS,
+    )
+
+
+def changed(dice: Dice, known: Wished) -> Wished:
+    """A second thought."""
+    thoughts: tuple[Callable[[], Wished], ...] = (
+        lambda: replace(known, copies=1 + int(dice.share() * 3)),
+        lambda: replace(known, code=f"c{dice.thrown}"),
+        lambda: replace(known, zones=ZONES),
+        lambda: replace(known, goal=Goal.IDLE if known.goal is Goal.RUN else Goal.RUN),
+        lambda: replace(known, node=f"n{dice.thrown}"),
+    )
+    return thoughts[int(dice.share() * len(thoughts))]()
+
+
+async def stroke(play: Play, dice: Dice, wishes: dict[str, Wished]) -> None:
+    """One thing that goes wrong besides the weather, or somebody's second thought."""
+    what = dice.share()
+    machines = play.ground.machines()
+    machine = machines[int(dice.share() * len(machines))] if machines else None
+    if what < 0.25:
+        play.kill()
+    elif what < 0.3:
+        play.clock.set(tuple(CLOCKS.values())[int(dice.share() * len(CLOCKS))])
+    elif what < 0.4 and machine is not None:
+        machine.kill_agent()
+    elif what < 0.47 and machine is not None and machine.lines:
+        line = next(iter(machine.lines.values()))
+        hows = ("forgets", "reboot-forgets", "stuck", "lies")
+        LINK_FAULTS[hows[int(dice.share() * len(hows))]](play, line)
+    elif what < 0.65 and machine is not None:
+        for line in list(machine.lines.values()):
+            cut(play, line)
+    elif what < 0.75 and wishes:
+        job = sorted(wishes)[int(dice.share() * len(wishes))]
+        wishes[job] = changed(dice, wishes[job])
+        play.wish(wishes[job])
+    elif what < 0.8 and len(wishes) > 1:
+        job = sorted(wishes)[int(dice.share() * len(wishes))]
+        del wishes[job]
+        play.down(job)
+    elif what < 0.85:
+        play.wanted = False
+        play.kill()
+        await play.advance(dice.between(60.0, 1200.0))
+        play.wanted = True
+    elif machine is not None:
+        kind = ("reboot", "preempt", "crash")[int(dice.share() * 3)]
+        place = f"{machine.view.zone}/{machine.view.node}"
+        play.ground.weather(kind, target=place if kind == "preempt" else f"{place}/*")
+
+
+def stormy(seed: int) -> list[str]:
+    """What was wrong in the history of a seed."""
+    dice = Dice(seed=seed)
+    jobs = NAMES[: 1 + int(dice.share() * 3)]
+    scripts = {job: script(dice) for job in jobs}
+    strength = dice.between(2.0, 16.0)
+
+    async def plot(play: Play) -> list[str]:
+        play.watch.spare_s = 3600.0  # zones that don't answer for long can't be cleared
+        wishes = {job: wished(dice, job) for job in jobs}
+        steps = storm(seed, ZONES, HOURS, strength, nodes=4)
+        play.ground.scenario(steps)
+        for one in wishes.values():
+            play.wish(one)
+            await play.advance(dice.between(0.0, 120.0))
+        end = play.ground.now() + HOURS * 3600.0
+        while play.ground.now() < end:
+            await play.advance(dice.between(*PLOTS_S))
+            await stroke(play, dice, wishes)
+        return await play.close(4 * 3600.0)
+
+    found: list[str] = perform(plot, seed=seed, scripts=scripts)
+    return found
+
+
+def seen(lifecycle: str) -> Mischief:
+    """What is there to be struck in a lifecycle."""
+    mischief, found = struck(lifecycle, frozenset())
+    assert not found, f"{lifecycle} fails without any fault: {found}"
+    return mischief
+
+
+def struck(lifecycle: str, moments: frozenset[Moment]) -> tuple[Mischief, list[str]]:
+    """A lifecycle with faults at these moments: what was counted, and what was wrong."""
+    chosen = LIFECYCLES[lifecycle]
+    kept: list[Mischief] = []
+
+    async def plot(play: Play) -> list[str]:
+        mischief = Mischief(play=play, moments=moments)
+        kept.append(mischief)
+        await chosen.plot(play)
+        mischief.plan = {}
+        quiet(play.ground)
+        return await play.close()
+
+    found = perform(plot, scripts=chosen.scripts, haste=HASTE)
+    return kept[0], found
+
+
+def singles(lifecycle: str, each: int | None = None) -> list[Moment]:
+    """All single faults of a lifecycle; with `each`, so many kinds at one moment, by turns."""
+    return points(seen(lifecycle), each)
+
+
+def pairs(lifecycle: str, many: int, seed: int) -> list[frozenset[Moment]]:
+    """So many pairs of them, by a seed; all if there are fewer."""
+    dice = Dice(seed=seed)
+    every = singles(lifecycle)
+    return [
+        frozenset({every[int(dice.share() * len(every))], every[int(dice.share() * len(every))]})
+        for _ in range(many)
+    ]

@@ -1,0 +1,82 @@
+"""The kept books: as good as reading the whole log, and thrown away where they do not fit."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.unit.stories import nonsense
+from tpuherd.accounting.accounts import accounts, closed
+from tpuherd.jobs import ledger_cache
+from tpuherd.model.slots_and_plan import Event
+from tpuherd.store.database import Database
+
+NOW = 1_800_000_000.0
+
+
+def story(seed: int, many: int) -> list[Event]:
+    chance = Random(seed)
+    return [nonsense(chance, NOW + 3 * n) for n in range(many)]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_read_bit_by_bit_they_are_as_read_at_once(tmp_path: Path, seed: int) -> None:
+    store = Database(tmp_path, NOW)
+    told = story(seed, 300)
+    now = NOW
+    for begin in range(0, 300, 37):
+        store.append(told[begin : begin + 37])
+        now = NOW + 3 * (begin + 37)
+        kept = ledger_cache.ledger(store, keep=20)
+        assert closed(kept, now) == closed(kept, now) == accounts(told[: begin + 37], now)
+        assert (tmp_path / ledger_cache.NAME).stat().st_mode & 0o777 == 0o600
+    copy = ledger_cache.read(store)
+    assert copy is not None
+    assert closed(copy, now) != {}
+    store.close()
+
+
+def spoilt(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-9])
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def absent(file: Path) -> None:
+    file.unlink()
+
+
+@pytest.mark.parametrize("harm", [spoilt, empty, absent])
+def test_a_copy_that_is_none_is_not_used(tmp_path: Path, harm: object) -> None:
+    assert callable(harm)
+    store = Database(tmp_path, NOW)
+    told = story(1, 100)
+    store.append(told)
+    ledger_cache.write(store, ledger_cache.ledger(store))
+    harm(tmp_path / ledger_cache.NAME)
+    assert ledger_cache.read(store) is None
+    assert closed(ledger_cache.ledger(store), NOW + 300) == accounts(told, NOW + 300)
+    store.close()
+
+
+def test_a_copy_of_another_store_is_not_used(tmp_path: Path) -> None:
+    one, other = Database(tmp_path / "one", NOW), Database(tmp_path / "other", NOW)
+    one.append(story(1, 100))
+    ledger_cache.write(one, ledger_cache.ledger(one))
+    other.append(story(2, 200))
+    (tmp_path / "one" / ledger_cache.NAME).rename(tmp_path / "other" / ledger_cache.NAME)
+    assert ledger_cache.read(other) is None
+    one.close()
+    other.close()
+
+
+def test_a_copy_that_is_ahead_of_its_store_is_not_used(tmp_path: Path) -> None:
+    store = Database(tmp_path, NOW)
+    store.append(story(1, 100))
+    kept = ledger_cache.ledger(store)
+    kept.seq = 101
+    ledger_cache.write(store, kept)
+    assert ledger_cache.read(store) is None
+    store.close()

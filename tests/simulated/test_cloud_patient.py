@@ -1,0 +1,95 @@
+"""The client of commands: looks outlive a moment of trouble, what changes anything is said once."""
+
+from collections.abc import Callable
+
+import httpx2
+import pytest
+
+from tests.simulated.cloud_user import ZONE, User, live
+from tpuherd.cloud.nodes_api import Cloud
+from tpuherd.cloud.retrying_rest import PAUSES_S, Patient
+from tpuherd.errors import Absent, Broken, HerdError, NotReached
+
+
+def patient(user: User) -> Cloud:
+    """The same cloud as a command asks it."""
+    rest = user.cloud.rest
+    return Cloud(Patient(rest.client, rest.urls, rest.bearer, user.clock), user.cloud.project)
+
+
+@pytest.mark.parametrize("many", range(len(PAUSES_S) + 2))
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+def test_a_look_is_asked_again_for_seconds(status: int, many: int) -> None:
+    async def work(user: User) -> tuple[float, str]:
+        await user.weather("http-error", http=status, times=many) if many else None
+        begun = user.clock.now()
+        try:
+            await patient(user).survey()
+            said = ""
+        except Broken as error:
+            said = error.sentence
+        return user.clock.now() - begun, said
+
+    seconds, said = live(work)
+    assert bool(said) == (many > len(PAUSES_S))
+    assert not said or said.startswith("the cloud is in trouble: ")
+    assert seconds <= sum(PAUSES_S) + 1.0
+
+
+def test_a_connection_that_is_cut_is_made_again() -> None:
+    async def work(user: User) -> int:
+        await user.weather("lost-response", method="nodes.list", times=1)
+        assert (await patient(user).survey()).nodes == ()
+        return len(user.wire.asked)
+
+    assert live(work) == 2
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind"),
+    [(httpx2.ConnectError, Absent), (httpx2.ReadTimeout, NotReached)],
+    ids=["nobody listens", "a whole time-out"],
+)
+def test_what_will_not_pass_is_said_at_once(
+    trouble: type[httpx2.TransportError], kind: type[HerdError]
+) -> None:
+    def strike(_: httpx2.Request) -> None:
+        raise trouble("no")
+
+    async def work(user: User) -> int:
+        user.wire.between = strike
+        with pytest.raises(kind):
+            await patient(user).survey()
+        return len(user.wire.asked)
+
+    assert live(work) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda cloud: cloud.rest.tpu("DELETE", f"projects/demo/locations/{ZONE}/nodes/gpt-0"),
+        lambda cloud: cloud.rest.compute(
+            "POST", "projects/demo/setCommonInstanceMetadata", {"items": []}
+        ),
+    ],
+    ids=["delete", "metadata"],
+)
+def test_what_changes_anything_is_said_once(change: Callable[[Cloud], object]) -> None:
+    async def work(user: User) -> int:
+        await user.weather("http-error", http=503, times=1)
+        with pytest.raises(Broken):
+            await change(patient(user))  # type: ignore[misc]
+        return len(user.wire.asked)
+
+    assert live(work) == 1
+
+
+def test_an_engine_tries_once() -> None:
+    async def work(user: User) -> int:
+        await user.weather("http-error", http=503, times=1)
+        with pytest.raises(Broken):
+            await user.cloud.survey()
+        return len(user.wire.asked)
+
+    assert live(work) == 1

@@ -1,0 +1,213 @@
+"""`herd context`, and what a command line comes to as a job."""
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from tpuherd.cli.job_options import Said, setting, spoken, told
+from tpuherd.cli.main import run
+from tpuherd.errors import Unfit
+from tpuherd.jobfile.read_job import Job, judged
+from tpuherd.settings import project_settings
+from tpuherd.views.json_schemas_of_writing import SCHEMAS
+
+Herd = Callable[..., tuple[int, str, str]]
+MAIL = "> **32 spot Cloud TPU v4 chips in zone us-central2-b**\n"
+
+
+@pytest.fixture
+def herd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Herd:
+    """A command's status, and what it says."""
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    def herd(*words: str) -> tuple[int, str, str]:
+        status = run(words)
+        said = capfd.readouterr()
+        return status, said.out, said.err
+
+    return herd
+
+
+def test_contexts_come_and_go(herd: Herd, tmp_path: Path) -> None:
+    assert herd("context", "list")[2] == "there is no context: Google's usual project is meant\n"
+    added = herd("context", "add", "lab", "--project", "mine", "--login", "ada", "--via", "a@b")
+    assert added == (0, "lab: project mine, current\n", "")
+    herd("context", "add", "rehearsal", "--world", "w")
+    rows = [row.split() for row in herd("context", "list")[1].splitlines()]
+    assert rows == [
+        ["NAME", "CLOUD", "LOGIN"],
+        ["*", "lab", "project", "mine", "ada"],
+        ["rehearsal", "world", f"{tmp_path}/w"],
+    ]
+    assert herd("context", "use", "rehearsal")[0] == 0
+    shown = json.loads(herd("context", "show", "--json")[1])
+    assert (shown["name"], shown["world"], shown["everything"]) == (
+        "rehearsal", f"{tmp_path}/w", True,
+    )  # fmt: skip
+    assert herd("context", "remove", "rehearsal") == (0, "rehearsal is forgotten\n", "")
+    listed = json.loads(herd("context", "list", "--json")[1])
+    assert listed["current"] is None
+    assert listed["contexts"]["lab"] == {"project": "mine", "login": "ada", "via": "a@b"}
+    jsonschema.validate(shown, SCHEMAS["herd context show --json"])
+    jsonschema.validate(listed, SCHEMAS["herd context list --json"])
+    file = tmp_path / ".config/tpuherd/contexts.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "sentence"),
+    [
+        (("use", "x"), 4, "there is no context x: there is none"),
+        (("add", "x"), 2, "say what it means"),
+        (("add", "x", "--world", "w", "--project", "p"), 2, "a project or a world, not both"),
+        (("add", "x", "--project", "p", "--way", "teleport"), 2, "'teleport' is no way"),
+        (("add", "x", "--project", "p", "--account", "absent"), 2, "absent is not there"),
+        (("grant", "--project", "p", "--zone", "us-central2-b"), 2, "say --zone, --type and"),
+        (("grant", "--project", "p", "--mail", "absent"), 2, "absent is not there"),
+        (("grant", "--project", "p", "--mail", "empty"), 2, "no grant was found in the mail"),
+        (
+            ("grant", "--project", "p", "--zone", "us-x1-a", "--type", "v4", "--tier", "spot"),
+            2,
+            "there is no zone us-x1-a",
+        ),
+        (
+            ("grant", "--project", "p", "--zone", "us-east5-a", "--type", "v9", "--tier", "spot"),
+            2,
+            "there is no v9",
+        ),
+    ],
+)
+def test_what_makes_no_sense_changes_nothing(
+    herd: Herd, tmp_path: Path, words: tuple[str, ...], status: int, sentence: str
+) -> None:
+    (tmp_path / "empty").touch()
+    done = herd("context", *words)
+    assert done[0] == status
+    assert sentence in done[2]
+    assert done[2].count("\n") == 1
+    assert not (tmp_path / ".config/tpuherd/contexts.json").exists()
+
+
+def test_grants_by_mail_and_by_hand(herd: Herd, tmp_path: Path) -> None:
+    (tmp_path / "mail").write_text(MAIL)
+    herd("context", "add", "lab", "--project", "mine")
+    assert "us-central2-b  v4    spot  32     free" in herd("context", "grant", "--mail", "mail")[1]
+    more = ("--zone", "us-east5-a", "--type", "v5litepod", "--tier", "spot", "--chips", "8")
+    found = json.loads(herd("context", "grant", *more, "--json")[1])
+    assert found[1] == {"zone": "us-east5-a", "type": "v5e", "tier": "spot", "chips": 8}
+    assert "v5e" in herd("context", "show")[1]
+    assert herd("context", "grant", "--clear")[1] == "mine has no grants\n"
+    assert "no grants: you are asked" in herd("context", "show")[1]
+
+
+def test_a_broken_file_is_said_and_left(herd: Herd, tmp_path: Path) -> None:
+    file = tmp_path / ".config/tpuherd/contexts.json"
+    file.parent.mkdir(parents=True)
+    for text in ("{", "[]", '{"contexts": []}', '{"contexts": {"a": 1}}'):
+        file.write_text(text)
+        done = herd("context", "add", "x", "--project", "p")
+        assert done[0] == 2
+        assert "contexts.json can't be used" in done[2]
+        assert file.read_text() == text
+    file.write_text('{"projects": {"p": {"grants": [{"zone": "z"}]}}}')
+    with pytest.raises(Unfit, match=r"contexts\.json can't be used"):
+        project_settings.allowed(file.parent, world=None, project="p")
+
+
+# ---- a job on the command line -------------------------------------------------------------------
+
+
+def said(file: str | None = None, folder: Path = Path(), **words: Any) -> Job:
+    page, _ = told(Said(file=file, fields=words.pop("fields", {}), **words), folder)
+    found = judged(page)
+    assert isinstance(found, Job), found
+    return found
+
+
+def test_options_give_the_same_document_as_a_file(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(
+        "name: gpt\naccelerator: v4-32\ntier: spot\nworkdir: .\nrun: python train.py\n"
+        "copies: 3\nenv: {A: '1', B: x=y}\nsecrets: [KEY]\nretry: {failures: 9}\nmax_cost: 5\n"
+    )
+    spoken_ = said(
+        fields={
+            "name": ("gpt",),
+            "accelerator": ("v4-32",),
+            "tier": ("spot",),
+            "copies": ("3",),
+            "workdir": (".",),
+        },
+        command=("python", "train.py"),
+        env=("A=1", "B=x=y"),
+        secrets=("KEY",),
+        settings=("retry.failures=9", "max_cost=5"),
+    )
+    assert spoken_ == said("job.yaml", tmp_path)
+
+
+def test_options_go_before_the_file(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(
+        "name: gpt\naccelerator: v4-32\nrun: a\nenv: {A: 1}\nsecrets: [K]\nmax_cost: 1\n"
+    )
+    found = said(
+        "job.yaml",
+        tmp_path,
+        fields={"accelerator": ("v4-8", "v4-16")},
+        command=("echo", "a b"),
+        env=("B=2",),
+        secrets=("L",),
+        settings=("max_cost=", "setup=a: b", "zones=any"),
+    )
+    assert (found.accelerator, found.run) == (("v4-8", "v4-16"), "echo 'a b'")
+    assert found.env == {"A": "1", "B": "2"}
+    assert [one.name for one in found.secrets] == ["K", "L"]
+    assert found.max_cost == float("inf")
+    assert found.setup == ("a: b",)
+    assert found.workdir == ""
+
+
+def test_a_folder_is_shipped_only_where_it_is_said() -> None:
+    fields = {"name": ("gpt",), "accelerator": ("v4-8",), "run": ("hostname",)}
+    assert said(fields=fields).workdir == ""
+    assert said(fields={**fields, "workdir": (".",)}).workdir == "."
+    assert said(fields=fields, settings=("workdir=code",)).workdir == "code"
+
+
+def test_words_of_a_command() -> None:
+    assert spoken(["python", "a b.py", "$HOME"]) == "python 'a b.py' '$HOME'"
+    assert spoken(["cd x && make"]) == "cd x && make"
+    assert setting("env.A=") == (("env", "A"), None)
+    assert setting("copies=3") == (("copies",), 3)
+    assert setting("labels.a=0.10") == (("labels", "a"), "0.10")
+    for word in ("copies", "=3"):
+        with pytest.raises(Unfit, match="write FIELD=VALUE"):
+            setting(word)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("run",), "say what: herd run FILE"),
+        (("run", "--name", "gpt"), "say what to run"),
+        (("up",), "say what: herd up FILE"),
+        (("down",), "say which: herd down NAME…, or --all"),
+        (("down", "gpt", "--all"), "say which"),
+        (("scale", "gpt", "0"), "0 is not in the range"),
+        (("stop",), "missing argument"),
+    ],
+)
+def test_what_is_said_wrongly(herd: Herd, words: tuple[str, ...], sentence: str) -> None:
+    done = herd(*words)
+    assert done[0] == 2
+    assert sentence in done[2]
+    assert done[2].count("\n") == 1

@@ -1,0 +1,217 @@
+"""The desk in virtual time: the moment of every request, what happens by itself, who is told."""
+
+import asyncio
+import errno
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+from tpuherd.clock import LoopClock
+from tpuherd_sim.handle import new_world
+from tpuherd_sim.http.app import app
+from tpuherd_sim.http.in_process_http import Carrier
+from tpuherd_sim.live_world import Desk
+from tpuherd_sim.model.http_types import Request, Response
+from tpuherd_sim.model.world import World
+from tpuherd_sim.model.world_parts import Settings
+from tpuherd_sim.virtual_loop import run
+
+START = 1_800_000_000.0
+NODES = "/v2/projects/demo/locations/us-central2-b/nodes"
+NODE = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
+
+
+def fresh() -> World:
+    return new_world(Settings(seed=1, created=START))
+
+
+def ask(desk: Desk, method: str, path: str, body: Any = None) -> Response:
+    path, _, query = path.partition("?")
+    content = (
+        body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+    )
+    return desk.handle(Request(method=method, path=path, query=query, body=content))
+
+
+def state(desk: Desk, name: str) -> str:
+    answer = ask(desk, "GET", f"{NODES}/{name}")
+    return str(json.loads(answer.body)["state"])
+
+
+class StandingClock(LoopClock):
+    """A clock that somebody sets."""
+
+    def __init__(self, at: float) -> None:
+        super().__init__(at)
+        self.at = at
+
+    def now(self) -> float:
+        return self.at
+
+
+def test_what_is_due_happens_without_any_request() -> None:
+    async def main() -> tuple[list[str], float]:
+        desk = Desk(fresh(), LoopClock(START))
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(desk.run())
+            ask(desk, "POST", f"{NODES}?nodeId=a", NODE)
+            await desk.touched()
+            while desk.world.nodes["us-central2-b/a"].state != "READY":
+                await desk.touched()
+            at = asyncio.get_running_loop().time()
+            running.cancel()
+        return [note.name for note in desk.world.log], at
+
+    log, at = run(main())
+    assert log
+    assert 10 < at < 1000  # as long as a real node takes
+
+
+def test_something_due_earlier_wakes_the_desk_from_a_longer_nap() -> None:
+    async def main() -> float:
+        desk = Desk(fresh(), LoopClock(START))
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(desk.run())
+            ask(desk, "POST", "/sim/v1/scenario", {"steps": [late("clear", 7200)]})
+            await asyncio.sleep(1)
+            ask(desk, "POST", "/sim/v1/scenario", {"steps": [late("http-error", 5)]})
+            lines = len(desk.world.log)
+            await desk.logged(lines)
+            at = asyncio.get_running_loop().time()
+            running.cancel()
+        return at
+
+    def late(do: str, at: float) -> dict[str, Any]:
+        return {"do": do, "at_s": at, **({"rule": "all"} if do == "clear" else {})}
+
+    assert run(main()) == pytest.approx(6.0, abs=0.01)
+
+
+def test_time_never_goes_backwards() -> None:
+    clock = StandingClock(START + 100)
+    desk = Desk(fresh(), clock)
+    assert desk.now() == START + 100
+    clock.at = START
+    assert desk.now() == START + 100
+    ask(desk, "POST", f"{NODES}?nodeId=a", NODE)
+    assert desk.world.nodes["us-central2-b/a"].created == START + 100
+
+
+def test_who_waits_for_one_host_hears_of_its_change_only() -> None:
+    async def main() -> tuple[bool, bool]:
+        desk = Desk(fresh(), LoopClock(START))
+        for name in ("a", "b"):
+            ask(desk, "POST", f"{NODES}?nodeId={name}", NODE)
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(desk.run())
+            while {state(desk, "a"), state(desk, "b")} != {"READY"}:
+                await desk.touched()
+            keys = {view.node: key for key, view in desk.views().items()}
+            hears_a = group.create_task(desk.changed(keys["a"]))
+            hears_b = group.create_task(desk.changed(keys["b"]))
+            await asyncio.sleep(0)
+            ask(desk, "POST", "/sim/v1/weather/skew", {"target": "a", "seconds": 5})
+            await asyncio.sleep(1)
+            done = hears_a.done(), hears_b.done()
+            hears_b.cancel()
+            running.cancel()
+        return done
+
+    assert run(main()) == (True, False)
+
+
+class FullDisk:
+    """A journal for which there is no room."""
+
+    def write(self, at: float, request: Request) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_what_cannot_be_noted_is_not_done() -> None:
+    desk = Desk(fresh(), StandingClock(START), FullDisk())
+    answer = ask(desk, "POST", f"{NODES}?nodeId=a", NODE)
+    error = json.loads(answer.body)["error"]
+    assert (answer.status, error["status"]) == (503, "UNAVAILABLE")
+    assert "No space left on device" in error["message"]
+    assert desk.world.nodes == {}
+    assert ask(desk, "GET", NODES).status == 200
+
+
+# -- the app, in one process ----------------------------------------------------------------------
+
+
+async def client(desk: Desk, clock: LoopClock) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(transport=Carrier(app(desk, clock)), base_url="http://world")
+
+
+def test_an_answer_has_what_every_answer_of_google_has() -> None:
+    async def main() -> httpx2.Response:
+        clock = LoopClock(START)
+        async with await client(Desk(fresh(), clock), clock) as http:
+            return await http.post(f"{NODES}?nodeId=a", json=NODE)
+
+    answer = run(main())
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json; charset=UTF-8"
+    assert answer.headers["content-length"] == str(len(answer.content))
+    assert answer.headers["date"] == "Fri, 15 Jan 2027 08:00:00 GMT"
+    assert answer.json()["done"] is False
+
+
+def test_a_lost_answer_is_a_broken_connection_after_the_effect() -> None:
+    async def main() -> str:
+        clock = LoopClock(START)
+        desk = Desk(fresh(), clock)
+        async with await client(desk, clock) as http:
+            await http.post("/sim/v1/weather/lost-response", json={"times": 1})
+            with pytest.raises(httpx2.TransportError):
+                await http.post(f"{NODES}?nodeId=a", json=NODE)
+            return str((await http.get(f"{NODES}/a")).json()["state"])
+
+    assert run(main()) == "CREATING"
+
+
+def test_a_delayed_answer_takes_its_time() -> None:
+    async def main() -> tuple[int, float]:
+        clock = LoopClock(START)
+        async with await client(Desk(fresh(), clock), clock) as http:
+            await http.post("/sim/v1/weather/delay", json={"seconds": 30, "times": 1})
+            before = clock.now()
+            answer = await http.get(NODES)
+            return answer.status_code, clock.now() - before
+
+    status, took = run(main())
+    assert status == 200
+    assert took == pytest.approx(30.0, abs=0.01)
+
+
+def test_who_asks_stays_out_of_the_model() -> None:
+    class Ear:
+        """A journal that keeps what it hears."""
+
+        def __init__(self) -> None:
+            self.heard: list[Request] = []
+
+        def write(self, at: float, request: Request) -> None:
+            self.heard.append(request)
+
+    async def main() -> Ear:
+        clock, ear = LoopClock(START), Ear()
+        async with await client(Desk(fresh(), clock, ear), clock) as http:
+            secret = {"Authorization": "Bearer ya29.secret", "X-Goog-Api-Key": "secret"}
+            await http.post(f"{NODES}?nodeId=a", json=NODE, headers=secret)
+        return ear
+
+    [request] = run(main()).heard
+    assert "secret" not in repr(request)
+
+
+def test_a_body_without_end_is_refused() -> None:
+    async def main() -> int:
+        clock = LoopClock(START)
+        async with await client(Desk(fresh(), clock), clock) as http:
+            return (await http.post(f"{NODES}?nodeId=a", content=b"x" * (17 << 20))).status_code
+
+    assert run(main()) == 413

@@ -1,0 +1,15 @@
+"""Incidents of others and traps of the cloud, each a transcript: `tests/scenarios/engine`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.simulated.engine_scenarios import played
+
+SCENARIOS = sorted((Path(__file__).parents[1] / "scenarios" / "engine").glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_what_happened_to_others_ends_well_here(path: Path) -> None:
+    found = played(path)
+    assert not found, "\n".join([f"{path.name}:", *found])

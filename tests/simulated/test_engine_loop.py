@@ -1,0 +1,175 @@
+"""The engine's loop: it yields to another engine, does nothing unwritten, and ends at rest."""
+
+from functools import reduce
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.simulated.engine_play import Play, Wished, perform
+from tests.simulated.engine_ports import Life
+from tests.simulated.engine_programs import Script
+from tpuherd.engine.create_engine import GONE_S
+from tpuherd.engine.event_log import KEEP_S, Past
+from tpuherd.engine.loop import Ended
+from tpuherd.errors import Broken
+from tpuherd.history.apply_event import ROUTINE, fold
+from tpuherd.model.slot_history import Trail, Trails
+from tpuherd.model.slots_and_plan import Event, Kind
+from tpuherd.ports import Holder, Verb
+from tpuherd_host.agent.frames import PROTOCOL
+from tpuherd_sim.model.http_types import Request
+
+QUICK = {"*": Script(steps=4, step_s=2.0, init_s=1.0, setup_s=1.0)}
+LONG = {"*": Script(steps=10_000, step_s=5.0)}
+
+
+def test_an_engine_whose_lease_was_taken_ends_and_leaves_all_as_it_is() -> None:
+    async def plot(play: Play) -> tuple[Any, list[str], list[str]]:
+        play.wish(Wished())
+        assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
+        life = play.life
+        assert life is not None and life.task is not None and play.engine is not None
+        before = sorted(play.ground.nodes())
+        play.wanted = False
+        play.store.release(play.engine.epoch)
+        other = Holder(pid=1, host="elsewhere", who="you@elsewhere")
+        assert play.store.take(other, play.ground.clock.now(), 3600.0) is not None
+        await play.advance(60.0)
+        return life.task.result(), before, sorted(play.ground.nodes())
+
+    ended, before, after = perform(plot, scripts=LONG)
+    assert ended is Ended.OUTDATED
+    assert before == after
+
+
+@pytest.mark.parametrize("kind", ["bid.asked", "attempt.launched", "bid.withdrawn"])
+def test_nothing_is_done_that_could_not_be_written_down(kind: str) -> None:
+    async def plot(play: Play) -> tuple[list[str], list[str]]:
+        full = True
+
+        def at(life: Life, place: str) -> None:
+            if full and place.startswith("before") and kind in place:
+                raise Broken("the disk is full")
+
+        play.at = at
+        play.wish(Wished())
+        await play.advance(1200.0)
+        did = [f"{asked.method} {asked.name}" for asked in play.mutations()]
+        said = [event.facts["sentence"] for event in play.events("engine.trouble")]
+        assert said == ["the disk is full"]
+        full = False
+        assert await play.until(play.met, 3600.0), play.unmet()
+        return did, [event.kind for event in play.events(kind)]
+
+    did, after = perform(plot, scripts=QUICK)
+    before = {"bid.asked": "POST", "bid.withdrawn": "DELETE"}.get(kind)
+    assert before is None or not [one for one in did if one.startswith(before)]
+    assert after
+
+
+def test_at_rest_it_ends_by_itself() -> None:
+    async def plot(play: Play) -> tuple[Any, float, str]:
+        play.wish(Wished())
+        assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
+        play.wanted = False
+        life = play.life
+        assert life is not None and life.task is not None
+        done = play.events("slot.done")[0].at
+        await play.advance(1500.0)
+        stopped = play.events("engine.stopped")[-1]
+        return life.task.result(), stopped.at - done, stopped.facts["why"]
+
+    ended, seconds, why = perform(plot, scripts=QUICK)
+    assert (ended, why) == (Ended.REST, "rest")
+    assert 600.0 <= seconds <= 900.0
+
+
+@pytest.mark.parametrize("kind", [httpx2.ConnectError, httpx2.ReadError])
+def test_where_nobody_listens_any_more_it_ends(kind: type[httpx2.TransportError]) -> None:
+    """Nobody listens ⇔ the world is gone: what is cut or late may still be there."""
+
+    def refuse(_: Request) -> None:
+        raise kind("no")
+
+    async def plot(play: Play) -> tuple[bool, Any]:
+        play.wish(Wished())
+        assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
+        life = play.life
+        assert life is not None and life.task is not None
+        play.wanted = False
+        play.before = refuse
+        await play.advance(0.9 * GONE_S)
+        early = life.task.done()
+        await play.advance(0.3 * GONE_S)
+        return early, life.task.result() if life.task.done() else None
+
+    early, ended = perform(plot, scripts=LONG)
+    assert not early
+    assert ended is (Ended.GONE if kind is httpx2.ConnectError else None)
+
+
+def test_of_jobs_long_dropped_only_the_routine_is_forgotten() -> None:
+    """Generations, attempts and what was learnt of zones outlast it; a saved step need not."""
+
+    def log(play: Play) -> list[Event]:
+        return [event for _, event in play.store.events(job="gpt")]
+
+    async def plot(play: Play) -> tuple[list[Event], list[Event]]:
+        play.wish(Wished())
+        assert await play.until(lambda: len(play.events("attempt.saved")) > 2, 3600.0)
+        play.down("gpt")
+        assert await play.until(lambda: not play.trails().slots["gpt-0"].bids, 3600.0)
+        play.wanted = False
+        play.kill()
+        before = log(play)
+        for late_s, gone in ((KEEP_S - 3600.0, set()), (KEEP_S + 3600.0, {"gpt"})):
+            assert log(play) == before
+            past = Past(play.store, 0, lambda name, facts: None)
+            assert past.save(play.ground.clock.now() + late_s) == gone
+        play.wish(Wished())
+        assert past.save(play.ground.clock.now() + 2 * KEEP_S) == set()
+        return before, log(play)[:-1]
+
+    before, after = perform(plot, scripts=LONG)
+    assert before != after == [event for event in before if event.kind not in ROUTINE]
+    whole, pruned = (reduce(fold, events, Trails()) for events in (before, after))
+    assert whole.seasons == pruned.seasons
+    assert names(whole.slots["gpt-0"]) == names(pruned.slots["gpt-0"])
+
+
+def names(trail: Trail) -> tuple[object, ...]:
+    """What must never be used again."""
+    return trail.generation, trail.attempts, trail.gone, trail.dropped, trail.bids
+
+
+def test_what_another_left_on_a_host_is_stopped_before_ours_begins() -> None:
+    async def plot(play: Play) -> None:
+        play.wish(Wished(zones=("us-east5-a",)))
+        assert await play.until(lambda: len(play.ground.machines()) >= 2, 3600.0)
+        machine = max(play.ground.machines(), key=lambda one: one.view.worker)
+        line = machine.open()
+        line.lane.greet({"protocol": PROTOCOL, "who": "you", "owner": "zzz", "epoch": 1})
+        theirs = {"attempt": "theirs", "slot": "gpt-0", "number": 0, "shell": "sleep 9999"}
+        async with line.lane.stream(Verb(name="start", arguments=theirs)) as call:
+            await call.reply()
+        assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
+        assert machine.state is not None
+        left = machine.state.works["theirs"]
+        assert left.phase == "ended"
+        assert left.ended is not None
+        assert left.ended < play.events("attempt.launched")[0].at
+
+    perform(plot, scripts=LONG)
+
+
+def test_a_direct_create_without_capacity_is_heard_of_in_its_operation() -> None:
+    async def plot(play: Play) -> str:
+        play.ground.weather("drought", zone="us-east5-a")
+        play.wish(Wished(kind=Kind.DIRECT, zones=("us-east5-a",)))
+        assert await play.until(lambda: bool(play.events("bid.refused")), 600.0)
+        play.ground.calm()
+        assert await play.until(lambda: bool(play.events("slot.done")), 7200.0)
+        return str(play.events("bid.refused")[0].facts["refusal"])
+
+    assert perform(plot, scripts=QUICK) == "stockout"

@@ -1,0 +1,138 @@
+"""Agents that lose what they knew, that fall silent, and attempts a user's command ends."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.simulated.engine_hosts import Machine
+from tests.simulated.engine_play import Play, perform
+from tests.simulated.engine_programs import TERM, Script
+from tests.simulated.engine_wishes import Wished
+from tpuherd_host.agent.words import Cleaned
+
+MIDDLE = {"*": Script(steps=40, step_s=5.0)}
+LONG = {"*": Script(steps=10_000, step_s=5.0, on_term="ignore")}
+GRACE_S, KILL_S, LOGS_S, DELETE_S = 30.0, 45.0, 120.0, 240.0
+
+
+async def started(play: Play) -> list[Machine]:
+    """A job runs on both hosts of its node."""
+    play.wish(Wished(zones=("us-east5-a",)))
+    assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
+    await play.advance(30.0)
+    return sorted(play.ground.machines(), key=lambda one: one.view.worker)
+
+
+def reboot(play: Play, machine: Machine) -> None:
+    place = f"{machine.view.zone}/{machine.view.node}/w{machine.view.worker}"
+    assert play.ground.weather("reboot", target=place)
+
+
+@pytest.mark.parametrize("hosts", [[0], [1], [0, 1]], ids=str)
+@pytest.mark.parametrize("boots", [True, False], ids=["reboot", "same boot"])
+def test_an_attempt_that_its_agent_knows_nothing_of_has_ended(
+    hosts: list[int], boots: bool
+) -> None:
+    async def plot(play: Play) -> None:
+        machines = await started(play)
+        for machine in (machines[number] for number in hosts):
+            machine.lose_state()
+            if boots:
+                reboot(play, machine)
+        assert await play.until(lambda: bool(play.events("slot.done")), 900.0), play.unmet()
+        whys = [str(event.facts["why"]) for event in play.events("attempt.stopping")]
+        assert not [why for why in whys if "still lives on" in why]
+        ends = [event.facts["verdict"] for event in play.events("attempt.ended")]
+        assert ends == ["node fault", "success"]
+        assert play.verdict() == []
+
+    perform(plot, scripts=MIDDLE)
+
+
+def test_an_agent_that_gives_no_answer_is_hung_up_on_and_its_node_replaced() -> None:
+    async def plot(play: Play) -> None:
+        (_, machine) = await started(play)
+        machine.stick(7200.0)
+        assert play.engine is not None
+        crew = play.engine._crew
+        bid = str(play.events("bid.asked")[0].facts["bid"])
+
+        def trouble() -> str:
+            return crew.words()[bid][1].trouble if bid in crew.words() else ""
+
+        assert await play.until(lambda: "has said nothing for" in trouble(), 180.0)
+        assert await play.until(lambda: bool(play.events("slot.done")), 5400.0)
+        assert len(play.events("bid.ready")) == 2
+        assert play.verdict() == []
+
+    perform(plot, scripts=MIDDLE)
+
+
+def test_an_agent_that_answers_late_keeps_its_attempt() -> None:
+    async def plot(play: Play) -> list[Any]:
+        (_, machine) = await started(play)
+        machine.stick(45.0)
+        assert await play.until(lambda: bool(play.events("slot.done")), 900.0)
+        return [event.facts["verdict"] for event in play.events("attempt.ended")]
+
+    assert perform(plot, scripts=MIDDLE) == ["success"]
+
+
+def stick(play: Play, machine: Machine) -> None:
+    machine.stick(100_000.0)
+
+
+def forget(play: Play, machine: Machine) -> None:
+    machine.lose_state()
+
+
+def lose_log(play: Play, machine: Machine) -> None:
+    """What is said of the log there is longer than it is: nobody can bring the rest here."""
+    machine.deaf.add("follow")
+    for line in list(machine.lines.values()):
+        line.close()
+
+
+def silence(play: Play, machine: Machine) -> None:
+    place = f"{machine.view.zone}/{machine.view.node}/w{machine.view.worker}"
+    assert play.ground.weather("network", target=place, state="down")
+
+
+@pytest.mark.parametrize("trouble", [stick, forget, lose_log, silence, reboot])
+def test_down_is_never_held_beyond_grace_and_kill_and_the_rest_of_a_log(
+    trouble: Callable[[Play, Machine], None],
+) -> None:
+    async def plot(play: Play) -> tuple[float, list[str]]:
+        for machine in await started(play):
+            trouble(play, machine)
+        await play.advance(10.0)
+        begun = play.ground.now()
+        play.down("gpt")
+        assert await play.until(lambda: bool(play.events("bid.withdrawn")), 3600.0)
+        withdrawn = play.ground.now() - begun
+        assert await play.until(lambda: not play.ground.remains(), DELETE_S)
+        return withdrawn, play.verdict()
+
+    withdrawn, found = perform(plot, scripts=LONG)
+    assert withdrawn <= GRACE_S + KILL_S + LOGS_S
+    assert found == []
+
+
+@pytest.mark.parametrize("hosts", [[0], [1], [0, 1]], ids=str)
+def test_what_a_users_clean_has_ended_is_no_failure_of_the_job(hosts: list[int]) -> None:
+    async def plot(play: Play) -> tuple[list[str], list[str], int]:
+        machines = await started(play)
+        attempt = str(play.events("attempt.started")[0].facts["attempt"])
+        for machine in (machines[number] for number in hosts):
+            machine.happen(Cleaned((attempt,), "ended by herd clean of you@vm"))
+            machine.processes[attempt].signal(TERM)
+        assert await play.until(lambda: len(play.events("attempt.ended")) > 0, 300.0)
+        end = play.events("attempt.ended")[0]
+        assert await play.until(lambda: bool(play.events("slot.done")), 1800.0)
+        slot = play.trails().slots["gpt-0"]
+        return [str(end.facts["verdict"])], [str(end.facts["why"])], slot.failures
+
+    verdict, why, failures = perform(plot, scripts={"*": Script(steps=60, on_term="die")})
+    assert (verdict, failures) == (["stopped"], 0)
+    assert "was ended by herd clean of you@vm" in why[0]

@@ -1,0 +1,106 @@
+"""A statement of the engine's store fails: disk error, full disk, torn page. `make storm` has more.
+
+A failure names the command that plays its history again.
+"""
+
+import sqlite3
+
+import pytest
+
+from tests.simulated.engine_disk import DISK_FAULTS, fill_disk, tear_page
+from tests.simulated.engine_play import Play, perform
+from tests.simulated.engine_storm import again, play
+from tests.simulated.engine_wishes import Wished
+from tpuherd.model.slots_and_plan import Goal
+
+SAMPLE = (
+    ("run", 2, "full"), ("run", 7, "torn"), ("run", 400, "eio"), ("run", 700, "torn"),
+    ("preempted", 150, "torn"), ("preempted", 691, "torn"), ("preempted", 900, "full"),
+    ("preempted", 1100, "eio"), ("up-and-down", 398, "torn"), ("up-and-down", 414, "torn"),
+    ("swept", 280, "torn"), ("swept", 325, "torn"), ("swept", 800, "torn"), ("swept", 1000, "full"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("lifecycle", "number", "how"), SAMPLE)
+def test_no_statement_of_the_store_that_fails_is_fatal(
+    lifecycle: str, number: int, how: str
+) -> None:
+    case = (lifecycle, (f"store:{number}:{how}",))
+    found = play(case)[1]
+    assert not found, again(case)
+
+
+@pytest.mark.parametrize("how", DISK_FAULTS)
+def test_a_fault_of_the_disk_is_met_by_the_engine(how: str) -> None:
+    """A search whose faults nobody met would find nothing."""
+
+    async def plot(play: Play) -> None:
+        play.wish(Wished(zones=("us-east5-a",)))
+        await play.until(play.met, 300.0)
+        met: list[str] = []
+
+        def fail(connection: sqlite3.Connection, statement: str) -> None:
+            if not met and statement == "BEGIN IMMEDIATE":
+                met.append(how)
+                play.kept = play.history()
+                raise DISK_FAULTS[how](connection, play.folder, 0)
+
+        play.stated = fail
+        await play.advance(30.0)
+        assert met == [how]
+        kind = "store.set_aside" if how == "torn" else "engine.trouble"
+        assert len(play.events(kind)) == 1
+        assert list(play.store.wishes()) == ["gpt"]
+
+    perform(plot)
+
+
+def test_a_job_that_was_dropped_does_not_come_back_when_the_store_is_damaged() -> None:
+    async def plot(play: Play) -> None:
+        play.wish(Wished(goal=Goal.IDLE, zones=("us-east5-a",)))
+        await play.until(play.met, 3600.0)
+        play.down("gpt")
+        await play.until(lambda: bool(play.events("bid.withdrawn")), 60.0)
+        assert play.ground.remains()  # its deletion takes a while
+
+        def fail(connection: sqlite3.Connection, statement: str) -> None:
+            play.stated = lambda connection, statement: None
+            raise tear_page(connection, play.folder, LEASE)
+
+        play.stated = fail
+        assert await play.until(lambda: bool(play.events("store.recovered")), 300.0)
+        assert len(play.events("wish.made")) == 1
+        assert not play.store.wishes()
+        assert await play.until(lambda: not play.ground.remains(), 600.0)
+        assert len(play.events("bid.asked")) == 1
+
+    perform(plot)
+
+
+def test_a_disk_that_is_full_while_nothing_happens_is_told_within_seconds() -> None:
+    async def plot(play: Play) -> None:
+        play.wish(Wished(goal=Goal.IDLE, zones=("us-east5-a",)))
+        await play.until(play.met, 3600.0)
+        await play.advance(60.0)
+        troubles = play.store.troubles
+
+        def fail(connection: sqlite3.Connection, statement: str) -> None:
+            if statement == "COMMIT":
+                raise fill_disk(connection, play.folder, 0)
+
+        for times in range(2):  # the second time it is an event already
+            play.stated = fail
+            await play.advance(15.0)
+            assert [one.sentence for one in troubles.read()] == [
+                f"the disk is full: {play.folder} can't be written"
+            ]
+            assert len(play.events("engine.trouble")) == times
+            play.stated = lambda connection, statement: None
+            await play.advance(75.0)
+            assert len(play.events("engine.trouble")) == 1
+            assert not troubles.read()
+
+    perform(plot)
+
+
+LEASE = 5  #: a page of which no job and no event is a part

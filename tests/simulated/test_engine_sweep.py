@@ -1,0 +1,220 @@
+"""Sweeps by the real engine in a world in virtual time: nodes are taken, engines are killed."""
+
+import pytest
+
+from tests.simulated.engine_play import Play, Wished, perform
+from tests.simulated.engine_programs import Crash, Script
+from tpuherd.model.slots_and_plan import Event, Goal
+from tpuherd.model.sweep_trials import How, Sweep
+from tpuherd.sweeps import optuna_sampler
+from tpuherd_sim.model.world_parts import Dice
+
+STEPS = 12
+SCRIPT = Script(steps=STEPS, step_s=5.0, metric="loss")
+SWEEP = {"method": "grid", "parameters": {"lr": [1, 2, 3, 4, 5, 6]}, "metric": "loss"}
+TRIALS = 6
+
+
+def sweep_of(play: Play) -> Sweep:
+    return play.trails().sweeps.get("gpt", Sweep())
+
+
+def over(play: Play) -> bool:
+    """All trials have ended, and everything is given back."""
+    sweep = sweep_of(play)
+    return len(sweep.trials) == TRIALS and not sweep.left and not play.ground.remains()
+
+
+def runs(events: list[Event]) -> dict[int, str]:
+    """The run id of each trial, as it was made."""
+    return {event.facts["trial"]: event.facts["run"] for event in events}
+
+
+async def ended(play: Play, patience_s: float = 4 * 3600.0) -> Sweep:
+    """The sweep comes to its end, and every law was kept on the way."""
+    assert await play.until(lambda: over(play), patience_s), (sweep_of(play), play.verdict())
+    await play.advance(120.0)
+    told = [event.facts["trial"] for event in play.events("trial.ended")]
+    assert sorted(told) == list(range(TRIALS)), told
+    assert not play.verdict()
+    return sweep_of(play)
+
+
+def complete(play: Play, sweep: Sweep) -> None:
+    """Every trial ran to its last step under its one run id, and is known by its last loss."""
+    bucket = play.ground.fleet.bucket
+    assert {one.how for one in sweep.trials} == {How.COMPLETE}
+    assert runs(play.events("trial.made")) == {one.number: one.run for one in sweep.trials}
+    assert bucket.saved == {one.run: STEPS for one in sweep.trials}
+    assert [one.value for one in sweep.trials] == pytest.approx(
+        [lr + 1 / (1 + STEPS) for lr in range(1, TRIALS + 1)]
+    )
+
+
+def test_trials_flow_over_two_nodes_without_another_setup() -> None:
+    async def plot(play: Play) -> None:
+        play.wish(Wished(copies=2, sweep=SWEEP))
+        complete(play, await ended(play))
+        assert len({event.facts["bid"] for event in play.events("attempt.launched")}) == 2
+        assert len(play.events("slot.prepared")) == 2
+        free, taken = play.events("trial.ended")[:-2], play.events("trial.given")[2:]
+        assert max(b.at - a.at for a, b in zip(free, taken, strict=True)) < 1.0
+
+    perform(plot, scripts={"*": SCRIPT})
+
+
+@pytest.mark.parametrize("after_s", [5.0, 30.0, 60.0, 75.0, 110.0, 170.0])
+@pytest.mark.parametrize("notice_s", [0, 30])
+def test_a_node_is_taken_in_mid_sweep(after_s: float, notice_s: int) -> None:
+    async def plot(play: Play) -> None:
+        play.wish(Wished(copies=2, sweep=SWEEP))
+        assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
+        await play.advance(after_s)
+        play.ground.weather("preempt", target="gpt-1-*", notice_s=notice_s)
+        complete(play, await ended(play))
+
+    perform(plot, scripts={"*": SCRIPT})
+
+
+def test_what_was_preempted_goes_first_where_a_slot_is_free() -> None:
+    async def plot(play: Play) -> None:
+        play.wish(Wished(copies=2, sweep=SWEEP, zones=("us-east5-a",)))
+        assert await play.until(lambda: len(play.events("trial.told")) > 2, 3600.0)
+        lost = next(one for one in sweep_of(play).left if one.slot == "gpt-1")
+        play.ground.weather("capacity", zone="us-east5-a", nodes=1)  # there is no other node
+        play.ground.weather("preempt", target="gpt-1-*", notice_s=30)
+        sweep = await ended(play)
+        complete(play, sweep)
+        slots = [
+            event.slot
+            for event in play.events("trial.given")
+            if event.facts["trial"] == lost.number
+        ]
+        assert slots == ["gpt-1", "gpt-0"]
+        order = [event.facts["trial"] for event in play.events("trial.given")]
+        assert order == [0, 1, lost.number, 2, 3, 4, 5]
+        assert play.ground.fleet.bucket.worked[lost.run] <= STEPS + SCRIPT.save_every
+
+    perform(plot, scripts={"*": SCRIPT})
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_engines_are_killed_and_nodes_taken_by_chance(seed: int) -> None:
+    async def plot(play: Play) -> None:
+        dice = Dice(seed=seed)
+        play.wish(Wished(copies=2 + seed % 2, sweep=SWEEP))
+        for _ in range(8):
+            await play.advance(dice.between(20.0, 120.0))
+            if dice.share() < 0.5:
+                play.kill()
+            elif play.ground.nodes():
+                slot = f"gpt-{int(dice.share() * 2)}"
+                play.ground.weather("preempt", target=f"{slot}-*", notice_s=30)
+        complete(play, await ended(play))
+
+    perform(plot, scripts={"*": SCRIPT}, haste=2.0)
+
+
+def test_a_trial_that_crashes_is_tried_again_and_only_it() -> None:
+    crashing = Script(
+        steps=STEPS, step_s=5.0, metric="loss", crashes={1: Crash(step=2)}
+    )  # of each trial the first attempt
+
+    async def plot(play: Play) -> None:
+        play.wish(Wished(copies=2, sweep=SWEEP))
+        sweep = await ended(play)
+        complete(play, sweep)
+        assert [one.attempts for one in sweep.trials] == [2] * TRIALS
+
+    perform(plot, scripts={"*": crashing})
+
+
+def test_hopeless_trials_make_room() -> None:
+    pruned = {**SWEEP, "prune": {"rule": "median", "warm_up": 2, "after": 1}}
+
+    async def plot(play: Play) -> None:
+        play.wish(Wished(copies=2, sweep=pruned))
+        sweep = await ended(play)
+        hows = [one.how for one in sweep.trials]
+        assert hows[0] is How.COMPLETE and hows.count(How.PRUNED) >= 3, hows
+        assert sweep.best_first()[0].number == 0
+        nodes = {event.facts["bid"] for event in play.events("attempt.launched")}
+        assert len(nodes) == 2
+
+    perform(plot, scripts={"*": Script(steps=40, step_s=5.0, metric="loss")})
+
+
+def test_a_sweep_is_stopped_and_goes_on() -> None:
+    async def plot(play: Play) -> None:
+        play.wish(Wished(copies=2, sweep=SWEEP))
+        assert await play.until(lambda: len(play.events("trial.ended")) >= 2, 3600.0)
+        play.wish(Wished(copies=2, sweep=SWEEP, goal=Goal.GONE))
+        assert await play.until(lambda: not play.ground.remains(), 3600.0)
+        many = len(play.events("trial.given"))
+        await play.advance(600.0)
+        assert len(play.events("trial.given")) == many
+        play.wish(Wished(copies=2, sweep=SWEEP))
+        complete(play, await ended(play))
+
+    perform(plot, scripts={"*": SCRIPT})
+
+
+def test_a_lost_store_begins_the_sweep_anew_and_never_twice_at_once() -> None:
+    async def plot(play: Play) -> None:
+        play.wish(Wished(copies=2, sweep=SWEEP))
+        assert await play.until(lambda: len(play.events("trial.ended")) >= 2, 3600.0)
+        play.wanted = False
+        play.kill()
+        await play.advance(40.0)
+        for file in play.folder.iterdir():
+            if file.is_file():
+                file.unlink()
+        play.forget()
+        play.wanted = True
+        sweep = await ended(play)  # what had ended runs again, from the last of its checkpoints
+        assert {one.how for one in sweep.trials} == {How.COMPLETE}
+        assert {one.run for one in sweep.trials} == set(play.ground.fleet.bucket.saved)
+
+    perform(plot, scripts={"*": SCRIPT})
+
+
+@pytest.mark.parametrize("slices", [1, 2])
+def test_outputs_of_every_trial_are_here_before_the_next_begins(slices: int) -> None:
+    async def plot(play: Play) -> None:
+        copies = 2 if slices == 1 else 1
+        play.wish(Wished(copies=copies, nodes=slices, outputs=True, sweep=SWEEP))
+        complete(play, await ended(play))
+        order = [
+            (event.slot, event.kind)
+            for event in play.events("slot.collected", "trial.ended", "attempt.launched")
+        ]
+        for slot in {slot for slot, _ in order}:
+            kinds = [kind for name, kind in order if name == slot]
+            assert kinds == ["attempt.launched", "slot.collected", "trial.ended"] * (
+                len(kinds) // 3
+            )
+
+    perform(plot, scripts={"*": SCRIPT})
+
+
+def test_who_lacks_advice_is_told_and_other_jobs_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optuna_sampler, "find_spec", lambda name: None)
+    bayes = {"method": "bayes", "trials": 2, "metric": "loss", "parameters": {"lr": [1, 2]}}
+
+    async def plot(play: Play) -> None:
+        play.advice = optuna_sampler.ADVICE
+        play.wish(Wished(sweep=bayes))
+        play.wish(Wished(job="bert"))
+
+        def done() -> list[str]:
+            return [event.job for event in play.events("slot.done")]
+
+        assert await play.until(lambda: done() == ["bert"], 3600.0)
+        said = [event.facts["sentence"] for event in play.events("engine.trouble")]
+        assert len(said) == 1 and said[0].startswith("gpt: method bayes needs Optuna"), said
+        assert not play.events("trial.made")
+        monkeypatch.undo()
+        assert await play.until(lambda: "gpt" in done(), 3600.0)
+        assert not play.verdict()
+
+    perform(plot, scripts={"*": SCRIPT})

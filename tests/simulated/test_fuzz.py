@@ -1,0 +1,178 @@
+"""Ten thousand requests that nobody would send: no 500, no broken promise, all of it repeatable.
+
+Every test's name holds its seed: `pytest 'tests/simulated/test_fuzz.py::test_…[seed-7]'` is
+the same run again.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.conformance.schema import Document, document
+from tests.simulated.asking import START
+from tests.simulated.invariants import broken, forgotten, restless
+from tests.simulated.nonsense import EVERY_METHOD, VERSIONS, Author, Method
+from tpuherd.catalogue import discovery
+from tpuherd_sim.handle import advance, handle, new_world
+from tpuherd_sim.live_world import changes
+from tpuherd_sim.model.http_types import Request, Response
+from tpuherd_sim.model.world import World
+from tpuherd_sim.model.world_codec import digest
+from tpuherd_sim.model.world_parts import Settings
+
+SEEDS = 20
+REQUESTS = 500  #: of each seed
+CHECK_EVERY = 10
+WRITE_EVERY = 100
+REST_S = 40 * 86400.0  #: more than the 30 days of a queued resource that the weather holds up
+STATUS = re.compile(r"[A-Z_]{4,30}")
+OLD_STYLE = ("compute", "storage")
+
+seeds = pytest.mark.parametrize("seed", range(SEEDS), ids=lambda seed: f"seed-{seed}")
+
+
+def fresh(seed: int) -> World:
+    """Every third world is fast, every fifth waits for its hosts to report."""
+    scale = 60.0 if seed % 3 == 2 else 1.0
+    return new_world(Settings(seed=seed, created=START, time_scale=scale, real_hosts=seed % 5 == 4))
+
+
+def story(seed: int, world: World) -> Iterator[tuple[float, Request]]:
+    """Requests with their times, made up as the world goes on."""
+    author, now = Author(seed, world), START
+    for _ in range(REQUESTS):
+        pause = author.chance.expovariate(1) * author.chance.choice([0.1, 5, 60, 600])
+        now += pause
+        yield now, author.request()
+
+
+@cache
+def schemas(version: str) -> Document:
+    return document(discovery(version))
+
+
+@cache
+def patterns() -> tuple[tuple[str, re.Pattern[str], Method], ...]:
+    """How to tell from a request which method it calls; those with a verb first."""
+    ordered = sorted(EVERY_METHOD, key=lambda one: ":" not in one.template)
+    return tuple(
+        (one.http, re.compile("/" + re.sub(r"\{\w+\}", "[^/]+", one.template)), one)
+        for one in ordered
+    )
+
+
+def method_of(request: Request) -> Method | None:
+    for http, pattern, method in patterns():
+        if http == request.method and pattern.fullmatch(request.path.rstrip("/")):
+            return method
+    return None
+
+
+def faults_of(request: Request, response: Response) -> list[str]:
+    """What is wrong with an answer."""
+    if response.status >= 500:
+        return [f"HTTP {response.status}: {response.body[:300]!r}"]
+    if not response.body:
+        return [] if response.status == 204 or request.method == "HEAD" else ["nothing was said"]
+    said = json.loads(response.body)
+    if response.status >= 400:
+        return list(error_faults(request, response.status, said))
+    method = method_of(request)
+    return schemas(method.version).faults(method.id, said) if method else []
+
+
+def error_faults(request: Request, status: int, said: Any) -> Iterator[str]:
+    """An error must have the shape that is documented for its API."""
+    error = said.get("error")
+    if isinstance(error, str):
+        if "token" not in request.path or not said.get("error_description"):
+            yield f"an error of OAuth's shape: {said}"
+        return
+    if not isinstance(error, dict) or error.get("code") != status or not error.get("message"):
+        yield f"an error without code or message: {said}"
+        return
+    if request.path.strip("/").split("/")[0] in OLD_STYLE:
+        for one in error.get("errors") or [{}]:
+            if not all(isinstance(one.get(name), str) for name in ("message", "domain", "reason")):
+                yield f"an error of Compute without errors[]: {said}"
+        return
+    if not STATUS.fullmatch(str(error.get("status"))):
+        yield f"an error without a status: {said}"
+    for detail in error.get("details", []):
+        if not detail.get("@type", "").startswith("type.googleapis.com/google.rpc."):
+            yield f"a detail of no type: {detail}"
+
+
+@seeds
+def test_nothing_that_is_asked_breaks_the_world(seed: int) -> None:
+    world = fresh(seed)
+    answers = 0
+    for number, (now, request) in enumerate(story(seed, world)):
+        response = handle(world, request, now)
+        faults = faults_of(request, response)
+        if number % CHECK_EVERY == 0:
+            faults += broken(world, now)
+        if number % WRITE_EVERY == 0:
+            faults += forgotten(world)
+        assert not faults, f"seed {seed}, request {number} at {now - START:.3f} s: {request}\n" + (
+            "\n".join(faults)
+        )
+        answers += response.status < 300
+    assert answers > REQUESTS / 5, "nearly everything was refused: the fuzz has lost its teeth"
+
+
+@pytest.mark.parametrize("seed", range(0, SEEDS, 5), ids=lambda seed: f"seed-{seed}")
+def test_what_only_reads_changes_nothing(seed: int) -> None:
+    world = fresh(seed)
+    for number, (now, request) in enumerate(story(seed, world)):
+        advance(world, now)
+        if number % 5 or changes(world, request):
+            handle(world, request, now)
+            continue
+        before = digest(world)
+        handle(world, request, now)
+        assert digest(world) == before, f"seed {seed}, request {number}: {request}"
+
+
+@pytest.mark.parametrize("seed", range(2, SEEDS, 5), ids=lambda seed: f"seed-{seed}")
+def test_what_wrote_makes_the_same_world_again(seed: int) -> None:
+    world = fresh(seed)
+    journal = []
+    now = START
+    for now, request in story(seed, world):
+        advance(world, now)
+        if changes(world, request):
+            journal.append((now, request))
+        handle(world, request, now)
+    again = fresh(seed)
+    for at, request in journal:
+        handle(again, request, at)
+    advance(again, now)
+    assert digest(again) == digest(world)
+
+
+@pytest.mark.parametrize(
+    "seed", [seed for seed in range(SEEDS) if seed % 5 == 3], ids=lambda seed: f"seed-{seed}"
+)
+def test_everything_comes_to_rest(seed: int) -> None:
+    world, now = fresh(seed), START
+    for now, request in story(seed, world):
+        handle(world, request, now)
+    clear = Request(method="POST", path="/sim/v1/weather/clear", body=b'{"rule": "all"}')
+    assert handle(world, clear, now).status in (200, 400, 404)
+    advance(world, now + REST_S)
+    assert list(restless(world)) == []
+    assert broken(world, now + REST_S) == []
+
+
+def test_every_method_of_every_version_is_asked_for() -> None:
+    asked = set()
+    for seed in range(SEEDS):
+        for _, request in story(seed, fresh(seed)):
+            asked.add(method_of(request))
+    assert set(EVERY_METHOD) <= asked
+    assert {method.version for method in EVERY_METHOD} == set(VERSIONS)

@@ -1,0 +1,581 @@
+"""Every refusal in the words in which users saw it, and nothing half done after one."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.simulated.tpu_user import ALPHA, ONE_HOST, PARENT, PLACE, POD, SPOT, User
+from tpuherd_sim.model.records import Reservation
+from tpuherd_sim.model.world_codec import digest
+from tpuherd_sim.tpu.faults import preempt
+from tpuherd_sim.tpu.quota_and_stock import CREATE_RATE, IN_USE_ADDRESSES, REQUESTS
+from tpuherd_sim.tpu.set_capacity import add_reservation, set_capacity, set_quota
+
+NODES = f"{PLACE}/nodes"
+QUEUE = f"{PLACE}/queuedResources?queuedResourceId=q"
+LITE = {"acceleratorType": "v5litepod-8", "runtimeVersion": "v2-alpha-tpuv5-lite"}
+V6E = {"acceleratorType": "v6e-8", "runtimeVersion": "v2-alpha-tpuv6e", **SPOT}
+EID = r" \[EID: 0x[0-9a-f]{1,16}\]"
+
+
+@pytest.fixture
+def user() -> User:
+    return User()
+
+
+def spec(**node: Any) -> dict[str, Any]:
+    """The slot of a queued resource."""
+    return {"parent": PARENT, "nodeId": "qn", "node": {**ONE_HOST, **node}}
+
+
+def queue(**more: Any) -> dict[str, Any]:
+    """The body of a queued resource."""
+    return {"tpu": {"nodeSpec": [spec()]}, **more}
+
+
+def many(**params: Any) -> dict[str, Any]:
+    """The body of a multislice request."""
+    slot = {"parent": PARENT, "node": ONE_HOST, "multisliceParams": params}
+    return {"tpu": {"nodeSpec": [slot]}}
+
+
+#: method, path, body, HTTP status, status, a pattern that the message meets
+BAD: dict[str, tuple[str, str, Any, int, str, str]] = {
+    "type not in the zone": (
+        "POST",
+        "/v2/projects/demo/locations/us-central1-b/nodes?nodeId=x",
+        LITE,
+        400,
+        "INVALID_ARGUMENT",
+        re.escape(
+            "Cloud TPU received a bad request. The requested accelerator configuration for "
+            'accelerator type, "v5litepod-8", could not be found in the zonal accelerator '
+            'configurations for "us-central1-b".; the accelerator v5litepod-8 was not found in '
+            "zone us-central1-b"
+        )
+        + EID,
+    ),
+    "type not in the zone, v1": (
+        "POST",
+        "/v1/projects/demo/locations/us-central2-b/nodes?nodeId=x",
+        {"acceleratorType": "v3-8", "tensorflowVersion": "tpu-vm-base"},
+        400,
+        "INVALID_ARGUMENT",
+        'CloudTpu received an invalid AcceleratorType, "v3-8" for zone "us-central2-b". Valid .*',
+    ),
+    "zone without TPUs": (
+        "GET",
+        "/v2/projects/demo/locations/asia-northeast1-a/nodes",
+        None,
+        400,
+        "INVALID_ARGUMENT",
+        "Cloud TPU received a bad request. The requested zone "
+        f'"asia-northeast1-a" is not supported.{EID}',
+    ),
+    "zone that is none": (
+        "GET",
+        "/v2/projects/demo/locations/mars-north1-a/nodes",
+        None,
+        403,
+        "PERMISSION_DENIED",
+        r"Permission denied on 'locations/mars-north1-a' \(or it may not exist\).",
+    ),
+    "another project": (
+        "GET",
+        "/v2/projects/other/locations/us-central2-b/nodes",
+        None,
+        403,
+        "PERMISSION_DENIED",
+        "Permission 'tpu.nodes.list' denied on resource .*projects/other.*",
+    ),
+    "not found": (
+        "GET",
+        f"{NODES}/none",
+        None,
+        404,
+        "NOT_FOUND",
+        f"Resource '{PARENT}/nodes/none' was not found",
+    ),
+    "queued resource not found": (
+        "DELETE",
+        f"{PLACE}/queuedResources/none?force=true",
+        None,
+        404,
+        "NOT_FOUND",
+        f"Resource '{PARENT}/queuedResources/none' was not found",
+    ),
+    "no such path": ("GET", f"/v2/{PARENT}/pods", None, 404, "NOT_FOUND", "Method not found."),
+    "no such version": ("GET", f"/v3/{PARENT}/nodes", None, 404, "NOT_FOUND", ".*"),
+    "no such method there": ("PUT", NODES, {}, 404, "NOT_FOUND", "Method not found."),
+    "alpha method in v2": (
+        "POST",
+        f"{NODES}/n:performMaintenance",
+        {},
+        404,
+        "NOT_FOUND",
+        "Method not found.",
+    ),
+    "no runtime": (
+        "POST",
+        f"{NODES}?nodeId=x",
+        {"acceleratorType": "v4-8"},
+        400,
+        "INVALID_ARGUMENT",
+        "runtime_version must be set.",
+    ),
+    "unknown runtime": (
+        "POST",
+        f"{NODES}?nodeId=x",
+        {**ONE_HOST, "runtimeVersion": "windows"},
+        400,
+        "INVALID_ARGUMENT",
+        f'.*The runtime version "windows" could not be found.*{EID}',
+    ),
+    "no type": (
+        "POST",
+        f"{NODES}?nodeId=x",
+        {"runtimeVersion": "tpu-vm-base"},
+        400,
+        "INVALID_ARGUMENT",
+        "accelerator_type or accelerator_config must be set.",
+    ),
+    "type and config differ": (
+        "POST",
+        f"{NODES}?nodeId=x",
+        {**ONE_HOST, "acceleratorConfig": {"type": "V4", "topology": "2x2x2"}},
+        400,
+        "INVALID_ARGUMENT",
+        ".*do not name the same accelerator.",
+    ),
+    "both kinds of network": (
+        "POST",
+        f"{NODES}?nodeId=x",
+        {**ONE_HOST, "networkConfig": {}, "networkConfigs": [{}]},
+        400,
+        "INVALID_ARGUMENT",
+        ".*mutually exclusive.*",
+    ),
+    "spot and reserved": (
+        "POST",
+        f"{NODES}?nodeId=x",
+        {**ONE_HOST, "schedulingConfig": {"spot": True, "reserved": True}},
+        400,
+        "INVALID_ARGUMENT",
+        ".*mutually exclusive.*",
+    ),
+    "no id": ("POST", NODES, ONE_HOST, 400, "INVALID_ARGUMENT", "node_id must be set."),
+    "bad id": ("POST", f"{NODES}?nodeId=a/b", ONE_HOST, 400, "INVALID_ARGUMENT", "Invalid node .*"),
+    "upper-case id": ("POST", f"{NODES}?nodeId=N", ONE_HOST, 400, "INVALID_ARGUMENT", ".*begin.*"),
+    "long id": (
+        "POST",
+        f"{NODES}?nodeId={'n' * 64}",
+        ONE_HOST,
+        400,
+        "INVALID_ARGUMENT",
+        "Invalid node id .*",
+    ),
+    "bad label": (
+        "POST",
+        f"{NODES}?nodeId=x",
+        {**ONE_HOST, "labels": {"Big": "x"}},
+        400,
+        "INVALID_ARGUMENT",
+        'Label key "Big" must match .*',
+    ),
+    "long description": (
+        "POST",
+        f"{NODES}?nodeId=x",
+        {**ONE_HOST, "description": "x" * 513},
+        400,
+        "INVALID_ARGUMENT",
+        "description must have at most 512 characters.",
+    ),
+    "unknown field": (
+        "POST",
+        f"{NODES}?nodeId=x",
+        {**ONE_HOST, "acceleratortype": "v4-8"},
+        400,
+        "INVALID_ARGUMENT",
+        "Invalid JSON payload received. Unknown name \"acceleratortype\" at 'node': "
+        "Cannot find field.",
+    ),
+    "unknown field inside": (
+        "POST",
+        f"{NODES}?nodeId=x",
+        {**ONE_HOST, "schedulingConfig": {"spott": True}},
+        400,
+        "INVALID_ARGUMENT",
+        "Invalid JSON payload received. Unknown name \"spott\" at 'node.scheduling_config'.*",
+    ),
+    "alpha field in v2": (
+        "POST",
+        f"{NODES}?nodeId=x",
+        {**ONE_HOST, "autocheckpointEnabled": True},
+        400,
+        "INVALID_ARGUMENT",
+        'Invalid JSON payload received. Unknown name "autocheckpointEnabled" .*',
+    ),
+    "wrong type": (
+        "POST",
+        f"{NODES}?nodeId=x",
+        {**ONE_HOST, "description": 5},
+        400,
+        "INVALID_ARGUMENT",
+        r"Invalid value at 'node.description' \(TYPE_STRING\), 5",
+    ),
+    "unknown enum": (
+        "POST",
+        f"{NODES}?nodeId=x",
+        {**ONE_HOST, "acceleratorConfig": {"type": "V99", "topology": "1x1"}},
+        400,
+        "INVALID_ARGUMENT",
+        r"Invalid value at 'node.accelerator_config.type' \(type.googleapis.com/"
+        r'google.cloud.tpu.v2.AcceleratorConfig.Type\), "V99"',
+    ),
+    "list for one": (
+        "POST",
+        f"{NODES}?nodeId=x",
+        {**ONE_HOST, "networkConfig": [{}]},
+        400,
+        "INVALID_ARGUMENT",
+        ".*Proto field is not repeating, cannot start list.",
+    ),
+    "no object": ("POST", f"{NODES}?nodeId=x", [], 400, "INVALID_ARGUMENT", ".*Root element.*"),
+    "unknown query": (
+        "GET",
+        f"{NODES}?pagesize=3",
+        None,
+        400,
+        "INVALID_ARGUMENT",
+        'Invalid JSON payload received. Unknown name "pagesize": Cannot bind query parameter.*',
+    ),
+    "bad page size": (
+        "GET",
+        f"{NODES}?pageSize=many",
+        None,
+        400,
+        "INVALID_ARGUMENT",
+        r"Invalid value at 'page_size' \(TYPE_INT32\), \"many\"",
+    ),
+    "negative page size": ("GET", f"{NODES}?pageSize=-1", None, 400, "INVALID_ARGUMENT", ".*"),
+    "bad page token": ("GET", f"{NODES}?pageToken=!", None, 400, "INVALID_ARGUMENT", ".*token.*"),
+    "multislice of one": (
+        "POST",
+        QUEUE,
+        many(nodeCount=1),
+        400,
+        "INVALID_ARGUMENT",
+        "node_count must be greater than 1.*",
+    ),
+    "two tiers": (
+        "POST",
+        QUEUE,
+        queue(spot={}, guaranteed={}),
+        400,
+        "INVALID_ARGUMENT",
+        ".*oneof field 'tier' is already set.*",
+    ),
+    "two kinds of time": (
+        "POST",
+        QUEUE,
+        queue(queueingPolicy={"validUntilDuration": "60s", "validAfterDuration": "6s"}),
+        400,
+        "INVALID_ARGUMENT",
+        ".*oneof.*",
+    ),
+    "time in the past": (
+        "POST",
+        QUEUE,
+        queue(queueingPolicy={"validUntilTime": "2020-01-01T00:00:00Z"}),
+        400,
+        "INVALID_ARGUMENT",
+        ".*must be in the future.",
+    ),
+    "no duration": (
+        "POST",
+        QUEUE,
+        queue(queueingPolicy={"validUntilDuration": "an hour"}),
+        400,
+        "INVALID_ARGUMENT",
+        ".*google.protobuf.Duration.*",
+    ),
+    "other parent": (
+        "POST",
+        QUEUE,
+        {"tpu": {"nodeSpec": [{**spec(), "parent": "projects/demo/locations/us-east1-d"}]}},
+        400,
+        "INVALID_ARGUMENT",
+        ".*must be the parent of the queued resource.*",
+    ),
+    "node without a name": (
+        "POST",
+        QUEUE,
+        {"tpu": {"nodeSpec": [{"parent": PARENT, "node": ONE_HOST}]}},
+        400,
+        "INVALID_ARGUMENT",
+        ".*either node_id or multislice_params must be set.",
+    ),
+    "no node": ("POST", QUEUE, {}, 400, "INVALID_ARGUMENT", "tpu.node_spec must be set."),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_request_is_refused_and_changes_nothing(user: User, case: str) -> None:
+    method, path, body, http, status, pattern = BAD[case]
+    before = digest(user.world)
+    answer = user.ask(method, path, body)
+    assert answer.status == http, answer
+    error = answer.said["error"]
+    assert (error["code"], error["status"]) == (http, status)
+    assert re.fullmatch(pattern, error["message"]), error["message"]
+    assert digest(user.world) == before
+
+
+@pytest.mark.parametrize(
+    "raw", [b"{", b"nothing", b'{"a":NaN}', b"\xff", b"[" * 9000, b'{"description":"\\ud800"}']
+)
+def test_what_is_no_json_is_refused(user: User, raw: bytes) -> None:
+    answer = user.ask("POST", f"{NODES}?nodeId=x", raw=raw)
+    assert answer.status == 400 and answer.said["error"]["status"] == "INVALID_ARGUMENT"
+
+
+def test_details_name_the_location_and_the_field(user: User) -> None:
+    denied = user.ask("GET", "/v2/projects/demo/locations/mars-north1-a/nodes")
+    (info,) = denied.said["error"]["details"]
+    assert (info["reason"], info["domain"]) == ("LOCATION_POLICY_VIOLATED", "googleapis.com")
+    assert info["metadata"]["location"] == "mars-north1-a"
+    refused = user.ask("POST", f"{NODES}?nodeId=x", {"labels": 5})
+    (details,) = refused.said["error"]["details"]
+    assert details["@type"] == "type.googleapis.com/google.rpc.BadRequest"
+    assert details["fieldViolations"][0]["field"] == "node.labels"
+
+
+def test_what_exists_is_not_made_again(user: User) -> None:
+    user.create()
+    refused = user.ask("POST", f"{NODES}?nodeId=n", ONE_HOST)
+    assert (refused.status, refused.message) == (
+        409,
+        f"Resource '{PARENT}/nodes/n' already exists",
+    )
+    user.queue()
+    refused = user.ask("POST", QUEUE, queue())
+    assert refused.status == 409 and refused.said["error"]["status"] == "ALREADY_EXISTS"
+    other = f"{PLACE}/queuedResources?queuedResourceId=other"
+    taken = {"tpu": {"nodeSpec": [{**spec(), "nodeId": "n"}]}}
+    assert user.ask("POST", other, taken).message == f"Resource '{PARENT}/nodes/n' already exists"
+
+
+def ended(user: User, operation: str) -> Any:
+    """How an operation ended."""
+    user.wait(3600)
+    said = user.get(operation)
+    assert said["done"] is True and "response" not in said
+    return said["error"]
+
+
+def test_no_capacity(user: User) -> None:
+    set_capacity(user.world, "us-central2-b", "*", 0, user.now)
+    error = ended(user, user.create())
+    assert error["code"] == 8
+    text = (
+        'There is no more capacity in the zone "us-central2-b"; you can try in another zone where '
+        "Cloud TPU Nodes are offered (see https://cloud.google.com/tpu/docs/regions)"
+    )
+    assert re.fullmatch(re.escape(text) + EID, error["message"])
+
+
+def test_a_full_reservation(user: User) -> None:
+    start, end = user.now, user.now + 86400
+    reservation = Reservation(
+        zone="us-central2-b", id="r", type="v4-8", size=4, start=start, end=end
+    )
+    add_reservation(user.world, reservation)
+    reserved = {"schedulingConfig": {"reserved": True}}
+    user.ready("first", **reserved)
+    error = ended(user, user.create("second", **reserved))
+    text = "Insufficient reserved capacity. Contact customer support to increase your reservation."
+    assert error["code"] == 8 and re.fullmatch(re.escape(text) + EID, error["message"])
+    (shown,) = user.get(f"{ALPHA}/reservations")["reservations"]
+    assert shown["state"] == "ACTIVE" and shown["standard"]["usage"] == {"total": "4"}
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [(5, "Reservation not found"), (13, "an internal error has occurred")],
+)
+def test_what_the_weather_says(user: User, code: int, text: str) -> None:
+    user.weather("operation-error", code=code, method="nodes.create", times=1)
+    assert ended(user, user.create()) == {"code": code, "message": text}
+
+
+def test_a_request_that_fails_late(user: User) -> None:
+    user.weather("operation-error", code=13, method="queuedResources.create", times=1)
+    assert user.get(user.queue())["done"] is False
+    user.until("PROVISIONING")
+    user.until("SUSPENDING")
+    assert user.queued()["state"]["stateInitiator"] == "SERVICE"
+    user.until("FAILED")
+    error = user.queued()["state"]["failedData"]["error"]
+    assert error == {"code": 13, "message": "an internal error has occurred"}
+
+
+def test_a_regional_device_quota(user: User) -> None:
+    set_quota(user.world, "us-east5-a", "TPUV6EPreemptiblePerProjectPerRegionForTPUAPI", 8, 0.0)
+    place = "/v2/projects/demo/locations/us-east5-a/nodes"
+    user.post(f"{place}?nodeId=one", V6E)
+    refused = user.ask("POST", f"{place}?nodeId=two", V6E)
+    assert (refused.status, refused.message) == (
+        429,
+        "Quota limit 'TPUV6EPreemptiblePerProjectPerRegionForTPUAPI' has been exceeded. "
+        "Limit: 8 in region us-east5.",
+    )
+    info, failure = refused.said["error"]["details"]
+    assert (info["reason"], info["metadata"]["quota_location"]) == (
+        "RATE_LIMIT_EXCEEDED",
+        "us-east5",
+    )
+    assert failure["violations"][0]["subject"] == "project:123456789012"
+
+
+def test_a_zonal_device_quota_counts_husks_until_they_are_deleted(user: User) -> None:
+    set_quota(user.world, "us-central2-b", "v4", 16, user.now)
+    user.ready("n", POD, **SPOT)
+    key = "us-central2-b/n"
+    preempt(user.world, key, user.now, notice_s=0.0)
+    assert user.node()["state"] == "PREEMPTED"
+    refused = user.ask("POST", f"{NODES}?nodeId=m", {**ONE_HOST, **SPOT})
+    quota = "TPUV4sPreemptiblePodPerProjectPerZoneForTPUAPI"
+    assert refused.message == f"Quota '{quota}' exhausted. Limit 16 in zone us-central2-b"
+    assert user.ask("POST", f"{NODES}?nodeId=m", ONE_HOST).status == 200  # another quota
+    user.delete()
+    user.wait(3600)
+    assert user.ask("POST", f"{NODES}?nodeId=s", {**ONE_HOST, **SPOT}).status == 200
+
+
+def test_dead_requests_hold_their_quota(user: User) -> None:
+    set_quota(user.world, "us-central2-b", "v4", 8, user.now)
+    user.queue("q", queueingPolicy={"validUntilDuration": "1s"}, spot={})
+    user.until("FAILED")
+    assert user.ask("POST", f"{NODES}?nodeId=m", {**ONE_HOST, **SPOT}).status == 429
+    user.ask("DELETE", f"{PLACE}/queuedResources/q")
+    user.wait(60)
+    assert user.ask("POST", f"{NODES}?nodeId=m", {**ONE_HOST, **SPOT}).status == 200
+
+
+def test_too_many_creates_in_a_minute(user: User) -> None:
+    def create(name: str) -> int:
+        return user.ask("POST", f"{NODES}?nodeId={name}", ONE_HOST).status
+
+    assert {create(f"n{number}") for number in range(91)} == {200}
+    refused = user.ask("POST", f"{NODES}?nodeId=more", ONE_HOST)
+    assert refused.status == 429
+    assert "'Maximum number of CreateNode requests per minute'" in refused.message
+    info = refused.said["error"]["details"][0]["metadata"]
+    assert info["quota_limit"] == CREATE_RATE
+    user.wait(1)
+    assert (create("more"), create("evenmore")) == (200, 429)
+    user.wait(60)
+    assert create("evenmore") == 200
+
+
+def test_too_many_requests_in_a_zone(user: User) -> None:
+    set_quota(user.world, "us-central2-b", REQUESTS, 1, user.now)
+    user.queue("one")
+    refused = user.ask("POST", QUEUE, queue())
+    assert refused.status == 429 and REQUESTS in refused.message
+
+
+def test_too_many_external_addresses(user: User) -> None:
+    set_quota(user.world, "us-central2-b", IN_USE_ADDRESSES, 2, user.now)
+    user.ready("n", POD)
+    error = ended(user, user.create("m"))
+    assert error["code"] == 8 and "IN_USE_ADDRESSES" in error["message"]
+    user.ready("inside", networkConfig={"network": "default"})
+
+
+def test_a_preempted_node_can_not_be_changed(user: User) -> None:
+    user.ready(**SPOT)
+    changed = user.ask("PATCH", f"{NODES}/n?updateMask=labels", {"labels": {"a": "b"}}).said
+    preempt(user.world, "us-central2-b/n", user.now, notice_s=0.0)
+    text = "Cloud TPU received a bad request. update is not supported while in state PREEMPTED"
+    refused = user.ask("PATCH", f"{NODES}/n?updateMask=labels", {"labels": {}})
+    assert refused.status == 400 and re.fullmatch(re.escape(text) + EID, refused.message)
+    error = ended(user, f"/v2/{changed['name']}")
+    assert error["code"] == 3 and re.fullmatch(re.escape(text) + EID, error["message"])
+
+
+def test_preempted_while_it_was_created(user: User) -> None:
+    operation = user.create(**SPOT)
+    user.wait(40)
+    preempt(user.world, "us-central2-b/n", user.now, notice_s=0.0)
+    error = ended(user, operation)
+    assert error["code"] == 3 and "while in state PREEMPTED" in error["message"]
+
+
+PAUSES: dict[str, tuple[str, Callable[[User], object]]] = {
+    "a pod": ("not supported for TPU pods", lambda user: user.ready("n", POD)),
+    "a spot node": ("not supported for preemptible or spot", lambda user: user.ready(**SPOT)),
+    "a node that is being created": ("while in state CREATING", lambda user: user.create()),
+}
+
+
+@pytest.mark.parametrize("case", PAUSES)
+def test_what_can_not_be_stopped(user: User, case: str) -> None:
+    text, make = PAUSES[case]
+    make(user)
+    refused = user.ask("POST", f"{NODES}/n:stop", {})
+    assert refused.status == 400 and text in refused.message
+
+
+def test_what_was_taken_can_not_be_started(user: User) -> None:
+    user.ready(**SPOT)
+    preempt(user.world, "us-central2-b/n", user.now, notice_s=0.0)
+    refused = user.ask("POST", f"{NODES}/n:start", {})
+    assert refused.status == 400 and "no longer exists" in refused.message
+
+
+@pytest.mark.parametrize("mask", ["", "state", "acceleratorType", "no_such_field", "labels,x"])
+def test_what_can_not_be_patched(user: User, mask: str) -> None:
+    user.ready()
+    refused = user.ask("PATCH", f"{NODES}/n?updateMask={mask}", {"labels": {"a": "b"}})
+    assert refused.status == 400 and "update_mask" in refused.message
+    user.wait(60)
+    assert "labels" not in user.node()
+
+
+def test_a_node_of_another_name_came_first(user: User) -> None:
+    user.queue(queueingPolicy={"validAfterDuration": "600s"}, spot={})
+    user.ready("q-n")
+    user.until("FAILED")
+    assert user.queued()["state"]["failedData"]["error"]["code"] == 6
+
+
+def test_flex_start_of_an_old_generation(user: User) -> None:
+    body = queue(provisioningModel="FLEX_START", runDuration={"maxRunDuration": "600s"})
+    said = user.post(f"{ALPHA}/queuedResources?queuedResourceId=q", body)
+    error = ended(user, f"/v2/{said['name']}")
+    assert error == {
+        "code": 3,
+        "message": 'FLEX_START provisioning model is not supported for accelerator type "v4-8" '
+        'in location "us-central2-b"',
+    }
+
+
+def test_an_expired_request(user: User) -> None:
+    set_capacity(user.world, "us-central2-b", "*", 0, user.now)
+    user.queue(queueingPolicy={"validUntilDuration": "600s"}, spot={})
+    user.wait(599)
+    assert user.queued()["state"] == {"state": "WAITING_FOR_RESOURCES"}
+    user.wait(1)
+    state = user.queued()["state"]
+    assert state["state"] == "FAILED" and "valid-until" in state["failedData"]["error"]["message"]
+
+
+def test_a_running_operation_can_not_be_forgotten(user: User) -> None:
+    operation = user.create()
+    assert user.ask("DELETE", operation).said["error"]["status"] == "FAILED_PRECONDITION"
+    user.wait(3600)
+    assert user.ask("DELETE", operation).status == 200
+    assert user.ask("GET", operation).status == 404

@@ -1,0 +1,383 @@
+"""The commands that read what is remembered, on a store that no engine looks after."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from time import time
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from tests.simulated.windows import run_in_terminal
+from tests.unit.stories import History, struck
+from tpuherd.accounting.goodput import State
+from tpuherd.cli.main import run
+from tpuherd.jobs.job_queries import DONE, say_without_nodes
+from tpuherd.model.slot_history import Verdict
+from tpuherd.model.slots_and_plan import Event, Goal
+from tpuherd.model.stored_job import Wish
+from tpuherd.settings import project_access
+from tpuherd.settings.folders import logs_folder
+from tpuherd.store.database import Database
+from tpuherd.store.log_store import About, Place, Shelf
+from tpuherd.views.json_schemas import SCHEMAS
+from tpuherd.views.printable import COLOURED, show_controls
+from tpuherd_host.agent.records import Record
+
+Herd = Callable[..., tuple[int, str, str]]
+Save = Callable[..., None]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a world that is not there any more: what was remembered of it is."""
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HERD_WORLD", str(tmp_path / "world"))
+    return tmp_path / "world"
+
+
+@pytest.fixture
+def herd(world: Path, capfd: pytest.CaptureFixture[str]) -> Herd:
+    """A command's status, and what it says."""
+
+    def herd(*words: str) -> tuple[int, str, str]:
+        status = run(words)
+        said = capfd.readouterr()
+        return status, said.out, said.err
+
+    return herd
+
+
+@pytest.fixture
+def save(world: Path, tmp_path: Path) -> Save:
+    """Puts a job with its story into the store."""
+
+    def save(
+        story: History,
+        goal: Goal = Goal.RUN,
+        *,
+        wished: bool = True,
+        job: str = "gpt",
+        state: str = "attempt 1 has run for 1 min",
+    ) -> None:
+        store = Database(project_access.scope({"HOME": str(tmp_path)}, world=world).store, time())
+        store.append([named(event, job) for event in story.events])
+        if wished:
+            at = story.events[0].at
+            store.put(Wish(job=job, goal=goal, document={"name": job}, made_at=at, changed_at=at))
+        store.put_states({f"{job}-0": state})
+        store.close()
+
+    return save
+
+
+def named(event: Event, job: str) -> Event:
+    """The same of a job of another name."""
+    told = json.loads(json.dumps(asdict(event)).replace("gpt", job))
+    return Event(**told)
+
+
+def story() -> History:
+    """A job that has run for a minute."""
+    story = History(time() - 120)
+    story.get(10, 20, 20)
+    story.launch(10, step=0)
+    story.wait(60, State.PRODUCTIVE)
+    return story
+
+
+def tried(story: History) -> History:
+    """The same, as a sweep whose first trial is complete and whose second runs."""
+    for number, loss in enumerate((0.5, 0.25)):
+        params = {"lr": 0.1 * (number + 1)}
+        made: dict[str, Any] = {
+            "params": params,
+            "run": f"gpt-t{number}",
+            "metric": "loss",
+            "wanted": "minimize",
+        }
+        story.tell("trial.made", trial=number, **made)
+        story.tell("trial.given", trial=number, resumed=False, spent={})
+        story.tell("trial.told", trial=number, step=10, value=loss)
+        if number == 0:
+            story.tell("trial.ended", trial=number, how="complete", why="its command is done")
+    return story
+
+
+def test_an_empty_store_says_so(herd: Herd, world: Path, tmp_path: Path) -> None:
+    Database(project_access.scope({"HOME": str(tmp_path)}, world=world).store, time()).close()
+    assert herd("ls") == (0, "nothing is wished; herd run begins a job\n", "")
+    assert herd("capacity") == (0, "nothing was asked for yet\n", "")
+    assert herd("events") == (0, "", "")
+    assert herd("status", "gpt") == (
+        4, "", "herd status: there is no job gpt, nor any other\n",
+    )  # fmt: skip
+
+
+def test_what_is_remembered_is_shown_where_the_world_is_gone(herd: Herd, save: Save) -> None:
+    save(story())
+    assert [row.split()[:3] for row in herd("ls")[1].splitlines()] == [
+        ["JOB", "PHASE", "READY"], ["gpt", "running", "1/1"],
+    ]  # fmt: skip
+    assert "gpt-0: attempt 1 has run for 1 min" in herd("status", "gpt")[1]
+    assert "gpt-0: attempt 1 has run for 1 min" in herd("why", "gpt-0")[1]
+    events = herd("events", "gpt-0")[1].splitlines()
+    assert events[0].split()[1:4] == ["gpt-0", "bid.asked", "gpt-0-g1-7kq"]
+    for since in ("65s", f"{time() - 65:.0f}"):  # so long ago, or a time since 1970
+        assert len(herd("events", "--since", since)[1].splitlines()) == 1
+    assert herd("status", "gpu")[::2] == (
+        4, "herd status: there is no job gpu: did you mean gpt?\n",
+    )  # fmt: skip
+    assert herd("why", "gpt-1")[0] == 4
+
+
+@pytest.mark.parametrize("command", sorted(SCHEMAS))
+def test_json_fits_its_schema(
+    herd: Herd, save: Save, world: Path, tmp_path: Path, command: str
+) -> None:
+    one = tried(story())
+    one.tell("slot.done", why="it succeeded")
+    save(one)
+    logged(world, tmp_path, "gpt-0-a1-7kq", "gpt-0-g1-7kq", (time(),))
+    words = command.replace("NAME", "gpt").split()[1:]
+    status, out, _ = herd(*words)
+    assert status == (7 if command.startswith("herd engine") else 0)  # none runs
+    texts = out.splitlines() if words[0] in ("events", "logs") else [out]
+    assert texts
+    for text in texts:
+        jsonschema.validate(json.loads(text), SCHEMAS[command])
+
+
+def test_a_sweep_is_shown_as_table_csv_and_picture(herd: Herd, save: Save) -> None:
+    save(tried(story()))
+    status, out, _ = herd("sweep", "status", "gpt")
+    assert status == 0
+    assert [line.split()[:6] for line in out.splitlines()[2:]] == [
+        ["TRIAL", "PHASE", "SLOT", "LOSS", "LR", "ATTEMPT"],
+        ["0", "*", "complete", "gpt-0", "0.5", "0.1"],
+        ["1", "running", "gpt-0", "0.25", "0.2", "-"],
+    ]
+    status, out, _ = herd("sweep", "status", "gpt", "--csv")
+    assert [line.split(",")[:3] for line in out.splitlines()] == [
+        ["trial", "phase", "value"], ["0", "complete", "0.5"], ["1", "running", "0.25"],
+    ]  # fmt: skip
+    assert herd("sweep", "best", "gpt") == (
+        0, "loss 0.5 at step 10, trial 0 of 2, run gpt-t0\n  lr: 0.1\n", "",
+    )  # fmt: skip
+    assert "loss by lr" in herd("sweep", "plot", "gpt")[1]
+    assert herd("sweep", "plot", "gpt", "--svg")[1].startswith("<svg ")
+
+
+def test_what_is_no_sweep_says_so(herd: Herd, save: Save) -> None:
+    save(story())
+    for word in ("status", "best", "plot"):
+        status, out, err = herd("sweep", word, "gpt")
+        assert (status != 0, out) == (True, "")
+        assert err == f"herd sweep {word}: gpt is no sweep: its job file has no `sweep:`\n"
+    assert herd("sweep", "best", "gpu")[0] == 4
+
+
+def test_wait_is_over_when_the_job_is(herd: Herd, save: Save) -> None:
+    one = story()
+    save(one)
+    assert herd("wait", "gpt", "--timeout", "0.1s") == (124, "", "herd wait: gpt goes on\n")
+    assert herd("wait", "gpt2")[0] == 4
+    one.events.clear()
+    one.tell("slot.done", why="it succeeded")
+    save(one)
+    assert herd("wait", "gpt") == (0, "", "herd wait: gpt-0 is done\n")
+
+
+def test_wait_for_several_is_over_when_all_are(herd: Herd, save: Save) -> None:
+    """Each as it ends; the greatest status counts, and what goes on when the time is over."""
+    done, failed = story(), story()
+    done.tell("slot.done", why="it succeeded")
+    save(done)
+    save(failed, job="sad")
+    said = "herd wait: gpt-0 is done\nherd wait: sad goes on\n"
+    assert herd("wait", "gpt", "sad", "--timeout", "0.1s") == (124, "", said)
+    assert herd("wait", "gpt", "sax*")[::2] == (
+        4, "herd wait: there is no job sax*: there is gpt,sad\n",
+    )  # fmt: skip
+    failed.events.clear()
+    failed.end(Verdict.FAILURE, exit=3)
+    failed.tell("slot.gave_up", why="it failed 4 times")
+    save(failed, job="sad")
+    said = "herd wait: gpt-0 is done\nherd wait: sad-0 gave up: it failed 4 times\n"
+    assert herd("wait", "g*", "*", "sad") == (3, "", said)
+    status, out, _ = herd("wait", "*", "--json")
+    told = json.loads(out)
+    jsonschema.validate(told, SCHEMAS["herd wait NAME --json"])
+    assert (status, [(one["job"], one["status"]) for one in told["each"]]) == (
+        3, [("gpt", 0), ("sad", 3)],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code", "status"),
+    [(Verdict.FAILURE, 3, 3), (Verdict.FAILURE, None, 5), (Verdict.STALLED, 0, 5)],
+)
+def test_wait_has_the_status_of_a_command_that_failed_for_good(
+    herd: Herd,
+    save: Save,
+    verdict: Verdict,
+    code: int | None,
+    status: int,
+) -> None:
+    one = story()
+    one.end(verdict, exit=code)
+    one.tell("slot.gave_up", why="it failed 4 times")
+    save(one)
+    assert herd("wait", "gpt") == (status, "", "herd wait: gpt-0 gave up: it failed 4 times\n")
+
+
+def test_a_job_without_a_node_is_spoken_of_as_it_is(save: Save, world: Path) -> None:
+    """Not awaited if it is over: `exec` on it says so."""
+
+    def said(name: str) -> str:
+        store = Database(
+            project_access.scope({"HOME": os.environ["HOME"]}, world=world).store, time()
+        )
+        try:
+            return say_without_nodes(store, time())[name]
+        finally:
+            store.close()
+
+    one = History(time() - 120)
+    one.ask()
+    save(one)
+    assert "herd why says what it waits for" in said("gpt")
+    one = story()
+    one.tell("slot.done", why="it succeeded")
+    save(one)
+    assert said("gpt") == said("gpt-0") == DONE
+    save(story(), Goal.GONE, job="off")
+    assert "is stopped" in said("off")
+    failed = story()
+    failed.tell("slot.gave_up", why="it failed 4 times")
+    save(failed, job="sad")
+    assert "is finished" in said("sad")
+    assert "gave up" in said("sad-0")
+
+
+def test_wait_for_what_is_stopped_is_over_at_once(herd: Herd, save: Save) -> None:
+    save(story(), Goal.GONE)
+    assert herd("wait", "gpt") == (5, "", "herd wait: gpt is stopped\n")
+
+
+def test_wait_for_a_node_is_over_when_it_is_ready(herd: Herd, save: Save) -> None:
+    one = History(time() - 120)
+    one.get(10, 20, 20)
+    save(one, Goal.IDLE)
+    assert herd("wait", "gpt") == (0, "", "herd wait: gpt-0 is ready\n")
+
+
+def test_logs_of_a_job_are_those_of_all_its_attempts(
+    herd: Herd, world: Path, tmp_path: Path
+) -> None:
+    shelf = Shelf(logs_folder(tmp_path / ".local/state/tpuherd", world=world, project=""))
+    now = time()
+    said = [("gpt-0-a1-7kq", 1, "gpt-0-g1-7kq"), ("x", 0, "gpt-0-g1-7kq"),
+            ("gpt-0-a2-7kq", 2, "gpt-0-g3-7kq"), ("gpt2-0-a1-7kq", 1, "gpt2-0-g1-7kq")]  # fmt: skip
+    for at, (id, number, node) in enumerate(said):
+        place = Place(zone="z", node=node, worker=0, incarnation="1")
+        kind = "attempt" if number else "command"
+        shelf.put(About(id=id, kind=kind, title="t", target="gpt", started=now + at,
+                        places=(place,), number=number))  # fmt: skip
+        writer = shelf.writer(id, place)
+        writer.put(0, Record(now + at, 1, f"{id} says\n".encode()))
+        writer.close()
+    told = [line.split(" ")[-2] for line in herd("logs", "gpt")[1].splitlines() if "says" in line]
+    assert told == ["gpt-0-a1-7kq", "x", "gpt-0-a2-7kq"]
+    heads = [line.split()[:3] for line in herd("logs", "gpt")[1].splitlines() if line[0] == "-"]
+    assert heads == [["--", "1", "gpt-0-a1-7kq"], ["--", "-", "x"], ["--", "2", "gpt-0-a2-7kq"]]
+    assert "gpt-0-a2-7kq says" in herd("logs", "gpt-0", "--attempt", "2")[1]
+    assert "gpt-0-a1-7kq says" not in herd("logs", "gpt-0", "--attempt", "2")[1]
+
+
+def logged(
+    world: Path, home: Path, id: str, node: str, times: tuple[float, ...], said: str = "says"
+) -> None:
+    """Something was said by a piece of work at these times."""
+    shelf = Shelf(logs_folder(home / ".local/state/tpuherd", world=world, project=""))
+    place = Place(zone="z", node=node, worker=0, incarnation="1")
+    shelf.put(About(id=id, kind="attempt", title="t", target="gpt", started=min(times),
+                    places=(place,), number=int(id != "x")))  # fmt: skip
+    writer = shelf.writer(id, place)
+    for at in times:
+        writer.put(writer.offset, Record(at, 1, f"{said}\n".encode()))
+    writer.close()
+
+
+def test_logs_say_once_whose_lines_follow(herd: Herd, world: Path, tmp_path: Path) -> None:
+    """Hosts that speak in turn need no head each time; one that goes back to other work does."""
+    now = time()
+    said = [
+        ("gpt-0-a1-7kq", "gpt-0-g1-7kq", (0, 2, 6)),
+        ("gpt-1-a1-7kq", "gpt-1-g1-7kq", (1, 3, 5)),
+        ("x", "gpt-1-g1-7kq", (4,)),
+    ]
+    for id, node, times in said:
+        logged(world, tmp_path, id, node, tuple(now + at for at in times))
+    lines = [line.split() for line in herd("logs", "gpt")[1].splitlines()]
+    assert [words[2 if words[0] == "--" else 1] for words in lines] == [
+        "gpt-0-a1-7kq", "gpt-0/w0:", "gpt-1-a1-7kq", "gpt-1/w0:", "gpt-0/w0:", "gpt-1/w0:",
+        "x", "gpt-1/w0:", "gpt-1-a1-7kq", "gpt-1/w0:", "gpt-0/w0:",
+    ]  # fmt: skip
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066\x1b[31mred"
+
+
+def hostile(world: Path, home: Path) -> History:
+    """A job whose host, cloud and script say what a terminal would obey."""
+    story = struck(host="gpt-0-g1-7kq/w3", exit=1, lines=[HOSTILE, "killed"])
+    story.tell("bid.refused", bid=story.bid, refusal="stockout", sentence=HOSTILE)
+    story.tell("trial.made", trial=0, params={"lr": 0.1}, run="r", metric="loss", wanted="minimize")
+    story.tell("trial.ended", trial=0, how="failed", why=HOSTILE)
+    logged(world, home, "gpt-0-a1-7kq", "gpt-0-g1-7kq", (story.now,), HOSTILE)
+    return story
+
+
+READING = ["ls", "status gpt", "why gpt", "events gpt", "capacity", "sweep status gpt", "logs gpt"]
+
+
+@pytest.mark.parametrize("command", READING + [f"{one} --json" for one in READING])
+def test_what_others_wrote_never_acts_on_a_terminal(
+    herd: Herd, save: Save, world: Path, tmp_path: Path, command: str
+) -> None:
+    save(hostile(world, tmp_path), state=f"waits: {HOSTILE}")
+    status, seen = run_in_terminal(*command.split())
+    assert status == 0, seen
+    assert "owned" in seen or command.split()[0] in ("ls", "capacity")
+    plain = COLOURED.sub("", seen)
+    assert show_controls(plain, keep="\r") == plain
+    if command.startswith("logs") or "--json" in command:
+        return
+    assert "\x1b[31mred" not in seen, "its colours are not ours"
+    _, out, err = herd(*command.split())
+    assert show_controls(out + err) == out + err, "in a pipe, too"
+
+
+def test_logs_in_a_pipe_are_as_they_were_written(herd: Herd, world: Path, tmp_path: Path) -> None:
+    logged(world, tmp_path, "gpt-0-a1-7kq", "gpt-0-g1-7kq", (time(),), HOSTILE)
+    assert HOSTILE in herd("logs", "gpt")[1]
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+@pytest.mark.parametrize("command", [*READING[:-1], "wait gpt2", "status gpt-1", "ls --nonsense"])
+def test_nothing_is_cut_in_mid_word(
+    herd: Herd, save: Save, world: Path, tmp_path: Path, command: str, columns: int
+) -> None:
+    long = "there is no more capacity in the zone us-central2-b for 32 chips of v4; try it again"
+    save(hostile(world, tmp_path), state=f"asks for v4-32 in three zones, since {long}")
+    save(story(), job="a-job-with-quite-a-long-name", state=long)
+    _, seen = run_in_terminal(*command.split(), columns=columns)
+    assert seen.strip()
+    for line in COLOURED.sub("", seen).split("\n"):
+        assert len(line) <= columns or " " not in line.strip(), line

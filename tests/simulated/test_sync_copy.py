@@ -1,0 +1,190 @@
+"""Copying files and folders as they are, to hosts and from them."""
+
+import asyncio
+import os
+import random
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.simulated.sync_hosts import NearHost, herd, tree, write
+from tpuherd.errors import NotFound, Unfit
+from tpuherd.sync.copy_files import Fetched, copy_from, copy_to
+from tpuherd.sync.ship import Shipment
+from tpuherd_host.agent.frames import WINDOW
+from tpuherd_host.agent.snapshots_rows import NOBODY, packed, row
+from tpuherd_host.agent.snapshots_stream import Content, stream
+
+WHEN = 1_500_000_000_123_456_789
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    folder = tmp_path / "here"
+    write(folder, {"tree/a": "a", "tree/sub/b": random.Random(1).randbytes(300_000), "one": "1"})
+    write(folder, {"tree/same": "a", "tree/ü\n": ""})
+    (folder / "tree" / "empty").mkdir()
+    (folder / "tree" / "link").symlink_to("sub/../sub")
+    (folder / "tree" / "a").chmod(0o640)
+    (folder / "tree" / "sub").chmod(0o750)
+    os.utime(folder / "tree" / "a", ns=(WHEN, WHEN))
+    os.utime(folder / "tree" / "sub", ns=(WHEN, WHEN))
+    return folder
+
+
+def to(paths: list[Path], dest: str, hosts: list[NearHost]) -> Shipment:
+    return asyncio.run(copy_to(paths, dest, hosts))
+
+
+def fetched(paths: list[str], hosts: list[NearHost], into: Path) -> Fetched:
+    return asyncio.run(copy_from(paths, hosts, into))
+
+
+def facts(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return stat.S_IMODE(found.st_mode), found.st_mtime_ns
+
+
+def test_a_folder_goes_to_all_hosts_over_one_uplink(here: Path, tmp_path: Path) -> None:
+    hosts = herd(tmp_path, 7)
+    done = to([here / "tree"], "new", hosts)
+    assert done.failed == {}
+    for host in hosts:
+        assert tree(host.home / "new") == tree(here / "tree")
+        assert (host.home / "new" / "empty").is_dir()
+        assert facts(host.home / "new" / "a") == (0o640, WHEN)
+        assert facts(host.home / "new" / "sub") == (0o750, WHEN)
+    assert [host.up for host in hosts[1:]] == [0] * 6
+
+
+def test_where_things_go_is_as_with_cp(here: Path, tmp_path: Path) -> None:
+    hosts = herd(tmp_path, 1)
+    home = hosts[0].home
+    (home / "there").mkdir()
+    for paths, dest, found in [
+        ([here / "one"], "uno", "uno"),
+        ([here / "one"], "there", "there/one"),
+        ([here / "one"], "deep/er/", "deep/er/one"),
+        ([here / "one"], "~", "one"),
+        ([here / "tree"], "there", "there/tree/a"),
+        ([here / "one", here / "tree"], "both", "both/tree/a"),
+        ([here / "one"], str(home / "absolute"), "absolute"),
+    ]:
+        assert to(paths, dest, hosts).failed == {}
+        assert (home / found).is_file(), (dest, found)
+    write(here, {"one": "2"})
+    assert to([here / "one"], "there", hosts).failed == {}
+    assert (home / "there" / "one").read_text() == "2"
+    assert (home / "there" / "tree" / "a").exists()
+    assert to([here / "one"], "uno", hosts).failed == {}
+    assert (home / "uno").read_text() == "2"
+
+
+def test_what_is_in_the_way_is_refused_before_anything_is_done(here: Path, tmp_path: Path) -> None:
+    hosts = herd(tmp_path, 2)
+    write(hosts[1].home, {"x/tree/sub": "a file"})
+    (hosts[0].home / "x").mkdir()
+    done = to([here / "tree"], "x", hosts)
+    assert "is no folder" in done.failed["pod/w1"]
+    assert tree(hosts[1].home / "x") == {"tree/sub": ("file", b"a file")}
+    assert tree(hosts[0].home / "x") == {}
+    write(hosts[0].home, {"file": ""})
+    assert "leads through a file" in to([here / "one"], "file/x", hosts[:1]).failed["pod/w0"]
+    assert "is a file" in to([here / "one"], "file/", hosts[:1]).failed["pod/w0"]
+
+
+def test_what_is_no_file_is_left_out_and_told(here: Path, tmp_path: Path) -> None:
+    hosts = herd(tmp_path, 1)
+    pipe = here / "tree" / "pipe"
+    os.mkfifo(pipe)
+    done = to([here / "tree"], "x", hosts)
+    assert (done.failed, done.skipped) == ({}, (str(pipe),))
+    with pytest.raises(Unfit, match="pipe: neither a file nor a folder"):
+        to([pipe], "y", hosts)
+    os.mkfifo(hosts[0].home / "queue")
+    told = fetched(["queue"], hosts, tmp_path / "back").failed["pod/w0"]
+    assert told.endswith("queue: neither a file nor a folder")
+
+
+def test_two_nodes_of_one_name_are_told_apart(here: Path, tmp_path: Path) -> None:
+    hosts = [herd(tmp_path / zone, 1)[0] for zone in ("us-a", "eu-b")]
+    for host, zone in zip(hosts, ("us-a", "eu-b"), strict=True):
+        host.host = replace(host.host, zone=zone, incarnation=zone)
+    assert to([here / "one"], "uno", hosts).got == ("us-a/pod/w0", "eu-b/pod/w0")
+    assert [(host.home / "uno").read_text() for host in hosts] == ["1", "1"]
+    assert set(fetched(["uno"], hosts, tmp_path / "back").got) == {"us-a/pod/w0", "eu-b/pod/w0"}
+
+
+def test_nothing_to_copy_is_one_sentence(here: Path, tmp_path: Path) -> None:
+    hosts = herd(tmp_path, 1)
+    with pytest.raises(NotFound, match="nothing is not there"):
+        to([here / "nothing"], "x", hosts)
+    with pytest.raises(Unfit, match="beside the others"):
+        to([here / "one", here / "tree" / ".." / "one"], "x", hosts)
+
+
+def test_a_folder_comes_back_as_it_was(here: Path, tmp_path: Path) -> None:
+    hosts = herd(tmp_path, 1)
+    to([here / "tree"], "x", hosts)
+    os.mkfifo(hosts[0].home / "x" / "pipe")
+    done = fetched(["x"], hosts, tmp_path / "back")
+    assert done.failed == {}
+    assert tree(tmp_path / "back") == tree(here / "tree")
+    assert facts(tmp_path / "back" / "a") == (0o640, WHEN)
+    assert facts(tmp_path / "back" / "sub") == (0o750, WHEN)
+    assert done.skipped["pod/w0"][0].endswith("x/pipe")
+    assert fetched(["x/a"], hosts, tmp_path / "file").failed == {}
+    assert (tmp_path / "file").read_text() == "a"
+
+
+def test_several_hosts_give_into_a_folder_each(tmp_path: Path) -> None:
+    hosts = herd(tmp_path, 4)
+    for number, host in enumerate(hosts):
+        write(host.home, {"log.1": f"{number}", "log.2": "x", "other": ""})
+    hosts[2].down = True
+    done = fetched(["log.*"], hosts, tmp_path / "all")
+    assert done.failed == {"pod/w2": "pod/w2 is down"}
+    found = {name: content for name, (_, content) in tree(tmp_path / "all").items()}
+    wanted = {f"pod-w{n}/log.1": b"%d" % n for n in (0, 1, 3)}
+    assert found == {**wanted, **{f"pod-w{n}/log.2": b"x" for n in (0, 1, 3)}}
+    done = fetched(["nothing*"], hosts[:1], tmp_path / "none")
+    assert done.failed == {"pod/w0": "nothing* is not there"}
+
+
+def test_a_log_that_grows_is_cut_where_it_was_and_one_that_shrinks_is_refused(
+    tmp_path: Path,
+) -> None:
+    hosts = herd(tmp_path, 1)
+    log = hosts[0].home / "run" / "log"
+    # More than the host may send unread goes first: the log is listed by then, but not read.
+    write(log.parent, {"before": random.Random(1).randbytes(4 * WINDOW)})
+
+    def changed(size: int) -> None:
+        def passing(piece: bytes) -> bytes:
+            if log.read_text().startswith("x"):  # once: the host may read it from then on
+                log.write_text("y" * size)
+            return piece
+
+        log.write_text("x" * 100)
+        hosts[0].passing = passing
+
+    changed(150)
+    assert fetched(["run"], hosts, tmp_path / "a").failed == {}
+    assert (tmp_path / "a" / "log").read_text() == "y" * 100
+    changed(50)
+    assert "shrank" in fetched(["run"], hosts, tmp_path / "b").failed["pod/w0"]
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_host_cannot_write_where_it_wants(tmp_path: Path) -> None:
+    """What a host sends is checked: no path leads out of the folder it was fetched into."""
+    hosts = herd(tmp_path, 1)
+    write(hosts[0].home, {"x": "evil"})
+    rows = packed([row(b"../../stolen", stat.S_IFREG | 0o644, 4, NOBODY)])
+    lie = b"".join(stream({"give": 1}, rows, [Content(0, 4, [b"evil"])], lambda: 1))
+    hosts[0].passing = lambda piece: lie
+    done = fetched(["x"], hosts, tmp_path / "into" / "deep")
+    assert "no path of a snapshot" in done.failed["pod/w0"]
+    assert not list(tmp_path.rglob("stolen"))

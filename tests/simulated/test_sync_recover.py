@@ -1,0 +1,72 @@
+"""A snapshot that was lost here comes back from a host, exactly as it was, or not at all."""
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.simulated.sync_hosts import NearHost, herd, tree, write
+from tpuherd.errors import Broken, NotFound
+from tpuherd.sync.ship import ship, ship_id
+from tpuherd.sync.snapshot_recover import recover
+from tpuherd.sync.snapshot_store import Archive
+from tpuherd.sync.take_snapshot import again, take
+
+ENVIRONMENT = {"PATH": os.environ["PATH"]}
+
+
+def shipped(folder: Path, host: NearHost) -> str:
+    """The id of code that the host has."""
+    code = folder / "code"
+    write(code, {"a": "a", "sub/b": random.Random(1).randbytes(300_000), "same": "a", "none": ""})
+    write(code, {"odd ü\n": "x"})
+    (code / "link").symlink_to(".//sub")
+    (code / "a").chmod(0o755)
+    archive = Archive(folder / "before")
+    snapshot = take(code, archive, ENVIRONMENT)
+    done = asyncio.run(ship(snapshot, "c", [host], archive=archive))
+    assert done.failed == {}
+    return snapshot.id
+
+
+def test_it_can_be_shipped_again_as_it_was(tmp_path: Path) -> None:
+    old, new = herd(tmp_path, 2)
+    id = shipped(tmp_path, old)
+    (old.home / "c" / "a").write_text("edited")  # trees are the host's; what was shipped is kept
+    archive = Archive(tmp_path / "after")
+    assert again(id, archive) is None
+    asyncio.run(recover(id, old, archive))
+    found = again(id, archive)
+    assert found is not None
+    assert found.id == id
+    assert asyncio.run(ship_id(id, "c", [new], archive=archive)).failed == {}
+    assert tree(new.home / "c") == tree(tmp_path / "code")
+    asyncio.run(recover(id, old, archive))  # again is as good
+
+
+@pytest.mark.parametrize("id", ["0" * 64, "../../../etc/passwd", ""])
+def test_a_host_that_has_it_not_says_so(tmp_path: Path, id: str) -> None:
+    (host,) = herd(tmp_path, 1)
+    shipped(tmp_path, host)
+    archive = Archive(tmp_path / "after")
+    with pytest.raises(NotFound, match="is not on this host"):
+        asyncio.run(recover(id, host, archive))
+    assert list(archive.rows_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("what", ["content", "rows"])
+def test_what_was_spoiled_on_the_host_is_not_taken(tmp_path: Path, what: str) -> None:
+    (host,) = herd(tmp_path, 1)
+    id = shipped(tmp_path, host)
+    store = Path(host.house) / "store"
+    files = store / "rows" if what == "rows" else store / "blobs"
+    file = next(one for one in files.iterdir() if one.suffix != ".index" and one.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    archive = Archive(tmp_path / "after")
+    with pytest.raises((Broken, NotFound)):
+        asyncio.run(recover(id, host, archive))
+    assert again(id, archive) is None

@@ -1,0 +1,318 @@
+"""Shipping to hosts: what arrives, what travels, what is refused, and what hosts keep."""
+
+import asyncio
+import errno
+import os
+import random
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.integration.worlds import until
+from tests.simulated.sync_hosts import Desk, NearHost, herd, tree, write
+from tpuherd.errors import NotFound, Unfit
+from tpuherd.sync.ship import Shipment, Terms, ship, ship_id
+from tpuherd_host.agent import snapshots_tree
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def blobs(host: NearHost) -> int:
+    folder = Path(host.house) / "store" / "blobs"
+    total = 0
+    for file in folder.iterdir():
+        with suppress(FileNotFoundError):  # goes just now
+            total += file.stat().st_size
+    return total
+
+
+def test_all_hosts_get_all_of_it_and_the_uplink_carries_it_once(desk: Desk, tmp_path: Path) -> None:
+    write(desk.code, {f"d{n % 7}/f{n}": random.Random(n).randbytes(3000) for n in range(60)})
+    write(desk.code, {"odd name/ü\n": "x", "a.sh": "#!"})
+    (desk.code / "a.sh").chmod(0o755)
+    (desk.code / "link").symlink_to(".//d1")
+    (desk.code / "empty").mkdir()
+    hosts = herd(tmp_path, 23)
+    done = desk.ship(hosts)
+    assert (done.failed, done.slow, done.unchanged) == ({}, {}, ())
+    assert done.got == tuple(host.host.name for host in hosts)
+    wanted = tree(desk.code)
+    assert all(tree(host.home / "c") == wanted for host in hosts)
+    assert [host.up for host in hosts[1:]] == [0] * 22
+    assert done.bytes_up == hosts[0].up < 60 * 3000 * 1.1
+
+
+def test_only_what_changed_travels_and_deletions_are_carried(desk: Desk, tmp_path: Path) -> None:
+    write(desk.code, {f"f{n}": random.Random(n).randbytes(2000) for n in range(300)})
+    hosts = herd(tmp_path, 5)
+    desk.ship(hosts)
+    write(desk.code, {"f7": "edited", "new/one": "new"})
+    (desk.code / "f8").unlink()
+    (desk.code / "f9").rename(desk.code / "moved")
+    done = desk.ship(hosts)
+    assert done.failed == {}
+    assert done.bytes_up < 300 * 5
+    assert all(tree(host.home / "c") == tree(desk.code) for host in hosts)
+    write(desk.code, {"f10": random.Random(999).randbytes(3000)})
+    assert desk.ship(hosts).bytes_up < 3400  # more than a question: once
+    assert all(tree(host.home / "c") == tree(desk.code) for host in hosts)
+    nothing = desk.ship(hosts)
+    assert nothing.bytes_up == 0
+    assert len(nothing.unchanged) == 5
+
+
+def test_an_edit_costs_what_it_changes_however_large_the_file(desk: Desk, tmp_path: Path) -> None:
+    lines = [random.Random(n).randbytes(30).hex() for n in range(20_000)]
+    write(desk.code, {"big.py": "\n".join(lines), "a": "1"})
+    hosts = herd(tmp_path, 3)
+    desk.ship(hosts)
+    lines[9000:9000] = ["one more line"] * 3
+    write(desk.code, {"big.py": "\n".join(lines)})
+    done = desk.ship(hosts)
+    assert done.failed == {}
+    assert done.bytes_up < 300 * 3
+    assert tree(hosts[2].home / "c") == tree(desk.code)
+
+
+def test_what_we_remember_of_hosts_is_only_a_guess(desk: Desk, tmp_path: Path) -> None:
+    """Somebody else changed the destination, removed it, or the agent's folder is gone."""
+    write(desk.code, {"a": "1", "b": "b" * 9000})
+    hosts = herd(tmp_path, 4)
+    desk.ship(hosts)
+    (tmp_path / "other").mkdir()
+    other = Desk(tmp_path / "other")
+    write(other.code, {"a": "other"})
+    assert other.ship(hosts[1:2], dest="~/c").failed == {}
+    shutil.rmtree(hosts[2].home / "c")
+    shutil.rmtree(hosts[3].house)
+    shutil.rmtree(hosts[3].home / "c")
+    write(desk.code, {"a": "2"})
+    done = desk.ship(hosts)
+    assert done.failed == {}
+    assert all(tree(host.home / "c") == tree(desk.code) for host in hosts)
+
+
+def test_a_snapshot_is_shipped_by_its_id_as_often_as_one_likes(desk: Desk, tmp_path: Path) -> None:
+    write(desk.code, {"a": "1", "b/c": "2"})
+    id, was = desk.shot().id, tree(desk.code)
+    write(desk.code, {"a": "moved on"})
+    desk.shot()
+    hosts = herd(tmp_path, 2)
+
+    def again() -> Shipment:
+        return asyncio.run(ship_id(id, "jobs/gpt", hosts, archive=desk.archive))
+
+    assert [again().unchanged, again().unchanged] == [(), ("pod/w0", "pod/w1")]
+    assert all(tree(host.home / "jobs/gpt") == was for host in hosts)
+    with pytest.raises(NotFound):
+        asyncio.run(ship_id("0" * 64, "c", hosts, archive=desk.archive))
+
+
+def test_one_host_alone_is_filled_and_switched_in_one_call(desk: Desk, tmp_path: Path) -> None:
+    hosts = herd(tmp_path, 1)
+    hosts[0].dead = {"snapshot.commit"}
+    for turn in range(3):
+        write(desk.code, {"a": f"{turn}", "b": "b" * 100})
+        assert desk.ship(hosts).failed == {}
+        assert tree(hosts[0].home / "c") == tree(desk.code)
+
+
+def test_a_newcomer_among_old_hosts_costs_only_its_lack(desk: Desk, tmp_path: Path) -> None:
+    write(desk.code, {"big": random.Random(1).randbytes(50_000), "a": "1"})
+    hosts = herd(tmp_path, 4)
+    desk.ship(hosts[:3])
+    write(desk.code, {"a": "2"})
+    assert desk.ship(hosts[:3]).bytes_up < 1000
+    done = desk.ship(hosts)
+    assert set(done.unchanged) == {host.host.name for host in hosts[:3]}
+    assert tree(hosts[3].home / "c") == tree(desk.code)
+
+
+def test_one_byte_back_and_forth_is_always_right(desk: Desk, tmp_path: Path) -> None:
+    """Any order of edits, each shipped: every host has exactly the folder each time."""
+    hosts = herd(tmp_path, 3)
+    dice = random.Random(4)
+    for _ in range(12):
+        for name in ("a", "b/c", "b/d", "e"):
+            path = desk.code / name
+            roll = dice.random()
+            if roll < 0.4:
+                write(desk.code, {name: dice.choice([b"x", b"y", b""])})
+            elif roll < 0.6 and path.exists():
+                path.chmod(dice.choice([0o644, 0o755]))
+            elif roll < 0.8 and path.exists():
+                path.unlink()
+        write(desk.code, {"z": "always"})
+        assert desk.ship(hosts[dice.randrange(3) :]).failed == {}
+        assert tree(hosts[2].home / "c") == tree(desk.code)
+
+
+def test_a_recreated_host_gets_exactly_the_old_snapshot(desk: Desk, tmp_path: Path) -> None:
+    write(desk.code, {"a": "one", "b": "two"})
+    first, was = desk.shot(), tree(desk.code)
+    write(desk.code, {"a": "other"})
+    desk.shot()
+    hosts = herd(tmp_path, 2)
+    done = asyncio.run(ship(first, "c", hosts, archive=desk.archive))
+    assert done.failed == {}
+    assert tree(hosts[1].home / "c") == was
+
+
+# ---- what stands at the destination --------------------------------------------------------------
+
+
+def test_what_a_host_made_stays_and_what_it_edited_is_put_right(desk: Desk, tmp_path: Path) -> None:
+    write(desk.code, {"train.py": "1", "lib/x.py": "x", "lib/y.py": "y", "gone/z.py": "z"})
+    hosts = herd(tmp_path, 1)
+    c = hosts[0].home / "c"
+    desk.ship(hosts)
+    write(c, {"out/step1": "weights", "lib/notes": "mine", "gone/left": "mine", "log": "mine"})
+    write(c, {"lib/__pycache__/x.pyc": "x", "gone/__pycache__/z.pyc": "z"})
+    write(c, {"lib/x.py": "edited in place"})
+    running = os.open(c, os.O_RDONLY)  # as the working directory of a process
+    write(desk.code, {"train.py": "2"})
+    (desk.code / "gone" / "z.py").unlink()
+    done = desk.ship(hosts)
+    assert (done.failed, done.kept) == ({}, {})
+    mine = {"out/step1": "weights", "lib/notes": "mine", "gone/left": "mine", "log": "mine"}
+    here = tree(c)
+    for name, content in {**mine, "lib/__pycache__/x.pyc": "x"}.items():
+        assert here.pop(name) == ("file", content.encode())
+    assert here == tree(desk.code)
+    with open("log", "a", opener=lambda p, f: os.open(p, f, dir_fd=running)) as log:
+        log.write(", and goes on")
+    os.stat("out/step1", dir_fd=running)
+    os.close(running)
+    assert (c / "log").read_text() == "mine, and goes on"
+
+
+def test_an_edit_in_place_is_seen_though_nothing_else_changed(desk: Desk, tmp_path: Path) -> None:
+    write(desk.code, {"a": "one", "b": "two", "d": "x"})
+    hosts = herd(tmp_path, 2)
+    desk.ship(hosts)
+    write(hosts[1].home / "c", {"a": "ONE"})
+    (hosts[1].home / "c" / "b").unlink()
+    (hosts[1].home / "c" / "d").chmod(0o755)
+    done = desk.ship(hosts)
+    assert done.unchanged == ("pod/w0",)
+    assert tree(hosts[1].home / "c") == tree(desk.code)
+
+
+def test_editing_a_tree_spoils_no_content(desk: Desk, tmp_path: Path) -> None:
+    write(desk.code, {"a": "one", "b": "b"})
+    hosts = herd(tmp_path, 1)
+    desk.ship(hosts)
+    write(hosts[0].home / "c", {"a": "spoiled in place"})
+    desk.ship(hosts, dest="d")
+    assert tree(hosts[0].home / "d") == tree(desk.code)
+
+
+def test_new_host_files_in_the_way_are_kept_aside_and_named(desk: Desk, tmp_path: Path) -> None:
+    write(desk.code, {"a": "one"})
+    hosts = herd(tmp_path, 1)
+    desk.ship(hosts)
+    write(hosts[0].home / "c", {"results": "the host's"})
+    write(desk.code, {"results": "the user's"})
+    done = desk.ship(hosts)
+    assert done.kept == {"pod/w0": ("results",)}
+    for turn in range(6):  # and no later cleaning takes it
+        write(desk.code, {"a": f"{turn}"})
+        desk.ship(hosts)
+    kept = list((Path(hosts[0].house) / "trees").rglob("results"))
+    assert b"the host's" in [path.read_bytes() for path in kept]
+
+
+def test_old_trees_and_contents_go(desk: Desk, tmp_path: Path) -> None:
+    hosts = herd(tmp_path, 1)
+    for turn in range(20):
+        write(desk.code, {"a": random.Random(turn).randbytes(10_000), "b": "b"})
+        assert desk.ship(hosts).failed == {}
+    trees = next(iter((Path(hosts[0].house) / "trees").iterdir()))
+
+    def tidy() -> bool:
+        old = [path for path in trees.iterdir() if path.is_dir()]
+        return len(old) == 2 and blobs(hosts[0]) < 13 * 10_000  # and the one in place
+
+    until(tidy, "what is old to go")
+
+
+@pytest.mark.parametrize(
+    ("before", "dest", "sentence"),
+    [
+        ({"c": "a file"}, "c", "c is a file"),
+        ({"c": "a file"}, "c/d", "leads through a file"),
+        ({"c/x": "mine"}, "c", "did not come from here"),
+        ({}, ".", "cannot be a destination"),
+        ({}, "..", "cannot be a destination"),
+        ({}, "~", "cannot be a destination"),
+        ({}, "/", "cannot be a destination"),
+        ({}, "", "has a name"),
+        ({}, ".tpuherd/x", "agent's own"),
+    ],
+)
+def test_a_destination_that_is_not_ours_is_refused(
+    desk: Desk, tmp_path: Path, before: dict[str, str], dest: str, sentence: str
+) -> None:
+    write(desk.code, {"a": "one"})
+    hosts = herd(tmp_path, 2)
+    write(hosts[1].home, before)
+    was = tree(hosts[1].home)
+    done = desk.ship(hosts, dest=dest)
+    assert sentence in done.failed["pod/w1"]
+    assert (done.got, done.unsure) == ((), ())
+    assert desk.ship(hosts[1:], dest=dest).unsure == ()
+    assert {n: v for n, v in tree(hosts[1].home).items() if not n.startswith(".tpuherd/")} == was
+    assert not (hosts[0].home / "c").exists()
+
+
+def test_force_mixes_with_what_is_there_and_loses_nothing(desk: Desk, tmp_path: Path) -> None:
+    write(desk.code, {"a": "new", "sub/x": "new"})
+    hosts = herd(tmp_path, 1)
+    write(hosts[0].home / "c", {"a": "old", "sub/y": "old", "other": "old"})
+    done = desk.ship(hosts, terms=Terms(force=True))
+    assert done.failed == {}
+    found = {name: content for name, (_, content) in tree(hosts[0].home / "c").items()}
+    assert found == {"a": b"new", "sub/x": b"new", "sub/y": b"old", "other": b"old"}
+    assert done.kept == {"pod/w0": ("a",)}
+
+
+def test_a_destination_may_be_a_link_an_empty_folder_or_far_down(
+    desk: Desk, tmp_path: Path
+) -> None:
+    write(desk.code, {"a": "one"})
+    hosts = herd(tmp_path, 1)
+    home = hosts[0].home
+    (home / "disk").mkdir()
+    (home / "c").symlink_to("disk")
+    assert desk.ship(hosts).failed == {}
+    assert (home / "c").is_symlink()
+    assert (home / "disk" / "a").read_text() == "one"
+    assert desk.ship(hosts, dest="x/y/z").failed == {}
+    assert desk.ship(hosts, dest=str(home / "absolute")).failed == {}
+    assert desk.ship(hosts, dest="~/tilde").failed == {}
+    assert {"absolute", "tilde"} <= {path.name for path in home.iterdir()}
+
+
+def test_where_trees_cannot_change_places_it_is_nearly_as_good(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(one: Path, other: Path) -> None:
+        raise OSError(errno.EINVAL, "not on this file system")
+
+    monkeypatch.setattr(snapshots_tree, "exchange", never)
+    hosts = herd(tmp_path, 1)
+    for content in "123":
+        write(desk.code, {"a": content})
+        assert desk.ship(hosts).failed == {}
+        assert tree(hosts[0].home / "c") == tree(desk.code)
+
+
+def test_nobody_to_ship_to(desk: Desk) -> None:
+    write(desk.code, {"a": ""})
+    with pytest.raises(Unfit):
+        desk.ship([])

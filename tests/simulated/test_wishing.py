@@ -1,0 +1,576 @@
+"""Wishes as they are made, changed and dropped, in a store that no engine looks after."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.stories import History
+from tpuherd.accounting.goodput import State
+from tpuherd.clock import WallClock
+from tpuherd.cloud.nodes_api import Cloud
+from tpuherd.engine.desired_slots import desired, files, of_place
+from tpuherd.errors import (
+    Broken,
+    HerdError,
+    NoLogin,
+    NotAllowed,
+    NotFound,
+    NotReached,
+    Outdated,
+    Unfit,
+)
+from tpuherd.history.apply_event import fold
+from tpuherd.jobfile import read_job
+from tpuherd.jobfile.grants import Allowed, Grant
+from tpuherd.jobfile.yaml_with_lines import Page, page
+from tpuherd.jobs import submit
+from tpuherd.jobs.load_history import refused_zones
+from tpuherd.jobs.open_project import Desk, event
+from tpuherd.jobs.remove import gone, owed
+from tpuherd.model.slot_history import Trails
+from tpuherd.model.slots_and_plan import Event, Goal
+from tpuherd.settings import project_access, project_settings
+from tpuherd.store.database import Database
+from tpuherd.sync.snapshot_store import archived
+
+JOB = "name: gpt\naccelerator: v4-16\nrun: hostname -f\n"
+FACTS = {"project": "demo", "url": "http://127.0.0.1:1", "ssh_port": 2222, "pid": 1}
+
+
+class Person:
+    """Answers as was agreed before, and remembers what was asked."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = environ
+        self.answer = True
+        self.asked: list[str] = []
+        self.notes: list[str] = []
+
+    async def tell(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+    async def agree(self, question: str, details: str = "") -> bool:
+        self.asked.append(question)
+        return self.answer
+
+
+class Office:
+    """A desk in a world of its own."""
+
+    def __init__(self, folder: Path, *, google: bool = False) -> None:
+        self.folder = folder
+        self.person = Person({"HOME": str(folder), "PATH": "/usr/bin:/bin", "TOKEN": "hush"})
+        world = folder / "world"
+        world.mkdir()
+        (world / "world.json").write_text(json.dumps(FACTS))
+        place = project_access.place(self.person.environ, world=world)
+        if google:
+            place = replace(place, world=None, project="mine")
+        self.buckets: dict[str, Any] = {}
+        self.runtimes: set[str] | None = set()
+        self.trouble: HerdError | None = None
+        store = Database(place.store, 0.0)
+        self.desk = Desk(
+            place=place, store=store, clock=WallClock(), talk=self.person, cloud=self.cloud
+        )
+
+    async def cloud(self) -> Cloud:
+        office = self
+
+        class Storage(Cloud):
+            async def check_access(self) -> None:
+                if office.trouble is not None:
+                    raise office.trouble
+
+            async def bucket(self, name: str) -> str:
+                found = office.buckets[name]
+                if isinstance(found, Exception):
+                    raise found
+                return str(found)
+
+            async def check_runtime(self, zone: str, version: str) -> None:
+                if office.runtimes is None:
+                    raise NotReached("no network")
+                if version not in office.runtimes:
+                    raise NotFound("no")
+
+        return Storage(None, "demo")  # type: ignore[arg-type]  # nothing else of it is asked
+
+    def wish(self, text: str, goal: Goal = Goal.RUN) -> submit.Made | list[str]:
+        """What became of a job file, or its mistakes."""
+        found = page(text)
+
+        async def work() -> submit.Made | list[str]:
+            made = await submit.ready(found, self.folder, goal, self.desk)
+            if made is None:
+                found.mistakes.sort(key=lambda one: one.line)
+                return [one.said("job.yaml") for one in found.mistakes]
+            done = await submit.wished(made, self.desk, "")
+            return ["no"] if done is None else done
+
+        return asyncio.run(work())
+
+    def word(self, text: str, goal: Goal = Goal.RUN) -> str:
+        made = self.wish(text, goal)
+        assert isinstance(made, submit.Made), made
+        return made.word
+
+    def set(self, **fields: Any) -> submit.Made | None:
+        """With these values; None takes one back."""
+        document = {**self.desk.wish("gpt").document, **fields}
+        said = Page(value={name: it for name, it in document.items() if it is not None})
+        return asyncio.run(submit.changed("gpt", said, self.desk))
+
+    def log(self) -> list[Event]:
+        return [one for _, one in self.desk.store.events()]
+
+    def tell(self, kind: str, **facts: Any) -> None:
+        """What an engine would write."""
+        line = Event(at=5.0, kind=kind, job="gpt", slot="gpt-0", facts={"why": "so", **facts})
+        self.desk.store.append([line])
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Any:
+    found = Office(tmp_path)
+    yield found
+    found.desk.store.close()
+
+
+def test_a_wish_is_made_once(office: Office) -> None:
+    assert office.word(JOB) == "made"
+    wish = office.desk.wish("gpt")
+    assert (wish.goal, wish.revision, wish.snapshot) == (Goal.RUN, 1, "")
+    assert wish.document == {"name": "gpt", "accelerator": "v4-16", "run": "hostname -f"}
+    assert office.word(JOB) == "same"
+    assert office.desk.wish("gpt") == wish
+    assert [one.kind for one in office.log()] == ["wish.made"]
+    assert office.log()[0].facts["goal"] == "run"
+    assert office.person.asked == []
+
+
+def test_a_change_is_asked_about_and_keeps_the_run(office: Office) -> None:
+    office.word(JOB)
+    made_at = office.desk.wish("gpt").made_at
+    office.person.answer = False
+    assert office.wish(JOB.replace("-f", "-i")) == ["no"]
+    assert office.desk.wish("gpt").revision == 1
+    office.person.answer = True
+    assert office.word(JOB.replace("-f", "-i")) == "changed"
+    wish = office.desk.wish("gpt")
+    assert (wish.revision, wish.made_at) == (2, made_at)
+    assert office.person.asked[-1].startswith("gpt is there already: this needs a new attempt")
+    assert office.log()[-1].facts["difference"] == ["run: hostname -f → hostname -i"]
+
+
+@pytest.mark.parametrize("end", ["slot.done", "slot.gave_up"])
+def test_what_has_ended_runs_again(office: Office, end: str) -> None:
+    office.word(JOB)
+    made_at = office.desk.wish("gpt").made_at
+    office.tell(end)
+    assert office.word(JOB) == "again"
+    assert office.desk.wish("gpt").made_at > made_at
+    assert office.person.asked == []
+    assert [one.kind for one in office.log()] == ["wish.made", end, "wish.made"]
+
+
+def test_stop_and_resume(office: Office) -> None:
+    office.word(JOB)
+    assert submit.stopped(office.desk.wish("gpt"), office.desk)
+    assert office.desk.wish("gpt").goal is Goal.GONE
+    assert not submit.stopped(office.desk.wish("gpt"), office.desk)
+    assert submit.resumed(office.desk.wish("gpt"), office.desk)
+    assert office.desk.wish("gpt").goal is Goal.RUN
+    assert not submit.resumed(office.desk.wish("gpt"), office.desk)
+    assert [one.kind for one in office.log()][1:] == ["wish.stopped", "wish.resumed"]
+    office.tell("slot.gave_up")
+    assert submit.resumed(office.desk.wish("gpt"), office.desk)
+    submit.stopped(office.desk.wish("gpt"), office.desk)
+    assert office.word(JOB) == "resumed"
+    office.tell("slot.done")
+    with pytest.raises(Unfit, match="gpt is done"):
+        submit.stopped(office.desk.wish("gpt"), office.desk)
+        submit.resumed(office.desk.wish("gpt"), office.desk)
+
+
+@pytest.mark.parametrize("refusal", ["permission", "quota", "reservation"])
+def test_whoever_says_it_again_has_refused_zones_asked_again_at_once(
+    office: Office, refusal: str
+) -> None:
+    office.word(JOB)
+    assert not submit.resumed(office.desk.wish("gpt"), office.desk)
+    again: tuple[Any, ...] = (
+        lambda: submit.resumed(office.desk.wish("gpt"), office.desk),
+        lambda: office.word(JOB) == "same",
+    )
+    for number, say in enumerate(again):
+        bid = f"gpt-0-g{number + 1}-abc"
+        offer = {"zone": "us-central2-b", "type": "v4-16", "runtime": "r", "tier": "spot"}
+        about = {"generation": number + 1, "offer": offer, "node_digest": "d", "nodes": 1}
+        office.tell("bid.asked", bid=bid, **about)
+        office.tell("bid.refused", bid=bid, refusal=refusal, sentence="no")
+        assert refused_zones(office.desk.store) == {"us-central2-b"}
+        assert say()
+        assert refused_zones(office.desk.store) == set()
+        assert office.log()[-1].facts["why"].endswith(submit.ASKED_AGAIN)
+
+
+def test_without_a_login_or_a_role_nothing_is_stored(office: Office) -> None:
+    office.trouble = NoLogin("there are no credentials", hint="log in")
+    with pytest.raises(NoLogin):
+        office.wish(JOB)
+    office.trouble = NotAllowed("Cloud TPU API has not been used in project 1 before")
+    with pytest.raises(NotAllowed):
+        office.wish(JOB)
+    assert (office.desk.store.wishes(), office.log()) == ({}, [])
+
+
+@pytest.mark.parametrize("trouble", [NotReached("no network"), Broken("HTTP status 503")])
+def test_a_cloud_that_gives_no_answer_is_said_and_the_job_is_stored(
+    office: Office, trouble: HerdError
+) -> None:
+    office.trouble = trouble
+    assert office.word(JOB) == "made"
+    assert office.person.notes[0].startswith(f"{trouble.sentence}; the job is stored")
+    (noted,) = office.desk.store.troubles.read()
+    assert noted.sentence == trouble.sentence
+    office.trouble = None
+    assert office.word(JOB) == "same"
+    assert office.desk.store.troubles.read() == []
+
+
+def test_a_bucket_whose_place_is_known_needs_no_answer(office: Office) -> None:
+    job = f"{JOB}checkpoint: gs://mine/x\n"
+    office.buckets = {"mine": NotReached("no network")}
+    with pytest.raises(NotReached):
+        office.wish(job)
+    office.buckets = {"mine": "US-CENTRAL2"}
+    assert office.word(job) == "made"
+    office.buckets = {"mine": NotReached("no network")}
+    assert office.word(job) == "same"
+    office.buckets = {"mine": NoLogin("no login")}
+    with pytest.raises(NoLogin):
+        office.wish(job)
+
+
+def test_a_node_without_a_command_gets_one(office: Office) -> None:
+    assert office.word("name: gpt\naccelerator: v4-16\nrun: x", Goal.IDLE) == "made"
+    assert "run" not in office.desk.wish("gpt").document
+    submit.stopped(office.desk.wish("gpt"), office.desk)
+    submit.resumed(office.desk.wish("gpt"), office.desk)
+    assert office.desk.wish("gpt").goal is Goal.IDLE
+    assert office.word(JOB) == "changed"
+    assert office.desk.wish("gpt").goal is Goal.RUN
+    assert office.log()[-1].facts["difference"] == [
+        "run: none → hostname -f",
+        "goal: idle → run",
+    ]
+
+
+def test_a_name_is_no_prefix(office: Office) -> None:
+    office.word(JOB.replace("gpt", "gpt2x"))
+    with pytest.raises(NotFound, match=r"there is no job gpt: did you mean gpt2x\?"):
+        office.desk.wish("gpt")
+
+
+def test_fields_are_set_and_what_it_takes_is_asked(office: Office) -> None:
+    office.word(JOB)
+    made = office.set(max_cost=5)
+    assert made is not None
+    assert (made.word, office.person.asked) == ("changed", [])
+    made = office.set(max_cost=5)
+    assert made is not None
+    assert made.word == "same"
+    office.person.answer = False
+    assert office.set(accelerator="v4-8") is None
+    assert office.person.asked[-1].startswith("gpt: this needs new nodes")
+    office.person.answer = True
+    office.set(copies=3)
+    assert len(office.person.asked) == 1
+    office.set(copies=1)
+    assert office.person.asked[-1] == "gpt: 2 of its nodes go, with what runs there"
+    for field in ({"workdir": "."}, {"secrets": ["A"]}):
+        with pytest.raises(Unfit, match="can't be set"):
+            office.set(**field)
+    with pytest.raises(Unfit, match="max_cost_per_hour allows"):
+        office.set(max_cost_per_hour=0.01)
+
+
+@pytest.mark.parametrize(
+    ("goal", "run", "sentence"),
+    [(Goal.RUN, None, "run can't be taken back"), (Goal.IDLE, "hostname", "run can't be set")],
+)
+def test_a_command_is_neither_taken_back_nor_given_to_nodes_without_one(
+    office: Office, goal: Goal, run: str | None, sentence: str
+) -> None:
+    office.word(JOB, goal)
+    before = office.desk.wish("gpt")
+    with pytest.raises(Unfit, match=sentence):
+        office.set(run=run)
+    assert office.desk.wish("gpt") == before
+
+
+def test_two_who_change_it_at_once(office: Office) -> None:
+    office.word(JOB)
+    wish = office.desk.wish("gpt")
+    submit.stopped(wish, office.desk)
+    with pytest.raises(Outdated, match="changed by somebody else"):
+        submit.stopped(wish, office.desk)
+
+
+# ---- what a page names must be there -------------------------------------------------------------
+
+
+def test_all_mistakes_of_page_and_place_at_once_and_nothing_is_stored(office: Office) -> None:
+    office.buckets = {"mine": NotFound("no"), "theirs": NotAllowed("no")}
+    text = (
+        "name: gpt\naccelerator: v4-17\nworkdir: nowhere\nsecrets: [TOKEN, ABSENT]\n"
+        "checkpoint: gs://mine/x\ncopies: x\n"
+    )
+    assert office.wish(text) == [
+        "job.yaml:1: run is missing: write run: python3 train.py, or say it: -- python3 train.py",
+        "job.yaml:2: accelerator: there is no v4-17: did you mean v4-8 or v4-16?",
+        "job.yaml:3: workdir: nowhere is no folder",
+        "job.yaml:4: secrets.ABSENT: there is no variable ABSENT in your environment",
+        "job.yaml:5: checkpoint: there is no bucket mine",
+        "job.yaml:6: copies: should be a whole number, not 'x'",
+    ]
+    assert office.wish(JOB + "checkpoint: gs://theirs") == [
+        "job.yaml:4: checkpoint: you may not look at the bucket theirs"
+    ]
+    assert office.log() == []
+    assert office.desk.store.wishes() == {}
+    assert office.desk.store.secrets.get("gpt") == {}
+
+
+def test_a_misspelt_command_is_not_missing_as_well(office: Office) -> None:
+    assert office.wish("name: gpt\naccelerator: v4-8\nrunn: x\n") == [
+        "job.yaml:3: runn: there is no such field: did you mean run?"
+    ]
+
+
+SCRIPT = JOB.replace("hostname -f", "python3 train.py")
+
+
+def test_a_script_that_is_not_shipped_is_found_before_a_node_is_paid(
+    office: Office, tmp_path: Path
+) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    assert office.wish(SCRIPT + "workdir: code") == [
+        "job.yaml:3: run: there is no train.py in workdir code"
+    ]
+    assert office.wish(SCRIPT) == [
+        "job.yaml:3: run: a new host has no train.py: say what to ship (workdir or repo)"
+    ]
+    (tmp_path / "train.py").write_text("1")
+    assert office.wish(SCRIPT) == [
+        "job.yaml:3: run: train.py would not be shipped: add --workdir . (workdir: .)"
+    ]
+    assert office.word(SCRIPT, Goal.IDLE) == "made", "its command is not run"
+    (code / "train.py").write_text("1")
+    assert office.word(SCRIPT + "workdir: code") == "changed"
+    (code / "other.py").write_text("1")
+    (code / ".herdignore").write_text("train.py\n")
+    with pytest.raises(Unfit, match=r"run: train\.py would not be shipped, because git or"):
+        office.wish(SCRIPT + "workdir: code")
+
+
+def test_a_command_that_needs_no_code_needs_no_folder(office: Office, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert office.word(JOB + "workdir: empty") == "made"
+    assert office.desk.wish("gpt").snapshot == ""
+
+
+def test_a_checkpoint_must_be_shared_by_all_hosts(office: Office) -> None:
+    for place in ("~/ckpt", "/tmp/ckpt"):
+        assert office.wish(JOB + f"checkpoint: {place}") == [
+            f"job.yaml:4: checkpoint: {place} is another folder on each of the 2 hosts: write a"
+            " bucket, gs://BUCKET/PATH, or mount a shared folder in setup"
+        ]
+    assert office.word(JOB + "checkpoint: /nfs/x\nsetup: sudo mount nfs:/x /nfs\n") == "made"
+    one = JOB.replace("gpt", "one").replace("v4-16", "v4-8")
+    assert office.word(one + "checkpoint: ~/ckpt") == "made"
+    assert isinstance(office.wish(one + "checkpoint: ~/ckpt\nslices: 2"), list)
+
+
+def test_a_runtime_that_nobody_knows_is_refused(office: Office) -> None:
+    office.runtimes = {"tpu-new-2030"}
+    assert office.word(JOB + "runtime: tpu-new-2030") == "made"
+    assert office.wish(JOB + "runtime: tpu-old-1999") == [
+        "job.yaml:4: runtime: there is no runtime tpu-old-1999 in us-central2-b: leave it out to"
+        " get the usual one, or see: gcloud compute tpus tpu-vm versions list"
+    ]
+    office.runtimes = None  # the cloud is not reached: that is no reason to refuse it
+    assert office.word(JOB + "runtime: tpu-old-1999") == "changed"
+
+
+def test_where_a_bucket_is_decides_and_is_remembered(office: Office) -> None:
+    office.buckets = {"mine": "EUROPE-WEST4"}
+    text = "name: gpt\naccelerator: v5litepod-16\nrun: x\ncheckpoint: gs://mine/x\n"
+    assert office.word(text) == "made"
+    office.buckets = {"mine": "EUROPE-WEST4"}
+    slot = of_place(office.desk.store.wishes(), office.desk.place, owner="abc").wishes.slots[
+        "gpt-0"
+    ]
+    assert {one.zone for one in slot.offers} == {"europe-west4-a", "europe-west4-b"}
+    with pytest.raises(Unfit, match="bucket mine is in EUROPE-WEST4, and there is no v4-16"):
+        office.wish(JOB + "checkpoint: gs://mine")
+
+
+def test_secrets_are_found_and_kept_apart(office: Office, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("from a file\n")
+    text = JOB + (
+        "secrets:\n  TOKEN:\n  OTHER: {env: TOKEN}\n  FILE: {file: key}\n"
+        "  COMMAND: {command: echo said}\n"
+    )
+    assert office.word(text) == "made"
+    assert office.desk.store.secrets.get("gpt") == {
+        "TOKEN": "hush", "OTHER": "hush", "FILE": "from a file", "COMMAND": "said",
+    }  # fmt: skip
+    for told in (office.desk.wish("gpt").document, *(one.facts for one in office.log())):
+        assert "hush" not in json.dumps(told)
+    launch = of_place(office.desk.store.wishes(), office.desk.place, owner="abc")
+    order = launch.launch(launch.wishes.slots["gpt-0"])
+    assert order.secrets == ("COMMAND", "FILE", "OTHER", "TOKEN")
+    assert "hush" not in repr(order)
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("{file: absent}", "absent can't be read: No such file or directory"),
+        ("{file: empty}", "empty is empty"),
+        ("{file: binary}", "binary holds no text that a variable can hold"),
+        ("{command: exit 3}", "its command ended with exit status 3"),
+        ("{command: 'true'}", "what its command printed is empty"),
+        ("{env: ABSENT}", "there is no variable ABSENT in your environment"),
+    ],
+)
+def test_secrets_that_can_not_be_had(
+    office: Office, tmp_path: Path, source: str, sentence: str
+) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "binary").write_bytes(b"a\0b")
+    assert office.wish(f"{JOB}secrets: {{S: {source}}}") == [f"job.yaml:4: secrets.S: {sentence}"]
+
+
+# ---- code ----------------------------------------------------------------------------------------
+
+
+def test_the_code_is_taken_as_it_is_now(office: Office, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text("1")
+    (code / "requirements.txt").write_text("jax")
+    text = JOB + "workdir: code\nsetup: pip install -r requirements.txt\n"
+    assert office.word(text) == "made"
+    first = office.desk.wish("gpt").snapshot
+    stamp = setup_hash(office)
+    assert office.word(text) == "same"
+    (code / "train.py").write_text("22")
+    assert office.word(text) == "changed"
+    assert office.desk.wish("gpt").snapshot != first
+    assert setup_hash(office) == stamp
+    (code / "requirements.txt").write_text("jax flax")
+    assert office.word(text) == "changed"
+    assert setup_hash(office) != stamp
+    assert office.log()[-1].facts["difference"][0].startswith("code: ")
+    archive = archived(office.desk.place.folders.state)
+    assert archive.pinned() == {office.desk.wish("gpt").snapshot}
+    found = files(archive, office.desk.wish("gpt").snapshot)
+    assert found is not None
+    assert found.keys() == {"train.py", "requirements.txt"}
+    assert files(archive, "0" * 64) is None
+
+
+def setup_hash(office: Office) -> str:
+    found = of_place(office.desk.store.wishes(), office.desk.place, owner="abc")
+    (step,) = found.launch(found.wishes.slots["gpt-0"]).setup
+    return str(step["hash"])
+
+
+def test_what_looks_secret_in_the_code_is_asked_about(office: Office, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/id_rsa").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nx\n")
+    office.person.answer = False
+    assert office.wish(JOB + "workdir: code\n") == ["no"]
+    assert "id_rsa" in office.person.asked[0]
+    assert office.desk.store.wishes() == {}
+    office.person.answer = True
+    assert office.word(JOB + "workdir: code\n") == "made"
+    assert office.word(JOB + "workdir: code\n") == "same"
+    assert len(office.person.asked) == 2
+
+
+# ---- Google --------------------------------------------------------------------------------------
+
+
+def test_without_grants_it_is_asked_once_a_project(tmp_path: Path) -> None:
+    office = Office(tmp_path, google=True)
+    office.person.answer = False
+    assert office.wish(JOB) == ["no"]
+    assert office.person.asked[0].startswith("no grants are known for mine: this may be asked for")
+    office.person.answer = True
+    assert office.word(JOB) == "made"
+    assert office.word(JOB.replace("gpt", "other")) == "made"
+    assert len(office.person.asked) == 2
+    office.desk.store.close()
+
+
+def test_with_grants_nothing_else_is_asked_for(tmp_path: Path) -> None:
+    office = Office(tmp_path, google=True)
+    grants = [Grant(zone="us-east5-a", type="v5e", tier="spot", chips=16, free=True)]
+    project_settings.add_grants(office.desk.config, "mine", grants)
+    with pytest.raises(Unfit, match="no grant covers v4-16 at spot"):
+        office.wish(JOB)
+    with pytest.raises(Unfit, match="at on-demand: you have spot v5litepod-16 in us-east5-a"):
+        office.wish(JOB.replace("v4-16", "v5litepod-16") + "tier: on-demand")
+    assert office.word(JOB.replace("v4-16", "v5litepod-16")) == "made"
+    assert office.person.asked == []
+    found = of_place(office.desk.store.wishes(), office.desk.place, owner="abc")
+    (offer,) = found.wishes.slots["gpt-0"].offers
+    assert (offer.zone, offer.price) == ("us-east5-a", 0.0)
+    office.desk.store.close()
+
+
+def test_a_wish_in_words_of_a_newer_herd_is_left_alone(office: Office) -> None:
+    office.word(JOB)
+    wish = office.desk.wish("gpt")
+    newer = replace(wish, document={**wish.document, "warp": 9})
+    found = desired({"gpt": newer}, Allowed(everything=True), owner="abc")
+    assert found.wishes.slots == {}
+    assert isinstance(read_job.checked(newer.document), list)
+
+
+def test_an_event_says_who_and_why(office: Office) -> None:
+    office.word(JOB)
+    line = event("wish.changed", office.desk.wish("gpt"), "did it")
+    assert line.facts["who"] in line.facts["why"]
+    assert line.at == office.desk.wish("gpt").changed_at
+
+
+def test_what_is_listed_no_more_is_gone_if_it_was_given_back_before() -> None:
+    """Not what is asked for just now: it may come about yet."""
+    story = History()
+    story.get(1, 1, 1)
+    story.tell("bid.withdrawn", bid=story.bid, why="not wanted")
+    withdrawn_at = story.now
+    story.wait(5, State.CAPACITY_WAIT)
+    story.ask()
+    trails = reduce(fold, story.events, Trails())
+
+    def listed(jobs: list[str], at: float) -> list[str]:
+        return [one.facts["bid"] for one in gone(jobs, trails, at, at)]
+
+    assert listed(["gpt"], withdrawn_at) == listed(["gp"], withdrawn_at + 9) == []
+    assert listed(["gpt"], withdrawn_at + 9) == ["gpt-0-g1-7kq"]
+    assert (owed(["gpt"], trails), owed(["gp"], trails)) == (["gpt-0-g2-7kq"], [])
+    left = reduce(fold, gone(["gpt"], trails, withdrawn_at + 9, story.now), trails)
+    assert list(left.slots["gpt-0"].bids) == ["gpt-0-g2-7kq"]

@@ -1,0 +1,353 @@
+"""A toy cloud with toy hosts, in one file: the plan runs in a closed loop with it until at rest."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+
+from tpuherd.history.apply_event import fold, journal
+from tpuherd.model.observed import (
+    HostWord,
+    NodeSight,
+    NodeWord,
+    Observed,
+    RequestWord,
+    Sight,
+    Work,
+    WorkWord,
+)
+from tpuherd.model.slot_history import Trail, Trails
+from tpuherd.model.slots_and_plan import (
+    Ask,
+    Collect,
+    Event,
+    Goal,
+    Launch,
+    Offer,
+    Plan,
+    Prepare,
+    Record,
+    Refusal,
+    Slot,
+    Step,
+    Stop,
+    Wishes,
+    Withdraw,
+)
+from tpuherd.planner.bid_status import mark
+from tpuherd.planner.plan import plan
+
+ZONES = ("a", "b", "c")
+
+
+def offer(zone: str = "a", **changes: object) -> Offer:
+    base = Offer(zone=zone, type="v4-16", runtime="r", tier="spot", hosts=2, price=1.0)
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def slot(name: str = "gpt-0", **changes: object) -> Slot:
+    base = Slot(
+        name=name,
+        job=name.rpartition("-")[0],
+        goal=Goal.RUN,
+        offers=tuple(offer(zone) for zone in ZONES),
+        node_digest="n",
+        code_digest="c",
+        wished_at=0.0,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class Process:
+    """The command of one attempt on one host."""
+
+    started: float
+    ended: float | None = None
+    exit: int | None = None
+    termed: bool = False
+    lost: bool = False
+    tail: tuple[str, ...] = ()
+    step: int | None = None
+    saved: int | None = None
+    resumed: int | None = None
+    restore_s: float | None = None
+
+
+@dataclass
+class Thing:
+    """A request with its node, as the toy cloud has it."""
+
+    ask: Ask
+    made: float
+    request: RequestWord = RequestWord.QUEUED
+    node: NodeWord | None = None
+    ready: float = inf
+    ends: float = inf  #: when its deletion is over
+    boot: int = 1
+    cut: bool = False  #: its hosts are not reached
+    deadly: bool = False
+    heard: float = 0.0
+    prepared: str = ""
+    work: dict[str, dict[int, Process]] = field(default_factory=dict)
+
+
+class Toy:
+    """Time, a cloud, hosts, a log."""
+
+    def __init__(self, *slots: Slot, grants: Callable[[str], float] = lambda zone: 20.0) -> None:
+        self.now = 1000.0
+        self.wishes = Wishes(slots={one.name: one for one in slots}, owner="me")
+        self.trails = Trails()
+        self.things: dict[str, Thing] = {}
+        self.events: list[Event] = []
+        self.grants = grants  #: seconds until a zone grants; inf: never
+        self.zones = frozenset(ZONES)
+        self.lasts = 60.0  #: how long the command runs
+        self.exit = 0
+        self.refuses: dict[str, Refusal] = {}
+        self.losing: set[type] = set()  #: actions that never arrive
+        self.deafened: set[type] = set()  #: and those whose answers never arrive
+        self.most = 0
+        self.launches: list[str] = []
+        self.calling: frozenset[str] = frozenset()
+        self.survey: dict[str, Sight] | None = None  #: an old one, while set
+        self.last = Plan()
+
+    # -- what is seen
+
+    def sights(self) -> dict[str, Sight]:
+        return {
+            name: Sight(
+                bid=name,
+                zone=thing.ask.offer.zone,
+                request=thing.request,
+                nodes=()
+                if thing.node is None
+                else (
+                    NodeSight(
+                        name=name,
+                        word=thing.node,
+                        state=thing.node.value.upper(),
+                        incarnation=f"{name}@{thing.made:.0f}",
+                        hosts=2,
+                    ),
+                ),
+                state=thing.request.value.upper(),
+            )
+            for name, thing in self.things.items()
+            if thing.ask.offer.zone in self.zones
+        }
+
+    def observed(self) -> Observed:
+        return Observed(
+            sights=self.sights() if self.survey is None else self.survey,
+            zones=self.zones,
+            surveyed_at=self.now - 0.5,
+            hosts=self.hosts(),
+            calling=self.calling,
+        )
+
+    def hosts(self) -> dict[str, tuple[HostWord, ...]]:
+        return {
+            name: tuple(self.host(name, thing, worker) for worker in range(2))
+            for name, thing in self.things.items()
+            if thing.node in {NodeWord.READY, NodeWord.SICK}
+        }
+
+    def host(self, name: str, thing: Thing, worker: int) -> HostWord:
+        works = tuple(
+            work_of(attempt, processes[worker])
+            for attempt, processes in thing.work.items()
+            if worker in processes
+        )
+        return HostWord(
+            node=name,
+            worker=worker,
+            incarnation=f"{name}@{thing.made:.0f}",
+            reached=not thing.cut,
+            heard_at=thing.heard,
+            boot=f"{name}/{worker}/{thing.boot}",
+            deadly=thing.deadly,
+            notice="preempted" if thing.deadly else "",
+            works=works,
+        )
+
+    # -- time
+
+    def advance(self) -> None:
+        for name, thing in list(self.things.items()):
+            if thing.ends <= self.now:
+                del self.things[name]
+                continue
+            zone = thing.ask.offer.zone
+            due = thing.made + self.grants(zone)
+            if thing.request is RequestWord.QUEUED and due <= self.now:
+                thing.request, thing.node = RequestWord.GRANTED, NodeWord.MAKING
+                thing.ready = self.now + 30
+            if thing.node is NodeWord.MAKING and thing.ready <= self.now:
+                thing.request, thing.node = RequestWord.ACTIVE, NodeWord.READY
+            if thing.node is NodeWord.READY and not thing.cut:
+                thing.heard = self.now
+            for processes in thing.work.values():
+                for process in processes.values():
+                    if process.ended is None and process.started + self.lasts <= self.now:
+                        process.ended, process.exit = self.now, self.exit
+
+    def tick(self, seconds: float = 5.0) -> Plan:
+        self.now += seconds
+        self.advance()
+        found = plan(self.wishes, self.observed(), self.trails, self.now)
+        for step in found.steps:
+            for event in journal(step, self.now):
+                self.note(event)
+        for step in found.steps:
+            if type(step.action) not in self.losing:
+                self.do(step)
+        alive = [
+            one for one in self.things.values() if one.node is NodeWord.READY and one.ends == inf
+        ]
+        self.most = max(self.most, len(alive))
+        self.check()
+        self.last = found
+        return found
+
+    def note(self, event: Event) -> None:
+        self.events.append(event)
+        self.trails = fold(self.trails, event)
+
+    def tell(self, kind: str, step: Step, **facts: object) -> None:
+        if type(step.action) in self.deafened:
+            return
+        name = getattr(step.action, "slot", "")
+        event = Event(at=self.now, kind=kind, job="gpt", slot=name, facts=facts)
+        self.note(event)
+
+    def check(self) -> None:
+        """Never two attempts of one slot alive at once."""
+        alive: dict[str, set[str]] = {}
+        for thing in self.things.values():
+            for attempt, processes in thing.work.items():
+                if any(one.ended is None and not one.lost for one in processes.values()):
+                    alive.setdefault(thing.ask.slot, set()).add(attempt)
+        assert all(len(attempts) == 1 for attempts in alive.values()), alive
+
+    # -- what is done
+
+    def do(self, step: Step) -> None:
+        deeds: dict[type, Callable[[Step, Any], None]] = {
+            Ask: self.create,
+            Withdraw: self.withdraw,
+            Prepare: self.prepare,
+            Launch: self.launch,
+            Stop: self.stop,
+            Collect: self.collect,
+            Record: lambda step, action: None,
+        }
+        deeds[type(step.action)](step, step.action)
+
+    def withdraw(self, step: Step, action: Withdraw) -> None:
+        thing = self.things.get(action.bid)
+        if thing is not None and thing.ends == inf:
+            assert thing.request is not RequestWord.ENDING
+            thing.ends, thing.request = self.now + 20, RequestWord.LEAVING
+            thing.node = None if thing.node is None else NodeWord.LEAVING
+            thing.work.clear()
+
+    def prepare(self, step: Step, action: Prepare) -> None:
+        if action.bid in self.things:
+            on = [mark(host) for host in self.hosts().get(action.bid, ())]
+            code = action.code_digest
+            self.tell("slot.prepared", step, bid=action.bid, code_digest=code, on=on)
+
+    def launch(self, step: Step, action: Launch) -> None:
+        thing = self.things.get(action.bid)
+        if thing is not None and thing.node is NodeWord.READY and not thing.cut:
+            if action.attempt not in self.launches:
+                self.launches.append(action.attempt)
+            processes = {worker: Process(started=self.now) for worker in range(2)}
+            thing.work.setdefault(action.attempt, processes)
+            self.tell("attempt.started", step, attempt=action.attempt)
+
+    def stop(self, step: Step, action: Stop) -> None:
+        thing = self.things.get(action.bid)
+        if thing is not None and not thing.cut:
+            for process in thing.work.get(action.attempt, {}).values():
+                if process.ended is None:
+                    process.ended, process.exit, process.termed = self.now, 0, True
+
+    def collect(self, step: Step, action: Collect) -> None:
+        self.tell("slot.collected", step, bid=action.bid, attempt=action.attempt)
+
+    def create(self, step: Step, ask: Ask) -> None:
+        refusal = self.refuses.get(ask.offer.zone)
+        if refusal is not None:
+            self.tell("bid.refused", step, bid=ask.bid, refusal=str(refusal), sentence="no")
+            return
+        self.things.setdefault(ask.bid, Thing(ask=ask, made=self.now))
+        self.tell("bid.answered", step, bid=ask.bid)
+
+    # -- what happens
+
+    def run(self, many: int = 400, until: Callable[["Toy"], bool] | None = None) -> "Toy":
+        for _ in range(many):
+            self.tick()
+            if self.last.rest if until is None else until(self):
+                return self
+        raise AssertionError(f"not there after {many} ticks: {self.last.states}")
+
+    def trail(self, name: str = "gpt-0") -> Trail:
+        return self.trails.slots.get(name, Trail())
+
+    def kinds(self, kind: str) -> list[Event]:
+        return [event for event in self.events if event.kind == kind]
+
+    @property
+    def home(self) -> Thing:
+        attempt = self.trail().attempt
+        assert attempt is not None
+        return self.things[attempt.bid]
+
+    def running(self) -> bool:
+        attempt = self.trail().attempt
+        return attempt is not None and attempt.ended_at is None and attempt.started_at is not None
+
+    def wish(self, **changes: object) -> None:
+        slots = {
+            name: replace(one, **changes)  # type: ignore[arg-type]
+            for name, one in self.wishes.slots.items()
+        }
+        self.wishes = replace(self.wishes, slots=slots)
+
+    def preempt(self) -> None:
+        self.home.request, self.home.node = RequestWord.LOST, NodeWord.LOST
+        self.home.work.clear()
+
+    def reboot(self) -> None:
+        self.home.boot += 1
+        for processes in self.home.work.values():
+            for process in processes.values():
+                process.lost = process.lost or process.ended is None
+
+
+def work_of(attempt: str, process: Process) -> Work:
+    word = WorkWord.RUNNING
+    if process.lost:
+        word = WorkWord.LOST
+    elif process.ended is not None:
+        word = WorkWord.ENDED
+    return Work(
+        attempt=attempt,
+        word=word,
+        started=process.started,
+        ended=process.ended,
+        exit=process.exit,
+        termed=process.termed,
+        tail=process.tail,
+        step=process.step,
+        saved=process.saved,
+        resumed=process.resumed,
+        restore_s=process.restore_s,
+        logged_at=process.started,
+        drained=True,
+    )

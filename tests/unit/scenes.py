@@ -1,0 +1,120 @@
+"""What laws of the judgement are tried on: one bid with its node and hosts, and toys under way."""
+
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.core_toy import Toy, offer, slot
+from tpuherd.model.observed import HostWord, NodeSight, NodeWord, Observed, RequestWord, Sight
+from tpuherd.model.slot_history import Attempt, Bid, Trail, Trails
+from tpuherd.model.slots_and_plan import Plan, Wishes
+from tpuherd.planner.bid_status import Standing
+from tpuherd.planner.plan import plan
+from tpuherd.planner.policy import Role, Stage
+from tpuherd.planner.slot_input import Case, World
+
+NOW = 100_000.0
+NAME = "gpt-0-g1-me"
+
+
+def bid(**changes: Any) -> Bid:
+    base = Bid(
+        name=NAME,
+        slot="gpt-0",
+        generation=1,
+        offer=offer("a"),
+        node_digest="n",
+        nodes=1,
+        asked_at=NOW - 900,
+        sent_at=NOW - 900,
+    )
+    return replace(base, **changes)
+
+
+def node(word: NodeWord = NodeWord.READY, **changes: Any) -> NodeSight:
+    base = NodeSight(name=NAME, word=word, state=word.upper(), incarnation="i", hosts=2)
+    return replace(base, **changes)
+
+
+def sight(*words: NodeWord, request: RequestWord | None = None, **changes: Any) -> Sight:
+    nodes = tuple(node(word) for word in words)
+    return replace(Sight(bid=NAME, zone="a", request=request, nodes=nodes), **changes)
+
+
+def seen(**changes: Any) -> Observed:
+    return replace(Observed(zones=frozenset("a"), surveyed_at=NOW - 1), **changes)
+
+
+def host(worker: int = 0, **changes: Any) -> HostWord:
+    base = HostWord(
+        node=NAME, worker=worker, incarnation="i", reached=True, heard_at=NOW, boot=f"b{worker}"
+    )
+    return replace(base, **changes)
+
+
+ATTEMPT = Attempt(id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", launched_at=NOW - 50)
+
+
+def case(*standings: Standing, observed: Observed | None = None, **changes: Any) -> Case:
+    world = World(
+        wishes=Wishes(slots={}, owner="me"), observed=observed or seen(), trails=Trails(), now=NOW,
+        sure=True, frozen="", unknown={}, probed=set(),
+    )  # fmt: skip
+    base: dict[str, Any] = {
+        "slot": slot(),
+        "trail": Trail(bids={one.bid.name: one.bid for one in standings}),
+    }
+    base |= {"world": world, "now": NOW, "standings": list(standings)}
+    return Case(**base | changes)
+
+
+def stood(**changes: Any) -> Standing:
+    both = (host(0), host(1))
+    base: dict[str, Any] = {
+        "bid": bid(granted_at=1.0, ready_at=2.0), "stage": Stage.READY, "hosts": both,
+        "sight": sight(NodeWord.READY), "whole": True, "role": Role.INCUMBENT,
+    }  # fmt: skip
+    return Standing(**base | changes)
+
+
+def actions(found: Plan, kind: type) -> list[Any]:
+    return [step.action for step in found.steps if isinstance(step.action, kind)]
+
+
+def running(**changes: Any) -> Toy:
+    """A job under way, and nothing else left of its start."""
+    toy = Toy(slot(**changes))
+    toy.now = 50_000.0
+    toy.lasts = 1e9
+    toy.run(until=lambda toy: any(bid.prepared for bid in toy.trail().bids.values()))
+    for _ in range(14):
+        toy.tick()
+    assert len(toy.things) == 1
+    return toy
+
+
+def swarm(many: int, lasts: float, ticks: int) -> Toy:
+    """A job of so many copies, all launched, and so many ticks later."""
+    toy = Toy(*(slot(f"gpt-{number}") for number in range(many)))
+    toy.lasts = lasts
+    toy.run(until=lambda toy: len(toy.launches) == many)
+    for _ in range(ticks):
+        toy.tick()
+    return toy
+
+
+def again(toy: Toy, **changes: Any) -> Plan:
+    """What would be done now, if this were seen."""
+    observed = replace(toy.observed(), **changes)
+    return plan(toy.wishes, observed, toy.trails, toy.now)
+
+
+def with_works(toy: Toy, **changes: Any) -> Plan:
+    """The same, if the hosts said this of the attempt."""
+    hosts = {
+        name: tuple(
+            replace(one, works=tuple(replace(work, **changes) for work in one.works))
+            for one in words
+        )
+        for name, words in toy.hosts().items()
+    }
+    return again(toy, hosts=hosts)

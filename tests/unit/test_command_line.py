@@ -1,0 +1,91 @@
+"""How a command line is read: options that may stand anywhere, words of another command."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from tpuherd.cli import main as command_line
+from tpuherd.cli.parsed_command import Errand
+from tpuherd.commands.command_types import Wish
+
+
+def understand(line: str, environ: dict[str, str] | None = None) -> Errand:
+    """What a command line comes to, without doing it."""
+    errands: list[Errand] = []
+
+    def keep(errand: Any) -> int:
+        errands.append(errand)
+        return 0
+
+    assert command_line.run(shlex.split(line), environ or {}, keep) == 0, line
+    return errands[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "world", "loud"),
+    [
+        ("-q ls", None, -1),
+        ("ls -q", None, -1),
+        ("-v ls -v", None, 2),
+        ("ls -vv --json", None, 2),
+        ("--world w ls", "w", 0),
+        ("ls --world w", "w", 0),
+        ("ls --world=w -q", "w", -1),
+        ("--world old ls --world w", "w", 0),
+        ("sweep -v status gpt --world w", "w", 1),
+        ("exec gpt -v -- ls", None, 1),
+        ("exec -q gpt --world w ls", "w", -1),
+        ("logs gpt -f --world w", "w", 0),
+    ],
+)
+def test_world_and_loudness_may_stand_anywhere(line: str, world: str | None, loud: int) -> None:
+    said = understand(line).said
+    assert (said.world, said.loud) == (world and Path(world), loud)
+
+
+def test_every_command_takes_them() -> None:
+    waiting: list[click.Command] = [command_line.herd]
+    many = 0
+    while waiting:
+        command = waiting.pop()
+        taken = {name for param in command.params for name in param.opts}
+        assert {"-q", "-v", "--world"} <= taken, command.name
+        many += 1
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            below = [command.get_command(context, name) for name in command.list_commands(context)]
+            waiting += [one for one in below if one is not None]
+    assert many > 50
+
+
+@pytest.mark.parametrize("verb", ["exec", "ssh"])
+@pytest.mark.parametrize(
+    ("words", "argv"),
+    [
+        ("gpt -- ls -v --world x -q", ["ls", "-v", "--world", "x", "-q"]),
+        ("gpt ls -l -v --help", ["ls", "-l", "-v", "--help"]),
+        ("-v gpt prog --world x -- -q", ["prog", "--world", "x", "--", "-q"]),
+        ("-t gpt --world w top -q", ["top", "-q"]),
+        ("gpt -- -v", ["-v"]),
+    ],
+)
+def test_words_of_the_remote_command_are_its_own(verb: str, words: str, argv: list[str]) -> None:
+    wish = understand(f"{verb} {words}").work.args[0]  # type: ignore[attr-defined]
+    assert isinstance(wish, Wish)
+    assert (wish.target, list(wish.argv)) == ("gpt", argv)
+
+
+def test_a_value_that_looks_like_an_option_is_a_value() -> None:
+    errand = understand("logs gpt --grep -v")
+    assert (errand.work.args[0].grep, errand.said.loud) == ("-v", 0)  # type: ignore[attr-defined]
+
+
+def test_what_stands_behind_the_dashes_of_run_is_its_command() -> None:
+    errand = understand("run --name a --accelerator v4-8 -v -- python x.py -q --world w")
+    assert errand.work.args[0].said.command == (  # type: ignore[attr-defined]
+        "python", "x.py", "-q", "--world", "w",
+    )  # fmt: skip
+    assert (errand.said.loud, errand.said.world) == (1, None)

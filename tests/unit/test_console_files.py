@@ -1,0 +1,60 @@
+"""What is written to a user's file comes there whole and in order, however little it takes."""
+
+import asyncio
+import os
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from tpuherd.clock import WallClock
+from tpuherd.commands.async_files import Pen
+from tpuherd.commands.console import Console
+from tpuherd.commands.output import screen
+from tpuherd_host.agent.records import Record
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_written_comes_whole_and_in_order(seed: int, blocking: bool) -> None:
+    dice = random.Random(seed)
+    said = [dice.randbytes(dice.choice((0, 1, 100, 5_000, 200_000))) for _ in range(60)]
+    out, into = os.pipe()
+    os.set_blocking(into, blocking)  # a shell's terminal may be either
+    came: list[bytes] = []
+
+    def read() -> None:
+        sizes = random.Random(seed)
+        while piece := os.read(out, sizes.choice((1, 4_096, 100_000))):
+            came.append(piece)
+
+    async def write() -> None:
+        pen = Pen(into)
+        for piece in said:
+            await pen.write(piece)
+        await pen.flush()
+        pen.close()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    asyncio.run(write())
+    os.close(into)
+    reader.join(20)
+    os.close(out)
+    assert b"".join(came) == b"".join(said)
+
+
+@pytest.mark.parametrize(("output", "pieces"), [("stream", 1), ("json", 2)])
+def test_records_are_shown_as_one_unless_their_times_are_shown(
+    output: str, pieces: int, tmp_path: Path
+) -> None:
+    records = [(at * 20, Record(float(at), 1, b"line\n")) for at in range(2)]
+
+    async def alike() -> int:
+        with (tmp_path / "out").open("wb") as out:
+            console = Console([out.fileno()] * 3, tmp_path, {}, colour=False)
+            shown = screen(console, ["a", "b"], output, tmp_path, WallClock())
+            return len(set(map(shown.together, records)))
+
+    assert asyncio.run(alike()) == pieces

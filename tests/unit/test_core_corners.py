@@ -1,0 +1,408 @@
+"""Corners of the judgement that no story passes through: one law each, found by changing it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.core_toy import Toy, offer, slot
+from tests.unit.scenes import (
+    ATTEMPT,
+    NAME,
+    NOW,
+    actions,
+    again,
+    bid,
+    case,
+    host,
+    running,
+    seen,
+    stood,
+    with_works,
+)
+from tpuherd.history.apply_zone_events import season_key
+from tpuherd.model.observed import NodeWord, Work, WorkWord
+from tpuherd.model.slot_history import Attempt, Season, Trail, Trails, Verdict
+from tpuherd.model.slots_and_plan import (
+    Ask,
+    Collect,
+    Goal,
+    Kind,
+    Limits,
+    Prepare,
+    Record,
+    Refusal,
+    Stop,
+    Wishes,
+)
+from tpuherd.planner import bidding, gang_actions, gang_progress
+from tpuherd.planner.bid_status import Need
+from tpuherd.planner.gang_progress import Open, how_it_ended
+from tpuherd.planner.plan import attempt_number, overview, plan
+from tpuherd.planner.policy import Role, Shape, Stage
+from tpuherd.planner.verdict import conclude
+from tpuherd.planner.zone_choice import ordered
+
+# ---- gangs ---------------------------------------------------------------------------------------
+
+
+def test_the_seat_of_what_is_given_back_is_where_it_ran() -> None:
+    here, other = (
+        stood(role=Role.UNWANTED, bid=bid(name=name, ready_at=2.0)) for name in ("x", "y")
+    )
+    for order in ((here, other), (other, here)):
+        found = gang_actions.seated(case(*order, need=Need.NONE, home=here))
+        assert found is here
+    found = gang_actions.seated(case(here, need=Need.NONE))
+    assert found is here
+    assert gang_actions.seated(case(here, need=Need.SEEK)) is None
+    assert gang_actions.seated(case(stood(role=Role.OUTDATED), need=Need.NONE)) is None
+    assert gang_actions.seated(case(stood(role=Role.UNWANTED, bid=bid()), need=Need.NONE)) is None
+
+
+def test_hosts_that_were_heard_are_silent_and_others_are_still_coming() -> None:
+    far = (host(0, reached=False), host(1, reached=False))
+    never = tuple(replace(one, heard_at=0.0) for one in far)
+    sick = bid(granted_at=1.0, ready_at=2.0, sick_at=3.0)
+    for one, shape in [
+        (stood(), Shape.BARE),
+        (stood(stage=Stage.HIDDEN), Shape.BARE),
+        (stood(hosts=far, whole=False), Shape.SILENT),
+        (stood(hosts=never, whole=False), Shape.BOOTING),
+        (stood(hosts=never, whole=False, stage=Stage.SICK), Shape.SILENT),
+        (stood(hosts=never, whole=False, stage=Stage.HIDDEN), Shape.SILENT),
+        (stood(stage=Stage.SICK), Shape.SILENT),
+        (stood(bid=sick), Shape.SILENT),
+        (stood(bid=bid(granted_at=1.0)), Shape.BOOTING),
+        (stood(stage=Stage.UNKNOWN), Shape.UNKNOWN),
+        (stood(stage=Stage.CALLING), Shape.UNKNOWN),
+    ]:
+        assert gang_actions.shaped(case(one), one) is shape, one
+    assert gang_actions.shaped(case(), None) is Shape.NOWHERE
+
+
+def test_who_has_told_nothing_yet_is_quiet_since_every_host_knew_of_it() -> None:
+    toy = running()
+    attempt = toy.trail().attempt
+    assert attempt
+    for ago, stalls in ((2700.0, True), (2699.0, False)):
+        young = replace(attempt, started_at=toy.now - ago, launched_at=toy.now - 9000)
+        toy.trails = replace(toy.trails, slots={"gpt-0": replace(toy.trail(), attempt=young)})
+        mute = {"started": None, "logged_at": None, "stepped_at": None}
+        assert bool(actions(with_works(toy, **mute), Stop)) == stalls
+
+
+def test_a_stop_that_was_not_heard_is_said_again() -> None:
+    toy = running()
+    toy.losing = {Stop}
+    toy.wish(goal=Goal.IDLE)
+    toy.tick()
+    (first,) = actions(toy.last, Stop)
+    toy.tick(4.0)
+    assert not actions(toy.last, Stop)
+    toy.tick(2.0)
+    assert actions(toy.last, Stop) == [first]
+    assert toy.last.steps[-1].why == "nothing is to run there"
+    assert not actions(again(toy, working=frozenset(["gpt-0"])), Stop)
+
+
+def test_a_successor_that_is_sick_is_not_set_up_beside() -> None:
+    toy = running()
+    old = toy.home.ask.bid
+    toy.losing = {Prepare}
+    toy.wish(offers=(offer("a", type="v5"),))
+    toy.run(until=lambda toy: any(one.ready_at for one in toy.trail().bids.values()
+                                  if one.name != old))  # fmt: skip
+    toy.tick()
+    new = next(one for name, one in toy.things.items() if name != old)
+    assert [one.bid for one in actions(again(toy), Prepare)] == [new.ask.bid]
+    for word in (NodeWord.SICK, NodeWord.MAKING, NodeWord.UNKNOWN):
+        new.node = word
+        assert not actions(again(toy, hosts=toy.hosts()), Prepare), word
+    new.node = NodeWord.READY
+    new.cut = True
+    assert not actions(again(toy), Prepare)
+
+
+def test_an_attempt_on_a_node_that_is_not_heard_at_all_may_live() -> None:
+    def haunted(**changes: Any) -> bool:
+        here, attempt = stood(**changes), replace(ATTEMPT, ended_at=NOW - 9, sure=False)
+        new = stood(bid=bid(name="gpt-0-g2-me", generation=2))
+        one = case(here, new, home=here)
+        one.trail = replace(one.trail, attempt=attempt)
+        return gang_actions.haunted(one, new)
+
+    runs = Work(attempt=ATTEMPT.id, word=WorkWord.RUNNING)
+    over = replace(runs, word=WorkWord.ENDED)
+    assert haunted(hosts=(), whole=False)
+    assert haunted(hosts=(host(0, works=(over,)),), whole=False)
+    assert haunted(hosts=(host(0, works=(runs,)),))
+    assert not haunted(hosts=(host(0, works=(over,)),))
+    assert not haunted(hosts=(), whole=False, stage=Stage.LEAVING)
+
+
+def test_what_was_brought_back_is_not_brought_again() -> None:
+    toy = Toy(slot(outputs=True, limits=Limits(done_keep_s=300)))
+    toy.run()
+    assert len(toy.kinds("slot.collected")) == 1
+    toy = running(outputs=True)
+    toy.losing = {Collect}
+    toy.home.work[toy.launches[0]][0].ended = toy.now
+    toy.lasts = 0.0
+    toy.run(until=lambda toy: bool(actions(toy.last, Collect)))
+    hosts = {
+        name: (words[0], replace(words[1], reached=False)) for name, words in toy.hosts().items()
+    }
+    assert actions(again(toy), Collect)
+    assert not actions(again(toy, hosts=hosts), Collect)
+
+
+def test_a_boot_tells_of_a_reboot_only_where_both_are_known() -> None:
+    for boot, boots, rebooted in [
+        ("b0", ("b0", "b1"), False), ("b2", ("b0", "b1"), True), ("", ("b0", "b1"), False),
+        ("b2", (), False), ("", (), False),
+    ]:  # fmt: skip
+        runs = Work(attempt=ATTEMPT.id, word=WorkWord.RUNNING)
+        found = gang_progress.member(
+            host(0, boot=boot, works=(runs,)), replace(ATTEMPT, boots=boots)
+        )
+        assert (found.lost, found.over) == (f"{NAME}/w0 was rebooted" * rebooted, rebooted)
+
+
+def test_who_was_ended_because_no_engine_was_heard_did_not_end_by_itself() -> None:
+    over = Work(attempt=ATTEMPT.id, word=WorkWord.ENDED, exit=1, deadman=True)
+    found = gang_progress.member(host(0, works=(over,)), ATTEMPT)
+    assert found.lost == "no engine was heard of for too long" and not found.failed
+    for word in (WorkWord.RUNNING, WorkWord.ENDING):
+        assert not gang_progress.member(host(0, works=(replace(over, word=word),)), ATTEMPT).lost
+    assert not gang_progress.member(host(0, works=(replace(over, deadman=False),)), ATTEMPT).lost
+
+
+def test_how_an_end_is_told() -> None:
+    work = Work(attempt="x", word=WorkWord.ENDED, exit=3, signal=9, termed=True)
+    assert how_it_ended(work) == "was told to end"
+    assert how_it_ended(replace(work, termed=False)) == "was ended by signal 9"
+    assert how_it_ended(replace(work, termed=False, signal=None)) == "exited with 3"
+    assert how_it_ended(None) == "is gone"
+
+
+# ---- the verdict ---------------------------------------------------------------------------------
+
+
+def judged(work: Work, attempt: Attempt = ATTEMPT, **changes: Any) -> Any:
+    """What two hosts that say the same come to."""
+    hosts = tuple(host(one, works=(work,)) for one in range(2))
+    observed = replace(seen(hosts={NAME: hosts}), **changes)
+    trail = Trail(attempt=replace(attempt, started_at=NOW - 40, boots=("b0", "b1")))
+    return conclude(slot(), trail, bid(granted_at=1.0, ready_at=2.0), observed, NOW)
+
+
+def test_a_look_at_the_cloud_counts_when_it_was_begun_after_the_end() -> None:
+    well = Work(attempt=ATTEMPT.id, word=WorkWord.ENDED, exit=0, ended=NOW - 5)
+    assert isinstance(judged(well, surveyed_at=NOW - 5), Open)
+    assert judged(well, surveyed_at=NOW - 4.9).verdict is Verdict.SUCCESS
+
+
+def test_whoever_ended_well_before_our_stop_arrived_has_succeeded() -> None:
+    stopping = replace(ATTEMPT, stopping_at=NOW - 6, stopping_why="changed", stopping_s=30.0)
+    well = Work(attempt=ATTEMPT.id, word=WorkWord.ENDED, exit=0, ended=NOW - 5)
+    assert judged(well, stopping).verdict is Verdict.SUCCESS
+    assert judged(replace(well, termed=True), stopping).verdict is Verdict.STOPPED
+    assert judged(replace(well, exit=75), stopping).verdict is Verdict.STOPPED
+    one = (host(0, works=(well,)), host(1, works=(replace(well, termed=True),)))
+    assert judged(well, stopping, hosts={NAME: one}).verdict is Verdict.STOPPED
+
+
+def test_after_a_notice_the_cloud_is_looked_at_soon() -> None:
+    runs = Work(attempt=ATTEMPT.id, word=WorkWord.RUNNING)
+    hosts = tuple(host(one, works=(runs,)) for one in range(2))
+    mine = bid(granted_at=1.0, ready_at=2.0, noticed_at=NOW - 1)
+    trail = Trail(attempt=replace(ATTEMPT, started_at=NOW - 40, boots=("b0", "b1")))
+    found = conclude(slot(), trail, mine, seen(hosts={NAME: hosts}), NOW)
+    assert isinstance(found, Open) and found.held and found.wake_at == NOW - 1 + 25 + 5
+
+
+def test_only_what_a_host_says_of_this_attempt_counts_for_it() -> None:
+    well = Work(attempt=ATTEMPT.id, word=WorkWord.ENDED, exit=0, ended=NOW - 5)
+    other = Work(attempt="gpt-0-a0-me", word=WorkWord.RUNNING)
+    for works in ((other, well), (well, other)):
+        hosts = tuple(host(one, works=works) for one in range(2))
+        assert judged(well, hosts={NAME: hosts}).verdict is Verdict.SUCCESS
+    young = replace(well, word=WorkWord.RUNNING, exit=None, ended=None)
+    ended = replace(other, word=WorkWord.ENDED)
+    hosts = tuple(host(one, works=(ended, young)) for one in range(2))
+    assert judged(young, hosts={NAME: hosts}) == Open()
+
+
+@pytest.mark.parametrize("change", [{"code_digest": "d"}, {"goal": Goal.RUN, "code_digest": "e"}])
+def test_a_run_that_ended_while_its_stop_was_on_its_way_is_done(change: dict[str, Any]) -> None:
+    toy = running()
+    toy.losing = {Stop}  # it finds nobody alive
+    toy.wish(**change)
+    toy.tick()
+    assert actions(toy.last, Stop)
+    for process in toy.home.work[toy.launches[0]].values():
+        process.ended, process.exit = toy.now, 0
+    toy.run()
+    assert len(toy.launches) == 1
+    assert toy.trail().done_at is not None
+
+
+# ---- bids ----------------------------------------------------------------------------------------
+
+
+def test_two_slots_that_ask_at_once_after_a_refusal_ask_once() -> None:
+    direct = (offer("a", kind=Kind.DIRECT),)
+    for offers, many in ((direct, 1), ((offer("a"),), 2)):
+        toy = Toy(slot("gpt-0", offers=offers), slot("gpt-1", offers=offers))
+        toy.refuses = {"a": Refusal.STOCKOUT}
+        toy.tick()
+        toy.run(until=lambda toy: not any(one.bids for one in toy.trails.slots.values()))
+        toy.now += 7200
+        assert len(actions(again(toy), Ask)) == many
+
+
+def test_what_costs_nobody_knows_how_much_goes_as_if_it_cost_nothing() -> None:
+    dear, free, unknown = offer("a", price=0.5), offer("b", price=0.0), offer("c", price=None)
+    assert [one.zone for one in ordered([dear, unknown, free], {})] == ["b", "c", "a"]
+
+
+def test_where_nodes_ever_lived_goes_before_where_nobody_knows() -> None:
+    lives = {season_key(offer("b")): Season(lives_s=(0.5,))}
+    assert [one.zone for one in ordered([offer("a"), offer("b")], lives)] == ["b", "a"]
+
+
+def test_whoever_insists_on_a_name_gives_the_old_node_back_first() -> None:
+    silent = (host(0, reached=False, heard_at=1.0), host(1))
+    for exact, outdated, worn in ((True, Role.HUSK, Role.HUSK), (False, Role.OUTDATED, Role.WORN)):
+        wish = slot(exact=exact, node_digest="m")
+        assert bidding.fixed_role(case(slot=wish), stood())[0] is outdated
+        wish = slot(exact=exact)
+        assert bidding.fixed_role(case(slot=wish), stood())[0] is Role.INCUMBENT
+        old = stood(hosts=silent, whole=False)
+        assert bidding.fixed_role(case(slot=wish), old)[0] is worn
+
+
+def test_a_log_is_here_when_all_hosts_that_are_heard_have_sent_theirs() -> None:
+    mine = Work(attempt=ATTEMPT.id, word=WorkWord.ENDED, drained=True)
+    late, other = replace(mine, drained=False), replace(mine, attempt="x", drained=False)
+    for first, second, reached, waits in [
+        ((mine,), (mine,), True, False), ((mine,), (late,), True, True),
+        ((late,), (mine,), True, True), ((mine,), (late,), False, False),
+        ((mine,), (mine, other), True, False), ((mine,), (), True, False),
+    ]:  # fmt: skip
+        one = stood(hosts=(host(0, works=first), host(1, works=second, reached=reached)))
+        assert bidding.undrained(one, ATTEMPT.id) == waits
+
+
+def test_what_cannot_be_prepared_is_not_tried_again_at_once() -> None:
+    for missing, failed in ((True, None), (False, None), (False, 1)):
+        toy = Toy(slot())
+        hosts = [{"host": "w0", "exit": failed, "tail": list[str]()}]
+        facts: dict[str, Any] = {"sentence": "no", "hosts": hosts, "missing": missing}
+        toy.prepare = lambda step, action, toy=toy, facts=facts: toy.tell(  # type: ignore[method-assign, misc]
+            "slot.unprepared", step, bid=action.bid, **facts
+        )
+        toy.run(until=lambda toy: bool(toy.kinds("slot.unprepared")))
+        soon = replace(toy.observed())
+        assert not actions(again(toy, surveyed_at=soon.surveyed_at), Prepare)
+        assert again(toy).wake_at <= toy.now + 10
+        toy.run(until=lambda toy: len(toy.kinds("slot.unprepared")) == 2)
+        first, second = (event.at for event in toy.kinds("slot.unprepared"))
+        assert second - first == 10
+
+
+# ---- the whole -----------------------------------------------------------------------------------
+
+
+def test_while_frozen_it_is_thought_of_again_within_a_minute() -> None:
+    toy = running()
+    names = [f"x-{number}-g1-me" for number in range(3)]
+    (mine,) = toy.trail().bids.values()
+    others = {
+        name[:3]: Trail(bids={name: replace(mine, name=name, slot=name[:3])}) for name in names
+    }
+    toy.trails = replace(toy.trails, slots={**toy.trails.slots, **others})
+    toy.home.cut = True
+    found = again(toy, sights={}, hosts={})
+    assert found.frozen and found.survey_s == 5
+    assert toy.now < found.wake_at <= toy.now + 60
+    assert all(one.action.event.kind == "engine.frozen" for one in found.steps[:1])  # type: ignore[union-attr]
+
+
+def test_only_who_still_waits_tries_for_the_others() -> None:
+    direct = bid(offer=offer("a", kind=Kind.DIRECT))
+    for one, tries in [
+        (direct, True), (replace(direct, granted_at=1.0), False), (bid(), False),
+        (replace(direct, refusal=Refusal.STOCKOUT), False),
+        (replace(direct, withdrawn_at=1.0), False),
+    ]:  # fmt: skip
+        trail = Trail(bids={NAME: one})
+        wishes = Wishes(slots={}, owner="me")
+        found = overview(wishes, seen(), Trails(slots={"gpt-0": trail}), NOW)
+        assert (("a", "v4-16", "spot") in found.probed) == tries, one
+
+
+def test_what_is_kept_for_a_while_is_thought_of_when_that_is_over() -> None:
+    keeps = Limits(failures=0, done_keep_s=777, failed_keep_s=777)
+    for exit_code in (0, 1):
+        toy = Toy(slot(limits=keeps))
+        toy.exit = exit_code
+        toy.run(until=lambda toy: bool(toy.trail().done_at or toy.trail().gave_up_at))
+        for _ in range(20):
+            toy.tick()
+        end = toy.trail().done_at or toy.trail().gave_up_at
+        assert end is not None
+        assert toy.last.wake_at == end + 777
+
+
+def test_an_attempt_whose_bid_is_forgotten_is_lost() -> None:
+    trail = Trail(attempt=replace(ATTEMPT, started_at=NOW - 40), attempts=1)
+    wishes = Wishes(slots={"gpt-0": slot()}, owner="me")
+    found = plan(wishes, seen(), Trails(slots={"gpt-0": trail}), NOW)
+    (record, *asks) = (step.action for step in found.steps)
+    assert isinstance(record, Record) and record.event.facts["verdict"] == "lost"
+    assert len(asks) == 3
+
+
+def test_a_success_on_a_node_that_is_lost_is_done_and_says_what_is_missing() -> None:
+    lost = bid(granted_at=1.0, ready_at=2.0, lost_at=3.0, lost_how="preempted")
+    for outputs, collected, bids, missing in [
+        (True, False, [lost], True), (True, True, [replace(lost, collected=True)], False),
+        (False, False, [lost], False), (True, False, [], True), (False, False, [], False),
+    ]:  # fmt: skip
+        attempt = replace(ATTEMPT, ended_at=NOW - 5, verdict=Verdict.SUCCESS)
+        trail = Trail(attempt=attempt, attempts=1, bids={one.name: one for one in bids})
+        wishes = Wishes(slots={"gpt-0": slot(outputs=outputs)}, owner="me")
+        found = plan(wishes, seen(), Trails(slots={"gpt-0": trail}), NOW)
+        (done,) = (one for one in actions(found, Record) if one.event.kind == "slot.done")
+        assert ("before its outputs" in done.event.facts["why"]) == missing, (outputs, collected)
+
+
+def test_the_number_of_an_attempt_stands_in_its_name_if_it_is_of_the_slot() -> None:
+    names = {"gpt-0-a3-7kq": 3, "gpt-0-a12-me": 12, "gpt-0-ax-me": 0, "other-0-a9-me": 0,
+             "gpt-0-a-me": 0, "gpt-00-a4-me": 0}  # fmt: skip
+    assert {name: attempt_number(name, "gpt-0") for name in names} == names
+
+
+def test_a_limit_waits_for_what_is_to_be_brought_back_be_there_other_nodes_or_not() -> None:
+    toy = running(outputs=True, limits=Limits(lifetime_s=400))
+    toy.losing = {Collect}
+    old = toy.home.ask.bid
+    toy.wish(offers=(offer("a", type="v5"),))
+    toy.grants = lambda zone: 1e9
+    toy.run(until=lambda toy: bool(toy.kinds("attempt.stopping")))
+    assert len(toy.things) == 2
+    for _ in range(20):
+        toy.tick()
+    assert old in toy.things and toy.trail().gave_up_at is None
+    toy.losing = set()
+    toy.run()
+    assert toy.kinds("slot.collected") and "lived" in toy.trail().gave_up_why
+
+
+def test_siblings_that_are_waited_for_are_thought_of_when_that_is_over() -> None:
+    toy = running()
+    toy.home.work[toy.launches[0]][1].ended = toy.now
+    toy.home.work[toy.launches[0]][1].exit = 1
+    assert again(toy).wake_at == toy.now + 20

@@ -1,0 +1,252 @@
+"""Edges of the judgement: the moment itself, the one more, the word in a reason."""
+
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from tests.unit.core_toy import Toy, offer, slot
+from tests.unit.scenes import (  # fmt: skip
+    ATTEMPT,
+    NAME,
+    NOW,
+    actions,
+    again,
+    bid,
+    case,
+    host,
+    seen,
+    sight,
+    stood,
+)
+from tpuherd.history.apply_event import fold
+from tpuherd.model.observed import NodeWord, Work, WorkWord
+from tpuherd.model.slot_history import Attempt, Trail, Trails, Verdict
+from tpuherd.model.slots_and_plan import Ask, Event, Goal, Kind, Launch, Limits, Refusal
+from tpuherd.planner import bid_status, gang_actions, verdict
+from tpuherd.planner.bid_status import Need
+from tpuherd.planner.gang_progress import gather
+from tpuherd.planner.policy import Role
+from tpuherd.planner.retry_limits import CHIPS_PAUSE_S
+from tpuherd.planner.verdict import Ended, conclude
+
+WELL = Trail(bids={NAME: bid(prepared="c", prepared_at=NOW - 100)})
+
+
+def event(kind: str, **facts: object) -> Event:
+    return Event(at=NOW, kind=kind, job="gpt", slot="gpt-0", facts=facts)
+
+
+# ---- asking --------------------------------------------------------------------------------------
+
+
+def test_of_those_that_want_a_node_the_one_that_has_sought_longest_asks_first() -> None:
+    one, late = (offer("a"),), NOW - 1
+    toy = Toy(slot("gpt-0", offers=one), slot("gpt-1", offers=one, wished_at=late))
+    toy.now = NOW
+    toy.wishes = replace(toy.wishes, creates_per_min=1)
+    for first, second, asks in ((10.0, 100.0, "gpt-1"), (100.0, 10.0, "gpt-0"), (5, None, "gpt-0")):
+        seeks = (first, second)
+        slots = {
+            f"gpt-{one}": Trail(searching_at=None if ago is None else NOW - ago)
+            for one, ago in enumerate(seeks)
+        }
+        toy.trails = Trails(slots=slots)
+        assert [ask.slot for ask in actions(again(toy), Ask)] == [asks]
+
+
+def test_a_request_that_queues_is_no_probe_for_those_that_create() -> None:
+    toy = Toy(
+        slot("gpt-0", offers=(offer("a"),)), slot("gpt-1", offers=(offer("a", kind=Kind.DIRECT),))
+    )
+    toy.refuses = {"a": Refusal.STOCKOUT}
+    toy.tick()
+    toy.run(until=lambda toy: not any(one.bids for one in toy.trails.slots.values()))
+    toy.now += 7200
+    assert len(actions(again(toy), Ask)) == 2
+
+
+# ---- launching -----------------------------------------------------------------------------------
+
+
+def test_a_pause_is_over_at_its_end() -> None:
+    for now, launches in ((NOW, True), (NOW - 0.5, False)):
+        seat = stood(bid=bid(faults=1))
+        one = case(seat, now=now)
+        one.trail = replace(one.trail, failed_at=NOW - CHIPS_PAUSE_S)
+        gang_actions.launch(one, seat)
+        assert bool(one.steps) == launches
+        assert one.wake_at == (float("inf") if launches else NOW)
+
+
+def test_a_launch_says_why() -> None:
+    plain, over = f"{NAME} is prepared", replace(ATTEMPT, verdict=Verdict.FAILURE)
+    for attempt, first, why in [
+        (None, None, plain),
+        (over, None, plain),  # of a wish that was made anew
+        (replace(over, verdict=None), 1.0, plain),
+        (over, 1.0, f"{plain}, and attempt 1 ended: failure"),
+    ]:
+        one, seat = case(stood()), stood()
+        one.trail = replace(one.trail, attempt=attempt, first_launch_at=first)
+        gang_actions.launch(one, seat)
+        assert [step.why for step in one.steps] == [why]
+        (action,) = (step.action for step in one.steps)
+        assert isinstance(action, Launch) and action.resume == (first is not None)
+
+
+def test_only_slots_of_sweeps_work_on_trials() -> None:
+    one, seat = case(stood()), stood()
+    one.trail = replace(one.trail, trial=3)
+    gang_actions.launch(one, seat)
+    (action,) = (step.action for step in one.steps)
+    assert isinstance(action, Launch) and action.trial is None
+
+
+def test_an_attempt_that_lives_on_one_host_of_two_may_live() -> None:
+    runs = Work(attempt=ATTEMPT.id, word=WorkWord.RUNNING)
+    over = replace(runs, word=WorkWord.ENDED)
+    for first, second, lives in ((runs, over, True), (over, runs, True), (over, over, False)):
+        here = stood(hosts=(host(0, works=(first,)), host(1, works=(second,))))
+        new = stood(bid=bid(name="gpt-0-g2-me", generation=2))
+        one = case(here, new, home=here)
+        one.trail = replace(one.trail, attempt=replace(ATTEMPT, ended_at=NOW - 9, sure=False))
+        assert gang_actions.haunted(one, new) == lives
+
+
+# ---- collecting, and giving back -----------------------------------------------------------------
+
+
+def test_what_could_not_be_brought_back_is_tried_again_when_its_pause_is_over() -> None:
+    due = NOW - 50 + gang_actions.UNCOLLECTED_S
+    for now, tries in ((due, True), (due - 0.5, False)):
+        seat = stood(bid=bid(uncollected=1, uncollected_at=NOW - 50, ready_at=2.0))
+        one = case(seat, slot=slot(outputs=True), now=now, home=seat)
+        attempt = replace(ATTEMPT, ended_at=NOW - 60, verdict=Verdict.SUCCESS)
+        one.trail = replace(one.trail, attempt=attempt)
+        gang_actions.collect(one, seat)
+        assert bool(one.steps) == tries
+        assert one.wake_at == (float("inf") if tries else due)
+
+
+def test_a_node_that_is_kept_goes_when_nothing_has_run_on_it_for_so_long() -> None:
+    limits = Limits(idle_s=100)
+    for ago, goes in ((100.0, True), (99.0, False)):
+        seat = stood(bid=bid(ready_at=2.0, prepared_at=NOW - ago))
+        one = case(seat, slot=slot(goal=Goal.IDLE, limits=limits), incumbent=seat)
+        assert bool(gang_actions.idle_for_too_long(one)) == goes
+        assert one.wake_at == (float("inf") if goes else NOW - ago + 100)
+
+
+# ---- what is remembered --------------------------------------------------------------------------
+
+
+def test_a_word_of_a_trial_that_nobody_knows_leaves_no_sweep_behind() -> None:
+    told = event("trial.told", trial=7, step=1, value=0.5)
+    assert fold(Trails(), told).sweeps == {}
+
+
+def test_a_trial_that_is_over_burns_nothing_of_the_next() -> None:
+    attempt = replace(ATTEMPT, trial=1)
+    ended = event("attempt.ended", attempt=attempt.id, verdict="failure", why="w")
+    for trial, failures in ((1, 1), (2, 0), (None, 0)):
+        trails = Trails(slots={"gpt-0": replace(WELL, attempt=attempt, trial=trial)})
+        found = fold(trails, ended).slots["gpt-0"]
+        assert (found.failures, found.failed_at) == (failures, NOW if failures else None)
+
+
+@pytest.mark.parametrize("kind", ["trial.ended", "trial.waits"])
+def test_the_end_of_another_trial_takes_nothing_from_a_slot(kind: str) -> None:
+    trails = Trails(slots={"gpt-0": Trail(trial=2, failures=1)})
+    said = {"trial": 1, "how": "failed", "why": "w", "spent": {}}
+    assert fold(trails, event(kind, **said)).slots["gpt-0"].trial == 2
+    assert fold(trails, event(kind, **said | {"trial": 2})).slots["gpt-0"].trial is None
+
+
+# ---- standings -----------------------------------------------------------------------------------
+
+
+def test_five_times_in_a_row_are_too_often() -> None:
+    for what in ("stumbles", "unprepared"):
+        for many, too_often in ((4, False), (5, True)):
+            found, _ = bid_status.worn(stood(bid=bid(**{what: many})), seen(), Trails(), NOW)
+            assert bool(found) == too_often
+
+
+def test_why_a_node_is_worn() -> None:
+    sick = {"sick_at": NOW - bid_status.SICK_S_MAX}
+    old = NOW - bid_status.MAKING_S_MAX
+    far = (host(0, reached=False, heard_at=NOW - bid_status.SICK_S_MAX), host(1))
+    for one, why in [
+        (stood(bid=bid(**sick, ready_at=2.0)), "it has been sick for too long"),
+        (stood(bid=bid(granted_at=old)), "it does not become READY"),
+        (stood(bid=bid(granted_at=old, sick_at=NOW - 1)), "it does not become READY"),
+        (stood(hosts=far, whole=False), "its hosts have not been heard of for too long"),
+    ]:
+        assert bid_status.worn(one, seen(), Trails(), NOW) == (why, None)
+
+
+def test_of_two_that_are_held_the_one_that_is_used_fills_the_slot() -> None:
+    both = [
+        stood(bid=bid(name=f"g{number}", generation=number, granted_at=granted, prepared=code))
+        for number, granted, code in ((1, 50.0, ""), (2, 60.0, "c"), (3, 40.0, ""))
+    ]
+    attempt = replace(ATTEMPT, bid="g1")
+    for trail, name in ((Trail(attempt=attempt), "g1"), (Trail(), "g2")):
+        for order in (both, both[::-1]):
+            assert bid_status.best(order, trail).bid.name == name
+    assert bid_status.best([both[0], both[2]], Trail()).bid.name == "g3"
+    assert bid_status.best([both[0]], Trail()) is both[0]
+    assert case(both[0], need=Need.NONE).standings[0].role is Role.INCUMBENT
+
+
+# ---- verdicts ------------------------------------------------------------------------------------
+
+
+def concluded(word: WorkWord, attempt: Attempt = ATTEMPT, **changes: Any) -> Ended:
+    """What comes of it when both hosts say this, and a look at the cloud shows the node."""
+    one = replace(Work(attempt=ATTEMPT.id, word=word, started=NOW - 40, ended=NOW - 30), **changes)
+    hosts = (host(0, works=(one,)), host(1, works=(one,)))
+    attempt = replace(attempt, boots=("b0", "b1"), started_at=NOW - 40)
+    mine = bid(granted_at=1.0, ready_at=2.0)
+    observed = seen(sights={NAME: sight(NodeWord.READY)}, hosts={NAME: hosts})
+    found = conclude(slot(), Trail(attempt=attempt, bids={NAME: mine}), mine, observed, NOW)
+    assert isinstance(found, Ended)
+    return found
+
+
+def test_the_last_sign_of_life_is_the_latest() -> None:
+    over = Work(attempt="a", word=WorkWord.ENDED)
+    for started, logged, stepped in permutations((1.0, 2.0, 3.0)):
+        work = replace(over, started=started, logged_at=logged, stepped_at=stepped)
+        assert verdict.last_sign(work) == 3.0
+        assert verdict.last_sign(replace(work, ended=2.5)) == 2.5
+
+
+def test_who_was_stopped_for_standing_still_has_stalled() -> None:
+    for stalled, kind in ((True, Verdict.STALLED), (False, Verdict.STOPPED)):
+        told = replace(ATTEMPT, stopping_at=NOW - 35, stopping_why="w", stalled=stalled)
+        found = concluded(WorkWord.ENDED, told, signal=15, termed=True)
+        assert (found.verdict, found.why) == (kind, "attempt 1 ended: w")
+
+
+def test_what_could_not_begin_says_nothing_of_chips() -> None:
+    found = concluded(WorkWord.ENDED, exit=1, why=f"{verdict.UNBORN}: the disk is full")
+    assert found.verdict is Verdict.NODE_FAULT
+    assert found.why.endswith(f": {verdict.UNBORN}: the disk is full")
+
+
+def test_an_end_that_nobody_here_has_caused_is_lost() -> None:
+    over = Work(attempt=ATTEMPT.id, word=WorkWord.ENDED, exit=0, ended=NOW - 30)
+    half = bid(offer=offer("a", hosts=3))  # of the third host nothing is heard
+    for termed, why in ((True, "something else told it to end"), (False, "nobody knows how")):
+        works = [replace(over, termed=termed)] * 2
+        hosts = tuple(host(worker, works=(one,)) for worker, one in enumerate(works))
+        gang = gather(slot(), ATTEMPT, half, seen(hosts={NAME: hosts}))
+        assert verdict.of_command(gang, works, 0) == (Verdict.LOST, why, None)
+
+
+def test_the_cloud_is_looked_at_once_a_minute_where_nothing_is_to_come() -> None:
+    assert case().survey_s == 60.0
+    assert again(Toy()).survey_s == 60.0

@@ -1,0 +1,207 @@
+"""When the plan wants to think again, if nothing is heard meanwhile: no later, and not at once."""
+
+from dataclasses import replace
+from math import inf
+
+from tests.unit.core_toy import Toy, offer, slot
+from tests.unit.scenes import NAME, NOW, actions, again, bid, host, running, seen, sight
+from tpuherd.model.observed import HostWord, NodeWord, Work, WorkWord
+from tpuherd.model.slot_history import Attempt, Trail, Trails
+from tpuherd.model.slots_and_plan import Goal, Limits, Wishes, Withdraw
+from tpuherd.planner.bid_status import Standing
+from tpuherd.planner.bidding import DRAIN_S, draining
+from tpuherd.planner.deletion_guard import BELIEVED_S
+from tpuherd.planner.gang_progress import LAUNCH_S
+from tpuherd.planner.observations_to_events import notes
+from tpuherd.planner.plan import plan, strays
+from tpuherd.planner.policy import Stage
+from tpuherd.planner.retry_limits import dues, reached
+from tpuherd.planner.slot_input import Case, World
+
+
+def blank(trail: Trail | None = None) -> Case:
+    """A slot of which nothing was judged yet."""
+    world = World(
+        wishes=Wishes(slots={}, owner="me"), observed=seen(), trails=Trails(), now=NOW,
+        sure=True, frozen="", unknown={}, probed=set(),
+    )  # fmt: skip
+    return Case(world=world, slot=slot(), trail=trail or Trail(), now=NOW)
+
+
+def test_what_is_past_is_thought_of_now_and_of_the_rest_the_soonest_counts() -> None:
+    for times, wake_at in [
+        ((), inf),
+        ((NOW,), inf),
+        ((NOW - 1,), inf),
+        ((NOW + 1,), NOW + 1),
+        ((NOW + 9, NOW + 4, NOW - 4, NOW + 7), NOW + 4),
+    ]:
+        case = blank()
+        for at in times:
+            case.wake(at)
+        assert case.wake_at == wake_at
+    case = blank()
+    for seconds in (9.0, 5.0, 7.0):
+        case.survey(seconds)
+    assert case.survey_s == 5.0
+
+
+def test_a_slot_that_gives_up_is_thought_of_at_once() -> None:
+    case = blank()
+    case.give_up("so")
+    assert case.wake_at == NOW
+
+
+def test_a_limit_to_come_is_thought_of_when_it_is_reached() -> None:
+    for limits in (Limits(lifetime_s=500.0), Limits(cost=0.5)):
+        toy = running(limits=limits)
+        trail = toy.trail()
+        assert trail.first_launch_at is not None
+        (mine,) = trail.bids.values()
+        assert mine.ready_at is not None and mine.offer.price is not None
+        due = min(
+            trail.first_launch_at + limits.lifetime_s,
+            mine.ready_at + 3600.0 * (limits.cost - trail.spent) / mine.offer.price,
+        )
+        assert abs(again(toy).wake_at - due) < 1e-6
+
+
+def test_while_frozen_the_cloud_is_looked_at_often_and_soon_believed() -> None:
+    far = {f"gpt-{number}-g1-me": f"gpt-{number}" for number in range(3)}
+    trails = Trails(
+        slots={
+            where: Trail(
+                bids={name: bid(name=name, slot=where, granted_at=1.0, ready_at=2.0, prepared="c")}
+            )
+            for name, where in far.items()
+        },
+        frozen_at=NOW - 1,
+    )
+    hosts = {
+        name: tuple(host(worker, node=name, reached=False) for worker in (0, 1)) for name in far
+    }
+    sights = {name: replace(sight(NodeWord.READY), bid=name) for name in far}
+    observed = seen(sights=sights, hosts=hosts)
+    begun = Attempt(id="x", number=1, bid=NAME, code_digest="c", launched_at=NOW - 1)
+    for attempt, survey_s, wake_at in [
+        (None, 5.0, NOW + BELIEVED_S),
+        (begun, 3.0, NOW - 1 + LAUNCH_S),
+    ]:
+        slots = {where: slot(where) for where in far.values()}
+        held = replace(trails.slots["gpt-0"], attempt=attempt)
+        lived = replace(trails, slots={**trails.slots, "gpt-0": held})
+        found = plan(Wishes(slots=slots, owner="me"), observed, lived, NOW)
+        assert found.frozen
+        assert (found.survey_s, found.wake_at) == (survey_s, wake_at)
+
+
+def test_the_last_lines_are_waited_for_to_the_second() -> None:
+    def lines(drained: bool) -> tuple[HostWord, ...]:
+        work = Work(attempt="gpt-0-a1-me", word=WorkWord.ENDED, exit=1, drained=drained)
+        return (host(0, works=(work,)),)
+
+    for ago, drained, waits in [
+        (DRAIN_S - 1, False, True),
+        (DRAIN_S, False, False),
+        (DRAIN_S - 1, True, False),
+    ]:
+        attempt = Attempt(
+            id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", launched_at=1.0,
+            ended_at=NOW - ago,
+        )  # fmt: skip
+        case = blank(Trail(attempt=attempt))
+        one = Standing(
+            bid=bid(), stage=Stage.READY, sight=None, hosts=lines(drained), whole=True
+        )  # fmt: skip
+        assert draining(case, one) == waits
+        assert case.wake_at == (NOW - ago + DRAIN_S if waits else inf)
+
+
+def test_what_nobody_wishes_is_given_back_if_and_only_if_that_was_said() -> None:
+    """Wishes may be lost with their store: then what is there is shown, and left alone."""
+    bids = [bid(), bid(name="gpt-0-g2-me", generation=2)]
+    for taken_back, dropped, wished in [
+        (0, False, False), (1, False, False), (2, False, False),
+        (0, True, False), (0, False, True),
+    ]:  # fmt: skip
+        known = [
+            replace(one, withdrawn_at=NOW - 50, withdrawals=1) if place < taken_back else one
+            for place, one in enumerate(bids)
+        ]
+        trail = Trail(bids={one.name: one for one in known}, dropped=dropped, generation=2)
+        slots = {"gpt-1": slot("gpt-1", goal=Goal.IDLE)} if wished else {}
+        sights = {one.name: replace(sight(NodeWord.READY), bid=one.name) for one in known}
+        wishes, trails = Wishes(slots=slots, owner="me"), Trails(slots={"gpt-0": trail})
+        observed = seen(sights=sights)
+        found = plan(wishes, observed, trails, NOW)
+        mine = taken_back == len(bids) or dropped or wished
+        assert ("gpt-0" in found.states) == mine
+        assert {one.bid for one in strays(wishes, observed, trails)} == (
+            set() if mine else set(sights)
+        )
+
+
+def test_of_a_slot_that_is_over_only_what_is_shown_again_is_spoken_of() -> None:
+    trails = Trails(slots={"gpt-0": Trail(gone=(1,), generation=1, dropped=True)})
+    ghost = {NAME: sight(NodeWord.READY)}
+    for sights, told in (({}, False), (ghost, True)):
+        found = plan(Wishes(slots={}, owner="me"), seen(sights=sights), trails, NOW)
+        assert ("gpt-0" in found.states) == told
+        assert bool(actions(found, Withdraw)) == told
+
+
+def test_a_withdrawn_node_that_is_being_deleted_is_left_alone() -> None:
+    trails = Trails(slots={"gpt-0": Trail(gone=(1,), generation=1, dropped=True)})
+    found = plan(
+        Wishes(slots={}, owner="me"), seen(sights={NAME: sight(NodeWord.LEAVING)}), trails, NOW
+    )
+    assert not actions(found, Withdraw)
+
+
+def test_a_toy_at_rest_wants_nothing() -> None:
+    toy = Toy(slot(goal=Goal.GONE))
+    found = again(toy)
+    assert found.rest and found.wake_at == inf and not found.steps
+
+
+def test_what_is_kept_for_a_while_is_thought_of_when_that_is_over() -> None:
+    keep = Limits(done_keep_s=50, failed_keep_s=70)
+    for goal, done, gave_up, wake_at in [
+        (Goal.RUN, NOW - 1, None, NOW + 49),
+        (Goal.RUN, None, NOW - 1, NOW + 69),
+        (Goal.IDLE, None, NOW - 1, NOW + 69),
+        (Goal.RUN, NOW - 50, None, inf),
+        (Goal.GONE, NOW - 1, NOW - 1, inf),
+    ]:
+        one = slot(goal=goal, limits=keep)
+        trail = Trail(done_at=done, gave_up_at=gave_up)
+        wishes = Wishes(slots={one.name: one}, owner="me")
+        found = plan(wishes, seen(), Trails(slots={one.name: trail}), NOW)
+        assert found.wake_at == wake_at, (goal, done, gave_up)
+
+
+def test_a_slot_is_thought_of_when_all_its_nodes_have_cost_what_they_may() -> None:
+    wish = slot(limits=Limits(cost=7.0))
+    for prices, due_s in [((4.0,), 5400.0 - 900.0), ((4.0, 2.0), 3600.0 - 600.0), ((None,), inf)]:
+        bids = [
+            bid(
+                name=f"gpt-0-g{place}-me",
+                granted_at=NOW - (900.0 if len(prices) == 1 else 600.0),
+                offer=offer("a", price=price),
+            )
+            for place, price in enumerate(prices, 1)
+        ]
+        trail = Trail(bids={one.name: one for one in bids}, spent=1.0)
+        assert min(dues(wish, trail, NOW), default=inf) == NOW + due_s
+
+
+def test_how_much_is_forgiven_is_said_as_people_say_it() -> None:
+    for most, said in [(0, "none is"), (1, "1 is"), (2, "2 are"), (3, "3 are")]:
+        wish = slot(limits=Limits(stalls=most))
+        assert f", {said} forgiven" in reached(wish, Trail(stalls=most + 1), NOW)
+
+
+def test_what_is_not_looked_at_now_is_not_noted() -> None:
+    missed = bid(granted_at=1.0, ready_at=2.0, missed_at=NOW - 9)
+    for stage in (Stage.CALLING, Stage.HIDDEN):
+        assert not list(notes(missed, stage, sight(NodeWord.READY), ()))

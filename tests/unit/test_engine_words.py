@@ -1,0 +1,224 @@
+"""The engine's pure parts: the cloud's words, the agents' words, a gang's variables, the memory."""
+
+from typing import Any
+
+import pytest
+
+from tpuherd.cloud.error_replies import Error, error
+from tpuherd.cloud.parse import operation
+from tpuherd.cloud.state_mapping import NODES, REQUESTS, node_word, refusal, request_word
+from tpuherd.engine import agent_updates, gang_env
+from tpuherd.engine.host_messages import AttemptStatus, parse_attempt, parse_report
+from tpuherd.history import history_codec
+from tpuherd.history.apply_event import fold
+from tpuherd.model.observed import HostWord, NodeWord, RequestWord, Work, WorkWord
+from tpuherd.model.slot_history import Trails
+from tpuherd.model.slots_and_plan import Event, Launch, Refusal
+from tpuherd.ports import Host
+from tpuherd_host.agent.state import (
+    CLOSING,
+    ENDED,
+    FREEING,
+    LOST,
+    RUNNING,
+    STARTING,
+    SWEEPING,
+    WAITING,
+)
+
+NO_MORE = 'There is no more capacity in the zone "europe-west4-a"; you can try in another zone'
+RATE = "Quota exceeded for quota metric 'Maximum number of CreateNode requests per minute'"
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence", "tier", "word"),
+    [
+        (8, NO_MORE, "spot", Refusal.STOCKOUT),
+        (8, "Insufficient reserved capacity. Contact customer support", "reserved", "reservation"),
+        (9, "Insufficient reserved capacity. Contact customer support", "reserved", "reservation"),
+        (5, "Reservation not found", "spot", Refusal.STOCKOUT),
+        (8, RATE, "spot", Refusal.RATE),
+        (8, "Quota limit 'TPUV6E…' has been exceeded. Limit: 0", "spot", Refusal.QUOTA),
+        (8, "Quota 'TPUV5PPerProjectPerZoneForTPUAPI' exhausted. Limit 8", "spot", Refusal.QUOTA),
+        (7, "Permission denied on 'locations/us-central2-b'", "spot", Refusal.PERMISSION),
+        (3, "the accelerator v5litepod-8 was not found in zone", "spot", Refusal.CONFIGURATION),
+        (3, "update is not supported while in state PREEMPTED", "spot", Refusal.BROKEN),
+        (6, "Resource 'x' already exists", "spot", Refusal.TAKEN),
+        (13, "an internal error has occurred", "spot", Refusal.BROKEN),
+        (14, "Internal error. Please try again", "spot", Refusal.BROKEN),
+        (99, "a code of tomorrow", "spot", Refusal.BROKEN),
+    ],
+)
+def test_refusals_are_told_apart(code: int, sentence: str, tier: str, word: str) -> None:
+    assert refusal(Error(code=code, sentence=sentence), tier) == word
+
+
+def test_errors_are_read_by_word_status_or_code() -> None:
+    assert error({"status": "FAILED_PRECONDITION", "message": "no [EID: 0x1]."}, 400).code == 9
+    assert error({}, 429) == Error(code=8, sentence="HTTP status 429")
+    failed = {"error": {"code": 8, "message": f"{NO_MORE} [EID: 0xba3]"}}
+    assert operation(failed).error == Error(code=8, sentence=NO_MORE)
+
+
+def test_states_that_nobody_has_met_are_unknown() -> None:
+    assert request_word("LEVITATING") is RequestWord.UNKNOWN
+    assert node_word("LEVITATING", "HEALTHY") is NodeWord.UNKNOWN
+    assert node_word("READY", "UNHEALTHY_MAINTENANCE") is NodeWord.SICK
+    assert node_word("PREEMPTED", "UNHEALTHY_MAINTENANCE") is NodeWord.LOST
+    assert set(REQUESTS.values()) == set(RequestWord) - {RequestWord.UNKNOWN}
+    assert set(NODES.values()) == set(NodeWord) - {NodeWord.UNKNOWN}
+
+
+def told(**more: Any) -> AttemptStatus:
+    """An attempt as its agent tells it."""
+    whole = {"id": "gpt-0-a1-abc", "phase": RUNNING, "stage": 0, "stages": 1, "stopped": False}
+    return parse_attempt(whole | more)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize(
+    ("phase", "word"),
+    [
+        (WAITING, WorkWord.RUNNING),
+        (STARTING, WorkWord.RUNNING),
+        (RUNNING, WorkWord.RUNNING),
+        (SWEEPING, WorkWord.ENDING),
+        (FREEING, WorkWord.ENDING),
+        (CLOSING, WorkWord.ENDING),
+        (ENDED, WorkWord.ENDED),
+        (LOST, WorkWord.LOST),
+    ],
+)
+def test_phases_of_the_agent(phase: str, word: WorkWord, stopped: bool) -> None:
+    expected = WorkWord.ENDING if stopped and word is WorkWord.RUNNING else word
+    assert agent_updates.word(told(phase=phase, stopped=stopped)) is expected
+
+
+def test_a_setup_within_an_attempt_is_setup() -> None:
+    assert agent_updates.word(told(stage=0, stages=2)) is WorkWord.SETUP
+    assert agent_updates.word(told(stage=1, stages=2)) is WorkWord.RUNNING
+
+
+def test_what_a_script_reports_is_never_taken_back() -> None:
+    work = Work(attempt="a", word=WorkWord.RUNNING)
+    for report in ({"step": 5, "saved": 4}, {"step": 6, "saved": 2}, {"complete": True}, {}):
+        work = agent_updates.reported(work, parse_report(report), 10.0)
+    assert (work.step, work.saved, work.complete) == (6, 4, True)
+    assert agent_updates.reported(work, parse_report({"step": "six", "saved": None}), 11.0) == work
+
+
+def test_numbers_in_a_report_that_are_no_words_of_ours_are_metrics() -> None:
+    work = Work(attempt="a", word=WorkWord.RUNNING)
+    report = {"step": 5, "total": 9, "loss": 2, "time": 1.0, "stopped": True, "note": "x"}
+    work = agent_updates.reported(work, parse_report(report), 10.0)
+    assert work.metrics == {"loss": 2.0}
+    work = agent_updates.reported(work, parse_report({"accuracy": 0.5}), 11.0)
+    assert work.metrics == {"loss": 2.0, "accuracy": 0.5} and work.step == 5
+
+
+def test_output_that_came_before_this_engine_is_known_by_its_agent() -> None:
+    fresh = agent_updates.work(told(started=10.0, logged=90.0), None, 100.0)
+    assert fresh.logged_at == 90.0
+    assert agent_updates.work(told(started=10.0, logged=None), None, 100.0).logged_at == 10.0
+    assert agent_updates.work(told(started=10.0, logged=1e9), None, 100.0).logged_at == 100.0
+    assert agent_updates.work(told(started=10.0, logged=50.0), fresh, 101.0).logged_at == 90.0
+
+
+def test_a_step_is_dated_by_our_clock_where_it_was_heard_as_it_came() -> None:
+    """A host whose clock is an hour behind does not stand still."""
+    first = agent_updates.reported(
+        Work(attempt="a", word=WorkWord.RUNNING), parse_report({"step": 1, "time": 6400.0}), 10000.0
+    )
+    assert first.stepped_at == 6400.0  # perhaps it came when nobody listened
+    assert agent_updates.reported(
+        first, parse_report({"step": 2, "time": 6410.0}), 10010.0
+    ).stepped_at == (10010.0)
+
+
+def test_the_parts_of_a_start_are_no_metrics() -> None:
+    report = parse_report(
+        {"step": 1, "python_s": 0.4, "import_s": "x", "compile_s": 2, "loss": 3.0}
+    )
+    assert report.startup == {"python_s": 0.4, "compile_s": 2.0}
+    assert (report.metrics, report.refused) == ({"loss": 3.0}, ("import_s",))
+    known = agent_updates.reported(Work(attempt="a", word=WorkWord.RUNNING), report, 10.0)
+    assert known.startup == report.startup
+
+
+def test_the_pace_is_the_median() -> None:
+    assert agent_updates.pace([(0.0, 0), (10.0, 10), (20.0, 20), (120.0, 30)]) == 1.0
+    assert agent_updates.pace([(0.0, 0)]) is None
+
+
+def test_a_deadly_notice_stays() -> None:
+    host = HostWord(node="n", worker=0, incarnation="i", reached=True, heard_at=0.0)
+    assert agent_updates.noticed(host, "preempted", "FALSE", 1.0) == host
+    doomed = agent_updates.noticed(host, "preempted", "TRUE", 2.0)
+    assert (doomed.notice, doomed.deadly, doomed.noticed_at) == ("preempted", True, 2.0)
+    assert agent_updates.noticed(doomed, "preempted", "FALSE", 3.0) == doomed
+    assert agent_updates.noticed(doomed, "maintenance-event", "NONE", 3.0) == doomed
+    warned = agent_updates.noticed(host, "maintenance-event", "MIGRATE_ON_HOST_MAINTENANCE", 2.0)
+    assert (warned.deadly, warned.noticed_at) == (False, 2.0)
+    assert agent_updates.noticed(warned, "maintenance-event", "NONE", 3.0) == host
+
+
+def hosts(*nodes: str) -> list[Host]:
+    """Two workers each."""
+    return [
+        Host(
+            node=node,
+            zone="z",
+            worker=worker,
+            incarnation=node,
+            internal_ip=f"10.0.{part}.{worker}",
+            external_ip=None,
+        )
+        for part, node in enumerate(nodes)
+        for worker in (0, 1)
+    ]
+
+
+def test_the_hosts_of_a_gang_know_their_place() -> None:
+    launch = Launch(
+        bid="b", slot="gpt-0", attempt="a", number=3, resume=True, code_digest="c", boots=()
+    )
+    one = gang_env.environment(hosts("n"), 1, launch)
+    assert one["HERD_ATTEMPT"] == "3"
+    assert one["HERD_RESUME"] == "1"
+    assert (one["HERD_WORKER"], one["HERD_WORKERS"]) == ("1", "2")
+    assert one["HERD_COORDINATOR"] == "10.0.0.0:8476"
+    assert one["JAX_COORDINATOR_BIND_ADDRESS"] == "10.0.0.1:8476"
+    assert not [name for name in one if name.startswith("MEGASCALE")]
+    two = gang_env.environment(hosts("n-0", "n-1"), 2, launch)
+    assert two["MEGASCALE_SLICE_ID"] == "1"
+    assert two["MEGASCALE_NUM_SLICES"] == "2"
+    assert two["MEGASCALE_COORDINATOR_ADDRESS"] == "10.0.0.0"
+
+
+def test_the_memory_is_read_back_as_it_was() -> None:
+    offer = {"zone": "z", "type": "v4-8", "runtime": "r", "tier": "spot", "kind": "queued"}
+    asked = {"bid": "gpt-0-g1-abc", "generation": 1, "offer": offer, "nodes": 1}
+    events: list[tuple[str, dict[str, Any]]] = [
+        ("bid.asked", {**asked, "node_digest": "d"}),
+        ("bid.answered", {"bid": "gpt-0-g1-abc"}),
+        ("bid.granted", {"bid": "gpt-0-g1-abc"}),
+        ("bid.ready", {"bid": "gpt-0-g1-abc"}),
+        ("slot.prepared", {"bid": "gpt-0-g1-abc", "code_digest": "c", "on": ["i b"]}),
+        (
+            "attempt.launched",
+            {"attempt": "a1", "number": 1, "bid": "gpt-0-g1-abc", "code_digest": "c"},
+        ),
+        ("attempt.ended", {"attempt": "a1", "verdict": "preempted", "lines": ["x"]}),
+        ("bid.lost", {"bid": "gpt-0-g1-abc", "how": "preempted"}),
+    ]
+    trails = Trails()
+    for at, (kind, facts) in enumerate(events):
+        event = Event(at=float(at), kind=kind, job="gpt", slot="gpt-0", facts=facts)
+        trails = fold(trails, event)
+    document = history_codec.document(trails)
+    found = history_codec.trails(document)
+    assert found is not None
+    assert history_codec.document(found) == document
+    assert found.slots["gpt-0"].attempt == trails.slots["gpt-0"].attempt
+    assert found.seasons == trails.seasons
+    assert history_codec.trails({**document, "shape": "of tomorrow"}) is None

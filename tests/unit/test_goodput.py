@@ -1,0 +1,267 @@
+"""The books: every second is in one state, whatever happens, and in the right one where we know."""
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from tests.unit.stories import PRICE, START, History, nonsense, struck
+from tpuherd.accounting.accounts import accounts
+from tpuherd.accounting.goodput import MEANINGS, Account, State, ratio, recoveries
+from tpuherd.model.slot_history import Verdict
+from tpuherd.model.slots_and_plan import Event
+
+
+def check_sums(account: Account) -> None:
+    """One state at any time, from the wish until the end."""
+    if not account.spans:
+        assert account.start == account.end
+        return
+    assert account.spans[0].start == account.start
+    assert account.spans[-1].end == account.end
+    for before, after in pairwise(account.spans):
+        assert before.end == after.start
+        assert before.state is not after.state
+    assert all(span.start < span.end for span in account.spans)
+    assert sum(account.seconds.values()) == account.end - account.start
+
+
+def test_every_state_is_explained() -> None:
+    assert set(MEANINGS) == set(State)
+
+
+UNSEEN = {
+    Verdict.PREEMPTED: State.DETECT,
+    Verdict.FAILURE: State.PROCESS_DOWN,
+    Verdict.STALLED: State.HUNG,
+}
+
+
+def live(story: History, chance: Random, step: int) -> tuple[int, bool]:
+    """One attempt of a step a second, with a checkpoint now and then, until something ends it.
+
+    The step that the next one resumes from, and whether the node is still there.
+    """
+    told = {"resumed": step} if chance.random() < 0.5 else {}
+    saved = resumed = step
+    story.launch(chance.randrange(1, 100), step=step, **told)
+    works_at = story.now
+    for _ in range(chance.randrange(1, 5)):
+        story.now += (more := chance.randrange(1, 300))
+        step += more
+        if chance.random() < 0.7:
+            saved = step
+            story.tell("attempt.saved", attempt=story.attempt, step=step)
+    last_at = story.now
+    story.now += (unseen := chance.randrange(1, 60))
+    verdict = chance.choice(list(UNSEEN))
+    story.truth[UNSEEN[verdict]] += unseen
+    story.cost += story.now - works_at
+    story.end(verdict, last_at=last_at, step=step)
+    story.truth[State.PRODUCTIVE] += saved - resumed
+    story.truth[State.WASTED] += step - saved
+    story.lost += step - saved
+    if verdict is not Verdict.PREEMPTED:
+        story.wait(chance.randrange(1, 9), State.PROCESS_DOWN)
+        return saved, True
+    story.lose()
+    story.wait(chance.randrange(1, 9), State.CONTROLLER_GAP)
+    return saved, False
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_books_are_the_truth(seed: int) -> None:
+    chance = Random(seed)
+    story = History()
+    step, there = 0, False
+    for _ in range(chance.randrange(1, 12)):
+        if not there:
+            story.get(*(chance.randrange(1, 500) for _ in range(3)))
+        step, there = live(story, chance, step)
+    if not there:
+        story.get(1, 1, 1)
+    story.launch(5, step=step)  # only now it shows what the last one lost
+    story.wait(1, State.PRODUCTIVE)
+    account = story.account()
+    check_sums(account)
+    assert {state: time for state, time in story.truth.items() if time} == account.seconds
+    assert account.steps_lost == story.lost
+    assert account.cost == pytest.approx(story.cost)
+    goodput = story.truth[State.PRODUCTIVE] / (story.now - START)
+    assert account.goodput == pytest.approx(goodput)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_whatever_the_log_says_every_second_has_one_state(seed: int) -> None:
+    chance = Random(seed)
+    now, events = START, []
+    for _ in range(chance.randrange(1, 200)):
+        now += chance.choice([0, 1, 7, 500, -3])  # also a clock that is set back
+        events.append(nonsense(chance, now))
+    for account in accounts(events, now + 10).values():
+        check_sums(account)
+        goodput = account.goodput
+        assert goodput is None or 0 <= goodput <= 1
+        for recovery in recoveries(account):
+            assert sum(recovery.seconds.values()) == max(0, recovery.until - recovery.at)
+
+
+def started() -> History:
+    """A command that has begun, and has told of no step."""
+    story = History()
+    story.get(10, 20, 30)
+    story.number = 1
+    story.tell("attempt.launched", attempt=story.attempt, number=1, bid=story.bid, code_digest="c")
+    story.wait(2, State.STARTING)
+    story.tell("attempt.started", attempt=story.attempt)
+    return story
+
+
+def test_a_command_that_tells_of_no_steps_works_from_its_start() -> None:
+    story = started()
+    story.wait(100, State.PRODUCTIVE)
+    story.end(Verdict.SUCCESS)
+    story.tell("slot.done", why="it succeeded")
+    story.wait(50, State.DONE)
+    account = story.account()
+    assert account.seconds == story.truth
+    assert account.wanted_s == 162
+    assert account.goodput == 100 / 162
+    assert (account.state, account.over_why) == (State.DONE, "it succeeded")
+
+
+@pytest.mark.parametrize("unfit", [True, False])
+def test_a_command_that_can_not_run_has_done_nothing_that_counts(unfit: bool) -> None:
+    story = started()
+    story.wait(40, State.STARTING if unfit else State.PRODUCTIVE)
+    story.end(Verdict.FAILURE, exit=1, unfit=unfit)
+    account = story.account()
+    assert account.seconds == story.truth
+    assert account.goodput == (0.0 if unfit else 40 / 102)
+
+
+def test_a_recovery_is_told_in_its_parts() -> None:
+    story = struck()
+    story.wait(1, State.CONTROLLER_GAP)
+    story.get(50, 20, 30)
+    story.wait(0, State.CONTROLLER_GAP)
+    story.launch(10, step=101, resumed=100, restore_s=4)
+    story.truth[State.STARTING] -= 4
+    story.truth[State.RESTORE] += 4
+    story.wait(10, State.PRODUCTIVE)
+    account = story.account()
+    assert account.seconds == story.truth
+    (recovery,) = recoveries(account)
+    assert recovery.over
+    assert recovery.steps_lost == 40
+    assert recovery.until - recovery.at == 3 + 1 + 50 + 20 + 30 + 10
+    assert recovery.parts == {
+        "detect": 3, "stop": 0, "pause": 0, "queue": 50, "provision": 20, "setup": 30,
+        "start": 10, "gap": 1,
+    }  # fmt: skip
+
+
+def test_whoever_saves_by_himself_and_says_where_he_goes_on_has_lost_nothing() -> None:
+    story = struck()
+    story.truth[State.PRODUCTIVE] += story.truth.pop(State.WASTED)
+    story.get(50, 20, 30)
+    story.launch(10, step=141, resumed=140)  # as `run.start = 140` tells
+    account = story.account()
+    assert account.seconds == {state: time for state, time in story.truth.items() if time}
+    assert account.steps_lost == 0
+
+
+def test_the_pause_after_a_failure_is_no_time_in_which_nobody_noticed() -> None:
+    story = History()
+    story.get(10, 20, 30)
+    story.launch(10, step=1)
+    story.wait(40, State.PRODUCTIVE)
+    story.end(Verdict.FAILURE, exit=1, step=9)
+    story.wait(25, State.PROCESS_DOWN)
+    story.launch(5, step=9, resumed=9)
+    account = story.account()
+    assert account.seconds == story.truth
+    (recovery,) = recoveries(account)
+    assert {part: time for part, time in recovery.parts.items() if time} == {
+        "pause": 25, "start": 5,
+    }  # fmt: skip
+
+
+def test_the_first_refusals_are_a_first_queue_and_a_pause_is_waiting_too() -> None:
+    story = History()
+    story.wait(1, State.CONTROLLER_GAP)
+    story.ask()
+    story.wait(5, State.QUEUE_FIRST)
+    story.tell("bid.refused", bid=story.bid, refusal="stockout", sentence="none left")
+    story.wait(60, State.QUEUE_FIRST)
+    account = story.account()
+    assert account.seconds == story.truth
+    assert account.goodput is None
+
+
+def test_stopped_time_does_not_count_and_a_new_life_begins_at_nothing() -> None:
+    story = History()
+    story.get(1, 1, 1)
+    story.launch(1, step=0)
+    story.wait(10, State.PRODUCTIVE)
+    story.tell("wish.stopped", slot="")
+    story.wait(1000, State.STOPPED)
+    account = story.account()
+    assert account.seconds == story.truth
+    assert account.wanted_s == 14
+    story.tell("wish.made", slot="")
+    made_at = story.now
+    story.now += 5
+    story.ask()
+    again = story.account()
+    assert (again.start, again.runs) == (made_at, ())
+
+
+@pytest.mark.parametrize("end", ["slot.done", "slot.gave_up", "wish.stopped"])
+def test_the_time_of_a_job_that_has_ended_does_not_go_on(end: str) -> None:
+    story = History()
+    story.get(10, 20, 30)
+    story.launch(5, step=1)
+    story.wait(100, State.PRODUCTIVE)
+    story.end(Verdict.SUCCESS, last_at=story.now, step=100)
+    story.tell(end, slot="" if end.startswith("wish") else "gpt-0", why="so")
+    rest = {"slot.done": State.DONE, "slot.gave_up": State.GAVE_UP}.get(end, State.STOPPED)
+    story.wait(40, rest)  # its node is given back
+    story.tell("bid.gone", bid=story.bid)
+    before = story.account()
+    assert before.seconds == {state: time for state, time in story.truth.items() if time}
+    story.now += 720
+    assert story.account() == before
+    story.tell("wish.changed", slot="")  # of what is over nothing changes by that
+    if end == "slot.done":
+        assert story.account().seconds == before.seconds
+    story.tell("wish.resumed", slot="", goal="run")
+    story.tell("slot.gave_up", why="again")
+    story.now += 5
+    story.ask()
+    check_sums(story.account())
+
+
+def test_a_slot_that_joins_later_is_counted_from_the_change() -> None:
+    story = History()
+    story.ask()
+    story.now += 100
+    story.tell("wish.changed", slot="")
+    story.now += 2
+    story.events.append(
+        Event(at=story.now, kind="slot.done", job="gpt", slot="gpt-1", facts={"why": ""})
+    )
+    both = accounts(story.events, story.now)
+    assert (both["gpt-0"].start, both["gpt-1"].start) == (START, START + 100)
+
+
+def test_a_node_without_a_command_is_idle_and_has_no_goodput() -> None:
+    story = History()
+    story.events[0] = Event(at=START, kind="wish.made", job="gpt", facts={"goal": "idle"})
+    story.get(1, 2, 3)
+    story.wait(100, State.IDLE)
+    account = story.account()
+    assert account.seconds == story.truth
+    assert account.goodput is None
+    assert (account.per_hour, account.cost) == (PRICE, 103)
+    assert ratio([account]) is None

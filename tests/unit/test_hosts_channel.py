@@ -1,0 +1,90 @@
+"""The line between the controller and its hosts, when one side is slower than the other."""
+
+import asyncio
+import gc
+import socket
+
+import pytest
+
+from tpuherd_sim.hosts import messages
+from tpuherd_sim.hosts.channel import Channel
+
+ASKS = 200
+LONG = "x" * 20_000  #: some of these fill a socket's buffer
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Both ends of a line."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+async def ask_all(channel: Channel, within_s: float) -> list[object]:
+    """Ask many long questions at once; the answers, or what went wrong."""
+    asks = [channel.ask("boot", {"view": LONG}, within_s=within_s) for _ in range(ASKS)]
+    return await asyncio.gather(*asks, return_exceptions=True)
+
+
+def test_more_than_fits_into_the_buffer_is_sent_all_the_same() -> None:
+    async def main() -> list[object]:
+        ours, theirs = pair()
+        with theirs:
+            channel = Channel(ours, hear=lambda message: None, closed=lambda: None)
+            asked = asyncio.create_task(ask_all(channel, 60.0))
+            for _ in range(ASKS):
+                message, _files = await asyncio.to_thread(messages.receive, theirs)
+                assert message is not None
+                messages.send(theirs, {"id": message["id"], "pid": message["id"]})
+            answers = await asked
+            channel.close()
+            return answers
+
+    answers = asyncio.run(main())
+    assert [answer[0]["pid"] for answer in answers] == list(range(1, ASKS + 1))  # type: ignore[index]
+
+
+def test_whoever_waits_for_room_learns_that_the_host_is_gone() -> None:
+    async def main() -> list[object]:
+        ours, theirs = pair()
+        channel = Channel(ours, hear=lambda message: None, closed=lambda: None)
+        asked = asyncio.create_task(ask_all(channel, 60.0))
+        while not channel.turn.locked():
+            await asyncio.to_thread(lambda: None)
+        theirs.close()
+        return await asked
+
+    assert all(isinstance(answer, OSError) for answer in asyncio.run(main()))
+
+
+def test_nothing_is_said_of_questions_that_were_never_sent() -> None:
+    """A world that ended while it told 250 hosts to go had hundreds of these in its log."""
+    complaints: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, said: complaints.append(str(said["message"])))
+        ours, theirs = pair()
+        with theirs:
+            channel = Channel(ours, hear=lambda message: None, closed=lambda: None)
+            asked = asyncio.create_task(ask_all(channel, 60.0))
+            while not channel.turn.locked():
+                await asyncio.to_thread(lambda: None)
+            channel.close()
+            await asked
+        del asked
+        gc.collect()
+
+    asyncio.run(main())
+    assert complaints == []
+
+
+@pytest.mark.parametrize("within_s", [0.05])
+def test_nobody_waits_for_ever(within_s: float) -> None:
+    async def main() -> list[object]:
+        ours, theirs = pair()
+        with theirs:
+            channel = Channel(ours, hear=lambda message: None, closed=lambda: None)
+            answers = await ask_all(channel, within_s)
+            channel.close()
+            return answers
+
+    assert all(isinstance(answer, TimeoutError) for answer in asyncio.run(main()))

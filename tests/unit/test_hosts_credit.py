@@ -1,0 +1,118 @@
+"""An agent that sends more than it was granted, or what is no frame, is cut off with an error."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from tpuherd.errors import Broken
+from tpuherd.ports import Verb
+from tpuherd.remote import agent_channel as lanes
+from tpuherd.remote.agent_channel import Lane
+from tpuherd_host.agent import frames
+
+
+class Wire:
+    """Remembers what was written to it."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.closed = False
+
+    def write(self, piece: bytes) -> None:
+        self.written.append(piece)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def fed(frame: Callable[[int], bytes], times: int) -> tuple[Lane, Wire]:
+    """A lane whose agent says this so often in answer to a call, which nobody reads."""
+    wires = Wire()
+
+    async def main() -> Lane:
+        lane = Lane(wires)
+        call = lane.open(Verb(name="follow"))
+        for _ in range(times):
+            lane.feed(frame(call.id))
+        if lane.error is not None:
+            with pytest.raises(Broken):
+                await call.reply()
+        return lane
+
+    return asyncio.run(main()), wires
+
+
+def full(id: int) -> bytes:
+    return frames.data(id, frames.LOG, bytes(frames.DATA_MAX - 1))
+
+
+def test_as_much_as_was_granted_is_taken() -> None:
+    lane, wire = fed(full, frames.WINDOW // frames.DATA_MAX)
+    assert (lane.error, wire.closed) == (None, False)
+
+
+def test_whoever_sends_more_than_it_was_granted_is_cut() -> None:
+    lane, wire = fed(full, frames.WINDOW // frames.DATA_MAX + 1)
+    assert isinstance(lane.error, Broken)
+    assert "more data than it has credit for" in lane.error.sentence
+    assert wire.closed
+
+
+def test_credit_grows_with_what_is_read() -> None:
+    wire = Wire()
+
+    async def main() -> Lane:
+        lane = Lane(wire)
+        call = lane.open(Verb(name="follow"))
+        granted, sent = frames.WINDOW, 0
+        for _ in range(100):
+            many = min(frames.DATA_MAX - 1, granted - sent)
+            lane.feed(frames.data(call.id, frames.LOG, bytes(many)))
+            sent += many
+            assert (await call.read()) is not None
+            call._repay()
+            credits_ = [one for one in wire.written if one[4] == frames.CREDIT]
+            granted = frames.WINDOW + sum(int.from_bytes(one[-4:], "big") for one in credits_)
+        assert sent > 5 * frames.WINDOW
+        return lane
+
+    assert asyncio.run(main()).error is None
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        frames.packed(frames.DATA, 1, b""),
+        frames.packed(frames.CREDIT, 1, b"12"),
+        frames.packed(frames.REPLY, 1, b"no JSON"),
+        frames.packed(frames.REPLY, 1, b"[1]"),
+        frames.packed(frames.EVENT, 0, b'{"a":' * 100_000),
+        frames.packed(frames.EVENT, 0, b"1" * 5000),
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+    ids=["no port", "half a credit", "no JSON", "no object", "deep", "long number", "http"],
+)
+def test_what_is_no_frame_ends_the_link_and_no_more(frame: bytes) -> None:
+    lane, wire = fed(lambda id: frame, 1)
+    assert isinstance(lane.error, Broken)
+    assert wire.closed
+
+
+def test_whoever_does_not_read_events_is_told_so_before_memory_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lanes, "EVENT_BYTES_MAX", 1 << 20)
+
+    async def main() -> int:
+        lane = Lane(Wire())
+        events = lane.events()
+        first = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        large = frames.said(frames.EVENT, 0, {"event": "x" * 60_000})
+        for _ in range(100):
+            lane.feed(large)
+        await first
+        return 1 + len([one async for one in events])
+
+    assert 10 < asyncio.run(main()) < 20

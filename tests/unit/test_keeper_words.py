@@ -1,0 +1,248 @@
+"""What front and keeper say to each other, whose which command is, and the small tables."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tpuherd
+from tpuherd import launcher
+from tpuherd.cli.command_table import SECTIONS
+from tpuherd.cli.cp import There, parsed
+from tpuherd.cli.formats import duration
+from tpuherd.clock import WallClock
+from tpuherd.commands.command_types import Outcome, ended, new_id, worst
+from tpuherd.commands.failure_table import last_lines, report
+from tpuherd.daemon import handshake
+from tpuherd.daemon.handshake import NO, YES, stamp
+from tpuherd.daemon.request import LENGTH, Letter, read, wanted
+from tpuherd.daemon.server import Keeper
+from tpuherd.errors import Unfit
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("exec pod -- true", True),
+        ("exec pod -- ls --help", True),
+        ("exec pod -- ls -h", True),
+        ("exec --help", False),
+        ("exec pod -h", False),
+        ("--world w exec pod", True),
+        ("--world exec sim", False),
+        ("-q -v logs pod", True),
+        ("sim start", False),
+        ("sim exec", False),
+        ("--world", False),
+        ("", False),
+    ],
+)
+def test_what_goes_to_the_keeper(line: str, kept: bool) -> None:
+    assert launcher.kept(line.split()) is kept
+
+
+def test_every_command_that_is_kept_exists() -> None:
+    assert set(SECTIONS["Hosts"]) == launcher.KEPT
+
+
+def test_a_letter_arrives_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ü")
+    monkeypatch.setenv("HERD_WORLD", "a=b")
+    monkeypatch.setenv("SECRET", "not for the keeper")
+    words = ["exec", "pod", "", "-c", "echo 'a=b'\n", "\udcff"]
+    sent = launcher.letter(words, b"/where/\xff")
+    assert wanted(sent) == len(sent) - LENGTH
+    letter = read(sent[LENGTH:])
+    assert letter.arguments == tuple(words)
+    assert letter.stamp == stamp(tpuherd.__version__)
+    assert bytes(letter.folder) == b"/where/\xff"
+    assert letter.environ["HOME"] == "/home/ü"
+    assert letter.environ["HERD_WORLD"] == "a=b"
+    assert "SECRET" not in letter.environ
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """As they were before."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGWINCH, signal.SIGTSTP)
+    before = [(number, signal.getsignal(number)) for number in numbers]
+    yield
+    for number, meaning in before:
+        signal.signal(number, meaning)
+
+
+def test_a_keeper_that_is_quick_does_nothing_twice(signals: None) -> None:
+    """It may be through and gone before the front does anything else: that was no refusal."""
+    here, there = socket.socketpair()
+
+    class Quick(socket.socket):
+        def sendmsg(self, *words: Any) -> int:
+            sent = super().sendmsg(*words)
+            _, files, _, _ = socket.recv_fds(there, 1 << 16, 3)
+            for file in files:
+                os.close(file)
+            there.sendall(YES + bytes([7]))
+            there.close()
+            return sent
+
+    with Quick(fileno=here.detach()) as connection:
+        assert launcher.visit(connection, launcher.letter(["exec"], b"/")) == 7
+
+
+def test_a_herd_that_was_installed_anew_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "HERE", str(tmp_path))
+    for room in handshake.ROOMS:
+        (tmp_path / room).mkdir(parents=True)
+    before = stamp("1")
+    assert stamp("1") == before != stamp("2")
+    for room in handshake.ROOMS:
+        draft = tmp_path / "draft"
+        draft.write_text("new")
+        draft.rename(tmp_path / room / "module.py")  # as pip and git put files in their places
+        after = stamp("1")
+        assert after != before, room
+        before = after
+
+
+def test_what_is_compiled_makes_no_other_herd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "HERE", str(tmp_path))
+    for room in handshake.ROOMS:
+        (tmp_path / room).mkdir(parents=True)
+        (tmp_path / room / "module.py").write_text("old")
+    keeper = Keeper(WallClock(), 60.0)
+
+    def answer() -> bytes:
+        now = stamp(tpuherd.__version__)
+        return keeper.answer(Letter(stamp=now, folder=tmp_path, arguments=("exec",), environ={}))
+
+    before = stamp(tpuherd.__version__)
+    for room in handshake.ROOMS:
+        (tmp_path / room / "__pycache__").mkdir()
+    assert stamp(tpuherd.__version__) != before
+    assert answer() == YES
+    (tmp_path / "draft").write_text("new, too")
+    (tmp_path / "draft").rename(tmp_path / handshake.ROOMS[-1] / "module.py")
+    assert answer() == NO
+
+
+def test_all_rooms_that_a_keeper_may_load_are_looked_at() -> None:
+    source = Path(handshake.HERE)
+    rooms = {str(file.parent.relative_to(source)) for file in source.rglob("*.py")}
+    far = ("tpuherd/sim", "tpuherd_host/train")
+    assert set(handshake.ROOMS) == {room for room in rooms if not room.startswith(far)}
+
+
+@pytest.mark.parametrize("text", [b"", b"GET / HTTP/1.1", b"herd-keeper-0\0x\0/\x000", b"\0" * 9])
+def test_nonsense_is_no_letter(text: bytes) -> None:
+    with pytest.raises((Unfit, ValueError)):
+        read(text)
+
+
+def test_a_letter_has_an_end() -> None:
+    with pytest.raises(Unfit):
+        wanted(b"\xff\xff\xff\xff")
+
+
+def test_the_exit_status_of_a_gang() -> None:
+    statuses = (0, 1, 7, 127, 137, 255)
+    for some in product(statuses, repeat=3):
+        outcomes = [Outcome(label=f"h/w{n}", status=status) for n, status in enumerate(some)]
+        assert worst(outcomes) == (255 if 255 in some else max(some))
+        assert bool(report(outcomes)) == any(some)
+    assert worst([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("work", "status"),
+    [
+        ({"exit": 0, "signal": None}, 0),
+        ({"exit": 7}, 7),
+        ({"exit": None, "signal": 9}, 137),
+        ({"exit": None, "signal": None, "why": "the host was rebooted"}, 255),
+    ],
+)
+def test_what_the_agent_says_as_a_status(work: dict[str, object], status: int) -> None:
+    assert ended("gpt/w0", work).status == status
+
+
+def test_the_table_groups_what_is_equal() -> None:
+    outcomes = [
+        *(Outcome(label=f"gpt/w{n}", status=1, tail=b"x\nboom\n") for n in range(3)),
+        Outcome(label="gpt/w3", status=255, why="no answer in 10 s"),
+        Outcome(label="gpt/w4", status=0),
+        Outcome(label="gpt/w5", status=137),
+    ]
+    assert report(outcomes) == [
+        "failed on 5 of 6 hosts:",
+        "  gpt/w[0-2]  exit 1",
+        "      x",
+        "      boom",
+        "  gpt/w3  no answer in 10 s",
+        "  gpt/w5  exit 137 (SIGKILL)",
+    ]
+
+
+def test_last_lines_are_fit_for_a_terminal() -> None:
+    assert last_lines(b"\x1b[2J\xff\r\n\na\rb\n") == ("·[2J\ufffd", "a", "b")
+    assert last_lines(b"") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30", 30), ("30s", 30), ("1.5m", 90), ("2h", 7200), ("1d", 86400), ("5 min", 300)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "-3s", "3x", "1e3", "3 s s"])
+def test_no_durations(text: str) -> None:
+    assert duration(text) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "path"),
+    [
+        ("a", "a"),
+        ("./a:b", "./a:b"),
+        ("/x:y", "/x:y"),
+        (":x", ":x"),
+        ("gpt:x", There(target="gpt", path="x")),
+        ("gpt/w0:/x:y", There(target="gpt/w0", path="/x:y")),
+        ("gpt-[0-3]:", There(target="gpt-[0-3]", path=".")),
+    ],
+)
+def test_paths_here_and_there(word: str, path: str | There) -> None:
+    assert parsed(word) == path
+
+
+def test_ids_can_be_typed_and_differ() -> None:
+    ids = {new_id() for _ in range(1000)}
+    assert len(ids) > 990
+    assert all(id.isalnum() and id.islower() and len(id) == 6 for id in ids if id.isalpha())
+
+
+def test_a_keeper_begins_with_little() -> None:
+    words = """
+import sys
+from tpuherd.daemon import libraries
+libraries.spare()
+import tpuherd.daemon.server, tpuherd.cli.exec_run
+print(*(name for name, module in sys.modules.items() if module))
+"""
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
+    loaded = set(done.stdout.split())
+    assert "asyncssh.connection" in loaded, done.stderr
+    spared = {"cryptography.x509", "h2", "httpcore2", "importlib.metadata", "sqlite3"}
+    assert not spared & loaded

@@ -1,0 +1,66 @@
+"""Which file of the code a command needs, for every way to write one."""
+
+from typing import Any
+
+import pytest
+
+from tpuherd.jobfile.read_job import Job, checked
+from tpuherd.jobfile.run_script import find_script
+
+
+def script(run: Any, **fields: Any) -> str:
+    job = checked({"name": "gpt", "accelerator": "v4-8", "run": run, **fields})
+    assert isinstance(job, Job), job
+    return find_script(job)
+
+
+@pytest.mark.parametrize(
+    ("run", "found"),
+    [
+        ("python3 train.py --lr 0.1", "train.py"),
+        ("python3.11 -u -X dev -W error ./src/train.py", "src/train.py"),
+        (["python3", "train.py"], "train.py"),
+        ("set -e\nexport A=1; LR=1 sudo nice env B=2 python3 \\\n  train.py", "train.py"),
+        ("bash -eu -o pipefail run.sh && true", "run.sh"),
+        ("./run.sh", "run.sh"),
+        ("python3 package/", "package"),
+        ("~/venv/bin/python train.py", "train.py"),
+        ("# note\npython3 train.py", "train.py"),
+        # Where it can't be told, nothing is said.
+        ("hostname", ""),
+        ("train.sh", ""),
+        ("python3 -m train", ""),
+        ("python3 -c 'print(1)'", ""),
+        ("bash -lc 'python3 x.py'", ""),
+        ("python3", ""),
+        ("python3 - x.py", ""),
+        ("python3 ~/train.py", ""),
+        ("python3 /opt/train.py", ""),
+        ("python3 ../train.py", ""),
+        ("python3 $SCRIPT", ""),
+        ("cd src && python3 train.py", ""),
+        ("curl x > train.py; python3 train.py", ""),
+        ("python3 'train.py", ""),
+        ("LR=1", ""),
+    ],
+)
+def test_the_script_of_a_command(run: Any, found: str) -> None:
+    assert script(run) == found
+
+
+@pytest.mark.parametrize(
+    ("setup", "found"),
+    [
+        ("pip install -r requirements.txt", "train.py"),
+        (["sudo apt-get install -y git", "python3 -m pip install jax"], "train.py"),
+        ("git clone https://example.com/x.git .", ""),
+        ("python3 make.py", ""),
+        ("echo 'print(1)' > train.py", ""),
+    ],
+)
+def test_a_script_that_setup_may_make_is_not_missed(setup: Any, found: str) -> None:
+    assert script("python3 train.py", setup=setup) == found
+
+
+def test_a_script_of_the_start_up_is_not_missed() -> None:
+    assert script("python3 x.py", metadata={"startup-script": "make x.py"}) == ""

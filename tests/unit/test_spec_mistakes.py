@@ -1,0 +1,214 @@
+"""What is wrong in a job file is said all at once, each with its line and what would be right."""
+
+import re
+from itertools import combinations
+
+import pytest
+
+from tpuherd.jobfile.fields import ALSO, FIELDS
+from tpuherd.jobfile.read_job import Job, Mistake, checked, read
+
+LEAST = {"name": "gpt", "accelerator": "v4-32"}
+
+#: A line of a job file, and the sentence that it earns.
+WRONG = {
+    "acelerator: v4-8": "acelerator: there is no such field: did you mean accelerator?",
+    "command: x": "command: there is no such field: did you mean run?",
+    "xyzzy: 1": "xyzzy: there is no such field: docs/reference/job.md lists what there is",
+    "runtime: v2-alpha-tpuv5": "runtime: v2-alpha-tpuv5 cannot run on v4-32: take"
+    " tpu-ubuntu2204-base, tpu-vm-v4-base, v2-alpha-tpuv4",
+    "zones: us-west4-a": "zones: us-west4-a has no v4-32: it is in us-central2-b",
+    "tier: sport": "tier: 'sport' is none: did you mean spot?",
+    "tier: ondemand": "tier: 'ondemand' is none: did you mean on-demand?",
+    "copies: 0": "copies: 0 is out of range: from 1 to 10000",
+    "copies: two": "copies: should be a whole number, not 'two'",
+    "slices: true": "slices: should be a whole number, not true",
+    "setup: [echo, no]": "setup[1]: should be a command, not false (put it in quotes to mean the"
+    " word)",
+    "tier: []": "tier: should be one or several, not none",
+    "run: []": "run: as a list it should be a program and its arguments",
+    "run:": "run: has no value",
+    "env: {HERD_X: 1}": "env.HERD_X: is set by herd itself",
+    "env: {RUN_ID: 1}": "env.RUN_ID: is set by herd itself",
+    "env: {1X: 1}": "env.1X: '1X' is not a variable's name",
+    "env: {X: }": 'env.X: has no value: write "" for an empty one',
+    "env: {X: [1]}": "env.X: should be a text, not [1]",
+    "env: hello": "env: should be names with a value each, not 'hello'",
+    "secrets: {X: {vault: y}}": "secrets.X.vault: there is no such source: it is one of env, file,"
+    " command",
+    "secrets: {X: y}": "secrets.X: say where it comes from: {env: NAME}, {file: PATH} or"
+    " {command: TEXT}",
+    "secrets: {X: {env: 1}}": "secrets.X.env: should be a text, not 1",
+    "secrets: [a-b]": "secrets.a-b: 'a-b' is not a variable's name",
+    "checkpoint: bucket/x": "checkpoint: 'bucket/x' is not a place such as gs://bucket/path",
+    "outputs: [/etc]": "outputs[0]: '/etc' is not a path from the command's folder on",
+    "retry: {failurs: 1}": "retry.failurs: there is no such field: did you mean failures?",
+    "retry: 3": "retry: should have failures and preemptions and stalls below it, not 3",
+    "retry: {stalls: -1}": "retry.stalls: -1 is out of range: from 0 to 1000000",
+    "stall: 5": "stall: 5 is out of range: at least 10s",
+    "stall: soon": "stall: 'soon' is no duration: write 30s, 90m, 2h or 3d, or never",
+    "max_lifetime: 99999d": "max_lifetime: '99999d' is out of range: at most ten years",
+    "max_cost: nothing": "max_cost: 'nothing' is no amount: write 12.50, in dollars",
+    "max_cost: 0": "max_cost: 0 is out of range: more than nothing",
+    "node: {done: burn}": "node.done: 'burn' is no duration: write 30s, 90m, 2h or 3d, or delete,"
+    " or keep",
+    "request: queue": "request: 'queue' is none: did you mean queued?",
+    "exact: 1": "exact: should be true or false, not 1",
+    "reservation: r1": "reservation: goes with tier: reserved",
+    "service_account: me": "service_account: 'me' is not an account's e-mail address",
+    "labels: {Team: x}": "labels.Team: 'Team' is not a label's name",
+    "data_disks: d": "data_disks: 'd' is not a disk such as projects/P/zones/Z/disks/D",
+    "data_disks: projects/p/zones/us-central2-b/disks/d": "data_disks: is in us-central2-b only:"
+    " write zones: us-central2-b",
+    "metadata: {ssh-keys: x}": "metadata.ssh-keys: is set by herd itself",
+    "tags: [a, a]": "tags: 'a' stands in it twice",
+}
+#: Lines that can stand beside each other.
+PAIRS = [
+    pair
+    for pair in combinations(list(WRONG)[::3], 2)
+    if pair[0].partition(":")[0] != pair[1].partition(":")[0]
+]
+#: Other names, types and zones, each with its sentence.
+NAMES = {
+    "Gpt": "'Gpt' is not a name: a-z, 0-9 and -, a letter first",
+    "gpt-1": "'gpt-1' ends in a number, as slots do: call it gpt, or gptx",
+    "a" * 41: f"{'a' * 41!r} is longer than 40: names of nodes are made of it",
+}
+TYPES = {
+    "v4-33": "there is no v4-33: did you mean v4-16 or v4-32?",
+    "v5e-16": "there is no v5e-16: did you mean v5litepod-16?",
+    "V4-32": "there is no V4-32: did you mean v4-32?",
+    "tpu-v4-32": "there is no tpu-v4-32: did you mean v4-32?",
+    "h100": "there is no h100: types begin with v2, v3, v4, v5litepod, v5p, v6e, such as v4-32",
+    "tpu7x-8": "tpu7x-8 is offered by Kubernetes only, not by the Cloud TPU API",
+}
+ZONES = {
+    "us-central2-c": "us-central2-c has no TPUs: try us-central2-b",
+    "us-centrl2-b": "there is no zone us-centrl2-b: did you mean us-central2-b or us-central1-b?",
+    "antarctica": "'antarctica' is not a zone such as us-central2-b",
+}
+
+
+def said(found: Job | list[Mistake]) -> list[str]:
+    assert isinstance(found, list), found
+    return [one.said("") for one in found]
+
+
+def lines(found: Job | list[Mistake]) -> list[tuple[int, str]]:
+    assert isinstance(found, list), found
+    return [(one.line, one.said("f").partition(": ")[2]) for one in found]
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_each_mistake_is_a_sentence_with_its_line(line: str) -> None:
+    assert lines(read(f"name: gpt\naccelerator: v4-32\n\n{line}\n")) == [(4, WRONG[line])]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=" ; ".join)
+def test_two_mistakes_are_both_said(pair: tuple[str, str]) -> None:
+    found = read("name: gpt\naccelerator: v4-32\n" + "\n".join(pair))
+    assert lines(found) == [(3, WRONG[pair[0]]), (4, WRONG[pair[1]])]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names(name: str) -> None:
+    assert said(checked({**LEAST, "name": name})) == [f"name: {NAMES[name]}"]
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_types(type_: str) -> None:
+    assert said(checked({**LEAST, "accelerator": type_})) == [f"accelerator: {TYPES[type_]}"]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_zones(zone: str) -> None:
+    assert said(checked({**LEAST, "zones": zone})) == [f"zones: {ZONES[zone]}"]
+
+
+def test_of_several_types_each_is_in_one_of_the_zones() -> None:
+    types = ["v4-32", "v5litepod-16"]
+    assert said(checked({"name": "a", "accelerator": types, "zones": "us-central2-b"})) == [
+        "accelerator[1]: v5litepod-16 is in none of the zones us-central2-b"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"copies": 2, "slices": 2}, "slices: copies and slices don't go together"),
+        ({"workdir": ".", "repo": "https://e.com/x.git"}, "repo: workdir and repo don't go"),
+        ({"slices": 2, "request": "direct"}, "request: slices are asked for together"),
+        ({"env": {"A": "1"}, "secrets": ["A"]}, "secrets.A: stands in env too"),
+        ({"runtime": "tpu-vm-v4-bass"}, "runtime: there is no runtime tpu-vm-v4-bass: did you"),
+    ],
+)
+def test_fields_that_do_not_go_together(fields: dict[str, object], sentence: str) -> None:
+    found = said(checked({**LEAST, **fields}))
+    assert len(found) == 1
+    assert found[0].startswith(sentence)
+
+
+def test_what_is_missing() -> None:
+    assert said(checked({})) == [
+        "name is missing: write name: gpt",
+        "accelerator is missing: write accelerator: v4-32",
+    ]
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_a_misspelt_field_is_one_mistake_and_not_missing_as_well(name: str) -> None:
+    """Each letter of it left away, and what other tools call it."""
+    worse = {name[:at] + name[at + 1 :] for at in range(len(name))}
+    for wrong in sorted(worse | {word for word, ours in ALSO.items() if ours == name}):
+        fields = {wrong if field == name else field: value for field, value in LEAST.items()}
+        assert said(checked(fields)) == [f"{wrong}: there is no such field: did you mean {name}?"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "sentence"),
+    [
+        ("", 1, "a job is written as fields"),
+        ("- a", 1, "a job is written as fields"),
+        ("a: [", 1, "this is no YAML"),
+        ("a: b\n\tc: d", 2, "this is no YAML"),
+        ("a: &a [*a]", 1, "a value holds itself"),
+        ("a: 1\n---\nb: 2", 2, "this is no YAML"),
+        ("? [a]\n: b", 1, "a name must be a text"),
+        ("name: gpt\naccelerator: v4-8\nname: gpx", 3, "stands twice"),
+        ("x" * 1_000_001, 1, "it is larger than a megabyte"),
+        (
+            "a: &a [1,2,3,4,5,6,7,8,9,0]\n"
+            + "\n".join(
+                f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]"
+                for a, b in zip("abcdef", "bcdefg", strict=True)
+            ),
+            1,
+            "it has more than 20000 values",
+        ),
+        ("a: \x00", 1, "this is no YAML"),
+    ],
+    ids=range(11),
+)
+def test_texts_that_are_no_job(text: str, line: int, sentence: str) -> None:
+    found = read(text)
+    assert isinstance(found, list)
+    assert found[0].line == line
+    assert sentence in found[0].sentence
+    assert len(found) == 1
+
+
+def test_words_of_other_tools_lead_to_ours() -> None:
+    for word, ours in ALSO.items():
+        assert ours in FIELDS
+        assert said(checked({**LEAST, word: "x"})) == [
+            f"{word}: there is no such field: did you mean {ours}?"
+        ]
+
+
+def test_every_field_refuses_what_nobody_means() -> None:
+    for name in FIELDS:
+        for value in ({"a": {"b": object()}}, [[["x"]]], object(), None):
+            found = checked({**LEAST, name: value})
+            assert isinstance(found, list), (name, value)
+            assert re.match(rf"{name}\b", found[0].field), (name, value, found)

@@ -1,0 +1,194 @@
+"""Every sample once an epoch, equal steps on all hosts, the same batches whatever the hosts."""
+
+from collections import Counter
+from itertools import chain
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from tpuherd_host.train.sample_order import Blocks, Permutation, Streams
+from tpuherd_host.train.sample_split import TAILS, Sample, Split, Unfit, hosts_that_fit
+
+SIZES = st.lists(st.integers(0, 13), min_size=1, max_size=12).map(tuple)
+HOSTS = st.sampled_from([1, 2, 3, 4, 6, 8])
+BATCH = st.sampled_from([24, 48])
+WORKERS = st.integers(1, 5)
+STREAMS = st.sampled_from([0, 24])
+patient = settings(deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@given(st.integers(0, 3000), st.integers(0, 1 << 64))
+@settings(patient, max_examples=60)
+def test_a_permutation_names_every_place_once(size: int, seed: int) -> None:
+    turned = Permutation(size, seed)
+    assert sorted(turned[place] for place in range(size)) == list(range(size))
+    with pytest.raises(IndexError):
+        turned[size]
+
+
+def test_the_order_is_the_same_for_ever() -> None:
+    """Checkpoints store a position in it: who changes the rules makes them worthless."""
+    assert [Permutation(10, 7)[place] for place in range(10)] == [3, 1, 0, 6, 7, 4, 9, 2, 5, 8]
+    split = Split(sizes=(5, 3, 0, 8), batch=4, seed=1)
+    assert [sample[1:3] for sample in split.at(0)] == [(1, 2), (3, 7), (1, 0), (0, 0)]
+
+
+@given(SIZES, st.integers(0, 99), st.integers(0, 3), st.integers(1, 5), st.booleans())
+@settings(patient, max_examples=200)
+def test_an_epoch_has_every_sample_once(
+    sizes: tuple[int, ...], seed: int, epoch: int, window: int, shuffled: bool
+) -> None:
+    every = [(shard, place) for shard, size in enumerate(sizes) for place in range(size)]
+    blocks = Blocks(sizes, seed, epoch, window, shuffled)
+    found = [blocks.sample(position) for position in range(len(every))]
+    assert sorted(found) == every
+    assert shuffled or found == every
+    streams = Streams(sizes, seed, epoch, max(1, len(every)), block=7, shuffled=shuffled)
+    assert (
+        sorted(streams.sample(streams.position(0, place)) for place in range(len(every))) == every
+    )
+
+
+def read(splits: list[Split], workers: int, first: int, last: int) -> dict[int, list[Sample]]:
+    """What loaders with so many workers deliver on all hosts, batch by batch."""
+    batches: dict[int, list[Sample]] = {}
+    for split in splits:
+        walks = [split.walk(first, last, worker=one, workers=workers) for one in range(workers)]
+        delivered = []
+        for turn in range(last - first):
+            delivered.append(next(walks[turn % workers]))
+        assert all(next(walk, None) is None for walk in walks)  # all have ended together
+        assert [step for step, _ in delivered] == list(range(first, last))
+        for step, samples in delivered:
+            batches.setdefault(step, []).extend(samples)
+    return batches
+
+
+@given(SIZES, st.integers(0, 99), BATCH, st.sampled_from(TAILS), STREAMS, st.data())
+@settings(patient, max_examples=300)
+def test_other_hosts_go_on_in_mid_epoch(
+    sizes: tuple[int, ...], seed: int, batch: int, tail: str, streams: int, data: st.DataObject
+) -> None:
+    assume(sum(sizes) >= batch)
+
+    def splits(hosts: int) -> list[Split]:
+        return [
+            Split(sizes=sizes, batch=batch, host=host, hosts=hosts, seed=seed, tail=tail,
+                  window=3, streams=streams)
+            for host in range(hosts)
+        ]  # fmt: skip
+
+    steps = splits(1)[0].steps
+    cut = data.draw(st.integers(0, steps), label="cut")
+    before, after = data.draw(HOSTS, label="before"), data.draw(HOSTS, label="after")
+    whole = read(splits(1), 1, 0, steps)
+    parts = read(splits(before), data.draw(WORKERS), 0, cut)
+    parts |= read(splits(after), data.draw(WORKERS), cut, steps)
+    assert set(parts) == set(whole) == set(range(steps))
+    for step in whole:
+        same = sorted if streams else list  # streams are dealt to hosts in turn
+        assert same(parts[step]) == same(whole[step])
+    seen = Counter(sample[1:3] for sample in chain(*parts.values()) if sample.weight)
+    every = sum(sizes)
+    if tail == "drop":
+        assert set(seen.values()) == {1}
+        assert every - batch < len(seen) == steps * batch <= every
+    elif tail == "pad":
+        assert set(seen.values()) == {1}
+        assert len(seen) == every
+    else:
+        assert len(seen) == every
+        assert sum(seen.values()) == steps * batch
+        assert max(seen.values()) <= 2
+
+
+LAYOUTS = [(9,), (5, 3), (4, 0, 5), (1,) * 8, (2, 7, 1, 3)]  #: samples of each shard
+EPOCHS = 2
+
+
+@pytest.mark.parametrize("streams", [0, 4])
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("sizes", LAYOUTS)
+def test_wherever_it_stops_any_hosts_and_workers_go_on(
+    sizes: tuple[int, ...], tail: str, streams: int
+) -> None:
+    """All of (hosts, workers, shards, position, epochs), small: nothing is left to chance."""
+    splits = {
+        hosts: [
+            Split(sizes=sizes, batch=4, host=host, hosts=hosts, seed=9, tail=tail, streams=streams)
+            for host in range(hosts)
+        ]
+        for hosts in (1, 2, 4)
+    }
+    steps = splits[1][0].steps
+    total = EPOCHS * steps
+    read_by = {
+        (hosts, workers, first, last): read(splits[hosts], workers, first, last)
+        for hosts in splits
+        for workers in (1, 2, 3)
+        for cut in range(total + 1)
+        for first, last in ((0, cut), (cut, total))
+    }
+    whole = {step: sorted(batch) for step, batch in read_by[1, 1, 0, total].items()}
+    for (_, _, first, last), batches in read_by.items():
+        assert batches.keys() == set(range(first, last))
+        assert all(sorted(batch) == whole[step] for step, batch in batches.items())
+    for epoch in range(EPOCHS):
+        seen = Counter(
+            sample[1:3]
+            for step in range(epoch * steps, (epoch + 1) * steps)
+            for sample in whole[step]
+            if sample.weight
+        )
+        every = {(shard, place) for shard, size in enumerate(sizes) for place in range(size)}
+        assert set(seen) <= every
+        if tail != "wrap":
+            assert set(seen.values()) == {1}
+        if tail != "drop":
+            assert set(seen) == every
+        assert sum(seen.values()) == (len(every) if tail == "pad" else steps * 4)
+
+
+@given(SIZES, BATCH, STREAMS)
+@settings(patient, max_examples=60)
+def test_epochs_follow_each_other_in_orders_of_their_own(
+    sizes: tuple[int, ...], batch: int, streams: int
+) -> None:
+    assume(sum(sizes) >= batch)
+    split = Split(sizes=sizes, batch=batch, streams=streams)
+    epochs = [sample.epoch for step in range(3 * split.steps) for sample in split.at(step)]
+    assert epochs == sorted(epochs)
+    assert Counter(epochs) == dict.fromkeys(range(3), split.steps * batch)
+
+
+def test_two_epochs_differ() -> None:
+    split = Split(sizes=(100, 100, 100), batch=300)
+    first, second = ([sample[1:3] for sample in split.at(step)] for step in (0, 1))
+    assert sorted(first) == sorted(second)
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"hosts": 5}, "24 can't be shared by 5 hosts; it can by 1, 2, 3, 4, 6, 8, 12 or 24"),
+        (
+            {"hosts": 3, "streams": 8},
+            "8 streams can't be shared by 3 hosts; they can by 1, 2, 4 or 8",
+        ),
+        ({"streams": 7}, "7 streams can't fill a batch of 24 evenly"),
+        ({"sizes": (10, 10)}, "have 20 samples, fewer than one batch of 24"),
+        ({"sizes": ()}, "there are no samples"),
+        ({"tail": "cut"}, "tail='cut' is none of drop, pad, wrap"),
+        ({"host": 2, "hosts": 2}, "host 2 of 2 can't take part"),
+    ],
+)
+def test_what_can_not_work_is_refused_with_what_can(wrong: dict[str, object], says: str) -> None:
+    asked: dict[str, object] = {"sizes": (100, 100), "batch": 24}
+    with pytest.raises(Unfit, match=says.replace("(", r"\(")):
+        Split(**(asked | wrong))  # type: ignore[arg-type]
+
+
+def test_numbers_that_fit() -> None:
+    assert hosts_that_fit(12) == [1, 2, 3, 4, 6, 12]

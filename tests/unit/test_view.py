@@ -1,0 +1,261 @@
+"""What reading commands show: the right words and figures, and JSON that fits its schema."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from tests.unit.stories import PRICE, SLOT, START, History, struck
+from tpuherd.accounting.accounts import accounts
+from tpuherd.accounting.goodput import State
+from tpuherd.history.apply_event import KINDS
+from tpuherd.model.slots_and_plan import Event, Goal
+from tpuherd.model.stored_job import Wish
+from tpuherd.views.capacity_table import capacity, capacity_text
+from tpuherd.views.event_lines import SAYS, line, record
+from tpuherd.views.format_text import lined, money, share, span
+from tpuherd.views.job_pages import job_text, jobs_text, why_text
+from tpuherd.views.job_rows import WORDS, Scene, job_page, job_row, names_of
+from tpuherd.views.json_schemas import SCHEMAS
+from tpuherd.views.reference_pages import EVENTS
+from tpuherd.views.timeline import timeline
+
+DOCUMENT = {"name": "gpt", "accelerator": "v4-32", "tier": "spot", "run": "python train.py"}
+
+
+def wish(**changed: Any) -> Wish:
+    usual = Wish(job="gpt", goal=Goal.RUN, document=DOCUMENT, made_at=START, changed_at=START)
+    return replace(usual, who="ann@desk", **changed)
+
+
+def scene(story: History, **changed: Any) -> Scene:
+    usual = Scene(
+        now=story.now,
+        wishes={"gpt": wish()},
+        accounts=accounts(story.events, story.now),
+        states={SLOT: "attempt 2 has run for 1 min"},
+        engine=True,
+    )
+    return replace(usual, **changed)
+
+
+def fits(command: str, content: Any) -> None:
+    jsonschema.validate(json.loads(json.dumps(content)), SCHEMAS[command])
+
+
+def preempted() -> History:
+    """A job that lost its node once and runs again."""
+    story = struck(host="gpt-0-g1-7kq/w3", exit=137, lines=["saving", "killed"])
+    story.get(50, 20, 30)
+    story.launch(10, step=101, resumed=100)
+    story.wait(60, State.PRODUCTIVE)
+    return story
+
+
+def test_every_state_has_a_word() -> None:
+    assert set(WORDS) == set(State)
+
+
+def test_every_kind_of_event_has_a_line_and_a_meaning() -> None:
+    assert set(KINDS) <= set(SAYS)
+    assert set(EVENTS) == {*KINDS, "store.set_aside", "store.recovered"}
+
+
+def test_a_row_of_ls() -> None:
+    row = job_row(scene(preempted()), "gpt")
+    fits("herd ls --json", [row])
+    assert (row["phase"], row["ready"], row["slots"], row["attempt"]) == ("running", 1, 1, 2)
+    assert (row["zones"], row["type"]) == (["z"], ["v4-32"])
+    assert row["goodput"] == pytest.approx(160 / 378)
+    assert row["cost"] == pytest.approx((30 + 5 + 143) + (30 + 10 + 60))
+    head, line_ = jobs_text([row]).splitlines()
+    assert head.split() == ["JOB", "PHASE", "READY", "WHERE", "ATTEMPT", "AGE", "GOODPUT", "COST",
+                            "PER", "HOUR"]  # fmt: skip
+    assert line_.split("  ")[0] == "gpt"
+    assert "42.3 %" in line_
+    assert f"${PRICE:,.2f}" in line_
+
+
+def test_nothing_is_wished() -> None:
+    assert jobs_text([]) == "nothing is wished; herd run begins a job"
+
+
+def test_all_slots_that_are_wished_are_counted_and_those_that_leave() -> None:
+    story = preempted()
+    document = {**DOCUMENT, "copies": 3}
+    three = scene(story, wishes={"gpt": wish(document=document)})
+    assert names_of(three, "gpt") == ("gpt-0", "gpt-1", "gpt-2")
+    row = job_row(three, "gpt")
+    assert (row["phase"], row["ready"], row["slots"]) == ("1 running, 2 waiting", 1, 3)
+    none = scene(story, wishes={"gpt": wish(document={**DOCUMENT, "copies": 0})})
+    assert names_of(none, "gpt") == ("gpt-0",)  # scaled away, and still there
+    story.tell("wish.dropped", slot="")
+    gone = scene(story, wishes={})
+    row = job_row(gone, "gpt")
+    fits("herd ls --json", [row])
+    assert (row["goal"], row["phase"], row["slots"], row["ready"]) == ("dropped", "leaving", 0, 1)
+
+
+def test_status_tells_attempts_losses_and_times() -> None:
+    page = job_page(scene(preempted()), "gpt", ["gpt-0", "gpt-1"])
+    fits("herd status NAME --json", page)
+    slot = page["each"][0]
+    assert [one["verdict"] for one in slot["attempts"]] == ["preempted", None]
+    assert slot["attempts"][0]["first_failing"] == "gpt-0-g1-7kq/w3"
+    assert slot["recoveries"][0]["steps_lost"] == 40
+    assert sum(slot["seconds"].values()) == 378
+    text = job_text(page)
+    for said in (
+        "gpt: v4-32 spot, 1 of 1 ready, wished 6 m 18 s ago by ann@desk",
+        "python train.py",
+        "gpt-0: attempt 2 has run for 1 min",
+        "gpt-0-g2-7kq  z  v4-32 spot  ready for 1 m 40 s, $3,600.00 per hour",
+        "1  z  preempted after 2 m 28 s, steps 0 to 140: preempted",
+        "first failing host: gpt-0-g1-7kq/w3, exit 137",
+        "| killed",
+        "2  z  runs after 1 m 10 s, steps 100 to 101",
+        "back after 1 m 53 s: detect 3.0 s, queue 50 s, provision 20 s, setup 30 s, start 10 s",
+        "40 steps lost",
+        "work that counts",
+        "gpt-1: waiting",
+    ):
+        assert said in text, said
+
+
+def test_the_parts_of_a_start_are_shown_apart() -> None:
+    story = struck()
+    story.get(50, 20, 30)
+    parts = {"python_s": 0.4, "import_s": 3.1, "meet_s": 1.2, "compile_s": 2.0, "first_step_s": 0.3}
+    story.launch(10, step=101, resumed=100, restore_s=2.5, startup=parts)
+    page = job_page(scene(story), "gpt", ["gpt-0"])
+    fits("herd status NAME --json", page)
+    shown = (
+        "Python 0.4 s, imports 3.1 s, meeting the other processes 1.2 s,"
+        " reading the checkpoint 2.5 s, compiling 2.0 s, the first step 0.3 s"
+    )
+    text = job_text(page)
+    assert f"start 10 s ({shown})" in text
+    assert f"its start: {shown}" in text
+    assert page["each"][0]["recoveries"][0]["startup"] == {
+        "python_s": 0.4, "import_s": 3.1, "meet_s": 1.2, "restore_s": 2.5, "compile_s": 2.0,
+        "first_step_s": 0.3,
+    }  # fmt: skip
+
+
+def test_an_unhealthy_node_is_called_so() -> None:
+    story = History()
+    story.ask()
+    story.wait(10, State.QUEUE_FIRST)
+    story.tell("bid.granted", bid=story.bid)
+    story.tell("bid.sick", bid=story.bid, state="UNHEALTHY_TPU")
+    story.wait(60, State.PROVISION)
+    assert job_row(scene(story), "gpt")["phase"] == "unhealthy"
+    text = job_text(job_page(scene(story), "gpt", ["gpt-0"]))
+    assert "unhealthy (UNHEALTHY_TPU) for 1 m 00 s" in text
+    story.tell("bid.well", bid=story.bid)
+    assert job_row(scene(story), "gpt")["phase"] == "booting"
+
+
+def test_why_folds_slots_that_do_the_same() -> None:
+    said = {"gpt-0": "waits for capacity", "gpt-1": "waits for capacity", "gpt-2": ""}
+    text = why_text(said, [("3 s ago", "bid.asked  x")], engine=False)
+    assert text.splitlines() == [
+        "gpt-[0-1]: waits for capacity",
+        "gpt-2: the engine has not looked at it yet",
+        "No engine runs now, so this is what was last known: herd engine start",
+        "",
+        "  3 s ago  bid.asked  x",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts", "said"),
+    [
+        ("bid.lost", {"bid": "b", "how": "preempted", "why": "b was preempted 2 s ago"},
+         "bid.lost  b preempted: b was preempted 2 s ago"),
+        ("bid.asked", {"bid": "b", "offer": {"zone": "z", "type": "t", "tier": "spot"}},
+         "bid.asked  b t spot in z"),
+        ("bid.refused", {"bid": "b", "refusal": "stockout", "sentence": "no\nmore", "why": "more"},
+         "bid.refused  b stockout: no more"),
+        ("attempt.ended", {"attempt": "a", "verdict": "failure", "host": "h", "exit": 1},
+         "attempt.ended  a failure h exit 1"),
+        ("attempt.ended", {"attempt": "a", "verdict": "lost", "exit": None, "host": ""},
+         "attempt.ended  a lost"),
+        ("slot.done", {"why": "it succeeded"}, "slot.done  it succeeded"),
+        ("wish.changed", {"difference": ["copies: 1 → 2", "env"]},
+         "wish.changed  copies: 1 → 2; env"),
+        ("from.newer", {"x": 1}, "from.newer"),
+        ("engine.started", {"pid": 7, "host": "desk", "epoch": 1}, "engine.started  pid 7 on desk"),
+        ("engine.started", {"epoch": 1}, "engine.started"),
+        ("attempt.launched", {"attempt": "a"}, "attempt.launched  a"),
+        ("engine.crashed", {"why": "it was killed"}, "engine.crashed  it was killed"),
+        ("bid.lost", {"bid": "{0}", "how": "{x}"}, "bid.lost  {0} {x}"),
+    ],
+)  # fmt: skip
+def test_an_event_is_one_line(kind: str, facts: dict[str, Any], said: str) -> None:
+    assert line(Event(at=START, kind=kind, facts=facts)) == said
+
+
+def test_events_fit_their_schema_and_no_fact_hides_what_they_are() -> None:
+    for seq, event in enumerate(preempted().events):
+        fits("herd events --json", record(seq, event))
+    odd = Event(at=START, kind="bid.gone", job="gpt", facts={"kind": "x", "seq": 9, "bid": "b"})
+    assert record(1, odd) == {"kind": "bid.gone", "seq": 1, "bid": "b", "at": START, "job": "gpt",
+                              "slot": ""}  # fmt: skip
+
+
+def test_capacity_counts_each_answer_once() -> None:
+    story = preempted()
+    story.ask("other")
+    story.now += 5
+    for _ in range(2):
+        story.tell("bid.refused", bid=story.bid, refusal="stockout", sentence="none left")
+    story.now += 10
+    rows = capacity(story.events, story.now)
+    fits("herd capacity --json", rows)
+    other, here = rows
+    assert (other["zone"], other["asked"], other["refused"], other["granted"]) == ("other", 1, 1, 0)
+    assert (other["refused_s_ago"], other["sentence"]) == (10, "none left")
+    assert (here["asked"], here["granted"], here["wait_s"], here["life_s"]) == (2, 2, 70, 178)
+    assert "10 s ago: none left" in capacity_text(rows)
+    assert capacity_text([]) == "nothing was asked for yet"
+
+
+def test_the_timeline_tells_the_story() -> None:
+    text = timeline(preempted().events, START + 378)
+    for said in (
+        "00:10  bid.granted  gpt-0-g1-7kq",
+        "03:28  bid.lost  gpt-0-g1-7kq preempted",
+        "preempted in attempt 1 (z): back after 1 m 53 s",
+        "goodput 42.3 % of 6 m 18 s, 40 steps lost in 1 losses, cost $278.00",
+    ):
+        assert said in text, said
+    assert "attempt.saved" not in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0 s"), (0.26, "0.3 s"), (9.96, "10.0 s"), (59.4, "59 s"), (59.6, "1 m 00 s"),
+     (3599.6, "1 h 00 m"), (7500, "2 h 05 m"), (90000, "1 d 01 h")],
+)  # fmt: skip
+def test_times_are_short(seconds: float, said: str) -> None:
+    assert span(seconds) == said
+
+
+def test_money_and_shares() -> None:
+    assert (money(1234.5), money(0, known=False), money(3, known=False)) == ("$1,234.50", "-",
+                                                                             "$3.00+")  # fmt: skip
+    assert (share(None), share(0.9316)) == ("-", "93.2 %")
+
+
+def test_colour_changes_nothing_but_the_colour() -> None:
+    rows = [("A", "B"), ("running", "1"), ("x", "22")]
+    plain, coloured = lined(rows, right=(1,)), lined(rows, right=(1,), colour=True)
+    assert plain.splitlines() == ["A         B", "running   1", "x        22"]
+    assert "\x1b[32mrunning\x1b[0m" in coloured
+    bare = coloured
+    for code in ("\x1b[32m", "\x1b[2m", "\x1b[0m"):
+        bare = bare.replace(code, "")
+    assert bare == plain

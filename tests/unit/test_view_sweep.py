@@ -1,0 +1,196 @@
+"""Laws of what is shown of sweeps: nothing is left out, and every picture can be looked at."""
+
+import csv
+import io
+from dataclasses import replace
+from math import isfinite
+from random import Random
+from typing import Any
+from xml.etree import ElementTree
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from tpuherd.history import apply_trial_events
+from tpuherd.model.search import Parameter, Search
+from tpuherd.model.slots_and_plan import Event
+from tpuherd.model.sweep_trials import How, Sweep, Trial
+from tpuherd.sweeps.pruning import hopeless
+from tpuherd.views.axes import axis
+from tpuherd.views.json_schemas import SCHEMAS
+from tpuherd.views.sweep_plot import MARKS, panels, sketch, svg
+from tpuherd.views.sweep_table import best_text, sweep_csv, sweep_page, sweep_text
+
+SEEDS = range(60)
+SEARCH = Search(
+    method="random",
+    parameters={
+        "lr": Parameter(min=1e-5, max=1.0, log=True),
+        "width": Parameter(min=1, max=64, int=True),
+        "<b>&": Parameter(values=("adam", "a<b&\"c'", True, 3)),
+    },
+    metric="loss",
+    trials=30,
+)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(seed: int) -> Sweep:
+    """A sweep as it may have come to be."""
+    chance = Random(seed)
+    spread = chance.choice((0.0, 1.0, 1e12))
+    goal = chance.choice(("minimize", "maximize"))
+    events: list[Event] = []
+
+    def tell(kind: str, number: int, **facts: Any) -> None:
+        events.append(Event(at=100.0 + len(events), kind=kind, job="lr", slot="lr-0",
+                            facts={"trial": number, **facts}))  # fmt: skip
+
+    for number in range(chance.randrange(12)):
+        params = {
+            "lr": 10 ** chance.uniform(-5, 0),
+            "width": chance.randint(1, 64),
+            "<b>&": chance.choice(SEARCH.parameters["<b>&"].values),
+        }
+        made = {"params": params, "run": f"lr-t{number}", "metric": "loss", "wanted": goal}
+        tell("trial.made", number, **made)
+        tell("trial.given", number)
+        for step in range(chance.randrange(4)):
+            value = chance.choice((None, 1.0, chance.uniform(-1, 1) * spread))
+            tell("trial.told", number, step=step, value=value)
+        how = chance.choice(("complete", "complete", "pruned", "failed", ""))
+        if how:
+            tell("trial.ended", number, how=how, why='it was\nover, "so"')
+    return apply_trial_events.of(events)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_trial_is_shown_once(seed: int) -> None:
+    sweep = drawn(seed)
+    page = sweep_page("lr", sweep, SEARCH, 1000.0)
+    jsonschema.validate(page, SCHEMAS["herd sweep status NAME --json"])
+    assert [row["trial"] for row in page["each"]] == list(range(len(sweep.trials)))
+    assert sum(page["phases"].values()) == len(page["each"])
+    assert page["planned"] == 30
+    lines = sweep_text(page).splitlines()
+    failed = any(row["phase"] == "failed" for row in page["each"])
+    lost = any(row["phase"] == "pruned" and row["nan"] for row in page["each"])
+    below = failed + lost + (failed or lost)
+    assert len(lines) == (3 + len(page["each"]) + below if page["each"] else 2)
+    rows = list(csv.DictReader(io.StringIO(sweep_csv(page))))
+    assert len(rows) == len(page["each"])
+    for read, row in zip(rows, page["each"], strict=True):
+        assert read["value"] == ("" if row["value"] is None else str(row["value"]))
+        assert {name: read[f"params.{name}"] for name in row["params"]} == {
+            name: str(value) for name, value in row["params"].items()
+        }
+        assert read["why"] == row["why"]
+
+
+NAN = "loss is NaN or infinite; its last number was at step 40"
+
+
+def test_why_trials_failed_is_said_once() -> None:
+    row = {"value": None, "params": {"lr": 1}, "slot": "lr-0", "attempts": 1, "step": None,
+           "seconds": 8.0, "nan": False}  # fmt: skip
+    ends = [("failed", "it has no memory"), ("pruned", "hopeless"), ("failed", "it has no memory"),
+            ("failed", "it can't\nrun")]  # fmt: skip
+    each = [{**row, "trial": at, "phase": how, "why": why} for at, (how, why) in enumerate(ends)]
+    page = {**sweep_page("lr", Sweep(), SEARCH, 0.0), "each": each}
+    assert sweep_text(page).split("\n\n")[2].splitlines() == [
+        "trials 0, 2 failed: it has no memory", "trial 3 failed: it can't run"
+    ]  # fmt: skip
+
+
+def test_a_trial_that_is_pruned_for_its_nan_says_so() -> None:
+    trial = Trial(number=0, params={"lr": 9}, run="r", made_at=0.0, how=How.PRUNED, lost=True,
+                  points=((40, 2.5),), ended_at=9.0, why=NAN)  # fmt: skip
+    pruning = replace(SEARCH, prune=replace(SEARCH.prune, rule="median"))
+    assert hopeless(pruning, Sweep(), trial) == NAN
+    text = sweep_text(sweep_page("lr", Sweep(trials=(trial,)), SEARCH, 10.0))
+    assert f"trial 0 was pruned: {NAN}" in text
+    assert "nan" in text.splitlines()[3].split()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_best_is_complete_and_none_is_better(seed: int) -> None:
+    page = sweep_page("lr", drawn(seed), None, 1000.0)
+    values = {row["trial"]: row["value"] for row in page["each"]
+              if row["phase"] == "complete" and row["value"] is not None}  # fmt: skip
+    assert (page["best"] is None) == (not values)
+    if page["best"] is not None:
+        better = max if page["goal"] == "maximize" else min
+        assert values[page["best"]] == better(values.values())
+        row = page["each"][page["best"]]
+        assert all(name in best_text(page, row) for name in row["params"])
+        jsonschema.validate(row, SCHEMAS["herd sweep best NAME --json"])
+
+
+@pytest.mark.parametrize("search", [SEARCH, None], ids=["wished", "forgotten"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_picture_has_all_that_has_ended_with_a_value(seed: int, search: Search | None) -> None:
+    page = sweep_page("lr", drawn(seed), search, 1000.0)
+    rows = [row for row in page["each"]
+            if row["value"] is not None and row["phase"] in ("complete", "pruned")]  # fmt: skip
+    found = panels(page, search)
+    assert len(found) == (4 if rows else 0)
+    for panel in found:
+        assert len(panel.dots) == len(rows)
+        assert sum(dot.kind == "best" for dot in panel.dots) == (page["best"] is not None)
+        places = [place for one in (panel.x, panel.y) for place, _ in one.ticks()]
+        places += [place for dot in panel.dots for place in (panel.x.place(dot.x),
+                                                             panel.y.place(dot.y))]  # fmt: skip
+        assert all(0 <= place <= 1 for place in places)
+        assert all(one.ticks() for one in (panel.x, panel.y))
+    if found and page["best"] is not None:
+        heights = [height for _, height in found[0].stair]
+        assert heights == sorted(heights, reverse=page["goal"] == "minimize")
+        assert heights[-1] == page["each"][page["best"]]["value"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_picture_can_be_looked_at(seed: int) -> None:
+    page = sweep_page("lr", drawn(seed), SEARCH, 1000.0)
+    root = ElementTree.fromstring(svg(page, SEARCH))
+    width, height = float(root.get("width", "")), float(root.get("height", ""))
+    assert width > 0
+    assert height > 0
+    dots = 0
+    for group in root.iter(f"{SVG}g"):
+        left, top = map(float, group.get("transform", "")[10:-1].split())
+        for dot in group.iter(f"{SVG}circle"):
+            dots += 1
+            assert 0 < left + float(dot.get("cx", "")) < width
+            assert 0 < top + float(dot.get("cy", "")) < height
+    assert dots == sum(len(panel.dots) for panel in panels(page, SEARCH))
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 300])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_sketch_stays_in_its_terminal(seed: int, columns: int) -> None:
+    page = sweep_page("lr", drawn(seed), SEARCH, 1000.0)
+    heading, _, rest = sketch(page, SEARCH, columns).partition("\n")
+    assert heading.startswith("lr: ")
+    assert all(len(line) <= max(columns, 48) for line in rest.splitlines())
+    assert (rest.count(MARKS["best"]) == 5) == (page["best"] is not None)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_axis_keeps_the_order_of_its_values(seed: int) -> None:
+    chance = Random(seed)
+    power = chance.choice((0, 3, 12))
+    values = [chance.choice((-1, 1, 1)) * 10 ** chance.uniform(-power, power)
+              for _ in range(chance.randint(1, 9))]  # fmt: skip
+    one = axis(values)
+    places = [one.place(value) for value in sorted(values)]
+    assert places == sorted(places)
+    assert all(0 <= place <= 1 and isfinite(place) for place in places)
+    labels = [label for _, label in one.ticks()]
+    assert len(labels) == len(set(labels)) <= 12
+
+
+@pytest.mark.parametrize("high", [1, 2, 3, 5, 7, 40])
+@pytest.mark.parametrize("log", [False, True])
+def test_numbers_between_whole_ones_are_not_written(high: int, log: bool) -> None:
+    labels = [label for _, label in axis(list(range(1, high + 1)), log=log).ticks()]
+    assert all(float(label).is_integer() for label in labels)

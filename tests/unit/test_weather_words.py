@@ -1,0 +1,197 @@
+"""The table of the weather: complete, sayable in bare words, and told in sentences."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tpuherd_sim.model.strike_rules import fits
+from tpuherd_sim.model.world_parts import Note
+from tpuherd_sim.weather import arguments
+from tpuherd_sim.weather.arguments import TYPES, Unfit
+from tpuherd_sim.weather.kinds import KINDS, RULE, RULES, STROKES
+from tpuherd_sim.weather.log_text import TOLD, sentence, stretch
+from tpuherd_sim.weather.match_hosts import spelt
+from tpuherd_sim.weather.reference import page, rows
+
+
+def samples() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every kind as its example says it."""
+    for kind in KINDS.values():
+        name, *said = kind.example.split()
+        yield name, arguments.fill(arguments.kind(name), arguments.words(kind, said))
+
+
+def test_names_are_unique_and_each_has_what_it_takes() -> None:
+    assert len(KINDS) == len(RULES) + len(STROKES)
+    for kind in KINDS.values():
+        assert kind.example.split()[0] == kind.name
+        own = [argument.name for argument in kind.own]
+        assert len(own) == len(set(own)) and not set(own) & set(kind.match)
+        assert all(argument.type in TYPES for argument in kind.arguments.values())
+        assert not kind.undo or (kind.undo in KINDS and "for" in kind.arguments)
+
+
+def test_every_example_can_be_said() -> None:
+    assert {name for name, _ in samples()} == set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("said", "filled"),
+    [
+        ("preempt gpt-1 notice_s=0",
+         {"target": "gpt-1", "notice_s": 0.0, "flag": True, "acpi": True}),
+        ("preempt gpt-1 1m flag=no pick=2",
+         {"target": "gpt-1", "notice_s": 60.0, "flag": False, "acpi": True, "pick": 2}),
+        ("network gpt-0/w2 down", {"target": "gpt-0/w2", "state": "down"}),
+        ("capacity us-central2-b v4-8 unlimited",
+         {"zone": "us-central2-b", "type": "v4-8", "nodes": "unlimited"}),
+        ("delay", {"seconds": 10.0, "share": 1.0}),
+        ("skew gpt-0 -90", {"target": "gpt-0", "seconds": -90.0}),
+        ("http-error 429 message=a=b share=.5",
+         {"http": 429, "message": "a=b", "share": 0.5}),
+    ],
+)  # fmt: skip
+def test_bare_words_fill_the_first_free_arguments(said: str, filled: dict[str, Any]) -> None:
+    name, *words = said.split()
+    kind = arguments.kind(name)
+    assert arguments.fill(kind, arguments.words(kind, words)) == filled
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("prempt x", "'prempt' is no kind of weather; did you mean 'preempt'?"),
+        ("preempt", "preempt needs 'target': nodes: NAME or ZONE/NAME; patterns allowed"),
+        ("reboot a b", "'pick' of reboot must be a whole number from 1 on, not 'b'"),
+        ("reboot a 1 c", "'c' is one word too many for reboot: reboot gpt-0/w1"),
+        ("clear a b", "'b' is one word too many for clear: clear all"),
+        (
+            "preempt gpt-1 notice=3",
+            "'notice' is not an argument of preempt; did you mean 'notice_s'?",
+        ),
+        ("preempt gpt-1 soon", "'notice_s' of preempt must be a stretch of time such as 90s, 10m,"),
+        ("hang gpt-1 pick=0", "'pick' of hang must be a whole number from 1 on, not '0'"),
+        ("quota us-central2-b v4 few", "'limit' of quota must be a whole number from 0 on"),
+        ("http-error 900", "'http' of http-error must be an HTTP status from 400 to 599"),
+        ("delay 5 zone=us-central2", "'zone' of delay must be a zone"),
+        ("drought us-central2-b v4-7", "'type' of drought must be an accelerator type"),
+    ],
+)
+def test_what_is_said_wrongly_is_told_in_a_sentence(said: str, why: str) -> None:
+    name, *words = said.split()
+    with pytest.raises(Unfit) as caught:
+        kind = arguments.kind(name)
+        given = arguments.fill(kind, arguments.words(kind, words))
+        pytest.fail(f"taken as {given}")
+    assert caught.value.sentence.startswith(why)
+
+
+def test_every_kind_has_a_row_and_a_section() -> None:
+    written = page()
+    assert [row["name"] for row in rows()] == list(KINDS)
+    for kind in KINDS.values():
+        assert f"\n### {kind.name}\n" in written
+        assert f"herd sim weather {kind.example}\n" in written
+        assert all(f"`{argument.name}`" in written for argument in kind.arguments.values())
+
+
+def test_every_stroke_has_a_sentence_of_its_own() -> None:
+    strokes = {kind.name for kind in KINDS.values() if kind.family != RULE}
+    assert strokes <= {name.removeprefix("weather.") for name in TOLD}
+
+
+@pytest.mark.parametrize(
+    ("name", "facts", "said"),
+    [
+        ("weather.preempt",
+         {"target": "us-central2-b/pod", "notice_s": 30.0, "flag": True, "acpi": True},
+         "preempted us-central2-b/pod (30 s notice)"),
+        ("weather.preempt",
+         {"target": "us-central2-b/pod", "notice_s": 0.0, "flag": True, "acpi": True},
+         "preempted us-central2-b/pod (no notice)"),
+        ("weather.preempt",
+         {"target": "us-central2-b/pod", "notice_s": 90.0, "flag": False, "acpi": False},
+         "preempted us-central2-b/pod (1.5 min notice, without flag and ACPI)"),
+        ("weather.hang", {"target": "us-central2-b/pod/w1", "for": 600.0},
+         "froze us-central2-b/pod/w1, for 10 min"),
+        ("weather.skew", {"target": "us-central2-b/pod/w1", "seconds": -300.0},
+         "shifted the clock of us-central2-b/pod/w1 5 min behind"),
+        ("weather.drought", {"zone": "us-central2-b", "type": "*", "before": "unlimited"},
+         "drought in us-central2-b (there was unlimited)"),
+        ("weather.capacity",
+         {"zone": "us-central2-b", "type": "v4-8", "before": "unlimited", "nodes": 4},
+         "capacity of v4-8 in us-central2-b is 4 (was unlimited)"),
+        ("weather.rule",
+         {"rule": "http-error-1", "kind": "http-error", "http": 503, "share": 0.5, "times": 3},
+         "rule http-error-1 is in force: http=503, 0.5 of them, 3 times"),
+        ("weather.struck", {"rule": "delay-1", "kind": "delay", "zone": "-", "method": "x.list"},
+         "rule delay-1 struck: zone=- method=x.list"),
+        ("weather.missed", {"kind": "crash", "why": "nothing here fits 'gpt-*'"},
+         "crash hit nobody: nothing here fits 'gpt-*'"),
+        ("something.new", {"node": "us-central2-b/pod", "so": 1},
+         "something.new node=us-central2-b/pod so=1"),
+        ("weather.preempt", {"odd": 1}, "weather.preempt odd=1"),
+    ],
+)  # fmt: skip
+def test_sentences(name: str, facts: dict[str, Any], said: str) -> None:
+    assert sentence(Note(at=0.0, name=name, facts=facts)) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.5, "0.5 s"), (30, "30 s"), (60, "1 min"), (5400, "1.5 h"), (86400 * 2, "2 d")],
+)
+def test_stretches_are_said_in_their_largest_unit(seconds: float, said: str) -> None:
+    assert stretch(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("target", "hosts"),
+    [
+        ("gpt-0", {"a/gpt-0/w0", "a/gpt-0/w1"}),
+        ("gpt-*", {"a/gpt-0/w0", "a/gpt-0/w1", "b/gpt-1/w0"}),
+        ("*", {"a/gpt-0/w0", "a/gpt-0/w1", "b/gpt-1/w0", "b/w0/w0"}),
+        ("a/gpt-0", {"a/gpt-0/w0", "a/gpt-0/w1"}),
+        ("b/*", {"b/gpt-1/w0", "b/w0/w0"}),
+        ("gpt-0/w1", {"a/gpt-0/w1"}),
+        ("gpt-?/w0", {"a/gpt-0/w0", "b/gpt-1/w0"}),
+        ("b/gpt-1/w*", {"b/gpt-1/w0"}),
+        ("b/w0", {"b/w0/w0"}),
+        ("*1", {"b/gpt-1/w0"}),
+        ("gpt-0/w[12]", {"a/gpt-0/w1"}),
+        ("b/gpt-0", set()),
+        ("", set()),
+        ("a/gpt-0/w1/x", set()),
+    ],
+)
+def test_targets(target: str, hosts: set[str]) -> None:
+    world = [("a", "gpt-0", 0), ("a", "gpt-0", 1), ("b", "gpt-1", 0), ("b", "w0", 0)]
+    hit = {
+        f"{zone}/{node}/w{worker}"
+        for zone, node, worker in world
+        if spelt(
+            target.split("/"),
+            [node],
+            [zone, node],
+            [node, f"w{worker}"],
+            [zone, node, f"w{worker}"],
+        )
+    }
+    assert hit == hosts
+
+
+def test_a_rule_fits_iff_every_pattern_meets_its_fact() -> None:
+    patterns, facts = (None, "*", "a*", "b"), (None, "a", "ab", "b")
+    alike: dict[str | None, set[str | None]] = {
+        None: {None, "a", "ab", "b"},
+        "*": {"a", "ab", "b"},
+        "a*": {"a", "ab"},
+        "b": {"b"},
+    }
+    for zone, node in product(patterns, repeat=2):
+        match = {name: p for name, p in (("zone", zone), ("node", node)) if p is not None}
+        for here, one in product(facts, repeat=2):
+            known = {name: f for name, f in (("zone", here), ("node", one)) if f is not None}
+            assert fits(match, known) == (here in alike[zone] and one in alike[node])

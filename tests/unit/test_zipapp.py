@@ -1,0 +1,33 @@
+"""What is sent to hosts means the same as its sources, docstrings apart."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import tpuherd_host
+from tpuherd.remote.agent_bundle import bare, documented
+
+ROOT = Path(tpuherd_host.__file__).parent
+SOURCES = sorted(ROOT.rglob("*.py"))
+
+
+def stripped(text: str) -> str:
+    """The program without its docstrings."""
+    tree = ast.parse(text)
+    for node in documented(tree):
+        if ast.get_docstring(node, clean=False) is not None:
+            node.body[:1] = [] if len(node.body) > 1 else [ast.Pass()]
+    return ast.dump(tree)
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_bare_source_is_the_same_program(file: Path) -> None:
+    text = file.read_text()
+    assert ast.dump(ast.parse(bare(text))) == stripped(text)
+    assert bare(text).count("\n") == text.count("\n")
+
+
+def test_a_body_on_the_line_of_its_head_stays() -> None:
+    text = "class Lists(Protocol):\n    def __len__(self) -> int: ...\n"
+    assert bare(text) == text
