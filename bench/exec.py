@@ -32,7 +32,7 @@ from bench.rigs.lines import late
 from tests.conformance.world import HERD, World, started
 from tests.integration.users import User
 from tpuherd.clock import WallClock
-from tpuherd.ports import Verb
+from tpuherd.ports import RpcRequest
 from tpuherd.remote import open_remote
 from tpuherd.settings import project_access
 
@@ -230,13 +230,13 @@ def tools(
 async def pings(pod: Pod, many: int, rounds: int) -> list[float]:
     """How long the agents of all hosts take to answer, within a process that holds the links."""
     times = []
-    place = project_access.place(pod.user.env)
-    async with open_remote.reaching(place, WallClock()) as reach:
-        hosts = (await reach.hosts("pod"))[:many]
-        links = await asyncio.gather(*map(reach.ways.link, hosts))
+    place = project_access.resolve_access(pod.user.env)
+    async with open_remote.open_remote_session(place, WallClock()) as reach:
+        hosts = (await reach.resolve_hosts("pod"))[:many]
+        links = await asyncio.gather(*map(reach.ways.get_link, hosts))
         for _ in range(rounds):
             begun = perf_counter()
-            await asyncio.gather(*(link.call(Verb(name="ping")) for link in links))
+            await asyncio.gather(*(link.call(RpcRequest(name="ping")) for link in links))
             times.append(perf_counter() - begun)
     return times
 

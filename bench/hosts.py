@@ -9,9 +9,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from tpuherd_sim.hosts.host_pool import Make, Rack
+from tpuherd_sim.hosts.host_pool import HostPool, PoolSettings
 from tpuherd_sim.hosts.isolation_modes import MODES
-from tpuherd_sim.hosts.syscalls import children
+from tpuherd_sim.hosts.syscalls import child_processes
 from tpuherd_sim.model.host_view import HostView
 from tpuherd_sim.model.http_types import Request, Response
 
@@ -21,19 +21,19 @@ HOSTS, PER_NODE, IDLE_S = 64, 16, 3.0
 class Deaf:
     """A world that wants to know nothing."""
 
-    def view(self, key: str) -> HostView | None:
+    def host_view(self, key: str) -> HostView | None:
         return None
 
-    def metadata(self, key: str) -> dict[str, Any]:
+    def metadata_tree(self, key: str) -> dict[str, Any]:
         return {}
 
-    def logins(self, key: str) -> Mapping[str, Sequence[str]]:
+    def login_keys(self, key: str) -> Mapping[str, Sequence[str]]:
         return {}
 
-    def handle(self, request: Request) -> Response:
+    def handle_request(self, request: Request) -> Response:
         return Response()
 
-    async def changed(self, key: str) -> None:
+    async def wait_for_change(self, key: str) -> None:
         await asyncio.Event().wait()
 
 
@@ -79,24 +79,24 @@ def available_kib() -> int:
 
 async def measure(mode: str, folder: Path) -> None:
     """All figures of one mode."""
-    rack = Rack(Deaf(), folder, Make(mode=mode))
+    rack = HostPool(Deaf(), folder, PoolSettings(mode=mode))
     start = perf_counter()
     await rack.start()
     started = perf_counter() - start
     assert rack.zygote is not None
     before = available_kib()
     start = perf_counter()
-    await rack.match({f"{index}": view(index) for index in range(HOSTS)})
+    await rack.apply_views({f"{index}": view(index) for index in range(HOSTS)})
     up = perf_counter() - start
     assert len(rack.hosts) == HOSTS
-    inits = children(rack.zygote.pid)
+    inits = child_processes(rack.zygote.pid)
     pss, rss = (memory_kib(inits, kind) / HOSTS / 1024 for kind in ("Pss", "Rss"))
     kernel = (before - available_kib()) / HOSTS / 1024
     used = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     await asyncio.sleep(IDLE_S)
     idle = (resource.getrusage(resource.RUSAGE_SELF).ru_utime - used) / IDLE_S
     start = perf_counter()
-    await rack.match({f"{index}": view(index, on=False) for index in range(HOSTS)})
+    await rack.apply_views({f"{index}": view(index, on=False) for index in range(HOSTS)})
     gone = perf_counter() - start
     await rack.close()
     print(f"{mode}: ready in {started:.2f} s; {HOSTS} hosts up in {up:.2f} s, gone in {gone:.2f} s")

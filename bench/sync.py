@@ -31,12 +31,12 @@ from bench.rigs.sync import Rsync, Uplink
 from tests.conformance.hosts_ground import opened
 from tests.conformance.hosts_sshd import Town, lacking, town
 from tpuherd.ports import Host
-from tpuherd.remote.agent_bundle import agent
-from tpuherd.remote.connection_pool import Ways
+from tpuherd.remote.agent_bundle import current_agent
+from tpuherd.remote.connection_pool import ConnectionPool
 from tpuherd.sync.compressor import COMPRESSOR
 from tpuherd.sync.ship import ship
 from tpuherd.sync.snapshot_store import Archive
-from tpuherd.sync.take_snapshot import take
+from tpuherd.sync.take_snapshot import snapshot_folder
 from tpuherd_host.agent.snapshots import TIDY_S
 
 FILES = 800
@@ -146,11 +146,11 @@ class Ours:
         self.archives += 1
         self.archive = Archive(self.folder / f"archive{self.archives}")
 
-    async def connect(self, ways: Ways, hosts: Sequence[Host]) -> None:
-        self.links = list(await asyncio.gather(*(ways.link(host) for host in hosts)))
+    async def connect(self, ways: ConnectionPool, hosts: Sequence[Host]) -> None:
+        self.links = list(await asyncio.gather(*(ways.get_link(host) for host in hosts)))
 
     async def sync(self) -> None:
-        shot = await asyncio.to_thread(take, self.code, self.archive, ENVIRONMENT)
+        shot = await asyncio.to_thread(snapshot_folder, self.code, self.archive, ENVIRONMENT)
         done = await ship(shot, "c", self.links, archive=self.archive)  # type: ignore[arg-type]
         assert (done.failed, done.slow) == ({}, {}), done
 
@@ -158,7 +158,7 @@ class Ours:
         asyncio.run_coroutine_threadsafe(self.sync(), self.loop).result()
 
 
-async def series(place: Town, folder: Path, plan: Plan, book: Book, ways: Ways) -> None:
+async def series(place: Town, folder: Path, plan: Plan, book: Book, ways: ConnectionPool) -> None:
     """All cases with so many hosts."""
     hosts = place.node("n", plan.many)
     uplink = Uplink([host.external_ip or host.internal_ip for host in hosts], plan.thin)
@@ -260,12 +260,12 @@ def manifests(files: int) -> float:
         for words in (["init", "-q"], ["add", "-A"], ["status", "--porcelain"]):
             subprocess.run(["git", *words], cwd=code, check=True, capture_output=True)
         archive = Archive(Path(folder) / "archive")
-        cold = timed(lambda: take(code, archive, ENVIRONMENT))
+        cold = timed(lambda: snapshot_folder(code, archive, ENVIRONMENT))
         sleep(2.1)  # what is younger would be read again
-        take(code, archive, ENVIRONMENT)
+        snapshot_folder(code, archive, ENVIRONMENT)
         mine, git = [], []
         for _ in range(9):
-            mine.append(timed(lambda: take(code, archive, ENVIRONMENT)))
+            mine.append(timed(lambda: snapshot_folder(code, archive, ENVIRONMENT)))
             git.append(timed(partial(subprocess.run, STATUS, cwd=code, capture_output=True)))
         a, b = statistics.median(mine), statistics.median(git)
         print(f"snapshot of {files} files: cold {cold:.3f} s, unchanged {a:.3f} s; ", end="")
@@ -302,7 +302,7 @@ def main() -> None:
     for plan in (replace(one, times=min(one.times, asked.times)) for one in PLANS):
         if plan.many in hosts and not (asked.wide if plan.thin else asked.thin):
             with town() as place, tempfile.TemporaryDirectory(prefix="bench-sync-") as folder:
-                way = opened(place, Path(folder), agent())
+                way = opened(place, Path(folder), current_agent())
                 way.run(partial(series, place, Path(folder) / "s", plan, book))
     judge(book, start_s)
 

@@ -19,9 +19,9 @@ import httpx2
 from tpuherd.clock import LoopClock
 from tpuherd_sim import virtual_loop
 from tpuherd_sim.handle import new_world
-from tpuherd_sim.http.app import app
-from tpuherd_sim.live_world import Desk
-from tpuherd_sim.model.world_codec import digest
+from tpuherd_sim.http.app import create_app
+from tpuherd_sim.live_world import LiveWorld
+from tpuherd_sim.model.world_codec import world_digest
 from tpuherd_sim.model.world_parts import Settings
 
 START = 1_800_000_000.0
@@ -34,10 +34,10 @@ async def tend(nodes: int, seconds: float, every: float, *, read: bool) -> tuple
     """Create the nodes, list them until the time is over; gives a digest of all that was seen."""
     world = new_world(Settings(seed=7, created=START))
     clock = LoopClock(START)
-    desk = Desk(world, clock)
+    desk = LiveWorld(world, clock)
     passing = asyncio.create_task(desk.run())
     seen, calls = hashlib.sha256(), 0
-    transport = httpx2.ASGITransport(app=app(desk, clock))
+    transport = httpx2.ASGITransport(app=create_app(desk, clock))
     async with httpx2.AsyncClient(transport=transport, base_url="http://world") as client:
         place = "/v2/projects/demo/locations"
         for number in range(nodes):
@@ -59,7 +59,7 @@ async def tend(nodes: int, seconds: float, every: float, *, read: bool) -> tuple
             calls += 1
             await asyncio.sleep(every)
     passing.cancel()
-    seen.update(digest(world).encode())
+    seen.update(world_digest(world).encode())
     return seen.hexdigest(), calls
 
 

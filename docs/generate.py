@@ -11,9 +11,9 @@ from types import ModuleType
 import click
 
 from tpuherd.cli import main as command_line
-from tpuherd.cli.command_table import page as help_page
-from tpuherd.jobfile.fields import FIELDS, json_schema
-from tpuherd.jobfile.job_diff import shown
+from tpuherd.cli.command_table import help_page
+from tpuherd.jobfile.fields import FIELDS, job_json_schema
+from tpuherd.jobfile.job_diff import show_field
 from tpuherd.model import slots_and_plan
 from tpuherd.planner import policy
 from tpuherd.views.reference_pages import events_page, json_page
@@ -22,7 +22,7 @@ from tpuherd_sim.handle import TPU_ROUTES
 from tpuherd_sim.tpu import host_reports
 from tpuherd_sim.tpu.router import Route
 from tpuherd_sim.weather import http_commands as weather
-from tpuherd_sim.weather.reference import page as weather_page
+from tpuherd_sim.weather.reference import reference_page as weather_page
 
 HERE = Path(__file__).parent / "reference"
 
@@ -148,7 +148,7 @@ def job_page() -> str:
     """Every field of a job."""
     lines = [JOB_HEAD]
     for field in FIELDS.values():
-        default = "*must be said*" if field.default is MISSING else f"{shown(field.name, {})}"
+        default = "*must be said*" if field.default is MISSING else f"{show_field(field.name, {})}"
         needs = "" if field.needs == "nothing" else str(field.needs)
         means = f"{field.means} `{field.example}`".replace("|", "\\|")
         lines.append(f"| `{field.name}` | {default} | {needs} | {means} |\n")
@@ -162,7 +162,7 @@ def meaning(route: Route) -> str:
 
 def policy_page() -> str:
     """The two tables, and what their words mean."""
-    stages = list(policy.Stage)
+    stages = list(policy.BidPhase)
     heads = [f"| role | {' | '.join(stages)} |", "|---" * (len(stages) + 1) + "|"]
     bids = [
         f"| **{role}** | {' | '.join(row[stage] for stage in stages)} |"
@@ -177,9 +177,9 @@ def policy_page() -> str:
     return POLICY_HEAD.format(
         bids="\n".join([*heads, *bids]),
         roles=words(policy, "Role"),
-        stages=words(policy, "Stage"),
+        stages=words(policy, "BidPhase"),
         gangs="\n".join([*shapes, *gangs]),
-        shapes=words(policy, "Shape"),
+        shapes=words(policy, "GangState"),
     )
 
 
@@ -200,7 +200,8 @@ def pages() -> dict[Path, str]:
         HERE / "job.md": job_page(),
         HERE / "events.md": events_page(),
         HERE / "json.md": json_page(),
-        HERE / "job.schema.json": json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n",
+        HERE / "job.schema.json": json.dumps(job_json_schema(), indent=2, ensure_ascii=False)
+        + "\n",
     }
 
 

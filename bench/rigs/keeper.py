@@ -18,15 +18,15 @@ from tests.conformance.world import HERD
 from tpuherd.clock import Clock, WallClock
 from tpuherd.commands.console import Console
 from tpuherd.daemon.handshake import SOCKET
-from tpuherd.daemon.server import Keeper
+from tpuherd.daemon.server import Daemon
 from tpuherd.ports import Host
-from tpuherd.remote.agent_bundle import agent
+from tpuherd.remote.agent_bundle import current_agent
 from tpuherd.remote.client_key import key_pair
-from tpuherd.remote.connection_pool import Caller, Ways
+from tpuherd.remote.connection_pool import ClientIdentity, ConnectionPool
 from tpuherd.remote.host_key_pins import Pins
-from tpuherd.remote.resolve_hosts import Reach
+from tpuherd.remote.resolve_hosts import RemoteSession
 from tpuherd.settings import project_access
-from tpuherd.settings.endpoints import Credentials
+from tpuherd.settings.endpoints import CredentialSource
 from tpuherd.settings.folders import resolve_folders
 from tpuherd_host.agent.frames import PROTOCOL
 
@@ -36,47 +36,49 @@ IDLE_S = 600.0
 class Known:
     """The register of hosts that are there and stay."""
 
-    def obstacle(self, host: Host) -> str | None:
+    def unreachable_reason(self, host: Host) -> str | None:
         return None
 
-    async def vouch(self, host: Host) -> tuple[Host, str]:
+    async def look_up_host(self, host: Host) -> tuple[Host, str]:
         return host, ""
 
-    async def find(self, host: Host) -> Host | None:
+    async def find_current(self, host: Host) -> Host | None:
         return host
 
-    async def admit(self, host: Host, login: str, public: str) -> None:
+    async def install_key(self, host: Host, login: str, public: str) -> None:
         return None
 
 
-class Near(Reach):
+class Near(RemoteSession):
     """Whatever the target: all of them."""
 
-    def __init__(self, hosts: list[Host], ways: Ways, clock: Clock) -> None:
+    def __init__(self, hosts: list[Host], ways: ConnectionPool, clock: Clock) -> None:
         self.everyone, self.ways, self.clock = hosts, ways, clock
 
-    async def hosts(
+    async def resolve_hosts(
         self, target: str, awaited: Callable[[], Collection[str]] = tuple
     ) -> list[Host]:
         return self.everyone
 
 
-class Here(Keeper):
+class Here(Daemon):
     """The keeper, in a place without a cloud."""
 
     def __init__(self, hosts: list[Host], home: Path, clock: Clock) -> None:
         super().__init__(clock, IDLE_S)
         folders = resolve_folders({"HOME": str(home)})
-        self.place = project_access.Place(
+        self.place = project_access.ProjectAccess(
             world=home, project="", folders=folders, urls=project_access.GOOGLE, ssh_port=PORT,
-            login=Town.login, ways=(), credentials=Credentials(),
+            login=Town.login, ways=(), credentials=CredentialSource(),
         )  # fmt: skip
         hello = {"protocol": PROTOCOL, "who": "a bench", "owner": "abc", "epoch": 0}
         keys = key_pair(folders.config)
-        caller = Caller(login=Town.login, keys=keys, hello=hello, parcel=agent())
-        self.near = Near(hosts, Ways(Known(), caller, Pins(home / "pins"), clock), clock)
+        caller = ClientIdentity(login=Town.login, keys=keys, hello=hello, parcel=current_agent())
+        self.near = Near(hosts, ConnectionPool(Known(), caller, Pins(home / "pins"), clock), clock)
 
-    async def reach(self, console: Console) -> tuple[project_access.Place, Reach]:
+    async def open_remote(
+        self, console: Console
+    ) -> tuple[project_access.ProjectAccess, RemoteSession]:
         return self.place, self.near
 
 
@@ -95,7 +97,7 @@ async def reside(pipe: Connection, hosts: list[Host], home: Path) -> None:
     listener.listen(1)
     keeper = Here(hosts, home, WallClock())
     pipe.send(None)
-    await keeper.live(listener)
+    await keeper.run(listener)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tpuherd.accounting.accounts import accounts
-from tpuherd.accounting.goodput import Account, recoveries
-from tpuherd.model.slots_and_plan import Event
-from tpuherd.views.format_text import lined, money, share, span
+from tpuherd.accounting.accounts import build_accounts
+from tpuherd.accounting.goodput import SlotAccount, find_recoveries
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.views.format_text import format_money, format_share, format_span, format_table
 from tpuherd.views.job_pages import recovery_text, time_cells
 from tpuherd.views.job_rows import recovery_row
 
@@ -45,7 +45,7 @@ class Story:
 
     def __init__(self) -> None:
         self.began = time.time()
-        self.events: list[Event] = []
+        self.events: list[HistoryEvent] = []
         self.zones: dict[str, str] = {}  #: of each bid
         self.zone = ""  #: where the training is
         self.losses: dict[int, float] = {}
@@ -82,7 +82,7 @@ class Story:
             facts = dict(heard)
             facts.pop("seq", None)
             head = {name: facts.pop(name) for name in ("at", "kind", "job", "slot")}
-            self.events.append(Event(**head, facts=facts))
+            self.events.append(HistoryEvent(**head, facts=facts))
             tell = TOLD.get(head["kind"])
             text = tell(self, facts) if tell else None
             if text:
@@ -104,28 +104,30 @@ class Story:
 
     def report(self) -> Iterator[str]:
         """What each loss took, where the time went, what came of it."""
-        (account,) = accounts(self.events, self.events[-1].at).values()
-        for recovery in recoveries(account):
+        (account,) = build_accounts(self.events, self.events[-1].at).values()
+        for recovery in find_recoveries(account):
             yield recovery_text(recovery_row(recovery))
         yield ""
         yield from times(account)
         yield ""
         yield (
-            f"goodput {share(account.goodput)} of {span(account.wanted_s)}, "
-            f"{account.steps_lost} steps lost, cost {money(account.cost, known=account.priced)}"
+            f"goodput {format_share(account.goodput)} of {format_span(account.wanted_s)}, "
+            f"{account.steps_lost} steps lost,"
+            f" cost {format_money(account.cost, known=account.priced)}"
         )
-        gone_s = sum(recovery.until - recovery.at for recovery in recoveries(account))
-        yield f"(of a training of one hour these losses would have cost {share(gone_s / HOUR_S)})"
+        gone_s = sum(recovery.until - recovery.at for recovery in find_recoveries(account))
+        share = format_share(gone_s / HOUR_S)
+        yield f"(of a training of one hour these losses would have cost {share})"
         if self.losses:
             losses = list(self.losses.values())
             yield f"loss {losses[0]:.3f} {curve(losses)} {losses[-1]:.3f}"
 
 
-def times(account: Account) -> Iterator[str]:
+def times(account: SlotAccount) -> Iterator[str]:
     """Where the time went, as a table with bars."""
     seconds = {str(state): time for state, time in account.seconds.items() if round(time, 1)}
     rows = [("", "", "", ""), *time_cells(seconds)]
-    yield from lined(rows, right=(1, 2)).splitlines()[1:]
+    yield from format_table(rows, right=(1, 2)).splitlines()[1:]
 
 
 def curve(values: list[float]) -> str:

@@ -21,16 +21,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tpuherd_host import train
-from tpuherd_host.train.lazy_import import Late, Missing
-from tpuherd_host.train.sample_split import Unfit
+from tpuherd_host.train.lazy_import import LazyModule, MissingPackage
+from tpuherd_host.train.sample_split import InvalidSetup
 from tpuherd_host.train.shard_cache import SIZES
 from tpuherd_host.train.storage import Place, Unreachable, place
-from tpuherd_host.train.tar_shards import split
+from tpuherd_host.train.tar_shards import split_name
 
 PLAN, MARKS = "plan.json", "done/"
 READERS = 32  #: samples that are read at once: a bucket lets one wait
-google_crc32c = Late("google_crc32c", "google-crc32c")
-array_record = Late("array_record.python.array_record_module", "array-record")
+google_crc32c = LazyModule("google_crc32c", "google-crc32c")
+array_record = LazyModule("array_record.python.array_record_module", "array-record")
 
 Sample = tuple[str, ...]  #: the names of its files
 Files = Mapping[str, bytes]  #: of one sample, by their endings: jpg, txt, cls
@@ -65,7 +65,7 @@ def main() -> None:
         sizes = {plan.name(at): len(samples) for at, samples in enumerate(plan.shards)}
         target.write(SIZES, [json.dumps(sizes).encode()])
         print(f"finished: {told(plan, target)}", flush=True)
-    except (Unfit, Missing) as error:
+    except (InvalidSetup, MissingPackage) as error:
         train.refuse(str(error))
     except Unreachable as error:  # it may be reached again: herd tries once more
         sys.exit(str(error))
@@ -95,9 +95,9 @@ def planned(names: Sequence[str], asked: argparse.Namespace) -> Plan:
     """Samples in an order that has nothing to do with their names, cut into shards."""
     samples = sorted(samples_of(names), key=lambda one: blake2b(one[0].encode()).digest())
     if not samples:
-        raise Unfit(f"there is nothing to pack in {asked.source}")
+        raise InvalidSetup(f"there is nothing to pack in {asked.source}")
     if asked.samples < 1:
-        raise Unfit("a shard has at least one sample: --samples 1000")
+        raise InvalidSetup("a shard has at least one sample: --samples 1000")
     classes = sorted({one[0].partition("/")[0] for one in samples}) if asked.classes else []
     cuts = range(0, len(samples), asked.samples)
     shards = tuple(tuple(samples[at : at + asked.samples]) for at in cuts)
@@ -107,13 +107,13 @@ def planned(names: Sequence[str], asked: argparse.Namespace) -> Plan:
 def samples_of(names: Sequence[str]) -> Iterator[Sample]:
     """Files that differ in their endings only are one sample, as webdataset has it."""
     seen = [one for one in names if not any(part.startswith(".") for part in one.split("/"))]
-    for key, files in groupby(sorted(seen, key=split), key=lambda one: split(one)[0]):
+    for key, files in groupby(sorted(seen, key=split_name), key=lambda one: split_name(one)[0]):
         sample = tuple(files)
-        kinds = [split(name)[1] for name in sample]
+        kinds = [split_name(name)[1] for name in sample]
         if "" in kinds:
-            raise Unfit(f"{sample[kinds.index('')]} has no ending, such as .jpg")
+            raise InvalidSetup(f"{sample[kinds.index('')]} has no ending, such as .jpg")
         if len({*kinds}) < len(kinds):
-            raise Unfit(f"two files of {key} have the same ending")
+            raise InvalidSetup(f"two files of {key} have the same ending")
         yield sample
 
 
@@ -139,7 +139,7 @@ def same(plan: Plan, asked: argparse.Namespace) -> None:
     fits = size == asked.samples or (len(plan.shards) == 1 and size < asked.samples)
     if not fits or plan.form != asked.form or bool(plan.classes) != asked.classes:
         classes = " --classes" if plan.classes else ""
-        raise Unfit(
+        raise InvalidSetup(
             f"{asked.target} was begun with --form {plan.form} --samples {size}{classes}: "
             "say the same, or take an empty place"
         )
@@ -158,7 +158,7 @@ def marked(plan: Plan, target: Place, shard: int) -> bool:
     except FileNotFoundError:
         return False
     if mark["plan"] != plan.id:
-        raise Unfit(f"{target.location} has shards of another plan: take an empty place")
+        raise InvalidSetup(f"{target.location} has shards of another plan: take an empty place")
     return True
 
 
@@ -182,21 +182,21 @@ def told(plan: Plan, target: Place) -> str:
     missing = [name for name in map(plan.name, range(len(plan.shards)))
                if f"{name}.json" not in there]  # fmt: skip
     if missing:
-        raise Unfit(f"{len(missing)} marks are gone from {target.location}: start it again")
+        raise InvalidSetup(f"{len(missing)} marks are gone from {target.location}: start it again")
     return f"{sum(map(len, plan.shards))} samples in {len(plan.shards)} shards"
 
 
 def key(sample: Sample) -> str:
     """What a sample is called."""
-    return split(sample[0])[0]
+    return split_name(sample[0])[0]
 
 
 def contents(plan: Plan, sample: Sample, source: Place) -> Files:
     """A sample's files as they are packed. To make pictures smaller, this is where."""
     try:
-        files = {split(name)[1]: source.read(name) for name in sample}
+        files = {split_name(name)[1]: source.read(name) for name in sample}
     except FileNotFoundError as error:
-        raise Unfit(f"a file of the plan is gone ({error}): take an empty place") from error
+        raise InvalidSetup(f"a file of the plan is gone ({error}): take an empty place") from error
     if plan.classes:
         files["cls"] = str(plan.classes.index(sample[0].partition("/")[0])).encode()
     return files

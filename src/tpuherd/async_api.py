@@ -7,27 +7,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from tpuherd.clock import WallClock
-from tpuherd.commands.command_types import Wish
-from tpuherd.commands.find_logs import Look
+from tpuherd.commands.command_types import ExecRequest
+from tpuherd.commands.find_logs import LogQuery
 from tpuherd.commands.read_logs import read_logs
 from tpuherd.commands.run_command import run_command
 from tpuherd.commands.ship_code import change_code, ship_folder
-from tpuherd.errors import Unfit
-from tpuherd.job import Job, mistaken
+from tpuherd.errors import InvalidInput
+from tpuherd.job import Job, mistakes_error
 from tpuherd.job_fields import JobChanges
-from tpuherd.jobfile.yaml_with_lines import Page
+from tpuherd.jobfile.yaml_with_lines import YamlDocument
 from tpuherd.jobs import engine_control, job_queries, submit
-from tpuherd.jobs.adopt_resources import take_over
-from tpuherd.jobs.cloud_inventory import look
-from tpuherd.jobs.open_project import Desk
-from tpuherd.jobs.orphans import collect
-from tpuherd.jobs.preview_plan import planned
-from tpuherd.jobs.remove import doomed, drop, watched
-from tpuherd.jobs.submit import Made
-from tpuherd.jobs.sweep_queries import swept
+from tpuherd.jobs.adopt_resources import adopt_resources
+from tpuherd.jobs.cloud_inventory import survey_cloud
+from tpuherd.jobs.open_project import Session
+from tpuherd.jobs.orphans import collect_orphans
+from tpuherd.jobs.preview_plan import preview_plan
+from tpuherd.jobs.remove import removal_preview, remove_jobs, wait_until_gone
+from tpuherd.jobs.submit import SubmitResult
+from tpuherd.jobs.sweep_queries import sweep_status
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.remote import open_remote
-from tpuherd.remote.resolve_hosts import Reach
+from tpuherd.remote.resolve_hosts import RemoteSession
 from tpuherd.results import (
     Adoption,
     CommandResult,
@@ -46,7 +46,7 @@ from tpuherd.results import (
 from tpuherd.settings import project_access
 from tpuherd.store.database import Database
 from tpuherd.sync.shipment import Shipment
-from tpuherd.views.event_lines import record
+from tpuherd.views.event_lines import event_json
 
 if TYPE_CHECKING:
     from tpuherd.cloud.nodes_api import Cloud
@@ -55,19 +55,19 @@ T = TypeVar("T")
 SURE = "yes=True says so"
 
 
-class Caller:
+class PresetAnswers:
     """The program that calls: it said before what it agrees to."""
 
     def __init__(self, environ: Mapping[str, str], *, yes: bool) -> None:
         self.environ = environ
         self.yes = yes
 
-    async def tell(self, sentence: str) -> None:
+    async def show_message(self, sentence: str) -> None:
         """What is worth a note to a user is nothing to a program."""
 
-    async def agree(self, question: str, details: str = "") -> bool:
+    async def ask_confirmation(self, question: str, details: str = "") -> bool:
         if not self.yes:
-            raise Unfit(f"{details}\n{question}" if details else question, hint=SURE)
+            raise InvalidInput(f"{details}\n{question}" if details else question, hint=SURE)
         return True
 
 
@@ -81,9 +81,9 @@ class AsyncHerd:
         self, *, world: str | Path | None = None, environ: Mapping[str, str] | None = None
     ) -> None:
         self._world = Path(world) if world is not None else None
-        self._environ = project_access.environment() if environ is None else environ
+        self._environ = project_access.process_environment() if environ is None else environ
         self._stack: AsyncExitStack | None = None
-        self._kept: tuple[project_access.Place, Reach] | None = None
+        self._kept: tuple[project_access.ProjectAccess, RemoteSession] | None = None
 
     async def __aenter__(self) -> Self:
         self._stack = AsyncExitStack()
@@ -94,64 +94,66 @@ class AsyncHerd:
         if stack is not None:
             await stack.aclose()
 
-    async def _reach(self, place: project_access.Place, stack: AsyncExitStack) -> Reach:
+    async def _open_remote(
+        self, place: project_access.ProjectAccess, stack: AsyncExitStack
+    ) -> RemoteSession:
         """The ways to its hosts: those that are kept, or new ones for this call."""
         if self._kept is not None and self._kept[0] == place:
             return self._kept[1]
         reach = await (self._stack or stack).enter_async_context(
-            open_remote.reaching(place, WallClock())
+            open_remote.open_remote_session(place, WallClock())
         )
         if self._stack is not None:
             self._kept = place, reach
         return reach
 
     @asynccontextmanager
-    async def _desk(self, *, yes: bool = False) -> AsyncIterator[Desk]:
-        place = project_access.place(self._environ, world=self._world)
+    async def _open_session(self, *, yes: bool = False) -> AsyncIterator[Session]:
+        place = project_access.resolve_access(self._environ, world=self._world)
         clock = WallClock()
-        store = Database(place.store, clock.now())
+        store = Database(place.store_folder, clock.now())
         async with AsyncExitStack() as stack:
             stack.callback(store.close)
-            reached: list[Reach] = []
+            reached: list[RemoteSession] = []
 
             async def cloud() -> "Cloud":
                 if not reached:
-                    reached.append(await self._reach(place, stack))
+                    reached.append(await self._open_remote(place, stack))
                 return reached[0].cloud
 
-            talk = Caller(self._environ, yes=yes)
-            yield Desk(place=place, store=store, clock=clock, talk=talk, cloud=cloud)
-            engine_control.ensure(place, self._environ)
+            talk = PresetAnswers(self._environ, yes=yes)
+            yield Session(place=place, store=store, clock=clock, talk=talk, cloud=cloud)
+            engine_control.ensure_engine(place, self._environ)
 
     async def run(self, job: Job, *, yes: bool = False) -> Submission:
         """Submit it: made, same, changed, resumed, or again where it had ended."""
-        return await self._submit(job, Goal.RUN, yes=yes)
+        return await self._submit_job(job, Goal.RUN, yes=yes)
 
     async def up(self, job: Job, *, yes: bool = False) -> Submission:
         """Submit its nodes, set up and with its code, without its command."""
-        return await self._submit(job, Goal.IDLE, yes=yes)
+        return await self._submit_job(job, Goal.IDLE, yes=yes)
 
-    async def _submit(self, job: Job, goal: Goal, *, yes: bool) -> Submission:
-        async with self._desk(yes=yes) as here:
+    async def _submit_job(self, job: Job, goal: Goal, *, yes: bool) -> Submission:
+        async with self._open_session(yes=yes) as here:
             page = job.page
-            found = await submit.ready(page, job.base, goal, here)
+            found = await submit.check_submission(page, job.base, goal, here)
             if found is None:
-                raise mistaken(page.mistakes, "")
-            made = await submit.wished(found, here, "")
+                raise mistakes_error(page.mistakes, "")
+            made = await submit.submit(found, here, "")
             assert made is not None, "a caller never says no: it raises"
-            return submission(made)
+            return submission_result(made)
 
     async def change(
         self, name: str, *, yes: bool = False, **fields: Unpack[JobChanges]
     ) -> Submission:
         """Other values for some fields; None takes one back. changed or same."""
-        async with self._desk(yes=yes) as here:
-            document = {**here.wish(name).document, **fields}
-            page = Page(value={k: v for k, v in document.items() if v is not None})
-            made = await submit.changed(name, page, here)
+        async with self._open_session(yes=yes) as here:
+            document = {**here.get_job(name).document, **fields}
+            page = YamlDocument(value={k: v for k, v in document.items() if v is not None})
+            made = await submit.change_job(name, page, here)
             if made is None:
-                raise mistaken(page.mistakes, "")
-            return submission(made)
+                raise mistakes_error(page.mistakes, "")
+            return submission_result(made)
 
     async def scale(self, name: str, copies: int, *, yes: bool = False) -> Submission:
         """So many of it."""
@@ -159,26 +161,26 @@ class AsyncHerd:
 
     async def stop(self, name: str) -> bool:
         """Stop it, give its nodes back, keep the job; False: it was stopped already."""
-        async with self._desk() as here:
-            return submit.stopped(here.wish(name), here)
+        async with self._open_session() as here:
+            return submit.stop_job(here.get_job(name), here)
 
     async def resume(self, name: str) -> bool:
         """Let it go on; False: it does already."""
-        async with self._desk() as here:
-            return submit.resumed(here.wish(name), here)
+        async with self._open_session() as here:
+            return submit.resume_job(here.get_job(name), here)
 
     async def down(self, *names: str, yes: bool = False, wait: bool = True) -> tuple[str, ...]:
         """Drop these jobs, or all, and everything they have; those that went."""
-        async with self._desk(yes=yes) as here:
-            seen = await look(here)
-            found = doomed(names, seen, here)
+        async with self._open_session(yes=yes) as here:
+            seen = await survey_cloud(here)
+            found = removal_preview(names, seen, here)
             if not found.jobs:
                 return ()
-            await here.talk.agree(found.question, "\n".join(found.losses))
-            await drop(found, seen, here)
+            await here.talk.ask_confirmation(found.question, "\n".join(found.losses))
+            await remove_jobs(found, seen, here)
             if wait:
-                async for _ in watched(found.jobs, here):
-                    engine_control.ensure(here.place, self._environ)
+                async for _ in wait_until_gone(found.jobs, here):
+                    engine_control.ensure_engine(here.place, self._environ)
             return found.jobs
 
     async def wait(self, *names: str, timeout: float | None = None) -> int:
@@ -186,10 +188,10 @@ class AsyncHerd:
 
         TimeoutError if that takes more than `timeout` seconds.
         """
-        async with self._desk() as here:
-            jobs = job_queries.chosen(names, here.store.wishes())
-        async with self._desk() as here:  # who has submitted or read lets an engine begin
-            ends = job_queries.endings(jobs, here.store, here.clock, timeout_s=timeout)
+        async with self._open_session() as here:
+            jobs = job_queries.match_jobs(names, here.store.stored_jobs())
+        async with self._open_session() as here:  # who has submitted or read lets an engine begin
+            ends = job_queries.watch_job_ends(jobs, here.store, here.clock, timeout_s=timeout)
             ended = {job: status async for job, status, _ in ends}
         left = [job for job in jobs if job not in ended]
         if left:
@@ -206,10 +208,12 @@ class AsyncHerd:
     ) -> CommandResult:
         """Run a command, or a line of shell, on all hosts of a target, and collect its output."""
         if bool(command) == (shell is not None):
-            raise Unfit("say what to run: exec(target, 'ls', '-l') or exec(target, shell='ls -l')")
-        wish = Wish(target=target, argv=command, shell=shell, timeout_s=timeout, yes=yes)
-        async with self._desk(yes=yes) as here, AsyncExitStack() as stack:
-            reach = await self._reach(here.place, stack)
+            raise InvalidInput(
+                "say what to run: exec(target, 'ls', '-l') or exec(target, shell='ls -l')"
+            )
+        wish = ExecRequest(target=target, argv=command, shell=shell, timeout_s=timeout, yes=yes)
+        async with self._open_session(yes=yes) as here, AsyncExitStack() as stack:
+            reach = await self._open_remote(here.place, stack)
             return await run_command(wish, here.place, reach, here.talk)
 
     async def sync(
@@ -219,10 +223,10 @@ class AsyncHerd:
 
         Without `dest` it is the code of the job `target` from its next attempt on.
         """
-        async with self._desk(yes=yes) as here, AsyncExitStack() as stack:
+        async with self._open_session(yes=yes) as here, AsyncExitStack() as stack:
             if not dest:
                 return await change_code(Path(path), target, here)
-            reach = await self._reach(here.place, stack)
+            reach = await self._open_remote(here.place, stack)
             return await ship_folder(Path(path), target, dest, here, reach)
 
     async def logs(
@@ -234,66 +238,68 @@ class AsyncHerd:
         all: bool = False,
     ) -> list[LogLine]:
         """What its hosts wrote, also those that are gone; `all`: also earlier jobs of the name."""
-        scope = project_access.scope(self._environ, world=self._world)
-        seen = Look(target=target, attempt=attempt, since=since, all_=all)
+        scope = project_access.resolve_scope(self._environ, world=self._world)
+        seen = LogQuery(target=target, attempt=attempt, since=since, all_=all)
         return await asyncio.to_thread(read_logs, seen, scope, WallClock().now())
 
     async def jobs(self) -> list[JobSummary]:
         """All jobs."""
-        async with self._desk() as here:
-            return read_result(job_queries.jobs(here.store, here.clock.now()), list[JobSummary])
+        async with self._open_session() as here:
+            return read_result(job_queries.job_rows(here.store, here.clock.now()), list[JobSummary])
 
     async def status(self, name: str) -> JobStatus:
         """All of a job, or of one of its slots."""
-        async with self._desk() as here:
-            return read_result(job_queries.status(here.store, here.clock.now(), name), JobStatus)
+        async with self._open_session() as here:
+            return read_result(
+                job_queries.job_status(here.store, here.clock.now(), name), JobStatus
+            )
 
     async def why(self, name: str) -> Why:
         """What it does or waits for."""
-        async with self._desk() as here:
-            told = job_queries.why_told(here.store, here.clock.now(), name)
+        async with self._open_session() as here:
+            told = job_queries.why_as_json(here.store, here.clock.now(), name)
             told["recent"] = [split_event(one) for one in told["recent"]]
             return read_result(told, Why)
 
     async def sweep(self, name: str) -> SweepStatus:
         """All trials of a sweep."""
-        async with self._desk() as here:
-            return read_result(swept(here.store, here.clock.now(), name)[0], SweepStatus)
+        async with self._open_session() as here:
+            return read_result(sweep_status(here.store, here.clock.now(), name)[0], SweepStatus)
 
     async def events(self, name: str, *, all: bool = False) -> list[Event]:
         """What happened to a job, the oldest first; `all`: also to earlier ones of its name."""
-        async with self._desk() as here:
-            begun = None if all else job_queries.last_submitted(here.store, name)
-            found = here.store.events(after=begun[0] - 1 if begun else 0, job=name)
-            told = [split_event(record(seq, one)) for seq, one in found]
+        async with self._open_session() as here:
+            begun = None if all else job_queries.last_submission(here.store, name)
+            found = here.store.read_events(after=begun[0] - 1 if begun else 0, job=name)
+            told = [split_event(event_json(seq, one)) for seq, one in found]
             return read_result(told, list[Event])
 
     async def capacity(self) -> list[ZoneCapacity]:
         """What was learnt of zones."""
-        async with self._desk() as here:
+        async with self._open_session() as here:
             return read_result(
-                job_queries.capacity(here.store, here.clock.now()), list[ZoneCapacity]
+                job_queries.capacity_rows(here.store, here.clock.now()), list[ZoneCapacity]
             )
 
     async def plan(self, name: str | None = None) -> Plan:
         """What would be done in the cloud now."""
-        async with self._desk() as here:
-            return read_result((await planned(name, here)).as_json(), Plan)
+        async with self._open_session() as here:
+            return read_result((await preview_plan(name, here)).as_json(), Plan)
 
     async def gc(self, *names: str, yes: bool = False) -> Leftovers:
         """What herd made and no job uses; what is named here is deleted."""
-        async with self._desk(yes=yes) as here:
-            found = await collect(names, here)
+        async with self._open_session(yes=yes) as here:
+            found = await collect_orphans(names, here)
             assert found is not None, "a caller never says no: it raises"
             return read_result(found.as_json(), Leftovers)
 
     async def adopt(self, owner: str | None = None) -> Adoption:
         """Take over what no job uses, or what another owner has."""
-        async with self._desk() as here:
-            return read_result((await take_over(owner, here)).as_json(), Adoption)
+        async with self._open_session() as here:
+            return read_result((await adopt_resources(owner, here)).as_json(), Adoption)
 
 
-def submission(made: Made) -> Submission:
+def submission_result(made: SubmitResult) -> Submission:
     """What became of a job, for a program."""
     return Submission(job=made.wish.job, did=made.word, revision=made.wish.revision)
 

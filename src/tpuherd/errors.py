@@ -26,25 +26,25 @@ class NotReached(HerdError):
     """No answer came: the network, or the host is down."""
 
 
-class Absent(NotReached):
+class NotListening(NotReached):
     """Nobody listens there: the connection is refused at once."""
 
 
-class Stranger(HerdError):
+class IdentityMismatch(HerdError):
     """Somebody else answers at that address: another node has it now, or somebody is in between."""
 
 
-class Unfit(HerdError):
+class InvalidInput(HerdError):
     """What was asked makes no sense."""
 
 
-class Outdated(HerdError):
+class Superseded(HerdError):
     """Somebody else is in charge by now: an engine stops, a command looks again."""
 
 
-class Broken(HerdError):
+class OperationFailed(HerdError):
     """The other side tried and failed."""
 
 
-class Damaged(Broken):
+class StoreDamaged(OperationFailed):
     """The store's file is damaged. Who has it open closes it, so that it can be set aside."""

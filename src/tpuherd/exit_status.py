@@ -2,12 +2,19 @@
 
 from collections.abc import Mapping
 
-from tpuherd.errors import HerdError, NotAllowed, NotFound, NotReached, Stranger, Unfit
+from tpuherd.errors import (
+    HerdError,
+    IdentityMismatch,
+    InvalidInput,
+    NotAllowed,
+    NotFound,
+    NotReached,
+)
 
 TIMED_OUT, SIGNALLED, TRANSPORT = 124, 128, 255
 
 
-class Gone(Exception):
+class ReaderGone(Exception):
     """Whoever read the output reads no more."""
 
 
@@ -22,7 +29,7 @@ STATUS: Mapping[type[HerdError], int] = {
     NotFound: ABSENT,
     NotAllowed: FORBIDDEN,
     NotReached: UNREACHED,
-    Stranger: FORBIDDEN,
-    Unfit: MISUSED,
+    IdentityMismatch: FORBIDDEN,
+    InvalidInput: MISUSED,
     HerdError: FAILED,  # Broken, Outdated, Refused
 }

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-from tpuherd.errors import Unfit
+from tpuherd.errors import InvalidInput
 from tpuherd.job_fields import JobFields
 from tpuherd.jobfile import read_job
-from tpuherd.jobfile.yaml_with_lines import Mistake, Page, page
+from tpuherd.jobfile.yaml_with_lines import Mistake, YamlDocument, read_yaml
 
 
 class Job:
@@ -21,8 +21,8 @@ class Job:
     """
 
     def __init__(self, **fields: Unpack[JobFields]) -> None:
-        self._page = Page(value={name: it for name, it in fields.items() if it is not None})
-        self._spec = understood(self._page, "")
+        self._page = YamlDocument(value={name: it for name, it in fields.items() if it is not None})
+        self._spec = parse_page(self._page, "")
         self.base = Path()  #: where its paths are from
 
     @classmethod
@@ -32,12 +32,12 @@ class Job:
         try:
             text = file.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            raise Unfit(f"{file} can't be read ({error})") from error
-        found = page(text)
-        understood(found, str(file))
+            raise InvalidInput(f"{file} can't be read ({error})") from error
+        found = read_yaml(text)
+        parse_page(found, str(file))
         job = cls(**found.value)
         job._page, job.base = found, file.parent
-        job._spec = understood(found, str(file))
+        job._spec = parse_page(found, str(file))
         return job
 
     @property
@@ -48,12 +48,12 @@ class Job:
     @property
     def document(self) -> Mapping[str, Any]:
         """Its fields as JSON has them; what holds by itself is left out."""
-        return read_job.document(self._spec)
+        return read_job.job_document(self._spec)
 
     @property
-    def page(self) -> Page:
+    def page(self) -> YamlDocument:
         """As it was said; a new one each time, for mistakes that only a place can show."""
-        return Page(
+        return YamlDocument(
             value=dict(self._page.value), lines=dict(self._page.lines), texts=dict(self._page.texts)
         )
 
@@ -67,14 +67,14 @@ class Job:
         return f"Job({', '.join(f'{name}={value!r}' for name, value in self.document.items())})"
 
 
-def understood(page: Page, file: str) -> read_job.Job:
+def parse_page(page: YamlDocument, file: str) -> read_job.JobSpec:
     """The job of a page; Unfit with every mistake."""
-    found = read_job.judged(page)
-    if isinstance(found, read_job.Job):
+    found = read_job.read_document(page)
+    if isinstance(found, read_job.JobSpec):
         return found
-    raise mistaken(found, file)
+    raise mistakes_error(found, file)
 
 
-def mistaken(mistakes: list[Mistake], file: str) -> Unfit:
+def mistakes_error(mistakes: list[Mistake], file: str) -> InvalidInput:
     """All of them in one."""
-    return Unfit("; ".join(one.said(file) for one in mistakes))
+    return InvalidInput("; ".join(one.format_line(file) for one in mistakes))

@@ -11,7 +11,7 @@ import os
 import sys
 
 from tpuherd._version import __version__
-from tpuherd.daemon.handshake import OTHER, PROTOCOL, SOCKET, YES, stamp
+from tpuherd.daemon.handshake import OTHER, PROTOCOL, SOCKET, YES, install_stamp
 
 #: Commands that the keeper does. Everything else, and help, is done here.
 KEPT = frozenset(("exec", "ssh", "cp", "sync", "clean", "holders", "logs", "keeper"))
@@ -44,18 +44,18 @@ def main() -> None:
         print(f"herd {__version__}")
         return
     if arguments in (["--help"], ["-h"]):
-        from tpuherd.cli.command_table import page
+        from tpuherd.cli.command_table import help_page
 
-        print(page(), end="")
+        print(help_page(), end="")
         return
-    if elsewhere():
+    if may_run_elsewhere():
         from tpuherd.cli import via_client
 
         done = via_client.run(arguments, os.environ)
         if done is not None:
             sys.exit(done)
-    if kept(arguments):
-        status = handed_over(arguments)
+    if is_for_daemon(arguments):
+        status = run_in_daemon(arguments)
         if status is not None:
             os._exit(status)  # we have printed nothing that is to be flushed
     from tpuherd.cli.main import run
@@ -63,7 +63,7 @@ def main() -> None:
     sys.exit(run(arguments))
 
 
-def elsewhere() -> bool:
+def may_run_elsewhere() -> bool:
     """Whether a context may name another machine to do it on: then that is looked into."""
     environ = os.environ
     if environ.get("HERD_WORLD"):
@@ -77,7 +77,7 @@ def elsewhere() -> bool:
         return False
 
 
-def kept(arguments: list[str]) -> bool:
+def is_for_daemon(arguments: list[str]) -> bool:
     """Whether this is for the keeper, as far as can be seen without reading it."""
     rest = iter(arguments)
     for word in rest:
@@ -89,7 +89,7 @@ def kept(arguments: list[str]) -> bool:
     return False
 
 
-def handed_over(arguments: list[str]) -> int | None:
+def run_in_daemon(arguments: list[str]) -> int | None:
     """What the keeper returned; None: there is none, do it yourself."""
     try:
         folder = os.getcwdb()
@@ -98,10 +98,12 @@ def handed_over(arguments: list[str]) -> int | None:
     place = runtime_folder()
     try:
         for starting in (False, True):
-            connection = knock(place) or (start(place, arguments) if starting else None)
+            connection = connect_to_daemon(place) or (
+                start_daemon(place, arguments) if starting else None
+            )
             if connection is None:
                 continue
-            status = visit(connection, letter(arguments, folder))
+            status = send_request(connection, encode_request(arguments, folder))
             if status == BUSY:
                 os.write(2, ALONE)
                 return None
@@ -122,7 +124,7 @@ def runtime_folder() -> str:
     return f"{environ.get('XDG_STATE_HOME') or home + '/.local/state'}/tpuherd/run"
 
 
-def knock(place: str) -> "_socket.socket | None":
+def connect_to_daemon(place: str) -> "_socket.socket | None":
     """A connection to the keeper, if one listens, and if it is ours."""
     import _socket
 
@@ -147,12 +149,12 @@ def knock(place: str) -> "_socket.socket | None":
             os.close(here)
 
 
-def letter(arguments: list[str], folder: bytes) -> bytes:
+def encode_request(arguments: list[str], folder: bytes) -> bytes:
     """What is to be done: texts without zero bytes, with zero bytes between them."""
     environ = os.environb
     said = [
         PROTOCOL,
-        stamp(__version__).encode(),
+        install_stamp(__version__).encode(),
         folder,
         str(len(arguments)).encode(),
         *map(os.fsencode, arguments),
@@ -165,13 +167,13 @@ def letter(arguments: list[str], folder: bytes) -> bytes:
     return len(text).to_bytes(4, "big") + text
 
 
-def visit(connection: "_socket.socket", text: bytes) -> int | None:
+def send_request(connection: "_socket.socket", text: bytes) -> int | None:
     """Have it done; None: nothing was begun, since this keeper goes. BUSY: it can't go yet."""
     import _signal  # type: ignore[import-not-found]  # typeshed has only what wraps it
     import _socket
 
     files = b"".join(file.to_bytes(4, sys.byteorder) for file in (open_file(n) for n in range(3)))
-    restore = terminal_saved()
+    restore = save_terminal()
     try:
         connection.settimeout(ACK_S)
         sent = connection.sendmsg([text], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
@@ -218,7 +220,7 @@ def open_file(number: int) -> int:
         return os.open(os.devnull, os.O_RDWR)
 
 
-def terminal_saved() -> "Callable[[], None]":
+def save_terminal() -> "Callable[[], None]":
     """How to bring the terminal back as it is now, should the keeper die and leave it raw."""
     if not os.isatty(0):
         return lambda: None
@@ -228,7 +230,7 @@ def terminal_saved() -> "Callable[[], None]":
     return lambda: termios.tcsetattr(0, termios.TCSADRAIN, state)
 
 
-def start(place: str, arguments: list[str]) -> "_socket.socket | None":
+def start_daemon(place: str, arguments: list[str]) -> "_socket.socket | None":
     """Begin a keeper, unless somebody else is just doing so; a connection to it."""
     import fcntl
 
@@ -238,15 +240,15 @@ def start(place: str, arguments: list[str]) -> "_socket.socket | None":
     lock = os.open(f"{place}/{STARTING}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        connection = knock(place)
-        if connection is None and born(place):
-            connection = knock(place)
+        connection = connect_to_daemon(place)
+        if connection is None and spawn_daemon(place):
+            connection = connect_to_daemon(place)
         return connection
     finally:
         os.close(lock)
 
 
-def born(place: str) -> bool:
+def spawn_daemon(place: str) -> bool:
     """Begin a keeper; true once it listens."""
     ear, mouth = os.pipe()
     log = os.open(f"{place}/{LOG}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

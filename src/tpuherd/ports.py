@@ -23,16 +23,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tpuherd.errors import HerdError
-from tpuherd.targets import labels
+from tpuherd.targets import worker_labels
 
 if TYPE_CHECKING:  # the judgement's nouns take 0.1 s to load, and a warm command needs none
-    from tpuherd.model.node_spec import Order
-    from tpuherd.model.observed import Sight
-    from tpuherd.model.slots_and_plan import Ask, Event, Offer, Refusal, Withdraw
-    from tpuherd.model.stored_job import Wish
+    from tpuherd.model.node_spec import NodeSpec
+    from tpuherd.model.observed import BidObservation
+    from tpuherd.model.slots_and_plan import Ask, HistoryEvent, Offer, Refusal, Withdraw
+    from tpuherd.model.stored_job import StoredJob
 
 
-class Refused(HerdError):
+class BidRefused(HerdError):
     """The cloud said no to a bid: an everyday answer, which the plan lives with."""
 
     def __init__(self, refusal: Refusal, sentence: str, *, hint: str = "") -> None:
@@ -61,7 +61,7 @@ class Host:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verb:
+class RpcRequest:
     """Something that is asked of an agent."""
 
     name: str
@@ -79,7 +79,7 @@ class Stream(Protocol):
         """Send a piece; waits while the other side has enough."""
         ...
 
-    async def end(self, port: int) -> None:
+    async def send_eof(self, port: int) -> None:
         """No more will be sent on this port."""
         ...
 
@@ -94,11 +94,11 @@ class Link(Protocol):
     host: Host
     hello: Mapping[str, Any]  #: what the agent said of itself and its host
 
-    async def call(self, verb: Verb) -> Mapping[str, Any]:
+    async def call(self, verb: RpcRequest) -> Mapping[str, Any]:
         """Ask and get the answer."""
         ...
 
-    def stream(self, verb: Verb) -> AbstractAsyncContextManager[Stream]:
+    def open_stream(self, verb: RpcRequest) -> AbstractAsyncContextManager[Stream]:
         """Ask, with bytes both ways."""
         ...
 
@@ -106,11 +106,11 @@ class Link(Protocol):
         """What the agent has to say unasked; ends with the link."""
         ...
 
-    def forward(self, port: int) -> AbstractAsyncContextManager[int]:
+    def forward_port(self, port: int) -> AbstractAsyncContextManager[int]:
         """A local port that leads to that port of the host's own loopback."""
         ...
 
-    def drop(self, why: str) -> None:
+    def disconnect(self, why: str) -> None:
         """Hang up, since its agent gives no answer: whatever is under way fails with NotReached."""
         ...
 
@@ -119,7 +119,7 @@ class Link(Protocol):
 class Survey:
     """What the cloud shows of all bids, ours and other owners'."""
 
-    sights: Mapping[str, Sight]  #: by bid
+    sights: Mapping[str, BidObservation]  #: by bid
     zones: frozenset[str]  #: those that answered, for nodes and for requests
     begun_at: float
     reads: int = 2  #: so many requests it took: pages
@@ -132,24 +132,24 @@ class CloudPort(Protocol):
     NotReached is "unknown": a later survey tells. NotAllowed on a survey: credentials.
     """
 
-    async def survey(self, zones: Collection[str]) -> Survey:
+    async def survey_bids(self, zones: Collection[str]) -> Survey:
         """Nodes and requests by one wildcard list a kind, every page. `zones`: those we care for;
         one that did not answer is not among the survey's, whose bids are unknown, never gone."""
         ...
 
-    async def ask(self, ask: Ask, order: Order) -> None:
+    async def submit_bid(self, ask: Ask, order: NodeSpec) -> None:
         """Taken, or there already and equal. Refused says why not."""
         ...
 
-    async def withdraw(self, withdraw: Withdraw, sight: Sight | None) -> None:
+    async def withdraw_bid(self, withdraw: Withdraw, sight: BidObservation | None) -> None:
         """Delete request and nodes, as seen last; None: unseen, so whatever has the name."""
         ...
 
-    async def outcome(self, bid: str, offer: Offer) -> Refused | None:
+    async def find_refusal(self, bid: str, offer: Offer) -> BidRefused | None:
         """How the creation of a node ended that is not listed; None: well, under way, unknown."""
         ...
 
-    def hosts(self, bid: str) -> tuple[Host, ...]:
+    def bid_hosts(self, bid: str) -> tuple[Host, ...]:
         """The hosts of a bid's nodes by the last survey, in the order of the gang. No request."""
         ...
 
@@ -157,7 +157,7 @@ class CloudPort(Protocol):
 class HostsPort(Protocol):
     """The hosts of a project, for the engine."""
 
-    async def open(self, host: Host) -> Link:
+    async def open_link(self, host: Host) -> Link:
         """A link to its agent, put there if missing or older; the one there is while it lives."""
         ...
 
@@ -166,22 +166,22 @@ class HostsPort(Protocol):
         none has switched. NotFound: this snapshot is here no more."""
         ...
 
-    async def fetch(self, paths: Sequence[str], link: Link, into: Path) -> None:
+    async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
         """Bring files and folders back."""
         ...
 
-    def keep(self, snapshots: Collection[str]) -> Collection[str]:
+    def retain_snapshots(self, snapshots: Collection[str]) -> Collection[str]:
         """These are wanted, however old they get, and no others; which of them are not here."""
         ...
 
-    async def recover(self, snapshot: str, links: Sequence[Link]) -> None:
+    async def recover_snapshot(self, snapshot: str, links: Sequence[Link]) -> None:
         """Bring one back that is not here, from the first of these hosts that has it, whole and
         the same. NotFound: none has it."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Holder:
+class LeaseHolder:
     """The engine that has the lease."""
 
     pid: int
@@ -199,35 +199,37 @@ class Store(Protocol):
     written, and it may be repeated. NotAllowed: it can't be written by this user.
     """
 
-    def version(self) -> int:
+    def change_counter(self) -> int:
         """Another number when a wish changed, or anything was written by another process."""
         ...
 
-    def wishes(self) -> Mapping[str, Wish]:
+    def stored_jobs(self) -> Mapping[str, StoredJob]:
         """All, by job."""
         ...
 
-    def put(self, wish: Wish, events: Sequence[Event] = (), *, expected: int | None = None) -> Wish:
+    def put_job(
+        self, wish: StoredJob, events: Sequence[HistoryEvent] = (), *, expected: int | None = None
+    ) -> StoredJob:
         """Write a wish, with its next revision. Outdated if it is not `expected` (0: none)."""
         ...
 
-    def adopt(self, new: Sequence[Wish], events: Sequence[Event]) -> None:
+    def add_jobs(self, new: Sequence[StoredJob], events: Sequence[HistoryEvent]) -> None:
         """Write wishes of which none is there, and events: all, or nothing. Outdated if one is."""
         ...
 
-    def drop(self, job: str, events: Sequence[Event] = ()) -> None:
+    def remove_job(self, job: str, events: Sequence[HistoryEvent] = ()) -> None:
         """Forget a wish; one that is not there is fine."""
         ...
 
-    def append(self, events: Sequence[Event], *, epoch: int | None = None) -> int:
+    def append_events(self, events: Sequence[HistoryEvent], *, epoch: int | None = None) -> int:
         """All of them or none; the number of the last event. Outdated if the epoch is over."""
         ...
 
-    def prune(self, kinds: Collection[str], *, before: float, most: int) -> int:
+    def prune_events(self, kinds: Collection[str], *, before: float, most: int) -> int:
         """Forget these kinds of events of jobs that were dropped before then; how many went."""
         ...
 
-    def events(
+    def read_events(
         self,
         *,
         after: int = 0,
@@ -236,39 +238,39 @@ class Store(Protocol):
         kinds: Collection[str] | None = None,
         limit: int | None = None,
         newest: bool = False,
-    ) -> Iterator[tuple[int, Event]]:
+    ) -> Iterator[tuple[int, HistoryEvent]]:
         """Those behind this number, in order; with `newest` the last `limit` of them."""
         ...
 
-    def take(self, holder: Holder, now: float, ttl_s: float) -> int | None:
+    def take_lease(self, holder: LeaseHolder, now: float, ttl_s: float) -> int | None:
         """The lease's new epoch; None while another living engine has it."""
         ...
 
-    def renew(self, epoch: int, now: float) -> None:
+    def renew_lease(self, epoch: int, now: float) -> None:
         """Hold it for another ttl. Outdated if another engine has it."""
         ...
 
-    def release(self, epoch: int) -> None:
+    def release_lease(self, epoch: int) -> None:
         """Give it back, if it is still ours."""
         ...
 
-    def holder(self, now: float) -> Holder | None:
+    def lease_holder(self, now: float) -> LeaseHolder | None:
         """Who has the lease and lives, as far as one can tell."""
         ...
 
-    def load_trails(self) -> tuple[int, Any] | None:
+    def load_history(self) -> tuple[int, Any] | None:
         """The last snapshot: the number of the last event in it, and the document."""
         ...
 
-    def save_trails(self, seq: int, document: Any) -> None:
+    def save_history(self, seq: int, document: Any) -> None:
         """Replace it."""
         ...
 
-    def states(self) -> Mapping[str, str]:
+    def slot_messages(self) -> Mapping[str, str]:
         """What each slot was doing, in a sentence, when the engine last thought."""
         ...
 
-    def put_states(self, states: Mapping[str, str]) -> None:
+    def put_slot_messages(self, states: Mapping[str, str]) -> None:
         """Replace them."""
         ...
 
@@ -276,4 +278,4 @@ class Store(Protocol):
 def host_labels(hosts: Sequence[Host]) -> list[str]:
     """What users call these hosts, in their order."""
     rows = [(host.zone, host.node, host.worker) for host in hosts]
-    return labels(rows, {host.node for host in hosts if host.foreign})
+    return worker_labels(rows, {host.node for host in hosts if host.foreign})

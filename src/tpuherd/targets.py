@@ -23,7 +23,7 @@ OURS = re.compile(
 DIGITS = re.compile(r"([0-9]{1,9})")  #: longer ones are no numbers that anybody counts with
 
 
-Box = tuple[frozenset[str], ...]  #: for every place of a name, the numbers that stand there
+NumberBox = tuple[frozenset[str], ...]  #: for every place of a name, the numbers that stand there
 
 
 class BadTarget(ValueError):
@@ -31,7 +31,7 @@ class BadTarget(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Slot:
+class BidName:
     """What the name of a node of ours says."""
 
     slot: str  #: gpt-0
@@ -51,7 +51,7 @@ class Slot:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class TargetName:
     """One name of a target, brackets resolved."""
 
     name: str  #: of a node, a slot or a job
@@ -60,7 +60,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class There:
+class KnownNode:
     """A node that exists."""
 
     name: str
@@ -72,24 +72,24 @@ class There:
     @property
     def title(self) -> str:
         """What its user calls it."""
-        return self.name if self.foreign else title(self.name)
+        return self.name if self.foreign else node_title(self.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Chosen:
+class ChosenWorkers:
     """What a target comes to."""
 
-    workers: tuple[tuple[There, int], ...]  #: in the order of the target, each once
+    workers: tuple[tuple[KnownNode, int], ...]  #: in the order of the target, each once
     missing: tuple[str, ...]  #: a sentence for every name that stands for nothing
 
 
-def slot_of(node: str) -> Slot | None:
+def split_bid_name(node: str) -> BidName | None:
     """What a node's name says, if it was given by us."""
     found = OURS.fullmatch(node)
     if found is None:
         return None
     part = found["part"]
-    return Slot(
+    return BidName(
         slot=found["slot"],
         generation=int(found["generation"]),
         owner=found["owner"],
@@ -97,25 +97,25 @@ def slot_of(node: str) -> Slot | None:
     )
 
 
-def title(node: str) -> str:
+def node_title(node: str) -> str:
     """What users call a node: its slot if it has one."""
-    slot = slot_of(node)
+    slot = split_bid_name(node)
     return slot.title if slot else node
 
 
 def is_foreign(node: str, owners: Collection[str]) -> bool:
     """Whether a node's name bears the mark of a herd owner who is none of these."""
-    slot = slot_of(node)
+    slot = split_bid_name(node)
     return slot is not None and slot.owner not in owners
 
 
-def labels(
+def worker_labels(
     workers: Sequence[tuple[str, str, int]], foreign: Collection[str] = frozenset()
 ) -> list[str]:
     """What users call these workers of (zone, node): by slot, by node or by zone, as it must be.
     `foreign` nodes keep their full names: slots are the user's own."""
     names = [
-        [f"{node if node in foreign else title(node)}/w{at}" for _, node, at in workers],
+        [f"{node if node in foreign else node_title(node)}/w{at}" for _, node, at in workers],
         [f"{node}/w{worker}" for _, node, worker in workers],
         [f"{zone}/{node}/w{worker}" for zone, node, worker in workers],
     ]
@@ -126,16 +126,16 @@ def labels(
     ]
 
 
-def parse(text: str) -> tuple[Wanted, ...]:
+def parse_target_names(text: str) -> tuple[TargetName, ...]:
     """`gpt-[0-3]/w0,other` as plain names, in order, each once."""
-    found: dict[Wanted, None] = {}
-    for item in items(text):
-        for plain in expanded(item, text):
-            found[wanted(plain, text)] = None
+    found: dict[TargetName, None] = {}
+    for item in split_items(text):
+        for plain in expand_brackets(item, text):
+            found[parse_name(plain, text)] = None
     return tuple(found)
 
 
-def items(text: str) -> list[str]:
+def split_items(text: str) -> list[str]:
     """The parts between commas that stand in no bracket."""
     parts = [part.strip() for part in re.split(r",(?![^\[]*\])", text)]
     if not all(parts):
@@ -143,12 +143,14 @@ def items(text: str) -> list[str]:
     return parts
 
 
-def expanded(item: str, text: str) -> Iterator[str]:
+def expand_brackets(item: str, text: str) -> Iterator[str]:
     """Every name that the brackets of an item stand for."""
     pieces = BRACKET.split(item)
     if any("[" in plain or "]" in plain for plain in pieces[::2]):
         raise BadTarget(f"{text!r} is no target: a bracket is not closed, write gpt-[0-3]")
-    choices = [numbers(piece, text) if index % 2 else [piece] for index, piece in enumerate(pieces)]
+    choices = [
+        expand_numbers(piece, text) if index % 2 else [piece] for index, piece in enumerate(pieces)
+    ]
     count = 1
     for choice in choices:
         count *= len(choice)
@@ -157,7 +159,7 @@ def expanded(item: str, text: str) -> Iterator[str]:
     return ("".join(words) for words in product(*choices))
 
 
-def numbers(inside: str, text: str) -> list[str]:
+def expand_numbers(inside: str, text: str) -> list[str]:
     """`0,2-5` as numbers; leading noughts are kept."""
     found: list[str] = []
     for part in inside.split(","):
@@ -169,12 +171,12 @@ def numbers(inside: str, text: str) -> list[str]:
             raise BadTarget(f"{text!r} is no target: {first}-{last} runs backwards")
         if int(last) - int(first) >= MANY:
             raise BadTarget(f"{text!r} stands for more than the {MANY} names there can be")
-        width = len(first) if padded(first) else 0
+        width = len(first) if is_padded(first) else 0
         found += [f"{number:0{width}d}" for number in range(int(first), int(last) + 1)]
     return found
 
 
-def wanted(plain: str, text: str) -> Wanted:
+def parse_name(plain: str, text: str) -> TargetName:
     """zone/node/w0, node/w0, zone/node or node."""
     parts = plain.split("/")
     worker = None
@@ -185,12 +187,12 @@ def wanted(plain: str, text: str) -> Wanted:
         raise BadTarget(
             f"{text!r} is no target: write NODE, NODE/w0 or ZONE/NODE/w[0-3], not {plain!r}"
         )
-    return Wanted(name=parts[-1], zone=parts[0] if len(parts) == 2 else None, worker=worker)
+    return TargetName(name=parts[-1], zone=parts[0] if len(parts) == 2 else None, worker=worker)
 
 
-def format(wished: Iterable[Wanted]) -> str:
+def format_target(wished: Iterable[TargetName]) -> str:
     """The shortest text that means these."""
-    return fold(
+    return fold_names(
         "/".join(
             part
             for part in (one.zone, one.name, None if one.worker is None else f"w{one.worker}")
@@ -200,21 +202,21 @@ def format(wished: Iterable[Wanted]) -> str:
     )
 
 
-def choose(
-    wished: Sequence[Wanted], there: Iterable[There], without: Mapping[str, str] = NO_WORDS
-) -> Chosen:
+def choose_workers(
+    wished: Sequence[TargetName], there: Iterable[KnownNode], without: Mapping[str, str] = NO_WORDS
+) -> ChosenWorkers:
     """The workers that are meant, and a sentence for everything that is not there, some of which
     is in `without`: jobs and slots that have no node, each with what is to be said of it ({})."""
-    nodes = sorted(there, key=lambda node: (natural(node.name), node.zone))
-    by_name = index(nodes)
-    chosen: dict[tuple[There, int], None] = {}
+    nodes = sorted(there, key=lambda node: (natural_key(node.name), node.zone))
+    by_name = index_nodes(nodes)
+    chosen: dict[tuple[KnownNode, int], None] = {}
     missing: dict[str, list[str]] = {}  #: names by what is to be said of them
     for one in wished:
         found = [
             node for node in by_name.get(one.name, ()) if one.zone is None or one.zone == node.zone
         ]
         if not found:
-            says = without.get(one.name) or absent(one, nodes, by_name)
+            says = without.get(one.name) or missing_name_message(one, nodes, by_name)
             missing.setdefault(says, []).append(one.name)
         for node in found:
             workers = range(node.workers) if one.worker is None else (one.worker,)
@@ -223,129 +225,131 @@ def choose(
                 says = f"{{}} has no hosts yet: it is {node.state}"
                 missing.setdefault(says, []).append(node.title)
             elif workers and workers[-1] >= node.workers:
-                there_is = fold(f"w{at}" for at in range(node.workers))
+                there_is = fold_names(f"w{at}" for at in range(node.workers))
                 says = f"{{}} has no worker {one.worker}: there is {there_is}"
                 missing.setdefault(says, []).append(one.name)
-    sentences = tuple(says.replace("{}", fold(names)) for says, names in missing.items())
-    return Chosen(workers=tuple(chosen), missing=sentences)
+    sentences = tuple(says.replace("{}", fold_names(names)) for says, names in missing.items())
+    return ChosenWorkers(workers=tuple(chosen), missing=sentences)
 
 
-def index(nodes: Sequence[There]) -> Mapping[str, list[There]]:
+def index_nodes(nodes: Sequence[KnownNode]) -> Mapping[str, list[KnownNode]]:
     """Nodes by everything that they may be called: by name, else by slot, else by job. Slots and
     jobs are the user's own: what bears another owner's mark has its full name only."""
-    named: dict[str, list[There]] = {}
-    bids: dict[tuple[str, str, int | None], list[There]] = {}
+    named: dict[str, list[KnownNode]] = {}
+    bids: dict[tuple[str, str, int | None], list[KnownNode]] = {}
     for node in nodes:
         named.setdefault(node.name, []).append(node)
-        slot = slot_of(node.name)
+        slot = split_bid_name(node.name)
         if slot is not None and not node.foreign:
             bids.setdefault((slot.slot, slot.owner, slot.part), []).append(node)
-    slots: dict[str, list[There]] = {}
-    jobs: dict[str, list[There]] = {}
+    slots: dict[str, list[KnownNode]] = {}
+    jobs: dict[str, list[KnownNode]] = {}
     for (name, _, _), rivals in bids.items():
-        node = min(rivals, key=lambda one: (one.state != "READY", generation(one)))
+        node = min(rivals, key=lambda one: (one.state != "READY", node_generation(one)))
         slots.setdefault(name, []).append(node)
         jobs.setdefault(name.rpartition("-")[0], []).append(node)
     return {**jobs, **slots, **named}
 
 
-def generation(node: There) -> int:
+def node_generation(node: KnownNode) -> int:
     """The number of a bid of ours."""
-    slot = slot_of(node.name)
+    slot = split_bid_name(node.name)
     return slot.generation if slot else 0
 
 
-def absent(one: Wanted, nodes: Sequence[There], known: Mapping[str, list[There]]) -> str:
+def missing_name_message(
+    one: TargetName, nodes: Sequence[KnownNode], known: Mapping[str, list[KnownNode]]
+) -> str:
     """The sentence for a name ({}) that nothing has, with what comes near."""
     elsewhere = sorted({node.zone for node in known.get(one.name, ())})
     if one.zone is not None and elsewhere:
         return f"there is no {{}} in {one.zone}: it is in {', '.join(elsewhere)}"
-    theirs = [node.name for node in nodes if node.foreign and one.name in called(node.name)]
+    theirs = [node.name for node in nodes if node.foreign and one.name in slot_and_job(node.name)]
     if theirs:
         whose = "belongs" if len(theirs) == 1 else "belong"
-        return f"you have no {{}}: {fold(theirs)} {whose} to another herd user"
+        return f"you have no {{}}: {fold_names(theirs)} {whose} to another herd user"
     near = near_names(one.name, known)
     slots = [name for name in known if name.startswith(f"{one.name}-") and name not in near]
     foreign = {node.name for node in nodes if node.foreign}
-    titles = {name if name in foreign else title(name) for name in [*near, *slots]}
+    titles = {name if name in foreign else node_title(name) for name in [*near, *slots]}
     titles -= {name for name in titles if name.rpartition("-")[0] in titles}
     if titles:
-        return f"there is no {{}}: did you mean {fold(titles)}?"
+        return f"there is no {{}}: did you mean {fold_names(titles)}?"
     if not nodes:
         return "there is no {}, nor any other node"
-    there = fold(node.title for node in nodes)
+    there = fold_names(node.title for node in nodes)
     return f"there is no {{}}: {f'there is {there}' if len(there) <= LISTED_MAX else MANY_NODES}"
 
 
-def called(node: str) -> tuple[str, ...]:
+def slot_and_job(node: str) -> tuple[str, ...]:
     """The slot and the job that a node's name speaks of."""
-    slot = slot_of(node)
+    slot = split_bid_name(node)
     return () if slot is None else (slot.slot, slot.job)
 
 
-def natural(name: str) -> tuple[tuple[str, int], ...]:
+def natural_key(name: str) -> tuple[tuple[str, int], ...]:
     """So that gpt-10 comes after gpt-9."""
     words = DIGITS.split(name)
     return tuple(("", int(word)) if at % 2 else (word, 0) for at, word in enumerate(words))
 
 
-def fold(names: Iterable[str]) -> str:
+def fold_names(names: Iterable[str]) -> str:
     """The shortest bracket form: gpt-0/w0, gpt-0/w1, gpt-1/w0, gpt-1/w1 → gpt-[0-1]/w[0-1]."""
-    plain = sorted(set(names), key=natural)
+    plain = sorted(set(names), key=natural_key)
     if len(plain) < 2:
         return "".join(plain)
     groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for name in plain:
         words = DIGITS.split(name)
         groups.setdefault(tuple(words[::2]), []).append(tuple(words[1::2]))
-    return ",".join(text for between, rows in groups.items() for text in folded_rows(between, rows))
+    return ",".join(text for between, rows in groups.items() for text in fold_rows(between, rows))
 
 
-def folded_rows(between: Sequence[str], rows: Sequence[tuple[str, ...]]) -> list[str]:
+def fold_rows(between: Sequence[str], rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Names that differ in numbers only: in whichever order comes out shorter."""
     depth = len(rows[0])
     if depth == 0:
         return ["".join(between)]
     orders = [range(depth), range(depth - 1, -1, -1)]
-    forms = [[written(between, row) for row in merged(rows, order)] for order in orders]
+    forms = [[format_box(between, row) for row in merge_rows(rows, order)] for order in orders]
     return min(forms, key=lambda form: sum(map(len, form)))
 
 
-def merged(rows: Sequence[tuple[str, ...]], order: Iterable[int]) -> list[Box]:
+def merge_rows(rows: Sequence[tuple[str, ...]], order: Iterable[int]) -> list[NumberBox]:
     """Rows as products of sets of numbers, one place after the other."""
-    boxes: list[Box] = [tuple(frozenset((word,)) for word in row) for row in rows]
+    boxes: list[NumberBox] = [tuple(frozenset((word,)) for word in row) for row in rows]
     for place in order:
-        beside: dict[Box, set[str]] = {}
+        beside: dict[NumberBox, set[str]] = {}
         for box in boxes:
             beside.setdefault((*box[:place], *box[place + 1 :]), set()).update(box[place])
         boxes = [(*rest[:place], frozenset(words), *rest[place:]) for rest, words in beside.items()]
     return boxes
 
 
-def written(between: Sequence[str], box: Box) -> str:
+def format_box(between: Sequence[str], box: NumberBox) -> str:
     """A product of sets of numbers, in brackets where there is more than one."""
     text = [between[0]]
     for words, after in zip(box, between[1:], strict=True):
-        text += [next(iter(words)) if len(words) == 1 else f"[{ranges(words)}]", after]
+        text += [next(iter(words)) if len(words) == 1 else f"[{format_ranges(words)}]", after]
     return "".join(text)
 
 
-def ranges(words: Iterable[str]) -> str:
+def format_ranges(words: Iterable[str]) -> str:
     """0, 1, 2, 5 → 0-2,5. Numbers with leading noughts go by their width."""
     runs: list[tuple[str, str]] = []
-    for word in sorted(words, key=lambda word: (len(word) if padded(word) else 0, int(word))):
-        if runs and follows(runs[-1][1], word):
+    for word in sorted(words, key=lambda word: (len(word) if is_padded(word) else 0, int(word))):
+        if runs and can_follow(runs[-1][1], word):
             runs[-1] = (runs[-1][0], word)
         else:
             runs.append((word, word))
     return ",".join(first if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def follows(last: str, word: str) -> bool:
+def can_follow(last: str, word: str) -> bool:
     """Whether a range may go on from one number to the other and be read back the same."""
-    return int(word) == int(last) + 1 and (not padded(last) or len(last) == len(word))
+    return int(word) == int(last) + 1 and (not is_padded(last) or len(last) == len(word))
 
 
-def padded(word: str) -> bool:
+def is_padded(word: str) -> bool:
     """007"""
     return word[0] == "0" and len(word) > 1

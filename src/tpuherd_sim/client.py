@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tpuherd_sim.state_dir import Facts, Trouble, holder, read_facts
+from tpuherd_sim.state_dir import WorldError, WorldInfo, read_world_info, running_world_pid
 
 Json = dict[str, Any]
 PATIENCE_S = 30.0
 
 
-class Absent(Trouble):
+class WorldNotRunning(WorldError):
     """No world runs there."""
 
 
-class Denied(Trouble):
+class RequestRejected(WorldError):
     """The world says no."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -24,20 +24,24 @@ class Denied(Trouble):
         self.status = status
 
 
-def find(folder: Path) -> Facts:
+def find_running_world(folder: Path) -> WorldInfo:
     """Where the world of this folder is, now that it runs."""
-    facts = read_facts(folder)
+    facts = read_world_info(folder)
     if facts is None:
-        raise Absent(f"No world is in {folder}: `herd sim start --state-dir {folder}` makes one")
-    if holder(folder) is None:
-        raise Absent(
+        raise WorldNotRunning(
+            f"No world is in {folder}: `herd sim start --state-dir {folder}` makes one"
+        )
+    if running_world_pid(folder) is None:
+        raise WorldNotRunning(
             f"The world in {folder} does not run: `herd sim start --state-dir {folder}` goes on "
             "with it"
         )
     return facts
 
 
-def ask(facts: Facts, method: str, *path: str, query: str = "", body: Json | None = None) -> Json:
+def send_request(
+    facts: WorldInfo, method: str, *path: str, query: str = "", body: Json | None = None
+) -> Json:
     """One request below /sim/v1, and its answer."""
     where = "/".join(["/sim/v1", *(quote(part, safe=":*") for part in path)])
     connection = http.client.HTTPConnection("127.0.0.1", facts.port, timeout=PATIENCE_S)
@@ -48,9 +52,9 @@ def ask(facts: Facts, method: str, *path: str, query: str = "", body: Json | Non
         response = connection.getresponse()
         answer: Json = json.loads(response.read() or b"{}")
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise Absent(f"The world at {facts.url} does not answer ({error})") from error
+        raise WorldNotRunning(f"The world at {facts.url} does not answer ({error})") from error
     finally:
         connection.close()
     if response.status >= 400:
-        raise Denied(response.status, str(answer.get("error", {}).get("message", answer)))
+        raise RequestRejected(response.status, str(answer.get("error", {}).get("message", answer)))
     return answer

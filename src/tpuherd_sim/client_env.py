@@ -5,19 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tpuherd_sim.state_dir import Facts
+from tpuherd_sim.state_dir import WorldInfo
 
 ZONE = "us-central2-b"  #: what gcloud takes where no zone is named
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Places:
+class WorldPaths:
     """The files of a world that other programs are pointed at."""
 
     folder: Path
 
     @property
-    def programs(self) -> Path:
+    def bin_folder(self) -> Path:
         """First on PATH."""
         return self.folder / "bin"
 
@@ -30,31 +30,31 @@ class Places:
         return self.folder / "known_hosts"
 
     @property
-    def account(self) -> Path:
+    def service_account_file(self) -> Path:
         """The key file of a service account."""
         return self.folder / "sa.json"
 
     @property
-    def gcloud(self) -> Path:
+    def gcloud_folder(self) -> Path:
         """What gcloud keeps."""
         return self.folder / "gcloud"
 
     @property
-    def authority(self) -> Path:
+    def ca_file(self) -> Path:
         """The certificate that clients of the front must trust."""
         return self.folder / "tls" / "ca.pem"
 
 
-def exports(folder: Path, facts: Facts, *, proxy: bool) -> dict[str, str]:
+def client_environment(folder: Path, facts: WorldInfo, *, proxy: bool) -> dict[str, str]:
     """The variables. With `proxy` also those that lead programs astray which know no other address
     than Google's: these disturb everything else that speaks HTTPS, so they are asked for."""
-    places = Places(folder=folder)
+    places = WorldPaths(folder=folder)
     named = {
         "HERD_WORLD": str(folder),
         "GOOGLE_CLOUD_PROJECT": facts.project,
-        "GOOGLE_APPLICATION_CREDENTIALS": str(places.account),
+        "GOOGLE_APPLICATION_CREDENTIALS": str(places.service_account_file),
         "STORAGE_EMULATOR_HOST": facts.url,
-        "CLOUDSDK_CONFIG": str(places.gcloud),
+        "CLOUDSDK_CONFIG": str(places.gcloud_folder),
         "CLOUDSDK_CORE_PROJECT": facts.project,
         "CLOUDSDK_COMPUTE_ZONE": ZONE,
         "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
@@ -73,7 +73,7 @@ def exports(folder: Path, facts: Facts, *, proxy: bool) -> dict[str, str]:
         home = "127.0.0.1,localhost"
         named |= dict.fromkeys(("HTTPS_PROXY", "https_proxy"), way)
         named |= dict.fromkeys(("NO_PROXY", "no_proxy"), home)
-        named |= dict.fromkeys(TRUST, str(places.authority))
+        named |= dict.fromkeys(TRUST, str(places.ca_file))
     return named
 
 
@@ -88,9 +88,9 @@ TRUST = (
 )
 
 
-def script(folder: Path, named: Mapping[str, str]) -> str:
+def export_script(folder: Path, named: Mapping[str, str]) -> str:
     """For `eval` in any shell of the Bourne family; doing it twice does no harm."""
-    programs = shlex.quote(str(Places(folder=folder).programs))
+    programs = shlex.quote(str(WorldPaths(folder=folder).bin_folder))
     lines = [f"export {name}={shlex.quote(value)}" for name, value in named.items()]
     lines.append(f'case ":$PATH:" in *:{programs}:*) ;; *) export PATH={programs}:"$PATH" ;; esac')
     return "\n".join(lines) + "\n"

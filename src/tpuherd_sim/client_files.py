@@ -5,9 +5,9 @@ import shlex
 from pathlib import Path
 from shutil import which
 
-from tpuherd_sim.client_env import Places
-from tpuherd_sim.http.certificates import private_key
-from tpuherd_sim.state_dir import Facts, write
+from tpuherd_sim.client_env import WorldPaths
+from tpuherd_sim.http.certificates import make_private_key
+from tpuherd_sim.state_dir import WorldInfo, write_atomically
 
 WRAPPED = ("ssh", "scp", "sftp")  #: rsync, git, mosh and gcloud start the ssh they find on PATH
 
@@ -17,21 +17,23 @@ NO_TUNNEL = (
 )
 
 
-def furnish(folder: Path, facts: Facts, path: str) -> None:
+def write_client_files(folder: Path, facts: WorldInfo, path: str) -> None:
     """Write those files. `path` is where the real ssh is looked for."""
-    places = Places(folder=folder)
-    places.programs.mkdir(mode=0o700, exist_ok=True)
-    places.gcloud.mkdir(mode=0o700, exist_ok=True)
-    write(places.ssh_config, ssh_config(places, facts))
-    others = ":".join(one for one in path.split(":") if one != str(places.programs))
+    places = WorldPaths(folder=folder)
+    places.bin_folder.mkdir(mode=0o700, exist_ok=True)
+    places.gcloud_folder.mkdir(mode=0o700, exist_ok=True)
+    write_atomically(places.ssh_config, ssh_config_text(places, facts))
+    others = ":".join(one for one in path.split(":") if one != str(places.bin_folder))
     for name in WRAPPED:
         real = which(name, path=others)
         if real is not None:
-            write(places.programs / name, wrapper(real, places), mode=0o700)
-    write(places.account, account(places.account, facts))
+            write_atomically(places.bin_folder / name, ssh_wrapper_script(real, places), mode=0o700)
+    write_atomically(
+        places.service_account_file, service_account_json(places.service_account_file, facts)
+    )
 
 
-def wrapper(real: str, places: Places) -> str:
+def ssh_wrapper_script(real: str, places: WorldPaths) -> str:
     """A program of OpenSSH's that knows the world; gcloud would try a tunnel again for minutes."""
     words = shlex.join(["exec", real, "-F", str(places.ssh_config)])
     return (
@@ -44,7 +46,7 @@ def wrapper(real: str, places: Places) -> str:
     )
 
 
-def ssh_config(places: Places, facts: Facts) -> str:
+def ssh_config_text(places: WorldPaths, facts: WorldInfo) -> str:
     """The hosts' port and their own list of known hosts; for everything else what the user has.
 
     The first word on something wins, so ours stands before the user's.
@@ -60,12 +62,12 @@ def ssh_config(places: Places, facts: Facts) -> str:
     )
 
 
-def account(file: Path, facts: Facts) -> str:
+def service_account_json(file: Path, facts: WorldInfo) -> str:
     """A service account whose key was made here and whose tokens the world gives."""
     try:
         key = json.loads(file.read_bytes())["private_key"]
     except (OSError, ValueError, KeyError):
-        key = private_key()
+        key = make_private_key()
     email = f"herd@{facts.project}.iam.gserviceaccount.com"
     content = {
         "type": "service_account",

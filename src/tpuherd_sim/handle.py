@@ -7,11 +7,11 @@ from functools import cache
 
 from tpuherd_sim.google_apis import routes as services
 from tpuherd_sim.model.compute_state import new_services
-from tpuherd_sim.model.http_types import Call, Json, Refused, Request, Response
-from tpuherd_sim.model.strike_rules import strike
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Request, Response
+from tpuherd_sim.model.strike_rules import consume_rule
 from tpuherd_sim.model.weather_rules import Weather
 from tpuherd_sim.model.world import World
-from tpuherd_sim.model.world_parts import Dice, Due, Settings
+from tpuherd_sim.model.world_parts import AgendaItem, Dice, Settings
 from tpuherd_sim.tpu import (
     errors,
     faults,
@@ -27,8 +27,8 @@ from tpuherd_sim.tpu import (
     request_schemas,
 )
 from tpuherd_sim.tpu.names import check_project
-from tpuherd_sim.tpu.render import answer
-from tpuherd_sim.tpu.router import Found, Route, Router, parse_query
+from tpuherd_sim.tpu.render import json_response
+from tpuherd_sim.tpu.router import Route, RouteMatch, Router, parse_query
 from tpuherd_sim.weather import http_commands as weather
 
 TPU_ROUTES: tuple[Route, ...] = (
@@ -44,19 +44,19 @@ OWN = "sim"
 
 
 @cache
-def router() -> Router:
+def world_router() -> Router:
     """Every route of the world."""
     return Router((*TPU_ROUTES, *host_reports.ROUTES, *services.ROUTES, *weather.ROUTES))
 
 
 @cache
-def tpu_answers() -> frozenset[Callable[[World, Call, float], Json | Response]]:
+def tpu_handlers() -> frozenset[Callable[[World, ApiCall, float], Json | Response]]:
     """Whose requests the API's schemas are asked about."""
     return frozenset(route.answer for route in TPU_ROUTES)
 
 
 @cache
-def agenda() -> Mapping[str, Callable[[World, Due], None]]:
+def agenda_handlers() -> Mapping[str, Callable[[World, AgendaItem], None]]:
     """Everything that can happen by itself."""
     return {
         **operations.AGENDA,
@@ -80,49 +80,51 @@ def new_world(settings: Settings) -> World:
     )
 
 
-def next_due(world: World) -> float | None:
+def next_due_time(world: World) -> float | None:
     """When something happens by itself."""
     return world.agenda[0].at if world.agenda else None
 
 
-def advance(world: World, now: float) -> None:
+def advance_world(world: World, now: float) -> None:
     """Let everything happen that is due, each at its own time: when this is called is all one."""
     while world.agenda and world.agenda[0].at <= now:
         due = heapq.heappop(world.agenda)
-        agenda()[due.verb](world, due)
+        agenda_handlers()[due.verb](world, due)
 
 
-def handle(world: World, request: Request, now: float) -> Response:
+def handle_request(world: World, request: Request, now: float) -> Response:
     """Answer a request."""
-    advance(world, now)
-    found = router().find(request.method, request.path)
+    advance_world(world, now)
+    found = world_router().find(request.method, request.path)
     if found is None:
-        return errors.render(errors.no_method(), request.path.strip("/").partition("/")[0])
+        return errors.render_error(
+            errors.method_not_found_error(), request.path.strip("/").partition("/")[0]
+        )
     try:
-        call = understand(world, request, found)
+        call = parse_call(world, request, found)
         if world.weather.rules and found.version != OWN:
-            response = weathered(world, call, found, now)
+            response = call_route_in_weather(world, call, found, now)
         else:
-            response = perform(world, call, found, now)
-    except Refused as refused:
-        response = errors.render(refused, found.version)
-    advance(world, now)
+            response = call_route(world, call, found, now)
+    except ApiError as refused:
+        response = errors.render_error(refused, found.version)
+    advance_world(world, now)
     return response
 
 
-def understand(world: World, request: Request, found: Found) -> Call:
+def parse_call(world: World, request: Request, found: RouteMatch) -> ApiCall:
     """Take a request apart; refuse what can't be read."""
     version = found.version
     query = parse_query(request.query)
-    if found.route.answer not in tpu_answers():
+    if found.route.answer not in tpu_handlers():
         form = request.headers.get("content-type", "").startswith(FORM)
-        body = {} if form else request_schemas.parse(request.body)
-        return Call(request=request, version=version, path=found.path, query=query, body=body)
+        body = {} if form else request_schemas.parse_json_object(request.body)
+        return ApiCall(request=request, version=version, path=found.path, query=query, body=body)
     if query:
         query = request_schemas.read_query(version, found.name, query)
         refuse_filters(query)
     body = request_schemas.read_body(version, found.name, request.body) if request.body else {}
-    call = Call(request=request, version=version, path=found.path, query=query, body=body)
+    call = ApiCall(request=request, version=version, path=found.path, query=query, body=body)
     check_project(world, call, found.name)
     return call
 
@@ -131,7 +133,7 @@ def refuse_filters(query: Mapping[str, str]) -> None:
     """Lists come whole and in one order here: an answer that ignores a filter would be a lie."""
     for name in ("filter", "orderBy"):
         if query.get(name):
-            raise Refused(
+            raise ApiError(
                 400,
                 "INVALID_ARGUMENT",
                 f"{name} is not supported by the simulated world: leave it out, and filter and "
@@ -139,37 +141,37 @@ def refuse_filters(query: Mapping[str, str]) -> None:
             )
 
 
-def perform(world: World, call: Call, found: Found, now: float) -> Response:
+def call_route(world: World, call: ApiCall, found: RouteMatch, now: float) -> Response:
     """Let the route answer."""
     content = found.route.answer(world, call, now)
-    return content if isinstance(content, Response) else answer(content)
+    return content if isinstance(content, Response) else json_response(content)
 
 
-def weathered(world: World, call: Call, found: Found, now: float) -> Response:
+def call_route_in_weather(world: World, call: ApiCall, found: RouteMatch, now: float) -> Response:
     """The same in bad weather: refused without cause, answered late, or not at all."""
-    facts = facts_of(world, call, found)
-    error = strike(world, "http-error", now, **facts)
+    facts = call_facts(world, call, found)
+    error = consume_rule(world, "http-error", now, **facts)
     try:
         if error is not None:
             code, status, message = (
                 error.params.get(name) for name in ("http", "status", "message")
             )
-            raise errors.from_weather(
+            raise errors.weather_error(
                 world, int(code or 503), str(status or ""), str(message or "")
             )
-        response = perform(world, call, found, now)
-    except Refused as refused:
-        response = errors.render(refused, found.version)
-    late = strike(world, "delay", now, **facts)
+        response = call_route(world, call, found, now)
+    except ApiError as refused:
+        response = errors.render_error(refused, found.version)
+    late = consume_rule(world, "delay", now, **facts)
     if late is not None:
         seconds = response.delay_s + float(late.params.get("seconds", 10.0))
         response = replace(response, delay_s=seconds)
-    if strike(world, "lost-response", now, **facts) is not None:
+    if consume_rule(world, "lost-response", now, **facts) is not None:
         response = replace(response, lost=True)
     return response
 
 
-def facts_of(world: World, call: Call, found: Found) -> dict[str, str]:
+def call_facts(world: World, call: ApiCall, found: RouteMatch) -> dict[str, str]:
     """What a rule of the weather may ask about a request."""
     facts = {"method": found.name}
     if "zone" in call.path:

@@ -5,9 +5,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tpuherd_sim.live_world import Desk
-from tpuherd_sim.request_guard import Doorkeeper
-from tpuherd_sim.state_dir import Facts
+from tpuherd_sim.live_world import LiveWorld
+from tpuherd_sim.request_guard import AccessGuard
+from tpuherd_sim.state_dir import WorldInfo
 
 NONE = "none"
 PROCESSES = "processes"
@@ -15,7 +15,7 @@ STARTING = "starting"  #: not known yet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class HostOptions:
     """What a user can say about hosts."""
 
     hosts: str = "auto"  #: auto, namespaces, processes or none
@@ -24,7 +24,7 @@ class Wish:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Lodging:
+class HostSetup:
     """What hosts are here."""
 
     mode: str = NONE
@@ -32,24 +32,24 @@ class Lodging:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Site:
+class HostEnvironment:
     """Where hosts are put."""
 
-    desk: Desk
+    desk: LiveWorld
     folder: Path
     ssh_port: int
     tell: Callable[[str], None]  #: of what goes wrong
-    doorkeeper: Doorkeeper
+    doorkeeper: AccessGuard
 
 
 @dataclass(kw_only=True, slots=True)
-class Board:
+class WorldStatus:
     """What the world says of itself just now."""
 
-    facts: Facts  #: without the hosts
-    lodging: Lodging
+    facts: WorldInfo  #: without the hosts
+    lodging: HostSetup
 
-    def now(self) -> Facts:
+    def current_info(self) -> WorldInfo:
         """All of it."""
         found = self.lodging
         missing = (*self.facts.missing, *found.missing)
@@ -57,4 +57,4 @@ class Board:
 
 
 #: Has hosts running as long as its context lasts.
-Lodged = Callable[[Wish, Site], AbstractAsyncContextManager[Lodging]]
+HostsRunner = Callable[[HostOptions, HostEnvironment], AbstractAsyncContextManager[HostSetup]]

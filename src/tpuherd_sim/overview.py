@@ -4,25 +4,25 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tpuherd_sim.model.http_types import Json
-from tpuherd_sim.model.world import World, written
+from tpuherd_sim.model.world import World, log_length
 from tpuherd_sim.tpu import host_reports
 
 
-def overview(world: World, now: float) -> Json:
+def world_overview(world: World, now: float) -> Json:
     """How many of everything there are now."""
     return {
         "now": now,
         "seed": world.settings.seed,
         "time_scale": world.settings.time_scale,
-        "nodes": states(node.state for node in world.nodes.values()),
-        "queued_resources": states(request.state for request in world.requests.values()),
-        "hosts_on": sum(view.on for view in host_reports.views(world).values()),
+        "nodes": count_states(node.state for node in world.nodes.values()),
+        "queued_resources": count_states(request.state for request in world.requests.values()),
+        "hosts_on": sum(view.on for view in host_reports.host_views(world).values()),
         "rules": len(world.weather.rules),
         "planned": sum(due.verb == "weather.do" for due in world.agenda),
-        "log": written(world),
+        "log": log_length(world),
     }
 
 
-def states(found: Iterable[str]) -> dict[str, int]:
+def count_states(found: Iterable[str]) -> dict[str, int]:
     """How many are in which state."""
     return dict(sorted(Counter(found).items()))

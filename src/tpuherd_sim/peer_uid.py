@@ -25,7 +25,7 @@ def find_owner(peer: Address, here: Address) -> int | None:
     try:
         return ask_kernel(peer, here)
     except OSError:
-        return look_up(peer, here)
+        return look_up_owner(peer, here)
 
 
 def can_tell() -> bool:
@@ -45,7 +45,7 @@ def ask_kernel(peer: Address, here: Address) -> int | None:
     """By netlink: one question, one answer, however many connections there are."""
     if not hasattr(socket, "AF_NETLINK"):
         raise OSError("there is no netlink here")
-    ends = struct.pack("!HH", peer[1], here[1]) + padded(peer[0]) + padded(here[0])
+    ends = struct.pack("!HH", peer[1], here[1]) + pad_address(peer[0]) + pad_address(here[0])
     question = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, NO_COOKIE)
     question += ends + struct.pack("=III", 0, NO_COOKIE, NO_COOKIE)
     head = struct.pack("=IHHII", 16 + len(question), BY_FAMILY, REQUEST, 1, 0)
@@ -64,24 +64,25 @@ def ask_kernel(peer: Address, here: Address) -> int | None:
     return int(uid) if inode and state != LISTENS and answer[20:24] == ends[:4] else None
 
 
-def padded(address: str) -> bytes:
+def pad_address(address: str) -> bytes:
     """An IPv4 address in the room of an IPv6 one."""
     return socket.inet_aton(address) + bytes(12)
 
 
-def look_up(peer: Address, here: Address) -> int | None:
+def look_up_owner(peer: Address, here: Address) -> int | None:
     """In the kernel's tables of connections, where netlink does not answer."""
     wanted = {
-        f"{shown(peer, mapped=mapped)} {shown(here, mapped=mapped)}" for mapped in (False, True)
+        f"{kernel_notation(peer, mapped=mapped)} {kernel_notation(here, mapped=mapped)}"
+        for mapped in (False, True)
     }
     Path(TABLES[0]).read_text()  # OSError where there is none
-    for fields in rows():
+    for fields in connection_rows():
         if f"{fields[1]} {fields[2]}" in wanted and fields[9] != "0":
             return int(fields[7])
     return None
 
 
-def rows() -> Iterator[list[str]]:
+def connection_rows() -> Iterator[list[str]]:
     """The lines of both tables, split."""
     for table in TABLES:
         try:
@@ -91,7 +92,7 @@ def rows() -> Iterator[list[str]]:
         yield from (line.split() for line in lines[1:])
 
 
-def shown(end: Address, *, mapped: bool) -> str:
+def kernel_notation(end: Address, *, mapped: bool) -> str:
     """An address and a port as those tables show them: words of the machine's byte order."""
     raw = (MAPPED if mapped else b"") + socket.inet_aton(end[0])
     words = (struct.unpack_from("=I", raw, at)[0] for at in range(0, len(raw), 4))

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tpuherd_sim import state_dir as folders
-from tpuherd_sim.handle import handle
+from tpuherd_sim.handle import handle_request
 from tpuherd_sim.model import world_codec
 from tpuherd_sim.model.http_types import Json, Request
 from tpuherd_sim.model.world import World
-from tpuherd_sim.state_dir import FORMAT, Trouble, check_format
+from tpuherd_sim.state_dir import FORMAT, WorldError, check_format
 
 #: A journal shorter than this is never worth a new snapshot; it is read in about a second.
 JOURNAL_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Recovered:
+class RecoveredWorld:
     """What was found in a folder at the start."""
 
     nodes: int
@@ -31,19 +31,19 @@ class Recovered:
     def sentence(self) -> str:
         """What a user reads after a world did not end in order."""
         return (
-            f"recovered {count(self.nodes, 'node')}, "
-            f"{count(self.requests, 'queued resource')} and "
-            f"{count(self.entries, 'journal entry', 'journal entries')}"
+            f"recovered {format_count(self.nodes, 'node')}, "
+            f"{format_count(self.requests, 'queued resource')} and "
+            f"{format_count(self.entries, 'journal entry', 'journal entries')}"
             + ("; dropped a last entry that was half written" if self.torn else "")
         )
 
 
-def count(number: int, noun: str, nouns: str | None = None) -> str:
+def format_count(number: int, noun: str, nouns: str | None = None) -> str:
     """Such as 1 node, 2 nodes."""
     return f"{number} {noun}" if number == 1 else f"{number} {nouns or noun + 's'}"
 
 
-class State:
+class WorldStore:
     """Holds the journal open. Call `load`, then `save`, then `write`."""
 
     def __init__(self, folder: Path) -> None:
@@ -54,7 +54,7 @@ class State:
         self._size = 0
         self._snapshot_size = 0
 
-    def load(self) -> Recovered | None:
+    def load(self) -> RecoveredWorld | None:
         """Read what there is into `world`; None where the folder holds no world yet."""
         file = self.folder / "snapshot.json"
         try:
@@ -62,25 +62,25 @@ class State:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise Trouble(f"{file} can't be read ({error.strerror})") from error
+            raise WorldError(f"{file} can't be read ({error.strerror})") from error
         try:
             found = json.loads(text)
             check_format(file, found)
             self.generation = found["generation"]
-            world = world_codec.load(found["world"])
+            world = world_codec.load_world(found["world"])
         except (ValueError, KeyError, TypeError) as error:
-            raise Trouble(
+            raise WorldError(
                 f"{file} is damaged ({error}): remove {self.folder} to begin a new world"
             ) from error
         entries, torn = 0, False
-        for entry in read(self._journal_file()):
+        for entry in read_journal(self._journal_file()):
             if entry is None:
                 torn = True
             else:
-                handle(world, *entry)
+                handle_request(world, *entry)
                 entries += 1
         self.world, self._snapshot_size = world, len(text)
-        return Recovered(
+        return RecoveredWorld(
             nodes=len(world.nodes), requests=len(world.requests), entries=entries, torn=torn
         )
 
@@ -89,10 +89,10 @@ class State:
         content = {
             "format": FORMAT,
             "generation": self.generation + 1,
-            "world": world_codec.dump(world),
+            "world": world_codec.dump_world(world),
         }
         text = json.dumps(content, separators=(",", ":")).encode()
-        folders.write(self.folder / "snapshot.json", text)
+        folders.write_atomically(self.folder / "snapshot.json", text)
         self.close()
         self.generation += 1
         self.world = world
@@ -111,7 +111,7 @@ class State:
         if self._journal < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             self._journal = os.open(self._journal_file(), flags, 0o600)
-        line = encode(at, request)
+        line = encode_entry(at, request)
         try:
             written = 0
             while written < len(line):
@@ -131,20 +131,20 @@ class State:
         return self.folder / f"journal-{self.generation}.jsonl"
 
 
-def read(file: Path) -> Iterator[tuple[Request, float] | None]:
+def read_journal(file: Path) -> Iterator[tuple[Request, float] | None]:
     """The entries of a journal; None in place of a last one that was half written."""
     try:
         lines = file.read_bytes().split(b"\n")
     except FileNotFoundError:
         return
     except OSError as error:
-        raise Trouble(f"{file} can't be read ({error.strerror})") from error
+        raise WorldError(f"{file} can't be read ({error.strerror})") from error
     # What ends in a newline was written wholly, so the piece after the last newline is a torn one.
     for number, line in enumerate(lines[:-1], 1):
         try:
-            yield decode(json.loads(line))
+            yield decode_entry(json.loads(line))
         except (ValueError, KeyError, TypeError) as error:
-            raise Trouble(
+            raise WorldError(
                 f"{file} is damaged in line {number} ({error}): "
                 "delete from that line on to go on without it"
             ) from error
@@ -152,7 +152,7 @@ def read(file: Path) -> Iterator[tuple[Request, float] | None]:
         yield None
 
 
-def encode(at: float, request: Request) -> bytes:
+def encode_entry(at: float, request: Request) -> bytes:
     """One line of the journal."""
     entry: Json = {
         "at": at,
@@ -168,7 +168,7 @@ def encode(at: float, request: Request) -> bytes:
     return json.dumps(entry, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
-def decode(entry: Json) -> tuple[Request, float]:
+def decode_entry(entry: Json) -> tuple[Request, float]:
     """The request of a line, and when it came."""
     body = base64.b64decode(entry["body64"]) if "body64" in entry else entry["body"].encode()
     return Request(

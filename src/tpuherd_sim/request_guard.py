@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from tpuherd_sim.hosts.isolation_modes import HOSTS_UID
-from tpuherd_sim.model.http_types import Refused, Response
+from tpuherd_sim.model.http_types import ApiError, Response
 from tpuherd_sim.peer_uid import find_owner
-from tpuherd_sim.tpu.errors import render
+from tpuherd_sim.tpu.errors import render_error
 
 HOME = frozenset({"127.0.0.1", "localhost", "::1"})
 OTHERS = (
@@ -28,12 +28,12 @@ WEB = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Doorkeeper:
+class AccessGuard:
     """Who is let in by user id."""
 
     watches: bool  #: whether this machine tells who connects
 
-    def admit(self, connection: socket.socket) -> str:
+    def refusal_reason(self, connection: socket.socket) -> str:
         """Why a connection is refused; "" where it is not."""
         if not self.watches:
             return ""
@@ -51,7 +51,7 @@ class Doorkeeper:
 
 def refuse_stranger(sentence: str) -> Response:
     """The answer to another user of this machine."""
-    return render(Refused(401, "UNAUTHENTICATED", sentence), "v2")
+    return render_error(ApiError(401, "UNAUTHENTICATED", sentence), "v2")
 
 
 def refuse_web_page(headers: Mapping[str, str]) -> Response | None:
@@ -61,21 +61,21 @@ def refuse_web_page(headers: Mapping[str, str]) -> Response | None:
     if host is not None and not is_own_name(host):
         foreign = host
     elif origin is not None:
-        asks = host_of(origin)
-        foreign = None if asks == host or plays(bare(asks)) else origin
+        asks = origin_host(origin)
+        foreign = None if asks == host or is_played_host(host_name(asks)) else origin
     if foreign is None:
         return None
     sentence = WEB.format(name=foreign[:200] or "an empty name")
-    return render(Refused(403, "PERMISSION_DENIED", sentence), "v2")
+    return render_error(ApiError(403, "PERMISSION_DENIED", sentence), "v2")
 
 
 def is_own_name(host: str) -> bool:
     """Whether a Host header, with or without a port, names the world."""
-    name = bare(host)
-    return name in HOME or plays(name)
+    name = host_name(host)
+    return name in HOME or is_played_host(name)
 
 
-def bare(host: str) -> str:
+def host_name(host: str) -> str:
     """A host without its port."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
@@ -83,7 +83,7 @@ def bare(host: str) -> str:
         return ""
 
 
-def host_of(origin: str) -> str:
+def origin_host(origin: str) -> str:
     """The host and port of an Origin header; "" for `null` and what can't be read."""
     try:
         return urlsplit(origin).netloc
@@ -91,7 +91,7 @@ def host_of(origin: str) -> str:
         return ""
 
 
-def plays(host: str) -> bool:
+def is_played_host(host: str) -> bool:
     """Whether the world plays this host of Google's."""
     return host in NAMES or f"*.{host.partition('.')[2]}" in NAMES
 

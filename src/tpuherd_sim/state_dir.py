@@ -12,12 +12,12 @@ from typing import Any
 FORMAT = 1  #: of everything in the folder; raised when an older world could not be read
 
 
-class Trouble(Exception):
+class WorldError(Exception):
     """What was asked of the world can't be done: one sentence for the user, and what to do next."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
+class WorldInfo:
     """What world.json says: all that a client needs to find the world."""
 
     format: int
@@ -41,32 +41,32 @@ def default_folder(environ: Mapping[str, str]) -> Path:
     return Path(state).expanduser() / "tpuherd" / "world"
 
 
-def prepare(folder: Path) -> None:
+def prepare_folder(folder: Path) -> None:
     """Make the folder for us alone, or refuse one that is something else."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         strange = not (folder / "lock").exists() and any(folder.iterdir())
         if strange:
-            raise Trouble(
+            raise WorldError(
                 f"{folder} is not empty and no world's folder: name another one by --state-dir"
             )
         folder.chmod(0o700)
         (folder / "lock").touch(mode=0o600)
     except OSError as error:
-        raise Trouble(
+        raise WorldError(
             f"The world can't live in {folder} ({error.strerror}): name another one by --state-dir"
         ) from error
 
 
 @contextlib.contextmanager
-def taken(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Have the folder for ourselves; the system gives it back when we die."""
     try:
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise Trouble(f"{folder}/lock can't be opened ({error.strerror})") from error
+        raise WorldError(f"{folder}/lock can't be opened ({error.strerror})") from error
     try:
-        _lock(lock, folder)
+        _acquire_lock(lock, folder)
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
         yield
@@ -75,22 +75,22 @@ def taken(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _lock(lock: int, folder: Path) -> None:
+def _acquire_lock(lock: int, folder: Path) -> None:
     """Lock, or say who is in the way."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
     except BlockingIOError:
-        pid = _pid(lock)
-    if pid is not None and _alive(pid):
-        raise Trouble(
+        pid = _read_pid(lock)
+    if pid is not None and _is_alive(pid):
+        raise WorldError(
             f"{folder} is in use by the world of pid {pid}: "
             f"stop that one (`herd sim stop --state-dir {folder}`) or name another --state-dir"
         )
     fcntl.flock(lock, fcntl.LOCK_EX)  # somebody only looks whether it is taken: a moment's wait
 
 
-def holder(folder: Path) -> int | None:
+def running_world_pid(folder: Path) -> int | None:
     """The pid of the world that runs in this folder."""
     try:
         lock = os.open(folder / "lock", os.O_RDONLY)
@@ -99,13 +99,13 @@ def holder(folder: Path) -> int | None:
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _pid(lock)
+        return _read_pid(lock)
     finally:
         os.close(lock)
     return None
 
 
-def vacant(folder: Path) -> None:
+def wait_until_stopped(folder: Path) -> None:
     """Return when no world runs in this folder any more. Blocks."""
     lock = os.open(folder / "lock", os.O_RDONLY)
     try:
@@ -114,12 +114,12 @@ def vacant(folder: Path) -> None:
         os.close(lock)
 
 
-def _pid(lock: int) -> int | None:
+def _read_pid(lock: int) -> int | None:
     text = os.pread(lock, 32, 0).decode()
     return int(text) if text.isdigit() else None
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -129,38 +129,38 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def write_facts(folder: Path, facts: Facts) -> None:
+def write_world_info(folder: Path, facts: WorldInfo) -> None:
     """Say where we are."""
-    write(folder / "world.json", json.dumps(asdict(facts), indent=2) + "\n")
+    write_atomically(folder / "world.json", json.dumps(asdict(facts), indent=2) + "\n")
 
 
-def read_facts(folder: Path) -> Facts | None:
+def read_world_info(folder: Path) -> WorldInfo | None:
     """What the world of this folder says, or said last; None where there never was one."""
     try:
         found = json.loads((folder / "world.json").read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise Trouble(f"{folder}/world.json can't be read ({error})") from error
+        raise WorldError(f"{folder}/world.json can't be read ({error})") from error
     check_format(folder / "world.json", found)
     try:
-        known = {field.name: found[field.name] for field in fields(Facts)}
+        known = {field.name: found[field.name] for field in fields(WorldInfo)}
     except KeyError as error:
-        raise Trouble(f"{folder}/world.json has no {error}") from error
-    return Facts(**{**known, "missing": tuple(known["missing"])})
+        raise WorldError(f"{folder}/world.json has no {error}") from error
+    return WorldInfo(**{**known, "missing": tuple(known["missing"])})
 
 
 def check_format(file: Path, found: Any) -> None:
     """Refuse what another version wrote."""
     there = found.get("format") if isinstance(found, dict) else None
     if there != FORMAT:
-        raise Trouble(
+        raise WorldError(
             f"{file} was written by another version (format {there}, this one reads {FORMAT}): "
             "start it with the tpuherd that made it, or name another --state-dir"
         )
 
 
-def write(file: Path, text: str | bytes, *, mode: int = 0o600) -> None:
+def write_atomically(file: Path, text: str | bytes, *, mode: int = 0o600) -> None:
     """Write a file so that nobody ever sees half of it."""
     content = text.encode() if isinstance(text, str) else text
     half = file.with_name(f".{file.name}.new")

@@ -5,7 +5,7 @@ import hashlib
 import socket
 from pathlib import Path
 
-from tpuherd_sim.state_dir import Trouble
+from tpuherd_sim.state_dir import WorldError
 
 HOME = "127.0.0.1"
 NETWORKS = range(64, 127)  #: 127.<one of these>.y.z are the hosts' external addresses
@@ -14,7 +14,7 @@ MARK = "127.{network}.255.254"
 MARK_PORT = 64017
 
 
-def door(port: int, option: str, *, address: str = HOME) -> socket.socket:
+def bind_listener(port: int, option: str, *, address: str = HOME) -> socket.socket:
     """A socket bound to this port; to a free one where it is 0."""
     # asyncio sends small answers at once only where the socket names its protocol.
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -24,22 +24,24 @@ def door(port: int, option: str, *, address: str = HOME) -> socket.socket:
         bound.listen(0)
     except OSError as error:
         bound.close()
-        raise Trouble(why(error, port, option)) from error
+        raise WorldError(bind_error_text(error, port, option)) from error
     bound.setblocking(False)
     return bound
 
 
-def favourite(port: int, option: str, before: int, *, address: str = HOME) -> socket.socket:
+def bind_preferred_port(
+    port: int, option: str, before: int, *, address: str = HOME
+) -> socket.socket:
     """The port that was asked for, else the one of the last time, else a free one."""
     if port == 0 and before:
         try:
-            return door(before, option, address=address)
-        except Trouble:
+            return bind_listener(before, option, address=address)
+        except WorldError:
             pass  # somebody else has it by now, and nobody insists on it
-    return door(port, option, address=address)
+    return bind_listener(port, option, address=address)
 
 
-def why(error: OSError, port: int, option: str) -> str:
+def bind_error_text(error: OSError, port: int, option: str) -> str:
     """The sentence for a port that can't be had."""
     if error.errno == errno.EADDRINUSE:
         return f"Port {port} is taken: name another {option}, or none to get a free one"
@@ -48,7 +50,7 @@ def why(error: OSError, port: int, option: str) -> str:
     return f"Port {port} can't be opened ({error.strerror}): name another {option}"
 
 
-def claim(folder: Path, before: int | None) -> tuple[int, socket.socket | None]:
+def claim_network(folder: Path, before: int | None) -> tuple[int, socket.socket | None]:
     """A loopback network that no other running world has, and the socket that keeps it.
 
     The same folder gets the same network wherever possible; a world that has been there before
@@ -59,14 +61,14 @@ def claim(folder: Path, before: int | None) -> tuple[int, socket.socket | None]:
     for step in range(len(NETWORKS)):
         network = NETWORKS[(wished - NETWORKS.start + step) % len(NETWORKS)]
         try:
-            return network, mark(network)
+            return network, bind_network_marker(network)
         except OSError as error:
             if before or error.errno != errno.EADDRINUSE:
                 return wished, None  # macOS, for one, has nothing but 127.0.0.1
     return wished, None
 
 
-def mark(network: int) -> socket.socket:
+def bind_network_marker(network: int) -> socket.socket:
     """Have a network for ourselves."""
     bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
@@ -77,8 +79,8 @@ def mark(network: int) -> socket.socket:
     return bound
 
 
-def ssh_port(wished: int, before: int, address: str) -> int:
+def choose_ssh_port(wished: int, before: int, address: str) -> int:
     """A port that is free on the hosts' addresses, of which this is one."""
-    with favourite(wished, "--ssh-port", before, address=address) as bound:
+    with bind_preferred_port(wished, "--ssh-port", before, address=address) as bound:
         port: int = bound.getsockname()[1]
     return port

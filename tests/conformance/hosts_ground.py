@@ -18,18 +18,18 @@ from tests.conformance.hosts_sim import sim
 from tests.conformance.hosts_sshd import lacking, town
 from tests.conformance.parcels import small
 from tpuherd.clock import WallClock
-from tpuherd.errors import Broken, NotReached
-from tpuherd.ports import Host, Verb
-from tpuherd.remote.agent_bootstrap import Parcel
+from tpuherd.errors import NotReached, OperationFailed
+from tpuherd.ports import Host, RpcRequest
+from tpuherd.remote.agent_bootstrap import AgentBundle
 from tpuherd.remote.agent_link import AgentLink
 from tpuherd.remote.client_key import key_pair
-from tpuherd.remote.connection_pool import Caller, Register, Ways
+from tpuherd.remote.connection_pool import ClientIdentity, ConnectionPool, HostDirectory
 from tpuherd.remote.host_key_pins import Pins
-from tpuherd.settings.host_routes import Way
+from tpuherd.settings.host_routes import Route
 from tpuherd_host.agent.frames import PROTOCOL
 
 T = TypeVar("T")
-PING = Verb(name="ping")
+PING = RpcRequest(name="ping")
 KINDS = ["sim", "sshd"]
 AGAIN_S = 60.0  #: a host that was cut off or restarted is there again within this
 AGAIN_PAUSE_S = 0.2  #: nobody tells when a real host is back, so it is asked
@@ -49,7 +49,7 @@ class Ground(Protocol):
     def reboot(self, host: Host) -> None: ...
     def cut(self, host: Host) -> None: ...
     def move(self, host: Host) -> None: ...
-    def register(self) -> AbstractAsyncContextManager[Register]: ...
+    def register(self) -> AbstractAsyncContextManager[HostDirectory]: ...
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def standing(kind: str) -> Iterator[Ground]:
 
 
 def opened(
-    ground: Ground, folder: Path, parcel: Parcel | None = None, ways: tuple[Way, ...] = ()
+    ground: Ground, folder: Path, parcel: AgentBundle | None = None, ways: tuple[Route, ...] = ()
 ) -> "Opened":
     return Opened(ground, folder, parcel or small(), ways)
 
@@ -71,7 +71,7 @@ class Opened:
     """Ways from here to a ground, with keys and pins in a folder."""
 
     def __init__(
-        self, ground: Ground, folder: Path, parcel: Parcel, ways: tuple[Way, ...] = ()
+        self, ground: Ground, folder: Path, parcel: AgentBundle, ways: tuple[Route, ...] = ()
     ) -> None:
         self.ground = ground
         self.folder = folder
@@ -79,9 +79,9 @@ class Opened:
         self.chosen = ways
 
     @asynccontextmanager
-    async def ways(self) -> AsyncIterator[Ways]:
+    async def ways(self) -> AsyncIterator[ConnectionPool]:
         hello = {"protocol": PROTOCOL, "who": "a test", "owner": "abc", "epoch": 0}
-        caller = Caller(
+        caller = ClientIdentity(
             login=self.ground.login,
             keys=key_pair(self.folder / "config"),
             hello=hello,
@@ -89,13 +89,13 @@ class Opened:
             ways=self.chosen,
         )
         async with self.ground.register() as register:
-            ways = Ways(register, caller, Pins(self.folder / "pins"), WallClock())
+            ways = ConnectionPool(register, caller, Pins(self.folder / "pins"), WallClock())
             try:
                 yield ways
             finally:
                 await ways.close()
 
-    def run(self, work: Callable[[Ways], Awaitable[T]]) -> T:
+    def run(self, work: Callable[[ConnectionPool], Awaitable[T]]) -> T:
         async def main() -> T:
             before = children()
             async with AsyncExitStack() as stack:
@@ -117,16 +117,16 @@ def children() -> set[str]:
     return found
 
 
-async def ping(ways: Ways, host: Host) -> Any:
-    link = await ways.link(host)
+async def ping(ways: ConnectionPool, host: Host) -> Any:
+    link = await ways.get_link(host)
     return await link.call(PING)
 
 
-async def linked(ways: Ways, host: Host) -> AgentLink:
+async def linked(ways: ConnectionPool, host: Host) -> AgentLink:
     """A link, as soon as there can be one again."""
     async with asyncio.timeout(AGAIN_S):
         while True:
             try:
-                return await ways.link(host)
-            except (NotReached, Broken):
+                return await ways.get_link(host)
+            except (NotReached, OperationFailed):
                 await ways.clock.sleep(AGAIN_PAUSE_S)

@@ -7,13 +7,13 @@ from typing import Any
 from tests.conformance.world import World, started, until
 from tpuherd.clock import WallClock
 from tpuherd.cloud import parse
-from tpuherd.cloud.auth import Nobody
+from tpuherd.cloud.auth import AnonymousAuth
 from tpuherd.cloud.nodes_api import Cloud
-from tpuherd.cloud.rest import Rest, client
+from tpuherd.cloud.rest import RestClient, world_http_client
 from tpuherd.ports import Host
-from tpuherd.remote.connection_pool import Register
-from tpuherd.remote.resolve_hosts import Registrar
-from tpuherd.settings.endpoints import Urls
+from tpuherd.remote.connection_pool import HostDirectory
+from tpuherd.remote.resolve_hosts import CloudNodeDirectory
+from tpuherd.settings.endpoints import ServiceUrls
 
 ZONE = "us-central2-b"
 TYPES = {1: "v4-8", 2: "v4-16", 4: "v4-32", 8: "v4-64"}
@@ -32,9 +32,9 @@ class Sim:
         return self.hosts(name)
 
     def hosts(self, name: str) -> list[Host]:
-        node = parse.node(self.world.ask("GET", self._path(name)))
+        node = parse.parse_node(self.world.ask("GET", self._path(name)))
         port = int(self.world.facts["ssh_port"])
-        return [parse.host(node, worker, port) for worker in range(len(node.workers))]
+        return [parse.worker_host(node, worker, port) for worker in range(len(node.workers))]
 
     def recreate(self, name: str) -> list[Host]:
         workers = len(self.hosts(name))
@@ -87,12 +87,12 @@ class Sim:
         return f"v2/projects/demo/locations/{ZONE}/nodes/{name}"
 
     @asynccontextmanager
-    async def register(self) -> AsyncIterator[Register]:
-        urls = Urls(tpu=self.world.url, compute=self.world.url)
-        async with client() as http:
-            cloud = Cloud(Rest(http, urls, Nobody()), "demo")
-            registrar = Registrar(cloud, int(self.world.facts["ssh_port"]), WallClock())
-            await registrar.look()
+    async def register(self) -> AsyncIterator[HostDirectory]:
+        urls = ServiceUrls(tpu=self.world.url, compute=self.world.url)
+        async with world_http_client() as http:
+            cloud = Cloud(RestClient(http, urls, AnonymousAuth()), "demo")
+            registrar = CloudNodeDirectory(cloud, int(self.world.facts["ssh_port"]), WallClock())
+            await registrar.list_nodes()
             yield registrar
 
 

@@ -14,7 +14,7 @@ from time import monotonic, sleep
 
 from tpuherd.errors import NotReached
 from tpuherd.ports import Host
-from tpuherd.remote.connection_pool import Register
+from tpuherd.remote.connection_pool import HostDirectory
 
 PORT = 22
 SERVE = """
@@ -287,14 +287,14 @@ class Town:
     # ---- the register ----------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def register(self) -> AsyncIterator[Register]:
+    async def register(self) -> AsyncIterator[HostDirectory]:
         """Itself."""
         yield self
 
-    def obstacle(self, host: Host) -> str | None:
+    def unreachable_reason(self, host: Host) -> str | None:
         return None
 
-    async def vouch(self, host: Host) -> tuple[Host, str]:
+    async def look_up_host(self, host: Host) -> tuple[Host, str]:
         node = self.nodes.get(host.node)
         if (
             node is None
@@ -304,15 +304,15 @@ class Town:
             return host, ""
         return replace(host, host_keys=(self.machine(host).key,)), ""
 
-    async def find(self, host: Host) -> Host | None:
+    async def find_current(self, host: Host) -> Host | None:
         node = self.nodes.get(host.node)
         if node is None:
             return None
         if node.state != "READY":
             raise NotReached(f"its node is {node.state}")
-        return (await self.vouch(self.hosts(host.node)[host.worker]))[0]
+        return (await self.look_up_host(self.hosts(host.node)[host.worker]))[0]
 
-    async def admit(self, host: Host, login: str, public: str) -> None:
+    async def install_key(self, host: Host, login: str, public: str) -> None:
         self.admitted.append(host.name)
         with self.keys.open("a") as stream:
             stream.write(f"{public} {login}\n")

@@ -20,10 +20,10 @@ def send(frame):
     sys.stdout.buffer.flush()
 
 def main():
-    reader = Reader()
+    reader = FrameReader()
     hello = {"protocol": PROTOCOL, "host": socket.gethostname(), "pid": os.getpid(),
              "user": os.environ.get("USER", ""), "argv": sys.argv[1:]}
-    send(said(HELLO, 0, hello))
+    send(pack_json(HELLO, 0, hello))
     calls = {}
     while True:
         piece = os.read(0, 1 << 16)
@@ -44,9 +44,9 @@ def take(frame, calls):
         echo(frame.id)
     elif frame.kind == END and frame.id in calls:
         del calls[frame.id]
-        send(said(REPLY, frame.id, {}))
+        send(pack_json(REPLY, frame.id, {}))
     elif frame.kind == CANCEL and calls.pop(frame.id, None):
-        send(said(FAIL, frame.id, {"error": "cancelled", "sentence": "cancelled"}))
+        send(pack_json(FAIL, frame.id, {"error": "cancelled", "sentence": "cancelled"}))
 
 windows, waiting = {}, {}
 
@@ -55,20 +55,20 @@ def echo(id):  # as much as the other side has room for
     while left and windows.get(id, WINDOW) >= len(left[0]) - 1:
         payload = left.pop(0)
         windows[id] = windows.get(id, WINDOW) - (len(payload) - 1)
-        send(packed(DATA, id, payload))
-        send(credit(id, len(payload) - 1))
+        send(pack_frame(DATA, id, payload))
+        send(pack_credit(id, len(payload) - 1))
 
 def begin(id, asked):
     verb = asked["verb"]
     if verb == "ping":
-        send(said(REPLY, id, {"host": socket.gethostname()}))
+        send(pack_json(REPLY, id, {"host": socket.gethostname()}))
     elif verb == "crash":
         sys.exit("the agent fell over")
     elif verb == "say":
         for number in range(asked["pieces"]):
-            send(data(id, STDOUT, b"%d\\n" % number))
+            send(pack_data(id, STDOUT, b"%d\\n" % number))
     elif verb != "echo":
-        send(said(FAIL, id, {"error": "unknown", "sentence": "no such verb: " + verb}))
+        send(pack_json(FAIL, id, {"error": "unknown", "sentence": "no such verb: " + verb}))
 
 main()
 """
@@ -81,7 +81,7 @@ class Small:
     name: str
     content: bytes
 
-    def sent(self, python: str) -> bytes:
+    def bytes_to_send(self, python: str) -> bytes:
         return zlib.compress(self.content)
 
 

@@ -16,23 +16,23 @@ from tpuherd.engine.crash_records import (
     record_kill,
 )
 from tpuherd.jobs import engine_control
-from tpuherd.model.slots_and_plan import Event
-from tpuherd.ports import Holder
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.ports import LeaseHolder
 from tpuherd.store.database import Database
-from tpuherd.store.lease import lock
+from tpuherd.store.lease import try_lock
 
 NOW = 1_800_000_000.0
 
 
 def said(store: Database, kind: str, at: float) -> None:
-    store.append([Event(at=at, kind=kind, facts={"epoch": 1, "why": "rest"})])
+    store.append_events([HistoryEvent(at=at, kind=kind, facts={"epoch": 1, "why": "rest"})])
 
 
 def test_crashes_in_a_row_are_events_a_first_line_and_longer_pauses(tmp_path: Path) -> None:
     store = Database(tmp_path, NOW)
     pauses = [record_crash(store, "OverflowError()", NOW + n) for n in range(9)]
     assert pauses[:3] == [PAUSE_S, 2 * PAUSE_S, 4 * PAUSE_S] and pauses[-1] == PAUSE_S_MAX
-    found = [event.facts["count"] for _, event in store.events(kinds=("engine.crashed",))]
+    found = [event.facts["count"] for _, event in store.read_events(kinds=("engine.crashed",))]
     assert found == list(range(1, 10))
     [trouble] = store.troubles.read()
     assert trouble.sentence == "it ended unexpectedly 9 times in a row: OverflowError()"
@@ -49,11 +49,11 @@ def test_an_engine_that_was_killed_is_counted_by_the_next(tmp_path: Path) -> Non
     said(store, "engine.started", NOW)
     said(store, "engine.stopped", NOW + 1)
     record_kill(store, NOW + 2)
-    assert not list(store.events(kinds=("engine.crashed",)))
+    assert not list(store.read_events(kinds=("engine.crashed",)))
     for n in range(6):
         said(store, "engine.started", NOW + 10 + n)
         record_kill(store, NOW + 10 + n)
-    pauses = [event.facts["again_s"] for _, event in store.events(kinds=("engine.crashed",))]
+    pauses = [event.facts["again_s"] for _, event in store.read_events(kinds=("engine.crashed",))]
     assert pauses == [0.0] * 6  # whoever starts it again is not kept waiting
     assert "6 times in a row" in store.troubles.read()[0].sentence
     store.close()
@@ -61,11 +61,11 @@ def test_an_engine_that_was_killed_is_counted_by_the_next(tmp_path: Path) -> Non
 
 def test_nobody_else_leads_while_it_waits(tmp_path: Path) -> None:
     store, other = Database(tmp_path, NOW), Database(tmp_path, NOW)
-    epoch = store.take(Holder(pid=1, host="elsewhere"), time(), 0.1)
+    epoch = store.take_lease(LeaseHolder(pid=1, host="elsewhere"), time(), 0.1)
     assert epoch is not None
     asyncio.run(hold_lease(store, epoch, 0.3))
-    store.renew(epoch, time() + 60)
-    assert other.take(Holder(pid=2, host="elsewhere"), time(), 30.0) is None
+    store.renew_lease(epoch, time() + 60)
+    assert other.take_lease(LeaseHolder(pid=2, host="elsewhere"), time(), 30.0) is None
     store.close()
     other.close()
 
@@ -74,9 +74,9 @@ def test_an_engine_that_is_about_to_lead_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Database(tmp_path, NOW)
-    assert not engine_control.is_there(store, NOW)
-    held = lock(tmp_path / engine_control.STARTING)
-    assert held is not None and engine_control.is_there(store, NOW)
+    assert not engine_control.is_engine_running(store, NOW)
+    held = try_lock(tmp_path / engine_control.STARTING)
+    assert held is not None and engine_control.is_engine_running(store, NOW)
     os.close(held)
-    assert not engine_control.is_there(store, NOW)
+    assert not engine_control.is_engine_running(store, NOW)
     store.close()

@@ -10,13 +10,13 @@ import pytest
 
 from tests.conformance.hosts_ground import KINDS, Ground, linked, opened, standing
 from tpuherd.errors import NotReached
-from tpuherd.ports import Host, Verb
+from tpuherd.ports import Host, RpcRequest
 from tpuherd.remote import fanout
-from tpuherd.remote.agent_bundle import agent
+from tpuherd.remote.agent_bundle import current_agent
 from tpuherd.remote.agent_link import AgentLink
-from tpuherd.remote.connection_pool import Ways
+from tpuherd.remote.connection_pool import ConnectionPool
 from tpuherd_host.agent.frames import LOG, STDOUT
-from tpuherd_host.agent.records import Records
+from tpuherd_host.agent.records import RecordReader
 
 pytestmark = pytest.mark.real
 LINES = 40_000
@@ -38,7 +38,7 @@ class Reader:
     """Follows a command's log, wherever it was left."""
 
     def __init__(self) -> None:
-        self.records = Records()
+        self.records = RecordReader()
         self.said = bytearray()
         self.heard = asyncio.Event()  #: more than there was when somebody cleared it
 
@@ -46,7 +46,7 @@ class Reader:
         """Read to the end; what the agent answers then."""
         asked = {"id": "one", "from": self.records.offset, **more}
         self.records.rest = b""
-        async with link.stream(Verb(name=verb, arguments=asked)) as call:
+        async with link.open_stream(RpcRequest(name=verb, arguments=asked)) as call:
             while (piece := await call.read()) is not None:
                 if piece[0] == LOG:
                     for record in self.records.feed(piece[1]):
@@ -60,7 +60,7 @@ def test_a_command_survives_cuts_and_nothing_is_lost(ground: Ground, tmp_path: P
     (host,) = ground.node("long")
     reader = Reader()
 
-    async def work(ways: Ways) -> Any:
+    async def work(ways: ConnectionPool) -> Any:
         asked: dict[str, Any] = {"shell": f"{COUNT}; sleep 1; exit 7"}
         verb, cuts = "run", 0
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
@@ -79,7 +79,7 @@ def test_a_command_survives_cuts_and_nothing_is_lost(ground: Ground, tmp_path: P
                     return answer
                 verb, asked = "attach", {}
 
-    answer = opened(ground, tmp_path, agent()).run(work)
+    answer = opened(ground, tmp_path, current_agent()).run(work)
     assert answer["exit"] == 7
     whole = "".join(f"line {number}\n" for number in range(1, LINES + 1)).encode()
     assert hashlib.sha256(reader.said).digest() == hashlib.sha256(whole).digest()
@@ -96,37 +96,37 @@ async def tried(work: Any) -> Any:
 def test_a_reboot_ends_a_command_and_says_so(ground: Ground, tmp_path: Path) -> None:
     (host,) = ground.node("victim")
 
-    async def work(ways: Ways) -> None:
-        link = await ways.link(host)
+    async def work(ways: ConnectionPool) -> None:
+        link = await ways.get_link(host)
         asked = {"id": "two", "argv": ["sleep", "600"]}
-        async with link.stream(Verb(name="run", arguments=asked)) as call:
-            await link.call(Verb(name="ping"))
+        async with link.open_stream(RpcRequest(name="run", arguments=asked)) as call:
+            await link.call(RpcRequest(name="ping"))
             await asyncio.to_thread(ground.reboot, host)
             async with asyncio.timeout(40):
                 with pytest.raises(NotReached):
                     await call.reply()
         async with asyncio.timeout(60):
             link = await linked(ways, host)
-        answer = await link.call(Verb(name="attach", arguments={"id": "two"}))
+        answer = await link.call(RpcRequest(name="attach", arguments={"id": "two"}))
         assert answer["exit"] is None
         assert answer["phase"] != "running"
 
-    opened(ground, tmp_path, agent()).run(work)
+    opened(ground, tmp_path, current_agent()).run(work)
 
 
 def test_the_same_on_all_hosts(ground: Ground, tmp_path: Path) -> None:
     hosts = ground.node("gang", 4)
 
-    async def work(ways: Ways) -> list[fanout.Done[Any]]:
+    async def work(ways: ConnectionPool) -> list[fanout.FanoutResult[Any]]:
         async def one(host: Host) -> Any:
-            link = await ways.link(host)
+            link = await ways.get_link(host)
             asked = {"id": "one", "shell": f"exit {host.worker}"}
-            return (await link.call(Verb(name="run", arguments=asked)))["exit"]
+            return (await link.call(RpcRequest(name="run", arguments=asked)))["exit"]
 
-        return await fanout.everyone(hosts, one, seconds=60)
+        return await fanout.run_on_all(hosts, one, seconds=60)
 
-    done = opened(ground, tmp_path, agent()).run(work)
-    assert fanout.failures(done) == []
+    done = opened(ground, tmp_path, current_agent()).run(work)
+    assert fanout.failure_lines(done) == []
     assert [one.value for one in done] == [0, 1, 2, 3]
 
 
@@ -140,11 +140,13 @@ ATTACHED = (
 def test_an_agent_that_lives_is_met_at_its_door(ground: Ground, tmp_path: Path) -> None:
     (host,) = ground.node("door")
 
-    async def counted(ways: Ways) -> Any:
-        link = await ways.link(host)
-        work = await link.call(Verb(name="run", arguments={"id": str(id(link)), "shell": ATTACHED}))
+    async def counted(ways: ConnectionPool) -> Any:
+        link = await ways.get_link(host)
+        work = await link.call(
+            RpcRequest(name="run", arguments={"id": str(id(link)), "shell": ATTACHED})
+        )
         return link.hello["pid"], work["exit"]
 
-    first, again = (opened(ground, tmp_path, agent()).run(counted) for _ in range(2))
+    first, again = (opened(ground, tmp_path, current_agent()).run(counted) for _ in range(2))
     assert first[1] == 1  # the first time it had to be started
     assert again == (first[0], 0)  # then nothing is started to reach it

@@ -6,10 +6,10 @@ from contextlib import aclosing
 import pytest
 
 from tpuherd.clock import LoopClock
-from tpuherd.errors import NotReached, Unfit
+from tpuherd.errors import InvalidInput, NotReached
 from tpuherd.ports import Host
 from tpuherd.remote import fanout
-from tpuherd.remote.fanout import Done
+from tpuherd.remote.fanout import FanoutResult
 from tpuherd_sim.virtual_loop import run
 
 CLOCK = LoopClock(0.0)  #: of the virtual loop that every test here runs in: no wait takes time
@@ -40,9 +40,9 @@ def test_results_come_in_the_order_in_which_they_are_there() -> None:
         return host.worker
 
     async def main() -> None:
-        each = [done.value async for done in fanout.each(hosts(4), work)]
+        each = [done.value async for done in fanout.run_on_each(hosts(4), work)]
         assert each == [3, 2, 1, 0]
-        assert [done.value for done in await fanout.everyone(hosts(4), work)] == [0, 1, 2, 3]
+        assert [done.value for done in await fanout.run_on_all(hosts(4), work)] == [0, 1, 2, 3]
 
     run(main())
 
@@ -50,23 +50,23 @@ def test_results_come_in_the_order_in_which_they_are_there() -> None:
 def test_failures_and_the_slow_are_results() -> None:
     async def work(host: Host) -> str:
         if host.worker == 1:
-            raise Unfit("it makes no sense", hint="do something else")
+            raise InvalidInput("it makes no sense", hint="do something else")
         if host.worker in (3, 5):
             await CLOCK.sleep(1000)
         if host.worker == 7:
             await CLOCK.sleep(29)
         return "fine"
 
-    async def main() -> list[Done[str]]:
-        return await fanout.everyone(hosts(8), work, seconds=30)
+    async def main() -> list[FanoutResult[str]]:
+        return await fanout.run_on_all(hosts(8), work, seconds=30)
 
     done = run(main())
     assert [one.value for one in done].count("fine") == 5
-    assert fanout.failures(done) == [
+    assert fanout.failure_lines(done) == [
         "gpt-0/w1: it makes no sense (do something else)",
         "gpt-0/w[3,5]: no answer in 30 s",
     ]
-    assert fanout.failures([]) == []
+    assert fanout.failure_lines([]) == []
 
 
 def test_no_more_at_once_than_said() -> None:
@@ -80,7 +80,7 @@ def test_no_more_at_once_than_said() -> None:
         now -= 1
 
     async def main() -> None:
-        await fanout.everyone(hosts(20), work, at_once=6)
+        await fanout.run_on_all(hosts(20), work, at_once=6)
 
     run(main())
     assert most == 6
@@ -93,7 +93,7 @@ def test_a_bug_is_no_result() -> None:
         await CLOCK.sleep(1)
 
     async def main() -> None:
-        await fanout.everyone(hosts(4), work)
+        await fanout.run_on_all(hosts(4), work)
 
     with pytest.raises(ExceptionGroup) as caught:
         run(main())
@@ -111,7 +111,7 @@ def test_who_leaves_early_leaves_nothing_behind() -> None:
         return host.worker
 
     async def main() -> None:
-        async with aclosing(fanout.each(hosts(5), work)) as results:
+        async with aclosing(fanout.run_on_each(hosts(5), work)) as results:
             async for done in results:
                 assert done.value == 0
                 break
@@ -128,7 +128,7 @@ def test_a_caller_who_is_cancelled_cancels_the_work() -> None:
     async def main() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
-                await fanout.everyone(hosts(5), work)
+                await fanout.run_on_all(hosts(5), work)
         assert len(asyncio.all_tasks()) == 1
 
     run(main())
@@ -136,8 +136,8 @@ def test_a_caller_who_is_cancelled_cancels_the_work() -> None:
 
 def test_the_names_of_hosts() -> None:
     both = [*hosts(4), *hosts(4, node="gpt-1-g7-7kq")]
-    assert fanout.names(both) == "gpt-[0-1]/w[0-3]"
+    assert fanout.host_names(both) == "gpt-[0-1]/w[0-3]"
     error = NotReached("no answer")
-    assert fanout.failures([Done(host=both[0], error=error), Done(host=both[5], error=error)]) == [
-        "gpt-0/w0,gpt-1/w1: no answer"
-    ]
+    assert fanout.failure_lines(
+        [FanoutResult(host=both[0], error=error), FanoutResult(host=both[5], error=error)]
+    ) == ["gpt-0/w0,gpt-1/w1: no answer"]

@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 
 from tpuherd.clock import LoopClock
-from tpuherd.errors import Broken, HerdError, NotFound, NotReached, Outdated, Unfit
-from tpuherd.ports import Verb
+from tpuherd.errors import (
+    HerdError,
+    InvalidInput,
+    NotFound,
+    NotReached,
+    OperationFailed,
+    Superseded,
+)
+from tpuherd.ports import RpcRequest
 from tpuherd.remote import agent_channel as lanes
-from tpuherd.remote.agent_channel import Lane
+from tpuherd.remote.agent_channel import Multiplexer
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.frames import Frame
 from tpuherd_sim.virtual_loop import run
@@ -31,10 +38,10 @@ class Partner:
     """The other end, in this process: notes what comes and says what it is told."""
 
     def __init__(self) -> None:
-        self.reader = frames.Reader()
+        self.reader = frames.FrameReader()
         self.heard: list[Frame] = []
         self.closed = False
-        self.lane = Lane(self)
+        self.lane = Multiplexer(self)
 
     def write(self, piece: bytes) -> None:
         self.heard += self.reader.feed(piece)
@@ -43,7 +50,7 @@ class Partner:
         self.closed = True
 
     def say(self, kind: int, id: int, content: dict[str, Any]) -> None:
-        self.lane.feed(frames.said(kind, id, content))
+        self.lane.feed(frames.pack_json(kind, id, content))
 
     def kinds(self, id: int) -> list[int]:
         return [frame.kind for frame in self.heard if frame.id == id]
@@ -63,7 +70,10 @@ def met(work: Callable[[Partner], Awaitable[None]]) -> None:
 def test_calls_do_not_get_in_each_others_way() -> None:
     async def work(partner: Partner) -> None:
         lane = partner.lane
-        first, second = lane.open(Verb(name="a")), lane.open(Verb(name="b", arguments={"x": 1}))
+        first, second = (
+            lane.open_call(RpcRequest(name="a")),
+            lane.open_call(RpcRequest(name="b", arguments={"x": 1})),
+        )
         assert first.id != second.id
         assert json.loads(partner.heard[1].payload) == {"verb": "b", "x": 1}
         partner.say(frames.REPLY, second.id, {"two": 2})
@@ -77,8 +87,10 @@ def test_calls_do_not_get_in_each_others_way() -> None:
 
 def test_frames_come_in_any_pieces() -> None:
     async def work(partner: Partner) -> None:
-        call = partner.lane.open(Verb(name="a"))
-        text = frames.data(call.id, PORT, b"hello") + frames.said(frames.REPLY, call.id, {})
+        call = partner.lane.open_call(RpcRequest(name="a"))
+        text = frames.pack_data(call.id, PORT, b"hello") + frames.pack_json(
+            frames.REPLY, call.id, {}
+        )
         for at in range(len(text)):
             partner.lane.feed(text[at : at + 1])
         assert await call.read() == (PORT, b"hello")
@@ -89,11 +101,16 @@ def test_frames_come_in_any_pieces() -> None:
 
 @pytest.mark.parametrize(
     ("word", "kind"),
-    [("unknown", NotFound), ("unfit", Unfit), ("outdated", Outdated), ("full", Broken)],
+    [
+        ("unknown", NotFound),
+        ("unfit", InvalidInput),
+        ("outdated", Superseded),
+        ("full", OperationFailed),
+    ],
 )
 def test_failures_are_sentences(word: str, kind: type[HerdError]) -> None:
     async def work(partner: Partner) -> None:
-        call = partner.lane.open(Verb(name="a"))
+        call = partner.lane.open_call(RpcRequest(name="a"))
         partner.say(frames.FAIL, call.id, {"error": word, "sentence": "so it is"})
         assert await call.read() is None
         with pytest.raises(kind, match="so it is"):
@@ -104,13 +121,13 @@ def test_failures_are_sentences(word: str, kind: type[HerdError]) -> None:
 
 def test_a_writer_waits_for_credit() -> None:
     async def work(partner: Partner) -> None:
-        call = partner.lane.open(Verb(name="a"))
+        call = partner.lane.open_call(RpcRequest(name="a"))
         text = bytes(range(256)) * (frames.WINDOW // 128)  # twice the window
         writing = asyncio.create_task(call.write(PORT, text))
         await CLOCK.sleep(QUIET_S)
         assert not writing.done()
         assert len(partner.data(call.id)) == frames.WINDOW
-        partner.lane.feed(frames.credit(call.id, frames.WINDOW))
+        partner.lane.feed(frames.pack_credit(call.id, frames.WINDOW))
         await writing
         assert partner.data(call.id) == text
 
@@ -119,10 +136,10 @@ def test_a_writer_waits_for_credit() -> None:
 
 def test_a_slow_reader_gives_no_credit() -> None:
     async def work(partner: Partner) -> None:
-        call = partner.lane.open(Verb(name="a"))
+        call = partner.lane.open_call(RpcRequest(name="a"))
         for _ in range(4):
-            partner.lane.feed(frames.data(call.id, PORT, b"x" * (frames.WINDOW // 4 - 1)))
-        partner.lane.feed(frames.data(call.id, PORT + 1, b"y"))
+            partner.lane.feed(frames.pack_data(call.id, PORT, b"x" * (frames.WINDOW // 4 - 1)))
+        partner.lane.feed(frames.pack_data(call.id, PORT + 1, b"y"))
         await CLOCK.sleep(QUIET_S)
         got = await call.read()
         assert got is not None and got[0] == PORT and len(got[1]) == frames.WINDOW - 4
@@ -136,13 +153,13 @@ def test_a_slow_reader_gives_no_credit() -> None:
 
 def test_who_waits_for_the_reply_only_gives_credit_for_what_it_drops() -> None:
     async def work(partner: Partner) -> None:
-        call = partner.lane.open(Verb(name="a"))
+        call = partner.lane.open_call(RpcRequest(name="a"))
         waiting = asyncio.create_task(call.reply())
         for _ in range(4):
-            partner.lane.feed(frames.data(call.id, PORT, b"x" * (frames.WINDOW // 4 - 1)))
+            partner.lane.feed(frames.pack_data(call.id, PORT, b"x" * (frames.WINDOW // 4 - 1)))
         await CLOCK.sleep(QUIET_S)
         assert frames.CREDIT in partner.kinds(call.id)
-        partner.lane.feed(frames.said(frames.REPLY, call.id, {"exit": 0}))
+        partner.lane.feed(frames.pack_json(frames.REPLY, call.id, {"exit": 0}))
         assert await waiting == {"exit": 0}
 
     met(work)
@@ -151,26 +168,26 @@ def test_who_waits_for_the_reply_only_gives_credit_for_what_it_drops() -> None:
 def test_a_broken_lane_fails_all_that_is_under_way_and_all_that_comes() -> None:
     async def work(partner: Partner) -> None:
         lane = partner.lane
-        call, other = lane.open(Verb(name="a")), lane.open(Verb(name="b"))
-        partner.lane.feed(frames.data(call.id, PORT, b"last words"))
-        lane.lose(NotReached("the connection was cut"))
+        call, other = lane.open_call(RpcRequest(name="a")), lane.open_call(RpcRequest(name="b"))
+        partner.lane.feed(frames.pack_data(call.id, PORT, b"last words"))
+        lane.mark_broken(NotReached("the connection was cut"))
         assert await call.read() == (PORT, b"last words")
         for wait in (call.read(), call.reply(), other.read(), other.write(PORT, b"x")):
             with pytest.raises(NotReached, match="was cut"):
                 await wait
         with pytest.raises(NotReached):
-            lane.open(Verb(name="c"))
-        assert [event async for event in lane.events()] == []
+            lane.open_call(RpcRequest(name="c"))
+        assert [event async for event in lane.iter_events()] == []
 
     met(work)
 
 
 def test_leaving_says_so_and_hears_nothing_more() -> None:
     async def work(partner: Partner) -> None:
-        async with partner.lane.stream(Verb(name="a")) as call:
+        async with partner.lane.open_stream(RpcRequest(name="a")) as call:
             pass
         assert partner.kinds(call.id) == [frames.CALL, frames.CANCEL]
-        partner.lane.feed(frames.data(call.id, PORT, b"too late"))
+        partner.lane.feed(frames.pack_data(call.id, PORT, b"too late"))
         partner.say(frames.FAIL, call.id, {"error": "cancelled", "sentence": "cancelled"})
         assert partner.lane.calls == {}
         assert not call._pieces
@@ -180,7 +197,7 @@ def test_leaving_says_so_and_hears_nothing_more() -> None:
 
 def test_a_call_that_is_over_is_not_cancelled() -> None:
     async def work(partner: Partner) -> None:
-        async with partner.lane.stream(Verb(name="a")) as call:
+        async with partner.lane.open_stream(RpcRequest(name="a")) as call:
             partner.say(frames.REPLY, call.id, {})
         assert partner.kinds(call.id) == [frames.CALL]
 
@@ -192,7 +209,7 @@ def test_events_reach_all_who_listen() -> None:
         heard: list[list[Any]] = [[], []]
 
         async def listen(ear: list[Any]) -> None:
-            async for event in partner.lane.events():
+            async for event in partner.lane.iter_events():
                 ear.append(event["event"])
 
         async with asyncio.TaskGroup() as group:
@@ -201,7 +218,7 @@ def test_events_reach_all_who_listen() -> None:
             await CLOCK.sleep(QUIET_S)
             partner.say(frames.EVENT, 0, {"event": "notice"})
             partner.say(frames.EVENT, 0, {"event": "ended"})
-            partner.lane.lose(NotReached("over"))
+            partner.lane.mark_broken(NotReached("over"))
         assert heard == [["notice", "ended"]] * 2
 
     met(work)
@@ -211,7 +228,7 @@ def test_who_does_not_listen_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(lanes, "EVENTS_MAX", 3)
 
     async def work(partner: Partner) -> None:
-        events = partner.lane.events()
+        events = partner.lane.iter_events()
         first = asyncio.ensure_future(anext(events))
         await CLOCK.sleep(QUIET_S)
         for number in range(9):
@@ -226,17 +243,17 @@ def test_who_does_not_listen_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
     "nonsense",
     [
         b"SSH-2.0-OpenSSH_9.2\r\n",
-        frames.packed(frames.HELLO, 0, b"[]"),
-        frames.packed(frames.EVENT, 0, b"{"),
+        frames.pack_frame(frames.HELLO, 0, b"[]"),
+        frames.pack_frame(frames.EVENT, 0, b"{"),
         frames.HEAD.pack(0, 99, 1),
     ],
 )
 def test_nonsense_hangs_up(nonsense: bytes) -> None:
     async def work(partner: Partner) -> None:
-        call = partner.lane.open(Verb(name="a"))
+        call = partner.lane.open_call(RpcRequest(name="a"))
         partner.lane.feed(nonsense)
         assert partner.closed
-        with pytest.raises(Broken, match="speaks something else"):
+        with pytest.raises(OperationFailed, match="speaks something else"):
             await call.reply()
 
     met(work)
@@ -245,8 +262,8 @@ def test_nonsense_hangs_up(nonsense: bytes) -> None:
 @pytest.mark.parametrize("payload", [b"", b"\x00"])
 def test_short_frames_hang_up(payload: bytes) -> None:
     async def work(partner: Partner) -> None:
-        call = partner.lane.open(Verb(name="a"))
-        partner.lane.feed(frames.packed(frames.CREDIT, call.id, payload))
+        call = partner.lane.open_call(RpcRequest(name="a"))
+        partner.lane.feed(frames.pack_frame(frames.CREDIT, call.id, payload))
         assert partner.closed
 
     met(work)

@@ -12,10 +12,10 @@ import pytest
 
 from tests.conformance.hosts_ground import KINDS, PING, Ground, linked, opened, ping, standing
 from tests.conformance.parcels import small
-from tpuherd.errors import NotFound, NotReached, Stranger
-from tpuherd.ports import Host, Verb
+from tpuherd.errors import IdentityMismatch, NotFound, NotReached
+from tpuherd.ports import Host, RpcRequest
 from tpuherd.remote import fanout
-from tpuherd.remote.connection_pool import Register, Ways
+from tpuherd.remote.connection_pool import ConnectionPool, HostDirectory
 from tpuherd.remote.host_key_pins import Pins
 from tpuherd_host.agent.frames import STDOUT
 
@@ -36,17 +36,17 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
 def test_every_host_of_a_node_by_one_connection_each(ground: Ground, tmp_path: Path) -> None:
     hosts = ground.node("pod", 4)
 
-    async def work(ways: Ways) -> None:
+    async def work(ways: ConnectionPool) -> None:
         async def thrice(host: Host) -> tuple[int, ...]:
-            links = await asyncio.gather(*(ways.link(host) for _ in range(3)))
+            links = await asyncio.gather(*(ways.get_link(host) for _ in range(3)))
             assert len(set(map(id, links))) == 1
             await asyncio.gather(*(link.call(PING) for link in links))
             return tuple(link.hello["pid"] for link in links)
 
-        done = await fanout.everyone(hosts, thrice)
-        assert fanout.failures(done) == []
-        assert all(ways.alive(host) for host in hosts)
-        again = await fanout.everyone(hosts, thrice)
+        done = await fanout.run_on_all(hosts, thrice)
+        assert fanout.failure_lines(done) == []
+        assert all(ways.is_alive(host) for host in hosts)
+        again = await fanout.run_on_all(hosts, thrice)
         assert [one.value for one in again] == [one.value for one in done]
 
     opened(ground, tmp_path).run(work)
@@ -71,9 +71,9 @@ def test_a_wrong_host_key_is_refused(ground: Ground, tmp_path: Path) -> None:
     opened(ground, tmp_path).run(lambda ways: ping(ways, other))
     pins = Pins(tmp_path / "pins")
     lie = replace(host, external_ip=other.external_ip)
-    with pytest.raises(Stranger, match="another node has its address now: other/w0"):
+    with pytest.raises(IdentityMismatch, match="another node has its address now: other/w0"):
         opened(Lying(ground, lie), tmp_path).run(lambda ways: ping(ways, lie))
-    assert pins.of(other)
+    assert pins.pinned_keys(other)
 
 
 class Lying:
@@ -87,7 +87,7 @@ class Lying:
         return getattr(self._ground, name)
 
     @asynccontextmanager
-    async def register(self) -> AsyncIterator[Register]:
+    async def register(self) -> AsyncIterator[HostDirectory]:
         async with self._ground.register() as register:
             yield Liar(register, self._lie)
 
@@ -95,14 +95,14 @@ class Lying:
 class Liar:
     """Its register."""
 
-    def __init__(self, register: Register, lie: Host) -> None:
+    def __init__(self, register: HostDirectory, lie: Host) -> None:
         self._lie = lie
-        self.obstacle = register.obstacle
-        self.vouch = register.vouch
-        self.admit = register.admit
+        self.unreachable_reason = register.unreachable_reason
+        self.look_up_host = register.look_up_host
+        self.install_key = register.install_key
 
-    async def find(self, host: Host) -> Host | None:
-        return (await self.vouch(self._lie))[0]
+    async def find_current(self, host: Host) -> Host | None:
+        return (await self.look_up_host(self._lie))[0]
 
 
 def test_a_host_that_moved_is_found_again_and_its_old_address_gets_nothing(
@@ -124,7 +124,7 @@ def test_a_host_that_refuses_and_one_that_is_silent(ground: Ground, tmp_path: Pa
     ground.hang(hosts[3])
     took: dict[int, float] = {}
 
-    async def work(ways: Ways) -> list[fanout.Done[Any]]:
+    async def work(ways: ConnectionPool) -> list[fanout.FanoutResult[Any]]:
         start = monotonic()
 
         async def one(host: Host) -> Any:
@@ -133,18 +133,18 @@ def test_a_host_that_refuses_and_one_that_is_silent(ground: Ground, tmp_path: Pa
             finally:
                 took[host.worker] = monotonic() - start
 
-        first = await fanout.everyone(hosts, one)
+        first = await fanout.run_on_all(hosts, one)
         assert took[0] < 5
         assert took[2] < 25
         again = monotonic()
-        await fanout.everyone(hosts, one)
+        await fanout.run_on_all(hosts, one)
         assert monotonic() - again < 9, "who was waited for a moment ago is not waited for so long"
         return first
 
     done = opened(ground, tmp_path).run(work)
     assert done[0].error is None
     assert [type(one.error) for one in done[1:]] == [NotReached] * 3
-    said = fanout.failures(done)
+    said = fanout.failure_lines(done)
     assert said == [
         "ill/w1: nobody listens on its port " + str(hosts[1].ssh_port),
         "ill/w[2-3]: no answer in 10 s",
@@ -154,9 +154,9 @@ def test_a_host_that_refuses_and_one_that_is_silent(ground: Ground, tmp_path: Pa
 def test_a_reboot_breaks_the_link_and_the_next_one_is_made(ground: Ground, tmp_path: Path) -> None:
     (host,) = ground.node("booter")
 
-    async def work(ways: Ways) -> None:
-        link = await ways.link(host)
-        async with link.stream(Verb(name="echo")) as call:
+    async def work(ways: ConnectionPool) -> None:
+        link = await ways.get_link(host)
+        async with link.open_stream(RpcRequest(name="echo")) as call:
             await asyncio.to_thread(ground.reboot, host)
             async with asyncio.timeout(30):
                 with pytest.raises(NotReached):
@@ -176,9 +176,9 @@ def test_a_cut_in_mid_stream_is_told_and_the_host_is_reached_again(
 ) -> None:
     (host,) = ground.node("cutter")
 
-    async def work(ways: Ways) -> None:
-        link = await ways.link(host)
-        async with link.stream(Verb(name="say", arguments={"pieces": 5})) as call:
+    async def work(ways: ConnectionPool) -> None:
+        link = await ways.get_link(host)
+        async with link.open_stream(RpcRequest(name="say", arguments={"pieces": 5})) as call:
             said = b"".join(b"%d\n" % number for number in range(5))
             got = b""
             while len(got) < len(said):
@@ -204,9 +204,9 @@ def test_a_host_that_dies_without_a_word_is_noticed(
     monkeypatch.setattr("tpuherd.remote.connection_pool.KEEPALIVE_S", 0.3)
     (host,) = ground.node(f"quiet-{fate}")
 
-    async def work(ways: Ways) -> None:
-        link = await ways.link(host)
-        async with link.stream(Verb(name="echo")) as call:
+    async def work(ways: ConnectionPool) -> None:
+        link = await ways.get_link(host)
+        async with link.open_stream(RpcRequest(name="echo")) as call:
             await asyncio.to_thread(getattr(ground, fate), host)
             async with asyncio.timeout(10):
                 with pytest.raises(NotReached, match="the connection was cut"):
@@ -220,7 +220,7 @@ def test_hanging_up_while_hosts_are_waited_for(ground: Ground, tmp_path: Path) -
     ground.silence(hosts[1])
     ground.hang(hosts[2])
 
-    async def work(ways: Ways) -> float:
+    async def work(ways: ConnectionPool) -> float:
         waiting = [asyncio.ensure_future(ping(ways, host)) for host in hosts]
         await waiting[0]
         start = monotonic()
@@ -237,13 +237,13 @@ def test_an_agent_that_falls_over_is_started_again_by_the_same_connection(
 ) -> None:
     (host,) = ground.node("faller")
 
-    async def work(ways: Ways) -> None:
-        connection = await ways.connection(host)
-        link = await ways.link(host)
+    async def work(ways: ConnectionPool) -> None:
+        connection = await ways.get_connection(host)
+        link = await ways.get_link(host)
         with pytest.raises(NotReached, match="the agent ended: the agent fell over"):
-            await link.call(Verb(name="crash"))
+            await link.call(RpcRequest(name="crash"))
         await ping(ways, host)
-        assert await ways.connection(host) is connection
+        assert await ways.get_connection(host) is connection
 
     opened(ground, tmp_path).run(work)
 
@@ -252,15 +252,15 @@ def test_the_agent_travels_once(ground: Ground, tmp_path: Path) -> None:
     (host,) = ground.node("settler")
     there = opened(ground, tmp_path, small("first"))
 
-    async def sent(ways: Ways) -> int:
-        connection = await ways.connection(host)
+    async def sent(ways: ConnectionPool) -> int:
+        connection = await ways.get_connection(host)
         return int(connection._send_seq)  # packets are what a parcel costs
 
     first, second = there.run(sent), there.run(sent)
     assert second <= first
 
-    async def bytes_sent(ways: Ways) -> Any:
-        return (await ways.link(host)).hello["argv"]
+    async def bytes_sent(ways: ConnectionPool) -> Any:
+        return (await ways.get_link(host)).hello["argv"]
 
     assert there.run(bytes_sent) == ["attach"]
 
@@ -274,9 +274,9 @@ def test_a_key_that_is_not_known_yet_is_let_in(ground: Ground, tmp_path: Path) -
 def test_a_port_of_the_host_comes_here(ground: Ground, tmp_path: Path) -> None:
     (host,) = ground.node("porter")
 
-    async def work(ways: Ways) -> bytes:
-        link = await ways.link(host)
-        async with link.forward(host.ssh_port if host.ssh_port != 22 else 22) as port:
+    async def work(ways: ConnectionPool) -> bytes:
+        link = await ways.get_link(host)
+        async with link.forward_port(host.ssh_port if host.ssh_port != 22 else 22) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             try:
                 return await reader.read(1)
@@ -289,10 +289,10 @@ def test_a_port_of_the_host_comes_here(ground: Ground, tmp_path: Path) -> None:
 def test_bytes_both_ways_under_a_slow_reader(ground: Ground, tmp_path: Path) -> None:
     (host,) = ground.node("echo")
 
-    async def work(ways: Ways) -> None:
-        link = await ways.link(host)
+    async def work(ways: ConnectionPool) -> None:
+        link = await ways.get_link(host)
         sent = bytes(range(256)) * 8192
-        async with link.stream(Verb(name="echo")) as call:
+        async with link.open_stream(RpcRequest(name="echo")) as call:
             got = bytearray()
 
             async def write() -> None:
@@ -305,7 +305,7 @@ def test_bytes_both_ways_under_a_slow_reader(ground: Ground, tmp_path: Path) -> 
                     assert piece is not None
                     got += piece[1]
             assert bytes(got) == sent
-            await call.end(STDOUT)
+            await call.send_eof(STDOUT)
             assert await call.read() is None
             assert await call.reply() == {}
 
@@ -315,15 +315,15 @@ def test_bytes_both_ways_under_a_slow_reader(ground: Ground, tmp_path: Path) -> 
 def test_leaving_one_call_leaves_the_others_alone(ground: Ground, tmp_path: Path) -> None:
     (host,) = ground.node("busy")
 
-    async def work(ways: Ways) -> None:
-        link = await ways.link(host)
-        async with link.stream(Verb(name="echo")) as kept:
-            async with link.stream(Verb(name="echo")) as left:
+    async def work(ways: ConnectionPool) -> None:
+        link = await ways.get_link(host)
+        async with link.open_stream(RpcRequest(name="echo")) as kept:
+            async with link.open_stream(RpcRequest(name="echo")) as left:
                 await left.write(STDOUT, b"x")
             await kept.write(STDOUT, b"still here")
             assert await kept.read() == (STDOUT, b"still here")
         with pytest.raises(NotFound, match="no such verb: dance"):
-            await link.call(Verb(name="dance"))
+            await link.call(RpcRequest(name="dance"))
 
     opened(ground, tmp_path).run(work)
 
@@ -336,17 +336,17 @@ def test_of_64_hosts_3_dead_ones_hold_up_nobody(ground: Ground, tmp_path: Path) 
     ground.refuse(dead[1])
     ground.hang(dead[2])
 
-    async def work(ways: Ways) -> None:
+    async def work(ways: ConnectionPool) -> None:
         start = monotonic()
         living_at = 0.0
         done = []
-        async for one in fanout.each(hosts, lambda host: ping(ways, host)):
+        async for one in fanout.run_on_each(hosts, lambda host: ping(ways, host)):
             done.append(one)
             if one.error is None:
                 living_at = monotonic() - start
         assert living_at < 9, "the last living one came before the dead were given up"
         assert {one.host for one in done if one.error} == set(dead)
-        text = " ".join(fanout.failures(done))
+        text = " ".join(fanout.failure_lines(done))
         assert f"w[3,{many - 1}]: no answer in 10 s" in text.replace("crowd0/", "")
         assert f"w{many // 2}: nobody listens" in text
 
@@ -357,4 +357,4 @@ def test_late_host_keys_are_waited_for(ground: Ground, tmp_path: Path) -> None:
     (host,) = ground.node("late")
     pins = Pins(tmp_path / "pins")
     opened(ground, tmp_path).run(lambda ways: ping(ways, host))
-    assert pins.of(host)[0].startswith("ssh-ed25519 ")
+    assert pins.pinned_keys(host)[0].startswith("ssh-ed25519 ")

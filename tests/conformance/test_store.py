@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tpuherd.errors import Damaged, Outdated, Unfit
-from tpuherd.model.slots_and_plan import Event, Goal
-from tpuherd.model.stored_job import Wish
-from tpuherd.ports import Holder, Store
-from tpuherd.settings.folders import Folders
-from tpuherd.settings.project_access import Scope
+from tpuherd.errors import InvalidInput, StoreDamaged, Superseded
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
+from tpuherd.model.stored_job import StoredJob
+from tpuherd.ports import LeaseHolder, Store
+from tpuherd.settings.folders import LocalFolders
+from tpuherd.settings.project_access import ProjectScope
 from tpuherd.store import schema
 from tpuherd.store.database import Database
 
@@ -37,17 +37,21 @@ def open_store(tmp_path: Path) -> Iterator[Open]:
         store.close()
 
 
-def wish(job: str = "gpt", **changed: object) -> Wish:
+def wish(job: str = "gpt", **changed: object) -> StoredJob:
     usual = {"job": job, "goal": Goal.RUN, "document": {"name": job, "run": "a\n'b' ☃"}}
-    return Wish(**{**usual, "made_at": NOW, "changed_at": NOW, "who": "ann@desk"} | changed)  # type: ignore[arg-type]
+    return StoredJob(**{**usual, "made_at": NOW, "changed_at": NOW, "who": "ann@desk"} | changed)  # type: ignore[arg-type]
 
 
-def event(n: int, *, job: str = "gpt", slot: str = "gpt-0", kind: str = "bid.asked") -> Event:
-    return Event(at=NOW + n, kind=kind, job=job, slot=slot, facts={"bid": f"{slot}-g{n}-7kq"})
+def event(
+    n: int, *, job: str = "gpt", slot: str = "gpt-0", kind: str = "bid.asked"
+) -> HistoryEvent:
+    return HistoryEvent(
+        at=NOW + n, kind=kind, job=job, slot=slot, facts={"bid": f"{slot}-g{n}-7kq"}
+    )
 
 
-def holder(host: str = "") -> Holder:
-    return Holder(pid=os.getpid(), host=host or socket.gethostname(), who="ann@desk")
+def holder(host: str = "") -> LeaseHolder:
+    return LeaseHolder(pid=os.getpid(), host=host or socket.gethostname(), who="ann@desk")
 
 
 # ---- wishes --------------------------------------------------------------------------------------
@@ -55,14 +59,14 @@ def holder(host: str = "") -> Holder:
 
 def test_a_wish_comes_back_as_it_was_with_its_next_revision(open_store: Open) -> None:
     store, other = open_store(), open_store()
-    assert store.wishes() == {}
-    first = store.put(wish(), [event(1, kind="wish.made")])
+    assert store.stored_jobs() == {}
+    first = store.put_job(wish(), [event(1, kind="wish.made")])
     assert first.revision == 1
-    assert other.wishes() == {"gpt": first}
-    second = other.put(wish(goal=Goal.GONE, snapshot="abc"), [event(2, kind="wish.changed")])
+    assert other.stored_jobs() == {"gpt": first}
+    second = other.put_job(wish(goal=Goal.GONE, snapshot="abc"), [event(2, kind="wish.changed")])
     assert second.revision == 2
-    assert store.wishes() == {"gpt": second}
-    assert [one.kind for _, one in store.events()] == ["wish.made", "wish.changed"]
+    assert store.stored_jobs() == {"gpt": second}
+    assert [one.kind for _, one in store.read_events()] == ["wish.made", "wish.changed"]
 
 
 @pytest.mark.parametrize(("expected", "fine"), [(None, True), (1, True), (0, False), (2, False)])
@@ -70,53 +74,53 @@ def test_who_expects_another_revision_writes_nothing(
     open_store: Open, expected: int | None, fine: bool
 ) -> None:
     store = open_store()
-    store.put(wish(), expected=0)
+    store.put_job(wish(), expected=0)
     if fine:
-        assert store.put(wish(snapshot="new"), expected=expected).revision == 2
+        assert store.put_job(wish(snapshot="new"), expected=expected).revision == 2
         return
-    with pytest.raises(Outdated, match="gpt was changed by somebody else"):
-        store.put(wish(snapshot="new"), [event(1)], expected=expected)
-    assert store.wishes()["gpt"].snapshot == ""
-    assert list(store.events()) == []
+    with pytest.raises(Superseded, match="gpt was changed by somebody else"):
+        store.put_job(wish(snapshot="new"), [event(1)], expected=expected)
+    assert store.stored_jobs()["gpt"].snapshot == ""
+    assert list(store.read_events()) == []
 
 
 def test_wishes_are_adopted_all_or_none(open_store: Open) -> None:
     store, other = open_store(), open_store()
-    before = store.version()
-    store.adopt([wish(), wish(job="bert")], [event(1)])
-    assert sorted(other.wishes()) == ["bert", "gpt"]
-    assert store.version() != before
-    with pytest.raises(Outdated, match="bert was changed by somebody else"):
-        store.adopt([wish(job="llama"), wish(job="bert", snapshot="new")], [event(2)])
-    assert sorted(other.wishes()) == ["bert", "gpt"]
-    assert len(list(store.events())) == 1
+    before = store.change_counter()
+    store.add_jobs([wish(), wish(job="bert")], [event(1)])
+    assert sorted(other.stored_jobs()) == ["bert", "gpt"]
+    assert store.change_counter() != before
+    with pytest.raises(Superseded, match="bert was changed by somebody else"):
+        store.add_jobs([wish(job="llama"), wish(job="bert", snapshot="new")], [event(2)])
+    assert sorted(other.stored_jobs()) == ["bert", "gpt"]
+    assert len(list(store.read_events())) == 1
 
 
 def test_a_dropped_wish_is_gone_and_may_be_dropped_again(open_store: Open) -> None:
     store = open_store()
-    store.put(wish())
-    store.put(wish("gpt2"))
-    store.drop("gpt", [event(1, kind="wish.dropped")])
-    store.drop("gpt")
-    assert list(store.wishes()) == ["gpt2"]
-    assert [one.kind for _, one in store.events()] == ["wish.dropped"]
-    assert store.put(wish(), expected=0).revision == 1
+    store.put_job(wish())
+    store.put_job(wish("gpt2"))
+    store.remove_job("gpt", [event(1, kind="wish.dropped")])
+    store.remove_job("gpt")
+    assert list(store.stored_jobs()) == ["gpt2"]
+    assert [one.kind for _, one in store.read_events()] == ["wish.dropped"]
+    assert store.put_job(wish(), expected=0).revision == 1
 
 
 def test_the_version_tells_of_wishes_here_and_of_everything_elsewhere(open_store: Open) -> None:
     store, other = open_store(), open_store()
     writes: list[tuple[Callable[[Store], object], bool]] = [
-        (lambda one: one.put(wish()), True),
-        (lambda one: one.append([event(1)]), False),
-        (lambda one: one.put_states({"gpt-0": "waits"}), False),
-        (lambda one: one.drop("gpt"), True),
+        (lambda one: one.put_job(wish()), True),
+        (lambda one: one.append_events([event(1)]), False),
+        (lambda one: one.put_slot_messages({"gpt-0": "waits"}), False),
+        (lambda one: one.remove_job("gpt"), True),
     ]
     for write, tells_itself in writes:
-        before = store.version(), other.version()
-        assert (store.version(), other.version()) == before
+        before = store.change_counter(), other.change_counter()
+        assert (store.change_counter(), other.change_counter()) == before
         write(store)
-        assert (store.version() != before[0]) is tells_itself
-        assert other.version() != before[1]
+        assert (store.change_counter() != before[0]) is tells_itself
+        assert other.change_counter() != before[1]
 
 
 # ---- events --------------------------------------------------------------------------------------
@@ -124,13 +128,13 @@ def test_the_version_tells_of_wishes_here_and_of_everything_elsewhere(open_store
 
 def test_events_are_numbered_in_order_and_come_back_equal(open_store: Open) -> None:
     store, other = open_store(), open_store()
-    assert store.append([]) == 0
+    assert store.append_events([]) == 0
     told = [event(n) for n in range(1, 1203)]  # more than is read at once
-    assert store.append(told[:700]) == 700
-    assert other.append(told[700:]) == 1202
-    assert list(store.events()) == list(enumerate(told, 1))
-    assert list(store.events(after=1200)) == [(1201, told[1200]), (1202, told[1201])]
-    assert list(store.events(after=1202)) == []
+    assert store.append_events(told[:700]) == 700
+    assert other.append_events(told[700:]) == 1202
+    assert list(store.read_events()) == list(enumerate(told, 1))
+    assert list(store.read_events(after=1200)) == [(1201, told[1200]), (1202, told[1201])]
+    assert list(store.read_events(after=1202)) == []
 
 
 def test_events_are_chosen_by_job_slot_kind_and_number(open_store: Open) -> None:
@@ -142,10 +146,10 @@ def test_events_are_chosen_by_job_slot_kind_and_number(open_store: Open) -> None
         event(4, job="gpt2", slot="gpt2-0"),
         event(5, kind="attempt.ended"),
     ]
-    store.append(told)
+    store.append_events(told)
 
     def chosen(**words: object) -> list[int]:
-        return [seq for seq, _ in store.events(**words)]  # type: ignore[arg-type]
+        return [seq for seq, _ in store.read_events(**words)]  # type: ignore[arg-type]
 
     assert chosen(job="gpt") == [1, 2, 3, 5]
     assert chosen(slot="gpt-0") == [2, 5]
@@ -161,24 +165,28 @@ def test_events_are_chosen_by_job_slot_kind_and_number(open_store: Open) -> None
 def test_what_is_no_json_is_refused_and_none_of_its_companions_stays(open_store: Open) -> None:
     store = open_store()
     with pytest.raises(TypeError):
-        store.append([event(1), Event(at=NOW, kind="bid.asked", facts={"offer": object()})])
-    assert list(store.events()) == []
-    assert store.append([event(2)]) == 1
+        store.append_events(
+            [event(1), HistoryEvent(at=NOW, kind="bid.asked", facts={"offer": object()})]
+        )
+    assert list(store.read_events()) == []
+    assert store.append_events([event(2)]) == 1
 
 
 def test_the_routine_of_jobs_long_dropped_is_pruned_and_nothing_else(open_store: Open) -> None:
     store, other = open_store(), open_store()
     kinds = ("attempt.saved", "attempt.ended", "wish.dropped")
     for job, since in (("old", 0), ("again", 0), ("new", 100)):
-        store.append([event(since + at, kind=kind, job=job) for at, kind in enumerate(kinds)])
-    store.append([event(3, kind="attempt.saved", job="old")])
-    store.put(wish(job="again"))
-    before = [seq for seq, _ in store.events()]
-    assert store.prune(["attempt.saved"], before=NOW + 50, most=1) == 1
-    assert store.prune(["attempt.saved"], before=NOW + 50, most=100) == 0
-    assert before[0] not in [seq for seq, _ in other.events()]
-    assert [seq for seq, _ in other.events()] == before[1:], "the last is the mark of readers"
-    assert store.append([event(9)]) == before[-1] + 1
+        store.append_events(
+            [event(since + at, kind=kind, job=job) for at, kind in enumerate(kinds)]
+        )
+    store.append_events([event(3, kind="attempt.saved", job="old")])
+    store.put_job(wish(job="again"))
+    before = [seq for seq, _ in store.read_events()]
+    assert store.prune_events(["attempt.saved"], before=NOW + 50, most=1) == 1
+    assert store.prune_events(["attempt.saved"], before=NOW + 50, most=100) == 0
+    assert before[0] not in [seq for seq, _ in other.read_events()]
+    assert [seq for seq, _ in other.read_events()] == before[1:], "the last is the mark of readers"
+    assert store.append_events([event(9)]) == before[-1] + 1
 
 
 # ---- lease ---------------------------------------------------------------------------------------
@@ -186,56 +194,59 @@ def test_the_routine_of_jobs_long_dropped_is_pruned_and_nothing_else(open_store:
 
 def test_one_engine_at_a_time_has_the_lease(open_store: Open) -> None:
     store, other = open_store(), open_store()
-    assert store.holder(NOW) is None
-    epoch = store.take(holder(), NOW, TTL_S)
+    assert store.lease_holder(NOW) is None
+    epoch = store.take_lease(holder(), NOW, TTL_S)
     assert epoch == int(NOW * 1000)
-    assert other.take(holder(), NOW + 1, TTL_S) is None
-    found = other.holder(NOW + 1)
+    assert other.take_lease(holder(), NOW + 1, TTL_S) is None
+    found = other.lease_holder(NOW + 1)
     assert found is not None
     assert (found.pid, found.epoch, found.until) == (os.getpid(), epoch, NOW + TTL_S)
-    store.renew(epoch, NOW + 10)
-    assert other.take(holder(), NOW + TTL_S + 1, TTL_S) is None
-    store.release(epoch)
-    assert other.holder(NOW + 11) is None
-    assert other.take(holder(), NOW + 11, TTL_S) == int((NOW + 11) * 1000)
+    store.renew_lease(epoch, NOW + 10)
+    assert other.take_lease(holder(), NOW + TTL_S + 1, TTL_S) is None
+    store.release_lease(epoch)
+    assert other.lease_holder(NOW + 11) is None
+    assert other.take_lease(holder(), NOW + 11, TTL_S) == int((NOW + 11) * 1000)
 
 
 def test_who_slept_beyond_his_time_is_outdated_and_writes_nothing(open_store: Open) -> None:
     store, other = open_store(), open_store()
-    old = store.take(holder(), NOW, TTL_S)
+    old = store.take_lease(holder(), NOW, TTL_S)
     assert old is not None
     later = NOW + TTL_S
-    assert store.holder(later) is None
-    store.append([event(1)], epoch=old)  # nobody else has come: still the one writer
-    new = other.take(holder(), later, TTL_S)
+    assert store.lease_holder(later) is None
+    store.append_events([event(1)], epoch=old)  # nobody else has come: still the one writer
+    new = other.take_lease(holder(), later, TTL_S)
     assert new is not None
     assert new > old
-    for late in (lambda: store.append([event(2)], epoch=old), lambda: store.renew(old, later)):
-        with pytest.raises(Outdated, match="another engine took over"):
+    for late in (
+        lambda: store.append_events([event(2)], epoch=old),
+        lambda: store.renew_lease(old, later),
+    ):
+        with pytest.raises(Superseded, match="another engine took over"):
             late()
-    store.release(old)  # changes nothing
+    store.release_lease(old)  # changes nothing
     assert isinstance(store, Database)
     store.close()
-    assert other.holder(later + 1) is not None
-    assert other.append([event(3)], epoch=new) == 2
+    assert other.lease_holder(later + 1) is not None
+    assert other.append_events([event(3)], epoch=new) == 2
 
 
 def test_the_epoch_rises_even_if_the_clock_goes_back(open_store: Open) -> None:
     store = open_store()
-    first = store.take(holder(), NOW, TTL_S)
+    first = store.take_lease(holder(), NOW, TTL_S)
     assert first is not None
-    store.release(first)
-    assert store.take(holder(), NOW - 3600, TTL_S) == first + 1
+    store.release_lease(first)
+    assert store.take_lease(holder(), NOW - 3600, TTL_S) == first + 1
 
 
 def test_an_engine_of_this_machine_that_died_is_replaced_at_once(open_store: Open) -> None:
     store, other = open_store(), open_store()
     assert isinstance(store, Database)
-    first = store.take(holder(), NOW, TTL_S)
+    first = store.take_lease(holder(), NOW, TTL_S)
     assert first is not None
     store.close()  # as the kernel does after kill -9
-    assert other.holder(NOW + 1) is None
-    second = other.take(holder(), NOW + 1, TTL_S)
+    assert other.lease_holder(NOW + 1) is None
+    second = other.take_lease(holder(), NOW + 1, TTL_S)
     assert second is not None
     assert second > first
 
@@ -243,15 +254,15 @@ def test_an_engine_of_this_machine_that_died_is_replaced_at_once(open_store: Ope
 def test_of_an_engine_elsewhere_only_time_tells(open_store: Open) -> None:
     store, other = open_store(), open_store()
     assert isinstance(store, Database)
-    assert store.take(holder("elsewhere"), NOW, TTL_S) is not None
+    assert store.take_lease(holder("elsewhere"), NOW, TTL_S) is not None
     store.close()
-    assert other.take(holder(), NOW + 1, TTL_S) is None
-    assert other.take(holder(), NOW + TTL_S, TTL_S) is not None
+    assert other.take_lease(holder(), NOW + 1, TTL_S) is None
+    assert other.take_lease(holder(), NOW + TTL_S, TTL_S) is not None
 
 
 def test_no_write_without_a_lease_when_an_epoch_is_said(open_store: Open) -> None:
-    with pytest.raises(Outdated):
-        open_store().append([event(1)], epoch=1)
+    with pytest.raises(Superseded):
+        open_store().append_events([event(1)], epoch=1)
 
 
 # ---- trails and states ---------------------------------------------------------------------------
@@ -259,21 +270,21 @@ def test_no_write_without_a_lease_when_an_epoch_is_said(open_store: Open) -> Non
 
 def test_the_last_snapshot_of_trails_is_kept(open_store: Open) -> None:
     store, other = open_store(), open_store()
-    assert store.load_trails() is None
-    store.save_trails(7, {"slots": {"gpt-0": [1, 2.5, None]}})
-    store.save_trails(9, {"slots": {}})
-    assert other.load_trails() == (9, {"slots": {}})
+    assert store.load_history() is None
+    store.save_history(7, {"slots": {"gpt-0": [1, 2.5, None]}})
+    store.save_history(9, {"slots": {}})
+    assert other.load_history() == (9, {"slots": {}})
 
 
 def test_states_are_those_of_the_last_thought(open_store: Open) -> None:
     store, other = open_store(), open_store()
-    assert store.states() == {}
-    store.put_states({"gpt-0": "runs", "gpt-1": "waits for capacity"})
-    store.put_states({"gpt-1": "runs"})
-    before = other.version()
-    store.put_states({"gpt-1": "runs"})  # nothing new: nothing is written
-    assert other.states() == {"gpt-1": "runs"}
-    assert other.version() == before
+    assert store.slot_messages() == {}
+    store.put_slot_messages({"gpt-0": "runs", "gpt-1": "waits for capacity"})
+    store.put_slot_messages({"gpt-1": "runs"})
+    before = other.change_counter()
+    store.put_slot_messages({"gpt-1": "runs"})  # nothing new: nothing is written
+    assert other.slot_messages() == {"gpt-1": "runs"}
+    assert other.change_counter() == before
 
 
 # ---- the file ------------------------------------------------------------------------------------
@@ -283,7 +294,7 @@ def test_only_its_user_reads_it(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         store = Database(tmp_path / "store", NOW)
-        store.append([event(1)])
+        store.append_events([event(1)])
         store.secrets.put("gpt", "HF_TOKEN", "hf_x")
     finally:
         os.umask(before)
@@ -301,8 +312,8 @@ def test_secrets_are_kept_beside_the_store_and_go_with_the_job(tmp_path: Path) -
     store.secrets.put("gpt", "KEY", value)
     store.secrets.put("gpt2", "OTHER", "x")
     assert store.secrets.get("gpt") == {"KEY": value}
-    store.secrets.drop("gpt")
-    store.secrets.drop("gpt")
+    store.secrets.remove("gpt")
+    store.secrets.remove("gpt")
     assert store.secrets.get("gpt") == {}
     assert store.secrets.get("gpt2") == {"OTHER": "x"}
     store.close()
@@ -314,7 +325,7 @@ def test_a_newer_store_is_refused_with_a_sentence(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "store.db") as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(Unfit, match="written by a newer herd") as refused:
+    with pytest.raises(InvalidInput, match="written by a newer herd") as refused:
         Database(tmp_path, NOW)
     assert "upgrade" in refused.value.hint
     assert not list(tmp_path.glob("*.broken-*"))
@@ -322,16 +333,16 @@ def test_a_newer_store_is_refused_with_a_sentence(tmp_path: Path) -> None:
 
 def test_an_older_store_is_brought_up_step_by_step(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
-    schema.migrate(connection)
+    schema.migrate_schema(connection)
     connection.execute("INSERT INTO states VALUES ('gpt-0', 'runs')")
     steps = [*schema.STEPS, "CREATE TABLE more (one INTEGER); INSERT INTO more VALUES (1)"]
-    schema.migrate(connection, steps)
-    schema.migrate(connection, steps)
-    assert schema.version(connection) == len(schema.STEPS) + 1
+    schema.migrate_schema(connection, steps)
+    schema.migrate_schema(connection, steps)
+    assert schema.schema_version(connection) == len(schema.STEPS) + 1
     assert connection.execute("SELECT * FROM states, more").fetchall() == [("gpt-0", "runs", 1)]
     with pytest.raises(sqlite3.Error):
-        schema.migrate(connection, [*steps, "CREATE TABLE less (one); nonsense"])
-    assert schema.version(connection) == len(schema.STEPS) + 1
+        schema.migrate_schema(connection, [*steps, "CREATE TABLE less (one); nonsense"])
+    assert schema.schema_version(connection) == len(schema.STEPS) + 1
     connection.close()
 
 
@@ -340,18 +351,18 @@ def test_a_damaged_store_that_another_uses_stays(
 ) -> None:
     monkeypatch.setattr("tpuherd.store.set_aside.LET_GO_S", 0.2)
     user = Database(tmp_path, NOW)
-    user.put(wish())
+    user.put_job(wish())
     (tmp_path / "store.damaged").touch()
-    with pytest.raises(Damaged, match="another process uses it") as refused:
+    with pytest.raises(StoreDamaged, match="another process uses it") as refused:
         Database(tmp_path, NOW)
     assert "herd engine stop" in refused.value.hint
-    for use in (user.version, user.wishes, lambda: user.append([event(1)])):
-        with pytest.raises(Damaged, match="is damaged"):  # and so it lets go of it
+    for use in (user.change_counter, user.stored_jobs, lambda: user.append_events([event(1)])):
+        with pytest.raises(StoreDamaged, match="is damaged"):  # and so it lets go of it
             use()
     user.close()
     after = Database(tmp_path, NOW)
     assert "set aside" in after.told
-    assert list(after.wishes()) == ["gpt"]  # it was whole, and all of it is carried over
+    assert list(after.stored_jobs()) == ["gpt"]  # it was whole, and all of it is carried over
     after.close()
 
 
@@ -359,7 +370,7 @@ def test_who_waits_while_another_sets_it_aside_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = Database(tmp_path, NOW)
-    user.put(wish())
+    user.put_job(wish())
     (tmp_path / "store.damaged").touch()
     quicker: list[Database] = []
 
@@ -370,7 +381,7 @@ def test_who_waits_while_another_sets_it_aside_goes_on(
 
     monkeypatch.setattr("tpuherd.clock.WallClock.wait", wait)
     store = Database(tmp_path, NOW)
-    assert (bool(quicker[0].told), store.told, list(store.wishes())) == (True, "", ["gpt"])
+    assert (bool(quicker[0].told), store.told, list(store.stored_jobs())) == (True, "", ["gpt"])
     for one in (store, *quicker):
         one.close()
 
@@ -378,12 +389,12 @@ def test_who_waits_while_another_sets_it_aside_goes_on(
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_store_removed_under_its_user_is_noticed(tmp_path: Path, replaced: bool) -> None:
     store = Database(tmp_path, NOW)
-    store.append([event(1)])
+    store.append_events([event(1)])
     (tmp_path / "store.db").rename(tmp_path / "gone")
     if replaced:
         (tmp_path / "store.db").touch()
-    for use in (store.version, lambda: store.append([event(2)])):
-        with pytest.raises(Outdated, match="was removed while it was in use"):
+    for use in (store.change_counter, lambda: store.append_events([event(2)])):
+        with pytest.raises(Superseded, match="was removed while it was in use"):
             use()
     store.close()
 
@@ -397,8 +408,8 @@ def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
 
 def test_each_place_has_a_folder_of_its_own(tmp_path: Path) -> None:
     def store(world: Path | None) -> Path:
-        folders = Folders(config=tmp_path, state=tmp_path, runtime=tmp_path)
-        return Scope(world=world, project="p", folders=folders).store
+        folders = LocalFolders(config=tmp_path, state=tmp_path, runtime=tmp_path)
+        return ProjectScope(world=world, project="p", folders=folders).store_folder
 
     assert store(None) == tmp_path / "engines" / "project-p"
     one, other = (store(tmp_path / name) for name in ("a", "b"))

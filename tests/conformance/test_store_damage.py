@@ -13,11 +13,11 @@ from random import Random
 
 import pytest
 
-from tpuherd.errors import Damaged
-from tpuherd.model.slots_and_plan import Event, Goal
-from tpuherd.model.stored_job import Wish
+from tpuherd.errors import StoreDamaged
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.store.database import Database
-from tpuherd.store.set_aside import SET_ASIDE, acknowledge, notices
+from tpuherd.store.set_aside import SET_ASIDE, acknowledge_notices, read_notices
 
 NOW = 1_800_000_000.0
 JOBS = tuple(f"job{n}" for n in range(30))
@@ -40,14 +40,18 @@ class Files:
         return self.folder / "store.db-wal"
 
 
-def wish(job: str) -> Wish:
+def wish(job: str) -> StoredJob:
     document = {"name": job, "run": "x" * 300}
-    return Wish(job=job, goal=Goal.RUN, document=document, made_at=NOW, changed_at=NOW, who="ann")
+    return StoredJob(
+        job=job, goal=Goal.RUN, document=document, made_at=NOW, changed_at=NOW, who="ann"
+    )
 
 
-def event(number: int) -> Event:
+def event(number: int) -> HistoryEvent:
     job = JOBS[number % len(JOBS)]
-    return Event(at=NOW + number, kind="bid.asked", job=job, slot=f"{job}-0", facts={"n": number})
+    return HistoryEvent(
+        at=NOW + number, kind="bid.asked", job=job, slot=f"{job}-0", facts={"n": number}
+    )
 
 
 def filled(folder: Path, *, moved: bool) -> Files:
@@ -55,14 +59,14 @@ def filled(folder: Path, *, moved: bool) -> Files:
     origin = folder / "origin"
     store = Database(origin, NOW)
     for job in JOBS:
-        store.put(wish(job), [Event(at=NOW, kind="wish.made", job=job)])
+        store.put_job(wish(job), [HistoryEvent(at=NOW, kind="wish.made", job=job)])
     for first in range(0, EVENTS, 100):
-        store.append([event(n) for n in range(first, first + 100)])
-    store.save_trails(EVENTS, {"some": "history"})
+        store.append_events([event(n) for n in range(first, first + 100)])
+    store.save_history(EVENTS, {"some": "history"})
     if moved:
         with sqlite3.connect(origin / "store.db") as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        store.append([event(EVENTS)])
+        store.append_events([event(EVENTS)])
     shutil.copytree(origin, folder / "store")  # as kill -9 leaves it
     store.close()
     (folder / "store/store.opened").unlink()
@@ -143,12 +147,12 @@ def emptied(files: Files) -> None:
 
 def met(folder: Path) -> Database:
     """The store as a command finds it that reads all, or the one after it."""
-    with suppress(Damaged):
+    with suppress(StoreDamaged):
         store = Database(folder, NOW)
         try:
             if store.told:
                 return store
-            store.wishes(), list(store.events())
+            store.stored_jobs(), list(store.read_events())
         finally:
             if not store.told:
                 store.close()
@@ -190,10 +194,10 @@ def test_what_can_be_read_of_a_damaged_store_is_carried_over(
     assert str(aside) in store.told
     if harm not in (zeroed_pages, torn_pages, nonsense_in_a_row):  # SQLite had it open before
         assert aside.read_bytes() == damaged
-    assert len(store.wishes()) == jobs
+    assert len(store.stored_jobs()) == jobs
     assert all(one == {**wish(job).document} for job, one in
-               ((job, one.document) for job, one in store.wishes().items()))  # fmt: skip
-    found = list(store.events())
+               ((job, one.document) for job, one in store.stored_jobs().items()))  # fmt: skip
+    found = list(store.read_events())
     assert found[-1][1].kind == SET_ASIDE
     assert found[-1][1].facts["why"] == store.told
     known = {len(JOBS) + n + 1: event(n) for n in range(EVENTS + 1)}
@@ -206,12 +210,12 @@ def test_what_can_be_read_of_a_damaged_store_is_carried_over(
     store.close()
     again = Database(files.folder, NOW)
     assert again.told == ""
-    assert len(again.wishes()) == jobs and len(list(again.events())) == len(found)
-    assert again.append([event(1)]) == found[-1][0] + 1
+    assert len(again.stored_jobs()) == jobs and len(list(again.read_events())) == len(found)
+    assert again.append_events([event(1)]) == found[-1][0] + 1
     again.close()
-    assert notices(files.folder) == {aside.name: store.told}
-    assert acknowledge(files.folder) == 1
-    assert notices(files.folder) == {} and acknowledge(files.folder) == 0
+    assert read_notices(files.folder) == {aside.name: store.told}
+    assert acknowledge_notices(files.folder) == 1
+    assert read_notices(files.folder) == {} and acknowledge_notices(files.folder) == 0
 
 
 def killed_at(folder: Path, step: int) -> bool:
@@ -234,8 +238,8 @@ def killed_at(folder: Path, step: int) -> bool:
 
     sys.addaudithook(count)
     for _ in range(2):  # some damage is met only when it is read
-        with suppress(Damaged), closing(Database(folder, NOW)) as store:
-            list(store.events())
+        with suppress(StoreDamaged), closing(Database(folder, NOW)) as store:
+            list(store.read_events())
     os._exit(0)
 
 
@@ -247,7 +251,7 @@ def test_kill_9_anywhere_while_it_is_set_aside_loses_nothing(
     harm(files)
     shutil.copytree(files.folder, tmp_path / "sound")
     sound = met(tmp_path / "sound")
-    jobs, events = list(sound.wishes()), [one for _, one in sound.events()][:-1]
+    jobs, events = list(sound.stored_jobs()), [one for _, one in sound.read_events()][:-1]
     sound.close()
     hit = True
     step = 0
@@ -258,9 +262,9 @@ def test_kill_9_anywhere_while_it_is_set_aside_loses_nothing(
         for again in (1, 2):  # and whoever goes on may be killed, too
             killed_at(folder, step // again)
         store = met(folder)
-        assert list(store.wishes()) == jobs, step
-        assert [one for _, one in store.events() if one.kind != SET_ASIDE] == events, step
-        assert len(notices(folder)) == 1, step
+        assert list(store.stored_jobs()) == jobs, step
+        assert [one for _, one in store.read_events() if one.kind != SET_ASIDE] == events, step
+        assert len(read_notices(folder)) == 1, step
         assert len(list(folder.glob("store.db.broken-*Z"))) == 1, step
         assert not list(folder.glob("*.new")) and not list(folder.glob("*.reading")), step
         store.close()

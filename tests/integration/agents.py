@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.rules.test_old_pythons import python
-from tpuherd.remote.agent_bootstrap import text as program
-from tpuherd.remote.agent_bundle import agent
+from tpuherd.remote.agent_bootstrap import minified_script as program
+from tpuherd.remote.agent_bundle import current_agent
 from tpuherd_host.agent import frames
-from tpuherd_host.agent.processes import all_processes, marked
-from tpuherd_host.agent.records import Record, Records
+from tpuherd_host.agent.processes import all_processes, marked_task
+from tpuherd_host.agent.records import Record, RecordReader
 from tpuherd_host.agent.shelf import ram_folder
 
 PATIENCE_S = 30.0
@@ -61,14 +61,14 @@ class Talk:
 
     def __init__(self, process: "subprocess.Popen[bytes]", epoch: int, owner: str) -> None:
         self.process = process
-        self.reader = frames.Reader()
+        self.reader = frames.FrameReader()
         self.waiting: list[frames.Frame] = []
         self.events: list[dict[str, Any]] = []
         self.last = 0
         self.greedy = True  #: gives credit for all that comes
         self.hello = self.frame(0, kinds=(frames.HELLO,)).content
         mine = {"protocol": frames.PROTOCOL, "who": "test", "owner": owner, "epoch": epoch}
-        self.send(frames.said(frames.HELLO, 0, mine))
+        self.send(frames.pack_json(frames.HELLO, 0, mine))
 
     def send(self, piece: bytes) -> None:
         assert self.process.stdin is not None
@@ -100,7 +100,7 @@ class Talk:
     def ask(self, verb: str, **arguments: Any) -> int:
         """Open a call."""
         self.last += 1
-        self.send(frames.said(frames.CALL, self.last, {"verb": verb, **arguments}))
+        self.send(frames.pack_json(frames.CALL, self.last, {"verb": verb, **arguments}))
         return self.last
 
     def stream(self, id: int) -> tuple[dict[str, Any], bytes]:
@@ -111,7 +111,7 @@ class Talk:
             if frame.kind == frames.DATA:
                 pieces.append(frame.payload[1:])
                 if self.greedy:
-                    self.send(frames.credit(id, len(frame.payload) - 1))
+                    self.send(frames.pack_credit(id, len(frame.payload) - 1))
             elif frame.kind == frames.FAIL:
                 raise Failed(frame.content)
             elif frame.kind == frames.REPLY:
@@ -127,7 +127,7 @@ class Talk:
 
     def records(self, id: int) -> tuple[dict[str, Any], list[Record]]:
         work, text = self.stream(id)
-        return work, list(Records().feed(text))
+        return work, list(RecordReader().feed(text))
 
     def data(self, id: int, many: int) -> bytes:
         """So many bytes of a stream, without giving credit."""
@@ -164,8 +164,8 @@ class Agents:
         self.environment: dict[str, str] = {"GCE_METADATA_HOST": "127.0.0.1:9"}
         self.talks: list[Talk] = []
         self.folder.mkdir(mode=0o700)
-        self.file = self.folder / agent().name
-        self.file.write_bytes(agent().content)
+        self.file = self.folder / current_agent().name
+        self.file.write_bytes(current_agent().content)
 
     def start(self, file: Path | None = None) -> "subprocess.Popen[bytes]":
         return self.process(str(file or self.file), "attach")
@@ -211,7 +211,7 @@ class Agents:
             with contextlib.suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes()
                 ours = mine in words and b"\0serve\0" in words
-                if ours or marked(pid, str(self.folder)):
+                if ours or marked_task(pid, str(self.folder)):
                     os.kill(pid, signal.SIGKILL)
 
 

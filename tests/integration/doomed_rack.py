@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from tests.integration.rooms import Ear, run, view
-from tpuherd_sim.hosts.host_pool import Make, Rack
-from tpuherd_sim.hosts.syscalls import family
+from tpuherd_sim.hosts.host_pool import HostPool, PoolSettings
+from tpuherd_sim.hosts.syscalls import process_family
 
 STUBBORN = """
 trap '' HUP TERM INT
@@ -17,14 +17,14 @@ exec >&- 2>&- <&-
 
 
 async def main() -> None:
-    rack = Rack(Ear(), Path(sys.argv[2]), Make(mode=sys.argv[1]))
+    rack = HostPool(Ear(), Path(sys.argv[2]), PoolSettings(mode=sys.argv[1]))
     await rack.start()
     views = [view(index % 4, "abcd"[index // 4]) for index in range(8)]
-    await rack.match({each.key: each for each in views})
+    await rack.apply_views({each.key: each for each in views})
     for host in rack.hosts.values():
         await run(host, STUBBORN)
     assert rack.zygote is not None
-    print(*family(rack.zygote.pid), flush=True)
+    print(*process_family(rack.zygote.pid), flush=True)
     await asyncio.Event().wait()
 
 

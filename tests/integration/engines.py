@@ -13,11 +13,11 @@ from typing import Any
 
 from tests.conformance.world import HERD, World, started, until
 from tests.integration.users import User
-from tpuherd.model.slots_and_plan import Event
+from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.settings import project_access
 from tpuherd.settings.folders import logs_folder
 from tpuherd.store.database import Database
-from tpuherd.store.log_store import Shelf
+from tpuherd.store.log_store import LogStore
 
 
 @dataclass(frozen=True)
@@ -39,19 +39,19 @@ class Owner(User):
     @property
     def store_folder(self) -> Path:
         """Where the engine's files are."""
-        return project_access.scope(self.env, world=self.world.folder).store
+        return project_access.resolve_scope(self.env, world=self.world.folder).store_folder
 
-    def events(self, *kinds: str) -> list[Event]:
+    def events(self, *kinds: str) -> list[HistoryEvent]:
         """What the log says."""
         if not self.store_folder.exists():
             return []
         store = Database(self.store_folder, time())
         try:
-            return [event for _, event in store.events(kinds=kinds or None)]
+            return [event for _, event in store.read_events(kinds=kinds or None)]
         finally:
             store.close()
 
-    def happened(self, kind: str, seconds: float = 120, many: int = 1) -> Event:
+    def happened(self, kind: str, seconds: float = 120, many: int = 1) -> HistoryEvent:
         """The event of this kind, once so many are there."""
         return until(
             lambda: next(iter(self.events(kind)[many - 1 :]), None),
@@ -76,11 +76,13 @@ class Owner(User):
     def said(self) -> dict[str, list[str]]:
         """The lines of every attempt's log on every host."""
         state = self.home / ".local/state/tpuherd"
-        shelf = Shelf(logs_folder(state, world=self.world.folder, project="demo"))
+        shelf = LogStore(logs_folder(state, world=self.world.folder, project="demo"))
         lines = {}
-        for about in shelf.all():
+        for about in shelf.list_logs():
             for place in about.places if about.kind == "attempt" else ():
-                pieces = [one.piece for _, one in shelf.records(about.id, place) if one.port < 3]
+                pieces = [
+                    one.piece for _, one in shelf.read_records(about.id, place) if one.port < 3
+                ]
                 text = b"".join(pieces).decode()
                 lines[f"{about.id}/{place.worker}"] = text.splitlines()
         return lines

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tpuherd_sim.hosts import sftp_server
-from tpuherd_sim.hosts.host_protocols import Account, Holder, Host, Process, Program
+from tpuherd_sim.hosts.host_protocols import Account, ChipHolder, Host, Process, Program
 from tpuherd_sim.model.host_view import HostView
 from tpuherd_sim.model.http_types import Request, Response
 
@@ -64,10 +64,10 @@ class PlainHost:
         self.view = view
         self.gone = asyncio.Event()
         self.children: list[subprocess.Popen[bytes]] = []
-        self.chips: list[Holder] = []
+        self.chips: list[ChipHolder] = []
         self.ports: dict[tuple[str, int], int] = {}  #: where a port of the host really is
 
-    async def spawn(self, program: Program, fds: Sequence[int]) -> Process:
+    async def spawn_program(self, program: Program, fds: Sequence[int]) -> Process:
         return self.start(program, fds, new_terminal=False)
 
     async def spawn_on_terminal(
@@ -116,25 +116,25 @@ class PlainHost:
         end.setblocking(False)
         return end
 
-    async def listen(self, address: str, port: int) -> socket.socket:
+    async def open_listener(self, address: str, port: int) -> socket.socket:
         listener = socket.create_server(("127.0.0.1", 0 if 0 < port < 10_000 else port))
         listener.setblocking(False)
         self.ports[address, port] = listener.getsockname()[1]
         return listener
 
-    async def signal(self, pid: int, number: int, *, whole_session: bool) -> None:
+    async def send_signal(self, pid: int, number: int, *, whole_session: bool) -> None:
         (os.killpg if whole_session else os.kill)(pid, number)
 
-    async def terminate(self) -> None:
+    async def terminate_all(self) -> None:
         for child in self.children:
             child.send_signal(signal.SIGTERM)
 
-    async def account(self, name: str) -> Account:
+    async def ensure_account(self, name: str) -> Account:
         home = self.folder / "home" / name
         home.mkdir(parents=True, exist_ok=True)
         return Account(name=name, uid=os.getuid(), gid=os.getgid(), home=str(home))
 
-    async def holders(self) -> list[Holder]:
+    async def chip_holders(self) -> list[ChipHolder]:
         return self.chips
 
     async def read(self, path: str) -> bytes:
@@ -165,20 +165,20 @@ class PlainDesk:
         self.told: list[Request] = []
         self.waiting: set[asyncio.Event] = set()
 
-    def view(self, key: str) -> HostView | None:
+    def host_view(self, key: str) -> HostView | None:
         return self.now
 
-    def metadata(self, key: str) -> dict[str, Any]:
+    def metadata_tree(self, key: str) -> dict[str, Any]:
         return self.tree
 
-    def logins(self, key: str) -> Mapping[str, Sequence[str]]:
+    def login_keys(self, key: str) -> Mapping[str, Sequence[str]]:
         return self.keys
 
-    def handle(self, request: Request) -> Response:
+    def handle_request(self, request: Request) -> Response:
         self.told.append(request)
         return Response(body=b"{}")
 
-    async def changed(self, key: str) -> None:
+    async def wait_for_change(self, key: str) -> None:
         mine = asyncio.Event()
         self.waiting.add(mine)
         try:

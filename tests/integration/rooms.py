@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tpuherd_sim.hosts.host_pool import Make, Rack
+from tpuherd_sim.hosts.host_pool import HostPool, PoolSettings
 from tpuherd_sim.hosts.host_protocols import Host, Program
 from tpuherd_sim.model.host_view import HostView
 from tpuherd_sim.model.http_types import Request, Response
@@ -28,23 +28,23 @@ class Ear:
         self.reports: list[tuple[str, str, int]] = []  #: host, event, boot
         self.news = asyncio.Event()
 
-    def view(self, key: str) -> HostView | None:
+    def host_view(self, key: str) -> HostView | None:
         return None
 
-    def metadata(self, key: str) -> dict[str, Any]:
+    def metadata_tree(self, key: str) -> dict[str, Any]:
         return {}
 
-    def logins(self, key: str) -> Mapping[str, Sequence[str]]:
+    def login_keys(self, key: str) -> Mapping[str, Sequence[str]]:
         return {}
 
-    def handle(self, request: Request) -> Response:
+    def handle_request(self, request: Request) -> Response:
         body = json.loads(request.body)
         key = request.path.rpartition("/")[2].removesuffix(":report")
         self.reports.append((key, body["event"], body["boot"]))
         self.news.set()
         return Response()
 
-    async def changed(self, key: str) -> None:
+    async def wait_for_change(self, key: str) -> None:
         await asyncio.Event().wait()
 
     async def hears(self, *report: object) -> None:
@@ -59,7 +59,7 @@ class Ear:
 class Floor:
     """A rack under test."""
 
-    rack: Rack
+    rack: HostPool
     ear: Ear
     folder: Path
     wishes: dict[str, HostView | None]
@@ -67,7 +67,7 @@ class Floor:
     async def wish(self, *views: HostView) -> list[Host]:
         """Have these hosts."""
         self.wishes.update({view.key: view for view in views})
-        await self.rack.match(dict(self.wishes))
+        await self.rack.apply_views(dict(self.wishes))
         return [self.rack.hosts[view.key] for view in views if view.key in self.rack.hosts]
 
     async def change(self, key: str, **fields: Any) -> Host | None:
@@ -75,7 +75,7 @@ class Floor:
         view = self.wishes[key]
         assert view is not None
         self.wishes[key] = replace(view, **fields)
-        await self.rack.match({key: self.wishes[key]})
+        await self.rack.apply_views({key: self.wishes[key]})
         return self.rack.hosts.get(key)
 
 
@@ -110,7 +110,7 @@ async def floor(mode: str | None, **make: Any) -> AsyncIterator[Floor]:
     with tempfile.TemporaryDirectory(prefix="hosts-") as folder:
         Path(folder).chmod(0o755)
         ear = Ear()
-        rack = Rack(ear, Path(folder), Make(mode=mode, **make))
+        rack = HostPool(ear, Path(folder), PoolSettings(mode=mode, **make))
         await rack.start()
         try:
             yield Floor(rack=rack, ear=ear, folder=Path(folder), wishes={})
@@ -156,7 +156,7 @@ async def run(host: Host, script: str, user: str = "root") -> Ran:
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
         program = Program(argv=["bash", "-c", script], executable="/bin/bash", user=user)
-        process = await host.spawn(program, [nothing, writer, writer])
+        process = await host.spawn_program(program, [nothing, writer, writer])
     finally:
         os.close(writer)
         os.close(nothing)

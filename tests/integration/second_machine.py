@@ -50,13 +50,13 @@ class Machine:
 
     def furnish(self) -> None:
         """As `herd context install` does, without asking PyPI for what is here already."""
-        folder = self.home / ROOT / wheel.stamp()
+        folder = self.home / ROOT / wheel.wheel_stamp()
         (folder / "bin").mkdir(parents=True)
         program = folder / "bin/python"
         program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         program.chmod(0o755)
         (folder / "ready").touch()
-        (self.home / ROOT / "current").symlink_to(wheel.stamp())
+        (self.home / ROOT / "current").symlink_to(wheel.wheel_stamp())
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.integration.agents import Agents, Failed, Talk, agents, say, text, until
-from tpuherd_host.agent.processes import all_processes, marked
+from tpuherd_host.agent.processes import all_processes, marked_task
 
 pytestmark = pytest.mark.real
 
@@ -107,7 +107,7 @@ def test_halt_lets_the_leader_save_and_leaves_nothing(home: Agents) -> None:
     work = talk.call("halt", attempt="x-1", grace_s=1.0, why="it was withdrawn")
     assert (work["exit"], work["free"], work["why"]) == (0, True, "it was withdrawn")
     assert work["tail"][-1] == "saved"
-    assert [p for p in all_processes() if marked(p, str(home.folder)) == "x-1"] == []
+    assert [p for p in all_processes() if marked_task(p, str(home.folder)) == "x-1"] == []
     assert talk.call("halt", attempt="x-1")["exit"] == 0
     assert talk.call("halt", attempt="never")["phase"] == "absent"
 
@@ -166,7 +166,7 @@ def test_what_runs_and_is_known_no_more_is_ended_before_another_begins(
         begun(talk, agent, slot="x-0", shell=shell)
 
     def mine() -> list[int]:
-        return [one for one in all_processes() if marked(one, str(home.folder)) == agent]
+        return [one for one in all_processes() if marked_task(one, str(home.folder)) == agent]
 
     until(lambda: len(mine()) >= 2)
     home.kill(talk)
@@ -194,7 +194,7 @@ def test_a_users_command_outlives_what_its_agent_knew_of_it(home: Agents) -> Non
     shutil.rmtree(home.folder / "commands")
     again = home.attach(epoch=1)
     assert again.call("attempts")["attempts"] == []
-    [pid] = [one for one in all_processes() if marked(one, str(home.folder)) == "q1"]
+    [pid] = [one for one in all_processes() if marked_task(one, str(home.folder)) == "q1"]
     os.kill(pid, signal.SIGKILL)
 
 

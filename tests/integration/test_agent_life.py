@@ -26,8 +26,8 @@ from tests.integration.agents import (
     until,
 )
 from tpuherd.remote.agent_bootstrap import MARK
-from tpuherd.remote.agent_bootstrap import text as program
-from tpuherd.remote.agent_bundle import OURS, agent
+from tpuherd.remote.agent_bootstrap import minified_script as program
+from tpuherd.remote.agent_bundle import OURS, current_agent
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.processes import boot_id
 
@@ -57,7 +57,9 @@ def test_the_very_first_command_says_why_it_could_not_begin(home: Agents, again:
 @pytest.mark.parametrize("there", ["nothing", "half", "another's", "ours", "sources"])
 def test_a_host_asks_for_what_its_python_can_run(house: Agents, there: str) -> None:
     """Also one whose Python was replaced since, or that holds what was sent with another's."""
-    pack, sources = (zlib.decompress(agent().sent(python)) for python in (OURS, ""))
+    pack, sources = (
+        zlib.decompress(current_agent().bytes_to_send(python)) for python in (OURS, "")
+    )
     lying = {"another's": b"cpython-27-00 1\n" + pack, "ours": pack, "sources": sources}
     house.file.write_bytes(lying.get(there, b"" if there == "nothing" else pack[:9]))
     process = house.begin()
@@ -67,7 +69,7 @@ def test_a_host_asks_for_what_its_python_can_run(house: Agents, there: str) -> N
     if word.startswith(MARK + b"want "):
         python = word.split()[2].decode()
         assert python != OURS if there == "ours" else there != "sources"
-        for part in (program("install.py").encode(), agent().sent(python)):
+        for part in (program("install.py").encode(), current_agent().bytes_to_send(python)):
             process.stdin.write(b"%d\n" % len(part) + part)
         word = process.stdout.readline()
     assert word == MARK + b"have\n"
@@ -226,7 +228,7 @@ def test_many_who_come_at_once_find_one_agent(home: Agents) -> None:
 
     def greet(process: "subprocess.Popen[bytes]") -> None:
         assert process.stdout is not None
-        [hello, *_] = frames.Reader().feed(os.read(process.stdout.fileno(), 1 << 16))
+        [hello, *_] = frames.FrameReader().feed(os.read(process.stdout.fileno(), 1 << 16))
         pids.append(hello.content["pid"])
 
     threads = [threading.Thread(target=greet, args=(process,)) for process in started]
@@ -280,14 +282,16 @@ def test_two_controllers_see_the_same(home: Agents) -> None:
     [
         b"GET / HTTP/1.0\r\n\r\n",
         b"\0" * 64,
-        frames.said(frames.CALL, 0, {"verb": "ping"}),
-        frames.said(frames.REPLY, 1, {}),
-        frames.packed(frames.CALL, 1, b"[1]"),
-        frames.packed(frames.CALL, 1, b"[" * 100000),
+        frames.pack_json(frames.CALL, 0, {"verb": "ping"}),
+        frames.pack_json(frames.REPLY, 1, {}),
+        frames.pack_frame(frames.CALL, 1, b"[1]"),
+        frames.pack_frame(frames.CALL, 1, b"[" * 100000),
         # Nobody reads that input, so no credit comes for more of it.
-        frames.said(frames.CALL, 1, {"verb": "run", "id": "a", "shell": "sleep 99", "stdin": True})
-        + frames.data(1, 0, b"x" * 200000) * 4,
-        frames.said(frames.HELLO, 0, {"protocol": 99}),
+        frames.pack_json(
+            frames.CALL, 1, {"verb": "run", "id": "a", "shell": "sleep 99", "stdin": True}
+        )
+        + frames.pack_data(1, 0, b"x" * 200000) * 4,
+        frames.pack_json(frames.HELLO, 0, {"protocol": 99}),
     ],
     ids=range(8),
 )

@@ -21,8 +21,8 @@ from tests.integration.agents import (
     until,
 )
 from tpuherd_host.agent import frames
-from tpuherd_host.agent.processes import all_processes, marked
-from tpuherd_host.agent.records import GAP, JUMP, Records, number
+from tpuherd_host.agent.processes import all_processes, marked_task
+from tpuherd_host.agent.records import GAP, JUMP, RecordReader, parse_number
 
 pytestmark = pytest.mark.real
 
@@ -44,15 +44,15 @@ def old(tmp_path: Path) -> Iterator[Agents]:
 def ours(home: Agents, work: str) -> list[int]:
     """The processes of a piece of work that live."""
     among = [one.pid for one in all_processes().values() if not one.gone]
-    return [pid for pid in among if marked(pid, str(home.folder)) == work]
+    return [pid for pid in among if marked_task(pid, str(home.folder)) == work]
 
 
 def test_a_flood_comes_whole(old: Agents) -> None:
     talk = old.attach()
     id = talk.ask("run", id="a", shell="head -c 100000000 /dev/zero; echo; echo end >&2")
-    records, many, errors = Records(), 0, b""
+    records, many, errors = RecordReader(), 0, b""
     while (frame := talk.frame(id)).kind == frames.DATA:
-        talk.send(frames.credit(id, len(frame.payload) - 1))
+        talk.send(frames.pack_credit(id, len(frame.payload) - 1))
         for record in records.feed(frame.payload[1:]):
             many += len(record.piece) if record.port == frames.STDOUT else 0
             errors += record.piece if record.port == frames.STDERR else b""
@@ -86,12 +86,12 @@ def test_without_a_reader_the_oldest_output_goes_and_that_is_said(home: Agents) 
     talk.greedy = False
     id = talk.ask("run", id="a", shell=shell, log_bytes=4 << 20, hold=False)
     talk.data(id, 1000)
-    talk.send(frames.packed(frames.CANCEL, id, b""))
+    talk.send(frames.pack_frame(frames.CANCEL, id, b""))
     works = until(lambda: [w for w in talk.call("commands")["commands"] if w["ended"]])
     assert works[0]["length"] > 30000000
     talk.greedy = True
     work, [jump, *records] = talk.records(talk.ask("attach", id="a"))
-    assert (jump.port, number(jump.piece)) == (JUMP, work["first"])
+    assert (jump.port, parse_number(jump.piece)) == (JUMP, work["first"])
     assert work["length"] - work["first"] <= 4 << 20
     kept = text(records)
     assert kept.endswith(b"end\n")
@@ -161,9 +161,9 @@ def feed(talk: Talk, id: int, wanted: bytes) -> None:
                 talk.waiting.remove(frame)
                 credit += int.from_bytes(frame.payload, "big")
         many = min(credit, frames.DATA_MAX - 1, len(left))
-        talk.send(frames.data(id, frames.STDIN, bytes(left[:many])))
+        talk.send(frames.pack_data(id, frames.STDIN, bytes(left[:many])))
         left, credit = left[many:], credit - many
-    talk.send(frames.packed(frames.END, id, bytes([frames.STDIN])))
+    talk.send(frames.pack_frame(frames.END, id, bytes([frames.STDIN])))
 
 
 def test_standard_input_with_credit(old: Agents) -> None:
@@ -177,7 +177,7 @@ def test_standard_input_with_credit(old: Agents) -> None:
     feed(talk, id, bytes(1 << 20))  # nobody reads most of it
     assert talk.stream(id)[0]["exit"] == 0
     id = talk.ask("run", id="c", argv=["cat"], stdin=True)
-    talk.send(frames.data(id, frames.STDIN, b"never ended"))
+    talk.send(frames.pack_data(id, frames.STDIN, b"never ended"))
     talk.data(id, 11)
     talk.call("close_stdin", id="c")
     assert talk.stream(id)[0]["exit"] == 0
@@ -210,7 +210,7 @@ def test_a_terminal(old: Agents) -> None:
     talk.call("resize", id="a", rows=50, columns=132)
     while b"50 132" not in shown:
         shown += talk.data(id, 1)
-    talk.send(frames.data(id, frames.STDIN, b"\x03"))
+    talk.send(frames.pack_data(id, frames.STDIN, b"\x03"))
     work, rest = talk.stream(id)
     assert (work["exit"], work["terminal"], b"int" in rest) == (4, True, True)
     work, whole = talk.stream(talk.ask("attach", id="a"))
@@ -249,8 +249,8 @@ def test_a_full_disk_stops_no_command_and_the_gap_is_told(small: Agents) -> None
     assert (work["exit"], text(records)) == (0, b"there is room in memory\n")
     say(small.home / "on", "\n")
     work, rest = talk.stream(id)
-    records = list(Records().feed(text_one + rest))
-    gaps = [number(record.piece) for record in records if record.port == GAP]
+    records = list(RecordReader().feed(text_one + rest))
+    gaps = [parse_number(record.piece) for record in records if record.port == GAP]
     assert work["exit"] == 3
     assert work["lost_bytes"] == sum(gaps) >= lost > 0
     assert text(records).startswith(b"one\n")

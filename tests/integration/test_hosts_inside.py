@@ -26,8 +26,8 @@ def test_users_have_homes_and_may_use_sudo(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())
-            account = await host.account("alice")
-            assert account == await host.account("alice")
+            account = await host.ensure_account("alice")
+            assert account == await host.ensure_account("alice")
             assert account.home == "/home/alice"
             assert (await run(host, "whoami; pwd; echo $HOME", "alice")).text.split() == [
                 "alice",
@@ -45,9 +45,9 @@ def test_users_have_homes_and_may_use_sudo(mode: str) -> None:
             assert (await run(host, "sudo sh -c 'exit 7'", "alice")).code == 7
             assert "unknown user" in (await run(host, "sudo -u nobody-here id", "alice")).text
             with pytest.raises(OSError, match="name of a user"):
-                await host.account("../etc")
+                await host.ensure_account("../etc")
             if mode == "namespaces-root":
-                assert account.uid == 1001 and (await host.account("bob")).uid == 1002
+                assert account.uid == 1001 and (await host.ensure_account("bob")).uid == 1002
                 assert (await run(host, "touch /root/x || cat /etc/shadow", "alice")).code == 1
                 assert "google-sudoers" in (await run(host, "id", "alice")).text
                 assert (await run(host, "cat /home/bob/.bashrc", "alice")).code == 1
@@ -101,23 +101,23 @@ def test_who_holds_a_chip_is_told(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())
-            await host.account("alice")
-            assert await host.holders() == []
+            await host.ensure_account("alice")
+            assert await host.chip_holders() == []
             with open(os.devnull, "r+b") as nothing:
                 program = Program(
                     argv=["bash", "-c", "exec 5<>/dev/vfio/2; exec sleep 60"],
                     executable="/bin/bash",
                     user="alice",
                 )
-                process = await host.spawn(program, [nothing.fileno()] * 3)
+                process = await host.spawn_program(program, [nothing.fileno()] * 3)
             async with asyncio.timeout(10):
-                while not (found := await host.holders()):
+                while not (found := await host.chip_holders()):
                     await asyncio.sleep(0.01)
             assert [(each.device, each.pid) for each in found] == [("/dev/vfio/2", process.pid)]
             assert found[0].resident_bytes > 0
-            await host.signal(process.pid, 15, whole_session=True)
+            await host.send_signal(process.pid, 15, whole_session=True)
             assert await process.wait() == 15
-            assert await host.holders() == []
+            assert await host.chip_holders() == []
 
     asyncio.run(story())
 
@@ -126,7 +126,7 @@ def test_a_terminal(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())
-            await host.account("alice")
+            await host.ensure_account("alice")
             script = "tty; stty size; test -O $SSH_TTY && read word && echo got $word"
             program = Program(argv=["bash", "-c", script], executable="/bin/bash", user="alice")
             process, master = await host.spawn_on_terminal(program, (33, 101, 0, 0))
@@ -161,7 +161,10 @@ def test_connections_out_of_and_into_a_host(mode: str) -> None:
                 other,
             ):  # every host has its own loopback and its own metadata address
                 for place in (("127.0.0.1", 8431), ("169.254.169.254", 80)):
-                    with await host.listen(*place) as listener, await host.connect(*place) as end:
+                    with (
+                        await host.open_listener(*place) as listener,
+                        await host.connect(*place) as end,
+                    ):
                         met, _ = await loop.sock_accept(listener)
                         with met:
                             await loop.sock_sendall(met, b"hello")
@@ -176,8 +179,8 @@ def test_socket_files_obey_their_owner(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())
-            await host.account("alice")
-            with await host.listen("/root/private.sock", 0):
+            await host.ensure_account("alice")
+            with await host.open_listener("/root/private.sock", 0):
                 (await host.connect_unix("/root/private.sock", "root")).close()
                 if mode == "namespaces-root":
                     await run(host, "chmod 700 /root /root/private.sock")
@@ -210,10 +213,14 @@ def test_what_can_not_be_started_says_so(mode: str) -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())
             with open(os.devnull, "r+b") as nothing:
-                process = await host.spawn(Program(argv=["/no/such"]), [nothing.fileno()] * 3)
+                process = await host.spawn_program(
+                    Program(argv=["/no/such"]), [nothing.fileno()] * 3
+                )
                 assert os.waitstatus_to_exitcode(await process.wait()) == 127
                 with pytest.raises(FileNotFoundError, match="no user"):
-                    await host.spawn(Program(argv=["true"], user="eve"), [nothing.fileno()] * 3)
+                    await host.spawn_program(
+                        Program(argv=["true"], user="eve"), [nothing.fileno()] * 3
+                    )
 
     asyncio.run(story())
 
@@ -227,7 +234,7 @@ def test_soft_off_reaches_every_process(mode: str) -> None:
             async with asyncio.timeout(10):
                 while (await run(host, "test -s /run/ready")).code:
                     pass
-            await host.terminate()
+            await host.terminate_all()
             done = await waiting
             assert (done.code, done.text) == (3, "told")
 
@@ -255,7 +262,7 @@ def test_packages_can_be_installed_and_removed(mode: str, tmp_path: Path) -> Non
     async def story() -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())
-            await host.account("alice")
+            await host.ensure_account("alice")
             await host.write("/home/alice/herd-says.deb", package.read_bytes(), 0o644)
             done = await run(host, "sudo apt-get install -y ./herd-says.deb 2>&1", "alice")
             assert done.code == 0, done.text

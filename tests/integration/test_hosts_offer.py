@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.rooms import WALLED, floor, need, run, view
-from tpuherd_sim.hosts.shared_folders import offered
+from tpuherd_sim.hosts.shared_folders import shared_folders
 
 pytestmark = pytest.mark.real
 VENV = Path(sys.prefix)
@@ -26,20 +26,22 @@ def test_what_belongs_to_a_virtual_environment(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
     (venv / "pyvenv.cfg").write_text(f"home = {base}/bin\nversion = 3.11\n")
     (venv / "lib/python3.11/site-packages/x.pth").write_text(f"{source}\nimport sys\n/no/such\n")
-    assert offered(venv) == sorted(map(str, (base, source, venv)))
+    assert shared_folders(venv) == sorted(map(str, (base, source, venv)))
     (tmp_path / "link").symlink_to(venv)
-    assert offered(tmp_path / "link") == sorted(map(str, (base, source, venv, tmp_path / "link")))
+    assert shared_folders(tmp_path / "link") == sorted(
+        map(str, (base, source, venv, tmp_path / "link"))
+    )
 
 
 @pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="runs in no virtual environment")
 def test_the_virtual_environment_of_the_tests_works_inside(mode: str) -> None:
-    if mode == "namespaces-user" and not all(readable(Path(path)) for path in offered(VENV)):
+    if mode == "namespaces-user" and not all(readable(Path(path)) for path in shared_folders(VENV)):
         pytest.skip("the interpreter lives where only root can go")
 
     async def story() -> None:
         async with floor(mode, offer=VENV) as here:
             (host,) = await here.wish(view())
-            await host.account("alice")
+            await host.ensure_account("alice")
             script = f"{VENV}/bin/python -c 'import click, sys; print(sys.prefix)'"
             done = await run(host, script, "alice")
             assert (done.code, done.text) == (0, str(VENV))

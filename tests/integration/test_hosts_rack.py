@@ -12,8 +12,8 @@ import pytest
 
 from tests.integration.rooms import WALLED, becomes, floor, need, run, trouble, view
 from tpuherd_sim.hosts import channel
-from tpuherd_sim.hosts.host_protocols import Desk, Host
-from tpuherd_sim.hosts.syscalls import children, family
+from tpuherd_sim.hosts.host_protocols import Host, WorldApi
+from tpuherd_sim.hosts.syscalls import child_processes, process_family
 
 pytestmark = pytest.mark.real
 EVERY = (*WALLED, "processes")
@@ -66,7 +66,7 @@ def test_power_off_ends_everything_at_once_and_is_no_news(mode: str) -> None:
             assert await here.change("a-0", on=False) is None
             assert host.gone.is_set() and (await working).code == -signal.SIGKILL
             with pytest.raises(OSError):  # whichever
-                await host.account("alice")
+                await host.ensure_account("alice")
             assert here.ear.reports == [("a-0", "up", 0)]
             assert await here.change("a-0", on=True, boot=1) is not None
             assert here.ear.reports[1:] == [("a-0", "up", 1)]
@@ -79,7 +79,7 @@ def test_a_reboot_from_inside_is_told_and_keeps_the_disk(walled: str, how: str) 
     async def story() -> None:
         async with floor(walled) as here:
             (host,) = await here.wish(view())
-            await host.account("alice")
+            await host.ensure_account("alice")
             boot_id = "cat /proc/sys/kernel/random/boot_id"
             before = (await run(host, boot_id)).text
             assert (await run(host, boot_id)).text == before
@@ -112,7 +112,7 @@ def test_other_ends_are_told_as_what_they_are(walled: str) -> None:
             await here.ear.hears("a-0", "rebooted", 0)
             await run(two, "poweroff")
             await here.ear.hears("a-1", "off", 0)
-            await here.rack.match(dict(here.wishes))
+            await here.rack.apply_views(dict(here.wishes))
             assert not here.rack.hosts, "neither starts again before the world says so"
             assert here.rack.zygote is not None
 
@@ -124,7 +124,7 @@ def test_a_host_that_dies_by_accident_is_told_as_failed(mode: str) -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())
             assert here.rack.zygote is not None
-            (init,) = children(here.rack.zygote.pid)
+            (init,) = child_processes(here.rack.zygote.pid)
             os.kill(init, signal.SIGKILL)
             await here.ear.hears("a-0", "failed", 0)
             assert host.gone.is_set()
@@ -141,10 +141,10 @@ def test_a_hung_host_does_not_answer_but_can_be_killed(
             monkeypatch.setattr(channel, "ANSWER_S", 1.0)
             await here.change("a-0", hung=True)
             with pytest.raises(TimeoutError, match="no answer"):
-                await host.account("alice")
-            assert (await other.account("alice")).name == "alice"
+                await host.ensure_account("alice")
+            assert (await other.ensure_account("alice")).name == "alice"
             await here.change("a-0", hung=False)
-            assert (await host.account("bob")).name == "bob"
+            assert (await host.ensure_account("bob")).name == "bob"
             await here.change("a-0", hung=True)
             await here.change("a-0", on=False)
             assert host.gone.is_set()
@@ -157,7 +157,7 @@ def test_the_network_goes_down_slow_and_up(walled: str) -> None:
         loop = asyncio.get_running_loop()
         async with floor(walled) as here:
             one, other = await here.wish(view(0), view(1))
-            with await other.listen("0.0.0.0", 7000) as listener:
+            with await other.open_listener("0.0.0.0", 7000) as listener:
 
                 async def megabyte() -> float:
                     """How long a megabyte takes from one host to the other."""
@@ -191,7 +191,7 @@ def test_a_node_that_is_gone_takes_its_disks_along(walled: str) -> None:
         async with floor(walled) as here:
             (host,) = await here.wish(view())
             await run(host, "echo mine > /root/mine")
-            await here.rack.match({"a-0": None})
+            await here.rack.apply_views({"a-0": None})
             assert host.gone.is_set() and not here.rack.berths
             (fresh,) = await here.wish(view())
             assert (await run(fresh, "cat /root/mine")).code == 1
@@ -203,9 +203,9 @@ def test_services_live_as_long_as_their_host(mode: str) -> None:
     lives: list[tuple[str, str]] = []
 
     @asynccontextmanager
-    async def services(host: Host, _: Desk) -> AsyncIterator[None]:
+    async def services(host: Host, _: WorldApi) -> AsyncIterator[None]:
         lives.append(("begin", host.view.key))
-        with await host.listen("127.0.0.1", 8431):
+        with await host.open_listener("127.0.0.1", 8431):
             yield
         lives.append(("end", host.view.key))
 
@@ -228,7 +228,7 @@ def test_the_death_of_the_zygote_is_survived(mode: str) -> None:
             room = here.rack.berths["a-0"].room
             assert room is not None and await becomes(lambda: bool(room.jobs))
             assert here.rack.zygote is not None
-            everybody = family(here.rack.zygote.pid)
+            everybody = process_family(here.rack.zygote.pid)
             assert len(everybody) >= 3
             here.rack.zygote.kill()
             await here.ear.hears("a-0", "failed", 0)
@@ -253,7 +253,7 @@ def test_a_machine_that_is_slow_to_end_hosts_ends_them_all_the_same(
             assert here.rack.zygote is not None
             os.kill(here.rack.zygote.pid, signal.SIGSTOP)
             try:
-                ending = asyncio.create_task(here.rack.match({"a-0": None, "a-1": None}))
+                ending = asyncio.create_task(here.rack.apply_views({"a-0": None, "a-1": None}))
                 assert await becomes(lambda: len(here.rack.missing) > 0)
             finally:
                 os.kill(here.rack.zygote.pid, signal.SIGCONT)
@@ -280,7 +280,7 @@ def test_a_lying_init_is_not_believed(walled: str) -> None:
                 {},
             ]
             for lie in lies:
-                room.channel.take(dict(lie), [os.open(os.devnull, os.O_RDONLY)])
+                room.channel.handle_message(dict(lie), [os.open(os.devnull, os.O_RDONLY)])
             assert (await run(host, "echo still here")).text == "still here"
             room.channel.close()
             await here.ear.hears("a-0", "failed", 0)
@@ -297,7 +297,7 @@ def test_wishes_for_many_at_once(walled: str) -> None:
             ]
             assert len(await here.wish(*views)) == 24
             assert len(here.ear.reports) == 24
-            await here.rack.match({each.key: replace(each, on=False) for each in views})
+            await here.rack.apply_views({each.key: replace(each, on=False) for each in views})
             assert not here.rack.hosts
 
     asyncio.run(story())
@@ -314,6 +314,6 @@ def test_a_place_that_can_not_be_had_says_so(tmp_path: Path) -> None:
             async with floor("namespaces-user", offer=None) as here:
                 here.rack.folder = nowhere
                 await here.rack.end_zygote()
-                await here.rack.revive()
+                await here.rack.ensure_zygote()
 
     asyncio.run(story())

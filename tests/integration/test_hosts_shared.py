@@ -92,7 +92,7 @@ def herd_without_namespaces(tmp_path: Path, hosts: str) -> "subprocess.Completed
     )
 
 
-@pytest.mark.skipif(not landlock.hold_signals(), reason="Landlock 6 is not to be had")
+@pytest.mark.skipif(not landlock.can_block_signals(), reason="Landlock 6 is not to be had")
 def test_abstract_sockets_of_the_machine_are_out_of_reach() -> None:
     """Those of the host itself are not."""
     connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect('\\0' + sys.argv[1])"
@@ -119,7 +119,7 @@ def test_what_would_harm_is_refused_in_a_sentence(harm: str) -> None:
     async def story() -> None:
         async with floor("processes") as here:
             (host,) = await here.wish(view())
-            await host.account("alice")
+            await host.ensure_account("alice")
             done = await run(host, f"{harm} 2>&1", "alice")
             assert done.code == 1
             assert done.text.count("\n") == 0 and "refused" in done.text
@@ -135,7 +135,7 @@ def test_a_signal_to_everybody_reaches_nobody() -> None:
             async with floor("processes") as here:
                 (host,) = await here.wish(view())
                 assert (await run(host, "kill -9 -1; echo $?")).text.endswith("1")
-                if landlock.hold_signals():
+                if landlock.can_block_signals():
                     assert (await run(host, f"kill {bystander.pid}; echo $?")).text.endswith("1")
 
         asyncio.run(story())
@@ -143,7 +143,7 @@ def test_a_signal_to_everybody_reaches_nobody() -> None:
         bystander.kill()
 
 
-@pytest.mark.skipif(not landlock.version(), reason="Landlock is not to be had")
+@pytest.mark.skipif(not landlock.landlock_version(), reason="Landlock is not to be had")
 def test_files_of_others_can_be_neither_changed_nor_seen(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s3cret")
@@ -153,7 +153,7 @@ def test_files_of_others_can_be_neither_changed_nor_seen(tmp_path: Path) -> None
     async def story() -> None:
         async with floor("processes") as here:
             (host,) = await here.wish(view())
-            account = await host.account("alice")
+            account = await host.ensure_account("alice")
             assert (await run(host, f"cat {secret}", "alice")).code == 1
             assert (await run(host, f"/bin/rm -rf {tmp_path}", "alice")).code == 1
             done = await run(host, "echo mine > ~/mine && cat ~/mine && pwd && echo $USER", "alice")
@@ -170,8 +170,8 @@ def test_a_host_listens_on_its_own_address() -> None:
         async with floor("processes") as here:
             one, other = await here.wish(view(0), view(1))
             with (
-                await one.listen("169.254.169.254", 80) as first,
-                await other.listen("169.254.169.254", 80) as second,
+                await one.open_listener("169.254.169.254", 80) as first,
+                await other.open_listener("169.254.169.254", 80) as second,
             ):
                 assert first.getsockname() == ("127.66.0.2", 8080)
                 assert second.getsockname() == ("127.66.0.3", 8080)

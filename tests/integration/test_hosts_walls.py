@@ -144,7 +144,7 @@ def test_nodes_do_not_reach_each_other(mode: str) -> None:
         async with floor(mode) as here:
             mine, peer = await here.wish(view(0), view(1))
             (stranger,) = await here.wish(view(2, "b"))
-            with await peer.listen("0.0.0.0", 7000):
+            with await peer.open_listener("0.0.0.0", 7000):
                 knock = "exec 3<>/dev/tcp/10.128.0.3/7000"
                 assert (await run(mine, knock)).code == 0
                 assert (await run(mine, "exec 3<>/dev/tcp/t1v-n-a-w-1/7000")).code == 0
@@ -159,7 +159,7 @@ def test_two_pods_may_have_the_same_addresses(mode: str) -> None:
     async def story(here: Floor) -> None:
         for segment in ("a", "b"):
             one, two = await here.wish(view(0, segment), view(1, segment))
-            with await two.listen("10.128.0.3", 7000):
+            with await two.open_listener("10.128.0.3", 7000):
                 found = await run(one, "exec 3<>/dev/tcp/10.128.0.3/7000 && hostname")
                 assert found.text == f"t1v-n-{segment}-w-0"
 

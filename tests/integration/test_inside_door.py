@@ -15,9 +15,9 @@ import pytest
 from tests.integration.plain_host import PlainDesk
 from tests.integration.rooms import WALLED, becomes, need, view
 from tests.integration.test_inside_ssh import Done, echoing, free_port, in_a_terminal, run
-from tpuherd_sim.hosts.host_pool import Make, Rack
+from tpuherd_sim.hosts.host_pool import HostPool, PoolSettings
 from tpuherd_sim.model.host_view import HostView
-from tpuherd_sim.ssh.ssh_server import Door
+from tpuherd_sim.ssh.ssh_server import SshServer
 
 pytestmark = [pytest.mark.real, pytest.mark.needs("ssh", "ssh-keygen")]
 
@@ -33,8 +33,8 @@ def mode(request: pytest.FixtureRequest) -> str:
 class House:
     """Two hosts of one node, and a client's key."""
 
-    rack: Rack
-    door: Door
+    rack: HostPool
+    door: SshServer
     folder: Path
     port: int
     views: dict[str, HostView]
@@ -55,8 +55,8 @@ class House:
     async def change(self, worker: int, **fields: object) -> None:
         key = list(self.views)[worker]
         self.views[key] = replace(self.views[key], **fields)  # type: ignore[arg-type]
-        await self.rack.match({key: self.views[key]})
-        await self.door.match({key: self.views[key]})
+        await self.rack.apply_views({key: self.views[key]})
+        await self.door.apply_views({key: self.views[key]})
 
 
 @contextlib.asynccontextmanager
@@ -67,13 +67,13 @@ async def house(mode: str, folder: Path) -> AsyncIterator[House]:
     desk = PlainDesk(view(), {"alice": ((folder / "id.pub").read_text(),)})
     with tempfile.TemporaryDirectory(prefix="hosts-") as ground:
         Path(ground).chmod(0o755)
-        rack = Rack(desk, Path(ground), Make(mode=mode))
+        rack = HostPool(desk, Path(ground), PoolSettings(mode=mode))
         await rack.start()
         port = free_port()
-        door = Door(desk, port, rack.hosts.get, folder / "keys")
+        door = SshServer(desk, port, rack.hosts.get, folder / "keys")
         try:
-            await rack.match(views)
-            await door.match(views)
+            await rack.apply_views(views)
+            await door.apply_views(views)
             whole = {key: one for key, one in views.items() if one is not None}
             yield House(rack, door, folder, port, whole)
         finally:

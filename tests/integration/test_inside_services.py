@@ -17,9 +17,9 @@ import pytest
 from tests.conformance.world import client
 from tests.integration.plain_host import PlainDesk
 from tests.integration.rooms import WALLED, Ran, becomes, need, run, view
-from tpuherd_sim.host_services.all_services import Surroundings, services
-from tpuherd_sim.host_services.packages import Packages
-from tpuherd_sim.hosts.host_pool import Make, Rack
+from tpuherd_sim.host_services.all_services import ServiceSettings, run_host_services
+from tpuherd_sim.host_services.packages import PackageSources
+from tpuherd_sim.hosts.host_pool import HostPool, PoolSettings
 from tpuherd_sim.hosts.host_protocols import Host
 from tpuherd_sim.model.host_view import HostView
 
@@ -41,7 +41,7 @@ class Served:
 
     host: Host
     desk: PlainDesk
-    rack: Rack
+    rack: HostPool
 
     async def run(self, script: str, user: str = "root") -> Ran:
         return await run(self.host, script, user)
@@ -63,14 +63,16 @@ async def served(
     desk.tree = {
         "instance": {"attributes": {"tpu-env": "A: 'b'\n"}, "name": view.name, "preempted": "FALSE"}
     }
-    surroundings = Surroundings(keys_folder=folder / "keys", **around)
-    make = Make(mode=mode, offer=offer, services=partial(services, around=surroundings))
+    surroundings = ServiceSettings(keys_folder=folder / "keys", **around)
+    make = PoolSettings(
+        mode=mode, offer=offer, services=partial(run_host_services, around=surroundings)
+    )
     with tempfile.TemporaryDirectory(prefix="hosts-") as ground:
         Path(ground).chmod(0o755)
-        rack = Rack(desk, Path(ground), make)
+        rack = HostPool(desk, Path(ground), make)
         await rack.start()
         try:
-            await rack.match({view.key: view})
+            await rack.apply_views({view.key: view})
             yield Served(host=rack.hosts[view.key], desk=desk, rack=rack)
         finally:
             await rack.close()
@@ -177,7 +179,7 @@ def test_the_way_to_packages(tmp_path: Path) -> None:
 
     async def whole() -> None:
         async with mirror() as port:
-            packages = Packages(index_url=f"http://127.0.0.1:{port}/simple")
+            packages = PackageSources(index_url=f"http://127.0.0.1:{port}/simple")
             async with served("namespaces-user", tmp_path, view(), packages=packages) as here:
                 fetch = "curl -sS -x http://169.254.169.254:3128"
                 url = f"http://127.0.0.1:{port}/simple/x"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.plain_host import VIEW, PlainDesk, PlainHost
-from tpuherd_sim.ssh.ssh_server import Door
+from tpuherd_sim.ssh.ssh_server import SshServer
 
 pytestmark = [pytest.mark.real, pytest.mark.needs("ssh", "ssh-keygen", "scp", "sftp")]
 
@@ -35,7 +35,7 @@ class Site:
 
     host: PlainHost
     desk: PlainDesk
-    door: Door
+    door: SshServer
     folder: Path
     port: int
 
@@ -52,7 +52,7 @@ class Site:
 
     async def match(self, **fields: object) -> None:
         self.desk.change(**fields)
-        await self.door.match({VIEW.key: self.desk.now})
+        await self.door.apply_views({VIEW.key: self.desk.now})
 
 
 async def run(argv: list[str], given: bytes | None = b"", *, deadline_s: float = 30) -> Done:
@@ -79,9 +79,9 @@ async def site(folder: Path) -> AsyncIterator[Site]:
     host = PlainHost(folder / "root")
     desk = PlainDesk(VIEW, {"alice": (mine,), "bob": (mine,)})
     port = free_port()
-    door = Door(desk, port, lambda key: None if host.gone.is_set() else host, folder / "keys")
+    door = SshServer(desk, port, lambda key: None if host.gone.is_set() else host, folder / "keys")
     try:
-        await door.match({VIEW.key: VIEW})
+        await door.apply_views({VIEW.key: VIEW})
         yield Site(host, desk, door, folder, port)
     finally:
         await door.close()
@@ -440,7 +440,7 @@ def test_the_host_key_stays_and_goes_with_the_host(tmp_path: Path) -> None:
         await here.match(on=False)
         await here.match(on=True)
         assert await key() == before
-        await here.door.match({VIEW.key: None})
+        await here.door.apply_views({VIEW.key: None})
         await here.match()
         assert await key() != before
 

@@ -10,10 +10,10 @@ import pytest
 from tests.conformance.hosts_ground import opened, ping
 from tests.conformance.hosts_sshd import Town, lacking, town
 from tests.conformance.parcels import small
-from tpuherd.errors import Broken, HerdError, NotAllowed, NotReached, Stranger
+from tpuherd.errors import HerdError, IdentityMismatch, NotAllowed, NotReached, OperationFailed
 from tpuherd.ports import Host
 from tpuherd.remote import fanout
-from tpuherd.remote.connection_pool import Ways
+from tpuherd.remote.connection_pool import ConnectionPool
 from tpuherd.remote.host_key_pins import Pins
 from tpuherd.settings import host_routes
 
@@ -56,14 +56,14 @@ def test_by_a_jump_host(place: Town, tmp_path: Path, monkeypatch: pytest.MonkeyP
     (mine / "known_hosts").write_text(f"{bastion.internal_ip} {place.machine(bastion).key}\n")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    way = host_routes.parse(f"jump:root@{bastion.internal_ip}")
+    way = host_routes.parse_route(f"jump:root@{bastion.internal_ip}")
 
-    async def work(roads: Ways) -> list[fanout.Done[object]]:
-        return await fanout.everyone(hosts, lambda host: ping(roads, host))
+    async def work(roads: ConnectionPool) -> list[fanout.FanoutResult[object]]:
+        return await fanout.run_on_all(hosts, lambda host: ping(roads, host))
 
-    assert fanout.failures(opened(place, tmp_path, ways=(way,)).run(work)) == []
-    nowhere = host_routes.parse("jump:root@bastion.invalid")
-    said = fanout.failures(opened(place, tmp_path, ways=(nowhere,)).run(work))
+    assert fanout.failure_lines(opened(place, tmp_path, ways=(way,)).run(work)) == []
+    nowhere = host_routes.parse_route("jump:root@bastion.invalid")
+    said = fanout.failure_lines(opened(place, tmp_path, ways=(nowhere,)).run(work))
     assert len(said) == 1
     assert said[0].startswith("behind/w[0-3]: the jump host root@bastion.invalid can't be used")
 
@@ -72,13 +72,13 @@ def test_by_a_proxy_command(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("proxied")
     script = tmp_path / "proxy.py"
     script.write_text(PROXY)
-    way = host_routes.parse(f"command:{sys.executable} {script} %h %p")
+    way = host_routes.parse_route(f"command:{sys.executable} {script} %h %p")
     opened(place, tmp_path, ways=(way,)).run(lambda roads: ping(roads, host))
 
 
 def test_ways_are_tried_in_order(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("ordered")
-    ordered = (host_routes.parse("command:false"), host_routes.parse("internal"))
+    ordered = (host_routes.parse_route("command:false"), host_routes.parse_route("internal"))
     opened(place, tmp_path, ways=ordered).run(lambda roads: ping(roads, host))
     with pytest.raises(NotReached):
         opened(place, tmp_path, ways=ordered[:1]).run(lambda roads: ping(roads, host))
@@ -95,7 +95,7 @@ def test_a_shell_that_talks_does_not_disturb(place: Town, tmp_path: Path) -> Non
 def test_a_shell_that_never_stops_talking_is_given_up(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("flooder")
     (home_of(place, host) / ".bashrc").write_text("yes | head -c 300000\n")
-    with pytest.raises(Broken, match="says too much"):
+    with pytest.raises(OperationFailed, match="says too much"):
         opened(place, tmp_path).run(lambda roads: ping(roads, host))
 
 
@@ -109,7 +109,7 @@ def test_a_home_that_can_not_be_written(place: Town, tmp_path: Path) -> None:
 def test_an_agent_of_another_protocol(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("newer")
     other = small("", protocol=99)
-    with pytest.raises(Broken, match="speaks protocol 99, we speak 1") as caught:
+    with pytest.raises(OperationFailed, match="speaks protocol 99, we speak 1") as caught:
         opened(place, tmp_path, other).run(lambda roads: ping(roads, host))
     assert "newer" in caught.value.hint
 
@@ -121,16 +121,16 @@ def test_without_published_keys_the_first_one_is_believed_and_no_other(
     place.nodes["trusted"].publishes_keys = False
     opened(place, tmp_path).run(lambda roads: ping(roads, host))
     machine = place.machine(host)
-    assert Pins(tmp_path / "pins").of(host) == (machine.key,)
+    assert Pins(tmp_path / "pins").pinned_keys(host) == (machine.key,)
     place.off(machine)
     place.new_key(machine)
     place.on(machine)
     place.listens(machine)
-    with pytest.raises(Stranger, match="shows another host key"):
+    with pytest.raises(IdentityMismatch, match="shows another host key"):
         opened(place, tmp_path).run(lambda roads: ping(roads, host))
     place.nodes["trusted"].publishes_keys = True  # the cloud vouches for the new one
     opened(place, tmp_path).run(lambda roads: ping(roads, host))
-    assert Pins(tmp_path / "pins").of(host) == (machine.key,)
+    assert Pins(tmp_path / "pins").pinned_keys(host) == (machine.key,)
 
 
 def test_a_key_that_is_never_let_in(
@@ -142,7 +142,7 @@ def test_a_key_that_is_never_let_in(
     async def admit(host: Host, login: str, public: str) -> None:
         place.admitted.append(public)
 
-    monkeypatch.setattr(place, "admit", admit)
+    monkeypatch.setattr(place, "install_key", admit)
     with pytest.raises(NotAllowed, match="does not take our key for root"):
         opened(place, tmp_path).run(lambda roads: ping(roads, host))
     assert place.admitted

@@ -19,7 +19,7 @@ NODES = f"/v2/projects/demo/locations/{ZONE}/nodes"
 STRANGER = 65534
 ASK = {
     "by netlink": peer_uid.ask_kernel,
-    "by the tables": peer_uid.look_up,
+    "by the tables": peer_uid.look_up_owner,
 }
 
 

@@ -14,9 +14,9 @@ from time import monotonic, sleep, time
 import pytest
 
 from tpuherd.cli.main import run
-from tpuherd.errors import Broken, HerdError, NotAllowed
-from tpuherd.model.slots_and_plan import Event, Goal
-from tpuherd.model.stored_job import Wish
+from tpuherd.errors import HerdError, NotAllowed, OperationFailed
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.store.database import Database
 
 pytestmark = pytest.mark.real
@@ -65,7 +65,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 
 def check(store: Database, name: str) -> int:
     """How many writes of it are there: each whole, in order, once."""
-    found = [(event.facts["n"], event.facts["part"]) for _, event in store.events(slot=name)]
+    found = [(event.facts["n"], event.facts["part"]) for _, event in store.read_events(slot=name)]
     writes = len(found) // 3
     assert found == [(n, part) for n in range(writes) for part in range(3)]
     return writes
@@ -78,7 +78,7 @@ def test_several_write_a_new_store_at_once_and_nothing_is_lost(
     assert [writer.wait(timeout=120) for writer in writers] == [0] * 6
     store = Database(tmp_path / "store", NOW)
     assert [check(store, f"s-{n}") for n in range(6)] == [40] * 6
-    assert [seq for seq, _ in store.events()] == list(range(1, 721))
+    assert [seq for seq, _ in store.read_events()] == list(range(1, 721))
     store.close()
 
 
@@ -103,7 +103,7 @@ def test_what_was_said_to_be_written_survives_kill_9(
         assert check(store, f"e-{life}") in (done + 1, done + 2)
         assert seq > told  # the lease of the dead one was taken over at once
         told = seq
-        assert store.holder(time()) is None
+        assert store.lease_holder(time()) is None
     store.close()
 
 
@@ -119,37 +119,37 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def event(size: int = 100) -> Event:
-    return Event(at=NOW, kind="bid.asked", job="gpt", facts={"why": "x" * size})
+def event(size: int = 100) -> HistoryEvent:
+    return HistoryEvent(at=NOW, kind="bid.asked", job="gpt", facts={"why": "x" * size})
 
 
 @pytest.mark.root
 @pytest.mark.needs("mount")
 def test_a_full_disk_is_told_nothing_is_lost_and_it_goes_on(small: Path) -> None:
     store = Database(small / "store", NOW)
-    wish = Wish(job="gpt", goal=Goal.RUN, document={}, made_at=NOW, changed_at=NOW)
-    store.put(wish)
+    wish = StoredJob(job="gpt", goal=Goal.RUN, document={}, made_at=NOW, changed_at=NOW)
+    store.put_job(wish)
     stuffing = small / "stuffing"
-    written = store.append([event()])
+    written = store.append_events([event()])
     with pytest.raises(OSError, match="No space left"), stuffing.open("wb", 0) as stream:
         while True:
             stream.write(b"x" * 4096)
     end = monotonic() + 60
-    with pytest.raises(Broken, match="the disk is full") as refused:
+    with pytest.raises(OperationFailed, match="the disk is full") as refused:
         while monotonic() < end:
-            written = store.append([event(5000)])
+            written = store.append_events([event(5000)])
     assert "free some space" in refused.value.hint
-    with pytest.raises(Broken, match="the disk is full"):
+    with pytest.raises(OperationFailed, match="the disk is full"):
         store.secrets.put("gpt", "KEY", "x" * 5000)
-    assert list(store.wishes()) == ["gpt"]
-    assert [seq for seq, _ in store.events()] == list(range(1, written + 1))
+    assert list(store.stored_jobs()) == ["gpt"]
+    assert [seq for seq, _ in store.read_events()] == list(range(1, written + 1))
     stuffing.unlink()
-    assert store.append([event(5000)]) == written + 1
+    assert store.append_events([event(5000)]) == written + 1
     store.secrets.put("gpt", "KEY", "x")
     store.close()
     again = Database(small / "store", NOW)
     assert again.told == ""
-    assert [seq for seq, _ in again.events()] == list(range(1, written + 2))
+    assert [seq for seq, _ in again.read_events()] == list(range(1, written + 2))
     again.close()
 
 
@@ -191,7 +191,7 @@ def test_a_full_disk_is_told_in_a_sentence_by_what_writes_beside_the_store(
 @pytest.mark.needs("mount")
 def test_a_full_disk_is_told_when_the_store_is_new(small: Path) -> None:
     stuffing = stuffed(small)
-    with pytest.raises(Broken, match="the disk is full"):
+    with pytest.raises(OperationFailed, match="the disk is full"):
         Database(small / "store", NOW)
     stuffing.unlink()
     Database(small / "store", NOW).close()
@@ -201,7 +201,7 @@ def test_a_full_disk_is_told_when_the_store_is_new(small: Path) -> None:
 @pytest.mark.needs("mount")
 def test_a_disk_that_may_only_be_read_is_told(small: Path) -> None:
     store = Database(small / "store", NOW)
-    store.append([event()])
+    store.append_events([event()])
     store.close()
     subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
     with pytest.raises(NotAllowed) as refused:
@@ -209,7 +209,7 @@ def test_a_disk_that_may_only_be_read_is_told(small: Path) -> None:
     assert str(small / "store") in refused.value.sentence
     subprocess.run(["mount", "-o", "remount,rw", str(small)], check=True)
     again = Database(small / "store", NOW)
-    assert len(list(again.events())) == 1
+    assert len(list(again.read_events())) == 1
     again.close()
 
 
@@ -241,10 +241,10 @@ def test_one_that_is_busy_for_long_is_told(tmp_path: Path, monkeypatch: pytest.M
     store = Database(tmp_path, NOW)
     hog = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
     hog.execute("BEGIN IMMEDIATE")
-    with pytest.raises(Broken, match=r"keeps the store in .* busy"):
-        store.append([event()])
-    assert list(store.events()) == []
+    with pytest.raises(OperationFailed, match=r"keeps the store in .* busy"):
+        store.append_events([event()])
+    assert list(store.read_events()) == []
     hog.execute("ROLLBACK")
-    assert store.append([event()]) == 1
+    assert store.append_events([event()]) == 1
     hog.close()
     store.close()

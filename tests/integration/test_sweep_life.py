@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.world import until
 from tests.integration.engines import Owner, owner
-from tpuherd.history.apply_trial_events import SWEEPS, of
+from tpuherd.history.apply_trial_events import SWEEPS, build_sweep
 from tpuherd.model.sweep_trials import Sweep
 
 pytestmark = pytest.mark.real
@@ -32,7 +32,7 @@ def user() -> Iterator[Owner]:
 
 
 def sweep_of(user: Owner) -> Sweep:
-    return of(user.events(*SWEEPS))
+    return build_sweep(user.events(*SWEEPS))
 
 
 def test_a_sweep_outlives_a_node_and_leaves_nothing(user: Owner) -> None:
@@ -60,7 +60,7 @@ def test_a_sweep_outlives_a_node_and_leaves_nothing(user: Owner) -> None:
     assert user.herd("wait", "try", seconds=120).returncode == 0
 
     sweep = sweep_of(user)
-    assert [(one.word, one.value) for one in sweep.trials] == [
+    assert [(one.status_word, one.value) for one in sweep.trials] == [
         ("complete", float(f"8{number}")) for number in range(5)
     ]
     given = [one for one in user.events("trial.given") if one.facts["trial"] == lost]

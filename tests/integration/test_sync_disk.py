@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.simulated.sync_hosts import ENVIRONMENT, Desk, NearHost, herd, tree, write
-from tpuherd.errors import Broken
+from tpuherd.errors import OperationFailed
 from tpuherd.sync.snapshot_store import Archive
-from tpuherd.sync.take_snapshot import take
+from tpuherd.sync.take_snapshot import snapshot_folder
 from tpuherd_host.agent import snapshots_fill
 
 pytestmark = [pytest.mark.real, pytest.mark.root, pytest.mark.needs("mount")]
@@ -74,9 +74,13 @@ def test_a_snapshot_that_has_no_room_here_says_whose_disk_is_full(
     archive = Archive(hosts[1].home / "archive")  # which is on the small disk
     code = tmp_path / "tree"
     write(code, {f"f{n}": random.Random(n).randbytes(SIZE // 8) for n in range(10)})
-    with pytest.raises(Broken, match=r"this machine's disk is full: .*/archive can't") as told:
-        take(code, archive, ENVIRONMENT)
+    with pytest.raises(
+        OperationFailed, match=r"this machine's disk is full: .*/archive can't"
+    ) as told:
+        snapshot_folder(code, archive, ENVIRONMENT)
     assert "free some space" in told.value.hint
     for n in range(5):
         (code / f"f{n}").unlink()
-    assert take(code, archive, ENVIRONMENT).id  # what was half there does not keep it full
+    assert snapshot_folder(
+        code, archive, ENVIRONMENT
+    ).id  # what was half there does not keep it full

@@ -12,16 +12,16 @@ import pytest
 from tests.conformance.hosts_ground import KINDS, Ground, linked, opened, standing
 from tests.conformance.hosts_sshd import Town
 from tests.simulated.sync_hosts import tree, write
-from tpuherd.ports import Host, Verb
-from tpuherd.remote.agent_bundle import agent
+from tpuherd.ports import Host, RpcRequest
+from tpuherd.remote.agent_bundle import current_agent
 from tpuherd.remote.agent_link import AgentLink
-from tpuherd.remote.connection_pool import Ways
+from tpuherd.remote.connection_pool import ConnectionPool
 from tpuherd.sync.copy_files import copy_from, copy_to
-from tpuherd.sync.ship import TERMS, Shipment, Terms, ship
+from tpuherd.sync.ship import TERMS, Shipment, ShipOptions, ship
 from tpuherd.sync.snapshot_store import Archive
-from tpuherd.sync.take_snapshot import take
+from tpuherd.sync.take_snapshot import snapshot_folder
 from tpuherd_host.agent.frames import LOG
-from tpuherd_host.agent.records import Records
+from tpuherd_host.agent.records import RecordReader
 
 pytestmark = pytest.mark.real
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
@@ -52,15 +52,17 @@ class Desk:
         (self.code / "link").symlink_to("odd name")
         self.archive = Archive(folder / "archive")
 
-    def run(self, work: Callable[[Ways], Awaitable[None]]) -> None:
-        async def limited(ways: Ways) -> None:
+    def run(self, work: Callable[[ConnectionPool], Awaitable[None]]) -> None:
+        async def limited(ways: ConnectionPool) -> None:
             async with asyncio.timeout(120):
                 await work(ways)
 
-        opened(self.ground, self.folder, agent()).run(limited)
+        opened(self.ground, self.folder, current_agent()).run(limited)
 
-    async def ship(self, links: list[AgentLink], dest: str = "c", terms: Terms = TERMS) -> Shipment:
-        shot = await asyncio.to_thread(take, self.code, self.archive, ENVIRONMENT)
+    async def ship(
+        self, links: list[AgentLink], dest: str = "c", terms: ShipOptions = TERMS
+    ) -> Shipment:
+        shot = await asyncio.to_thread(snapshot_folder, self.code, self.archive, ENVIRONMENT)
         return await ship(shot, dest, links, archive=self.archive, terms=terms)
 
     def look(self) -> str:
@@ -74,15 +76,15 @@ def desk(ground: Ground, tmp_path: Path) -> Desk:
     return Desk(ground, tmp_path)
 
 
-async def links(ways: Ways, hosts: list[Host]) -> list[AgentLink]:
-    return await asyncio.gather(*(ways.link(host) for host in hosts))
+async def links(ways: ConnectionPool, hosts: list[Host]) -> list[AgentLink]:
+    return await asyncio.gather(*(ways.get_link(host) for host in hosts))
 
 
 async def said(link: AgentLink, text: str, **more: object) -> str:
     """What a command says on a host."""
-    records, out = Records(), bytearray()
+    records, out = RecordReader(), bytearray()
     asked = {"id": os.urandom(6).hex(), "shell": text, **more}
-    async with link.stream(Verb(name="run", arguments=asked)) as call:
+    async with link.open_stream(RpcRequest(name="run", arguments=asked)) as call:
         while (piece := await call.read()) is not None:
             if piece[0] == LOG:
                 out += b"".join(r.piece for r in records.feed(piece[1]) if r.port in (1, 2))
@@ -97,7 +99,7 @@ async def looks(found: list[AgentLink], dest: str = "c") -> set[str]:
 def test_cold_edited_and_unchanged(ground: Ground, desk: Desk) -> None:
     hosts = ground.node("pod", 4)
 
-    async def work(ways: Ways) -> None:
+    async def work(ways: ConnectionPool) -> None:
         found = await links(ways, hosts)
         done = await desk.ship(found)
         assert (done.failed, done.slow) == ({}, {})
@@ -127,7 +129,7 @@ def test_a_thin_uplink_carries_it_once_however_many_hosts(ground: Ground, desk: 
     hosts = {many: ground.node(f"thin{many}", many) for many in (1, 8)}
     carried: dict[int, int] = {}
 
-    async def work(ways: Ways) -> None:
+    async def work(ways: ConnectionPool) -> None:
         for many in hosts:
             found = await links(ways, hosts[many])
             write(desk.code, {"noise": random.Random(many).randbytes(size)})
@@ -149,12 +151,12 @@ def test_broken_in_the_middle_leaves_the_old_and_the_next_try_goes_on(
 ) -> None:
     hosts = ground.node(how, 2)
 
-    async def work(ways: Ways) -> None:
+    async def work(ways: ConnectionPool) -> None:
         found = await links(ways, hosts)
         assert (await desk.ship(found)).failed == {}
         before = desk.look()
         write(desk.code, {f"big{n}": random.Random(n).randbytes(1 << 20) for n in range(12)})
-        shot = await asyncio.to_thread(take, desk.code, desk.archive, ENVIRONMENT)
+        shot = await asyncio.to_thread(snapshot_folder, desk.code, desk.archive, ENVIRONMENT)
         cut = asyncio.Event()
 
         def watch(progress: object) -> None:
@@ -164,7 +166,7 @@ def test_broken_in_the_middle_leaves_the_old_and_the_next_try_goes_on(
         shipping = asyncio.create_task(ship(shot, "c", found, archive=desk.archive, report=watch))
         await cut.wait()
         if how == "kill":
-            connection = await ways.connection(hosts[0])
+            connection = await ways.get_connection(hosts[0])
             await connection.run(f"kill -9 {found[0].hello['pid']}")
         else:
             await asyncio.to_thread(ground.cut, hosts[0])
@@ -185,7 +187,7 @@ def test_two_nodes_that_do_not_meet(ground: Ground, desk: Desk) -> None:
         pytest.skip("only simulated hosts are in networks of their own")
     hosts = [*ground.node("near", 4), *ground.node("far", 4)]
 
-    async def work(ways: Ways) -> None:
+    async def work(ways: ConnectionPool) -> None:
         found = await links(ways, hosts)
         done = await desk.ship(found)
         assert done.failed == {}
@@ -206,7 +208,7 @@ def test_copies_both_ways(ground: Ground, desk: Desk, tmp_path: Path) -> None:
     os.utime(tmp_path / "data", (1_500_000_000, 1_500_000_000))
     (tmp_path / "data").chmod(0o640)
 
-    async def work(ways: Ways) -> None:
+    async def work(ways: ConnectionPool) -> None:
         found = await links(ways, hosts)
         done = await copy_to([tmp_path / "data"], "some/where/", found)
         assert (done.failed, done.slow) == ({}, {})
@@ -227,7 +229,7 @@ def test_a_full_disk_is_refused_before_or_after_but_never_half(ground: Ground, d
     if not hasattr(ground, "_weather"):
         pytest.skip("only simulated hosts have disks that fill")
 
-    async def work(ways: Ways) -> None:
+    async def work(ways: ConnectionPool) -> None:
         found = await links(ways, hosts)
         assert (await desk.ship(found)).failed == {}
         before = desk.look()
@@ -250,7 +252,7 @@ def test_two_gigabytes_in_one_file_and_memory_stays_small(ground: Ground, desk: 
     with (desk.code / "large").open("wb") as file:
         file.truncate(2_200_000_000 if ground.login == "root" else 1_000_000_000)  # a small disk
 
-    async def work(ways: Ways) -> None:
+    async def work(ways: ConnectionPool) -> None:
         found = await links(ways, hosts)
         done = await desk.ship(found)
         assert done.failed == {}

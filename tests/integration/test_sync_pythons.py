@@ -15,33 +15,34 @@ sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from tpuherd_host.agent import relay, snapshots, snapshots_give
 from tpuherd_host.agent.frames import BLOBS
-from tpuherd_host.agent.snapshots_rows import named, packed, row
-from tpuherd_host.agent.snapshots_stream import Content, stream
-from tpuherd_host.agent.state import State
-from tpuherd_host.agent.threads import House, Talk
+from tpuherd_host.agent.snapshots_rows import pack_row, pack_rows, rows_id
+from tpuherd_host.agent.snapshots_stream import StreamContent, encode_stream
+from tpuherd_host.agent.state import AgentState
+from tpuherd_host.agent.threads import AgentPaths, ThreadedCall
 
 home = Path(sys.argv[2])
 said = []
-house = House(str(home / ".tpuherd"), str(home), {}, State, said.append)
+house = AgentPaths(str(home / ".tpuherd"), str(home), {}, AgentState, said.append)
 
 def call(verb, pieces=(), **content):
-    talk = Talk(house, content, 1, 1)
+    talk = ThreadedCall(house, content, 1, 1)
     for piece in pieces:
-        talk.hand(BLOBS, piece)
+        talk.add_piece(BLOBS, piece)
     return verb(talk)
 
 for turn in (b"one", b"two" * 100000, b""):
     files = {b"a": turn, b"d/b": b"x", b"link": b"d"}
     modes = {b"a": 0o100755, b"d/b": 0o100644, b"link": 0o120777}
     id = lambda content: hashlib.sha256(content).digest()
-    rows = sorted(row(p, modes[p], len(c), id(c)) for p, c in files.items())
-    order = {"id": named(rows).hex(), "dest": "c", "token": "t%d" % len(turn), "address": ""}
+    rows = sorted(pack_row(p, modes[p], len(c), id(c)) for p, c in files.items())
+    order = {"id": rows_id(rows).hex(), "dest": "c", "token": "t%d" % len(turn), "address": ""}
     answer = call(snapshots.have, **order)
     assert answer["port"] and not answer["intact"], answer
-    found = [Content(n, len(c), [c]) for n, (p, c) in enumerate(sorted(files.items()))]
+    found = [StreamContent(n, len(c), [c]) for n, (p, c) in enumerate(sorted(files.items()))]
     head = {"id": order["id"], "base": None, "gone": 0, "give": 3}
     token = {"token": order["token"]}
-    answer = call(snapshots.receive, stream(head, packed(rows), found, lambda: 6), **token)
+    data = encode_stream(head, pack_rows(rows), found, lambda: 6)
+    answer = call(snapshots.receive, data, **token)
     assert answer["ready"] == order["id"], answer
     assert call(snapshots.commit, **token)["switched"] == order["id"]
     assert (home / "c/a").read_bytes() == turn and os.access(str(home / "c/a"), os.X_OK)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.world import World, started
 from tpuherd_host.train import Batches, Shards, Split
-from tpuherd_host.train.sample_split import Unfit
+from tpuherd_host.train.sample_split import InvalidSetup
 from tpuherd_host.train.storage import Place, place
 
 COUNTS = (5, 9, 0, 7, 6)
@@ -91,12 +91,12 @@ def test_shards_that_nobody_counted_are(
 
 
 def test_what_is_not_there_or_is_not_so_long(bucket: Place, tmp_path: Path) -> None:
-    with pytest.raises(Unfit, match=r"there is no gs://shards/.*/7\.tar"):
+    with pytest.raises(InvalidSetup, match=r"there is no gs://shards/.*/7\.tar"):
         Shards([f"{bucket.location}/7.tar"])
-    with pytest.raises(Unfit, match=r"there is no \*\.tar in gs://shards/nothing"):
+    with pytest.raises(InvalidSetup, match=r"there is no \*\.tar in gs://shards/nothing"):
         Shards("gs://shards/nothing")
     assert Shards(f"{bucket.location}/[34]*.tar", cache=str(tmp_path)).sizes == (7, 6)
     bucket.write("sizes.json", [b'{"1.tar": 8}'])
     shards = Shards([f"{bucket.location}/1.tar"], cache=str(tmp_path))
-    with pytest.raises(Unfit, match=r"1\.tar has 9 samples, but sizes\.json says 8"):
+    with pytest.raises(InvalidSetup, match=r"1\.tar has 9 samples, but sizes\.json says 8"):
         shards[0][0]

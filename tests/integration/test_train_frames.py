@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tpuherd_host.agent.stacks import text
+from tpuherd_host.agent.stacks import stack_text
 
 STUCK = """
 import os, sys, threading
-from tpuherd_host.train import frames
-frames.seen()
+from tpuherd_host.train import stack_dump
+stack_dump.register_stack_dump()
 
 def in_a_thread():
     threading.Event().wait()
@@ -41,10 +41,10 @@ def test_a_program_shows_its_frames_and_goes_on() -> None:
         assert program.stdout is not None
         assert program.stdout.readline() == "here\n"
         for _ in range(2):
-            said = text(program.pid, "")
+            said = stack_text(program.pid, "")
             assert said.count("in for_ever") == 1
             assert said.count("in in_a_thread") == 1
             assert "state S" in said
         _, trouble = program.communicate("x", timeout=20)
         assert (program.returncode, trouble) == (0, "")
-        assert text(program.pid, "") == "it is gone\n"
+        assert stack_text(program.pid, "") == "it is gone\n"

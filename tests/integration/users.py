@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Any
 
 from tests.conformance.world import HERD, World, started, until
-from tpuherd.targets import expanded
+from tpuherd.targets import expand_brackets
 
 ZONE = "us-central2-b"
 MACHINE = {"acceleratorType": "v4-32", "schedulingConfig": {"spot": True}}
@@ -183,7 +183,7 @@ def read_line_of_all(process: "subprocess.Popen[str]", text: str, hosts: int) ->
     while len(heard) < hosts:
         label, _, said = line(process).rstrip("\n").partition(": ")
         assert said == text, (label, said, heard)
-        heard.update(expanded(label, label))
+        heard.update(expand_brackets(label, label))
 
 
 def lines_of_each(text: str) -> dict[str, list[str]]:
@@ -193,7 +193,7 @@ def lines_of_each(text: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         label, _, said = line.partition(": ")
-        for host in expanded(label, label):
+        for host in expand_brackets(label, label):
             found.setdefault(host, []).append(said)
     return found
 

@@ -119,7 +119,9 @@ def test_every_command_shown_is_understood(page: str, words: list[str]) -> None:
     except click.exceptions.Exit:
         pass  # --help
     if words[:2] == ["sim", "weather"] and len(words) > 2 and words[2] != "clear":
-        arguments.words(arguments.kind(words[2]), [w for w in words[3:] if not w.startswith("--")])
+        arguments.parse_words(
+            arguments.find_kind(words[2]), [w for w in words[3:] if not w.startswith("--")]
+        )
 
 
 def test_examples_call_the_python_that_hosts_have() -> None:

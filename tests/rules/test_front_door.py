@@ -12,7 +12,7 @@ import pytest
 
 import tpuherd
 from tpuherd.cli import main as command_line
-from tpuherd.cli.command_table import SECTIONS, page
+from tpuherd.cli.command_table import SECTIONS, help_page
 
 HERD = [sys.executable, "-m", "tpuherd.launcher"]
 HEAVY = {
@@ -79,11 +79,11 @@ def test_commands_that_only_read_load_nothing_that_reaches_out() -> None:
 def test_the_page_shows_every_option_and_command() -> None:
     for parameter in command_line.herd.params:
         for option in parameter.opts:
-            assert option in page(), option
+            assert option in help_page(), option
     for section in SECTIONS.values():
         for name, (sentence, _) in section.items():
-            assert re.search(rf"^  {name} +{re.escape(sentence)}$", page(), re.M)
-    assert max(map(len, page().splitlines())) <= 80
+            assert re.search(rf"^  {name} +{re.escape(sentence)}$", help_page(), re.M)
+    assert max(map(len, help_page().splitlines())) <= 80
 
 
 def test_every_command_and_option_says_what_it_does() -> None:
@@ -115,7 +115,7 @@ def test_a_wrong_word_is_one_sentence_and_exit_2(words: list[str], sentence: str
 
 def test_herd_alone_shows_the_page_as_a_mistake() -> None:
     done = herd()
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", page())
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", help_page())
 
 
 BURST = """
@@ -156,7 +156,7 @@ def test_no_traceback_reaches_a_user(
     ids=str,
 )
 def test_colour_is_the_users_choice(environment: dict[str, str], colour: bool | None) -> None:
-    assert command_line.colour(environment) is colour
+    assert command_line.choose_colour(environment) is colour
 
 
 def test_no_help_is_wider_than_a_terminal_of_80_columns() -> None:

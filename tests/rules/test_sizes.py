@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(f for room in ("src", "examples", "docs") for f in (ROOT / room).rglob("*.py"))
-FILE_LINES_MAX = 420
+FILE_LINES_MAX = 450
 FUNCTION_LINES_MAX = 50
 
 

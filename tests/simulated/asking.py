@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from tpuherd_sim.handle import advance, handle, new_world
+from tpuherd_sim.handle import advance_world, handle_request, new_world
 from tpuherd_sim.model.http_types import Request, Response
 from tpuherd_sim.model.world import World
 from tpuherd_sim.model.world_parts import Settings
@@ -53,7 +53,7 @@ class Asker:
         path, _, query = target.partition("?")
         sent = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
         request = Request(method=method, path=path, query=query, headers=headers or {}, body=sent)
-        response = handle(self.world, request, self.now)
+        response = handle_request(self.world, request, self.now)
         said = json.loads(response.body) if response.body else None
         return Answer(status=response.status, said=said, response=response)
 
@@ -72,4 +72,4 @@ class Asker:
     def wait(self, seconds: float) -> None:
         """Let time pass."""
         self.now += seconds
-        advance(self.world, self.now)
+        advance_world(self.world, self.now)

@@ -10,12 +10,12 @@ import httpx2
 
 from tests.simulated.asking import START
 from tpuherd.clock import LoopClock
-from tpuherd.cloud.auth import Nobody
+from tpuherd.cloud.auth import AnonymousAuth
 from tpuherd.cloud.nodes_api import Cloud
-from tpuherd.cloud.rest import Rest, client
-from tpuherd.remote.resolve_hosts import Registrar
-from tpuherd.settings.endpoints import Urls
-from tpuherd_sim.handle import handle, new_world
+from tpuherd.cloud.rest import RestClient, world_http_client
+from tpuherd.remote.resolve_hosts import CloudNodeDirectory
+from tpuherd.settings.endpoints import ServiceUrls
+from tpuherd_sim.handle import handle_request, new_world
 from tpuherd_sim.model.http_types import Request
 from tpuherd_sim.model.world import World
 from tpuherd_sim.model.world_parts import Settings
@@ -41,7 +41,7 @@ class Wire(httpx2.AsyncBaseTransport):
         self.between(request)
         if (other := self.instead(request)) is not None:
             return other
-        answer = handle(
+        answer = handle_request(
             self.world,
             Request(
                 method=request.method,
@@ -68,12 +68,12 @@ class User:
     wire: Wire
     clock: LoopClock
     cloud: Cloud
-    registrar: Registrar
+    registrar: CloudNodeDirectory
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """A plain request of somebody else's."""
         target = httpx2.URL(f"{URL}/{path}")
-        answer = handle(
+        answer = handle_request(
             self.world,
             Request(
                 method=method,
@@ -114,9 +114,11 @@ def live(work: Callable[[User], Awaitable[T]]) -> T:
         world = new_world(Settings(seed=1, created=START, time_scale=1.0))
         clock = LoopClock(START)
         wire = Wire(world, clock)
-        async with client(wire) as http:
-            cloud = Cloud(Rest(http, Urls(tpu=URL, compute=URL), Nobody()), "demo")
-            registrar = Registrar(cloud, 22, clock)
+        async with world_http_client(wire) as http:
+            cloud = Cloud(
+                RestClient(http, ServiceUrls(tpu=URL, compute=URL), AnonymousAuth()), "demo"
+            )
+            registrar = CloudNodeDirectory(cloud, 22, clock)
             return await work(
                 User(world=world, wire=wire, clock=clock, cloud=cloud, registrar=registrar)
             )

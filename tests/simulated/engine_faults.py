@@ -209,7 +209,7 @@ class Mischief:
         """A call is about to reach an agent; whether it does."""
         if piece[4] != frames.CALL:
             return True
-        [frame] = frames.Reader().feed(piece)
+        [frame] = frames.FrameReader().feed(piece)
         number = len(self.calls)
         self.calls.append(f"{frame.content.get('verb')} {line.machine.view.worker}")
         how = self.plan.get(("link", number))

@@ -7,15 +7,15 @@ from typing import Any
 from tests.simulated.engine_lines import Line
 from tests.simulated.engine_programs import Bucket, Gang, Process, Script
 from tpuherd.clock import Clock
-from tpuherd_host.agent.state import Work
+from tpuherd_host.agent.state import Task
 
 
 @dataclass(kw_only=True)
 class Disk:
     """What outlives the agent, and the power too if it was written early enough."""
 
-    works: dict[str, tuple[Work, float]] = field(default_factory=dict)  #: and since when it is safe
-    before: dict[str, Work] = field(default_factory=dict)  #: what a power cut falls back to
+    works: dict[str, tuple[Task, float]] = field(default_factory=dict)  #: and since when it is safe
+    before: dict[str, Task] = field(default_factory=dict)  #: what a power cut falls back to
     pids: dict[str, int] = field(default_factory=dict)
     exits: dict[str, dict[str, Any]] = field(default_factory=dict)
     logs: dict[str, bytearray] = field(default_factory=dict)

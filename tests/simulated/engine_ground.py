@@ -15,7 +15,7 @@ from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_programs import Script
 from tpuherd.clock import LoopClock
 from tpuherd_sim.handle import new_world
-from tpuherd_sim.live_world import Desk
+from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.http_types import Request
 from tpuherd_sim.model.world_parts import Settings
 
@@ -35,7 +35,7 @@ MENDED: tuple[tuple[str, dict[str, Any]], ...] = (
 class Rack:
     """Keeps virtual machines as the world wishes them."""
 
-    def __init__(self, desk: Desk, fleet: Fleet) -> None:
+    def __init__(self, desk: LiveWorld, fleet: Fleet) -> None:
         self.desk = desk
         self.fleet = fleet
         self.machines: dict[str, Machine] = {}
@@ -43,12 +43,12 @@ class Rack:
     async def run(self) -> None:
         """Follow the world, without end."""
         while True:
-            for key in sorted(await self.desk.touched()):
+            for key in sorted(await self.desk.wait_for_changed_hosts()):
                 self.see(key)
 
     def see(self, key: str) -> None:
         """One host changed."""
-        view = self.desk.view(key)
+        view = self.desk.host_view(key)
         machine = self.machines.get(key)
         if view is None:
             if machine is not None:
@@ -59,7 +59,7 @@ class Rack:
             machine = self.machines[key] = Machine(view, self.fleet)
         elif view != machine.view:
             machine.become(view)
-        machine.hear(self.desk.metadata(key)["instance"])
+        machine.hear(self.desk.metadata_tree(key)["instance"])
 
 
 @dataclass(kw_only=True)
@@ -101,7 +101,7 @@ class Ground:
 
     def __post_init__(self) -> None:
         self.world = new_world(Settings(seed=self.seed, created=START, time_scale=self.haste))
-        self.desk = Desk(self.world, self.clock)
+        self.desk = LiveWorld(self.world, self.clock)
         self.fleet = Fleet(clock=self.clock, scripts=dict(self.scripts))
         self.rack = Rack(self.desk, self.fleet)
 
@@ -123,7 +123,7 @@ class Ground:
         """A request of somebody else's."""
         path, _, query = target.partition("?")
         sent = b"" if body is None else json.dumps(body).encode()
-        answer = self.desk.handle(Request(method=method, path=path, query=query, body=sent))
+        answer = self.desk.handle_request(Request(method=method, path=path, query=query, body=sent))
         assert answer.status == 200, (target, answer.body)
         return json.loads(answer.body)
 
@@ -131,7 +131,7 @@ class Ground:
         """Something happens to the world; False where there is nobody whom it could hit."""
         path = f"/sim/v1/weather/{kind}"
         body = json.dumps(said).encode()
-        answer = self.desk.handle(Request(method="POST", path=path, body=body))
+        answer = self.desk.handle_request(Request(method="POST", path=path, body=body))
         assert answer.status in (200, 400), answer.body
         return answer.status == 200
 

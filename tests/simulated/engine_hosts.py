@@ -17,11 +17,11 @@ from tests.simulated.engine_lines import Line
 from tests.simulated.engine_programs import TERM, Process
 from tpuherd.errors import NotReached
 from tpuherd_host.agent import frames, words
-from tpuherd_host.agent.records import packed
-from tpuherd_host.agent.state import ATTEMPT, Ending, State, Work
-from tpuherd_host.agent.step import step, wake_at
+from tpuherd_host.agent.records import pack_record
+from tpuherd_host.agent.state import ATTEMPT, AgentState, Ending, Task
+from tpuherd_host.agent.step import next_wake_time, reduce_event
 from tpuherd_host.agent.verbs import PURE, THREADED
-from tpuherd_host.agent.works import found, orphan
+from tpuherd_host.agent.works import adopt_previous, orphan_task
 from tpuherd_sim.model.host_view import HostView
 
 BOOT_S = 8.0  #: from the power to the door
@@ -37,10 +37,10 @@ class Machine:
         self.view = view
         self.fleet = fleet
         self.disk = Disk()
-        self.state: State | None = None  #: of its agent, if one lives
+        self.state: AgentState | None = None  #: of its agent, if one lives
         self.agent_skew_s = 0.0
         self.lines: dict[int, Line] = {}
-        self.readers: dict[int, frames.Reader] = {}
+        self.readers: dict[int, frames.FrameReader] = {}
         self.processes: dict[str, Process] = {}
         self.opened = 0
         self.on = False
@@ -51,7 +51,7 @@ class Machine:
         self.news: dict[str, str] = {}
         self.unseen: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._queue: deque[words.Happening] = deque()
+        self._queue: deque[words.Event] = deque()
         self._judging = False
         self._waiting: list[Callable[[], None]] = []  #: what a frozen host did not see
         self.power_on()
@@ -155,7 +155,7 @@ class Machine:
     def press(self) -> None:
         """The power button: TERM to all, and the end soon."""
         boot = self.view.boot
-        self.happen(words.News("shutdown", "TERM"))
+        self.happen(words.HostNotice("shutdown", "TERM"))
         for process in list(self.processes.values()):
             process.signal(TERM)
         self.later(HALT_S, self.halt, boot)
@@ -198,7 +198,7 @@ class Machine:
     def say(self, content: Mapping[str, Any]) -> None:
         """Something that its agent says to all, be it true or not."""
         for line in list(self.lines.values()):
-            line.down.send(frames.said(frames.EVENT, 0, dict(content)))
+            line.down.send(frames.pack_json(frames.EVENT, 0, dict(content)))
 
     def hear(self, tree: Mapping[str, Any]) -> None:
         """What the metadata server says now."""
@@ -206,7 +206,7 @@ class Machine:
             value = str(tree.get(key, ""))
             if self.news.get(key) != value:
                 self.news[key] = value
-                self.later(NEWS_S, self.happen, words.News(key, value))
+                self.later(NEWS_S, self.happen, words.HostNotice(key, value))
 
     def begin_agent(self) -> None:
         """An agent comes up and finds what an earlier one left."""
@@ -214,18 +214,18 @@ class Machine:
         works = {}
         for id, (left, _) in list(self.disk.works.items()):
             process = self.processes.get(id)
-            if left.live and left.phase == "starting" and id in self.disk.pids:
+            if left.is_live and left.phase == "starting" and id in self.disk.pids:
                 left = left._replace(pid=self.disk.pids[id], ticks=1, phase="running")
-            if left.live and left.started is None and left.pid:
+            if left.is_live and left.started is None and left.pid:
                 left = left._replace(started=left.asked)
             alive = process is not None and process.alive
-            work, why = found(left, self.boot, alive, self.now())
+            work, why = adopt_previous(left, self.boot, alive, self.now())
             works[id] = work._replace(length=len(self.disk.logs.get(id, b"")))
             if why:
                 self.save(works[id], False)
         marks = {id for id, one in self.processes.items() if one.alive or one.left}
         for mark in marks - set(works):
-            lost = orphan(mark, self.boot, self.now())
+            lost = orphan_task(mark, self.boot, self.now())
             if lost is not None:
                 works[mark] = lost
         hello = {
@@ -233,7 +233,7 @@ class Machine:
             "host": self.view.name, "boot": self.boot, "user": "me", "home": "/home/me",
             "pid": 7, "zlib": "1",
         }  # fmt: skip
-        self.state = State(
+        self.state = AgentState(
             hello=hello,
             boot=self.boot,
             works=works,
@@ -242,7 +242,7 @@ class Machine:
         )
         self.wake()
         for key, value in self.news.items():
-            self.later(NEWS_S, self.happen, words.News(key, value))
+            self.later(NEWS_S, self.happen, words.HostNotice(key, value))
 
     # ---- lines -----------------------------------------------------------------------------------
 
@@ -253,8 +253,8 @@ class Machine:
         self.opened += 1
         line = Line(self, self.opened)
         self.lines[line.number] = line
-        self.readers[line.number] = frames.Reader()
-        self.happen(words.Opened(line.number))
+        self.readers[line.number] = frames.FrameReader()
+        self.happen(words.ConnectionOpened(line.number))
         return line
 
     def heard(self, line: Line, piece: bytes) -> None:
@@ -263,21 +263,21 @@ class Machine:
         for frame in reader.feed(piece) if reader is not None else ():
             verb = frame.content.get("verb") if frame.kind == frames.CALL else None
             if verb not in self.deaf:
-                self.happen(words.Arrived(line.number, frame))
+                self.happen(words.FrameReceived(line.number, frame))
 
     def flushed(self, line: Line, many: int) -> None:
         """So much has left."""
-        self.happen(words.Flushed(line.number, many))
+        self.happen(words.BytesFlushed(line.number, many))
 
     def left(self, line: Line) -> None:
         """A line is over."""
         if self.lines.pop(line.number, None) is not None:
             self.readers.pop(line.number, None)
-            self.happen(words.Closed(line.number))
+            self.happen(words.ConnectionClosed(line.number))
 
     # ---- the agent -------------------------------------------------------------------------------
 
-    def happen(self, happening: words.Happening) -> None:
+    def happen(self, happening: words.Event) -> None:
         """Let the agent judge, and do what follows."""
         if (self.view.hung or self.stuck) and self.on:
             self._waiting.append(partial(self.happen, happening))
@@ -294,10 +294,10 @@ class Machine:
             self._queue.clear()
         self.wake()
 
-    def judge(self, happening: words.Happening) -> None:
+    def judge(self, happening: words.Event) -> None:
         """One step, and its deeds in their order."""
         assert self.state is not None
-        self.state, deeds = step(self.state, happening, self.now(), PURE, THREADED)
+        self.state, deeds = reduce_event(self.state, happening, self.now(), PURE, THREADED)
         for deed in deeds:
             if self.state is None:
                 return
@@ -308,12 +308,12 @@ class Machine:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        at = wake_at(self.state) if self.state is not None else None
+        at = next_wake_time(self.state) if self.state is not None else None
         if at is not None:
             wait_s = max(at - self.now(), 0.0) + 1e-4
-            self._timer = self.later(wait_s, self.happen, words.Woke())
+            self._timer = self.later(wait_s, self.happen, words.TimerFired())
 
-    def save(self, work: Work, hard: bool) -> None:
+    def save(self, work: Task, hard: bool) -> None:
         """Write down how a piece of work stands."""
         if self.view.disk_full:
             return
@@ -329,9 +329,9 @@ class Machine:
         """A line into a log."""
         if not self.view.disk_full:
             log = self.disk.logs.setdefault(id, bytearray())
-            log += packed(self.now(), port, f"{text}\n".encode())
+            log += pack_record(self.now(), port, f"{text}\n".encode())
             self.disk.lines.setdefault(id, []).append(text)
-            self.happen(words.Grew(id, 0, len(log)))
+            self.happen(words.LogGrew(id, 0, len(log)))
 
     # ---- processes -------------------------------------------------------------------------------
 
@@ -341,9 +341,9 @@ class Machine:
 
     def report(self, content: dict[str, Any]) -> None:
         """A process tells the agent its step."""
-        self.happen(words.Reported(content))
+        self.happen(words.StepReported(content))
 
-    def begin(self, work: Work, boot: int) -> None:
+    def begin(self, work: Task, boot: int) -> None:
         """The nurse begins a process."""
         if not self.runs or self.view.boot != boot:
             return
@@ -361,7 +361,7 @@ class Machine:
         self.processes[work.id] = process
         self.disk.pids[work.id] = process.pid
         self.disk.exits.pop(work.id, None)
-        self.happen(words.Began(work.id, process.pid, 1))
+        self.happen(words.ProcessStarted(work.id, process.pid, 1))
         if command:
             self.fleet.gang(process).join(process)
         else:
@@ -386,8 +386,8 @@ class Machine:
         self.disk.exits[process.work] = ending
         if process.gang is not None and process.script.chips_s:
             self.held_until = self.fleet.clock.now() + process.script.chips_s
-        self.happen(words.Ended(process.work, Ending(exit, signal), self.now()))
-        self.happen(words.Drained(process.work))
+        self.happen(words.ProcessEnded(process.work, Ending(exit, signal), self.now()))
+        self.happen(words.OutputsClosed(process.work))
 
     def later(
         self, seconds: float, work: Callable[..., None], *arguments: Any

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tests.simulated.engine_play import Play
 from tests.simulated.engine_programs import Crash, Script
 from tests.simulated.engine_wishes import Wished
-from tpuherd.model.slots_and_plan import Goal, Kind
+from tpuherd.model.slots_and_plan import Goal, RequestKind
 
 PATIENCE_S = 5400.0
 ZONE = ("us-east5-a",)
@@ -29,7 +29,7 @@ async def run(play: Play) -> None:
 
 async def direct(play: Play) -> None:
     """The same on a node of its own."""
-    play.wish(Wished(zones=ZONE, kind=Kind.DIRECT))
+    play.wish(Wished(zones=ZONE, kind=RequestKind.DIRECT))
     await play.until(play.met, PATIENCE_S)
 
 

@@ -5,7 +5,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tpuherd.errors import HerdError, NotReached
-from tpuherd.remote.agent_channel import Lane
+from tpuherd.remote.agent_channel import Multiplexer
 
 if TYPE_CHECKING:
     from tests.simulated.engine_hosts import Machine
@@ -58,7 +58,7 @@ class Line:
         self.broken = False
         self.up = Way(self, up=True)
         self.down = Way(self, up=False)
-        self.lane = Lane(self)
+        self.lane = Multiplexer(self)
 
     def write(self, piece: bytes) -> None:
         """The engine says something."""
@@ -73,7 +73,7 @@ class Line:
         """Both sides see at once that it is over."""
         if not self.broken:
             self.broken = True
-            self.lane.lose(error)
+            self.lane.mark_broken(error)
             self.machine.left(self)
 
     def hold(self) -> None:
@@ -85,7 +85,9 @@ class Line:
         """Keep-alives were not answered for long; the host's side notices later still."""
         if not self.broken and not self.machine.answers:
             self.broken = True
-            self.lane.lose(NotReached(f"{self.machine.name} gave no answer in {SILENCE_S:g} s"))
+            self.lane.mark_broken(
+                NotReached(f"{self.machine.name} gave no answer in {SILENCE_S:g} s")
+            )
             asyncio.get_running_loop().call_later(DEAF_S, self.machine.left, self)
 
     def pump(self) -> None:

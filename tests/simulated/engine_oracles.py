@@ -9,7 +9,7 @@ from tests.simulated.engine_ground import Asked, Ground, ours
 from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_wishes import slot_name
 from tpuherd.model.slot_history import Verdict
-from tpuherd.model.slots_and_plan import Event, Goal, Slot
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Slot
 from tpuherd.model.sweep_trials import Sweep
 from tpuherd_sim.model.records import HOLDING
 
@@ -150,12 +150,12 @@ def untried(slots: Iterable[Slot], sweeps: Mapping[str, Sweep]) -> Iterator[str]
     """Trials of wished sweeps that are not over."""
     for job in {slot.job for slot in slots if slot.trials and slot.goal is Goal.RUN}:
         sweep = sweeps.get(job, Sweep())
-        yield from (f"trial {one.number} of {job} {one.word}" for one in sweep.left)
+        yield from (f"trial {one.number} of {job} {one.status_word}" for one in sweep.unfinished)
         if not sweep.trials:
             yield f"{job} has no trials"
 
 
-def mistried(events: list[Event]) -> Iterator[str]:
+def mistried(events: list[HistoryEvent]) -> Iterator[str]:
     """Trials that ended twice, or were given to a slot while another had them."""
     at: dict[tuple[str, int], str] = {}
     for event in events:
@@ -171,12 +171,12 @@ def mistried(events: list[Event]) -> Iterator[str]:
             at[key] = now
 
 
-def lost_events(event: Event) -> bool:
+def lost_events(event: HistoryEvent) -> bool:
     """Whether a damaged store was set aside, and not all of its log could be read."""
     return event.kind == "store.set_aside" and "could not read" in str(event.facts["why"])
 
 
-def written_late(event: Event) -> bool:
+def written_late(event: HistoryEvent) -> bool:
     """What the log holds later than it happened: stacks until all is stopped, and that the disk
     was full until there is room to write it.
     """
@@ -184,7 +184,7 @@ def written_late(event: Event) -> bool:
     return full or event.kind == "attempt.stacks"
 
 
-def misjudged(ground: Ground, events: list[Event]) -> Iterator[str]:
+def misjudged(ground: Ground, events: list[HistoryEvent]) -> Iterator[str]:
     """Verdicts that are not what happened."""
     numbers: dict[str, list[int]] = {}
     lost = False
@@ -213,7 +213,7 @@ def misjudged(ground: Ground, events: list[Event]) -> Iterator[str]:
             yield f"{attempt} is called stalled, and came to its end by itself"
 
 
-def unaccounted(events: list[Event], *, clock_was_set: bool) -> Iterator[str]:
+def unaccounted(events: list[HistoryEvent], *, clock_was_set: bool) -> Iterator[str]:
     """Lines of the log that don't go together; a user's clock may have been set back."""
     asked: dict[str, object] = {}
     last = 0.0

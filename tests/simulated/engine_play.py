@@ -18,23 +18,23 @@ from tests.simulated.engine_ports import Hosts, Life, Spoil, Store, Wire
 from tests.simulated.engine_programs import Script
 from tests.simulated.engine_wishes import Wished, slots
 from tpuherd.clock import SteadyClock
-from tpuherd.cloud.auth import Nobody
-from tpuherd.cloud.bids_api import Bids
+from tpuherd.cloud.auth import AnonymousAuth
+from tpuherd.cloud.bids_api import BidsApi
 from tpuherd.cloud.nodes_api import Cloud
-from tpuherd.cloud.rest import Rest, client
-from tpuherd.engine.create_engine import GONE_S, latest_time
+from tpuherd.cloud.rest import RestClient, world_http_client
+from tpuherd.engine.create_engine import GONE_S, latest_event_time
 from tpuherd.engine.event_log import RECOVERED, SET_ASIDE
-from tpuherd.engine.loop import Ended, Engine, Parts
+from tpuherd.engine.loop import EndReason, Engine, EngineDeps
 from tpuherd.errors import HerdError
-from tpuherd.history.apply_event import fold
-from tpuherd.model.slot_history import Trails
-from tpuherd.model.slots_and_plan import Event, Goal, Slot
-from tpuherd.ports import Holder
-from tpuherd.settings.endpoints import Urls
+from tpuherd.history.apply_event import apply_event
+from tpuherd.model.slot_history import History
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Slot
+from tpuherd.ports import LeaseHolder
+from tpuherd.settings.endpoints import ServiceUrls
 from tpuherd.store.corruption import MARK
 from tpuherd.store.database import Database
-from tpuherd.store.log_store import Shelf
-from tpuherd.sweeps.scheduler import OURS, Advice
+from tpuherd.store.log_store import LogStore
+from tpuherd.sweeps.scheduler import OURS, SweepAdvisor
 from tpuherd_sim.model.http_types import Request
 from tpuherd_sim.virtual_loop import run
 
@@ -63,15 +63,17 @@ class Play:
     before: Callable[[Request], Spoil | None] = lambda request: None
     stated: Callable[[sqlite3.Connection, str], None] = lambda connection, statement: None
     was_damaged: bool = False  #: the store, and it may lack what the cloud shows
-    kept: list[Event] = field(default_factory=list)  #: what the log said before it was damaged
+    kept: list[HistoryEvent] = field(
+        default_factory=list
+    )  #: what the log said before it was damaged
     said: dict[str, Wished] = field(default_factory=dict)  #: what the user wants, by job
     troubles: list[str] = field(default_factory=list)  #: an engine that broke by itself
     wanted: bool = True  #: an engine is begun again when it ends
     engine: Engine | None = None
     page: int = 0  #: lists have so few a page
     look_s: float = 60.0  #: as the plan says: days pass here, and each look costs
-    advice: Advice = OURS  #: on the trials of sweeps
-    remembered: Trails = field(default_factory=Trails)
+    advice: SweepAdvisor = OURS  #: on the trials of sweeps
+    remembered: History = field(default_factory=History)
     folded: int = 0
     resting: int | None = None  #: the store's version when nothing was left to do
 
@@ -89,23 +91,29 @@ class Play:
         self.said[wished.job] = wished
         now = self.clock.now()
         wish = wished.wish(now)
-        known = self.store.wishes().get(wished.job)
+        known = self.store.stored_jobs().get(wished.job)
         kind = "wish.made" if known is None else "wish.changed"
         if known is not None:
             wish = replace(wish, made_at=known.made_at)
-        self.store.put(wish, [Event(at=now, kind=kind, job=wished.job, facts={"who": "me"})])
+        self.store.put_job(
+            wish, [HistoryEvent(at=now, kind=kind, job=wished.job, facts={"who": "me"})]
+        )
         self.look_at_wishes()
 
     def down(self, job: str) -> None:
         """Nothing is wished of it any more."""
         self.said.pop(job, None)
         now = self.clock.now()
-        self.store.drop(job, [Event(at=now, kind="wish.dropped", job=job, facts={"who": "me"})])
+        self.store.remove_job(
+            job, [HistoryEvent(at=now, kind="wish.dropped", job=job, facts={"who": "me"})]
+        )
         self.look_at_wishes()
 
     def look_at_wishes(self) -> None:
         """The watchers know what is wished now, and forget nothing that was."""
-        wished = {slot.name: slot for wish in self.store.wishes().values() for slot in slots(wish)}
+        wished = {
+            slot.name: slot for wish in self.store.stored_jobs().values() for slot in slots(wish)
+        }
         gone = {
             name: replace(slot, goal=Goal.GONE)
             for name, slot in self.watch.slots.items()
@@ -113,27 +121,27 @@ class Play:
         }
         self.watch.slots = {**gone, **wished}
 
-    def events(self, *kinds: str) -> list[Event]:
+    def events(self, *kinds: str) -> list[HistoryEvent]:
         """What the log says."""
-        return [event for _, event in self.store.events(kinds=kinds or None)]
+        return [event for _, event in self.store.read_events(kinds=kinds or None)]
 
-    def history(self) -> list[Event]:
+    def history(self) -> list[HistoryEvent]:
         """All that was ever in the log, with what a damaged store has lost."""
         events = self.events()
         aside = [n for n, event in enumerate(events) if event.kind == SET_ASIDE]
         return [*self.kept, *events[aside[-1] :]] if aside else events
 
-    def trails(self) -> Trails:
+    def trails(self) -> History:
         """What is remembered."""
-        for seq, event in self.store.events(after=self.folded):
-            self.remembered = fold(self.remembered, event)
+        for seq, event in self.store.read_events(after=self.folded):
+            self.remembered = apply_event(self.remembered, event)
             self.folded = seq
         return self.remembered
 
     def forget(self) -> None:
         """The store was lost: a new one, which knows nothing."""
         self.store = Database(self.folder, self.ground.clock.now())
-        self.remembered, self.folded, self.resting = Trails(), 0, None
+        self.remembered, self.folded, self.resting = History(), 0, None
 
     # ---- the engine ------------------------------------------------------------------------------
 
@@ -143,7 +151,7 @@ class Play:
             if self.wanted:
                 await self.one()
             await asyncio.sleep(RESTART_S)
-            while self.resting is not None and self.store.version() == self.resting:
+            while self.resting is not None and self.store.change_counter() == self.resting:
                 await asyncio.sleep(RESTART_S)
 
     async def one(self) -> None:
@@ -151,10 +159,10 @@ class Play:
         life = Life()
         life.at = lambda place: self.at(life, place)
         inner = self.open_store(life)
-        holder = Holder(pid=1000 + self.lives, host="laptop", who="me@laptop")
+        holder = LeaseHolder(pid=1000 + self.lives, host="laptop", who="me@laptop")
         try:
-            clock = SteadyClock(self.clock, latest_time(inner))
-            epoch = inner.take(holder, self.lease_clock.now(), TTL_S)
+            clock = SteadyClock(self.clock, latest_event_time(inner))
+            epoch = inner.take_lease(holder, self.lease_clock.now(), TTL_S)
         except HerdError:
             epoch = None  # its process says so, and ends
         if epoch is None:
@@ -167,14 +175,16 @@ class Play:
         wire = Wire(self.ground.desk, life, self.asked, self.page)
         store = Store(inner, life)
         try:
-            async with client(wire) as http:
-                cloud = Cloud(Rest(http, Urls(tpu=URL, compute=URL), Nobody()), "demo")
-                parts = Parts(
+            async with world_http_client(wire) as http:
+                cloud = Cloud(
+                    RestClient(http, ServiceUrls(tpu=URL, compute=URL), AnonymousAuth()), "demo"
+                )
+                parts = EngineDeps(
                     store=store,
                     secrets=inner.secrets,
-                    cloud=Bids(cloud, clock, 22, cloud.survey),
+                    cloud=BidsApi(cloud, clock, 22, cloud.list_nodes),
                     hosts=hosts,
-                    shelf=Shelf(self.folder / "logs"),
+                    shelf=LogStore(self.folder / "logs"),
                     troubles=inner.troubles,
                     clock=clock,
                     desire=desire,
@@ -187,10 +197,10 @@ class Play:
                 engine = self.engine = Engine(parts, epoch=epoch)
                 life.task = asyncio.create_task(engine.run())
                 if await self.ended(life.task, life):
-                    if life.task.result() is not Ended.DAMAGED:
-                        inner.release(epoch)
-                    if life.task.result() is Ended.REST:
-                        self.resting = self.store.version()
+                    if life.task.result() is not EndReason.DAMAGED:
+                        inner.release_lease(epoch)
+                    if life.task.result() is EndReason.REST:
+                        self.resting = self.store.change_counter()
         except HerdError:
             pass  # the lease can't be given back: the process ends, and the lease runs out
         finally:
@@ -229,7 +239,7 @@ class Play:
             if self.ground.clock.now() > end:
                 raise AssertionError("the store never recovered")
             await asyncio.sleep(RESTART_S)
-        jobs = self.store.wishes().keys()
+        jobs = self.store.stored_jobs().keys()
         for job in self.said.keys() - jobs:
             self.wish(self.said[job])
         for job in jobs - self.said.keys():
@@ -244,7 +254,7 @@ class Play:
         ends = [event.kind for event in events[:last] if event.job == job]
         return ends[-1:] == ["wish.dropped"]
 
-    async def ended(self, task: asyncio.Task[Ended], life: Life) -> bool:
+    async def ended(self, task: asyncio.Task[EndReason], life: Life) -> bool:
         """Whether an engine ended in peace; one that broke by itself is a finding."""
         self.resting = None
         await asyncio.wait([task])
@@ -322,7 +332,7 @@ class Play:
             found += [f"later {sentence}" for sentence in self.unmet()]
             restless = [f"{a.method} {a.name}" for a in self.mutations()[mark:]]
             found += [f"nothing was left to do, and yet: {restless}"] if restless else []
-        for job in self.store.wishes():
+        for job in self.store.stored_jobs():
             self.down(job)
         if not await self.until(lambda: not self.ground.remains(), 1800.0):
             found.append(f"after down there is {self.ground.remains()}")

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 from tests.simulated.engine_wishes import launch_of, order_of, wishes_of
 from tpuherd.clock import Clock
-from tpuherd.engine.desired import Desired
-from tpuherd.jobfile.read_job import Job, checked
+from tpuherd.engine.desired import DesiredState
+from tpuherd.jobfile.read_job import JobSpec, read_fields
 from tpuherd.model.search import Search
-from tpuherd.model.stored_job import Wish
+from tpuherd.model.stored_job import StoredJob
 
 
-def desire(wishes: Mapping[str, Wish]) -> Desired:
+def desire(wishes: Mapping[str, StoredJob]) -> DesiredState:
     """What an engine makes of wishes."""
-    return Desired(
+    return DesiredState(
         wishes=wishes_of(wishes),
         order=order_of,
         launch=lambda slot: launch_of(slot, wishes[slot.job]),
@@ -21,10 +21,10 @@ def desire(wishes: Mapping[str, Wish]) -> Desired:
     )
 
 
-def search_of(wish: Wish) -> Search:
+def search_of(wish: StoredJob) -> Search:
     """How a sweep is searched."""
-    found = checked(wish.document)
-    assert isinstance(found, Job) and found.sweep is not None, found
+    found = read_fields(wish.document)
+    assert isinstance(found, JobSpec) and found.sweep is not None, found
     return found.sweep
 
 

@@ -15,14 +15,14 @@ import httpx2
 
 from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_lines import Line
-from tpuherd.errors import NotFound, NotReached, Stranger
-from tpuherd.model.slots_and_plan import Event
-from tpuherd.model.stored_job import Wish
+from tpuherd.errors import IdentityMismatch, NotFound, NotReached
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import Host, Link
 from tpuherd.remote.agent_link import AgentLink
 from tpuherd.store.database import Database
 from tpuherd_host.agent import frames
-from tpuherd_sim.live_world import Desk
+from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.http_types import Request
 
 KNOCK_S = 0.4
@@ -64,7 +64,7 @@ class Wire(httpx2.AsyncBaseTransport):
     """Carries requests to the world by a call, at the loop's time."""
 
     def __init__(
-        self, desk: Desk, life: Life, before: Callable[[Request], Spoil | None], page: int
+        self, desk: LiveWorld, life: Life, before: Callable[[Request], Spoil | None], page: int
     ) -> None:
         self.page = page
         self.desk = desk
@@ -82,7 +82,7 @@ class Wire(httpx2.AsyncBaseTransport):
             body=await request.aread(),
         )
         spoil = self.before(asked)
-        answer = self.desk.handle(asked)
+        answer = self.desk.handle_request(asked)
         patience_s = (request.extensions.get("timeout") or {}).get("read") or 30.0
         await asyncio.sleep(min(max(answer.delay_s, 0.05), patience_s))
         if answer.delay_s > patience_s:
@@ -122,7 +122,7 @@ class Hosts:
         self.shipped: deque[tuple[str, str]] = deque(maxlen=1000)
         self.lines: list[Line] = []
 
-    async def open(self, host: Host) -> Link:
+    async def open_link(self, host: Host) -> Link:
         """The link there is, or a new one."""
         key = (host.incarnation, host.worker)
         link = self.links.get(key)
@@ -135,11 +135,11 @@ class Hosts:
             await asyncio.sleep(PATIENCE_S - KNOCK_S)
             raise NotReached(f"{host.name} gave no answer in {PATIENCE_S:g} s")
         if not host.incarnation.startswith(f"{machine.view.key.partition('-')[0]}@"):
-            raise Stranger(f"another node answers at the address of {host.name}")
+            raise IdentityMismatch(f"another node answers at the address of {host.name}")
         self.life.check(f"link {host.name}")
         line = machine.open()
         self.lines.append(line)
-        line.lane.greet({"protocol": frames.PROTOCOL, **self.hello})
+        line.lane.send_hello({"protocol": frames.PROTOCOL, **self.hello})
         try:
             async with asyncio.timeout(60.0):
                 hello = await line.lane.hello
@@ -174,7 +174,7 @@ class Hosts:
             self.shipped.append((snapshot, dest))
         return failed
 
-    async def fetch(self, paths: Sequence[str], link: Link, into: Path) -> None:
+    async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
         """Bring files back."""
         self.life.check("fetch")
         await asyncio.sleep(FETCH_S)
@@ -182,11 +182,11 @@ class Hosts:
             raise NotReached(f"the link to {link.host.name} was lost")
         self.fetched.append((link.host.name, tuple(paths)))
 
-    def keep(self, snapshots: Collection[str]) -> Collection[str]:
+    def retain_snapshots(self, snapshots: Collection[str]) -> Collection[str]:
         """All code is here."""
         return ()
 
-    async def recover(self, snapshot: str, links: Sequence[Link]) -> None:
+    async def recover_snapshot(self, snapshot: str, links: Sequence[Link]) -> None:
         """None is ever lost."""
         raise NotFound(f"no host has {snapshot}")
 
@@ -206,46 +206,48 @@ class Store:
         self.told = inner.told
         self.folder = inner.folder
 
-    def append(self, events: Sequence[Event], *, epoch: int | None = None) -> int:
+    def append_events(self, events: Sequence[HistoryEvent], *, epoch: int | None = None) -> int:
         """Journal these."""
         kinds = ",".join(dict.fromkeys(one.kind for one in events))
         self.life.check(f"before {kinds}")
-        seq = self.inner.append(events, epoch=epoch)
+        seq = self.inner.append_events(events, epoch=epoch)
         self.life.check(f"after {kinds}")
         return seq
 
-    def put(self, wish: Wish, events: Sequence[Event] = (), *, expected: int | None = None) -> Wish:
+    def put_job(
+        self, wish: StoredJob, events: Sequence[HistoryEvent] = (), *, expected: int | None = None
+    ) -> StoredJob:
         self.life.check("before put")
-        return self.inner.put(wish, events, expected=expected)
+        return self.inner.put_job(wish, events, expected=expected)
 
-    def adopt(self, new: Sequence[Wish], events: Sequence[Event]) -> None:
+    def add_jobs(self, new: Sequence[StoredJob], events: Sequence[HistoryEvent]) -> None:
         self.life.check("before adopt")
-        self.inner.adopt(new, events)
+        self.inner.add_jobs(new, events)
         self.life.check("after adopt")
 
-    def drop(self, job: str, events: Sequence[Event] = ()) -> None:
+    def remove_job(self, job: str, events: Sequence[HistoryEvent] = ()) -> None:
         self.life.check("before drop")
-        self.inner.drop(job, events)
+        self.inner.remove_job(job, events)
         self.life.check("after drop")
 
-    def events(self, **chosen: Any) -> Iterator[tuple[int, Event]]:
-        return self.inner.events(**chosen)
+    def read_events(self, **chosen: Any) -> Iterator[tuple[int, HistoryEvent]]:
+        return self.inner.read_events(**chosen)
 
-    def save_trails(self, seq: int, document: Any) -> None:
+    def save_history(self, seq: int, document: Any) -> None:
         self.life.check("before trails")
-        self.inner.save_trails(seq, document)
+        self.inner.save_history(seq, document)
 
-    def put_states(self, states: Mapping[str, str]) -> None:
+    def put_slot_messages(self, states: Mapping[str, str]) -> None:
         if not self.life.dead:
-            self.inner.put_states(states)
+            self.inner.put_slot_messages(states)
 
-    def renew(self, epoch: int, now: float) -> None:
+    def renew_lease(self, epoch: int, now: float) -> None:
         self.life.check("before renew")
-        self.inner.renew(epoch, now)
+        self.inner.renew_lease(epoch, now)
 
-    def release(self, epoch: int) -> None:
+    def release_lease(self, epoch: int) -> None:
         if not self.life.dead:
-            self.inner.release(epoch)
+            self.inner.release_lease(epoch)
 
     def close(self) -> None:
         self.inner.close()

@@ -36,8 +36,8 @@ from tests.simulated.engine_lifecycles import progress
 from tests.simulated.engine_play import Play, perform
 from tests.simulated.engine_programs import Crash, Script
 from tests.simulated.engine_wishes import Wished
-from tpuherd.model.slots_and_plan import Event, Goal, Kind
-from tpuherd_sim.weather.arguments import duration
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent, RequestKind
+from tpuherd_sim.weather.arguments import read_duration
 from tpuherd_sim.weather.kinds import KINDS
 
 PATIENCE_S = 3 * 3600.0
@@ -113,7 +113,7 @@ def wished(words: tuple[str, ...]) -> Wished:
         elif name == "zones":
             given[name] = tuple(value.split(","))
         elif name == "kind":
-            given[name] = Kind(value)
+            given[name] = RequestKind(value)
         elif name in ("copies", "nodes"):
             given[name] = int(value)
         elif name in ("outputs", "setup"):
@@ -123,7 +123,7 @@ def wished(words: tuple[str, ...]) -> Wished:
     return Wished(**{"type": TYPE, **given}, limits=limits)
 
 
-def line_of(event: Event) -> str:
+def line_of(event: HistoryEvent) -> str:
     """An event as a transcript shows it."""
     who = event.facts.get("attempt") or event.facts.get("bid") or event.slot or event.job
     more = [str(event.facts.get(name)) for name in SHOWN.get(event.kind, ())]
@@ -155,13 +155,13 @@ class Stage:
         self.play.down(line.words[0])
 
     async def advance(self, line: Line) -> None:
-        await self.play.advance(duration(line.words[0]) or 0.0)
+        await self.play.advance(read_duration(line.words[0]) or 0.0)
 
     async def until(self, line: Line) -> list[str]:
         words = list(line.words)
         patience_s = PATIENCE_S
         if "within" in words:
-            patience_s = duration(words[words.index("within") + 1]) or 0.0
+            patience_s = read_duration(words[words.index("within") + 1]) or 0.0
             words = words[: words.index("within")]
         if await self.play.until(self.condition(words), patience_s):
             return []
@@ -185,7 +185,7 @@ class Stage:
             for name, state in self.play.ground.nodes().items()
         )
 
-    def fresh(self) -> list[Event]:
+    def fresh(self) -> list[HistoryEvent]:
         """What was not compared yet."""
         return self.play.events()[self.seen :]
 
@@ -232,7 +232,7 @@ class Stage:
         self.play.ground.ask("DELETE", f"/v2/projects/demo/locations/{zone}/nodes/{name}")
 
     async def spare(self, line: Line) -> None:
-        self.play.watch.spare_s = duration(line.words[0]) or 0.0
+        self.play.watch.spare_s = read_duration(line.words[0]) or 0.0
 
     async def pages(self, line: Line) -> None:
         self.play.page = int(line.words[0])
@@ -246,7 +246,7 @@ class Stage:
         return differing(sorted(f"{one.id} {one.state}" for one in every), sorted(line.below))
 
     async def state(self, line: Line) -> list[str]:
-        said = self.play.store.states().get(line.words[0], "")
+        said = self.play.store.slot_messages().get(line.words[0], "")
         wanted = " ".join(line.words[1:])
         return [] if fnmatchcase(said, wanted) else [f"{line.words[0]} is said to be: {said!r}"]
 

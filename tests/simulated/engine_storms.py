@@ -9,9 +9,9 @@ from tests.simulated.engine_lifecycles import LIFECYCLES
 from tests.simulated.engine_play import Play, perform
 from tests.simulated.engine_programs import Crash, Script
 from tests.simulated.engine_wishes import Wished
-from tpuherd.model.slots_and_plan import Goal, Kind
+from tpuherd.model.slots_and_plan import Goal, RequestKind
 from tpuherd_sim.model.world_parts import Dice
-from tpuherd_sim.weather.storm import storm
+from tpuherd_sim.weather.storm import storm_steps
 
 NAMES = ("gpt", "gpt2", "bert")  #: one is the begin of another
 LIMITS = {"stall_s": 180.0, "first_step_s": 400.0, "stalls": None}
@@ -23,37 +23,41 @@ PLOTS_S = (60.0, 420.0)  #: between two strokes of mischief
 def script(dice: Dice) -> Script:
     """What a job does, by chance; it comes to its end at the third attempt at the latest."""
     crashes = {}
-    if dice.share() < 0.3:
-        exit = (1, 2, 137)[int(dice.share() * 3)]
-        crashes[1] = Crash(step=1 + int(dice.share() * 6), worker=int(dice.share() * 2), exit=exit)
-    if dice.share() < 0.15:
+    if dice.random_fraction() < 0.3:
+        exit = (1, 2, 137)[int(dice.random_fraction() * 3)]
+        crashes[1] = Crash(
+            step=1 + int(dice.random_fraction() * 6),
+            worker=int(dice.random_fraction() * 2),
+            exit=exit,
+        )
+    if dice.random_fraction() < 0.15:
         crashes[2] = Crash(step=2)
     return Script(
-        steps=6 + int(dice.share() * 60),
-        step_s=dice.between(4.0, 20.0),
-        save_every=2 + int(dice.share() * 6),
-        save_s=dice.between(0.5, 6.0),
-        setup_s=dice.between(1.0, 40.0),
-        on_term=("save", "die", "ignore")[int(dice.share() * 3)],
+        steps=6 + int(dice.random_fraction() * 60),
+        step_s=dice.random_between(4.0, 20.0),
+        save_every=2 + int(dice.random_fraction() * 6),
+        save_s=dice.random_between(0.5, 6.0),
+        setup_s=dice.random_between(1.0, 40.0),
+        on_term=("save", "die", "ignore")[int(dice.random_fraction() * 3)],
         crashes=crashes,
-        hangs={1: 3} if dice.share() < 0.15 else {},
-        chips_s=dice.between(0.0, 25.0) if dice.share() < 0.3 else 0.0,
-        daemons=int(dice.share() < 0.2),
-        says_complete=dice.share() < 0.6,
-        reports=dice.share() < 0.8,
+        hangs={1: 3} if dice.random_fraction() < 0.15 else {},
+        chips_s=dice.random_between(0.0, 25.0) if dice.random_fraction() < 0.3 else 0.0,
+        daemons=int(dice.random_fraction() < 0.2),
+        says_complete=dice.random_fraction() < 0.6,
+        reports=dice.random_fraction() < 0.8,
     )
 
 
 def wished(dice: Dice, job: str) -> Wished:
     """A wish by chance."""
-    first = int(dice.share() * 3)
+    first = int(dice.random_fraction() * 3)
     return Wished(
         job=job,
-        goal=Goal.RUN if dice.share() < 0.7 else Goal.IDLE,
-        copies=1 + int(dice.share() * 2.5),
-        zones=ZONES[first : first + 1 + int(dice.share() * 3)],
-        kind=Kind.QUEUED if dice.share() < 0.75 else Kind.DIRECT,
-        outputs=dice.share() < 0.3,
+        goal=Goal.RUN if dice.random_fraction() < 0.7 else Goal.IDLE,
+        copies=1 + int(dice.random_fraction() * 2.5),
+        zones=ZONES[first : first + 1 + int(dice.random_fraction() * 3)],
+        kind=RequestKind.QUEUED if dice.random_fraction() < 0.75 else RequestKind.DIRECT,
+        outputs=dice.random_fraction() < 0.3,
         limits=LIMITS,
     )
 
@@ -61,48 +65,48 @@ def wished(dice: Dice, job: str) -> Wished:
 def changed(dice: Dice, known: Wished) -> Wished:
     """A second thought."""
     thoughts: tuple[Callable[[], Wished], ...] = (
-        lambda: replace(known, copies=1 + int(dice.share() * 3)),
+        lambda: replace(known, copies=1 + int(dice.random_fraction() * 3)),
         lambda: replace(known, code=f"c{dice.thrown}"),
         lambda: replace(known, zones=ZONES),
         lambda: replace(known, goal=Goal.IDLE if known.goal is Goal.RUN else Goal.RUN),
         lambda: replace(known, node=f"n{dice.thrown}"),
     )
-    return thoughts[int(dice.share() * len(thoughts))]()
+    return thoughts[int(dice.random_fraction() * len(thoughts))]()
 
 
 async def stroke(play: Play, dice: Dice, wishes: dict[str, Wished]) -> None:
     """One thing that goes wrong besides the weather, or somebody's second thought."""
-    what = dice.share()
+    what = dice.random_fraction()
     machines = play.ground.machines()
-    machine = machines[int(dice.share() * len(machines))] if machines else None
+    machine = machines[int(dice.random_fraction() * len(machines))] if machines else None
     if what < 0.25:
         play.kill()
     elif what < 0.3:
-        play.clock.set(tuple(CLOCKS.values())[int(dice.share() * len(CLOCKS))])
+        play.clock.set(tuple(CLOCKS.values())[int(dice.random_fraction() * len(CLOCKS))])
     elif what < 0.4 and machine is not None:
         machine.kill_agent()
     elif what < 0.47 and machine is not None and machine.lines:
         line = next(iter(machine.lines.values()))
         hows = ("forgets", "reboot-forgets", "stuck", "lies")
-        LINK_FAULTS[hows[int(dice.share() * len(hows))]](play, line)
+        LINK_FAULTS[hows[int(dice.random_fraction() * len(hows))]](play, line)
     elif what < 0.65 and machine is not None:
         for line in list(machine.lines.values()):
             cut(play, line)
     elif what < 0.75 and wishes:
-        job = sorted(wishes)[int(dice.share() * len(wishes))]
+        job = sorted(wishes)[int(dice.random_fraction() * len(wishes))]
         wishes[job] = changed(dice, wishes[job])
         play.wish(wishes[job])
     elif what < 0.8 and len(wishes) > 1:
-        job = sorted(wishes)[int(dice.share() * len(wishes))]
+        job = sorted(wishes)[int(dice.random_fraction() * len(wishes))]
         del wishes[job]
         play.down(job)
     elif what < 0.85:
         play.wanted = False
         play.kill()
-        await play.advance(dice.between(60.0, 1200.0))
+        await play.advance(dice.random_between(60.0, 1200.0))
         play.wanted = True
     elif machine is not None:
-        kind = ("reboot", "preempt", "crash")[int(dice.share() * 3)]
+        kind = ("reboot", "preempt", "crash")[int(dice.random_fraction() * 3)]
         place = f"{machine.view.zone}/{machine.view.node}"
         play.ground.weather(kind, target=place if kind == "preempt" else f"{place}/*")
 
@@ -110,21 +114,21 @@ async def stroke(play: Play, dice: Dice, wishes: dict[str, Wished]) -> None:
 def stormy(seed: int) -> list[str]:
     """What was wrong in the history of a seed."""
     dice = Dice(seed=seed)
-    jobs = NAMES[: 1 + int(dice.share() * 3)]
+    jobs = NAMES[: 1 + int(dice.random_fraction() * 3)]
     scripts = {job: script(dice) for job in jobs}
-    strength = dice.between(2.0, 16.0)
+    strength = dice.random_between(2.0, 16.0)
 
     async def plot(play: Play) -> list[str]:
         play.watch.spare_s = 3600.0  # zones that don't answer for long can't be cleared
         wishes = {job: wished(dice, job) for job in jobs}
-        steps = storm(seed, ZONES, HOURS, strength, nodes=4)
+        steps = storm_steps(seed, ZONES, HOURS, strength, nodes=4)
         play.ground.scenario(steps)
         for one in wishes.values():
             play.wish(one)
-            await play.advance(dice.between(0.0, 120.0))
+            await play.advance(dice.random_between(0.0, 120.0))
         end = play.ground.now() + HOURS * 3600.0
         while play.ground.now() < end:
-            await play.advance(dice.between(*PLOTS_S))
+            await play.advance(dice.random_between(*PLOTS_S))
             await stroke(play, dice, wishes)
         return await play.close(4 * 3600.0)
 
@@ -166,6 +170,11 @@ def pairs(lifecycle: str, many: int, seed: int) -> list[frozenset[Moment]]:
     dice = Dice(seed=seed)
     every = singles(lifecycle)
     return [
-        frozenset({every[int(dice.share() * len(every))], every[int(dice.share() * len(every))]})
+        frozenset(
+            {
+                every[int(dice.random_fraction() * len(every))],
+                every[int(dice.random_fraction() * len(every))],
+            }
+        )
         for _ in range(many)
     ]

@@ -7,10 +7,10 @@ from typing import Any
 
 from tests.simulated.engine_ground import OWNER, TYPE, ZONES
 from tpuherd.catalogue import accelerators
-from tpuherd.model.node_spec import LaunchOrder, Order
-from tpuherd.model.slots_and_plan import Goal, Kind, Limits, Offer, Slot, Wishes
-from tpuherd.model.stored_job import Wish
-from tpuherd.targets import slot_of
+from tpuherd.model.node_spec import LaunchSpec, NodeSpec
+from tpuherd.model.slots_and_plan import DesiredSlots, Goal, Limits, Offer, RequestKind, Slot
+from tpuherd.model.stored_job import StoredJob
+from tpuherd.targets import split_bid_name
 
 TOLD = "TOLD"
 
@@ -24,7 +24,7 @@ class Wished:
     copies: int = 1
     zones: tuple[str, ...] = ZONES
     type: str = TYPE
-    kind: Kind = Kind.QUEUED
+    kind: RequestKind = RequestKind.QUEUED
     tier: str = "spot"
     nodes: int = 1
     code: str = "c1"
@@ -55,9 +55,9 @@ class Wished:
             **({} if self.sweep is None else {"sweep": self.sweep}),
         }
 
-    def wish(self, now: float) -> Wish:
+    def wish(self, now: float) -> StoredJob:
         """What a command would write."""
-        return Wish(
+        return StoredJob(
             job=self.job,
             goal=self.goal,
             document=self.document(),
@@ -68,13 +68,13 @@ class Wished:
         )
 
 
-def told_of(wish: Wish) -> dict[str, Any]:
+def told_of(wish: StoredJob) -> dict[str, Any]:
     """What a test said."""
     told: dict[str, Any] = json.loads(wish.document["env"][TOLD])
     return told
 
 
-def slots(wish: Wish) -> tuple[Slot, ...]:
+def slots(wish: StoredJob) -> tuple[Slot, ...]:
     """The slots of a wish."""
     told = told_of(wish)
     offers = tuple(
@@ -83,7 +83,7 @@ def slots(wish: Wish) -> tuple[Slot, ...]:
             type=told["type"],
             runtime="v2-alpha-tpuv5",
             tier=told["tier"],
-            kind=Kind(told["kind"]),
+            kind=RequestKind(told["kind"]),
             hosts=accelerators()[told["type"]].hosts,
             price=8.0,
         )
@@ -107,18 +107,18 @@ def slots(wish: Wish) -> tuple[Slot, ...]:
     )
 
 
-def wishes_of(wishes: Mapping[str, Wish]) -> Wishes:
+def wishes_of(wishes: Mapping[str, StoredJob]) -> DesiredSlots:
     """All of them for the judgement."""
     every = {slot.name: slot for wish in wishes.values() for slot in slots(wish)}
-    return Wishes(slots=every, owner=OWNER)
+    return DesiredSlots(slots=every, owner=OWNER)
 
 
-def order_of(slot: Slot) -> Order:
+def order_of(slot: Slot) -> NodeSpec:
     """Nothing special."""
-    return Order()
+    return NodeSpec()
 
 
-def launch_of(slot: Slot, wish: Wish) -> LaunchOrder:
+def launch_of(slot: Slot, wish: StoredJob) -> LaunchSpec:
     """What the agents are told."""
     index = slot.name.rpartition("-")[2]
     told = told_of(wish)
@@ -129,7 +129,7 @@ def launch_of(slot: Slot, wish: Wish) -> LaunchOrder:
         "HERD_SLOTS": str(told["copies"]),
     }
     step = {"name": "requirements", "shell": "pip install", "env": env, "hash": f"{told['code']}"}
-    return LaunchOrder(
+    return LaunchSpec(
         shell=f"python train.py --code {told['code']}",
         env=env,
         setup=(step,) if told["setup"] else (),
@@ -143,5 +143,5 @@ def launch_of(slot: Slot, wish: Wish) -> LaunchOrder:
 
 def slot_name(bid: str) -> str:
     """The slot that a bid, or one of its nodes, is for."""
-    found = slot_of(bid)
+    found = split_bid_name(bid)
     return found.slot if found is not None else ""

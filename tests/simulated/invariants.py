@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tpuherd.catalogue import accelerators, zones
-from tpuherd_sim.handle import next_due
+from tpuherd_sim.handle import next_due_time
 from tpuherd_sim.model.records import MOVING
 from tpuherd_sim.model.world import World
-from tpuherd_sim.model.world_codec import dump, load
-from tpuherd_sim.tpu.host_reports import views
+from tpuherd_sim.model.world_codec import dump_world, load_world
+from tpuherd_sim.tpu.host_reports import host_views
 
 #: States of a queued resource in which none of its nodes may be there.
 WITHOUT_NODES = {"ACCEPTED", "WAITING_FOR_RESOURCES", "SUSPENDED"}
@@ -26,12 +26,12 @@ def broken(world: World, now: float) -> list[str]:
 
 def forgotten(world: World) -> list[str]:
     """What is lost when the world is written down and read back."""
-    written = dump(world)
-    again = load(json.loads(json.dumps(written)))
+    written = dump_world(world)
+    again = load_world(json.loads(json.dumps(written)))
     faults = []
-    if dump(again) != written:
+    if dump_world(again) != written:
         faults.append("a world that was read back is written down otherwise")
-    if views(again) != views(world):
+    if host_views(again) != host_views(world):
         faults.append("a world that was read back has other hosts")
     return faults
 
@@ -143,7 +143,7 @@ def agenda_is_a_heap_of_the_future(world: World, now: float) -> Iterator[str]:
     for place in range(1, len(world.agenda)):
         if world.agenda[place] < world.agenda[(place - 1) // 2]:
             yield f"item {place} is before its parent"
-    ahead = next_due(world)
+    ahead = next_due_time(world)
     first = heapq.nsmallest(1, world.agenda)
     if ahead != (first[0].at if first else None):
         yield f"next_due says {ahead}"
@@ -158,7 +158,7 @@ def log_goes_forward(world: World, now: float) -> Iterator[str]:
 
 
 def hosts_are_those_of_nodes(world: World, now: float) -> Iterator[str]:
-    for key, view in views(world).items():
+    for key, view in host_views(world).items():
         node = world.nodes.get(f"{view.zone}/{view.node}")
         if node is None or key != f"{node.uid}-{view.worker}" or view.key != key:
             yield f"{key} is a host of no node"

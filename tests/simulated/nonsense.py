@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from tests.simulated.odds import HEADERS, ODD_VALUES, ODD_WORDS, RAW_BODIES, SERVICE_CALLS, STROKES
 from tpuherd.catalogue import accelerators, discovery, runtimes, zones
-from tpuherd_sim.google_apis.project import fingerprint
+from tpuherd_sim.google_apis.project import metadata_fingerprint
 from tpuherd_sim.model.http_types import Request
 from tpuherd_sim.model.world import World
 
@@ -331,7 +331,7 @@ class Author:
 
     def fingerprint(self) -> str:
         """What the project's metadata has now."""
-        return fingerprint(self.world.services.metadata)
+        return metadata_fingerprint(self.world.services.metadata)
 
     def odd_path(self) -> str:
         """A part of a path that no name should be."""

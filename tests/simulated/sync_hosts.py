@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tpuherd.errors import Broken, NotReached
-from tpuherd.ports import Host, Verb
+from tpuherd.errors import NotReached, OperationFailed
+from tpuherd.ports import Host, RpcRequest
 from tpuherd.remote.agent_channel import WORDS
-from tpuherd.sync.ship import TERMS, Shipment, Terms, ship
+from tpuherd.sync.ship import TERMS, Shipment, ShipOptions, ship
 from tpuherd.sync.snapshot_store import Archive
-from tpuherd.sync.take_snapshot import Snapshot, take
+from tpuherd.sync.take_snapshot import Snapshot, snapshot_folder
 from tpuherd_host.agent.frames import WINDOW
-from tpuherd_host.agent.state import State
-from tpuherd_host.agent.threads import House, Talk, begin
+from tpuherd_host.agent.state import AgentState
+from tpuherd_host.agent.threads import AgentPaths, ThreadedCall, start_thread
 from tpuherd_host.agent.verbs import THREADED
-from tpuherd_host.agent.words import Answered, Consumed, Happening, Spoke
+from tpuherd_host.agent.words import Event, ThreadAnswered, ThreadRead, ThreadSent
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
@@ -49,19 +49,19 @@ class NearHost:
     def __str__(self) -> str:
         return self.host.name
 
-    async def call(self, verb: Verb) -> Mapping[str, Any]:
-        async with self.stream(verb) as stream:
+    async def call(self, verb: RpcRequest) -> Mapping[str, Any]:
+        async with self.open_stream(verb) as stream:
             return await stream.reply()
 
     @asynccontextmanager
-    async def stream(self, verb: Verb) -> AsyncIterator["NearStream"]:
+    async def open_stream(self, verb: RpcRequest) -> AsyncIterator["NearStream"]:
         if self.down:
             raise NotReached(f"{self} is down")
         stream = NearStream(self, verb)
         try:
             yield stream
         finally:
-            stream.talk.drop()
+            stream.talk.cancel()
 
     async def events(self) -> AsyncIterator[Mapping[str, Any]]:
         nothing: tuple[Mapping[str, Any], ...] = ()
@@ -69,42 +69,42 @@ class NearHost:
             yield event
 
     @asynccontextmanager
-    async def forward(self, port: int) -> AsyncIterator[int]:
+    async def forward_port(self, port: int) -> AsyncIterator[int]:
         yield port
 
-    def drop(self, why: str) -> None:
+    def disconnect(self, why: str) -> None:
         """There is no line that could be cut."""
 
 
 class NearStream:
     """A call of a threaded verb."""
 
-    def __init__(self, host: NearHost, verb: Verb) -> None:
+    def __init__(self, host: NearHost, verb: RpcRequest) -> None:
         self.host = host
         self.verb = verb
         self.loop = asyncio.get_running_loop()
-        self.come: asyncio.Queue[Happening] = asyncio.Queue()
+        self.come: asyncio.Queue[Event] = asyncio.Queue()
         self.credit = WINDOW
         self.more = asyncio.Event()
         self.over = asyncio.Event()  #: the host's side has ended
-        self.answer: Answered | None = None
-        house = House(host.house, str(host.home), {}, State, self.post)
-        self.talk = Talk(house, dict(verb.arguments), 1, 1)
+        self.answer: ThreadAnswered | None = None
+        house = AgentPaths(host.house, str(host.home), {}, AgentState, self.post)
+        self.talk = ThreadedCall(house, dict(verb.arguments), 1, 1)
         if verb.name not in host.dead:
-            begin(THREADED[verb.name], self.talk)
+            start_thread(THREADED[verb.name], self.talk)
 
-    def post(self, happening: Happening) -> None:
+    def post(self, happening: Event) -> None:
         try:
             self.loop.call_soon_threadsafe(self.happen, happening)
         except RuntimeError:
             pass  # the test is over
 
-    def happen(self, happening: Happening) -> None:
-        if isinstance(happening, Consumed):
+    def happen(self, happening: Event) -> None:
+        if isinstance(happening, ThreadRead):
             self.credit += happening.many
             self.more.set()
         else:
-            if isinstance(happening, Answered):
+            if isinstance(happening, ThreadAnswered):
                 self.over.set()
                 self.more.set()
             self.come.put_nowait(happening)
@@ -112,11 +112,11 @@ class NearStream:
     async def read(self) -> tuple[int, bytes] | None:
         while self.answer is None:
             happening = await self.come.get()
-            if isinstance(happening, Answered):
+            if isinstance(happening, ThreadAnswered):
                 self.answer = happening
-            elif isinstance(happening, Spoke) and not happening.last:
+            elif isinstance(happening, ThreadSent) and not happening.last:
                 piece = self.host.passing(happening.piece)
-                self.talk.grant(len(happening.piece))
+                self.talk.add_credit(len(happening.piece))
                 return happening.port, piece
         return None
 
@@ -129,7 +129,7 @@ class NearStream:
             await self.more.wait()
         self.credit -= len(piece)
         self.host.up += len(piece)
-        self.talk.hand(port, piece)
+        self.talk.add_piece(port, piece)
 
     async def cut(self) -> None:
         """The line breaks, once the host has taken in all that went over it; then the call ends."""
@@ -139,12 +139,12 @@ class NearStream:
             while any(piece for _, piece in tuple(self.talk.pieces)) and not self.over.is_set():
                 self.more.clear()
                 await self.more.wait()
-        self.talk.drop()
+        self.talk.cancel()
         if self.verb.name not in self.host.dead:
             await self.over.wait()
 
-    async def end(self, port: int) -> None:
-        self.talk.hand(port, None)
+    async def send_eof(self, port: int) -> None:
+        self.talk.add_piece(port, None)
 
     async def reply(self) -> Mapping[str, Any]:
         while await self.read() is not None:
@@ -154,7 +154,7 @@ class NearStream:
             self.host.lost.discard(self.verb.name)
             raise NotReached(f"{self.host} was cut")
         if self.answer.error:
-            kind = WORDS.get(self.answer.error, Broken)
+            kind = WORDS.get(self.answer.error, OperationFailed)
             raise kind(str(self.answer.content["sentence"]))
         return self.answer.content
 
@@ -168,9 +168,11 @@ class Desk:
         self.archive = Archive(folder / "archive")
 
     def shot(self) -> Snapshot:
-        return take(self.code, self.archive, ENVIRONMENT)
+        return snapshot_folder(self.code, self.archive, ENVIRONMENT)
 
-    def ship(self, hosts: Sequence[NearHost], dest: str = "c", terms: Terms = TERMS) -> Shipment:
+    def ship(
+        self, hosts: Sequence[NearHost], dest: str = "c", terms: ShipOptions = TERMS
+    ) -> Shipment:
         return asyncio.run(ship(self.shot(), dest, hosts, archive=self.archive, terms=terms))
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tpuherd_host.agent import frames, words
-from tpuherd_host.agent.state import ATTEMPT, COMMAND, Ending, State, Work
-from tpuherd_host.agent.step import step, wake_at
+from tpuherd_host.agent.state import ATTEMPT, COMMAND, AgentState, Ending, Task
+from tpuherd_host.agent.step import next_wake_time, reduce_event
 from tpuherd_host.agent.turn import EVENTS_MAX, UNSENT_MAX
 from tpuherd_host.agent.verbs import PURE, THREADED
-from tpuherd_host.agent.works import found
+from tpuherd_host.agent.works import adopt_previous
 
 SEEDS = range(60)
 STEPS = 400
@@ -22,50 +22,50 @@ class Play:
 
     def __init__(self, seed: int = 0) -> None:
         self.dice = random.Random(seed)
-        self.state = State(hello={"agent": "x"}, boot="b")
+        self.state = AgentState(hello={"agent": "x"}, boot="b")
         self.now = 1000.0
         self.answers: Counter[tuple[int, int]] = Counter()
         self.asked: set[tuple[int, int]] = set()
-        self.deeds: list[words.Deed] = []
+        self.deeds: list[words.Effect] = []
         self.alive: dict[str, int] = {}
         self.pid = 100
         self.sent: dict[int, list[frames.Frame]] = {}
-        self.readers: dict[int, frames.Reader] = {}
+        self.readers: dict[int, frames.FrameReader] = {}
 
-    def happen(self, *happenings: words.Happening) -> list[words.Deed]:
-        done: list[words.Deed] = []
+    def happen(self, *happenings: words.Event) -> list[words.Effect]:
+        done: list[words.Effect] = []
         for happening in happenings:
-            self.state, deeds = step(self.state, happening, self.now, PURE, THREADED)
+            self.state, deeds = reduce_event(self.state, happening, self.now, PURE, THREADED)
             done += deeds
             for deed in deeds:
                 self.do(deed)
         self.deeds += done
         return done
 
-    def do(self, deed: words.Deed) -> None:
-        if isinstance(deed, words.Send):
+    def do(self, deed: words.Effect) -> None:
+        if isinstance(deed, words.SendFrame):
             for frame in self.readers[deed.connection].feed(deed.frame):
                 self.sent[deed.connection].append(frame)
                 if frame.kind in (frames.REPLY, frames.FAIL) and frame.id:
                     self.answers[deed.connection, frame.id] += 1
-        elif isinstance(deed, words.Pour):
+        elif isinstance(deed, words.SendLog):
             work = self.state.works[deed.work]
             assert work.first <= deed.offset
             assert deed.offset + deed.many <= work.length
-        elif isinstance(deed, words.Spawn):
+        elif isinstance(deed, words.SpawnProcess):
             assert deed.work.id not in self.alive, "two at once"
             self.alive[deed.work.id] = 0
 
     def open(self, id: int, epoch: int = 0) -> None:
-        self.readers[id], self.sent[id] = frames.Reader(), []
+        self.readers[id], self.sent[id] = frames.FrameReader(), []
         hello = {"protocol": frames.PROTOCOL, "who": "w", "owner": "o", "epoch": epoch}
-        self.happen(words.Opened(id), self.frame(id, frames.HELLO, 0, hello))
+        self.happen(words.ConnectionOpened(id), self.frame(id, frames.HELLO, 0, hello))
 
-    def frame(self, connection: int, kind: int, id: int, content: Any) -> words.Arrived:
-        [frame] = frames.Reader().feed(frames.said(kind, id, content))
-        return words.Arrived(connection, frame)
+    def frame(self, connection: int, kind: int, id: int, content: Any) -> words.FrameReceived:
+        [frame] = frames.FrameReader().feed(frames.pack_json(kind, id, content))
+        return words.FrameReceived(connection, frame)
 
-    def ask(self, connection: int, call: int, verb: str, /, **arguments: Any) -> list[words.Deed]:
+    def ask(self, connection: int, call: int, verb: str, /, **arguments: Any) -> list[words.Effect]:
         self.asked.add((connection, call))
         return self.happen(self.frame(connection, frames.CALL, call, {"verb": verb, **arguments}))
 
@@ -75,29 +75,29 @@ class Play:
     def began(self, work: str) -> None:
         self.pid += 1
         self.alive[work] = self.pid
-        self.happen(words.Began(work, self.pid, 1))
+        self.happen(words.ProcessStarted(work, self.pid, 1))
 
     def ended(self, work: str, exit: int | None = 0, signal: int | None = None) -> None:
         self.alive.pop(work, None)
-        self.happen(words.Ended(work, Ending(exit, signal), self.now))
+        self.happen(words.ProcessEnded(work, Ending(exit, signal), self.now))
 
-    def pass_time(self, seconds: float) -> list[words.Deed]:
+    def pass_time(self, seconds: float) -> list[words.Effect]:
         """As a loop would: woken at each time that is due."""
         end, before = self.now + seconds, len(self.deeds)
-        while (at := wake_at(self.state)) is not None and at <= end:
+        while (at := next_wake_time(self.state)) is not None and at <= end:
             self.now = max(at, self.now)
-            self.happen(words.Woke())
+            self.happen(words.TimerFired())
         self.now = end
         return self.deeds[before:]
 
 
-def signals(deeds: list[words.Deed]) -> list[tuple[int, bool]]:
+def signals(deeds: list[words.Effect]) -> list[tuple[int, bool]]:
     """What was sent to whom: the number, and whether to all."""
     found = []
     for deed in deeds:
-        if isinstance(deed, words.Signal):
+        if isinstance(deed, words.SendSignal):
             found.append((deed.number, deed.whole))
-        elif isinstance(deed, words.Sweep) and deed.number:
+        elif isinstance(deed, words.SweepProcesses) and deed.number:
             found.append((deed.number, True))
     return found
 
@@ -123,7 +123,7 @@ class Chaos(Play):
             self.open(self.dice.randrange(1 << 30), self.dice.choice([0, 1, 1, 2]))
 
     def may_close(self) -> None:
-        self.happen(words.Closed(self.connection()))
+        self.happen(words.ConnectionClosed(self.connection()))
 
     def may_call(self) -> None:
         one = self.connection()
@@ -158,7 +158,7 @@ class Chaos(Play):
             frames.CANCEL: b"",
         }
         kind = self.dice.choice(list(payloads))
-        self.happen(words.Arrived(one.id, frames.Frame(kind, id, payloads[kind])))
+        self.happen(words.FrameReceived(one.id, frames.Frame(kind, id, payloads[kind])))
 
     def may_begin(self) -> None:
         starting = [id for id, pid in self.alive.items() if not pid and id in self.state.works]
@@ -170,7 +170,7 @@ class Chaos(Play):
         if starting:
             id = self.dice.choice(starting)
             del self.alive[id]
-            self.happen(words.Unborn(id, 127, "not found"))
+            self.happen(words.SpawnFailed(id, 127, "not found"))
 
     def may_end(self) -> None:
         running = [id for id, pid in self.alive.items() if pid]
@@ -182,26 +182,26 @@ class Chaos(Play):
         if work is not None:
             length = work.length + self.dice.randrange(1 << 19)
             first = max(work.first, length - (1 << 20))
-            self.happen(words.Grew(work.id, first, length, work.lost_bytes))
+            self.happen(words.LogGrew(work.id, first, length, work.lost_bytes))
 
     def may_flush(self) -> None:
         one = self.state.connections.get(self.connection())
         if one is not None:
-            self.happen(words.Flushed(one.id, self.dice.randrange(one.unsent + 1)))
+            self.happen(words.BytesFlushed(one.id, self.dice.randrange(one.unsent + 1)))
 
     def may_tell(self) -> None:
         id = self.work()
         row = {"device": "/dev/accel0"}
-        told: list[words.Happening] = [
-            words.Drained(id),
-            words.Swept(id, self.dice.choice([0, 0, 2])),
-            words.Seen(id, self.dice.choice([(), (row,)])),
-            words.AptSeen(id, self.dice.choice(["", "apt"])),
-            words.Tailed(id, self.dice.choice([(), ("Could not get lock",)])),
-            words.Reported({"attempt": id, "step": 1}),
-            words.News("preempted", self.dice.choice(["TRUE", "FALSE"])),
-            words.Took(id, 3),
-            words.Woke(),
+        told: list[words.Event] = [
+            words.OutputsClosed(id),
+            words.ProcessesCounted(id, self.dice.choice([0, 0, 2])),
+            words.ChipUsersFound(id, self.dice.choice([(), (row,)])),
+            words.AptHolderFound(id, self.dice.choice(["", "apt"])),
+            words.LogTailRead(id, self.dice.choice([(), ("Could not get lock",)])),
+            words.StepReported({"attempt": id, "step": 1}),
+            words.HostNotice("preempted", self.dice.choice(["TRUE", "FALSE"])),
+            words.InputConsumed(id, 3),
+            words.TimerFired(),
         ]
         self.happen(self.dice.choice(told))
 
@@ -215,15 +215,19 @@ class Chaos(Play):
             else:
                 self.began(work)
         for work in list(self.state.works):
-            self.happen(words.Swept(work, 0), words.Seen(work, ()), words.AptSeen(work, ""))
-            self.happen(words.Tailed(work, ()))
+            self.happen(
+                words.ProcessesCounted(work, 0),
+                words.ChipUsersFound(work, ()),
+                words.AptHolderFound(work, ""),
+            )
+            self.happen(words.LogTailRead(work, ()))
         self.pass_time(1.0)
         for id in list(self.state.connections):
-            self.happen(words.Flushed(id, 1 << 40))
+            self.happen(words.BytesFlushed(id, 1 << 40))
             for call in list(self.state.connections[id].calls.values()):
                 if call.follows and call.credit < 1 << 20:
                     more = frames.Frame(frames.CREDIT, call.id, (1 << 23).to_bytes(4, "big"))
-                    self.happen(words.Arrived(id, more))
+                    self.happen(words.FrameReceived(id, more))
 
     def hold(self) -> None:
         """What must always hold."""
@@ -234,7 +238,7 @@ class Chaos(Play):
                 work = self.state.works.get(call.work)
                 assert not call.follows or (work is not None and call.offset <= work.length)
         assert all(many == 1 for many in self.answers.values())
-        live = [w for w in self.state.works.values() if w.live and w.kind == ATTEMPT]
+        live = [w for w in self.state.works.values() if w.is_live and w.kind == ATTEMPT]
         assert len({work.slot for work in live}) == len(live)
         for work in self.state.works.values():
             assert work.phase != "waiting" or work.due is not None, "nobody would wake it"
@@ -247,10 +251,10 @@ def test_histories(seed: int) -> None:
         play.one()
         play.hold()
     for id in list(play.state.connections):
-        play.happen(words.Flushed(id, 1 << 40))
+        play.happen(words.BytesFlushed(id, 1 << 40))
     for _ in range(200):  # in the end all is over and everybody is answered
         play.settle()
-    assert not any(work.live for work in play.state.works.values())
+    assert not any(work.is_live for work in play.state.works.values())
     for one in play.state.connections.values():
         assert all(call.threaded for call in one.calls.values())
     for connection, id in play.asked:
@@ -264,11 +268,11 @@ def test_a_reader_gets_no_more_than_it_allowed() -> None:
     play.open(1)
     play.ask(1, 7, "run", id="a", argv=["x"])
     play.began("a")
-    play.happen(words.Grew("a", 0, 1 << 24))
-    poured = [deed.many for deed in play.deeds if isinstance(deed, words.Pour)]
+    play.happen(words.LogGrew("a", 0, 1 << 24))
+    poured = [deed.many for deed in play.deeds if isinstance(deed, words.SendLog)]
     assert sum(poured) == frames.WINDOW
-    play.happen(words.Arrived(1, frames.Frame(frames.CREDIT, 7, (5).to_bytes(4, "big"))))
-    poured = [deed.many for deed in play.deeds if isinstance(deed, words.Pour)]
+    play.happen(words.FrameReceived(1, frames.Frame(frames.CREDIT, 7, (5).to_bytes(4, "big"))))
+    poured = [deed.many for deed in play.deeds if isinstance(deed, words.SendLog)]
     assert sum(poured) == frames.WINDOW + 5
     assert play.state.connections[1].unsent < UNSENT_MAX + frames.WINDOW
 
@@ -277,10 +281,10 @@ def test_who_does_not_read_events_learns_how_many_it_missed() -> None:
     play = Play()
     play.open(1)
     for n in range(50_000):
-        play.happen(words.News("preempted", str(n)))
+        play.happen(words.HostNotice("preempted", str(n)))
     assert play.state.connections[1].unsent < EVENTS_MAX + 1000
     missed = play.state.connections[1].missed
-    play.happen(words.Flushed(1, 1 << 30), words.News("preempted", "x"))
+    play.happen(words.BytesFlushed(1, 1 << 30), words.HostNotice("preempted", "x"))
     events = [frame.content for frame in play.sent[1] if frame.kind == frames.EVENT]
     assert events[-2] == {"event": "missed", "many": missed}
     assert len(events) == 50_000 - missed + 2
@@ -300,12 +304,12 @@ def test_an_attempt_that_ignores_term_is_killed_when_its_grace_is_over() -> None
     assert signals(play.pass_time(0.2)) == [(9, True)]
     play.ended("x-1", None, 9)
     assert signals(play.pass_time(0.1)) == [(9, True)]
-    play.happen(words.Swept("x-1", 0))
-    play.happen(words.Seen("x-1", ({"device": "/dev/accel0"},)))
+    play.happen(words.ProcessesCounted("x-1", 0))
+    play.happen(words.ChipUsersFound("x-1", ({"device": "/dev/accel0"},)))
     play.pass_time(29)
     assert play.state.works["x-1"].phase == "freeing"
-    play.happen(words.Seen("x-1", ()))
-    play.happen(words.Tailed("x-1", ("bye",)) if play.pass_time(1) else words.Woke())
+    play.happen(words.ChipUsersFound("x-1", ()))
+    play.happen(words.LogTailRead("x-1", ("bye",)) if play.pass_time(1) else words.TimerFired())
     assert play.last(1)["free"] is True
     assert play.last(1)["signal"] == 9
 
@@ -325,12 +329,12 @@ def test_chips_that_stay_taken_are_told_after_a_while() -> None:
     attempt(play)
     play.ended("x-1", 1)
     play.pass_time(0)
-    play.happen(words.Swept("x-1", 0))
+    play.happen(words.ProcessesCounted("x-1", 0))
     row = {"device": "/dev/accel0", "pid": 7}
     play.pass_time(31)
-    play.happen(words.Seen("x-1", (row,)))
+    play.happen(words.ChipUsersFound("x-1", (row,)))
     play.pass_time(1)
-    play.happen(words.Tailed("x-1", ()))
+    play.happen(words.LogTailRead("x-1", ()))
     work = play.state.works["x-1"]
     assert (work.phase, work.free, work.holders) == ("ended", False, (row,))
 
@@ -359,7 +363,7 @@ def test_a_lease_that_is_renewed_never_ends() -> None:
 def test_only_deadly_news_stop_attempts(key: str, value: str, deadly: bool) -> None:
     play = Play()
     attempt(play)
-    done = play.happen(words.News(key, value), words.News(key, value))
+    done = play.happen(words.HostNotice(key, value), words.HostNotice(key, value))
     assert signals(done) == ([(15, False)] if deadly else [])
     play.open(2)
     play.ask(2, 1, "attempts")
@@ -371,9 +375,9 @@ def test_a_command_waits_for_its_reader_but_not_for_ever() -> None:
     play.open(1)
     play.ask(1, 7, "run", id="a", argv=["x"], log_bytes=1 << 20)
     play.began("a")
-    assert words.Pause("a", True) in play.happen(words.Grew("a", 0, 900_000))
-    assert words.Pause("a", False) in play.pass_time(61)
-    play.happen(words.Grew("a", 0, 1_000_000))
+    assert words.PauseOutput("a", True) in play.happen(words.LogGrew("a", 0, 900_000))
+    assert words.PauseOutput("a", False) in play.pass_time(61)
+    play.happen(words.LogGrew("a", 0, 1_000_000))
     assert not play.state.works["a"].paused
 
 
@@ -381,8 +385,8 @@ def test_a_command_waits_for_its_reader_but_not_for_ever() -> None:
 @pytest.mark.parametrize("alive", [False, True])
 @pytest.mark.parametrize("phase", ["waiting", "running", "sweeping", "ended", "lost"])
 def test_how_a_next_agent_finds_work(boot: str, alive: bool, phase: str) -> None:
-    left = Work("a", COMMAND, (), 0.0, phase=phase, boot="b", pid=0 if phase == "waiting" else 5)
-    work, why = found(left, boot, alive, 10.0)
+    left = Task("a", COMMAND, (), 0.0, phase=phase, boot="b", pid=0 if phase == "waiting" else 5)
+    work, why = adopt_previous(left, boot, alive, 10.0)
     if phase in ("ended", "lost"):
         assert (work, why) == (left, "")
     elif boot != "b" or (phase == "waiting" and not alive):

@@ -6,15 +6,15 @@ from random import Random
 import pytest
 
 from tests.unit.stories import nonsense
-from tpuherd.accounting.accounts import accounts, closed
+from tpuherd.accounting.accounts import build_accounts, current_accounts
 from tpuherd.jobs import ledger_cache
-from tpuherd.model.slots_and_plan import Event
+from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.store.database import Database
 
 NOW = 1_800_000_000.0
 
 
-def story(seed: int, many: int) -> list[Event]:
+def story(seed: int, many: int) -> list[HistoryEvent]:
     chance = Random(seed)
     return [nonsense(chance, NOW + 3 * n) for n in range(many)]
 
@@ -25,14 +25,18 @@ def test_read_bit_by_bit_they_are_as_read_at_once(tmp_path: Path, seed: int) -> 
     told = story(seed, 300)
     now = NOW
     for begin in range(0, 300, 37):
-        store.append(told[begin : begin + 37])
+        store.append_events(told[begin : begin + 37])
         now = NOW + 3 * (begin + 37)
-        kept = ledger_cache.ledger(store, keep=20)
-        assert closed(kept, now) == closed(kept, now) == accounts(told[: begin + 37], now)
+        kept = ledger_cache.load_ledger(store, keep=20)
+        assert (
+            current_accounts(kept, now)
+            == current_accounts(kept, now)
+            == build_accounts(told[: begin + 37], now)
+        )
         assert (tmp_path / ledger_cache.NAME).stat().st_mode & 0o777 == 0o600
-    copy = ledger_cache.read(store)
+    copy = ledger_cache.read_cached_ledger(store)
     assert copy is not None
-    assert closed(copy, now) != {}
+    assert current_accounts(copy, now) != {}
     store.close()
 
 
@@ -53,30 +57,32 @@ def test_a_copy_that_is_none_is_not_used(tmp_path: Path, harm: object) -> None:
     assert callable(harm)
     store = Database(tmp_path, NOW)
     told = story(1, 100)
-    store.append(told)
-    ledger_cache.write(store, ledger_cache.ledger(store))
+    store.append_events(told)
+    ledger_cache.write_cached_ledger(store, ledger_cache.load_ledger(store))
     harm(tmp_path / ledger_cache.NAME)
-    assert ledger_cache.read(store) is None
-    assert closed(ledger_cache.ledger(store), NOW + 300) == accounts(told, NOW + 300)
+    assert ledger_cache.read_cached_ledger(store) is None
+    assert current_accounts(ledger_cache.load_ledger(store), NOW + 300) == build_accounts(
+        told, NOW + 300
+    )
     store.close()
 
 
 def test_a_copy_of_another_store_is_not_used(tmp_path: Path) -> None:
     one, other = Database(tmp_path / "one", NOW), Database(tmp_path / "other", NOW)
-    one.append(story(1, 100))
-    ledger_cache.write(one, ledger_cache.ledger(one))
-    other.append(story(2, 200))
+    one.append_events(story(1, 100))
+    ledger_cache.write_cached_ledger(one, ledger_cache.load_ledger(one))
+    other.append_events(story(2, 200))
     (tmp_path / "one" / ledger_cache.NAME).rename(tmp_path / "other" / ledger_cache.NAME)
-    assert ledger_cache.read(other) is None
+    assert ledger_cache.read_cached_ledger(other) is None
     one.close()
     other.close()
 
 
 def test_a_copy_that_is_ahead_of_its_store_is_not_used(tmp_path: Path) -> None:
     store = Database(tmp_path, NOW)
-    store.append(story(1, 100))
-    kept = ledger_cache.ledger(store)
+    store.append_events(story(1, 100))
+    kept = ledger_cache.load_ledger(store)
     kept.seq = 101
-    ledger_cache.write(store, kept)
-    assert ledger_cache.read(store) is None
+    ledger_cache.write_cached_ledger(store, kept)
+    assert ledger_cache.read_cached_ledger(store) is None
     store.close()

@@ -9,8 +9,15 @@ import pytest
 from tests.simulated.cloud_user import ZONE, User, live
 from tpuherd.cloud import parse
 from tpuherd.cloud.nodes_api import Cloud
-from tpuherd.cloud.rest import refusal
-from tpuherd.errors import Broken, HerdError, NotAllowed, NotFound, NotReached, Unfit
+from tpuherd.cloud.rest import error_for_status
+from tpuherd.errors import (
+    HerdError,
+    InvalidInput,
+    NotAllowed,
+    NotFound,
+    NotReached,
+    OperationFailed,
+)
 from tpuherd.ports import Host
 from tpuherd.remote.resolve_hosts import LATE_KEYS_S
 
@@ -21,19 +28,19 @@ KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIHostKey"
 
 
 async def host_of(user: User, name: str, worker: int = 0) -> Host:
-    node = await user.cloud.node(ZONE, name)
+    node = await user.cloud.get_node(ZONE, name)
     assert node is not None
-    return parse.host(node, worker, 22)
+    return parse.worker_host(node, worker, 22)
 
 
 async def project_keys(user: User) -> str:
-    project = parse.project(await user.ask("GET", PROJECT))
+    project = parse.parse_project(await user.ask("GET", PROJECT))
     return project.items.get("ssh-keys", "")
 
 
 async def set_project(user: User, **items: str) -> None:
-    project = parse.project(await user.ask("GET", PROJECT))
-    body = parse.project_metadata(replace(project, items={**project.items, **items}))
+    project = parse.parse_project(await user.ask("GET", PROJECT))
+    body = parse.project_metadata_body(replace(project, items={**project.items, **items}))
     await user.ask("POST", f"{PROJECT}/setCommonInstanceMetadata", body)
 
 
@@ -42,7 +49,7 @@ def test_a_survey_has_every_zone_and_every_page() -> None:
         for number in range(7):
             await user.node(f"n{number}", acceleratorType="v4-8")
         await user.node("far", zone="europe-west4-a", acceleratorType="v3-8")
-        survey = await Cloud(user.cloud.rest, user.cloud.project, page=3).survey()
+        survey = await Cloud(user.cloud.rest, user.cloud.project, page=3).list_nodes()
         assert sorted(node.name for node in survey.nodes) == ["far", *(f"n{at}" for at in range(7))]
         assert {node.zone for node in survey.nodes} == {ZONE, "europe-west4-a"}
         assert survey.unknown == ()
@@ -54,7 +61,7 @@ def test_a_zone_that_does_not_answer_is_unknown_and_said() -> None:
     async def work(user: User) -> None:
         await user.node("pod")
         await user.weather("unreachable-zone", zone=ZONE)
-        survey = await user.cloud.survey()
+        survey = await user.cloud.list_nodes()
         assert survey.unknown == (ZONE,)
         assert survey.nodes == ()
 
@@ -64,16 +71,16 @@ def test_a_zone_that_does_not_answer_is_unknown_and_said() -> None:
 def test_a_node_and_its_workers() -> None:
     async def work(user: User) -> None:
         await user.node("pod", metadata={"ssh-keys": THEIRS})
-        node = await user.cloud.node(ZONE, "pod")
+        node = await user.cloud.get_node(ZONE, "pod")
         assert node is not None
         assert (node.ready, node.type, len(node.workers)) == (True, "v4-16", 2)
         assert node.metadata["ssh-keys"] == THEIRS
-        host = parse.host(node, 1, 2222)
+        host = parse.worker_host(node, 1, 2222)
         assert host.name == "pod/w1"
         assert host.internal_ip.startswith("10.")
         assert host.external_ip is not None
         assert host.ssh_port == 2222
-        assert await user.cloud.node(ZONE, "nobody") is None
+        assert await user.cloud.get_node(ZONE, "nobody") is None
 
     live(work)
 
@@ -84,11 +91,11 @@ def test_a_recreated_node_is_another_incarnation() -> None:
         first = await host_of(user, "pod")
         await user.ask("DELETE", f"v2/projects/demo/locations/{ZONE}/nodes/pod")
         await asyncio.sleep(3600)
-        assert await user.registrar.find(first) is None
+        assert await user.registrar.find_current(first) is None
         await user.node("pod")
         second = await host_of(user, "pod")
         assert second.incarnation != first.incarnation
-        found = await user.registrar.find(first)
+        found = await user.registrar.find_current(first)
         assert found is not None
         assert found.incarnation == second.incarnation
 
@@ -99,13 +106,13 @@ def test_a_preempted_node_is_an_obstacle() -> None:
     async def work(user: User) -> None:
         await user.node("pod", schedulingConfig={"spot": True})
         host = await host_of(user, "pod")
-        assert user.registrar.obstacle(host) is None
+        assert user.registrar.unreachable_reason(host) is None
         await user.weather("preempt", target="pod", notice_s=0)
         await asyncio.sleep(60)
-        await user.registrar.look()
-        assert user.registrar.obstacle(host) == "its node is PREEMPTED"
+        await user.registrar.list_nodes()
+        assert user.registrar.unreachable_reason(host) == "its node is PREEMPTED"
         with pytest.raises(NotReached, match="its node is PREEMPTED"):
-            await user.registrar.find(host)
+            await user.registrar.find_current(host)
 
     live(work)
 
@@ -116,13 +123,13 @@ def test_our_key_goes_to_the_project_beside_everybody_elses() -> None:
         await user.node("pod")
         host = await host_of(user, "pod")
         user.cloud.project_keys = True
-        await user.registrar.admit(host, "me", PUBLIC)
+        await user.registrar.install_key(host, "me", PUBLIC)
         assert await project_keys(user) == f"{THEIRS}\nme:{PUBLIC} tpuherd"
-        project = parse.project(await user.ask("GET", PROJECT))
+        project = parse.parse_project(await user.ask("GET", PROJECT))
         assert project.items["other"] == "stays"
         await asyncio.sleep(10)
         asked = len(user.wire.asked)
-        await user.registrar.admit(host, "me", PUBLIC)
+        await user.registrar.install_key(host, "me", PUBLIC)
         assert not [one for one in user.wire.asked[asked:] if not one.startswith("GET")]
 
     live(work)
@@ -142,7 +149,7 @@ def test_two_who_write_at_once_lose_nothing() -> None:
                 metadata["ssh-keys"] = f"{metadata.get('ssh-keys', '')}\n{line}".strip()
 
         user.wire.between = between
-        await user.registrar.admit(host, "me", PUBLIC)
+        await user.registrar.install_key(host, "me", PUBLIC)
         lines = (await project_keys(user)).splitlines()
         assert lines == ["bert:ssh-rsa AAAAB", "carl:ssh-rsa AAAAC", f"me:{PUBLIC} tpuherd"]
 
@@ -154,7 +161,7 @@ def test_a_node_that_ignores_project_keys_gets_its_own_and_keeps_the_rest() -> N
         metadata = {"ssh-keys": THEIRS, "block-project-ssh-keys": "TRUE", "startup-script": "true"}
         await user.node("pod", metadata=metadata, labels={"a": "b"})
         host = await host_of(user, "pod")
-        await user.registrar.admit(host, "me", PUBLIC)
+        await user.registrar.install_key(host, "me", PUBLIC)
         await asyncio.sleep(30)
         node = await user.ask("GET", f"v2/projects/demo/locations/{ZONE}/nodes/pod")
         expected = {**metadata, "ssh-keys": f"{THEIRS}\nme:{PUBLIC} tpuherd"}
@@ -172,7 +179,7 @@ def test_os_login_in_the_way_is_said(where: str) -> None:
             await set_project(user, **{"enable-oslogin": "TRUE"})
         await user.node("pod", metadata={"enable-oslogin": "TRUE"} if where == "node" else {})
         with pytest.raises(NotAllowed, match="OS Login") as caught:
-            await user.registrar.admit(await host_of(user, "pod"), "me", PUBLIC)
+            await user.registrar.install_key(await host_of(user, "pod"), "me", PUBLIC)
         assert "enable-oslogin=FALSE" in caught.value.hint
 
     live(work)
@@ -182,9 +189,9 @@ def test_a_node_may_opt_out_of_the_projects_os_login() -> None:
     async def work(user: User) -> None:
         await set_project(user, **{"enable-oslogin": "TRUE"})
         await user.node("pod", metadata={"enable-oslogin": "FALSE"})
-        await user.registrar.admit(await host_of(user, "pod"), "me", PUBLIC)
+        await user.registrar.install_key(await host_of(user, "pod"), "me", PUBLIC)
         await asyncio.sleep(30)
-        node = await user.cloud.node(ZONE, "pod")
+        node = await user.cloud.get_node(ZONE, "pod")
         assert node is not None and f"me:{PUBLIC}" in node.metadata["ssh-keys"]
         assert await project_keys(user) == "", "the project's is left alone unless it is asked for"
 
@@ -194,7 +201,7 @@ def test_a_node_may_opt_out_of_the_projects_os_login() -> None:
 def test_host_keys_that_come_late_are_waited_for() -> None:
     async def work(user: User) -> None:
         await user.node("pod")
-        await user.registrar.look()
+        await user.registrar.list_nodes()
         host = await host_of(user, "pod", 1)
 
         async def later() -> None:
@@ -204,7 +211,7 @@ def test_host_keys_that_come_late_are_waited_for() -> None:
         before = user.clock.now()
         async with asyncio.TaskGroup() as group:
             group.create_task(later())
-            vouched, instance = await user.registrar.vouch(host)
+            vouched, instance = await user.registrar.look_up_host(host)
         assert vouched.host_keys == (f"ssh-ed25519 {KEY}",)
         assert instance == "t1v-n-x-w-1"
         assert 7 <= user.clock.now() - before < 10
@@ -215,14 +222,14 @@ def test_host_keys_that_come_late_are_waited_for() -> None:
 def test_host_keys_that_never_come_are_not_waited_for_long_and_not_at_all_on_an_old_node() -> None:
     async def work(user: User) -> None:
         await user.node("pod")
-        await user.registrar.look()
+        await user.registrar.list_nodes()
         host = await host_of(user, "pod")
         before = user.clock.now()
-        assert (await user.registrar.vouch(host))[0].host_keys == ()
+        assert (await user.registrar.look_up_host(host))[0].host_keys == ()
         assert LATE_KEYS_S <= user.clock.now() - before < LATE_KEYS_S + 2
         await asyncio.sleep(3600)
         before = user.clock.now()
-        await user.registrar.vouch(host)
+        await user.registrar.look_up_host(host)
         assert user.clock.now() == before
 
     live(work)
@@ -235,7 +242,7 @@ def test_many_hosts_ask_once() -> None:
         await user.publish("pod", 0, KEY)
         await asyncio.sleep(3600)
         asked = len(user.wire.asked)
-        await asyncio.gather(*(user.registrar.find(host) for host in hosts))
+        await asyncio.gather(*(user.registrar.find_current(host) for host in hosts))
         assert len(user.wire.asked) - asked == 2  # the node, and what its guests say
 
     live(work)
@@ -246,9 +253,9 @@ def test_a_failed_question_is_asked_again() -> None:
         await user.node("pod")
         host = await host_of(user, "pod")
         await user.weather("http-error", http=503, times=1)
-        with pytest.raises(Broken):
-            await user.registrar.find(host)
-        assert await user.registrar.find(host) is not None
+        with pytest.raises(OperationFailed):
+            await user.registrar.find_current(host)
+        assert await user.registrar.find_current(host) is not None
 
     live(work)
 
@@ -258,7 +265,7 @@ def test_a_cut_answer_is_not_reached() -> None:
         await user.node("pod")
         await user.weather("lost-response", times=1)
         with pytest.raises(NotReached, match="can't be reached"):
-            await user.cloud.survey()
+            await user.cloud.list_nodes()
 
     live(work)
 
@@ -266,22 +273,22 @@ def test_a_cut_answer_is_not_reached() -> None:
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (400, Unfit),
+        (400, InvalidInput),
         (401, NotAllowed),
         (403, NotAllowed),
         (404, NotFound),
-        (409, Broken),
-        (412, Broken),
-        (429, Broken),
-        (500, Broken),
-        (503, Broken),
+        (409, OperationFailed),
+        (412, OperationFailed),
+        (429, OperationFailed),
+        (500, OperationFailed),
+        (503, OperationFailed),
     ],
 )
 def test_refusals_are_sentences(status: int, kind: type[HerdError]) -> None:
-    error = refusal(status, {"error": {"message": "The thing is so."}})
+    error = error_for_status(status, {"error": {"message": "The thing is so."}})
     assert type(error).__mro__[0] is kind or isinstance(error, kind)
     assert error.sentence == "The thing is so"
-    assert str(status) in refusal(status, "<html>").sentence
+    assert str(status) in error_for_status(status, "<html>").sentence
 
 
 URL = "https://tpu.googleapis.com/v2/projects/mine/locations/-/nodes"
@@ -314,24 +321,24 @@ def disabled(consumer: str) -> dict[str, object]:
     ids=str,
 )  # fmt: skip
 def test_a_refusal_says_what_to_do(details: object, says: str) -> None:
-    error = refusal(403, {"error": {"message": "No.", "details": details}}, URL)
+    error = error_for_status(403, {"error": {"message": "No.", "details": details}}, URL)
     assert isinstance(error, NotAllowed)
     assert says in error.hint
 
 
 def test_fields_that_are_missing_or_new_are_no_trouble() -> None:
     name = "projects/p/locations/z/nodes/n"
-    node = parse.node({"name": name, "state": "DANCING", "networkEndpoints": [{}], "new": 1})
+    node = parse.parse_node({"name": name, "state": "DANCING", "networkEndpoints": [{}], "new": 1})
     assert (node.state, node.ready, node.created) == ("DANCING", False, 0.0)
-    assert node.workers == (parse.Address(internal_ip="", external_ip=None),)
-    assert parse.nodes({}) == ([], [], "", "")
-    assert parse.guests({}) == []
-    assert parse.project({}).items == {}
+    assert node.workers == (parse.WorkerAddress(internal_ip="", external_ip=None),)
+    assert parse.parse_nodes({}) == ([], [], "", "")
+    assert parse.parse_guests({}) == []
+    assert parse.parse_project({}).items == {}
 
 
 def test_of_several_network_cards_the_first_counts() -> None:
     ends = [{"ipAddress": f"10.0.0.{at}"} for at in range(4)]
-    node = parse.node(
+    node = parse.parse_node(
         {
             "name": "projects/p/locations/z/nodes/n",
             "networkConfigs": [{}, {}],
@@ -352,11 +359,13 @@ def test_of_several_network_cards_the_first_counts() -> None:
     ],
 )
 def test_keys_are_added_and_never_changed(there: str, then: str | None) -> None:
-    new = parse.with_key({"ssh-keys": there, "k": "v"}, "me", PUBLIC)
+    new = parse.add_ssh_key({"ssh-keys": there, "k": "v"}, "me", PUBLIC)
     assert new == (None if then is None else {"ssh-keys": then, "k": "v"})
 
 
 def test_timestamps() -> None:
-    assert parse.seconds("2026-11-20T10:46:01.123456789Z") == pytest.approx(1795171561.123456)
-    assert parse.seconds("2026-11-20T10:46:01Z") == 1795171561.0
-    assert parse.seconds("soon") == 0.0
+    assert parse.parse_timestamp("2026-11-20T10:46:01.123456789Z") == pytest.approx(
+        1795171561.123456
+    )
+    assert parse.parse_timestamp("2026-11-20T10:46:01Z") == 1795171561.0
+    assert parse.parse_timestamp("soon") == 0.0

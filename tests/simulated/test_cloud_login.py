@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tpuherd.cloud import auth
-from tpuherd.cloud.auth import Account
-from tpuherd.cloud.rest import Rest
+from tpuherd.cloud.auth import GoogleAuth
+from tpuherd.cloud.rest import RestClient
 from tpuherd.errors import HerdError, NoLogin, NotReached
-from tpuherd.settings.endpoints import Credentials, Urls
+from tpuherd.settings.endpoints import CredentialSource, ServiceUrls
 
 T = TypeVar("T")
 USER = {
@@ -88,49 +88,49 @@ def given(text: str, life_s: int = 3600) -> httpx2.Response:
 
 
 def logged_in(
-    google: Google, credentials: Credentials, work: Callable[[Account, Watch], Awaitable[T]]
+    google: Google, credentials: CredentialSource, work: Callable[[GoogleAuth, Watch], Awaitable[T]]
 ) -> T:
     """Somebody with these credentials does something."""
 
     async def main() -> T:
         watch = Watch()
         async with httpx2.AsyncClient(transport=google) as http:
-            return await work(Account(credentials, http, watch), watch)
+            return await work(GoogleAuth(credentials, http, watch), watch)
 
     return asyncio.run(main())
 
 
-def one_header(google: Google, credentials: Credentials) -> dict[str, str]:
-    async def work(account: Account, watch: Watch) -> dict[str, str]:
-        return dict(await account.headers())
+def one_header(google: Google, credentials: CredentialSource) -> dict[str, str]:
+    async def work(account: GoogleAuth, watch: Watch) -> dict[str, str]:
+        return dict(await account.auth_headers())
 
     return logged_in(google, credentials, work)
 
 
 @pytest.fixture
-def save(tmp_path: Path) -> Callable[[Any], Credentials]:
+def save(tmp_path: Path) -> Callable[[Any], CredentialSource]:
     """Credentials in a file."""
 
-    def save(content: Any) -> Credentials:
+    def save(content: Any) -> CredentialSource:
         file = tmp_path / "adc.json"
         file.write_text(content if isinstance(content, str) else json.dumps(content))
-        return Credentials(file=file)
+        return CredentialSource(file=file)
 
     return save
 
 
-Save = Callable[[Any], Credentials]
+Save = Callable[[Any], CredentialSource]
 
 
 def test_a_users_token_is_kept_and_renewed_in_time(save: Save) -> None:
     google = Google(lambda request: given(f"t{len(google.asked)}"))
 
-    async def work(account: Account, watch: Watch) -> list[str]:
-        both = await asyncio.gather(account.headers(), account.headers())
+    async def work(account: GoogleAuth, watch: Watch) -> list[str]:
+        both = await asyncio.gather(account.auth_headers(), account.auth_headers())
         seen = [one["authorization"] for one in both]
         for seconds in (3000.0, 500.0):
             watch.at += seconds
-            seen.append((await account.headers())["authorization"])
+            seen.append((await account.auth_headers())["authorization"])
         return seen
 
     expected = ["Bearer t1", "Bearer t1", "Bearer t1", "Bearer t2"]
@@ -143,7 +143,7 @@ def test_who_pays_is_said(save: Save) -> None:
     google = Google(lambda request: given("t"))
     named = save({**USER, "quota_project_id": "payer"})
     assert one_header(google, named)["x-goog-user-project"] == "payer"
-    other = Credentials(file=named.file, quota_project="other")
+    other = CredentialSource(file=named.file, quota_project="other")
     assert one_header(google, other)["x-goog-user-project"] == "other"
     assert "x-goog-user-project" not in one_header(google, save(USER))
 
@@ -194,7 +194,7 @@ def test_a_workforce_user(save: Save) -> None:
 
 def test_a_machine_of_googles_asks_its_metadata_server() -> None:
     google = Google(lambda request: given("t", 300))
-    found = one_header(google, Credentials(metadata_url="http://md:8080"))
+    found = one_header(google, CredentialSource(metadata_url="http://md:8080"))
     assert found["authorization"] == "Bearer t"
     (asked,) = google.asked
     assert (asked.url.host, asked.url.port) == ("md", 8080)
@@ -214,7 +214,7 @@ def test_a_machine_of_googles_asks_its_metadata_server() -> None:
 )
 def test_a_machine_that_gives_none(answer: Answer, kind: type[HerdError]) -> None:
     with pytest.raises(kind, match="metadata server gave no token") as caught:
-        one_header(Google(answer), Credentials(metadata_url="http://md"))
+        one_header(Google(answer), CredentialSource(metadata_url="http://md"))
     assert type(caught.value) is kind
 
 
@@ -240,7 +240,7 @@ def test_credentials_of_no_use_are_refused_and_nobody_else_is_asked(
     (tmp_path / "gcloud").write_text("#!/bin/sh\necho somebody else\n")
     (tmp_path / "gcloud").chmod(0o755)
     google = Google(lambda request: given("t"))
-    found = Credentials(file=save(content).file, gcloud=str(tmp_path / "gcloud"))
+    found = CredentialSource(file=save(content).file, gcloud=str(tmp_path / "gcloud"))
     with pytest.raises(NoLogin, match=says) as caught:
         one_header(google, found)
     assert "gcloud auth application-default login" in caught.value.hint
@@ -287,14 +287,14 @@ def test_only_googles_own_no_is_one(
 def test_a_token_is_used_to_its_end_where_a_new_one_is_not_to_be_had(save: Save) -> None:
     google = Google(lambda request: given("t"))
 
-    async def work(account: Account, watch: Watch) -> None:
-        await account.headers()
+    async def work(account: GoogleAuth, watch: Watch) -> None:
+        await account.auth_headers()
         google.answer = raising(httpx2.ConnectError)
         watch.at += 3550
-        assert (await account.headers())["authorization"] == "Bearer t"
+        assert (await account.auth_headers())["authorization"] == "Bearer t"
         watch.at += 60
         with pytest.raises(NotReached):
-            await account.headers()
+            await account.auth_headers()
 
     logged_in(google, save(USER), work)
 
@@ -303,12 +303,12 @@ def test_whoever_logs_in_anew_is_heard_at_once(save: Save) -> None:
     google = Google(lambda request: httpx2.Response(400, json=REVOKED))
     found = save(USER)
 
-    async def work(account: Account, watch: Watch) -> str:
+    async def work(account: GoogleAuth, watch: Watch) -> str:
         with pytest.raises(NoLogin):
-            await account.headers()
+            await account.auth_headers()
         save({**USER, "refresh_token": "new"})
         google.answer = lambda request: given("t")
-        return (await account.headers())["authorization"]
+        return (await account.auth_headers())["authorization"]
 
     assert logged_in(google, found, work) == "Bearer t"
     assert b"refresh_token=new" in google.asked[-1].content
@@ -322,7 +322,7 @@ def test_what_is_under_way_ends_with_who_wants_it(save: Save) -> None:
                 raise AssertionError
 
         async with httpx2.AsyncClient(transport=Silent()) as http:
-            asking = asyncio.ensure_future(Account(save(USER), http, Watch()).headers())
+            asking = asyncio.ensure_future(GoogleAuth(save(USER), http, Watch()).auth_headers())
             await asyncio.sleep(0.5)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
@@ -346,9 +346,11 @@ def test_a_401_drops_the_token_and_asks_once_more(save: Save, good: str) -> None
 
     google = Google(answer)
 
-    async def work(account: Account, watch: Watch) -> Any:
-        rest = Rest(account.client, Urls(tpu="", compute="", storage="http://cloud"), account)
-        return await rest.storage("b/mine")
+    async def work(account: GoogleAuth, watch: Watch) -> Any:
+        rest = RestClient(
+            account.client, ServiceUrls(tpu="", compute="", storage="http://cloud"), account
+        )
+        return await rest.read_storage("b/mine")
 
     if good == "Bearer t2":
         assert logged_in(google, save(USER), work) == {"location": "EU"}
@@ -361,12 +363,12 @@ def test_a_401_drops_the_token_and_asks_once_more(save: Save, good: str) -> None
 # ---- gcloud --------------------------------------------------------------------------------------
 
 
-def gcloud(tmp_path: Path, script: str, **settings: str) -> Credentials:
+def gcloud(tmp_path: Path, script: str, **settings: str) -> CredentialSource:
     program = tmp_path / "gcloud"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     known = {"PATH": "/usr/bin:/bin", **settings}
-    return Credentials(gcloud=str(program), settings=tuple(known.items()))
+    return CredentialSource(gcloud=str(program), settings=tuple(known.items()))
 
 
 def test_gclouds_token_has_its_own_end_and_its_active_configuration(tmp_path: Path) -> None:
@@ -382,11 +384,11 @@ EOF"""
         "CLOUDSDK_AUTH_IMPERSONATE_SERVICE_ACCOUNT": "robot@p",
     }
 
-    async def work(account: Account, watch: Watch) -> list[str]:
+    async def work(account: GoogleAuth, watch: Watch) -> list[str]:
         seen = []
         for seconds in (0.0, 100.0, 100.0):
             watch.at += seconds
-            seen.append((await account.headers())["authorization"])
+            seen.append((await account.auth_headers())["authorization"])
         return seen
 
     google = Google(lambda request: given("t"))

@@ -12,12 +12,12 @@ import pytest
 from tests.simulated.cloud_user import ZONE, User, live
 from tests.simulated.test_engine_cloud import BID, CARD, ORDER, an_ask
 from tpuherd.cloud import parse, request_bodies
-from tpuherd.cloud.bids_api import Bids
-from tpuherd.cloud.error_replies import Malformed
+from tpuherd.cloud.bids_api import BidsApi
+from tpuherd.cloud.error_replies import MalformedAnswer
 from tpuherd.cloud.nodes_api import PAGES_MAX
 from tpuherd.errors import HerdError, NotFound
 from tpuherd.model.node_spec import CARD as CARD_KEY
-from tpuherd.model.slots_and_plan import Kind, Withdraw
+from tpuherd.model.slots_and_plan import RequestKind, Withdraw
 
 HTML = "<html><body>Welcome to the guest network. Please log in.</body></html>"
 NAME = "projects/demo/locations/us-central2-b/nodes/gpt-0-g1-abc"
@@ -38,25 +38,25 @@ ANSWERS: Mapping[str, Callable[[], httpx2.Response]] = {
     "not modified": lambda: httpx2.Response(304),
 }
 #: What may be asked of the cloud.
-CALLS: Mapping[str, Callable[[User, Bids], Awaitable[Any]]] = {
-    "all nodes": lambda user, bids: user.cloud.survey(),
-    "all bids": lambda user, bids: bids.survey([ZONE]),
-    "a node": lambda user, bids: user.cloud.node(ZONE, "pod"),
-    "guests": lambda user, bids: user.cloud.guests(ZONE, "pod"),
-    "a bucket": lambda user, bids: user.cloud.bucket("mine"),
-    "keys": lambda user, bids: user.cloud.admit(ZONE, "pod", "me", "ssh-ed25519 AAAA"),
-    "a request": lambda user, bids: bids.ask(an_ask(), ORDER),
-    "a direct node": lambda user, bids: bids.ask(an_ask(kind=Kind.DIRECT), ORDER),
-    "an operation": lambda user, bids: bids.outcome(BID, an_ask().offer),
-    "withdrawal": lambda user, bids: bids.withdraw(
+CALLS: Mapping[str, Callable[[User, BidsApi], Awaitable[Any]]] = {
+    "all nodes": lambda user, bids: user.cloud.list_nodes(),
+    "all bids": lambda user, bids: bids.survey_bids([ZONE]),
+    "a node": lambda user, bids: user.cloud.get_node(ZONE, "pod"),
+    "guests": lambda user, bids: user.cloud.get_guests(ZONE, "pod"),
+    "a bucket": lambda user, bids: user.cloud.get_bucket_location("mine"),
+    "keys": lambda user, bids: user.cloud.install_key(ZONE, "pod", "me", "ssh-ed25519 AAAA"),
+    "a request": lambda user, bids: bids.submit_bid(an_ask(), ORDER),
+    "a direct node": lambda user, bids: bids.submit_bid(an_ask(kind=RequestKind.DIRECT), ORDER),
+    "an operation": lambda user, bids: bids.find_refusal(BID, an_ask().offer),
+    "withdrawal": lambda user, bids: bids.withdraw_bid(
         Withdraw(bid=BID, slot="gpt-0", zone=ZONE), None
     ),
 }
 
 
-def with_bids(work: Callable[[User, Bids], Awaitable[None]]) -> None:
+def with_bids(work: Callable[[User, BidsApi], Awaitable[None]]) -> None:
     async def main(user: User) -> None:
-        await work(user, Bids(user.cloud, user.clock, 22, user.cloud.survey))
+        await work(user, BidsApi(user.cloud, user.clock, 22, user.cloud.list_nodes))
 
     live(main)
 
@@ -64,9 +64,9 @@ def with_bids(work: Callable[[User, Bids], Awaitable[None]]) -> None:
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_what_is_no_json_object_is_an_error_of_the_call(answer: str, call: str) -> None:
-    async def main(user: User, bids: Bids) -> None:
+    async def main(user: User, bids: BidsApi) -> None:
         user.wire.instead = lambda request: ANSWERS[answer]()
-        with pytest.raises(Malformed) as caught:
+        with pytest.raises(MalformedAnswer) as caught:
             await CALLS[call](user, bids)
         assert "proxy" in caught.value.hint
 
@@ -90,10 +90,10 @@ def test_what_is_no_json_object_is_an_error_of_the_call(answer: str, call: str) 
     ids=str,
 )
 def test_json_of_another_shape_is_an_error_of_the_call(content: object) -> None:
-    async def main(user: User, bids: Bids) -> None:
+    async def main(user: User, bids: BidsApi) -> None:
         user.wire.instead = lambda request: httpx2.Response(200, json=content)
-        with pytest.raises(Malformed, match="makes no sense"):
-            await bids.survey([ZONE])
+        with pytest.raises(MalformedAnswer, match="makes no sense"):
+            await bids.survey_bids([ZONE])
 
     with_bids(main)
 
@@ -116,7 +116,7 @@ def test_json_of_another_shape_is_an_error_of_the_call(content: object) -> None:
 def test_of_one_item_that_makes_no_sense_its_zone_is_unknown_and_said(
     item: dict[str, Any],
 ) -> None:
-    async def main(user: User, bids: Bids) -> None:
+    async def main(user: User, bids: BidsApi) -> None:
         far = "projects/demo/locations/europe-west4-a/nodes/gpt-1-g1-abc"
         nodes = {"nodes": [{"name": NAME, **item}, {"name": far, "state": "READY"}]}
 
@@ -124,7 +124,7 @@ def test_of_one_item_that_makes_no_sense_its_zone_is_unknown_and_said(
             return httpx2.Response(200, json=nodes if request.url.path.endswith("nodes") else {})
 
         user.wire.instead = instead
-        survey = await bids.survey([ZONE, "us-central1-a"])
+        survey = await bids.survey_bids([ZONE, "us-central1-a"])
         assert survey.zones == {"us-central1-a", "europe-west4-a"}
         assert list(survey.sights) == ["gpt-1-g1-abc"]
         assert survey.trouble.startswith(f"{ZONE}: the cloud's answer makes no sense")
@@ -146,7 +146,7 @@ def test_of_one_item_that_makes_no_sense_its_zone_is_unknown_and_said(
 )
 def test_the_same_of_a_queued_resource(state: dict[str, Any]) -> None:
     name = NAME.replace("nodes", "queuedResources")
-    page = parse.requests({"queuedResources": [{"name": name, **state}]})
+    page = parse.parse_queued_resources({"queuedResources": [{"name": name, **state}]})
     assert (page.items, page.unknown) == ([], [ZONE])
     assert page.trouble
 
@@ -154,13 +154,13 @@ def test_the_same_of_a_queued_resource(state: dict[str, Any]) -> None:
 @pytest.mark.parametrize("kind", ["the same token", "another each time"])
 @pytest.mark.parametrize("call", ["all nodes", "all bids"])
 def test_a_list_without_an_end_is_an_error(kind: str, call: str) -> None:
-    async def main(user: User, bids: Bids) -> None:
+    async def main(user: User, bids: BidsApi) -> None:
         def instead(request: httpx2.Request) -> httpx2.Response:
             token = "again" if kind == "the same token" else f"t{len(user.wire.asked)}"
             return httpx2.Response(200, json={"nextPageToken": token})
 
         user.wire.instead = instead
-        with pytest.raises(Malformed, match="has no end"):
+        with pytest.raises(MalformedAnswer, match="has no end"):
             await CALLS[call](user, bids)
         assert len(user.wire.asked) == (2 if kind == "the same token" else PAGES_MAX)
 
@@ -174,11 +174,11 @@ def test_an_answer_that_never_ends_is_given_up() -> None:
                 await asyncio.sleep(10)
                 yield b" "
 
-    async def main(user: User, bids: Bids) -> None:
+    async def main(user: User, bids: BidsApi) -> None:
         user.wire.instead = lambda request: httpx2.Response(200, stream=Drip())
         begun = user.clock.now()
         with pytest.raises(HerdError, match="no whole answer"):
-            await user.cloud.survey()
+            await user.cloud.list_nodes()
         assert user.clock.now() - begun <= 130
 
     with_bids(main)
@@ -198,19 +198,19 @@ def test_an_answer_that_never_ends_is_given_up() -> None:
     ids=str,
 )
 def test_a_card_that_makes_no_sense_is_none(change: dict[str, Any]) -> None:
-    assert request_bodies.card_of({CARD_KEY: json.dumps(CARD)}) == CARD
-    assert request_bodies.card_of({CARD_KEY: json.dumps({**CARD, **change})}) == {}
-    assert request_bodies.card_of({CARD_KEY: "[" * 100_000}) == {}
+    assert request_bodies.read_card({CARD_KEY: json.dumps(CARD)}) == CARD
+    assert request_bodies.read_card({CARD_KEY: json.dumps({**CARD, **change})}) == {}
+    assert request_bodies.read_card({CARD_KEY: "[" * 100_000}) == {}
 
 
 def test_an_error_page_with_a_status_is_that_status() -> None:
-    async def main(user: User, bids: Bids) -> None:
+    async def main(user: User, bids: BidsApi) -> None:
         user.wire.instead = lambda request: httpx2.Response(404, html=HTML)
         with pytest.raises(NotFound, match="HTTP status 404"):
-            await user.cloud.bucket("mine")
+            await user.cloud.get_bucket_location("mine")
         refused = replace(ORDER)
         user.wire.instead = lambda request: httpx2.Response(502, html=HTML)
         with pytest.raises(HerdError, match="HTTP status 502"):
-            await bids.ask(an_ask(), refused)
+            await bids.submit_bid(an_ask(), refused)
 
     with_bids(main)

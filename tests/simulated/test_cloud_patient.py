@@ -7,14 +7,14 @@ import pytest
 
 from tests.simulated.cloud_user import ZONE, User, live
 from tpuherd.cloud.nodes_api import Cloud
-from tpuherd.cloud.retrying_rest import PAUSES_S, Patient
-from tpuherd.errors import Absent, Broken, HerdError, NotReached
+from tpuherd.cloud.retrying_rest import PAUSES_S, RetryingRest
+from tpuherd.errors import HerdError, NotListening, NotReached, OperationFailed
 
 
 def patient(user: User) -> Cloud:
     """The same cloud as a command asks it."""
     rest = user.cloud.rest
-    return Cloud(Patient(rest.client, rest.urls, rest.bearer, user.clock), user.cloud.project)
+    return Cloud(RetryingRest(rest.client, rest.urls, rest.bearer, user.clock), user.cloud.project)
 
 
 @pytest.mark.parametrize("many", range(len(PAUSES_S) + 2))
@@ -24,9 +24,9 @@ def test_a_look_is_asked_again_for_seconds(status: int, many: int) -> None:
         await user.weather("http-error", http=status, times=many) if many else None
         begun = user.clock.now()
         try:
-            await patient(user).survey()
+            await patient(user).list_nodes()
             said = ""
-        except Broken as error:
+        except OperationFailed as error:
             said = error.sentence
         return user.clock.now() - begun, said
 
@@ -39,7 +39,7 @@ def test_a_look_is_asked_again_for_seconds(status: int, many: int) -> None:
 def test_a_connection_that_is_cut_is_made_again() -> None:
     async def work(user: User) -> int:
         await user.weather("lost-response", method="nodes.list", times=1)
-        assert (await patient(user).survey()).nodes == ()
+        assert (await patient(user).list_nodes()).nodes == ()
         return len(user.wire.asked)
 
     assert live(work) == 2
@@ -47,7 +47,7 @@ def test_a_connection_that_is_cut_is_made_again() -> None:
 
 @pytest.mark.parametrize(
     ("trouble", "kind"),
-    [(httpx2.ConnectError, Absent), (httpx2.ReadTimeout, NotReached)],
+    [(httpx2.ConnectError, NotListening), (httpx2.ReadTimeout, NotReached)],
     ids=["nobody listens", "a whole time-out"],
 )
 def test_what_will_not_pass_is_said_at_once(
@@ -59,7 +59,7 @@ def test_what_will_not_pass_is_said_at_once(
     async def work(user: User) -> int:
         user.wire.between = strike
         with pytest.raises(kind):
-            await patient(user).survey()
+            await patient(user).list_nodes()
         return len(user.wire.asked)
 
     assert live(work) == 1
@@ -68,8 +68,8 @@ def test_what_will_not_pass_is_said_at_once(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda cloud: cloud.rest.tpu("DELETE", f"projects/demo/locations/{ZONE}/nodes/gpt-0"),
-        lambda cloud: cloud.rest.compute(
+        lambda cloud: cloud.rest.call_tpu("DELETE", f"projects/demo/locations/{ZONE}/nodes/gpt-0"),
+        lambda cloud: cloud.rest.call_compute(
             "POST", "projects/demo/setCommonInstanceMetadata", {"items": []}
         ),
     ],
@@ -78,7 +78,7 @@ def test_what_will_not_pass_is_said_at_once(
 def test_what_changes_anything_is_said_once(change: Callable[[Cloud], object]) -> None:
     async def work(user: User) -> int:
         await user.weather("http-error", http=503, times=1)
-        with pytest.raises(Broken):
+        with pytest.raises(OperationFailed):
             await change(patient(user))  # type: ignore[misc]
         return len(user.wire.asked)
 
@@ -88,8 +88,8 @@ def test_what_changes_anything_is_said_once(change: Callable[[Cloud], object]) -
 def test_an_engine_tries_once() -> None:
     async def work(user: User) -> int:
         await user.weather("http-error", http=503, times=1)
-        with pytest.raises(Broken):
-            await user.cloud.survey()
+        with pytest.raises(OperationFailed):
+            await user.cloud.list_nodes()
         return len(user.wire.asked)
 
     assert live(work) == 1

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tpuherd.errors import HerdError, NotAllowed, NotFound, NotReached, Unfit
+from tpuherd.errors import HerdError, InvalidInput, NotAllowed, NotFound, NotReached
 from tpuherd.ports import Host
 from tpuherd.remote.client_key import key_pair
 from tpuherd.settings import host_routes, project_access
-from tpuherd.settings.endpoints import Credentials
-from tpuherd.settings.login_name import login
+from tpuherd.settings.endpoints import CredentialSource
+from tpuherd.settings.login_name import host_login
 
 LOGIN = ("client_id", "client_secret", "refresh_token")
 FACTS = {"project": "demo", "url": "http://127.0.0.1:1", "ssh_port": 2222, "pid": 1}
@@ -39,8 +39,8 @@ def context(environ: dict[str, str], **said: Any) -> None:
 
 def test_a_world_that_is_named(environ: dict[str, str], tmp_path: Path) -> None:
     folder = world(tmp_path / "w")
-    by_word = project_access.place(environ, world=folder)
-    by_environment = project_access.place({**environ, "HERD_WORLD": str(folder)})
+    by_word = project_access.resolve_access(environ, world=folder)
+    by_environment = project_access.resolve_access({**environ, "HERD_WORLD": str(folder)})
     assert by_word == by_environment
     assert hash(by_word) == hash(by_environment)
     assert by_word.world == folder
@@ -56,11 +56,14 @@ def test_a_world_of_the_context_and_one_that_goes_before(
 ) -> None:
     mine, other = world(tmp_path / "mine"), world(tmp_path / "other")
     context(environ, world=str(mine), login="root", ways=["internal", "jump:me@bastion:2200"])
-    place = project_access.place(environ)
+    place = project_access.resolve_access(environ)
     assert place.world == mine
     assert place.login == "root"
-    assert [way.kind for way in place.ways] == [host_routes.Kind.INTERNAL, host_routes.Kind.JUMP]
-    assert project_access.place(environ, world=other).world == other
+    assert [way.kind for way in place.ways] == [
+        host_routes.RouteKind.INTERNAL,
+        host_routes.RouteKind.JUMP,
+    ]
+    assert project_access.resolve_access(environ, world=other).world == other
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,7 @@ def test_worlds_that_are_not_there(
     if facts is not None:
         world(folder, **facts)
     with pytest.raises(kind, match=says) as caught:
-        project_access.place(environ, world=folder)
+        project_access.resolve_access(environ, world=folder)
     assert caught.value.hint == f"start it: herd sim start --state-dir {folder}"
 
 
@@ -89,23 +92,23 @@ def test_a_broken_world_file_and_a_broken_context(environ: dict[str, str], tmp_p
     folder = tmp_path / "w"
     folder.mkdir()
     (folder / "world.json").write_text("{")
-    with pytest.raises(Unfit, match="can't be read"):
-        project_access.place(environ, world=folder)
+    with pytest.raises(InvalidInput, match="can't be read"):
+        project_access.resolve_access(environ, world=folder)
     (folder / "world.json").write_text("{}")
-    with pytest.raises(Unfit, match=r"has no pid, project, ssh_port, url"):
-        project_access.place(environ, world=folder)
+    with pytest.raises(InvalidInput, match=r"has no pid, project, ssh_port, url"):
+        project_access.resolve_access(environ, world=folder)
     context(environ, ways=["teleport"])
-    with pytest.raises(Unfit, match="'teleport' is no way"):
-        project_access.place(environ)
+    with pytest.raises(InvalidInput, match="'teleport' is no way"):
+        project_access.resolve_access(environ)
     config = tmp_path / ".config/tpuherd/contexts.json"
     config.write_text("[]")
-    with pytest.raises(Unfit, match=r"contexts\.json can't be used"):
-        project_access.place(environ)
+    with pytest.raises(InvalidInput, match=r"contexts\.json can't be used"):
+        project_access.resolve_access(environ)
 
 
 def test_without_credentials_the_simulator_is_named(environ: dict[str, str]) -> None:
     with pytest.raises(NotAllowed, match="no credentials for Google Cloud") as caught:
-        project_access.place(environ)
+        project_access.resolve_access(environ)
     assert "herd sim start" in caught.value.hint
 
 
@@ -113,31 +116,33 @@ def test_google_by_a_file(environ: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "account.json"
     file.write_text(json.dumps({"type": "service_account", "project_id": "of-the-file"}))
     named = {**environ, "GOOGLE_APPLICATION_CREDENTIALS": str(file)}
-    place = project_access.place(named)
+    place = project_access.resolve_access(named)
     assert place.world is None
     assert place.project == "of-the-file"
     assert place.urls == project_access.GOOGLE
     assert place.ssh_port == 22
-    assert project_access.place({**named, "GOOGLE_CLOUD_PROJECT": "said"}).project == "said"
+    assert (
+        project_access.resolve_access({**named, "GOOGLE_CLOUD_PROJECT": "said"}).project == "said"
+    )
 
 
 def test_google_by_gcloud(environ: dict[str, str], tmp_path: Path) -> None:
     gcloud = tmp_path / "gcloud"
     gcloud.write_text("#!/bin/sh\n")
     gcloud.chmod(0o755)
-    with pytest.raises(Unfit, match="which project") as caught:
-        project_access.place(environ)
+    with pytest.raises(InvalidInput, match="which project") as caught:
+        project_access.resolve_access(environ)
     assert "GOOGLE_CLOUD_PROJECT" in caught.value.hint
     folder = tmp_path / ".config/gcloud"
     (folder / "configurations").mkdir(parents=True)
     (folder / "active_config").write_text("work\n")
     (folder / "configurations/config_work").write_text("[core]\nproject = from-gcloud\n")
-    place = project_access.place(environ)
+    place = project_access.resolve_access(environ)
     assert place.project == "from-gcloud"
     assert (place.credentials.gcloud, place.credentials.file) == (str(gcloud), None)
     assert dict(place.credentials.settings) == {"HOME": str(tmp_path), "PATH": str(tmp_path)}
     (folder / "configurations/config_play").write_text("[core]\nproject = for-play\n")
-    play = project_access.place({**environ, "CLOUDSDK_ACTIVE_CONFIG_NAME": "play"})
+    play = project_access.resolve_access({**environ, "CLOUDSDK_ACTIVE_CONFIG_NAME": "play"})
     assert play.project == "for-play"
     assert ("CLOUDSDK_ACTIVE_CONFIG_NAME", "play") in play.credentials.settings
 
@@ -151,16 +156,16 @@ def test_gcloud_is_not_asked_where_there_are_default_credentials(
     folder.mkdir(parents=True)
     file = folder / "application_default_credentials.json"
     file.write_text("{}")
-    found = project_access.credentials({**environ, "GOOGLE_CLOUD_QUOTA_PROJECT": "payer"})
-    assert found == Credentials(file=file, quota_project="payer")
-    named = project_access.credentials(
+    found = project_access.find_credentials({**environ, "GOOGLE_CLOUD_QUOTA_PROJECT": "payer"})
+    assert found == CredentialSource(file=file, quota_project="payer")
+    named = project_access.find_credentials(
         {**environ, "GOOGLE_APPLICATION_CREDENTIALS": "/nowhere.json"}
     )
-    assert named == Credentials(file=Path("/nowhere.json"))
-    machine = project_access.credentials(
+    assert named == CredentialSource(file=Path("/nowhere.json"))
+    machine = project_access.find_credentials(
         {**environ, "HOME": "/nowhere", "GCE_METADATA_HOST": "md:80"}
     )
-    assert machine == Credentials(metadata_url="http://md:80")
+    assert machine == CredentialSource(metadata_url="http://md:80")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +181,7 @@ def test_gcloud_is_not_asked_where_there_are_default_credentials(
     ],
 )
 def test_the_name_by_which_we_log_in(user: str, name: str) -> None:
-    assert login(user) == name
+    assert host_login(user) == name
 
 
 def test_the_key_is_made_once_and_for_us_alone(tmp_path: Path) -> None:
@@ -188,13 +193,13 @@ def test_the_key_is_made_once_and_for_us_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert sorted(file.name for file in folder.iterdir()) == ["id_ed25519", "id_ed25519.pub"]
     first.file.write_text("nonsense")
-    with pytest.raises(Unfit, match="is no private key"):
+    with pytest.raises(InvalidInput, match="is no private key"):
         key_pair(folder)
 
 
 def test_the_owner_is_made_once(tmp_path: Path) -> None:
-    first = project_access.owner(tmp_path / "config")
-    assert first == project_access.owner(tmp_path / "config")
+    first = project_access.get_owner_id(tmp_path / "config")
+    assert first == project_access.get_owner_id(tmp_path / "config")
     assert len(first) == 3
     assert first.isalnum()
 
@@ -212,11 +217,11 @@ HOST = Host(
 
 @pytest.mark.parametrize("text", ["", "external:x", "jump", "jump:", "command:", "by bus"])
 def test_what_is_no_way(text: str) -> None:
-    with pytest.raises(Unfit, match="is no way to a host"):
-        host_routes.parse(text)
+    with pytest.raises(InvalidInput, match="is no way to a host"):
+        host_routes.parse_route(text)
 
 
 def test_a_proxy_command_says_where() -> None:
-    way = host_routes.parse("command:tunnel '%n a' %p --zone=%z %h 100%%h")
-    words = host_routes.command(way, HOST, "t1v-n-0-w-1")
+    way = host_routes.parse_route("command:tunnel '%n a' %p --zone=%z %h 100%%h")
+    words = host_routes.proxy_command(way, HOST, "t1v-n-0-w-1")
     assert words == ["tunnel", "t1v-n-0-w-1 a", "22", "--zone=z", "10.0.0.1", "100%h"]

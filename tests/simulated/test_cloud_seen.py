@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.simulated.cloud_user import ZONE, User, live
-from tpuherd.cloud.node_cache import Seen
-from tpuherd.cloud.nodes_api import Survey
-from tpuherd.errors import NotFound, Stranger
+from tpuherd.cloud.node_cache import NodeCache
+from tpuherd.cloud.nodes_api import NodeList
+from tpuherd.errors import IdentityMismatch, NotFound
 from tpuherd.ports import Host
-from tpuherd.remote.resolve_hosts import PROOF_S, Reach, Registrar
+from tpuherd.remote.resolve_hosts import PROOF_S, CloudNodeDirectory, RemoteSession
 
 
 class Hosts:
@@ -23,38 +23,38 @@ class Hosts:
         self.silent: set[str] = set()
         self.unknown: set[str] = set()
 
-    def alive(self, host: Host) -> bool:
+    def is_alive(self, host: Host) -> bool:
         return host in self.linked
 
-    def met(self, host: Host) -> bool:
+    def has_pinned_key(self, host: Host) -> bool:
         return host.name not in self.unknown
 
-    async def link(self, host: Host) -> None:
+    async def get_link(self, host: Host) -> None:
         if host.name in self.strangers:
-            raise Stranger("somebody else answers there")
+            raise IdentityMismatch("somebody else answers there")
         if host.name in self.silent:
             await asyncio.Event().wait()
         self.linked.add(host)
 
 
-def begun(user: User, file: Path) -> tuple[Reach, Hosts]:
+def begun(user: User, file: Path) -> tuple[RemoteSession, Hosts]:
     """A new process of ours."""
-    registrar = Registrar(user.cloud, 22, user.clock, Seen(file))
+    registrar = CloudNodeDirectory(user.cloud, 22, user.clock, NodeCache(file))
     hosts = Hosts()
-    return Reach(registrar, hosts, user.clock, lambda: {"7kq"}), hosts  # type: ignore[arg-type]
+    return RemoteSession(registrar, hosts, user.clock, lambda: {"7kq"}), hosts  # type: ignore[arg-type]
 
 
-async def asked(user: User, reach: Reach, target: str) -> int:
+async def asked(user: User, reach: RemoteSession, target: str) -> int:
     """How often the cloud is asked for what a target means."""
     before = len(user.wire.asked)
-    await reach.hosts(target)
+    await reach.resolve_hosts(target)
     return len(user.wire.asked) - before
 
 
 def test_linked_hosts_prove_their_node(tmp_path: Path) -> None:
     async def work(user: User) -> None:
         await user.node("pod")
-        await begun(user, tmp_path / "nodes")[0].hosts("pod")
+        await begun(user, tmp_path / "nodes")[0].resolve_hosts("pod")
         reach, _ = begun(user, tmp_path / "nodes")
         assert await asked(user, reach, "pod/w1") == 0
         assert await asked(user, reach, "pod/w1") == 0
@@ -67,7 +67,7 @@ def test_linked_hosts_prove_their_node(tmp_path: Path) -> None:
 def test_one_that_does_not_costs_a_question_and_a_moment(trouble: str, tmp_path: Path) -> None:
     async def work(user: User) -> None:
         await user.node("pod")
-        await begun(user, tmp_path / "nodes")[0].hosts("pod")
+        await begun(user, tmp_path / "nodes")[0].resolve_hosts("pod")
         reach, hosts = begun(user, tmp_path / "nodes")
         getattr(hosts, trouble).add("pod/w1")
         begin = user.clock.now()
@@ -81,7 +81,7 @@ def test_what_a_job_means_and_what_is_gone_is_asked_for(tmp_path: Path) -> None:
     async def work(user: User) -> None:
         for name in ("gpt-0-g1-7kq", "pod"):
             await user.node(name)
-        await begun(user, tmp_path / "nodes")[0].hosts("pod")
+        await begun(user, tmp_path / "nodes")[0].resolve_hosts("pod")
         assert await asked(user, begun(user, tmp_path / "nodes")[0], "gpt") == 1
         assert await asked(user, begun(user, tmp_path / "nodes")[0], "pod,gpt-0") == 1
         await user.ask("DELETE", f"v2/projects/demo/locations/{ZONE}/nodes/pod")
@@ -89,7 +89,7 @@ def test_what_a_job_means_and_what_is_gone_is_asked_for(tmp_path: Path) -> None:
         reach, hosts = begun(user, tmp_path / "nodes")
         hosts.silent.add("pod/w0")
         with pytest.raises(NotFound, match="there is no pod"):
-            await reach.hosts("pod")
+            await reach.resolve_hosts("pod")
 
     live(work)
 
@@ -97,19 +97,21 @@ def test_what_a_job_means_and_what_is_gone_is_asked_for(tmp_path: Path) -> None:
 def test_the_file_holds_what_was_seen_but_no_secrets(tmp_path: Path) -> None:
     async def work(user: User) -> None:
         file = tmp_path / "folder" / "nodes"
-        assert Seen(file).survey() is None
+        assert NodeCache(file).load_nodes() is None
         await user.node("pod")
-        survey = await user.cloud.survey()
+        survey = await user.cloud.list_nodes()
         secret = replace(survey.nodes[0], metadata={"startup-script": "export TOKEN=1"})
-        Seen(file).keep(Survey(nodes=(secret,), unknown=()))
-        assert Seen(file).survey() == Survey(nodes=(replace(secret, metadata={}),), unknown=())
+        NodeCache(file).save_nodes(NodeList(nodes=(secret,), unknown=()))
+        assert NodeCache(file).load_nodes() == NodeList(
+            nodes=(replace(secret, metadata={}),), unknown=()
+        )
         assert "TOKEN" not in file.read_text()
         assert file.stat().st_mode & 0o777 == 0o600
-        Seen(file).keep(Survey(nodes=(), unknown=(ZONE,)))
-        assert Seen(file).survey() is not None
+        NodeCache(file).save_nodes(NodeList(nodes=(), unknown=(ZONE,)))
+        assert NodeCache(file).load_nodes() is not None
         assert [one.name for one in file.parent.iterdir()] == ["nodes"]
         for broken in ("", "{}", "[[1]]", "[1]", '[["a"],'):
             file.write_text(broken)
-            assert not getattr(Seen(file).survey(), "nodes", ())
+            assert not getattr(NodeCache(file).load_nodes(), "nodes", ())
 
     live(work)

@@ -10,7 +10,7 @@ from time import time
 import pytest
 
 from tpuherd.model.slots_and_plan import Goal
-from tpuherd.model.stored_job import Wish
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.settings import project_access
 from tpuherd.store.database import Database
 
@@ -22,10 +22,12 @@ def environ(tmp_path: Path) -> dict[str, str]:
     """A user with the jobs gpt (two copies) and resnet, in a world that is not there any more."""
     world = tmp_path / "world"
     environ = {"HOME": str(tmp_path), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
-    store = Database(project_access.scope(environ, world=world).store, time())
+    store = Database(project_access.resolve_scope(environ, world=world).store_folder, time())
     for job, copies in (("gpt", 2), ("resnet", 1)):
         document = {"name": job, "accelerator": "v4-8", "copies": copies}
-        store.put(Wish(job=job, goal=Goal.RUN, document=document, made_at=1.0, changed_at=1.0))
+        store.put_job(
+            StoredJob(job=job, goal=Goal.RUN, document=document, made_at=1.0, changed_at=1.0)
+        )
     store.close()
     (tmp_path / "bin").mkdir()
     herd = tmp_path / "bin/herd"

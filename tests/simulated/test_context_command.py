@@ -9,10 +9,10 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from tpuherd.cli.job_options import Said, setting, spoken, told
+from tpuherd.cli.job_options import JobArguments, parse_setting, read_job_input, shell_text
 from tpuherd.cli.main import run
-from tpuherd.errors import Unfit
-from tpuherd.jobfile.read_job import Job, judged
+from tpuherd.errors import InvalidInput
+from tpuherd.jobfile.read_job import JobSpec, read_document
 from tpuherd.settings import project_settings
 from tpuherd.views.json_schemas_of_writing import SCHEMAS
 
@@ -120,17 +120,19 @@ def test_a_broken_file_is_said_and_left(herd: Herd, tmp_path: Path) -> None:
         assert "contexts.json can't be used" in done[2]
         assert file.read_text() == text
     file.write_text('{"projects": {"p": {"grants": [{"zone": "z"}]}}}')
-    with pytest.raises(Unfit, match=r"contexts\.json can't be used"):
-        project_settings.allowed(file.parent, world=None, project="p")
+    with pytest.raises(InvalidInput, match=r"contexts\.json can't be used"):
+        project_settings.load_allowance(file.parent, world=None, project="p")
 
 
 # ---- a job on the command line -------------------------------------------------------------------
 
 
-def said(file: str | None = None, folder: Path = Path(), **words: Any) -> Job:
-    page, _ = told(Said(file=file, fields=words.pop("fields", {}), **words), folder)
-    found = judged(page)
-    assert isinstance(found, Job), found
+def said(file: str | None = None, folder: Path = Path(), **words: Any) -> JobSpec:
+    page, _ = read_job_input(
+        JobArguments(file=file, fields=words.pop("fields", {}), **words), folder
+    )
+    found = read_document(page)
+    assert isinstance(found, JobSpec), found
     return found
 
 
@@ -184,14 +186,14 @@ def test_a_folder_is_shipped_only_where_it_is_said() -> None:
 
 
 def test_words_of_a_command() -> None:
-    assert spoken(["python", "a b.py", "$HOME"]) == "python 'a b.py' '$HOME'"
-    assert spoken(["cd x && make"]) == "cd x && make"
-    assert setting("env.A=") == (("env", "A"), None)
-    assert setting("copies=3") == (("copies",), 3)
-    assert setting("labels.a=0.10") == (("labels", "a"), "0.10")
+    assert shell_text(["python", "a b.py", "$HOME"]) == "python 'a b.py' '$HOME'"
+    assert shell_text(["cd x && make"]) == "cd x && make"
+    assert parse_setting("env.A=") == (("env", "A"), None)
+    assert parse_setting("copies=3") == (("copies",), 3)
+    assert parse_setting("labels.a=0.10") == (("labels", "a"), "0.10")
     for word in ("copies", "=3"):
-        with pytest.raises(Unfit, match="write FIELD=VALUE"):
-            setting(word)
+        with pytest.raises(InvalidInput, match="write FIELD=VALUE"):
+            parse_setting(word)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 
 from tpuherd.clock import LoopClock
 from tpuherd_sim.handle import new_world
-from tpuherd_sim.http.app import app
-from tpuherd_sim.http.in_process_http import Carrier
-from tpuherd_sim.live_world import Desk
+from tpuherd_sim.http.app import create_app
+from tpuherd_sim.http.in_process_http import InProcessTransport
+from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.http_types import Request, Response
 from tpuherd_sim.model.world import World
 from tpuherd_sim.model.world_parts import Settings
@@ -27,15 +27,15 @@ def fresh() -> World:
     return new_world(Settings(seed=1, created=START))
 
 
-def ask(desk: Desk, method: str, path: str, body: Any = None) -> Response:
+def ask(desk: LiveWorld, method: str, path: str, body: Any = None) -> Response:
     path, _, query = path.partition("?")
     content = (
         body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     )
-    return desk.handle(Request(method=method, path=path, query=query, body=content))
+    return desk.handle_request(Request(method=method, path=path, query=query, body=content))
 
 
-def state(desk: Desk, name: str) -> str:
+def state(desk: LiveWorld, name: str) -> str:
     answer = ask(desk, "GET", f"{NODES}/{name}")
     return str(json.loads(answer.body)["state"])
 
@@ -53,13 +53,13 @@ class StandingClock(LoopClock):
 
 def test_what_is_due_happens_without_any_request() -> None:
     async def main() -> tuple[list[str], float]:
-        desk = Desk(fresh(), LoopClock(START))
+        desk = LiveWorld(fresh(), LoopClock(START))
         async with asyncio.TaskGroup() as group:
             running = group.create_task(desk.run())
             ask(desk, "POST", f"{NODES}?nodeId=a", NODE)
-            await desk.touched()
+            await desk.wait_for_changed_hosts()
             while desk.world.nodes["us-central2-b/a"].state != "READY":
-                await desk.touched()
+                await desk.wait_for_changed_hosts()
             at = asyncio.get_running_loop().time()
             running.cancel()
         return [note.name for note in desk.world.log], at
@@ -71,14 +71,14 @@ def test_what_is_due_happens_without_any_request() -> None:
 
 def test_something_due_earlier_wakes_the_desk_from_a_longer_nap() -> None:
     async def main() -> float:
-        desk = Desk(fresh(), LoopClock(START))
+        desk = LiveWorld(fresh(), LoopClock(START))
         async with asyncio.TaskGroup() as group:
             running = group.create_task(desk.run())
             ask(desk, "POST", "/sim/v1/scenario", {"steps": [late("clear", 7200)]})
             await asyncio.sleep(1)
             ask(desk, "POST", "/sim/v1/scenario", {"steps": [late("http-error", 5)]})
             lines = len(desk.world.log)
-            await desk.logged(lines)
+            await desk.wait_for_log_lines(lines)
             at = asyncio.get_running_loop().time()
             running.cancel()
         return at
@@ -91,26 +91,26 @@ def test_something_due_earlier_wakes_the_desk_from_a_longer_nap() -> None:
 
 def test_time_never_goes_backwards() -> None:
     clock = StandingClock(START + 100)
-    desk = Desk(fresh(), clock)
-    assert desk.now() == START + 100
+    desk = LiveWorld(fresh(), clock)
+    assert desk.current_time() == START + 100
     clock.at = START
-    assert desk.now() == START + 100
+    assert desk.current_time() == START + 100
     ask(desk, "POST", f"{NODES}?nodeId=a", NODE)
     assert desk.world.nodes["us-central2-b/a"].created == START + 100
 
 
 def test_who_waits_for_one_host_hears_of_its_change_only() -> None:
     async def main() -> tuple[bool, bool]:
-        desk = Desk(fresh(), LoopClock(START))
+        desk = LiveWorld(fresh(), LoopClock(START))
         for name in ("a", "b"):
             ask(desk, "POST", f"{NODES}?nodeId={name}", NODE)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(desk.run())
             while {state(desk, "a"), state(desk, "b")} != {"READY"}:
-                await desk.touched()
-            keys = {view.node: key for key, view in desk.views().items()}
-            hears_a = group.create_task(desk.changed(keys["a"]))
-            hears_b = group.create_task(desk.changed(keys["b"]))
+                await desk.wait_for_changed_hosts()
+            keys = {view.node: key for key, view in desk.host_views().items()}
+            hears_a = group.create_task(desk.wait_for_change(keys["a"]))
+            hears_b = group.create_task(desk.wait_for_change(keys["b"]))
             await asyncio.sleep(0)
             ask(desk, "POST", "/sim/v1/weather/skew", {"target": "a", "seconds": 5})
             await asyncio.sleep(1)
@@ -130,7 +130,7 @@ class FullDisk:
 
 
 def test_what_cannot_be_noted_is_not_done() -> None:
-    desk = Desk(fresh(), StandingClock(START), FullDisk())
+    desk = LiveWorld(fresh(), StandingClock(START), FullDisk())
     answer = ask(desk, "POST", f"{NODES}?nodeId=a", NODE)
     error = json.loads(answer.body)["error"]
     assert (answer.status, error["status"]) == (503, "UNAVAILABLE")
@@ -142,14 +142,16 @@ def test_what_cannot_be_noted_is_not_done() -> None:
 # -- the app, in one process ----------------------------------------------------------------------
 
 
-async def client(desk: Desk, clock: LoopClock) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(transport=Carrier(app(desk, clock)), base_url="http://world")
+async def client(desk: LiveWorld, clock: LoopClock) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        transport=InProcessTransport(create_app(desk, clock)), base_url="http://world"
+    )
 
 
 def test_an_answer_has_what_every_answer_of_google_has() -> None:
     async def main() -> httpx2.Response:
         clock = LoopClock(START)
-        async with await client(Desk(fresh(), clock), clock) as http:
+        async with await client(LiveWorld(fresh(), clock), clock) as http:
             return await http.post(f"{NODES}?nodeId=a", json=NODE)
 
     answer = run(main())
@@ -163,7 +165,7 @@ def test_an_answer_has_what_every_answer_of_google_has() -> None:
 def test_a_lost_answer_is_a_broken_connection_after_the_effect() -> None:
     async def main() -> str:
         clock = LoopClock(START)
-        desk = Desk(fresh(), clock)
+        desk = LiveWorld(fresh(), clock)
         async with await client(desk, clock) as http:
             await http.post("/sim/v1/weather/lost-response", json={"times": 1})
             with pytest.raises(httpx2.TransportError):
@@ -176,7 +178,7 @@ def test_a_lost_answer_is_a_broken_connection_after_the_effect() -> None:
 def test_a_delayed_answer_takes_its_time() -> None:
     async def main() -> tuple[int, float]:
         clock = LoopClock(START)
-        async with await client(Desk(fresh(), clock), clock) as http:
+        async with await client(LiveWorld(fresh(), clock), clock) as http:
             await http.post("/sim/v1/weather/delay", json={"seconds": 30, "times": 1})
             before = clock.now()
             answer = await http.get(NODES)
@@ -199,7 +201,7 @@ def test_who_asks_stays_out_of_the_model() -> None:
 
     async def main() -> Ear:
         clock, ear = LoopClock(START), Ear()
-        async with await client(Desk(fresh(), clock, ear), clock) as http:
+        async with await client(LiveWorld(fresh(), clock, ear), clock) as http:
             secret = {"Authorization": "Bearer ya29.secret", "X-Goog-Api-Key": "secret"}
             await http.post(f"{NODES}?nodeId=a", json=NODE, headers=secret)
         return ear
@@ -211,7 +213,7 @@ def test_who_asks_stays_out_of_the_model() -> None:
 def test_a_body_without_end_is_refused() -> None:
     async def main() -> int:
         clock = LoopClock(START)
-        async with await client(Desk(fresh(), clock), clock) as http:
+        async with await client(LiveWorld(fresh(), clock), clock) as http:
             return (await http.post(f"{NODES}?nodeId=a", content=b"x" * (17 << 20))).status_code
 
     assert run(main()) == 413

@@ -9,11 +9,11 @@ import pytest
 from tests.simulated.test_desk import NODE, NODES, START, StandingClock, ask, fresh
 from tpuherd_sim import persistence as states
 from tpuherd_sim import state_dir
-from tpuherd_sim.handle import advance
-from tpuherd_sim.live_world import Desk
-from tpuherd_sim.model.world_codec import digest
-from tpuherd_sim.persistence import State
-from tpuherd_sim.state_dir import Trouble
+from tpuherd_sim.handle import advance_world
+from tpuherd_sim.live_world import LiveWorld
+from tpuherd_sim.model.world_codec import world_digest
+from tpuherd_sim.persistence import WorldStore
+from tpuherd_sim.state_dir import WorldError
 
 WEATHER: tuple[tuple[str, str, Any], ...] = (
     ("POST", f"{NODES}?nodeId=a", NODE),
@@ -29,10 +29,10 @@ WEATHER: tuple[tuple[str, str, Any], ...] = (
 )
 
 
-def lived(state: State) -> Desk:
+def lived(state: WorldStore) -> LiveWorld:
     """A desk at which a lot was asked for over an hour."""
     clock = StandingClock(START)
-    desk = Desk(fresh(), clock, state)
+    desk = LiveWorld(fresh(), clock, state)
     state.save(desk.world)
     for method, path, body in WEATHER:
         clock.at += 111.1
@@ -40,11 +40,11 @@ def lived(state: State) -> Desk:
     return desk
 
 
-def later(state: State) -> str:
+def later(state: WorldStore) -> str:
     """The digest of the loaded world at the end of that hour."""
     assert state.world is not None
-    advance(state.world, START + 4000)
-    return digest(state.world)
+    advance_world(state.world, START + 4000)
+    return world_digest(state.world)
 
 
 @pytest.fixture
@@ -53,31 +53,31 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_the_journal_makes_the_same_world(place: Path) -> None:
-    desk = lived(State(place))
-    advance(desk.world, START + 4000)
-    again = State(place)
+    desk = lived(WorldStore(place))
+    advance_world(desk.world, START + 4000)
+    again = WorldStore(place)
     recovered = again.load()
     assert recovered is not None
     assert not recovered.torn
     assert recovered.entries == len(WEATHER)  # the GETs too: a rule was in force
-    assert later(again) == digest(desk.world)
+    assert later(again) == world_digest(desk.world)
 
 
 def test_a_snapshot_makes_the_same_world(place: Path) -> None:
-    state = State(place)
+    state = WorldStore(place)
     desk = lived(state)
     state.save(desk.world)
-    advance(desk.world, START + 4000)
-    again = State(place)
+    advance_world(desk.world, START + 4000)
+    again = WorldStore(place)
     recovered = again.load()
     assert recovered is not None
     assert recovered.entries == 0
-    assert later(again) == digest(desk.world)
+    assert later(again) == world_digest(desk.world)
 
 
 def test_reading_is_not_noted_while_the_weather_is_fine(place: Path) -> None:
-    state = State(place)
-    desk = Desk(fresh(), StandingClock(START), state)
+    state = WorldStore(place)
+    desk = LiveWorld(fresh(), StandingClock(START), state)
     state.save(desk.world)
     for _ in range(5):
         ask(desk, "GET", NODES)
@@ -85,7 +85,7 @@ def test_reading_is_not_noted_while_the_weather_is_fine(place: Path) -> None:
 
 
 def test_a_journal_cut_off_anywhere_is_read_up_to_there(place: Path) -> None:
-    state = State(place)
+    state = WorldStore(place)
     lived(state)
     [journal] = place.glob("journal-*")
     whole = journal.read_bytes()
@@ -93,7 +93,7 @@ def test_a_journal_cut_off_anywhere_is_read_up_to_there(place: Path) -> None:
     last = whole.rindex(b"\n", 0, -1) + 1
     for cut in (last, last + 1, len(whole) - 1):
         journal.write_bytes(whole[:cut])
-        recovered = State(place).load()
+        recovered = WorldStore(place).load()
         assert recovered is not None
         assert recovered.entries == lines - 1
         assert recovered.torn is (cut != last)
@@ -101,16 +101,16 @@ def test_a_journal_cut_off_anywhere_is_read_up_to_there(place: Path) -> None:
 
 
 def test_a_torn_line_does_not_spoil_what_comes_after(place: Path) -> None:
-    lived(State(place))
+    lived(WorldStore(place))
     [journal] = place.glob("journal-*")
     journal.write_bytes(journal.read_bytes()[:-9])
-    again = State(place)
+    again = WorldStore(place)
     assert again.load() is not None
     assert again.world is not None
     again.save(again.world)
-    desk = Desk(again.world, StandingClock(START + 5000), again)
+    desk = LiveWorld(again.world, StandingClock(START + 5000), again)
     ask(desk, "POST", f"{NODES}?nodeId=e", NODE)
-    last = State(place)
+    last = WorldStore(place)
     recovered = last.load()
     assert recovered is not None
     assert (recovered.entries, recovered.torn) == (1, False)
@@ -119,68 +119,68 @@ def test_a_torn_line_does_not_spoil_what_comes_after(place: Path) -> None:
 
 
 def test_a_damaged_line_is_named(place: Path) -> None:
-    lived(State(place))
+    lived(WorldStore(place))
     [journal] = place.glob("journal-*")
     lines = journal.read_bytes().split(b"\n")
     lines[2] = b"{nonsense"
     journal.write_bytes(b"\n".join(lines))
-    with pytest.raises(Trouble, match=rf"{journal.name} is damaged in line 3"):
-        State(place).load()
+    with pytest.raises(WorldError, match=rf"{journal.name} is damaged in line 3"):
+        WorldStore(place).load()
 
 
 def test_a_long_journal_becomes_a_snapshot(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(states, "JOURNAL_BYTES", 2000)
-    state = State(place)
+    state = WorldStore(place)
     desk = lived(state)
     for number in range(400):
         ask(desk, "POST", f"{NODES}/nobody:stop", {"number": number, "long": "x" * 400})
     assert state.generation > 1
     assert len(list(place.glob("journal-*"))) == 1
-    advance(desk.world, START + 4000)
-    again = State(place)
+    advance_world(desk.world, START + 4000)
+    again = WorldStore(place)
     again.load()
-    assert later(again) == digest(desk.world)
+    assert later(again) == world_digest(desk.world)
 
 
 def test_what_was_left_between_snapshot_and_journal_is_ignored(place: Path) -> None:
-    state = State(place)
+    state = WorldStore(place)
     desk = lived(state)
     [old] = place.glob("journal-*")
     kept = old.read_bytes()
     state.save(desk.world)
     old.write_bytes(kept)  # as if we had been killed before it was removed
-    recovered = State(place).load()
+    recovered = WorldStore(place).load()
     assert recovered is not None
     assert recovered.entries == 0
 
 
 @pytest.mark.parametrize("name", ["world.json", "snapshot.json"])
 def test_another_version_is_refused_with_both_numbers(place: Path, name: str) -> None:
-    state = State(place)
+    state = WorldStore(place)
     lived(state)
     (place / name).write_text(json.dumps({"format": 99}))
-    with pytest.raises(Trouble, match=r"another version \(format 99, this one reads 1\)"):
-        state_dir.read_facts(place) if name == "world.json" else State(place).load()
+    with pytest.raises(WorldError, match=r"another version \(format 99, this one reads 1\)"):
+        state_dir.read_world_info(place) if name == "world.json" else WorldStore(place).load()
 
 
 def test_a_folder_is_one_worlds_at_a_time(place: Path) -> None:
-    assert state_dir.holder(place) is None
-    with state_dir.taken(place):
-        assert state_dir.holder(place) is not None
+    assert state_dir.running_world_pid(place) is None
+    with state_dir.lock_folder(place):
+        assert state_dir.running_world_pid(place) is not None
         with (
-            pytest.raises(Trouble, match=r"is in use by the world of pid \d+"),
-            state_dir.taken(place),
+            pytest.raises(WorldError, match=r"is in use by the world of pid \d+"),
+            state_dir.lock_folder(place),
         ):
             pass
-    assert state_dir.holder(place) is None
-    with state_dir.taken(place):
+    assert state_dir.running_world_pid(place) is None
+    with state_dir.lock_folder(place):
         pass
 
 
 def test_a_strangers_folder_is_left_alone(place: Path) -> None:
     (place / "thesis.tex").write_text("dear")
-    with pytest.raises(Trouble, match="not empty and no world's folder"):
-        state_dir.prepare(place)
+    with pytest.raises(WorldError, match="not empty and no world's folder"):
+        state_dir.prepare_folder(place)
     assert [one.name for one in place.iterdir()] == ["thesis.tex"]
-    state_dir.prepare(place / "new" / "er")
+    state_dir.prepare_folder(place / "new" / "er")
     assert (place / "new" / "er").stat().st_mode & 0o777 == 0o700

@@ -11,9 +11,9 @@ import pytest
 from tests.simulated.cloud_user import ZONE, User, live
 from tests.simulated.test_wishing import FACTS, Person
 from tpuherd.cloud.nodes_api import Cloud
-from tpuherd.jobs.open_project import Desk
-from tpuherd.jobs.remove import LOOK_S, STUCK_S, watched
-from tpuherd.model.slots_and_plan import Event, Offer
+from tpuherd.jobs.open_project import Session
+from tpuherd.jobs.remove import LOOK_S, STUCK_S, wait_until_gone
+from tpuherd.model.slots_and_plan import HistoryEvent, Offer
 from tpuherd.settings import project_access
 from tpuherd.store.database import Database
 
@@ -22,18 +22,18 @@ NODE = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
 OFFER = Offer(zone=ZONE, type="v4-8", runtime="tpu-ubuntu2204-base", tier="spot", price=1.0)
 
 
-def desk_of(user: User, home: Path) -> Desk:
+def desk_of(user: User, home: Path) -> Session:
     """Where this user's commands work."""
     (home / "world").mkdir()
     (home / "world/world.json").write_text(json.dumps(FACTS))
     person = Person({"HOME": str(home)})
-    place = project_access.place(person.environ, world=home / "world")
+    place = project_access.resolve_access(person.environ, world=home / "world")
 
     async def cloud() -> Cloud:
         return user.cloud
 
-    store = Database(place.store, user.clock.now())
-    return Desk(place=place, store=store, clock=user.clock, talk=person, cloud=cloud)
+    store = Database(place.store_folder, user.clock.now())
+    return Session(place=place, store=store, clock=user.clock, talk=person, cloud=cloud)
 
 
 async def state_of(user: User, bid: str) -> str:
@@ -62,7 +62,7 @@ def test_a_withdrawn_request_that_hangs_holds_down_only_for_a_while(
 ) -> None:
     async def work(user: User) -> None:
         here = desk_of(user, tmp_path)
-        bid = f"gpt-0-g1-{project_access.owner(here.config)}"
+        bid = f"gpt-0-g1-{project_access.get_owner_id(here.config_folder)}"
         await hang_request(user, bid)
         begun = user.clock.now()
         asked = {"generation": 1, "nodes": 1, "node_digest": "d", "offer": asdict(OFFER)}
@@ -71,14 +71,16 @@ def test_a_withdrawn_request_that_hangs_holds_down_only_for_a_while(
         }  # fmt: skip
         if freed:
             kinds["bid.freed"] = {}
-        here.store.append(
+        here.store.append_events(
             [
-                Event(at=begun, kind=kind, job="gpt", slot="gpt-0", facts={"bid": bid, **facts})
+                HistoryEvent(
+                    at=begun, kind=kind, job="gpt", slot="gpt-0", facts={"bid": bid, **facts}
+                )
                 for kind, facts in kinds.items()
             ]
         )
         said: list[tuple[float, str]] = []
-        async for what, _ in watched(["gpt"], here):
+        async for what, _ in wait_until_gone(["gpt"], here):
             said.append((user.clock.now() - begun, what))
             if said[-1][0] > 2 * STUCK_S:
                 break

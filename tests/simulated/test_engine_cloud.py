@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from tests.simulated.cloud_user import ZONE, User, live
-from tpuherd.cloud.bids_api import Bids
+from tpuherd.cloud.bids_api import BidsApi
 from tpuherd.errors import NotReached
-from tpuherd.model.node_spec import Order
-from tpuherd.model.observed import NodeWord, RequestWord
-from tpuherd.model.slots_and_plan import Ask, Kind, Offer, Refusal, Withdraw
-from tpuherd.ports import Refused
+from tpuherd.model.node_spec import NodeSpec
+from tpuherd.model.observed import NodeState, RequestState
+from tpuherd.model.slots_and_plan import Ask, Offer, Refusal, RequestKind, Withdraw
+from tpuherd.ports import BidRefused
 from tpuherd_sim.model.records import Reservation
 from tpuherd_sim.tpu.set_capacity import add_reservation
 
 BID = "gpt-0-g1-abc"
 CARD = {"v": 1, "slot": "gpt-0", "generation": 1, "owner": "abc", "node_digest": "d"}
-ORDER = Order(card=CARD, labels={"team": "x"}, tags=("web",))
+ORDER = NodeSpec(card=CARD, labels={"team": "x"}, tags=("web",))
 
 
 def an_ask(**more: Any) -> Ask:
@@ -37,76 +37,76 @@ def an_ask(**more: Any) -> Ask:
     )
 
 
-def with_bids(work: Callable[[User, Bids], Awaitable[None]]) -> None:
+def with_bids(work: Callable[[User, BidsApi], Awaitable[None]]) -> None:
     """In a world of its own."""
 
     async def main(user: User) -> None:
-        await work(user, Bids(user.cloud, user.clock, 22, user.cloud.survey))
+        await work(user, BidsApi(user.cloud, user.clock, 22, user.cloud.list_nodes))
 
     live(main)
 
 
-async def until(bids: Bids, happens: Callable[[Any], bool]) -> Any:
+async def until(bids: BidsApi, happens: Callable[[Any], bool]) -> Any:
     """Look until the bid is so; give it as it was seen."""
     async with asyncio.timeout(7200):
         while True:
-            sight = (await bids.survey([ZONE])).sights.get(BID)
+            sight = (await bids.survey_bids([ZONE])).sights.get(BID)
             if happens(sight):
                 return sight
             await asyncio.sleep(5)
 
 
 def test_a_request_from_asking_to_gone() -> None:
-    async def main(user: User, bids: Bids) -> None:
-        await bids.ask(an_ask(), ORDER)
-        first = (await bids.survey([ZONE])).sights[BID]
-        assert first.request is RequestWord.QUEUED
+    async def main(user: User, bids: BidsApi) -> None:
+        await bids.submit_bid(an_ask(), ORDER)
+        first = (await bids.survey_bids([ZONE])).sights[BID]
+        assert first.request is RequestState.QUEUED
         assert first.card == CARD
-        ready = await until(bids, lambda one: one.request is RequestWord.ACTIVE)
-        assert [node.word for node in ready.nodes] == [NodeWord.READY]
-        assert [(host.node, host.worker) for host in bids.hosts(BID)] == [(BID, 0), (BID, 1)]
+        ready = await until(bids, lambda one: one.request is RequestState.ACTIVE)
+        assert [node.word for node in ready.nodes] == [NodeState.READY]
+        assert [(host.node, host.worker) for host in bids.bid_hosts(BID)] == [(BID, 0), (BID, 1)]
         order = Withdraw(bid=BID, slot="gpt-0", zone=ZONE)
-        await bids.withdraw(order, ready)
+        await bids.withdraw_bid(order, ready)
         await until(bids, lambda one: one is None)
-        await bids.withdraw(order, None)  # once more does no harm
-        assert bids.hosts(BID) == ()
+        await bids.withdraw_bid(order, None)  # once more does no harm
+        assert bids.bid_hosts(BID) == ()
 
     with_bids(main)
 
 
-@pytest.mark.parametrize("kind", [Kind.QUEUED, Kind.DIRECT])
-def test_the_same_asked_twice_is_fine_and_another_of_that_name_is_not(kind: Kind) -> None:
-    async def main(user: User, bids: Bids) -> None:
-        await bids.ask(an_ask(kind=kind), ORDER)
-        await bids.ask(an_ask(kind=kind), ORDER)
+@pytest.mark.parametrize("kind", [RequestKind.QUEUED, RequestKind.DIRECT])
+def test_the_same_asked_twice_is_fine_and_another_of_that_name_is_not(kind: RequestKind) -> None:
+    async def main(user: User, bids: BidsApi) -> None:
+        await bids.submit_bid(an_ask(kind=kind), ORDER)
+        await bids.submit_bid(an_ask(kind=kind), ORDER)
         other = replace(ORDER, card={**CARD, "owner": "xyz"})
-        with pytest.raises(Refused) as refused:
-            await bids.ask(an_ask(kind=kind), other)
+        with pytest.raises(BidRefused) as refused:
+            await bids.submit_bid(an_ask(kind=kind), other)
         assert refused.value.refusal is Refusal.TAKEN
 
     with_bids(main)
 
 
 def test_the_slices_of_a_run_are_one_bid() -> None:
-    async def main(user: User, bids: Bids) -> None:
-        await bids.ask(an_ask(nodes=2), ORDER)
-        ready = await until(bids, lambda one: one.request is RequestWord.ACTIVE)
+    async def main(user: User, bids: BidsApi) -> None:
+        await bids.submit_bid(an_ask(nodes=2), ORDER)
+        ready = await until(bids, lambda one: one.request is RequestState.ACTIVE)
         assert [node.name for node in ready.nodes] == [f"{BID}-0", f"{BID}-1"]
-        places = [(host.node, host.worker) for host in bids.hosts(BID)]
+        places = [(host.node, host.worker) for host in bids.bid_hosts(BID)]
         assert places == [(f"{BID}-{part}", worker) for part in (0, 1) for worker in (0, 1)]
 
     with_bids(main)
 
 
 def test_capacity_that_is_not_there_is_found_in_the_operation() -> None:
-    async def main(user: User, bids: Bids) -> None:
+    async def main(user: User, bids: BidsApi) -> None:
         await user.weather("drought", zone=ZONE)
-        await bids.ask(an_ask(kind=Kind.DIRECT), ORDER)
+        await bids.submit_bid(an_ask(kind=RequestKind.DIRECT), ORDER)
         await until(bids, lambda one: one is None)
-        no = await bids.outcome(BID, an_ask().offer)
+        no = await bids.find_refusal(BID, an_ask().offer)
         assert no is not None
         assert no.refusal is Refusal.STOCKOUT
-        assert await bids.outcome("gpt-0-g9-abc", an_ask().offer) is None
+        assert await bids.find_refusal("gpt-0-g9-abc", an_ask().offer) is None
 
     with_bids(main)
 
@@ -115,13 +115,13 @@ def test_capacity_that_is_not_there_is_found_in_the_operation() -> None:
 def test_only_who_asks_a_reservation_is_refused_by_it(tier: str) -> None:
     """Spot capacity is at times refused in words of reservations, too."""
 
-    async def main(user: User, bids: Bids) -> None:
+    async def main(user: User, bids: BidsApi) -> None:
         full = Reservation(zone=ZONE, id="r", type="v4-16", size=0, start=0.0, end=inf)
         add_reservation(user.world, full)
-        ask = an_ask(kind=Kind.DIRECT, tier="reserved")
-        await bids.ask(ask, ORDER)
+        ask = an_ask(kind=RequestKind.DIRECT, tier="reserved")
+        await bids.submit_bid(ask, ORDER)
         await until(bids, lambda one: one is None)
-        no = await bids.outcome(BID, replace(ask.offer, tier=tier))
+        no = await bids.find_refusal(BID, replace(ask.offer, tier=tier))
         assert no is not None
         reserved = tier == "reserved"
         assert no.refusal is (Refusal.RESERVATION if reserved else Refusal.STOCKOUT)
@@ -130,35 +130,35 @@ def test_only_who_asks_a_reservation_is_refused_by_it(tier: str) -> None:
 
 
 def test_what_can_not_be_is_told_apart() -> None:
-    async def main(user: User, bids: Bids) -> None:
+    async def main(user: User, bids: BidsApi) -> None:
         for change, word in [
             ({"type": "v5litepod-8"}, Refusal.CONFIGURATION),
             ({"runtime": "no-such-runtime"}, Refusal.CONFIGURATION),
             ({"zone": "mars-central1-a"}, Refusal.PERMISSION),
         ]:
-            with pytest.raises(Refused) as refused:
-                await bids.ask(an_ask(**change), ORDER)
+            with pytest.raises(BidRefused) as refused:
+                await bids.submit_bid(an_ask(**change), ORDER)
             assert refused.value.refusal is word, change
 
     with_bids(main)
 
 
 def test_a_cut_connection_says_nothing_and_asking_again_is_fine() -> None:
-    async def main(user: User, bids: Bids) -> None:
+    async def main(user: User, bids: BidsApi) -> None:
         await user.weather("lost-response", method="*.create", times=1)
         with pytest.raises(NotReached):
-            await bids.ask(an_ask(), ORDER)
-        await bids.ask(an_ask(), ORDER)
-        assert BID in (await bids.survey([ZONE])).sights
+            await bids.submit_bid(an_ask(), ORDER)
+        await bids.submit_bid(an_ask(), ORDER)
+        assert BID in (await bids.survey_bids([ZONE])).sights
 
     with_bids(main)
 
 
 def test_a_zone_that_does_not_answer_is_not_empty() -> None:
-    async def main(user: User, bids: Bids) -> None:
-        await bids.ask(an_ask(), ORDER)
+    async def main(user: User, bids: BidsApi) -> None:
+        await bids.submit_bid(an_ask(), ORDER)
         await user.weather("unreachable-zone", zone=ZONE)
-        survey = await bids.survey([ZONE, "us-central1-a"])
+        survey = await bids.survey_bids([ZONE, "us-central1-a"])
         assert ZONE not in survey.zones
         assert "us-central1-a" in survey.zones
 
@@ -166,8 +166,8 @@ def test_a_zone_that_does_not_answer_is_not_empty() -> None:
 
 
 def test_what_others_made_by_hand_is_no_bid() -> None:
-    async def main(user: User, bids: Bids) -> None:
+    async def main(user: User, bids: BidsApi) -> None:
         await user.node("handmade")
-        assert (await bids.survey([ZONE])).sights == {}
+        assert (await bids.survey_bids([ZONE])).sights == {}
 
     with_bids(main)

@@ -31,7 +31,7 @@ class Half:
         """Whether a call reaches its agent."""
         if piece[4] != frames.CALL or line.machine.view.worker != self.worker:
             return True
-        [frame] = frames.Reader().feed(piece)
+        [frame] = frames.FrameReader().feed(piece)
         if frame.content.get("verb") != "start" or len(self.struck) >= self.times:
             return True
         self.struck.append(self.play.ground.clock.now())
@@ -60,7 +60,7 @@ def cut(half: Half, line: Line, call: int) -> None:
 def refused(half: Half, line: Line, call: int) -> None:
     """The agent says that it can't: there is no room."""
     line.down.send(
-        frames.said(frames.FAIL, call, {"error": "full", "sentence": "the disk is full"})
+        frames.pack_json(frames.FAIL, call, {"error": "full", "sentence": "the disk is full"})
     )
 
 

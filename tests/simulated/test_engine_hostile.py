@@ -37,7 +37,7 @@ SAID: dict[str, dict[str, Any]] = {
 def say(machine: Machine, content: dict[str, Any]) -> None:
     """As if its agent had said it."""
     for line in machine.lines.values():
-        line.down.send(frames.said(frames.EVENT, 0, content))
+        line.down.send(frames.pack_json(frames.EVENT, 0, content))
 
 
 @pytest.mark.parametrize("what", SAID)
@@ -66,7 +66,7 @@ def test_a_datagram_with_a_loss_of_400_digits_harms_nobody() -> None:
         play.wish(Wished(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         said = json.loads(f'{{"attempt": "{ATTEMPT}", "loss": {"7" * 400}}}')
-        play.ground.machines()[0].happen(words.Reported(said))
+        play.ground.machines()[0].happen(words.StepReported(said))
         assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
         assert play.troubles == []
         return play.lives, [str(one.facts["what"]) for one in play.events("host.nonsense")]
@@ -81,13 +81,13 @@ def test_an_error_that_nobody_has_foreseen_is_one_of_its_host() -> None:
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         assert play.engine is not None
         watch = next(iter(play.engine._crew._watches.values()))[0]
-        broken = watch._take
+        broken = watch._take_event
 
         def break_once(*told: Any) -> None:
-            watch._take = broken  # type: ignore[method-assign]
+            watch._take_event = broken  # type: ignore[method-assign]
             raise ZeroDivisionError("nobody has thought of this")
 
-        watch._take = break_once  # type: ignore[method-assign,assignment]
+        watch._take_event = break_once  # type: ignore[method-assign,assignment]
         assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
         ended = [str(one.facts["verdict"]) for one in play.events("attempt.ended")]
         return play.lives, ended, [str(one.facts["what"]) for one in play.events("host.failed")]

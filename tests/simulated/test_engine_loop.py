@@ -10,13 +10,13 @@ from tests.simulated.engine_play import Play, Wished, perform
 from tests.simulated.engine_ports import Life
 from tests.simulated.engine_programs import Script
 from tpuherd.engine.create_engine import GONE_S
-from tpuherd.engine.event_log import KEEP_S, Past
-from tpuherd.engine.loop import Ended
-from tpuherd.errors import Broken
-from tpuherd.history.apply_event import ROUTINE, fold
-from tpuherd.model.slot_history import Trail, Trails
-from tpuherd.model.slots_and_plan import Event, Kind
-from tpuherd.ports import Holder, Verb
+from tpuherd.engine.event_log import KEEP_S, EventLog
+from tpuherd.engine.loop import EndReason
+from tpuherd.errors import OperationFailed
+from tpuherd.history.apply_event import ROUTINE, apply_event
+from tpuherd.model.slot_history import History, SlotHistory
+from tpuherd.model.slots_and_plan import HistoryEvent, RequestKind
+from tpuherd.ports import LeaseHolder, RpcRequest
 from tpuherd_host.agent.frames import PROTOCOL
 from tpuherd_sim.model.http_types import Request
 
@@ -32,14 +32,14 @@ def test_an_engine_whose_lease_was_taken_ends_and_leaves_all_as_it_is() -> None:
         assert life is not None and life.task is not None and play.engine is not None
         before = sorted(play.ground.nodes())
         play.wanted = False
-        play.store.release(play.engine.epoch)
-        other = Holder(pid=1, host="elsewhere", who="you@elsewhere")
-        assert play.store.take(other, play.ground.clock.now(), 3600.0) is not None
+        play.store.release_lease(play.engine.epoch)
+        other = LeaseHolder(pid=1, host="elsewhere", who="you@elsewhere")
+        assert play.store.take_lease(other, play.ground.clock.now(), 3600.0) is not None
         await play.advance(60.0)
         return life.task.result(), before, sorted(play.ground.nodes())
 
     ended, before, after = perform(plot, scripts=LONG)
-    assert ended is Ended.OUTDATED
+    assert ended is EndReason.OUTDATED
     assert before == after
 
 
@@ -50,7 +50,7 @@ def test_nothing_is_done_that_could_not_be_written_down(kind: str) -> None:
 
         def at(life: Life, place: str) -> None:
             if full and place.startswith("before") and kind in place:
-                raise Broken("the disk is full")
+                raise OperationFailed("the disk is full")
 
         play.at = at
         play.wish(Wished())
@@ -81,7 +81,7 @@ def test_at_rest_it_ends_by_itself() -> None:
         return life.task.result(), stopped.at - done, stopped.facts["why"]
 
     ended, seconds, why = perform(plot, scripts=QUICK)
-    assert (ended, why) == (Ended.REST, "rest")
+    assert (ended, why) == (EndReason.REST, "rest")
     assert 600.0 <= seconds <= 900.0
 
 
@@ -106,16 +106,16 @@ def test_where_nobody_listens_any_more_it_ends(kind: type[httpx2.TransportError]
 
     early, ended = perform(plot, scripts=LONG)
     assert not early
-    assert ended is (Ended.GONE if kind is httpx2.ConnectError else None)
+    assert ended is (EndReason.GONE if kind is httpx2.ConnectError else None)
 
 
 def test_of_jobs_long_dropped_only_the_routine_is_forgotten() -> None:
     """Generations, attempts and what was learnt of zones outlast it; a saved step need not."""
 
-    def log(play: Play) -> list[Event]:
-        return [event for _, event in play.store.events(job="gpt")]
+    def log(play: Play) -> list[HistoryEvent]:
+        return [event for _, event in play.store.read_events(job="gpt")]
 
-    async def plot(play: Play) -> tuple[list[Event], list[Event]]:
+    async def plot(play: Play) -> tuple[list[HistoryEvent], list[HistoryEvent]]:
         play.wish(Wished())
         assert await play.until(lambda: len(play.events("attempt.saved")) > 2, 3600.0)
         play.down("gpt")
@@ -125,7 +125,7 @@ def test_of_jobs_long_dropped_only_the_routine_is_forgotten() -> None:
         before = log(play)
         for late_s, gone in ((KEEP_S - 3600.0, set()), (KEEP_S + 3600.0, {"gpt"})):
             assert log(play) == before
-            past = Past(play.store, 0, lambda name, facts: None)
+            past = EventLog(play.store, 0, lambda name, facts: None)
             assert past.save(play.ground.clock.now() + late_s) == gone
         play.wish(Wished())
         assert past.save(play.ground.clock.now() + 2 * KEEP_S) == set()
@@ -133,12 +133,12 @@ def test_of_jobs_long_dropped_only_the_routine_is_forgotten() -> None:
 
     before, after = perform(plot, scripts=LONG)
     assert before != after == [event for event in before if event.kind not in ROUTINE]
-    whole, pruned = (reduce(fold, events, Trails()) for events in (before, after))
+    whole, pruned = (reduce(apply_event, events, History()) for events in (before, after))
     assert whole.seasons == pruned.seasons
     assert names(whole.slots["gpt-0"]) == names(pruned.slots["gpt-0"])
 
 
-def names(trail: Trail) -> tuple[object, ...]:
+def names(trail: SlotHistory) -> tuple[object, ...]:
     """What must never be used again."""
     return trail.generation, trail.attempts, trail.gone, trail.dropped, trail.bids
 
@@ -149,9 +149,9 @@ def test_what_another_left_on_a_host_is_stopped_before_ours_begins() -> None:
         assert await play.until(lambda: len(play.ground.machines()) >= 2, 3600.0)
         machine = max(play.ground.machines(), key=lambda one: one.view.worker)
         line = machine.open()
-        line.lane.greet({"protocol": PROTOCOL, "who": "you", "owner": "zzz", "epoch": 1})
+        line.lane.send_hello({"protocol": PROTOCOL, "who": "you", "owner": "zzz", "epoch": 1})
         theirs = {"attempt": "theirs", "slot": "gpt-0", "number": 0, "shell": "sleep 9999"}
-        async with line.lane.stream(Verb(name="start", arguments=theirs)) as call:
+        async with line.lane.open_stream(RpcRequest(name="start", arguments=theirs)) as call:
             await call.reply()
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         assert machine.state is not None
@@ -166,7 +166,7 @@ def test_what_another_left_on_a_host_is_stopped_before_ours_begins() -> None:
 def test_a_direct_create_without_capacity_is_heard_of_in_its_operation() -> None:
     async def plot(play: Play) -> str:
         play.ground.weather("drought", zone="us-east5-a")
-        play.wish(Wished(kind=Kind.DIRECT, zones=("us-east5-a",)))
+        play.wish(Wished(kind=RequestKind.DIRECT, zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("bid.refused")), 600.0)
         play.ground.calm()
         assert await play.until(lambda: bool(play.events("slot.done")), 7200.0)

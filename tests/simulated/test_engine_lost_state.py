@@ -9,7 +9,7 @@ from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_play import Play, perform
 from tests.simulated.engine_programs import TERM, Script
 from tests.simulated.engine_wishes import Wished
-from tpuherd_host.agent.words import Cleaned
+from tpuherd_host.agent.words import TasksCleaned
 
 MIDDLE = {"*": Script(steps=40, step_s=5.0)}
 LONG = {"*": Script(steps=10_000, step_s=5.0, on_term="ignore")}
@@ -59,7 +59,7 @@ def test_an_agent_that_gives_no_answer_is_hung_up_on_and_its_node_replaced() -> 
         bid = str(play.events("bid.asked")[0].facts["bid"])
 
         def trouble() -> str:
-            return crew.words()[bid][1].trouble if bid in crew.words() else ""
+            return crew.host_statuses()[bid][1].trouble if bid in crew.host_statuses() else ""
 
         assert await play.until(lambda: "has said nothing for" in trouble(), 180.0)
         assert await play.until(lambda: bool(play.events("slot.done")), 5400.0)
@@ -125,7 +125,7 @@ def test_what_a_users_clean_has_ended_is_no_failure_of_the_job(hosts: list[int])
         machines = await started(play)
         attempt = str(play.events("attempt.started")[0].facts["attempt"])
         for machine in (machines[number] for number in hosts):
-            machine.happen(Cleaned((attempt,), "ended by herd clean of you@vm"))
+            machine.happen(TasksCleaned((attempt,), "ended by herd clean of you@vm"))
             machine.processes[attempt].signal(TERM)
         assert await play.until(lambda: len(play.events("attempt.ended")) > 0, 300.0)
         end = play.events("attempt.ended")[0]

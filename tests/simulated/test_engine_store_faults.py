@@ -50,7 +50,7 @@ def test_a_fault_of_the_disk_is_met_by_the_engine(how: str) -> None:
         assert met == [how]
         kind = "store.set_aside" if how == "torn" else "engine.trouble"
         assert len(play.events(kind)) == 1
-        assert list(play.store.wishes()) == ["gpt"]
+        assert list(play.store.stored_jobs()) == ["gpt"]
 
     perform(plot)
 
@@ -70,7 +70,7 @@ def test_a_job_that_was_dropped_does_not_come_back_when_the_store_is_damaged() -
         play.stated = fail
         assert await play.until(lambda: bool(play.events("store.recovered")), 300.0)
         assert len(play.events("wish.made")) == 1
-        assert not play.store.wishes()
+        assert not play.store.stored_jobs()
         assert await play.until(lambda: not play.ground.remains(), 600.0)
         assert len(play.events("bid.asked")) == 1
 

@@ -12,9 +12,9 @@ from tests.simulated.engine_play import Play, perform
 from tests.simulated.engine_ports import Life
 from tests.simulated.engine_programs import Script
 from tests.simulated.engine_wishes import Wished
-from tpuherd.errors import Broken
-from tpuherd.model.slots_and_plan import Event, Goal
-from tpuherd.ports import Holder
+from tpuherd.errors import OperationFailed
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
+from tpuherd.ports import LeaseHolder
 from tpuherd.store.database import Database
 
 LONG = {"gpt": Script(steps=60)}
@@ -36,8 +36,8 @@ def test_a_second_engine_finds_the_lease_taken() -> None:
         play.wish(Wished(zones=ZONE))
         await begun(play)
         rival = Database(play.folder, play.ground.clock.now())
-        holder = Holder(pid=1, host="another", who="me@another")
-        assert rival.take(holder, play.ground.clock.now(), 30.0) is None
+        holder = LeaseHolder(pid=1, host="another", who="me@another")
+        assert rival.take_lease(holder, play.ground.clock.now(), 30.0) is None
         rival.close()
         assert await play.close() == [] and play.lives == 1
 
@@ -53,7 +53,9 @@ def test_an_engine_whose_lease_was_taken_stops_and_nothing_runs_twice() -> None:
         rival = Database(play.folder, play.ground.clock.now())
         now = play.ground.clock.now()
         first = play.engine
-        epoch = rival.take(Holder(pid=1, host="another", who="me@another"), now + 3600.0, 30.0)
+        epoch = rival.take_lease(
+            LeaseHolder(pid=1, host="another", who="me@another"), now + 3600.0, 30.0
+        )
         assert epoch is not None
         await play.advance(30.0)
         assert (
@@ -62,7 +64,7 @@ def test_an_engine_whose_lease_was_taken_stops_and_nothing_runs_twice() -> None:
             or play.life.task is None
             or (play.life.task.done())
         )
-        rival.release(epoch)
+        rival.release_lease(epoch)
         rival.close()
         assert await play.close() == []
         assert verdicts(play) == ["success"]
@@ -120,7 +122,7 @@ async def lose_all(play: Play) -> None:
 
 async def found_again(play: Play) -> None:
     """What runs is adopted, and comes to its end; nothing is made anew."""
-    await play.until(lambda: "gpt" in play.store.wishes(), 300.0)
+    await play.until(lambda: "gpt" in play.store.stored_jobs(), 300.0)
     play.look_at_wishes()
     assert await play.close() == []
     assert "success" in verdicts(play)
@@ -158,7 +160,7 @@ def test_all_jobs_are_adopted_though_the_engine_is_killed_meanwhile(moment: int)
         await lose_all(play)
         dying(play, moment)
         play.wanted = True
-        assert await play.until(lambda: len(play.store.wishes()) == len(jobs), 300.0)
+        assert await play.until(lambda: len(play.store.stored_jobs()) == len(jobs), 300.0)
         play.look_at_wishes()
         assert await play.close() == []
         created = sorted(asked.name for asked in play.ground.asked if asked.creates)
@@ -191,7 +193,7 @@ def test_a_full_disk_stops_deeds_and_nothing_else() -> None:
 
         def at(life: Life, place: str) -> None:
             if full and place.startswith("before ") and not place.startswith(TO_THE_WORLD):
-                raise Broken("the disk is full")
+                raise OperationFailed("the disk is full")
 
         play.at = at
         play.wish(Wished(zones=ZONE))
@@ -229,15 +231,15 @@ def test_a_wish_that_changes_while_nobody_looks_is_carried_out() -> None:
 
 
 def test_a_history_is_the_same_again() -> None:
-    def history() -> list[Event]:
-        async def plot(play: Play) -> list[Event]:
+    def history() -> list[HistoryEvent]:
+        async def plot(play: Play) -> list[HistoryEvent]:
             play.wish(Wished(copies=2))
             await begun(play)
             play.ground.weather("preempt", target="*/*", notice_s=30)
             await play.close()
             return play.events()
 
-        found: list[Event] = perform(plot, scripts=LONG, seed=5)
+        found: list[HistoryEvent] = perform(plot, scripts=LONG, seed=5)
         return found
 
     assert history() == history()

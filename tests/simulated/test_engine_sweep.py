@@ -4,8 +4,8 @@ import pytest
 
 from tests.simulated.engine_play import Play, Wished, perform
 from tests.simulated.engine_programs import Crash, Script
-from tpuherd.model.slots_and_plan import Event, Goal
-from tpuherd.model.sweep_trials import How, Sweep
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
+from tpuherd.model.sweep_trials import Sweep, TrialEnd
 from tpuherd.sweeps import optuna_sampler
 from tpuherd_sim.model.world_parts import Dice
 
@@ -22,10 +22,10 @@ def sweep_of(play: Play) -> Sweep:
 def over(play: Play) -> bool:
     """All trials have ended, and everything is given back."""
     sweep = sweep_of(play)
-    return len(sweep.trials) == TRIALS and not sweep.left and not play.ground.remains()
+    return len(sweep.trials) == TRIALS and not sweep.unfinished and not play.ground.remains()
 
 
-def runs(events: list[Event]) -> dict[int, str]:
+def runs(events: list[HistoryEvent]) -> dict[int, str]:
     """The run id of each trial, as it was made."""
     return {event.facts["trial"]: event.facts["run"] for event in events}
 
@@ -43,7 +43,7 @@ async def ended(play: Play, patience_s: float = 4 * 3600.0) -> Sweep:
 def complete(play: Play, sweep: Sweep) -> None:
     """Every trial ran to its last step under its one run id, and is known by its last loss."""
     bucket = play.ground.fleet.bucket
-    assert {one.how for one in sweep.trials} == {How.COMPLETE}
+    assert {one.how for one in sweep.trials} == {TrialEnd.COMPLETE}
     assert runs(play.events("trial.made")) == {one.number: one.run for one in sweep.trials}
     assert bucket.saved == {one.run: STEPS for one in sweep.trials}
     assert [one.value for one in sweep.trials] == pytest.approx(
@@ -80,7 +80,7 @@ def test_what_was_preempted_goes_first_where_a_slot_is_free() -> None:
     async def plot(play: Play) -> None:
         play.wish(Wished(copies=2, sweep=SWEEP, zones=("us-east5-a",)))
         assert await play.until(lambda: len(play.events("trial.told")) > 2, 3600.0)
-        lost = next(one for one in sweep_of(play).left if one.slot == "gpt-1")
+        lost = next(one for one in sweep_of(play).unfinished if one.slot == "gpt-1")
         play.ground.weather("capacity", zone="us-east5-a", nodes=1)  # there is no other node
         play.ground.weather("preempt", target="gpt-1-*", notice_s=30)
         sweep = await ended(play)
@@ -104,11 +104,11 @@ def test_engines_are_killed_and_nodes_taken_by_chance(seed: int) -> None:
         dice = Dice(seed=seed)
         play.wish(Wished(copies=2 + seed % 2, sweep=SWEEP))
         for _ in range(8):
-            await play.advance(dice.between(20.0, 120.0))
-            if dice.share() < 0.5:
+            await play.advance(dice.random_between(20.0, 120.0))
+            if dice.random_fraction() < 0.5:
                 play.kill()
             elif play.ground.nodes():
-                slot = f"gpt-{int(dice.share() * 2)}"
+                slot = f"gpt-{int(dice.random_fraction() * 2)}"
                 play.ground.weather("preempt", target=f"{slot}-*", notice_s=30)
         complete(play, await ended(play))
 
@@ -136,7 +136,7 @@ def test_hopeless_trials_make_room() -> None:
         play.wish(Wished(copies=2, sweep=pruned))
         sweep = await ended(play)
         hows = [one.how for one in sweep.trials]
-        assert hows[0] is How.COMPLETE and hows.count(How.PRUNED) >= 3, hows
+        assert hows[0] is TrialEnd.COMPLETE and hows.count(TrialEnd.PRUNED) >= 3, hows
         assert sweep.best_first()[0].number == 0
         nodes = {event.facts["bid"] for event in play.events("attempt.launched")}
         assert len(nodes) == 2
@@ -172,7 +172,7 @@ def test_a_lost_store_begins_the_sweep_anew_and_never_twice_at_once() -> None:
         play.forget()
         play.wanted = True
         sweep = await ended(play)  # what had ended runs again, from the last of its checkpoints
-        assert {one.how for one in sweep.trials} == {How.COMPLETE}
+        assert {one.how for one in sweep.trials} == {TrialEnd.COMPLETE}
         assert {one.run for one in sweep.trials} == set(play.ground.fleet.bucket.saved)
 
     perform(plot, scripts={"*": SCRIPT})

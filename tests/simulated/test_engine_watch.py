@@ -11,10 +11,10 @@ from tests.simulated.engine_play import Play, perform
 from tests.simulated.engine_ports import Hosts, Life
 from tests.simulated.engine_programs import Script
 from tests.simulated.engine_wishes import Wished
-from tpuherd.engine.host_watcher import Means, Watch
-from tpuherd.errors import Broken
-from tpuherd.ports import Host, Link, Stream, Verb
-from tpuherd.store.log_store import Shelf
+from tpuherd.engine.host_watcher import HostWatcher, WatcherDeps
+from tpuherd.errors import OperationFailed
+from tpuherd.ports import Host, Link, RpcRequest, Stream
+from tpuherd.store.log_store import LogStore
 
 LONG = {"*": Script(steps=10_000, step_s=5.0)}
 LATE_S = 3.0
@@ -33,8 +33,8 @@ class Late(Hosts):
         super().__init__(play.ground.rack.machines, hello(play), Life())
         self.greeted = greeted
 
-    async def open(self, host: Host) -> Link:
-        link = await super().open(host)
+    async def open_link(self, host: Host) -> Link:
+        link = await super().open_link(host)
         self.greeted()
         await asyncio.sleep(LATE_S)
         return link
@@ -50,28 +50,28 @@ class Grudging:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.link, name)
 
-    def stream(self, verb: Verb) -> AbstractAsyncContextManager[Stream]:
+    def open_stream(self, verb: RpcRequest) -> AbstractAsyncContextManager[Stream]:
         if self.refusals:
             self.refusals -= 1
-            raise Broken("too many calls")
-        return self.link.stream(verb)
+            raise OperationFailed("too many calls")
+        return self.link.open_stream(verb)
 
 
 class Grudges(Hosts):
     """Hosts with such links."""
 
-    async def open(self, host: Host) -> Link:
-        return cast(Link, Grudging(await super().open(host), refusals=3))
+    async def open_link(self, host: Host) -> Link:
+        return cast(Link, Grudging(await super().open_link(host), refusals=3))
 
 
-def watched(play: Play, hosts: Hosts) -> Watch:
+def watched(play: Play, hosts: Hosts) -> HostWatcher:
     """A watch of the first host of the job's node."""
     assert play.engine is not None
     bid = str(play.events("bid.asked")[0].facts["bid"])
-    host = play.engine.parts.cloud.hosts(bid)[0]
-    shelf = Shelf(play.folder / "logs-too")
-    means = Means(hosts=hosts, shelf=shelf, clock=play.ground.clock, stir=lambda: None)
-    return Watch(host, "gpt-0", means)
+    host = play.engine.parts.cloud.bid_hosts(bid)[0]
+    shelf = LogStore(play.folder / "logs-too")
+    means = WatcherDeps(hosts=hosts, shelf=shelf, clock=play.ground.clock, stir=lambda: None)
+    return HostWatcher(host, "gpt-0", means)
 
 
 @pytest.mark.parametrize("moment_s", [0.0, LATE_S / 2, LATE_S - 0.01, LATE_S, LATE_S + 0.03])
@@ -87,7 +87,7 @@ def test_no_notice_falls_between_the_greeting_and_the_listening(moment_s: float)
         loop = asyncio.get_running_loop()
         watch = watched(play, Late(play, lambda: loop.call_later(moment_s, strike)))
         watch.wanted.set()
-        life = asyncio.create_task(watch.live())
+        life = asyncio.create_task(watch.run())
         await asyncio.sleep(LATE_S + HEARD_S)
         life.cancel()
         return watch.word.deadly
@@ -102,7 +102,7 @@ def test_a_log_is_followed_again_where_nothing_more_will_be_heard_of_its_attempt
         watch = watched(play, Grudges(play.ground.rack.machines, hello(play), Life()))
         assert await play.until(lambda: bool(play.events("attempt.ended")), 3600.0)
         watch.wanted.set()
-        life = asyncio.create_task(watch.live())
+        life = asyncio.create_task(watch.run())
         await asyncio.sleep(HEARD_S)
         life.cancel()
         return [one.drained for one in watch.word.works]

@@ -17,11 +17,11 @@ from tests.simulated.asking import START
 from tests.simulated.invariants import broken, forgotten, restless
 from tests.simulated.nonsense import EVERY_METHOD, VERSIONS, Author, Method
 from tpuherd.catalogue import discovery
-from tpuherd_sim.handle import advance, handle, new_world
-from tpuherd_sim.live_world import changes
+from tpuherd_sim.handle import advance_world, handle_request, new_world
+from tpuherd_sim.live_world import may_change_world
 from tpuherd_sim.model.http_types import Request, Response
 from tpuherd_sim.model.world import World
-from tpuherd_sim.model.world_codec import digest
+from tpuherd_sim.model.world_codec import world_digest
 from tpuherd_sim.model.world_parts import Settings
 
 SEEDS = 20
@@ -112,7 +112,7 @@ def test_nothing_that_is_asked_breaks_the_world(seed: int) -> None:
     world = fresh(seed)
     answers = 0
     for number, (now, request) in enumerate(story(seed, world)):
-        response = handle(world, request, now)
+        response = handle_request(world, request, now)
         faults = faults_of(request, response)
         if number % CHECK_EVERY == 0:
             faults += broken(world, now)
@@ -129,13 +129,13 @@ def test_nothing_that_is_asked_breaks_the_world(seed: int) -> None:
 def test_what_only_reads_changes_nothing(seed: int) -> None:
     world = fresh(seed)
     for number, (now, request) in enumerate(story(seed, world)):
-        advance(world, now)
-        if number % 5 or changes(world, request):
-            handle(world, request, now)
+        advance_world(world, now)
+        if number % 5 or may_change_world(world, request):
+            handle_request(world, request, now)
             continue
-        before = digest(world)
-        handle(world, request, now)
-        assert digest(world) == before, f"seed {seed}, request {number}: {request}"
+        before = world_digest(world)
+        handle_request(world, request, now)
+        assert world_digest(world) == before, f"seed {seed}, request {number}: {request}"
 
 
 @pytest.mark.parametrize("seed", range(2, SEEDS, 5), ids=lambda seed: f"seed-{seed}")
@@ -144,15 +144,15 @@ def test_what_wrote_makes_the_same_world_again(seed: int) -> None:
     journal = []
     now = START
     for now, request in story(seed, world):
-        advance(world, now)
-        if changes(world, request):
+        advance_world(world, now)
+        if may_change_world(world, request):
             journal.append((now, request))
-        handle(world, request, now)
+        handle_request(world, request, now)
     again = fresh(seed)
     for at, request in journal:
-        handle(again, request, at)
-    advance(again, now)
-    assert digest(again) == digest(world)
+        handle_request(again, request, at)
+    advance_world(again, now)
+    assert world_digest(again) == world_digest(world)
 
 
 @pytest.mark.parametrize(
@@ -161,10 +161,10 @@ def test_what_wrote_makes_the_same_world_again(seed: int) -> None:
 def test_everything_comes_to_rest(seed: int) -> None:
     world, now = fresh(seed), START
     for now, request in story(seed, world):
-        handle(world, request, now)
+        handle_request(world, request, now)
     clear = Request(method="POST", path="/sim/v1/weather/clear", body=b'{"rule": "all"}')
-    assert handle(world, clear, now).status in (200, 400, 404)
-    advance(world, now + REST_S)
+    assert handle_request(world, clear, now).status in (200, 400, 404)
+    advance_world(world, now + REST_S)
     assert list(restless(world)) == []
     assert broken(world, now + REST_S) == []
 

@@ -3,11 +3,11 @@
 import json
 
 from tests.simulated.asking import START, Asker
-from tpuherd_sim.handle import handle, new_world
+from tpuherd_sim.handle import handle_request, new_world
 from tpuherd_sim.model.http_types import Request
 from tpuherd_sim.model.world_parts import Settings
-from tpuherd_sim.tpu.host_metadata import metadata
-from tpuherd_sim.tpu.host_reports import logins, view, views
+from tpuherd_sim.tpu.host_metadata import metadata_tree
+from tpuherd_sim.tpu.host_reports import host_view, host_views, login_keys
 
 PLACE = "/v2/projects/demo/locations/us-central2-b"
 POD = {
@@ -31,27 +31,27 @@ def pod(**settings: object) -> Asker:
 
 def environment(asker: Asker, key: str) -> dict[str, str]:
     """The attribute tpu-env, taken apart."""
-    attributes = metadata(asker.world, key, asker.now)["instance"]["attributes"]
+    attributes = metadata_tree(asker.world, key, asker.now)["instance"]["attributes"]
     lines = (line.partition(": ") for line in attributes["tpu-env"].splitlines())
     return {name: value.strip("'") for name, _, value in lines}
 
 
 def test_every_worker_is_a_host_that_knows_its_peers() -> None:
     asker = pod()
-    hosts = list(views(asker.world).values())
+    hosts = list(host_views(asker.world).values())
     assert [host.worker for host in hosts] == [0, 1]
     assert all(host.on and host.boot == 1 and host.chips == 4 for host in hosts)
     assert {host.device for host in hosts} == {"accel"}
     assert len({host.internal_ip for host in hosts} | {host.external_ip for host in hosts}) == 4
     assert hosts[0].peers == tuple((host.name, host.internal_ip) for host in hosts)
-    assert all(view(asker.world, host.key) == host for host in hosts)
+    assert all(host_view(asker.world, host.key) == host for host in hosts)
     assert hosts[0].startup_script == "echo up"
 
 
 def test_the_metadata_say_what_the_libraries_ask() -> None:
     asker = pod()
-    first, second = views(asker.world).values()
-    tree = metadata(asker.world, second.key, asker.now)
+    first, second = host_views(asker.world).values()
+    tree = metadata_tree(asker.world, second.key, asker.now)
     attributes = tree["instance"]["attributes"]
     assert attributes["agent-worker-number"] == "1"
     assert attributes["accelerator-type"] == "v4-16"
@@ -69,33 +69,33 @@ def test_the_metadata_say_what_the_libraries_ask() -> None:
 
 def test_a_notice_is_seen_before_the_power_goes() -> None:
     asker = pod()
-    key = next(iter(views(asker.world)))
+    key = next(iter(host_views(asker.world)))
     asker.post("/sim/v1/weather/preempt", {"target": "pod"})
-    assert metadata(asker.world, key, asker.now)["instance"]["preempted"] == "TRUE"
-    pressed = view(asker.world, key)
+    assert metadata_tree(asker.world, key, asker.now)["instance"]["preempted"] == "TRUE"
+    pressed = host_view(asker.world, key)
     assert pressed is not None and pressed.on and pressed.soft_off == 1
     asker.wait(29.0)
-    assert view(asker.world, key) is not None
+    assert host_view(asker.world, key) is not None
     asker.wait(2.0)
-    assert view(asker.world, key) is None
+    assert host_view(asker.world, key) is None
     assert asker.get(f"{PLACE}/nodes/pod")["state"] == "PREEMPTED"
 
 
 def test_keys_come_from_the_project_and_the_node() -> None:
     asker = pod()
-    key = next(iter(views(asker.world)))
+    key = next(iter(host_views(asker.world)))
     project = asker.get("/compute/v1/projects/demo")["commonInstanceMetadata"]
     items = [{"key": "ssh-keys", "value": "bob:ssh-rsa BBBB bob\nann:ssh-rsa CCCC ann"}]
     body = {"fingerprint": project["fingerprint"], "items": items}
     asker.post("/compute/v1/projects/demo/setCommonInstanceMetadata", body)
-    assert logins(asker.world, key) == {
+    assert login_keys(asker.world, key) == {
         "bob": ("ssh-rsa BBBB bob",),
         "ann": ("ssh-rsa CCCC ann", "ssh-ed25519 AAAA ann"),
     }
     alone = {**POD["metadata"], "block-project-ssh-keys": "TRUE"}  # type: ignore[dict-item]
     asker.ask("PATCH", f"{PLACE}/nodes/pod?updateMask=metadata", {"metadata": alone})
     asker.wait(60.0)
-    assert logins(asker.world, key) == {"ann": ("ssh-ed25519 AAAA ann",)}
+    assert login_keys(asker.world, key) == {"ann": ("ssh-ed25519 AAAA ann",)}
 
 
 def test_slices_of_one_run_know_each_other() -> None:
@@ -109,7 +109,7 @@ def test_slices_of_one_run_know_each_other() -> None:
     body = {"tpu": {"nodeSpec": [spec]}, "spot": {}}
     asker.post(f"{PLACE}/queuedResources?queuedResourceId=qr", body)
     asker.wait(LONG_S)
-    hosts = sorted(views(asker.world).values(), key=lambda one: (one.node, one.worker))
+    hosts = sorted(host_views(asker.world).values(), key=lambda one: (one.node, one.worker))
     assert [(host.node, host.worker) for host in hosts] == [
         ("ms-0", 0),
         ("ms-0", 1),
@@ -126,7 +126,7 @@ def test_slices_of_one_run_know_each_other() -> None:
 def test_a_node_waits_for_its_hosts_where_they_are_real() -> None:
     asker = pod(real_hosts=True)
     assert asker.get(f"{PLACE}/nodes/pod")["state"] == "CREATING"
-    first, second = views(asker.world)
+    first, second = host_views(asker.world)
     asker.post(f"/sim/v1/hosts/{first}:report", {"event": "up", "boot": 1})
     assert asker.get(f"{PLACE}/nodes/pod")["state"] == "CREATING"
     asker.post(f"/sim/v1/hosts/{second}:report", {"event": "up", "boot": 1})
@@ -135,17 +135,17 @@ def test_a_node_waits_for_its_hosts_where_they_are_real() -> None:
 
 def test_a_reboot_from_inside_is_seen_and_late_news_is_not() -> None:
     asker = pod()
-    key = next(iter(views(asker.world)))
+    key = next(iter(host_views(asker.world)))
     asker.post(f"/sim/v1/hosts/{key}:report", {"event": "rebooted", "boot": 1})
-    rebooted = view(asker.world, key)
+    rebooted = host_view(asker.world, key)
     assert rebooted is not None and rebooted.boot == 2
     asker.post(f"/sim/v1/hosts/{key}:report", {"event": "rebooted", "boot": 1})
-    assert view(asker.world, key) == rebooted
+    assert host_view(asker.world, key) == rebooted
 
 
 def test_reports_that_make_no_sense_are_refused() -> None:
     asker = pod()
-    key = next(iter(views(asker.world)))
+    key = next(iter(host_views(asker.world)))
     for body in ({}, {"event": "up"}, {"event": "sings", "boot": 1}, {"event": "up", "boot": "1"}):
         assert asker.ask("POST", f"/sim/v1/hosts/{key}:report", body).status == 400
     for nobody in ("1-0", "x", "-", f"{key}0", "9" * 30 + "-0"):
@@ -155,12 +155,12 @@ def test_reports_that_make_no_sense_are_refused() -> None:
 
 def test_what_a_host_writes_can_be_read_by_the_api() -> None:
     asker = pod()
-    key = list(views(asker.world))[1]
+    key = list(host_views(asker.world))[1]
     path = f"/sim/v1/hosts/{key}/guest-attributes/hostkeys/ssh-ed25519"
     request = Request(method="PUT", path=path, body=json.dumps({"value": "AAAAhost"}).encode())
-    assert handle(asker.world, request, asker.now).status == 200
+    assert handle_request(asker.world, request, asker.now).status == 200
     said = asker.post(f"{PLACE}/nodes/pod:getGuestAttributes", {"workerIds": ["1"]})
     items = said["guestAttributes"][0]["queryValue"]["items"]
     assert items == [{"namespace": "hostkeys", "key": "ssh-ed25519", "value": "AAAAhost"}]
-    tree = metadata(asker.world, key, asker.now)
+    tree = metadata_tree(asker.world, key, asker.now)
     assert tree["instance"]["guest-attributes"] == {"hostkeys": {"ssh-ed25519": "AAAAhost"}}

@@ -7,16 +7,16 @@ from time import time
 
 import pytest
 
-from tests.unit.stories import History
-from tpuherd.cli.logs_fold import FoldedPage
+from tests.unit.stories import StoryLog
+from tpuherd.cli.logs_fold import FoldedLogPrinter
 from tpuherd.cli.main import run
 from tpuherd.clock import WallClock
 from tpuherd.commands.console import Console
-from tpuherd.commands.find_logs import Look, found
+from tpuherd.commands.find_logs import LogQuery, find_logs
 from tpuherd.settings import project_access
 from tpuherd.settings.folders import logs_folder
 from tpuherd.store.database import Database
-from tpuherd.store.log_store import About, Place, Shelf
+from tpuherd.store.log_store import LogHost, LogInfo, LogStore
 from tpuherd_host.agent.records import Record
 
 Herd = Callable[..., str]
@@ -41,17 +41,18 @@ def herd(world: Path, capfd: pytest.CaptureFixture[str]) -> Herd:
     return herd
 
 
-def write_log(world: Path, id: str, text: str, *, at: float, workers: int = 1) -> Shelf:
+def write_log(world: Path, id: str, text: str, *, at: float, workers: int = 1) -> LogStore:
     """An attempt's log in which each host writes this."""
-    shelf = Shelf(logs_folder(world.parent / ".local/state/tpuherd", world=world, project=""))
+    shelf = LogStore(logs_folder(world.parent / ".local/state/tpuherd", world=world, project=""))
     places = tuple(
-        Place(zone="z", node=id.replace("-a", "-g"), worker=worker, incarnation="1")
+        LogHost(zone="z", node=id.replace("-a", "-g"), worker=worker, incarnation="1")
         for worker in range(workers)
     )
-    shelf.put(About(id=id, kind="attempt", title="t", target="gpt", started=at, places=places,
+    shelf.write_info(LogInfo(id=id, kind="attempt", title="t", target="gpt", started=at,
+        places=places,
                     number=int(id.split("-a")[1][0])))  # fmt: skip
     for place in places:
-        writer = shelf.writer(id, place)
+        writer = shelf.open_writer(id, place)
         writer.put(0, Record(at, 1, text.format(place.worker).encode()))
         writer.close()
     return shelf
@@ -59,11 +60,13 @@ def write_log(world: Path, id: str, text: str, *, at: float, workers: int = 1) -
 
 def submit_twice(world: Path) -> None:
     """A job that was dropped, and submitted again a minute ago."""
-    first, second = History(time() - 600), History(time() - 60)
+    first, second = StoryLog(time() - 600), StoryLog(time() - 60)
     first.ask("z-of-before")
     second.ask("z-of-now")
-    store = Database(project_access.scope({"HOME": str(world.parent)}, world=world).store, time())
-    store.append([*first.events, *second.events])
+    store = Database(
+        project_access.resolve_scope({"HOME": str(world.parent)}, world=world).store_folder, time()
+    )
+    store.append_events([*first.events, *second.events])
     store.close()
     write_log(world, "gpt-0-a1-abc", "before\n", at=time() - 500)
 
@@ -120,10 +123,10 @@ def test_a_job_that_is_followed_says_once_what_its_hosts_say(world: Path, tmp_pa
     async def follow() -> str:
         with (tmp_path / "out").open("w+b") as out:
             console = Console([out.fileno()] * 3, tmp_path, {}, colour=False)
-            page = FoldedPage(shelf, console, Ticking(), since=0.0)
-            await page.put(found(Look(target="gpt"), shelf))
+            page = FoldedLogPrinter(shelf, console, Ticking(), since=0.0)
+            await page.print_new(find_logs(LogQuery(target="gpt"), shelf))
             write_log(world, "gpt-0-a2-xyz", "again\n", at=time(), workers=8)
-            await page.put(found(Look(target="gpt"), shelf))
+            await page.print_new(find_logs(LogQuery(target="gpt"), shelf))
             await page.close()
             await console.flush()
             return (tmp_path / "out").read_text()

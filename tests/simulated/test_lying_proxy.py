@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tpuherd.cli.main import run
-from tpuherd.model.slots_and_plan import Event, Goal
-from tpuherd.model.stored_job import Wish
-from tpuherd.ports import Holder
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
+from tpuherd.model.stored_job import StoredJob
+from tpuherd.ports import LeaseHolder
 from tpuherd.settings import project_access
 from tpuherd.store.database import Database
 
@@ -73,7 +73,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         url = f"http://127.0.0.1:{server.server_port}"
         facts = {"project": "demo", "url": url, "ssh_port": 2222, "pid": 1}
         (world / "world.json").write_text(json.dumps(facts))
-        remember(project_access.scope({"HOME": str(tmp_path)}, world=world).store)
+        remember(project_access.resolve_scope({"HOME": str(tmp_path)}, world=world).store_folder)
         yield server
         server.shutdown()
         thread.join()
@@ -84,10 +84,12 @@ def remember(folder: Path) -> None:
     store, now = Database(folder, time()), time()
     offer = {"zone": "us-central2-b", "type": "v4-8", "runtime": "r", "tier": "spot"}
     facts = {"bid": BID, "generation": 1, "offer": offer, "node_digest": "d", "nodes": 1}
-    asked = Event(at=now, kind="bid.asked", job="pend", slot="pend-0", facts=facts)
-    wish = Wish(job="pend", goal=Goal.RUN, document={"name": "pend"}, made_at=now, changed_at=now)
-    store.put(wish, [asked])
-    store.take(Holder(pid=1, host="elsewhere"), now, 3600.0)  # no engine begins here
+    asked = HistoryEvent(at=now, kind="bid.asked", job="pend", slot="pend-0", facts=facts)
+    wish = StoredJob(
+        job="pend", goal=Goal.RUN, document={"name": "pend"}, made_at=now, changed_at=now
+    )
+    store.put_job(wish, [asked])
+    store.take_lease(LeaseHolder(pid=1, host="elsewhere"), now, 3600.0)  # no engine begins here
     store.close()
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.simulated.tpu_user import ALPHA, ONE_HOST, PARENT, PLACE, POD, SPOT, User
 from tpuherd_sim.model.records import Reservation
-from tpuherd_sim.model.world_codec import digest
-from tpuherd_sim.tpu.faults import preempt
+from tpuherd_sim.model.world_codec import world_digest
+from tpuherd_sim.tpu.faults import preempt_node
 from tpuherd_sim.tpu.quota_and_stock import CREATE_RATE, IN_USE_ADDRESSES, REQUESTS
 from tpuherd_sim.tpu.set_capacity import add_reservation, set_capacity, set_quota
 
@@ -324,13 +324,13 @@ BAD: dict[str, tuple[str, str, Any, int, str, str]] = {
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_request_is_refused_and_changes_nothing(user: User, case: str) -> None:
     method, path, body, http, status, pattern = BAD[case]
-    before = digest(user.world)
+    before = world_digest(user.world)
     answer = user.ask(method, path, body)
     assert answer.status == http, answer
     error = answer.said["error"]
     assert (error["code"], error["status"]) == (http, status)
     assert re.fullmatch(pattern, error["message"]), error["message"]
-    assert digest(user.world) == before
+    assert world_digest(user.world) == before
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ def test_a_zonal_device_quota_counts_husks_until_they_are_deleted(user: User) ->
     set_quota(user.world, "us-central2-b", "v4", 16, user.now)
     user.ready("n", POD, **SPOT)
     key = "us-central2-b/n"
-    preempt(user.world, key, user.now, notice_s=0.0)
+    preempt_node(user.world, key, user.now, notice_s=0.0)
     assert user.node()["state"] == "PREEMPTED"
     refused = user.ask("POST", f"{NODES}?nodeId=m", {**ONE_HOST, **SPOT})
     quota = "TPUV4sPreemptiblePodPerProjectPerZoneForTPUAPI"
@@ -498,7 +498,7 @@ def test_too_many_external_addresses(user: User) -> None:
 def test_a_preempted_node_can_not_be_changed(user: User) -> None:
     user.ready(**SPOT)
     changed = user.ask("PATCH", f"{NODES}/n?updateMask=labels", {"labels": {"a": "b"}}).said
-    preempt(user.world, "us-central2-b/n", user.now, notice_s=0.0)
+    preempt_node(user.world, "us-central2-b/n", user.now, notice_s=0.0)
     text = "Cloud TPU received a bad request. update is not supported while in state PREEMPTED"
     refused = user.ask("PATCH", f"{NODES}/n?updateMask=labels", {"labels": {}})
     assert refused.status == 400 and re.fullmatch(re.escape(text) + EID, refused.message)
@@ -509,7 +509,7 @@ def test_a_preempted_node_can_not_be_changed(user: User) -> None:
 def test_preempted_while_it_was_created(user: User) -> None:
     operation = user.create(**SPOT)
     user.wait(40)
-    preempt(user.world, "us-central2-b/n", user.now, notice_s=0.0)
+    preempt_node(user.world, "us-central2-b/n", user.now, notice_s=0.0)
     error = ended(user, operation)
     assert error["code"] == 3 and "while in state PREEMPTED" in error["message"]
 
@@ -531,7 +531,7 @@ def test_what_can_not_be_stopped(user: User, case: str) -> None:
 
 def test_what_was_taken_can_not_be_started(user: User) -> None:
     user.ready(**SPOT)
-    preempt(user.world, "us-central2-b/n", user.now, notice_s=0.0)
+    preempt_node(user.world, "us-central2-b/n", user.now, notice_s=0.0)
     refused = user.ask("POST", f"{NODES}/n:start", {})
     assert refused.status == 400 and "no longer exists" in refused.message
 

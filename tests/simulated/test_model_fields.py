@@ -60,7 +60,7 @@ def test_a_request_has_one_tier(user: User, tier: dict[str, Any], kind: str, spo
     slot = {"parent": PARENT, "nodeId": "x", "node": ONE_HOST}
     user.post(f"{ALPHA}/queuedResources?queuedResourceId=q", {"tpu": {"nodeSpec": [slot]}, **tier})
     user.wait(3600)
-    assert user.request().tier == kind and user.record("x").spot == spot
+    assert user.request().tier == kind and user.record("x").is_spot == spot
     shown = user.get(f"{ALPHA}/queuedResources/q")
     assert {name: shown[name] for name in tier} == tier
 

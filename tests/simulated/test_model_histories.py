@@ -9,10 +9,10 @@ import pytest
 
 from tests.simulated.asking import START
 from tests.simulated.tpu_user import ONE_HOST, PARENT, POD, SPOT, fresh
-from tpuherd_sim.handle import advance, handle, next_due
+from tpuherd_sim.handle import advance_world, handle_request, next_due_time
 from tpuherd_sim.model.http_types import Request
 from tpuherd_sim.model.world import World
-from tpuherd_sim.model.world_codec import digest, dump, load
+from tpuherd_sim.model.world_codec import dump_world, load_world, world_digest
 
 STEPS = 120
 NAMES = ("a", "b", "c")
@@ -131,16 +131,16 @@ def live(steps: Iterator[Step], scale: float) -> World:
     """The world after a history, at its end."""
     world, now = fresh(time_scale=scale), START
     for now, request in steps:
-        answer = handle(world, request, now)
+        answer = handle_request(world, request, now)
         assert answer.status < 500, (request, answer.body)
-    advance(world, now + 100.0)
+    advance_world(world, now + 100.0)
     return world
 
 
 @seeds
 @pytest.mark.parametrize("scale", [1.0, 50.0])
 def test_the_same_history_makes_the_same_world(seed: int, scale: float) -> None:
-    assert digest(live(history(seed), scale)) == digest(live(history(seed), scale))
+    assert world_digest(live(history(seed), scale)) == world_digest(live(history(seed), scale))
 
 
 @seeds
@@ -149,7 +149,9 @@ def test_what_was_only_read_makes_no_difference(seed: int) -> None:
     asked = [step for step in history(seed) if "weather" not in step[1].path]
     wrote = [step for step in asked if step[1].method != "GET"]
     end = (START + 10**7, Request(method="GET", path="/"))
-    assert digest(live(iter([*asked, end]), 1.0)) == digest(live(iter([*wrote, end]), 1.0))
+    assert world_digest(live(iter([*asked, end]), 1.0)) == world_digest(
+        live(iter([*wrote, end]), 1.0)
+    )
 
 
 @seeds
@@ -158,12 +160,12 @@ def test_it_is_all_one_when_the_world_is_advanced(seed: int) -> None:
     one, other, before = fresh(), fresh(), START
     for now, request in history(seed):
         for at in sorted(chance.uniform(before, now) for _ in range(4)):
-            advance(other, at)
-        while (due := next_due(other)) is not None and due <= now:
-            advance(other, due)
-        assert handle(one, request, now) == handle(other, request, now)
+            advance_world(other, at)
+        while (due := next_due_time(other)) is not None and due <= now:
+            advance_world(other, due)
+        assert handle_request(one, request, now) == handle_request(other, request, now)
         before = now
-    assert dump(one) == dump(other)
+    assert dump_world(one) == dump_world(other)
 
 
 @seeds
@@ -172,30 +174,30 @@ def test_a_world_goes_on_from_what_was_written_down(seed: int) -> None:
     one, other = fresh(), fresh()
     for now, request in history(seed):
         if chance.random() < 0.2:
-            written = json.loads(json.dumps(dump(other)))
-            other = load(written)
-            assert dump(other) == written
-        handle(one, request, now)
-        handle(other, request, now)
-    assert digest(one) == digest(other)
+            written = json.loads(json.dumps(dump_world(other)))
+            other = load_world(written)
+            assert dump_world(other) == written
+        handle_request(one, request, now)
+        handle_request(other, request, now)
+    assert world_digest(one) == world_digest(other)
 
 
 @seeds
 def test_everything_comes_to_rest_and_is_forgotten(seed: int) -> None:
     world = live(history(seed), 1.0)
-    handle(
+    handle_request(
         world, Request(method="POST", path="/sim/v1/weather/clear", body=b'{"rule":"all"}'), START
     )
     for _ in range(3):
         end = START + 10**8
-        advance(world, end)
+        advance_world(world, end)
         for key in world.requests:
             path = f"/v2/{PARENT}/queuedResources/{key.partition('/')[2]}"
-            handle(world, Request(method="DELETE", path=path, query="force=true"), end)
+            handle_request(world, Request(method="DELETE", path=path, query="force=true"), end)
         for key in world.nodes:
             path = f"/v2/{PARENT}/nodes/{key.partition('/')[2]}"
-            handle(world, Request(method="DELETE", path=path), end)
-        advance(world, end + 10**7)
+            handle_request(world, Request(method="DELETE", path=path), end)
+        advance_world(world, end + 10**7)
     assert not world.nodes and not world.requests
     assert all(operation.endless for operation in world.operations.values())
     books = world.books
@@ -209,12 +211,14 @@ def test_a_list_is_what_is_got_one_by_one(seed: int) -> None:
     """Answers are kept until something changes: never longer."""
     world = fresh()
     for now, request in history(seed):
-        handle(world, request, now)
+        handle_request(world, request, now)
         for kind, records in (("nodes", world.nodes), ("queuedResources", world.requests)):
             path = f"/v2/{PARENT}/{kind}"
-            listed = handle(world, Request(method="GET", path=path), now)
+            listed = handle_request(world, Request(method="GET", path=path), now)
             single = [
-                json.loads(handle(world, Request(method="GET", path=f"{path}/{id}"), now).body)
+                json.loads(
+                    handle_request(world, Request(method="GET", path=f"{path}/{id}"), now).body
+                )
                 for id in sorted(key.partition("/")[2] for key in records)
             ]
             assert json.loads(listed.body).get(kind, []) == single

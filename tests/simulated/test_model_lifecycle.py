@@ -6,8 +6,8 @@ import pytest
 
 from tests.simulated.tpu_user import ALPHA, ONE_HOST, PARENT, PLACE, POD, SPOT, User, fresh
 from tpuherd_sim.tpu import faults
-from tpuherd_sim.tpu.host_metadata import metadata
-from tpuherd_sim.tpu.host_reports import view, views
+from tpuherd_sim.tpu.host_metadata import metadata_tree
+from tpuherd_sim.tpu.host_reports import host_view, host_views
 from tpuherd_sim.tpu.set_capacity import set_capacity
 
 KEY = "us-central2-b/n"
@@ -73,7 +73,7 @@ def test_one_lost_node_takes_the_whole_request_with_it(user: User, initiator: st
     if initiator == "USER":
         user.delete("q-n-1")
     else:
-        faults.preempt(user.world, "us-central2-b/q-n-1", user.now, notice_s=0.0)
+        faults.preempt_node(user.world, "us-central2-b/q-n-1", user.now, notice_s=0.0)
     assert user.request().state == "ACTIVE"  # it has not noticed yet
     assert seen(user) == ["ACTIVE", "SUSPENDING", "SUSPENDED"]
     assert user.queued()["state"]["stateInitiator"] == initiator
@@ -133,7 +133,7 @@ def test_wishes_in_time_are_not_hastened() -> None:
     user.create(**SPOT)
     user.wait(1)
     assert user.record().state == "READY"  # minutes in a second
-    faults.preempt(user.world, KEY, user.now)
+    faults.preempt_node(user.world, KEY, user.now)
     user.wait(29)
     assert user.record().state == "READY"
     user.wait(1)
@@ -249,14 +249,14 @@ def test_a_preemptible_node_lives_for_a_day(user: User) -> None:
 
 def test_who_is_preempted_hears_of_it_first(user: User) -> None:
     user.ready("n", POD, **SPOT)
-    keys = list(views(user.world))
-    faults.preempt(user.world, KEY, user.now)
+    keys = list(host_views(user.world))
+    faults.preempt_node(user.world, KEY, user.now)
     for key in keys:
-        host = view(user.world, key)
+        host = host_view(user.world, key)
         assert host is not None and host.on and host.soft_off == 1
-        assert metadata(user.world, key, user.now)["instance"]["preempted"] == "TRUE"
+        assert metadata_tree(user.world, key, user.now)["instance"]["preempted"] == "TRUE"
     user.wait(30)
-    assert all(not (host := view(user.world, key)) or not host.on for key in keys)
+    assert all(not (host := host_view(user.world, key)) or not host.on for key in keys)
 
 
 def test_a_lost_host_is_repaired(user: User) -> None:
@@ -427,7 +427,7 @@ def test_late_news_of_an_earlier_boot_mean_nothing(real: User) -> None:
     real.create()
     real.wait(3600)
     report(real, 0, "up")
-    faults.reboot(real.world, KEY, 0, real.now)
+    faults.reboot_host(real.world, KEY, 0, real.now)
     path = f"/sim/v1/hosts/{real.record().uid}-0:report"
     real.ask("POST", path, {"event": "off", "boot": 1})
     assert real.record().workers[0].on

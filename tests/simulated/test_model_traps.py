@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.simulated.tpu_user import ALPHA, EVERYWHERE, ONE_HOST, PARENT, PLACE, POD, SPOT, User
-from tpuherd_sim.tpu.faults import preempt
+from tpuherd_sim.tpu.faults import preempt_node
 
 
 @pytest.fixture
@@ -267,7 +267,7 @@ def test_22_a_preempted_node_stays_and_one_of_a_request_goes(user: User) -> None
     user.create("direct", **SPOT)
     user.active()
     for key in list(user.world.nodes):
-        preempt(user.world, key, user.now)
+        preempt_node(user.world, key, user.now)
     user.wait(29)
     assert user.node("direct")["state"] == user.node("q-n")["state"] == "READY"
     user.wait(1)

@@ -12,17 +12,17 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from tests.simulated.windows import run_in_terminal
-from tests.unit.stories import History, struck
-from tpuherd.accounting.goodput import State
+from tests.unit.stories import StoryLog, struck
+from tpuherd.accounting.goodput import GoodputState
 from tpuherd.cli.main import run
-from tpuherd.jobs.job_queries import DONE, say_without_nodes
+from tpuherd.jobs.job_queries import DONE, no_node_messages
 from tpuherd.model.slot_history import Verdict
-from tpuherd.model.slots_and_plan import Event, Goal
-from tpuherd.model.stored_job import Wish
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.settings import project_access
 from tpuherd.settings.folders import logs_folder
 from tpuherd.store.database import Database
-from tpuherd.store.log_store import About, Place, Shelf
+from tpuherd.store.log_store import LogHost, LogInfo, LogStore
 from tpuherd.views.json_schemas import SCHEMAS
 from tpuherd.views.printable import COLOURED, show_controls
 from tpuherd_host.agent.records import Record
@@ -58,40 +58,44 @@ def save(world: Path, tmp_path: Path) -> Save:
     """Puts a job with its story into the store."""
 
     def save(
-        story: History,
+        story: StoryLog,
         goal: Goal = Goal.RUN,
         *,
         wished: bool = True,
         job: str = "gpt",
         state: str = "attempt 1 has run for 1 min",
     ) -> None:
-        store = Database(project_access.scope({"HOME": str(tmp_path)}, world=world).store, time())
-        store.append([named(event, job) for event in story.events])
+        store = Database(
+            project_access.resolve_scope({"HOME": str(tmp_path)}, world=world).store_folder, time()
+        )
+        store.append_events([named(event, job) for event in story.events])
         if wished:
             at = story.events[0].at
-            store.put(Wish(job=job, goal=goal, document={"name": job}, made_at=at, changed_at=at))
-        store.put_states({f"{job}-0": state})
+            store.put_job(
+                StoredJob(job=job, goal=goal, document={"name": job}, made_at=at, changed_at=at)
+            )
+        store.put_slot_messages({f"{job}-0": state})
         store.close()
 
     return save
 
 
-def named(event: Event, job: str) -> Event:
+def named(event: HistoryEvent, job: str) -> HistoryEvent:
     """The same of a job of another name."""
     told = json.loads(json.dumps(asdict(event)).replace("gpt", job))
-    return Event(**told)
+    return HistoryEvent(**told)
 
 
-def story() -> History:
+def story() -> StoryLog:
     """A job that has run for a minute."""
-    story = History(time() - 120)
+    story = StoryLog(time() - 120)
     story.get(10, 20, 20)
     story.launch(10, step=0)
-    story.wait(60, State.PRODUCTIVE)
+    story.wait(60, GoodputState.PRODUCTIVE)
     return story
 
 
-def tried(story: History) -> History:
+def tried(story: StoryLog) -> StoryLog:
     """The same, as a sweep whose first trial is complete and whose second runs."""
     for number, loss in enumerate((0.5, 0.25)):
         params = {"lr": 0.1 * (number + 1)}
@@ -110,7 +114,9 @@ def tried(story: History) -> History:
 
 
 def test_an_empty_store_says_so(herd: Herd, world: Path, tmp_path: Path) -> None:
-    Database(project_access.scope({"HOME": str(tmp_path)}, world=world).store, time()).close()
+    Database(
+        project_access.resolve_scope({"HOME": str(tmp_path)}, world=world).store_folder, time()
+    ).close()
     assert herd("ls") == (0, "nothing is wished; herd run begins a job\n", "")
     assert herd("capacity") == (0, "nothing was asked for yet\n", "")
     assert herd("events") == (0, "", "")
@@ -241,14 +247,15 @@ def test_a_job_without_a_node_is_spoken_of_as_it_is(save: Save, world: Path) -> 
 
     def said(name: str) -> str:
         store = Database(
-            project_access.scope({"HOME": os.environ["HOME"]}, world=world).store, time()
+            project_access.resolve_scope({"HOME": os.environ["HOME"]}, world=world).store_folder,
+            time(),
         )
         try:
-            return say_without_nodes(store, time())[name]
+            return no_node_messages(store, time())[name]
         finally:
             store.close()
 
-    one = History(time() - 120)
+    one = StoryLog(time() - 120)
     one.ask()
     save(one)
     assert "herd why says what it waits for" in said("gpt")
@@ -271,7 +278,7 @@ def test_wait_for_what_is_stopped_is_over_at_once(herd: Herd, save: Save) -> Non
 
 
 def test_wait_for_a_node_is_over_when_it_is_ready(herd: Herd, save: Save) -> None:
-    one = History(time() - 120)
+    one = StoryLog(time() - 120)
     one.get(10, 20, 20)
     save(one, Goal.IDLE)
     assert herd("wait", "gpt") == (0, "", "herd wait: gpt-0 is ready\n")
@@ -280,16 +287,16 @@ def test_wait_for_a_node_is_over_when_it_is_ready(herd: Herd, save: Save) -> Non
 def test_logs_of_a_job_are_those_of_all_its_attempts(
     herd: Herd, world: Path, tmp_path: Path
 ) -> None:
-    shelf = Shelf(logs_folder(tmp_path / ".local/state/tpuherd", world=world, project=""))
+    shelf = LogStore(logs_folder(tmp_path / ".local/state/tpuherd", world=world, project=""))
     now = time()
     said = [("gpt-0-a1-7kq", 1, "gpt-0-g1-7kq"), ("x", 0, "gpt-0-g1-7kq"),
             ("gpt-0-a2-7kq", 2, "gpt-0-g3-7kq"), ("gpt2-0-a1-7kq", 1, "gpt2-0-g1-7kq")]  # fmt: skip
     for at, (id, number, node) in enumerate(said):
-        place = Place(zone="z", node=node, worker=0, incarnation="1")
+        place = LogHost(zone="z", node=node, worker=0, incarnation="1")
         kind = "attempt" if number else "command"
-        shelf.put(About(id=id, kind=kind, title="t", target="gpt", started=now + at,
+        shelf.write_info(LogInfo(id=id, kind=kind, title="t", target="gpt", started=now + at,
                         places=(place,), number=number))  # fmt: skip
-        writer = shelf.writer(id, place)
+        writer = shelf.open_writer(id, place)
         writer.put(0, Record(now + at, 1, f"{id} says\n".encode()))
         writer.close()
     told = [line.split(" ")[-2] for line in herd("logs", "gpt")[1].splitlines() if "says" in line]
@@ -304,11 +311,11 @@ def logged(
     world: Path, home: Path, id: str, node: str, times: tuple[float, ...], said: str = "says"
 ) -> None:
     """Something was said by a piece of work at these times."""
-    shelf = Shelf(logs_folder(home / ".local/state/tpuherd", world=world, project=""))
-    place = Place(zone="z", node=node, worker=0, incarnation="1")
-    shelf.put(About(id=id, kind="attempt", title="t", target="gpt", started=min(times),
+    shelf = LogStore(logs_folder(home / ".local/state/tpuherd", world=world, project=""))
+    place = LogHost(zone="z", node=node, worker=0, incarnation="1")
+    shelf.write_info(LogInfo(id=id, kind="attempt", title="t", target="gpt", started=min(times),
                     places=(place,), number=int(id != "x")))  # fmt: skip
-    writer = shelf.writer(id, place)
+    writer = shelf.open_writer(id, place)
     for at in times:
         writer.put(writer.offset, Record(at, 1, f"{said}\n".encode()))
     writer.close()
@@ -334,7 +341,7 @@ def test_logs_say_once_whose_lines_follow(herd: Herd, world: Path, tmp_path: Pat
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066\x1b[31mred"
 
 
-def hostile(world: Path, home: Path) -> History:
+def hostile(world: Path, home: Path) -> StoryLog:
     """A job whose host, cloud and script say what a terminal would obey."""
     story = struck(host="gpt-0-g1-7kq/w3", exit=1, lines=[HOSTILE, "killed"])
     story.tell("bid.refused", bid=story.bid, refusal="stockout", sentence=HOSTILE)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulated.asking import Asker
 from tpuherd.catalogue import discovery
-from tpuherd_sim.model.world_codec import dump
+from tpuherd_sim.model.world_codec import dump_world
 
 
 @pytest.fixture
@@ -187,10 +187,10 @@ def test_a_bad_question_for_a_token_is_refused(
 
 
 def test_tokens_do_not_change_the_world(world: Asker) -> None:
-    before = json.dumps(dump(world.world))
+    before = json.dumps(dump_world(world.world))
     form = urlencode({"grant_type": "refresh_token", "refresh_token": "1//x"}).encode()
     world.ask("POST", "/token", raw=form, headers=FORM)
-    assert json.dumps(dump(world.world)) == before
+    assert json.dumps(dump_world(world.world)) == before
 
 
 def test_an_account_may_be_used_from_anywhere(world: Asker) -> None:

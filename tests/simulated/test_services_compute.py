@@ -9,7 +9,7 @@ import pytest
 from tests.simulated.asking import Asker
 from tpuherd.catalogue import regions
 from tpuherd_sim.model.project_metadata import project_metadata
-from tpuherd_sim.model.world_codec import dump, load
+from tpuherd_sim.model.world_codec import dump_world, load_world
 
 PROJECT = "/compute/v1/projects/demo"
 FIREWALLS = f"{PROJECT}/global/firewalls"
@@ -288,7 +288,7 @@ def test_the_services_survive_being_written_down(world: Asker) -> None:
     set_metadata(world, KEY)
     world.post(FIREWALLS, MOSH)
     world.post("/storage/v1/b?project=demo", {"name": "data", "location": "nam4"})
-    again = load(json.loads(json.dumps(dump(world.world))))
+    again = load_world(json.loads(json.dumps(dump_world(world.world))))
     assert again.services == world.world.services
 
 

@@ -16,8 +16,8 @@ from tests.simulated.sync_hosts import write
 from tpuherd.sync import snapshot_git
 from tpuherd.sync import take_snapshot as taking
 from tpuherd.sync.snapshot_store import Archive
-from tpuherd.sync.take_snapshot import take
-from tpuherd_host.agent.snapshots_rows import parsed
+from tpuherd.sync.take_snapshot import snapshot_folder
+from tpuherd_host.agent.snapshots_rows import parse_row
 
 FOLDERS, FILES = 4, 6
 BLIND = "#!/bin/sh\nprintf 'token\\0'\n"  #: as a file system monitor: nothing ever changes
@@ -94,11 +94,11 @@ class Tree:
         """What is resident says what one that knows nothing says, and that is what git ships."""
         self.turns += 1
         fresh = Archive(self.folder / f"fresh{self.turns}")
-        whole = take(self.code, fresh, ENVIRONMENT)
+        whole = snapshot_folder(self.code, fresh, ENVIRONMENT)
         shutil.rmtree(fresh.folder)
         for _ in range(self.dice.randrange(1, 4)):
             ground = self.archive.grounds.get(self.code)
-            found = take(self.code, self.archive, ENVIRONMENT)
+            found = snapshot_folder(self.code, self.archive, ENVIRONMENT)
             assert (found.id, found.notes) == (whole.id, whole.notes)
             self.trusted += bool(ground and 2 * len(ground.doubted) <= len(ground.seen))
         words = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
@@ -106,7 +106,9 @@ class Tree:
             words, cwd=self.code, env=ENVIRONMENT, capture_output=True, check=True
         )
         paths = {path for path in said.stdout.split(b"\0") if path and not path.endswith(b"/")}
-        names = {path for one in whole.rows if not (path := parsed(one).path).startswith(b"inner")}
+        names = {
+            path for one in whole.rows if not (path := parse_row(one).path).startswith(b"inner")
+        }
         assert names == {path for path in paths if shipped(self.code / os.fsdecode(path))}
 
 
@@ -283,8 +285,8 @@ def test_a_file_of_the_second_of_its_index_is_looked_at(
     until_the_next_second(tmp_path)
     os.utime(place, (1_000_000_000, 1_000_000_000))
     git(tree.code, "add", "-A")
-    take(tree.code, tree.archive, ENVIRONMENT)
-    take(tree.code, tree.archive, ENVIRONMENT)
+    snapshot_folder(tree.code, tree.archive, ENVIRONMENT)
+    snapshot_folder(tree.code, tree.archive, ENVIRONMENT)
     same(tree, place)
     tree.agrees()
     until_the_next_second(tmp_path)
@@ -322,7 +324,7 @@ def test_what_git_was_told_to_overlook_is_seen(
         assert tree.trusted
 
 
-@pytest.mark.parametrize("asked", ["changed", "listing"])
+@pytest.mark.parametrize("asked", ["changed_paths", "list_files"])
 def test_an_index_that_is_written_while_git_is_asked(
     tmp_path: Path, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,16 +338,16 @@ def test_an_index_that_is_written_while_git_is_asked(
     ask = getattr(snapshot_git, asked)
 
     def meanwhile(*words: Any) -> object:
-        if asked == "listing":
+        if asked == "list_files":
             git(tree.code, "add", "new")
         said = ask(*words)
-        if asked == "changed":
+        if asked == "changed_paths":
             git(tree.code, "update-index", "--assume-unchanged", "d0/f0")
             put(tree, tree.code / "d0" / "f0")
         return said
 
     write(tree.code, {"new": "now"})
     monkeypatch.setattr(snapshot_git, asked, meanwhile)
-    found = take(tree.code, tree.archive, ENVIRONMENT)
+    found = snapshot_folder(tree.code, tree.archive, ENVIRONMENT)
     monkeypatch.undo()
-    assert found.id == take(tree.code, Archive(tmp_path / "whole"), ENVIRONMENT).id
+    assert found.id == snapshot_folder(tree.code, Archive(tmp_path / "whole"), ENVIRONMENT).id

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from tpuherd.cli.sync import DAY_S, tidied
-from tpuherd.jobs.upload_consent import consented
+from tpuherd.cli.sync import DAY_S, prune_snapshots_daily
+from tpuherd.jobs.upload_consent import ask_upload_consent
 from tpuherd.sync import upload_check
-from tpuherd.sync.snapshot_store import AGE_MAX_S, Archive, archived
-from tpuherd.sync.take_snapshot import take
+from tpuherd.sync.snapshot_store import AGE_MAX_S, Archive, open_archive
+from tpuherd.sync.take_snapshot import snapshot_folder
 
 
 def test_old_snapshots_go_once_a_day(tmp_path: Path) -> None:
-    code, archive = tmp_path / "code", archived(tmp_path)
+    code, archive = tmp_path / "code", open_archive(tmp_path)
     code.mkdir()
     shots = []
     for content in "abc":
         (code / "x").write_text(content)
-        shots.append(take(code, archive, {"PATH": os.environ["PATH"]}).id)
+        shots.append(snapshot_folder(code, archive, {"PATH": os.environ["PATH"]}).id)
     now = (archive.folder / "tick").stat().st_mtime
     old = now - AGE_MAX_S - 1
 
@@ -29,14 +29,14 @@ def test_old_snapshots_go_once_a_day(tmp_path: Path) -> None:
         os.utime(archive.rows_folder / id, (old, old))
 
     aged(shots[0])
-    tidied(archive, now)
-    assert [archive.rows(id) is not None for id in shots] == [False, True, True]
+    prune_snapshots_daily(archive, now)
+    assert [archive.load_rows(id) is not None for id in shots] == [False, True, True]
     aged(shots[1])
-    tidied(archive, now)
-    assert archive.rows(shots[1]) is not None
-    tidied(archive, now + 2 * DAY_S)
-    assert archive.rows(shots[1]) is None
-    assert archive.rows(shots[2]) is not None
+    prune_snapshots_daily(archive, now)
+    assert archive.load_rows(shots[1]) is not None
+    prune_snapshots_daily(archive, now + 2 * DAY_S)
+    assert archive.load_rows(shots[1]) is None
+    assert archive.load_rows(shots[2]) is not None
 
 
 class Answering:
@@ -48,10 +48,10 @@ class Answering:
         self.answer = answer
         self.asked: list[str] = []
 
-    async def tell(self, sentence: str) -> None:
+    async def show_message(self, sentence: str) -> None:
         raise AssertionError(sentence)
 
-    async def agree(self, question: str, details: str = "") -> bool:
+    async def ask_confirmation(self, question: str, details: str = "") -> bool:
         self.asked.append(question.partition(" (")[0])
         return self.answer
 
@@ -64,15 +64,15 @@ def test_much_is_read_when_it_was_agreed_to_and_not_before(
     code.mkdir()
     (code / "big").write_text("x" * 6000)
     (code / "id_rsa").write_text("key")
-    taking = partial(take, code, archive, {"PATH": os.environ["PATH"]})
+    taking = partial(snapshot_folder, code, archive, {"PATH": os.environ["PATH"]})
     no = Answering(False)
-    assert asyncio.run(consented(taking(), taking, archive, no)) is None
+    assert asyncio.run(ask_upload_consent(taking(), taking, archive, no)) is None
     assert no.asked == ["0.0 GB would be shipped"]
-    assert archive.blobs.size() == 0
+    assert archive.blobs.disk_usage() == 0
     yes = Answering(True)
-    agreed = asyncio.run(consented(taking(), taking, archive, yes))
+    agreed = asyncio.run(ask_upload_consent(taking(), taking, archive, yes))
     assert agreed is not None
     assert yes.asked == ["0.0 GB would be shipped", "id_rsa looks like an SSH private key"]
     assert (agreed.id, agreed.size) == (taking().id, 6003)
-    assert asyncio.run(consented(taking(), taking, archive, no)) == taking()
+    assert asyncio.run(ask_upload_consent(taking(), taking, archive, no)) == taking()
     assert len(no.asked) == 1  # not again

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.simulated.sync_hosts import NearHost, herd, tree, write
-from tpuherd.errors import NotFound, Unfit
-from tpuherd.sync.copy_files import Fetched, copy_from, copy_to
+from tpuherd.errors import InvalidInput, NotFound
+from tpuherd.sync.copy_files import CopyResult, copy_from, copy_to
 from tpuherd.sync.ship import Shipment
 from tpuherd_host.agent.frames import WINDOW
-from tpuherd_host.agent.snapshots_rows import NOBODY, packed, row
-from tpuherd_host.agent.snapshots_stream import Content, stream
+from tpuherd_host.agent.snapshots_rows import NOBODY, pack_row, pack_rows
+from tpuherd_host.agent.snapshots_stream import StreamContent, encode_stream
 
 WHEN = 1_500_000_000_123_456_789
 
@@ -38,7 +38,7 @@ def to(paths: list[Path], dest: str, hosts: list[NearHost]) -> Shipment:
     return asyncio.run(copy_to(paths, dest, hosts))
 
 
-def fetched(paths: list[str], hosts: list[NearHost], into: Path) -> Fetched:
+def fetched(paths: list[str], hosts: list[NearHost], into: Path) -> CopyResult:
     return asyncio.run(copy_from(paths, hosts, into))
 
 
@@ -101,7 +101,7 @@ def test_what_is_no_file_is_left_out_and_told(here: Path, tmp_path: Path) -> Non
     os.mkfifo(pipe)
     done = to([here / "tree"], "x", hosts)
     assert (done.failed, done.skipped) == ({}, (str(pipe),))
-    with pytest.raises(Unfit, match="pipe: neither a file nor a folder"):
+    with pytest.raises(InvalidInput, match="pipe: neither a file nor a folder"):
         to([pipe], "y", hosts)
     os.mkfifo(hosts[0].home / "queue")
     told = fetched(["queue"], hosts, tmp_path / "back").failed["pod/w0"]
@@ -121,7 +121,7 @@ def test_nothing_to_copy_is_one_sentence(here: Path, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 1)
     with pytest.raises(NotFound, match="nothing is not there"):
         to([here / "nothing"], "x", hosts)
-    with pytest.raises(Unfit, match="beside the others"):
+    with pytest.raises(InvalidInput, match="beside the others"):
         to([here / "one", here / "tree" / ".." / "one"], "x", hosts)
 
 
@@ -182,8 +182,8 @@ def test_a_host_cannot_write_where_it_wants(tmp_path: Path) -> None:
     """What a host sends is checked: no path leads out of the folder it was fetched into."""
     hosts = herd(tmp_path, 1)
     write(hosts[0].home, {"x": "evil"})
-    rows = packed([row(b"../../stolen", stat.S_IFREG | 0o644, 4, NOBODY)])
-    lie = b"".join(stream({"give": 1}, rows, [Content(0, 4, [b"evil"])], lambda: 1))
+    rows = pack_rows([pack_row(b"../../stolen", stat.S_IFREG | 0o644, 4, NOBODY)])
+    lie = b"".join(encode_stream({"give": 1}, rows, [StreamContent(0, 4, [b"evil"])], lambda: 1))
     hosts[0].passing = lambda piece: lie
     done = fetched(["x"], hosts, tmp_path / "into" / "deep")
     assert "no path of a snapshot" in done.failed["pod/w0"]

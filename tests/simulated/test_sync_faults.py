@@ -10,10 +10,10 @@ import pytest
 
 from tests.simulated.sync_hosts import Desk, NearHost, herd, tree, write
 from tpuherd.sync import transfer, upload_blocks
-from tpuherd.sync.ship import Terms, ship
+from tpuherd.sync.ship import ShipOptions, ship
 from tpuherd.sync.shipment import Shipment
 from tpuherd_host.agent import relay, snapshots
-from tpuherd_host.agent.snapshots_stream import Torn
+from tpuherd_host.agent.snapshots_stream import BrokenStream
 
 SHORT_S = 3.0
 NOWHERE = "192.0.2.1"  # for documentation: nobody is there
@@ -106,7 +106,7 @@ def test_the_first_of_a_far_node_is_down_and_none_switches_or_the_others_do(
     done = desk.ship([*near, *far])
     assert (set(done.failed), done.got) == ({"down/w0"}, ())
     far[0].down, far[0].up = False, 0
-    done = desk.ship([*near, *far], terms=Terms(partial=True))
+    done = desk.ship([*near, *far], terms=ShipOptions(partial=True))
     assert set(done.failed) == {"down/w0"}
     assert len(done.got) == 5
     assert all(tree(host.home / "c") == tree(desk.code) for host in (*near, *far[1:]))
@@ -114,7 +114,7 @@ def test_the_first_of_a_far_node_is_down_and_none_switches_or_the_others_do(
 
 def test_without_relay_each_gets_it_over_its_own_link(desk: Desk, tmp_path: Path) -> None:
     hosts, before = herd(tmp_path, 3), set(relay.EARS)
-    done = desk.ship(hosts, terms=Terms(relay=False))
+    done = desk.ship(hosts, terms=ShipOptions(relay=False))
     assert (done.failed, done.slow) == ({}, {})
     assert all(host.up > 300_000 for host in hosts)
     assert relay.EARS.keys() <= before
@@ -131,7 +131,7 @@ def test_one_host_down_none_switches_and_it_is_named(desk: Desk, tmp_path: Path)
     assert done.failed == {"pod/w4": "pod/w4 is down"}
     assert done.got == ()
     assert all(tree(host.home / "c") == was for host in hosts)
-    done = desk.ship(hosts, terms=Terms(partial=True))
+    done = desk.ship(hosts, terms=ShipOptions(partial=True))
     assert set(done.failed) == {"pod/w4"}
     assert len(done.got) == 5
     assert all(tree(hosts[n].home / "c") == tree(desk.code) for n in (0, 1, 2, 3, 5))
@@ -160,14 +160,14 @@ def test_a_host_that_hangs_while_it_is_filled_holds_up_the_rest_for_a_moment(
 
 
 async def shipped(desk: Desk, hosts: list[NearHost]) -> Shipment:
-    terms = Terms()
+    terms = ShipOptions()
     return await ship(desk.shot(), "c", hosts, archive=desk.archive, terms=terms)
 
 
 def test_the_first_host_is_cut_and_another_takes_its_place(desk: Desk, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 6)
     hosts[0].cut_after = 150_000
-    done = desk.ship(hosts, terms=Terms(partial=True))
+    done = desk.ship(hosts, terms=ShipOptions(partial=True))
     assert done.failed.keys() == {"pod/w0"}, done.failed
     assert set(done.got) == {f"pod/w{n}" for n in range(1, 6)}
     assert all(tree(host.home / "c") == tree(desk.code) for host in hosts[1:])
@@ -265,11 +265,11 @@ def test_a_cancelled_shipment_leaves_all_as_it_was(desk: Desk, tmp_path: Path) -
 
 
 def test_strangers_at_the_port_get_nothing_and_hold_up_nothing() -> None:
-    port = relay.listen("right", "127.0.0.1")
+    port = relay.listen_for_parent("right", "127.0.0.1")
     heard: list[object] = []
 
     def hear() -> None:
-        with relay.heard("right", lambda: None) as (read, plan):
+        with relay.receive_stream("right", lambda: None) as (read, plan):
             heard.extend([read(), plan])
 
     thread = threading.Thread(target=hear)
@@ -283,9 +283,9 @@ def test_strangers_at_the_port_get_nothing_and_hold_up_nothing() -> None:
         except ConnectionResetError:
             pass
     below = [["10.0.0.1", 9, "next", []]]
-    with pytest.raises((Torn, OSError)):
-        relay.dialled("127.0.0.1", port, "wrong", below).recv(1)
-    with relay.dialled("127.0.0.1", port, "right", below) as line:
+    with pytest.raises((BrokenStream, OSError)):
+        relay.connect_to_child("127.0.0.1", port, "wrong", below).recv(1)
+    with relay.connect_to_child("127.0.0.1", port, "right", below) as line:
         line.sendall(b"hello")
     thread.join(5)
     assert heard == [b"hello", below]
@@ -307,8 +307,8 @@ def test_whoever_took_over_the_address_gets_nothing() -> None:
         thread = threading.Thread(target=impostor)
         thread.start()
         port = server.getsockname()[1]
-        with pytest.raises(Torn):
-            relay.dialled("127.0.0.1", port, "token", [])
+        with pytest.raises(BrokenStream):
+            relay.connect_to_child("127.0.0.1", port, "token", [])
         thread.join(5)
     assert len(got[0]) == relay.NONCE
     assert got[1] == b""

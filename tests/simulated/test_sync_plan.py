@@ -5,19 +5,27 @@ import random
 
 import pytest
 
-from tpuherd.sync.relay_tree import FANOUT, NODES, Child, Feed, Pair, grown, planned
+from tpuherd.sync.relay_tree import (
+    FANOUT,
+    NODES,
+    NodePair,
+    RelayHost,
+    RelayTree,
+    build_tree,
+    plan_relays,
+)
 
 
-def hosts(node: str, many: int) -> list[Child]:
+def hosts(node: str, many: int) -> list[RelayHost]:
     return [
-        Child(name=f"{node}/w{n}", address="", port=n, token=f"{node}{n}", node=node)
+        RelayHost(name=f"{node}/w{n}", address="", port=n, token=f"{node}{n}", node=node)
         for n in range(many)
     ]
 
 
-def edges(feed: Feed, node: str) -> list[tuple[str, str, Child]]:
+def edges(feed: RelayTree, node: str) -> list[tuple[str, str, RelayHost]]:
     """From which host of which node to whom."""
-    found: list[tuple[str, str, Child]] = []
+    found: list[tuple[str, str, RelayHost]] = []
     todo = [(feed.host, node, child) for child in feed.children]
     while todo:
         found.append(todo[-1])
@@ -28,12 +36,12 @@ def edges(feed: Feed, node: str) -> list[tuple[str, str, Child]]:
 
 @pytest.mark.parametrize("many", [0, 1, 2, 5, 23, 256])
 def test_a_tree_has_all_is_narrow_and_not_deep(many: int) -> None:
-    def depth(child: Child) -> int:
+    def depth(child: RelayHost) -> int:
         return 1 + max(map(depth, child.children), default=0)
 
-    trees = grown(hosts("a", many))
-    assert sorted(one.port for tree in trees for one in tree.all()) == list(range(many))
-    assert all(len(one.children) <= FANOUT for tree in trees for one in tree.all())
+    trees = build_tree(hosts("a", many))
+    assert sorted(one.port for tree in trees for one in tree.iter_subtree()) == list(range(many))
+    assert all(len(one.children) <= FANOUT for tree in trees for one in tree.iter_subtree())
     assert max(map(depth, trees), default=0) <= 4  # 4 + 16 + 64 + 256
 
 
@@ -51,14 +59,14 @@ def test_laws(seed: int) -> None:
     ]
     alone = {one.name for one in waiting if dice.random() < 0.1}
     strays = {name for name in names if dice.random() < 0.2}
-    apart: set[Pair] = {
+    apart: set[NodePair] = {
         frozenset(two) for two in itertools.combinations(names, 2) if dice.random() < 0.2
     }
-    feeds = planned(waiting, sources, alone=alone, strays=strays, apart=apart)
+    feeds = plan_relays(waiting, sources, alone=alone, strays=strays, apart=apart)
     nodes = {one.name: one.node for pod in pods.values() for one in pod}
     ups = [feed for feed in feeds if feed.up and not feed.alone]
 
-    filled = [one.name for feed in feeds for one in feed.below()]
+    filled = [one.name for feed in feeds for one in feed.iter_descendants()]
     filled += [feed.host for feed in feeds if feed.up]
     assert sorted(filled) == sorted(one.name for one in waiting), "each gets it once"
     assert {feed.host for feed in feeds if feed.alone} == alone
@@ -83,20 +91,20 @@ def test_laws(seed: int) -> None:
 def test_one_stream_up_where_all_meet_and_one_a_node_where_none_do() -> None:
     names = [f"n{n}" for n in range(16)]
     waiting = [one for name in names for one in hosts(name, 4)]
-    (feed,) = planned(waiting, {})
+    (feed,) = plan_relays(waiting, {})
     assert (feed.host, feed.up) == ("n0/w0", True)
     assert len(feed.children) == NODES + 3
     assert {child.node for child in feed.children[NODES:]} == {"n0"}
     apart = {frozenset(two) for two in itertools.combinations(names, 2)}
-    feeds = planned(waiting, {}, apart=apart)
+    feeds = plan_relays(waiting, {}, apart=apart)
     assert [feed.host for feed in feeds] == [f"{name}/w0" for name in names]
-    assert all(len(list(feed.below())) == 3 for feed in feeds)
-    assert feeds == planned(waiting, {}, strays=names)
+    assert all(len(list(feed.iter_descendants())) == 3 for feed in feeds)
+    assert feeds == plan_relays(waiting, {}, strays=names)
 
 
 def test_a_node_is_fed_by_its_own_ready_host_and_by_no_other() -> None:
     waiting = [*hosts("a", 4)[1:], *hosts("b", 4)[2:], *hosts("c", 2)]
-    feeds = planned(waiting, {"a": "a/w0", "b": "b/w1"}, apart={frozenset("ac")})
+    feeds = plan_relays(waiting, {"a": "a/w0", "b": "b/w1"}, apart={frozenset("ac")})
     assert [(feed.host, feed.up) for feed in feeds] == [("a/w0", False), ("b/w1", False)]
-    assert {one.name for one in feeds[0].below()} == {"a/w1", "a/w2", "a/w3"}
-    assert {one.name for one in feeds[1].below()} == {"b/w2", "b/w3", "c/w0", "c/w1"}
+    assert {one.name for one in feeds[0].iter_descendants()} == {"a/w1", "a/w2", "a/w3"}
+    assert {one.name for one in feeds[1].iter_descendants()} == {"b/w2", "b/w3", "c/w0", "c/w1"}

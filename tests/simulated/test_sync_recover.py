@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.simulated.sync_hosts import NearHost, herd, tree, write
-from tpuherd.errors import Broken, NotFound
-from tpuherd.sync.ship import ship, ship_id
-from tpuherd.sync.snapshot_recover import recover
+from tpuherd.errors import NotFound, OperationFailed
+from tpuherd.sync.ship import ship, ship_stored
+from tpuherd.sync.snapshot_recover import recover_snapshot
 from tpuherd.sync.snapshot_store import Archive
-from tpuherd.sync.take_snapshot import again, take
+from tpuherd.sync.take_snapshot import load_snapshot, snapshot_folder
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
@@ -25,7 +25,7 @@ def shipped(folder: Path, host: NearHost) -> str:
     (code / "link").symlink_to(".//sub")
     (code / "a").chmod(0o755)
     archive = Archive(folder / "before")
-    snapshot = take(code, archive, ENVIRONMENT)
+    snapshot = snapshot_folder(code, archive, ENVIRONMENT)
     done = asyncio.run(ship(snapshot, "c", [host], archive=archive))
     assert done.failed == {}
     return snapshot.id
@@ -36,14 +36,14 @@ def test_it_can_be_shipped_again_as_it_was(tmp_path: Path) -> None:
     id = shipped(tmp_path, old)
     (old.home / "c" / "a").write_text("edited")  # trees are the host's; what was shipped is kept
     archive = Archive(tmp_path / "after")
-    assert again(id, archive) is None
-    asyncio.run(recover(id, old, archive))
-    found = again(id, archive)
+    assert load_snapshot(id, archive) is None
+    asyncio.run(recover_snapshot(id, old, archive))
+    found = load_snapshot(id, archive)
     assert found is not None
     assert found.id == id
-    assert asyncio.run(ship_id(id, "c", [new], archive=archive)).failed == {}
+    assert asyncio.run(ship_stored(id, "c", [new], archive=archive)).failed == {}
     assert tree(new.home / "c") == tree(tmp_path / "code")
-    asyncio.run(recover(id, old, archive))  # again is as good
+    asyncio.run(recover_snapshot(id, old, archive))  # again is as good
 
 
 @pytest.mark.parametrize("id", ["0" * 64, "../../../etc/passwd", ""])
@@ -52,7 +52,7 @@ def test_a_host_that_has_it_not_says_so(tmp_path: Path, id: str) -> None:
     shipped(tmp_path, host)
     archive = Archive(tmp_path / "after")
     with pytest.raises(NotFound, match="is not on this host"):
-        asyncio.run(recover(id, host, archive))
+        asyncio.run(recover_snapshot(id, host, archive))
     assert list(archive.rows_folder.iterdir()) == []
 
 
@@ -67,6 +67,6 @@ def test_what_was_spoiled_on_the_host_is_not_taken(tmp_path: Path, what: str) ->
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     archive = Archive(tmp_path / "after")
-    with pytest.raises((Broken, NotFound)):
-        asyncio.run(recover(id, host, archive))
-    assert again(id, archive) is None
+    with pytest.raises((OperationFailed, NotFound)):
+        asyncio.run(recover_snapshot(id, host, archive))
+    assert load_snapshot(id, archive) is None

@@ -12,8 +12,8 @@ import pytest
 
 from tests.integration.worlds import until
 from tests.simulated.sync_hosts import Desk, NearHost, herd, tree, write
-from tpuherd.errors import NotFound, Unfit
-from tpuherd.sync.ship import Shipment, Terms, ship, ship_id
+from tpuherd.errors import InvalidInput, NotFound
+from tpuherd.sync.ship import Shipment, ShipOptions, ship, ship_stored
 from tpuherd_host.agent import snapshots_tree
 
 
@@ -105,12 +105,12 @@ def test_a_snapshot_is_shipped_by_its_id_as_often_as_one_likes(desk: Desk, tmp_p
     hosts = herd(tmp_path, 2)
 
     def again() -> Shipment:
-        return asyncio.run(ship_id(id, "jobs/gpt", hosts, archive=desk.archive))
+        return asyncio.run(ship_stored(id, "jobs/gpt", hosts, archive=desk.archive))
 
     assert [again().unchanged, again().unchanged] == [(), ("pod/w0", "pod/w1")]
     assert all(tree(host.home / "jobs/gpt") == was for host in hosts)
     with pytest.raises(NotFound):
-        asyncio.run(ship_id("0" * 64, "c", hosts, archive=desk.archive))
+        asyncio.run(ship_stored("0" * 64, "c", hosts, archive=desk.archive))
 
 
 def test_one_host_alone_is_filled_and_switched_in_one_call(desk: Desk, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_force_mixes_with_what_is_there_and_loses_nothing(desk: Desk, tmp_path: 
     write(desk.code, {"a": "new", "sub/x": "new"})
     hosts = herd(tmp_path, 1)
     write(hosts[0].home / "c", {"a": "old", "sub/y": "old", "other": "old"})
-    done = desk.ship(hosts, terms=Terms(force=True))
+    done = desk.ship(hosts, terms=ShipOptions(force=True))
     assert done.failed == {}
     found = {name: content for name, (_, content) in tree(hosts[0].home / "c").items()}
     assert found == {"a": b"new", "sub/x": b"new", "sub/y": b"old", "other": b"old"}
@@ -304,7 +304,7 @@ def test_where_trees_cannot_change_places_it_is_nearly_as_good(
     def never(one: Path, other: Path) -> None:
         raise OSError(errno.EINVAL, "not on this file system")
 
-    monkeypatch.setattr(snapshots_tree, "exchange", never)
+    monkeypatch.setattr(snapshots_tree, "exchange_paths", never)
     hosts = herd(tmp_path, 1)
     for content in "123":
         write(desk.code, {"a": content})
@@ -314,5 +314,5 @@ def test_where_trees_cannot_change_places_it_is_nearly_as_good(
 
 def test_nobody_to_ship_to(desk: Desk) -> None:
     write(desk.code, {"a": ""})
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidInput):
         desk.ship([])

@@ -12,13 +12,13 @@ import pytest
 
 from tests.simulated.git_user import ENVIRONMENT
 from tests.simulated.sync_hosts import tree, write
-from tpuherd.errors import Broken, HerdError, NotFound, Unfit
+from tpuherd.errors import HerdError, InvalidInput, NotFound, OperationFailed
 from tpuherd.sync import take_snapshot as taking
 from tpuherd.sync import upload_check
 from tpuherd.sync.snapshot_store import AGE_MAX_S, Archive
-from tpuherd.sync.take_snapshot import Snapshot, again, take, take_commit
-from tpuherd_host.agent.blobs import Spoiled
-from tpuherd_host.agent.snapshots_rows import checked, named, parsed
+from tpuherd.sync.take_snapshot import Snapshot, load_snapshot, snapshot_commit, snapshot_folder
+from tpuherd_host.agent.blobs import CorruptBlob
+from tpuherd_host.agent.snapshots_rows import check_rows, parse_row, rows_id
 
 
 def git(folder: Path, *words: str) -> str:
@@ -43,16 +43,16 @@ def code(tmp_path: Path) -> Path:
 
 
 def shot(path: Path, archive: Archive) -> Snapshot:
-    return take(path, archive, ENVIRONMENT)
+    return snapshot_folder(path, archive, ENVIRONMENT)
 
 
 def names(found: Snapshot) -> list[str]:
-    return [os.fsdecode(parsed(each).path) for each in found.rows]
+    return [os.fsdecode(parse_row(each).path) for each in found.rows]
 
 
 def content(found: Snapshot, archive: Archive, name: str) -> bytes:
-    one = next(one for one in map(parsed, found.rows) if one.path == os.fsencode(name))
-    return b"".join(archive.blobs.pieces(one.id))
+    one = next(one for one in map(parse_row, found.rows) if one.path == os.fsencode(name))
+    return b"".join(archive.blobs.read_pieces(one.id))
 
 
 def test_it_is_what_git_would_ship(code: Path, archive: Archive) -> None:
@@ -105,7 +105,7 @@ def test_links_programs_and_odd_names_are_kept(code: Path, archive: Archive) -> 
         "away",
         "broken",
     }
-    modes = {os.fsdecode(one.path): one.mode for one in map(parsed, found.rows)}
+    modes = {os.fsdecode(one.path): one.mode for one in map(parse_row, found.rows)}
     assert modes["program"] == stat.S_IFREG | 0o755
     assert modes["-x"] == stat.S_IFREG | 0o644
     assert content(found, archive, "link") == b".//a b/"
@@ -137,7 +137,7 @@ def test_what_only_a_symlink_leads_to_is_not_shipped_twice(code: Path, archive: 
     (code / "deep").rename(code / "other")
     (code / "deep").symlink_to("other")
     found = shot(code, archive)
-    assert [os.fsdecode(one.path) for one in checked(found.rows)] == ["a", "deep", "other/d/f"]
+    assert [os.fsdecode(one.path) for one in check_rows(found.rows)] == ["a", "deep", "other/d/f"]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -256,19 +256,19 @@ def test_an_old_snapshot_is_whole_though_its_tree_moved_on(code: Path, archive: 
     write(code, {"a": "three"})
     (code / "b").unlink()
     shot(code, archive)
-    back = again(first.id, Archive(archive.folder))
+    back = load_snapshot(first.id, Archive(archive.folder))
     assert back is not None
     assert (back.id, back.rows) == (first.id, first.rows)
     assert content(back, archive, "a") == b"one"
-    assert again("0" * 64, archive) is None
+    assert load_snapshot("0" * 64, archive) is None
 
 
 def test_one_that_another_process_took_is_found(tmp_path: Path) -> None:
     engine, command = Archive(tmp_path / "archive"), Archive(tmp_path / "archive")
     code = tmp_path / "code"
     write(code, {"a": "one"})
-    taken = take(code, command, {"PATH": os.environ["PATH"]})
-    assert again(taken.id, engine) is not None
+    taken = snapshot_folder(code, command, {"PATH": os.environ["PATH"]})
+    assert load_snapshot(taken.id, engine) is not None
 
 
 def test_the_archive_forgets_the_old_but_not_the_pinned(code: Path, archive: Archive) -> None:
@@ -277,13 +277,13 @@ def test_the_archive_forgets_the_old_but_not_the_pinned(code: Path, archive: Arc
         write(code, {"a": f"{turn}" * 9000})
         found.append(shot(code, archive))
         os.utime(archive.rows_folder / found[-1].id, (turn, turn))
-    archive.pin("gpt", [found[2].id])
-    archive.pin("gpt", [found[0].id])
-    archive.tidy(AGE_MAX_S + 2.5)
-    kept = [turn for turn in range(4) if again(found[turn].id, archive)]
+    archive.pin_snapshots("gpt", [found[2].id])
+    archive.pin_snapshots("gpt", [found[0].id])
+    archive.prune_old(AGE_MAX_S + 2.5)
+    kept = [turn for turn in range(4) if load_snapshot(found[turn].id, archive)]
     assert kept == [0, 3]
-    assert archive.blobs.size() < 3 * 9000
-    with pytest.raises(Spoiled):
+    assert archive.blobs.disk_usage() < 3 * 9000
+    with pytest.raises(CorruptBlob):
         content(found[1], archive, "a")
 
 
@@ -292,7 +292,7 @@ def test_spoiled_contents_are_never_given_out(code: Path, archive: Archive) -> N
     found = shot(code, archive)
     pack = next(file for file in archive.blobs.folder.iterdir() if file.stat().st_size == 5000)
     pack.write_bytes(b"y" * 5000)
-    with pytest.raises(Spoiled):
+    with pytest.raises(CorruptBlob):
         content(found, archive, "a")
     assert content(shot(code, archive), archive, "a") == b"x" * 5000
 
@@ -303,7 +303,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again_or_refused(
     write(code, {"log": "x"})
     shot(code, archive)
     grow = [2]
-    read = taking.pieces
+    read = taking.read_pieces
 
     def growing(file: int, head: list[bytes]) -> Iterator[bytes]:
         yield from read(file, head)
@@ -312,22 +312,22 @@ def test_a_file_that_changes_while_it_is_read_is_read_again_or_refused(
             with (code / "log").open("a") as log:
                 log.write("more")
 
-    monkeypatch.setattr(taking, "pieces", growing)
+    monkeypatch.setattr(taking, "read_pieces", growing)
     write(code, {"log": "y"})
     assert content(shot(code, archive), archive, "log") == b"ymoremore"
     grow[0] = 99
     write(code, {"log": "z"})
-    with pytest.raises(Unfit, match="log changes while it is read"):
+    with pytest.raises(InvalidInput, match="log changes while it is read"):
         shot(code, archive)
 
 
 def test_bad_paths_are_one_sentence(tmp_path: Path, code: Path, archive: Archive) -> None:
-    with pytest.raises(Unfit, match="is not there"):
+    with pytest.raises(InvalidInput, match="is not there"):
         shot(tmp_path / "nowhere", archive)
     write(tmp_path, {"file": ""})
-    with pytest.raises(Unfit, match="is no folder"):
+    with pytest.raises(InvalidInput, match="is no folder"):
         shot(tmp_path / "file", archive)
-    with pytest.raises(Unfit, match="nothing to ship"):
+    with pytest.raises(InvalidInput, match="nothing to ship"):
         shot(code, archive)
 
 
@@ -335,11 +335,11 @@ def test_bad_paths_are_one_sentence(tmp_path: Path, code: Path, archive: Archive
 def test_what_cannot_be_read_is_refused(code: Path, archive: Archive) -> None:
     write(code, {"a": "", "b/c": ""})
     (code / "a").chmod(0)
-    with pytest.raises(Unfit, match="a cannot be read"):
+    with pytest.raises(InvalidInput, match="a cannot be read"):
         shot(code, archive)
     (code / "a").chmod(0o644)
     (code / "b").chmod(0)
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidInput):
         shot(code, archive)
 
 
@@ -351,7 +351,7 @@ def test_keys_are_asked_about_until_they_are_approved(code: Path, archive: Archi
         for file in code.iterdir():
             if file.is_file():
                 os.utime(file, (1_000_000_000, 1_000_000_000))
-    archive.approve(found.findings)
+    archive.approve_findings(found.findings)
     assert shot(code, archive).findings == ()
     write(code, {"deploy.pem": "-----BEGIN PRIVATE " + "KEY-----\nanother"})
     assert shot(code, archive).findings
@@ -365,14 +365,17 @@ def test_much_is_asked_about_before_it_is_read(
     git(code, "add", "-A")
     git(code, "commit", "-qm", "one")
     (code / "link").symlink_to("a")
-    for found in (shot(code, archive), take_commit(f"file://{code}", "HEAD", archive, ENVIRONMENT)):
+    for found in (
+        shot(code, archive),
+        snapshot_commit(f"file://{code}", "HEAD", archive, ENVIRONMENT),
+    ):
         assert (found.id, found.rows, found.size // 10) == ("", (), 600)
         assert [finding.why for finding in found.findings] == ["0.0 GB would be shipped"]
-    assert archive.blobs.size() == 0
-    archive.approve(shot(code, archive).findings)
+    assert archive.blobs.disk_usage() == 0
+    archive.approve_findings(shot(code, archive).findings)
     found = shot(code, archive)
     assert (names(found), found.findings) == (["a", "b", "link"], ())
-    assert take_commit(f"file://{code}", "HEAD", archive, ENVIRONMENT).id
+    assert snapshot_commit(f"file://{code}", "HEAD", archive, ENVIRONMENT).id
 
 
 def test_a_commit_is_its_tree_and_nothing_of_who_asked(
@@ -390,21 +393,21 @@ def test_a_commit_is_its_tree_and_nothing_of_who_asked(
     git(code, "tag", "v2")
     write(code, {"a": "dirty"})
     url = f"file://{code}"
-    found = take_commit(url, first, archive, ENVIRONMENT)
+    found = snapshot_commit(url, first, archive, ENVIRONMENT)
     assert (found.id, found.rows) == (clean.id, clean.rows)
-    assert content(take_commit(url, "v2", archive, ENVIRONMENT), archive, "a") == b"two"
+    assert content(snapshot_commit(url, "v2", archive, ENVIRONMENT), archive, "a") == b"two"
     branch = git(code, "branch", "--show-current")
-    assert content(take_commit(url, branch, archive, ENVIRONMENT), archive, "a") == b"two"
+    assert content(snapshot_commit(url, branch, archive, ENVIRONMENT), archive, "a") == b"two"
     shutil.rmtree(code)
-    assert take_commit(url, first, archive, ENVIRONMENT).id == first_id(found)
+    assert snapshot_commit(url, first, archive, ENVIRONMENT).id == first_id(found)
     secret = "https://me:hunter2@127.0.0.1:1/x"
     with pytest.raises(HerdError) as refused:
-        take_commit(secret, "main", archive, ENVIRONMENT)
+        snapshot_commit(secret, "main", archive, ENVIRONMENT)
     assert "hunter2" not in refused.value.sentence
 
 
 def first_id(found: Snapshot) -> str:
-    return named(found.rows).hex()
+    return rows_id(found.rows).hex()
 
 
 def test_a_commit_that_is_not_there(code: Path, archive: Archive) -> None:
@@ -412,11 +415,13 @@ def test_a_commit_that_is_not_there(code: Path, archive: Archive) -> None:
     git(code, "add", "-A")
     git(code, "commit", "-qm", "one")
     with pytest.raises(NotFound, match="has no nothing-of-that-name"):
-        take_commit(f"file://{code}", "nothing-of-that-name", archive, ENVIRONMENT)
-    with pytest.raises(Unfit):
-        take_commit(f"file://{code}", "--upload-pack=x", archive, ENVIRONMENT)
-    with pytest.raises(Broken, match=r"nope could not be fetched: .*'nope' does not appear to be"):
-        take_commit("nope", "HEAD", archive, ENVIRONMENT)
+        snapshot_commit(f"file://{code}", "nothing-of-that-name", archive, ENVIRONMENT)
+    with pytest.raises(InvalidInput):
+        snapshot_commit(f"file://{code}", "--upload-pack=x", archive, ENVIRONMENT)
+    with pytest.raises(
+        OperationFailed, match=r"nope could not be fetched: .*'nope' does not appear to be"
+    ):
+        snapshot_commit("nope", "HEAD", archive, ENVIRONMENT)
 
 
 def test_many_files_warm(code: Path, archive: Archive) -> None:

@@ -13,8 +13,8 @@ from tests.simulated.engine_lifecycles import progress
 from tests.simulated.engine_play import Play, perform
 from tests.simulated.engine_programs import Crash, Script
 from tests.simulated.engine_wishes import Wished
-from tpuherd.accounting.accounts import accounts
-from tpuherd.accounting.goodput import Account, State, recoveries
+from tpuherd.accounting.accounts import build_accounts
+from tpuherd.accounting.goodput import GoodputState, SlotAccount, find_recoveries
 from tpuherd.model.slots_and_plan import Goal
 
 NODE = "gpt-0-g1-7kq"
@@ -84,24 +84,29 @@ async def leave_alone(play: Play) -> None:
 
 SLOW = Script(steps=600, step_s=600.0)
 LONG = Script(steps=400, step_s=STEP_S)
-ENDS: dict[str, tuple[Script, Deed, str, State | None]] = {
+ENDS: dict[str, tuple[Script, Deed, str, GoodputState | None]] = {
     "exit 0": (Script(steps=20), nothing, "success", None),
     "failure": (Script(steps=99, crashes={1: Crash(step=20)}), nothing, "failure", None),
     "crash": (LONG, kill, "failure", None),
-    "hang silent from start": (Script(hangs={1: 0}, on_term="die"), nothing, "stalled", State.HUNG),
+    "hang silent from start": (
+        Script(hangs={1: 0}, on_term="die"),
+        nothing,
+        "stalled",
+        GoodputState.HUNG,
+    ),
     "hang after output": (
         Script(steps=99, hangs={1: 9}, on_term="die"),
         nothing,
         "stalled",
-        State.HUNG,
+        GoodputState.HUNG,
     ),
     "hang stopped by user": (
         Script(steps=99, hangs={1: 9}, on_term="die"),
         stop_late,
         "stopped",
-        State.HUNG,
+        GoodputState.HUNG,
     ),
-    "frozen host": (LONG, freeze, "node fault", State.DETECT),
+    "frozen host": (LONG, freeze, "node fault", GoodputState.DETECT),
     "preempted with notice": (LONG, warn, "preempted", None),
     "preempted without notice": (LONG, take, "preempted", None),
     "reboot": (LONG, reboot, "node fault", None),
@@ -127,24 +132,24 @@ def test_what_a_gang_worked_is_what_the_books_say(end: str, reports: bool) -> No
         ended = play.events("attempt.ended")[0]
         assert ended.facts["verdict"] == verdict, ended.facts
         events = [one for one in play.events() if one.at <= ended.at]
-        account = accounts(events, ended.at)["gpt-0"]
+        account = build_accounts(events, ended.at)["gpt-0"]
         started = next(one.at for one in events if one.kind == "attempt.started")
         compare(play, account, started, reports, script.step_s)
         if lost_in is not None:
             assert account.seconds.get(lost_in, 0.0) > 60.0
             if verdict != "stopped":
-                after = accounts(play.events(), play.ground.clock.now())["gpt-0"]
-                assert after.state in {State.GAVE_UP} or recoveries(after)
+                after = build_accounts(play.events(), play.ground.clock.now())["gpt-0"]
+                assert after.state in {GoodputState.GAVE_UP} or find_recoveries(after)
 
     perform(plot, scripts={"gpt": script})
 
 
-def compare(play: Play, account: Account, started: float, reports: bool, step_s: float) -> None:
+def compare(play: Play, account: SlotAccount, started: float, reports: bool, step_s: float) -> None:
     """Work is from the first word of it to the last sign of it, to within a step."""
     times = play.ground.fleet.gangs["gpt-0-a1-7kq"].stepped
     loop_s = play.ground.clock.start
     truth = loop_s + times[-1] - (loop_s + times[0] if reports else started) if times else 0.0
-    worked = account.seconds.get(State.PRODUCTIVE, 0.0)
+    worked = account.seconds.get(GoodputState.PRODUCTIVE, 0.0)
     near = max(NEAR_S, step_s + 2.0)
     if not times:
         near = 30.0  # what it said as it began is a sign of life

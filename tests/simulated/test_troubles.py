@@ -12,12 +12,12 @@ import pytest
 
 from tests.simulated.engine_play import Play, Wished, perform
 from tpuherd.cli.main import run
-from tpuherd.model.slots_and_plan import Event, Goal
-from tpuherd.model.stored_job import Wish
-from tpuherd.model.trouble import CLOUD, ENGINE, STORE, Trouble
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
+from tpuherd.model.stored_job import StoredJob
+from tpuherd.model.trouble import CLOUD, ENGINE, STORE, TroubleRecord
 from tpuherd.settings import project_access
 from tpuherd.store.database import Database
-from tpuherd.store.trouble_files import SIZE, Troubles
+from tpuherd.store.trouble_files import SIZE, TroubleStore
 from tpuherd.views.trouble_line import trouble_line
 from tpuherd_sim.model.http_types import Request
 
@@ -35,11 +35,13 @@ def google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "mine")
-    store = Database(project_access.scope(dict(os.environ)).store, time())
+    store = Database(project_access.resolve_scope(dict(os.environ)).store_folder, time())
     now = time()
-    wish = Wish(job="gpt", goal=Goal.RUN, document={"name": "gpt"}, made_at=now, changed_at=now)
-    store.put(wish, [Event(at=now, kind="wish.made", job="gpt", facts={"who": "me"})])
-    store.put_states({"gpt-0": "waits for capacity"})
+    wish = StoredJob(
+        job="gpt", goal=Goal.RUN, document={"name": "gpt"}, made_at=now, changed_at=now
+    )
+    store.put_job(wish, [HistoryEvent(at=now, kind="wish.made", job="gpt", facts={"who": "me"})])
+    store.put_slot_messages({"gpt-0": "waits for capacity"})
     store.close()
     return tmp_path
 
@@ -74,12 +76,12 @@ def test_the_last_trouble_stands_first_until_a_good_answer(
     adc = google / ".config/gcloud/application_default_credentials.json"
     adc.parent.mkdir(parents=True)
     adc.write_text("{}")
-    troubles = Troubles(project_access.scope(dict(os.environ)).store)
+    troubles = TroubleStore(project_access.resolve_scope(dict(os.environ)).store_folder)
     store = Database(troubles.folder, time())  # no engine begins: it seems to be settled
-    store.append([Event(at=time(), kind="engine.stopped", facts={"why": "rest"})])
+    store.append_events([HistoryEvent(at=time(), kind="engine.stopped", facts={"why": "rest"})])
     store.close()
     for ago in (200, 100):
-        troubles.note(CLOUD, "HTTP status 503", hint="try again later", now=time() - ago)
+        troubles.record_trouble(CLOUD, "HTTP status 503", hint="try again later", now=time() - ago)
     first = herd(*words)[1].split("\n", 1)[0]
     assert first.startswith("Trouble with the cloud, for 3 m 20 s, met 2 times, last 1 m 40 s ago:")
     assert first.endswith("HTTP status 503; try again later")
@@ -89,7 +91,7 @@ def test_the_last_trouble_stands_first_until_a_good_answer(
         assert (told["source"], told["sentence"]) == ("cloud", "HTTP status 503")
     else:
         assert "Trouble" not in out and err.startswith("Trouble with the cloud")
-    troubles.end(CLOUD)
+    troubles.end_trouble(CLOUD)
     assert "Trouble" not in "".join(herd(*words)[1:])
 
 
@@ -99,7 +101,7 @@ def raising(request: Request) -> None:
 
 @pytest.mark.parametrize("status", [503, 401, 403, 0])
 def test_an_engine_notes_the_clouds_trouble_and_its_end(status: int) -> None:
-    async def plot(play: Play) -> tuple[list[Trouble], list[Trouble]]:
+    async def plot(play: Play) -> tuple[list[TroubleRecord], list[TroubleRecord]]:
         play.wish(Wished())
         await play.advance(60.0)
         assert play.store.troubles.read() == []
@@ -121,31 +123,34 @@ def test_an_engine_notes_the_clouds_trouble_and_its_end(status: int) -> None:
 
 
 def test_troubles_are_kept_apart_and_survive_what_is_damaged(tmp_path: Path) -> None:
-    one, other = Troubles(tmp_path), Troubles(tmp_path)
-    one.note(STORE, "the disk is full", now=1.0)
-    other.note(ENGINE, "it died 3 times", now=2.0)
-    other.note(STORE, "the disk is full", now=3.0)
+    one, other = TroubleStore(tmp_path), TroubleStore(tmp_path)
+    one.record_trouble(STORE, "the disk is full", now=1.0)
+    other.record_trouble(ENGINE, "it died 3 times", now=2.0)
+    other.record_trouble(STORE, "the disk is full", now=3.0)
     assert [(it.source, it.since, it.at, it.times) for it in one.read()] == [
         (STORE, 1.0, 3.0, 2), (ENGINE, 2.0, 2.0, 1),
     ]  # fmt: skip
-    one.end(STORE)
+    one.end_trouble(STORE)
     (tmp_path / "trouble-engine.json").write_text("{")
     assert other.read() == []
     long = "…\x1b😀\ud800" * 1000
-    other.note(STORE, long, hint=long, now=4.0)
+    other.record_trouble(STORE, long, hint=long, now=4.0)
     assert other.read()[0].sentence.startswith("…\x1b😀")
 
 
 def test_a_known_source_needs_no_room_on_the_disk(tmp_path: Path) -> None:
-    troubles = Troubles(tmp_path)
-    troubles.end(STORE)
+    troubles = TroubleStore(tmp_path)
+    troubles.end_trouble(STORE)
     file = tmp_path / "trouble-store.json"
     blocks, size = file.stat().st_blocks, file.stat().st_size
     assert size == SIZE and blocks * 512 >= SIZE
-    troubles.note(STORE, "the disk is full", hint="free some space", now=1.0)
+    troubles.record_trouble(STORE, "the disk is full", hint="free some space", now=1.0)
     assert (file.stat().st_blocks, file.stat().st_size) == (blocks, size)
 
 
 def test_a_line_for_people() -> None:
     once: dict[str, Any] = {"source": CLOUD, "sentence": "no answer", "since": 40.0, "at": 40.0}
-    assert trouble_line(Trouble(**once), 100.0) == "Trouble with the cloud, for 1 m 00 s: no answer"
+    assert (
+        trouble_line(TroubleRecord(**once), 100.0)
+        == "Trouble with the cloud, for 1 m 00 s: no answer"
+    )

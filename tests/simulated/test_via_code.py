@@ -7,20 +7,25 @@ from pathlib import Path
 import pytest
 
 from tests.simulated.sync_hosts import write
-from tpuherd.jobs.engine_transfer import code, contents, keep, lacking
+from tpuherd.jobs.engine_transfer import (
+    missing_contents,
+    snapshot_contents,
+    snapshot_entries,
+    store_code,
+)
 from tpuherd.sync.snapshot_store import Archive
-from tpuherd.sync.take_snapshot import again, take
+from tpuherd.sync.take_snapshot import load_snapshot, snapshot_folder
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 
 def carried(id: str, here: Archive, there: Archive) -> int:
     """Bring a snapshot there as `via` does; so many bytes travelled."""
-    only = lacking(contents(id, here), there).__contains__
-    bundle = dict(code(id, here, only=only))
-    with there.blobs.held(), there.blobs.writer() as fresh:
+    only = missing_contents(snapshot_contents(id, here), there).__contains__
+    bundle = dict(snapshot_entries(id, here, only=only))
+    with there.blobs.shared_lock(), there.blobs.new_pack() as fresh:
         for name, content in bundle.items():
-            keep(there, fresh, name, content)
+            store_code(there, fresh, name, content)
     return sum(map(len, bundle.values()))
 
 
@@ -30,13 +35,13 @@ def test_an_edit_costs_what_was_edited(tmp_path: Path, seed: int) -> None:
     large = random.Random(seed).randbytes(1_000_000)
     write(folder, {"large": large, "train.py": "print(1)", "same": "print(1)"})
     here, there = Archive(tmp_path / "here"), Archive(tmp_path / "there")
-    first = take(folder, here, ENVIRONMENT)
+    first = snapshot_folder(folder, here, ENVIRONMENT)
     assert carried(first.id, here, there) > 1_000_000
     assert carried(first.id, here, there) < 1000
     write(folder, {"train.py": "print(2)"})
-    second = take(folder, here, ENVIRONMENT)
+    second = snapshot_folder(folder, here, ENVIRONMENT)
     assert carried(second.id, here, there) < 1000
     for one in (first, second):
-        found = again(one.id, there)
+        found = load_snapshot(one.id, there)
         assert found is not None and found.rows == one.rows
-        assert lacking(contents(one.id, here), there) == frozenset()
+        assert missing_contents(snapshot_contents(one.id, here), there) == frozenset()

@@ -7,11 +7,11 @@ import pytest
 
 from tests.simulated.asking import START, Asker
 from tpuherd_sim.handle import new_world
-from tpuherd_sim.model.world_codec import digest, dump, load
+from tpuherd_sim.model.world_codec import dump_world, load_world, world_digest
 from tpuherd_sim.model.world_parts import Settings
 from tpuherd_sim.weather import scenario
 from tpuherd_sim.weather.kinds import KINDS
-from tpuherd_sim.weather.storm import storm
+from tpuherd_sim.weather.storm import storm_steps
 
 ZONE = "us-central2-b"
 PLACE = f"/v2/projects/demo/locations/{ZONE}"
@@ -73,11 +73,11 @@ def test_what_is_asked_wrongly_is_a_400_with_its_field(
     world: Asker, kind: str, body: dict[str, Any], field: str, message: str
 ) -> None:
     with_nodes(world, "pod")
-    before = digest(world.world)
+    before = world_digest(world.world)
     answer = world.ask("POST", f"/sim/v1/weather/{kind}", body)
     assert (answer.status, answer.message) == (400, message)
     assert answer.said["error"]["details"][0]["fieldViolations"][0]["field"] == field
-    assert digest(world.world) == before
+    assert world_digest(world.world) == before
 
 
 def test_what_is_dead_can_not_be_hit_again(world: Asker) -> None:
@@ -263,20 +263,24 @@ def played(steps: list[dict[str, Any]], hours: int, stride: float) -> Asker:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_same_weather_makes_the_same_world(seed: int) -> None:
-    steps = storm(seed, [ZONE, "us-east1-d"], 12)
+    steps = storm_steps(seed, [ZONE, "us-east1-d"], 12)
     once = played(steps, 12, 600.0)
-    assert digest(once.world) == digest(played(steps, 12, 600.0).world)
-    assert digest(once.world) == digest(played(steps, 12, 43200.0).world), "strides don't matter"
-    assert digest(load(dump(once.world))) == digest(once.world)
-    assert digest(once.world) != digest(played(storm(seed + 9, [ZONE], 12), 12, 600.0).world)
+    assert world_digest(once.world) == world_digest(played(steps, 12, 600.0).world)
+    assert world_digest(once.world) == world_digest(played(steps, 12, 43200.0).world), (
+        "strides don't matter"
+    )
+    assert world_digest(load_world(dump_world(once.world))) == world_digest(once.world)
+    assert world_digest(once.world) != world_digest(
+        played(storm_steps(seed + 9, [ZONE], 12), 12, 600.0).world
+    )
 
 
 def test_a_trace_is_what_a_client_can_have(world: Asker) -> None:
     text = (
         f"seed: 3\ntraces:\n  - {{file: two_zones.json, zone: {ZONE}, type: v4-16, offset: 10m}}\n"
     )
-    read = scenario.parse(text, read=lambda path: (SAMPLES / "good" / path).read_text())
-    world.post("/sim/v1/scenario", {"steps": scenario.steps(read)})
+    read = scenario.parse_scenario(text, read=lambda path: (SAMPLES / "good" / path).read_text())
+    world.post("/sim/v1/scenario", {"steps": scenario.scenario_steps(read)})
     # The levels of the file from its third tick on. A change lies before the tick that shows it.
     for number, level in enumerate((2, 0, 0, 1, 1, 4, 4, 4, 0, 0)):
         world.wait(START + number * 300.0 - world.now)

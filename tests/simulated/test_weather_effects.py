@@ -7,8 +7,8 @@ import pytest
 
 from tests.simulated.asking import Asker
 from tpuherd_sim.model.host_view import HostView
-from tpuherd_sim.tpu.host_metadata import metadata
-from tpuherd_sim.tpu.host_reports import view, views
+from tpuherd_sim.tpu.host_metadata import metadata_tree
+from tpuherd_sim.tpu.host_reports import host_view, host_views
 from tpuherd_sim.weather.kinds import KINDS
 
 ZONE = "us-central2-b"
@@ -74,14 +74,14 @@ class Sky(Asker):
         """One host as it should be."""
         (found,) = (
             host
-            for host in views(self.world).values()
+            for host in host_views(self.world).values()
             if (host.node, host.worker) == (name, worker)
         )
         return found
 
     def metadata(self, worker: int, name: str = "pod") -> dict[str, Any]:
         """A host's metadata under instance/."""
-        tree = metadata(self.world, self.host(worker, name).key, self.now)
+        tree = metadata_tree(self.world, self.host(worker, name).key, self.now)
         instance: dict[str, Any] = tree["instance"]
         return instance
 
@@ -294,7 +294,7 @@ def preempt(sky: Sky) -> None:
     assert sky.host(1).on
     sky.wait(LONG)
     assert sky.node()["state"] == "PREEMPTED"
-    gone = view(sky.world, before.key)
+    gone = host_view(sky.world, before.key)
     assert gone is None or not gone.on
 
 

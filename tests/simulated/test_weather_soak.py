@@ -7,9 +7,9 @@ import pytest
 
 from tests.simulated.asking import Asker
 from tests.simulated.invariants import broken, forgotten
-from tpuherd_sim.model.world_codec import digest
-from tpuherd_sim.weather.log_text import plain, sentence
-from tpuherd_sim.weather.storm import storm
+from tpuherd_sim.model.world_codec import world_digest
+from tpuherd_sim.weather.log_text import log_sentence, plain_sentence
+from tpuherd_sim.weather.storm import storm_steps
 
 TYPES = {"us-central2-b": "v4-16", "us-east1-d": "v3-32"}
 HOURS = 8
@@ -70,7 +70,7 @@ def stormy(seed: int) -> User:
     """The world after the storm and some calm hours."""
     user = User()
     user.statuses = set()
-    steps = storm(seed, list(TYPES), HOURS, 4.0, nodes=3)
+    steps = storm_steps(seed, list(TYPES), HOURS, 4.0, nodes=3)
     user.post("/sim/v1/scenario", {"steps": steps})
     numbers = count()
     for _ in range(HOURS * 30):
@@ -87,10 +87,10 @@ def test_a_storm_breaks_no_law_of_the_world(seed: int) -> None:
     assert user.statuses >= {200, 503} and user.statuses <= {200, 400, 404, 409} | WEATHERS_OWN
     assert broken(user.world, user.now) == []
     assert forgotten(user.world) == []
-    assert [line for line in user.world.log if sentence(line) == plain(line)] == []
+    assert [line for line in user.world.log if log_sentence(line) == plain_sentence(line)] == []
     struck = {line.facts["kind"] for line in user.world.log if line.name == "weather.struck"}
     assert len(struck) >= 8
 
 
 def test_a_storm_is_the_same_again() -> None:
-    assert digest(stormy(4).world) == digest(stormy(4).world)
+    assert world_digest(stormy(4).world) == world_digest(stormy(4).world)

@@ -10,34 +10,34 @@ from typing import Any
 
 import pytest
 
-from tests.unit.stories import History
-from tpuherd.accounting.goodput import State
+from tests.unit.stories import StoryLog
+from tpuherd.accounting.goodput import GoodputState
 from tpuherd.clock import WallClock
 from tpuherd.cloud.nodes_api import Cloud
-from tpuherd.engine.desired_slots import desired, files, of_place
+from tpuherd.engine.desired_slots import build_desired_state, load_desired_state, snapshot_files
 from tpuherd.errors import (
-    Broken,
     HerdError,
+    InvalidInput,
     NoLogin,
     NotAllowed,
     NotFound,
     NotReached,
-    Outdated,
-    Unfit,
+    OperationFailed,
+    Superseded,
 )
-from tpuherd.history.apply_event import fold
+from tpuherd.history.apply_event import apply_event
 from tpuherd.jobfile import read_job
-from tpuherd.jobfile.grants import Allowed, Grant
-from tpuherd.jobfile.yaml_with_lines import Page, page
+from tpuherd.jobfile.grants import Allowance, Grant
+from tpuherd.jobfile.yaml_with_lines import YamlDocument, read_yaml
 from tpuherd.jobs import submit
 from tpuherd.jobs.load_history import refused_zones
-from tpuherd.jobs.open_project import Desk, event
-from tpuherd.jobs.remove import gone, owed
-from tpuherd.model.slot_history import Trails
-from tpuherd.model.slots_and_plan import Event, Goal
+from tpuherd.jobs.open_project import Session, job_event
+from tpuherd.jobs.remove import gone_events, not_yet_returned
+from tpuherd.model.slot_history import History
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.settings import project_access, project_settings
 from tpuherd.store.database import Database
-from tpuherd.sync.snapshot_store import archived
+from tpuherd.sync.snapshot_store import open_archive
 
 JOB = "name: gpt\naccelerator: v4-16\nrun: hostname -f\n"
 FACTS = {"project": "demo", "url": "http://127.0.0.1:1", "ssh_port": 2222, "pid": 1}
@@ -52,10 +52,10 @@ class Person:
         self.asked: list[str] = []
         self.notes: list[str] = []
 
-    async def tell(self, sentence: str) -> None:
+    async def show_message(self, sentence: str) -> None:
         self.notes.append(sentence)
 
-    async def agree(self, question: str, details: str = "") -> bool:
+    async def ask_confirmation(self, question: str, details: str = "") -> bool:
         self.asked.append(question)
         return self.answer
 
@@ -69,14 +69,14 @@ class Office:
         world = folder / "world"
         world.mkdir()
         (world / "world.json").write_text(json.dumps(FACTS))
-        place = project_access.place(self.person.environ, world=world)
+        place = project_access.resolve_access(self.person.environ, world=world)
         if google:
             place = replace(place, world=None, project="mine")
         self.buckets: dict[str, Any] = {}
         self.runtimes: set[str] | None = set()
         self.trouble: HerdError | None = None
-        store = Database(place.store, 0.0)
-        self.desk = Desk(
+        store = Database(place.store_folder, 0.0)
+        self.desk = Session(
             place=place, store=store, clock=WallClock(), talk=self.person, cloud=self.cloud
         )
 
@@ -88,7 +88,7 @@ class Office:
                 if office.trouble is not None:
                     raise office.trouble
 
-            async def bucket(self, name: str) -> str:
+            async def get_bucket_location(self, name: str) -> str:
                 found = office.buckets[name]
                 if isinstance(found, Exception):
                     raise found
@@ -102,38 +102,40 @@ class Office:
 
         return Storage(None, "demo")  # type: ignore[arg-type]  # nothing else of it is asked
 
-    def wish(self, text: str, goal: Goal = Goal.RUN) -> submit.Made | list[str]:
+    def wish(self, text: str, goal: Goal = Goal.RUN) -> submit.SubmitResult | list[str]:
         """What became of a job file, or its mistakes."""
-        found = page(text)
+        found = read_yaml(text)
 
-        async def work() -> submit.Made | list[str]:
-            made = await submit.ready(found, self.folder, goal, self.desk)
+        async def work() -> submit.SubmitResult | list[str]:
+            made = await submit.check_submission(found, self.folder, goal, self.desk)
             if made is None:
                 found.mistakes.sort(key=lambda one: one.line)
-                return [one.said("job.yaml") for one in found.mistakes]
-            done = await submit.wished(made, self.desk, "")
+                return [one.format_line("job.yaml") for one in found.mistakes]
+            done = await submit.submit(made, self.desk, "")
             return ["no"] if done is None else done
 
         return asyncio.run(work())
 
     def word(self, text: str, goal: Goal = Goal.RUN) -> str:
         made = self.wish(text, goal)
-        assert isinstance(made, submit.Made), made
+        assert isinstance(made, submit.SubmitResult), made
         return made.word
 
-    def set(self, **fields: Any) -> submit.Made | None:
+    def set(self, **fields: Any) -> submit.SubmitResult | None:
         """With these values; None takes one back."""
-        document = {**self.desk.wish("gpt").document, **fields}
-        said = Page(value={name: it for name, it in document.items() if it is not None})
-        return asyncio.run(submit.changed("gpt", said, self.desk))
+        document = {**self.desk.get_job("gpt").document, **fields}
+        said = YamlDocument(value={name: it for name, it in document.items() if it is not None})
+        return asyncio.run(submit.change_job("gpt", said, self.desk))
 
-    def log(self) -> list[Event]:
-        return [one for _, one in self.desk.store.events()]
+    def log(self) -> list[HistoryEvent]:
+        return [one for _, one in self.desk.store.read_events()]
 
     def tell(self, kind: str, **facts: Any) -> None:
         """What an engine would write."""
-        line = Event(at=5.0, kind=kind, job="gpt", slot="gpt-0", facts={"why": "so", **facts})
-        self.desk.store.append([line])
+        line = HistoryEvent(
+            at=5.0, kind=kind, job="gpt", slot="gpt-0", facts={"why": "so", **facts}
+        )
+        self.desk.store.append_events([line])
 
 
 @pytest.fixture
@@ -145,11 +147,11 @@ def office(tmp_path: Path) -> Any:
 
 def test_a_wish_is_made_once(office: Office) -> None:
     assert office.word(JOB) == "made"
-    wish = office.desk.wish("gpt")
+    wish = office.desk.get_job("gpt")
     assert (wish.goal, wish.revision, wish.snapshot) == (Goal.RUN, 1, "")
     assert wish.document == {"name": "gpt", "accelerator": "v4-16", "run": "hostname -f"}
     assert office.word(JOB) == "same"
-    assert office.desk.wish("gpt") == wish
+    assert office.desk.get_job("gpt") == wish
     assert [one.kind for one in office.log()] == ["wish.made"]
     assert office.log()[0].facts["goal"] == "run"
     assert office.person.asked == []
@@ -157,13 +159,13 @@ def test_a_wish_is_made_once(office: Office) -> None:
 
 def test_a_change_is_asked_about_and_keeps_the_run(office: Office) -> None:
     office.word(JOB)
-    made_at = office.desk.wish("gpt").made_at
+    made_at = office.desk.get_job("gpt").made_at
     office.person.answer = False
     assert office.wish(JOB.replace("-f", "-i")) == ["no"]
-    assert office.desk.wish("gpt").revision == 1
+    assert office.desk.get_job("gpt").revision == 1
     office.person.answer = True
     assert office.word(JOB.replace("-f", "-i")) == "changed"
-    wish = office.desk.wish("gpt")
+    wish = office.desk.get_job("gpt")
     assert (wish.revision, wish.made_at) == (2, made_at)
     assert office.person.asked[-1].startswith("gpt is there already: this needs a new attempt")
     assert office.log()[-1].facts["difference"] == ["run: hostname -f → hostname -i"]
@@ -172,31 +174,31 @@ def test_a_change_is_asked_about_and_keeps_the_run(office: Office) -> None:
 @pytest.mark.parametrize("end", ["slot.done", "slot.gave_up"])
 def test_what_has_ended_runs_again(office: Office, end: str) -> None:
     office.word(JOB)
-    made_at = office.desk.wish("gpt").made_at
+    made_at = office.desk.get_job("gpt").made_at
     office.tell(end)
     assert office.word(JOB) == "again"
-    assert office.desk.wish("gpt").made_at > made_at
+    assert office.desk.get_job("gpt").made_at > made_at
     assert office.person.asked == []
     assert [one.kind for one in office.log()] == ["wish.made", end, "wish.made"]
 
 
 def test_stop_and_resume(office: Office) -> None:
     office.word(JOB)
-    assert submit.stopped(office.desk.wish("gpt"), office.desk)
-    assert office.desk.wish("gpt").goal is Goal.GONE
-    assert not submit.stopped(office.desk.wish("gpt"), office.desk)
-    assert submit.resumed(office.desk.wish("gpt"), office.desk)
-    assert office.desk.wish("gpt").goal is Goal.RUN
-    assert not submit.resumed(office.desk.wish("gpt"), office.desk)
+    assert submit.stop_job(office.desk.get_job("gpt"), office.desk)
+    assert office.desk.get_job("gpt").goal is Goal.GONE
+    assert not submit.stop_job(office.desk.get_job("gpt"), office.desk)
+    assert submit.resume_job(office.desk.get_job("gpt"), office.desk)
+    assert office.desk.get_job("gpt").goal is Goal.RUN
+    assert not submit.resume_job(office.desk.get_job("gpt"), office.desk)
     assert [one.kind for one in office.log()][1:] == ["wish.stopped", "wish.resumed"]
     office.tell("slot.gave_up")
-    assert submit.resumed(office.desk.wish("gpt"), office.desk)
-    submit.stopped(office.desk.wish("gpt"), office.desk)
+    assert submit.resume_job(office.desk.get_job("gpt"), office.desk)
+    submit.stop_job(office.desk.get_job("gpt"), office.desk)
     assert office.word(JOB) == "resumed"
     office.tell("slot.done")
-    with pytest.raises(Unfit, match="gpt is done"):
-        submit.stopped(office.desk.wish("gpt"), office.desk)
-        submit.resumed(office.desk.wish("gpt"), office.desk)
+    with pytest.raises(InvalidInput, match="gpt is done"):
+        submit.stop_job(office.desk.get_job("gpt"), office.desk)
+        submit.resume_job(office.desk.get_job("gpt"), office.desk)
 
 
 @pytest.mark.parametrize("refusal", ["permission", "quota", "reservation"])
@@ -204,9 +206,9 @@ def test_whoever_says_it_again_has_refused_zones_asked_again_at_once(
     office: Office, refusal: str
 ) -> None:
     office.word(JOB)
-    assert not submit.resumed(office.desk.wish("gpt"), office.desk)
+    assert not submit.resume_job(office.desk.get_job("gpt"), office.desk)
     again: tuple[Any, ...] = (
-        lambda: submit.resumed(office.desk.wish("gpt"), office.desk),
+        lambda: submit.resume_job(office.desk.get_job("gpt"), office.desk),
         lambda: office.word(JOB) == "same",
     )
     for number, say in enumerate(again):
@@ -228,10 +230,10 @@ def test_without_a_login_or_a_role_nothing_is_stored(office: Office) -> None:
     office.trouble = NotAllowed("Cloud TPU API has not been used in project 1 before")
     with pytest.raises(NotAllowed):
         office.wish(JOB)
-    assert (office.desk.store.wishes(), office.log()) == ({}, [])
+    assert (office.desk.store.stored_jobs(), office.log()) == ({}, [])
 
 
-@pytest.mark.parametrize("trouble", [NotReached("no network"), Broken("HTTP status 503")])
+@pytest.mark.parametrize("trouble", [NotReached("no network"), OperationFailed("HTTP status 503")])
 def test_a_cloud_that_gives_no_answer_is_said_and_the_job_is_stored(
     office: Office, trouble: HerdError
 ) -> None:
@@ -261,12 +263,12 @@ def test_a_bucket_whose_place_is_known_needs_no_answer(office: Office) -> None:
 
 def test_a_node_without_a_command_gets_one(office: Office) -> None:
     assert office.word("name: gpt\naccelerator: v4-16\nrun: x", Goal.IDLE) == "made"
-    assert "run" not in office.desk.wish("gpt").document
-    submit.stopped(office.desk.wish("gpt"), office.desk)
-    submit.resumed(office.desk.wish("gpt"), office.desk)
-    assert office.desk.wish("gpt").goal is Goal.IDLE
+    assert "run" not in office.desk.get_job("gpt").document
+    submit.stop_job(office.desk.get_job("gpt"), office.desk)
+    submit.resume_job(office.desk.get_job("gpt"), office.desk)
+    assert office.desk.get_job("gpt").goal is Goal.IDLE
     assert office.word(JOB) == "changed"
-    assert office.desk.wish("gpt").goal is Goal.RUN
+    assert office.desk.get_job("gpt").goal is Goal.RUN
     assert office.log()[-1].facts["difference"] == [
         "run: none → hostname -f",
         "goal: idle → run",
@@ -276,7 +278,7 @@ def test_a_node_without_a_command_gets_one(office: Office) -> None:
 def test_a_name_is_no_prefix(office: Office) -> None:
     office.word(JOB.replace("gpt", "gpt2x"))
     with pytest.raises(NotFound, match=r"there is no job gpt: did you mean gpt2x\?"):
-        office.desk.wish("gpt")
+        office.desk.get_job("gpt")
 
 
 def test_fields_are_set_and_what_it_takes_is_asked(office: Office) -> None:
@@ -296,9 +298,9 @@ def test_fields_are_set_and_what_it_takes_is_asked(office: Office) -> None:
     office.set(copies=1)
     assert office.person.asked[-1] == "gpt: 2 of its nodes go, with what runs there"
     for field in ({"workdir": "."}, {"secrets": ["A"]}):
-        with pytest.raises(Unfit, match="can't be set"):
+        with pytest.raises(InvalidInput, match="can't be set"):
             office.set(**field)
-    with pytest.raises(Unfit, match="max_cost_per_hour allows"):
+    with pytest.raises(InvalidInput, match="max_cost_per_hour allows"):
         office.set(max_cost_per_hour=0.01)
 
 
@@ -310,18 +312,18 @@ def test_a_command_is_neither_taken_back_nor_given_to_nodes_without_one(
     office: Office, goal: Goal, run: str | None, sentence: str
 ) -> None:
     office.word(JOB, goal)
-    before = office.desk.wish("gpt")
-    with pytest.raises(Unfit, match=sentence):
+    before = office.desk.get_job("gpt")
+    with pytest.raises(InvalidInput, match=sentence):
         office.set(run=run)
-    assert office.desk.wish("gpt") == before
+    assert office.desk.get_job("gpt") == before
 
 
 def test_two_who_change_it_at_once(office: Office) -> None:
     office.word(JOB)
-    wish = office.desk.wish("gpt")
-    submit.stopped(wish, office.desk)
-    with pytest.raises(Outdated, match="changed by somebody else"):
-        submit.stopped(wish, office.desk)
+    wish = office.desk.get_job("gpt")
+    submit.stop_job(wish, office.desk)
+    with pytest.raises(Superseded, match="changed by somebody else"):
+        submit.stop_job(wish, office.desk)
 
 
 # ---- what a page names must be there -------------------------------------------------------------
@@ -345,7 +347,7 @@ def test_all_mistakes_of_page_and_place_at_once_and_nothing_is_stored(office: Of
         "job.yaml:4: checkpoint: you may not look at the bucket theirs"
     ]
     assert office.log() == []
-    assert office.desk.store.wishes() == {}
+    assert office.desk.store.stored_jobs() == {}
     assert office.desk.store.secrets.get("gpt") == {}
 
 
@@ -378,14 +380,14 @@ def test_a_script_that_is_not_shipped_is_found_before_a_node_is_paid(
     assert office.word(SCRIPT + "workdir: code") == "changed"
     (code / "other.py").write_text("1")
     (code / ".herdignore").write_text("train.py\n")
-    with pytest.raises(Unfit, match=r"run: train\.py would not be shipped, because git or"):
+    with pytest.raises(InvalidInput, match=r"run: train\.py would not be shipped, because git or"):
         office.wish(SCRIPT + "workdir: code")
 
 
 def test_a_command_that_needs_no_code_needs_no_folder(office: Office, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert office.word(JOB + "workdir: empty") == "made"
-    assert office.desk.wish("gpt").snapshot == ""
+    assert office.desk.get_job("gpt").snapshot == ""
 
 
 def test_a_checkpoint_must_be_shared_by_all_hosts(office: Office) -> None:
@@ -416,11 +418,11 @@ def test_where_a_bucket_is_decides_and_is_remembered(office: Office) -> None:
     text = "name: gpt\naccelerator: v5litepod-16\nrun: x\ncheckpoint: gs://mine/x\n"
     assert office.word(text) == "made"
     office.buckets = {"mine": "EUROPE-WEST4"}
-    slot = of_place(office.desk.store.wishes(), office.desk.place, owner="abc").wishes.slots[
-        "gpt-0"
-    ]
+    slot = load_desired_state(
+        office.desk.store.stored_jobs(), office.desk.place, owner="abc"
+    ).wishes.slots["gpt-0"]
     assert {one.zone for one in slot.offers} == {"europe-west4-a", "europe-west4-b"}
-    with pytest.raises(Unfit, match="bucket mine is in EUROPE-WEST4, and there is no v4-16"):
+    with pytest.raises(InvalidInput, match="bucket mine is in EUROPE-WEST4, and there is no v4-16"):
         office.wish(JOB + "checkpoint: gs://mine")
 
 
@@ -434,9 +436,9 @@ def test_secrets_are_found_and_kept_apart(office: Office, tmp_path: Path) -> Non
     assert office.desk.store.secrets.get("gpt") == {
         "TOKEN": "hush", "OTHER": "hush", "FILE": "from a file", "COMMAND": "said",
     }  # fmt: skip
-    for told in (office.desk.wish("gpt").document, *(one.facts for one in office.log())):
+    for told in (office.desk.get_job("gpt").document, *(one.facts for one in office.log())):
         assert "hush" not in json.dumps(told)
-    launch = of_place(office.desk.store.wishes(), office.desk.place, owner="abc")
+    launch = load_desired_state(office.desk.store.stored_jobs(), office.desk.place, owner="abc")
     order = launch.launch(launch.wishes.slots["gpt-0"])
     assert order.secrets == ("COMMAND", "FILE", "OTHER", "TOKEN")
     assert "hush" not in repr(order)
@@ -471,27 +473,27 @@ def test_the_code_is_taken_as_it_is_now(office: Office, tmp_path: Path) -> None:
     (code / "requirements.txt").write_text("jax")
     text = JOB + "workdir: code\nsetup: pip install -r requirements.txt\n"
     assert office.word(text) == "made"
-    first = office.desk.wish("gpt").snapshot
+    first = office.desk.get_job("gpt").snapshot
     stamp = setup_hash(office)
     assert office.word(text) == "same"
     (code / "train.py").write_text("22")
     assert office.word(text) == "changed"
-    assert office.desk.wish("gpt").snapshot != first
+    assert office.desk.get_job("gpt").snapshot != first
     assert setup_hash(office) == stamp
     (code / "requirements.txt").write_text("jax flax")
     assert office.word(text) == "changed"
     assert setup_hash(office) != stamp
     assert office.log()[-1].facts["difference"][0].startswith("code: ")
-    archive = archived(office.desk.place.folders.state)
-    assert archive.pinned() == {office.desk.wish("gpt").snapshot}
-    found = files(archive, office.desk.wish("gpt").snapshot)
+    archive = open_archive(office.desk.place.folders.state)
+    assert archive.pinned_ids() == {office.desk.get_job("gpt").snapshot}
+    found = snapshot_files(archive, office.desk.get_job("gpt").snapshot)
     assert found is not None
     assert found.keys() == {"train.py", "requirements.txt"}
-    assert files(archive, "0" * 64) is None
+    assert snapshot_files(archive, "0" * 64) is None
 
 
 def setup_hash(office: Office) -> str:
-    found = of_place(office.desk.store.wishes(), office.desk.place, owner="abc")
+    found = load_desired_state(office.desk.store.stored_jobs(), office.desk.place, owner="abc")
     (step,) = found.launch(found.wishes.slots["gpt-0"]).setup
     return str(step["hash"])
 
@@ -502,7 +504,7 @@ def test_what_looks_secret_in_the_code_is_asked_about(office: Office, tmp_path: 
     office.person.answer = False
     assert office.wish(JOB + "workdir: code\n") == ["no"]
     assert "id_rsa" in office.person.asked[0]
-    assert office.desk.store.wishes() == {}
+    assert office.desk.store.stored_jobs() == {}
     office.person.answer = True
     assert office.word(JOB + "workdir: code\n") == "made"
     assert office.word(JOB + "workdir: code\n") == "same"
@@ -527,14 +529,16 @@ def test_without_grants_it_is_asked_once_a_project(tmp_path: Path) -> None:
 def test_with_grants_nothing_else_is_asked_for(tmp_path: Path) -> None:
     office = Office(tmp_path, google=True)
     grants = [Grant(zone="us-east5-a", type="v5e", tier="spot", chips=16, free=True)]
-    project_settings.add_grants(office.desk.config, "mine", grants)
-    with pytest.raises(Unfit, match="no grant covers v4-16 at spot"):
+    project_settings.add_grants(office.desk.config_folder, "mine", grants)
+    with pytest.raises(InvalidInput, match="no grant covers v4-16 at spot"):
         office.wish(JOB)
-    with pytest.raises(Unfit, match="at on-demand: you have spot v5litepod-16 in us-east5-a"):
+    with pytest.raises(
+        InvalidInput, match="at on-demand: you have spot v5litepod-16 in us-east5-a"
+    ):
         office.wish(JOB.replace("v4-16", "v5litepod-16") + "tier: on-demand")
     assert office.word(JOB.replace("v4-16", "v5litepod-16")) == "made"
     assert office.person.asked == []
-    found = of_place(office.desk.store.wishes(), office.desk.place, owner="abc")
+    found = load_desired_state(office.desk.store.stored_jobs(), office.desk.place, owner="abc")
     (offer,) = found.wishes.slots["gpt-0"].offers
     assert (offer.zone, offer.price) == ("us-east5-a", 0.0)
     office.desk.store.close()
@@ -542,35 +546,38 @@ def test_with_grants_nothing_else_is_asked_for(tmp_path: Path) -> None:
 
 def test_a_wish_in_words_of_a_newer_herd_is_left_alone(office: Office) -> None:
     office.word(JOB)
-    wish = office.desk.wish("gpt")
+    wish = office.desk.get_job("gpt")
     newer = replace(wish, document={**wish.document, "warp": 9})
-    found = desired({"gpt": newer}, Allowed(everything=True), owner="abc")
+    found = build_desired_state({"gpt": newer}, Allowance(everything=True), owner="abc")
     assert found.wishes.slots == {}
-    assert isinstance(read_job.checked(newer.document), list)
+    assert isinstance(read_job.read_fields(newer.document), list)
 
 
 def test_an_event_says_who_and_why(office: Office) -> None:
     office.word(JOB)
-    line = event("wish.changed", office.desk.wish("gpt"), "did it")
+    line = job_event("wish.changed", office.desk.get_job("gpt"), "did it")
     assert line.facts["who"] in line.facts["why"]
-    assert line.at == office.desk.wish("gpt").changed_at
+    assert line.at == office.desk.get_job("gpt").changed_at
 
 
 def test_what_is_listed_no_more_is_gone_if_it_was_given_back_before() -> None:
     """Not what is asked for just now: it may come about yet."""
-    story = History()
+    story = StoryLog()
     story.get(1, 1, 1)
     story.tell("bid.withdrawn", bid=story.bid, why="not wanted")
     withdrawn_at = story.now
-    story.wait(5, State.CAPACITY_WAIT)
+    story.wait(5, GoodputState.CAPACITY_WAIT)
     story.ask()
-    trails = reduce(fold, story.events, Trails())
+    trails = reduce(apply_event, story.events, History())
 
     def listed(jobs: list[str], at: float) -> list[str]:
-        return [one.facts["bid"] for one in gone(jobs, trails, at, at)]
+        return [one.facts["bid"] for one in gone_events(jobs, trails, at, at)]
 
     assert listed(["gpt"], withdrawn_at) == listed(["gp"], withdrawn_at + 9) == []
     assert listed(["gpt"], withdrawn_at + 9) == ["gpt-0-g1-7kq"]
-    assert (owed(["gpt"], trails), owed(["gp"], trails)) == (["gpt-0-g2-7kq"], [])
-    left = reduce(fold, gone(["gpt"], trails, withdrawn_at + 9, story.now), trails)
+    assert (not_yet_returned(["gpt"], trails), not_yet_returned(["gp"], trails)) == (
+        ["gpt-0-g2-7kq"],
+        [],
+    )
+    left = reduce(apply_event, gone_events(["gpt"], trails, withdrawn_at + 9, story.now), trails)
     assert list(left.slots["gpt-0"].bids) == ["gpt-0-g2-7kq"]

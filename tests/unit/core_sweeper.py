@@ -4,11 +4,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.unit.core_toy import Toy, slot
-from tpuherd.model.observed import HostWord, NodeWord, Observed, RequestWord, Work, WorkWord
+from tpuherd.model.observed import (
+    HostRun,
+    HostStatus,
+    NodeState,
+    ObservedState,
+    RequestState,
+    RunState,
+)
 from tpuherd.model.search import Parameter, Search
-from tpuherd.model.slots_and_plan import Limits, Plan
-from tpuherd.model.sweep_trials import Sweep, Trial
-from tpuherd.sweeps.scheduler import OURS, Advice, Turn, take
+from tpuherd.model.slots_and_plan import EnginePlan, Limits
+from tpuherd.model.sweep_trials import Sweep, TrialRecord
+from tpuherd.sweeps.scheduler import OURS, SweepAdvisor, SweepStep, run_step
 
 ALPHA = {"lr": Parameter(values=(1, 2, 3, 4, 5, 6))}
 
@@ -25,8 +32,8 @@ class Sweeper(Toy):
         limits = limits or Limits()
         super().__init__(*(slot(f"gpt-{at}", trials=True, limits=limits) for at in range(copies)))
         self.search = search
-        self.advice: Advice = OURS
-        self.losses: Callable[[Trial, float], float] = lambda trial, age: 1.0
+        self.advice: SweepAdvisor = OURS
+        self.losses: Callable[[TrialRecord, float], float] = lambda trial, age: 1.0
         self.fails: Callable[[int], bool] = lambda trial: False  #: trials whose command fails
         self.saves: dict[int, int] = {}
 
@@ -34,27 +41,27 @@ class Sweeper(Toy):
     def sweep(self) -> Sweep:
         return self.trails.sweeps.get("gpt", Sweep())
 
-    def observed(self) -> Observed:
+    def observed(self) -> ObservedState:
         seen = super().observed()
-        turn = Turn(
+        turn = SweepStep(
             job="gpt", search=self.search, slots=tuple(self.wishes.slots.values()),
             observed=seen, trails=self.trails, now=self.now, advice=self.advice,
         )  # fmt: skip
-        take(turn)
+        run_step(turn)
         for event in turn.events:
             self.note(event)
         return seen
 
-    def host(self, name, thing, worker) -> HostWord:  # type: ignore[no-untyped-def]
+    def host(self, name, thing, worker) -> HostStatus:  # type: ignore[no-untyped-def]
         host = super().host(name, thing, worker)
         return replace(host, works=tuple(map(self.told, host.works)))
 
-    def told(self, work: Work) -> Work:
+    def told(self, work: HostRun) -> HostRun:
         """With what its trial says: a step a second."""
         number = self.trial_of(work.attempt)
         if number is None:
             return work
-        if self.fails(number) and work.word is WorkWord.ENDED and not work.termed:
+        if self.fails(number) and work.word is RunState.ENDED and not work.termed:
             work = replace(work, exit=1)
         trial = self.sweep.trials[number]
         age = (work.ended or self.now) - (work.started or self.now)
@@ -86,8 +93,8 @@ class Sweeper(Toy):
     def lose(self, name: str) -> bool:
         """The node of a slot is preempted, if it has one."""
         for thing in self.things.values():
-            if thing.ask.slot == name and thing.node is NodeWord.READY:
-                thing.request, thing.node = RequestWord.LOST, NodeWord.LOST
+            if thing.ask.slot == name and thing.node is NodeState.READY:
+                thing.request, thing.node = RequestState.LOST, NodeState.LOST
                 thing.work.clear()
                 return True
         return False
@@ -100,7 +107,7 @@ class Sweeper(Toy):
         return found
 
 
-def settled(toy: Sweeper, many: int = 900) -> Plan:
+def settled(toy: Sweeper, many: int = 900) -> EnginePlan:
     """Until nothing is left to do."""
     toy.run(many)
     for _ in range(5):  # and stays so

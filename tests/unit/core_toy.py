@@ -5,36 +5,36 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from tpuherd.history.apply_event import fold, journal
+from tpuherd.history.apply_event import apply_event, events_before_step
 from tpuherd.model.observed import (
-    HostWord,
-    NodeSight,
-    NodeWord,
-    Observed,
-    RequestWord,
-    Sight,
-    Work,
-    WorkWord,
+    BidObservation,
+    HostRun,
+    HostStatus,
+    NodeObservation,
+    NodeState,
+    ObservedState,
+    RequestState,
+    RunState,
 )
-from tpuherd.model.slot_history import Trail, Trails
+from tpuherd.model.slot_history import History, SlotHistory
 from tpuherd.model.slots_and_plan import (
     Ask,
     Collect,
-    Event,
+    DesiredSlots,
+    EnginePlan,
     Goal,
+    HistoryEvent,
     Launch,
     Offer,
-    Plan,
+    PlannedStep,
     Prepare,
-    Record,
+    RecordEvent,
     Refusal,
     Slot,
-    Step,
     Stop,
-    Wishes,
     Withdraw,
 )
-from tpuherd.planner.bid_status import mark
+from tpuherd.planner.bid_status import host_fingerprint
 from tpuherd.planner.plan import plan
 
 ZONES = ("a", "b", "c")
@@ -80,8 +80,8 @@ class Thing:
 
     ask: Ask
     made: float
-    request: RequestWord = RequestWord.QUEUED
-    node: NodeWord | None = None
+    request: RequestState = RequestState.QUEUED
+    node: NodeState | None = None
     ready: float = inf
     ends: float = inf  #: when its deletion is over
     boot: int = 1
@@ -97,10 +97,10 @@ class Toy:
 
     def __init__(self, *slots: Slot, grants: Callable[[str], float] = lambda zone: 20.0) -> None:
         self.now = 1000.0
-        self.wishes = Wishes(slots={one.name: one for one in slots}, owner="me")
-        self.trails = Trails()
+        self.wishes = DesiredSlots(slots={one.name: one for one in slots}, owner="me")
+        self.trails = History()
         self.things: dict[str, Thing] = {}
-        self.events: list[Event] = []
+        self.events: list[HistoryEvent] = []
         self.grants = grants  #: seconds until a zone grants; inf: never
         self.zones = frozenset(ZONES)
         self.lasts = 60.0  #: how long the command runs
@@ -111,21 +111,21 @@ class Toy:
         self.most = 0
         self.launches: list[str] = []
         self.calling: frozenset[str] = frozenset()
-        self.survey: dict[str, Sight] | None = None  #: an old one, while set
-        self.last = Plan()
+        self.survey: dict[str, BidObservation] | None = None  #: an old one, while set
+        self.last = EnginePlan()
 
     # -- what is seen
 
-    def sights(self) -> dict[str, Sight]:
+    def sights(self) -> dict[str, BidObservation]:
         return {
-            name: Sight(
+            name: BidObservation(
                 bid=name,
                 zone=thing.ask.offer.zone,
                 request=thing.request,
                 nodes=()
                 if thing.node is None
                 else (
-                    NodeSight(
+                    NodeObservation(
                         name=name,
                         word=thing.node,
                         state=thing.node.value.upper(),
@@ -139,8 +139,8 @@ class Toy:
             if thing.ask.offer.zone in self.zones
         }
 
-    def observed(self) -> Observed:
-        return Observed(
+    def observed(self) -> ObservedState:
+        return ObservedState(
             sights=self.sights() if self.survey is None else self.survey,
             zones=self.zones,
             surveyed_at=self.now - 0.5,
@@ -148,20 +148,20 @@ class Toy:
             calling=self.calling,
         )
 
-    def hosts(self) -> dict[str, tuple[HostWord, ...]]:
+    def hosts(self) -> dict[str, tuple[HostStatus, ...]]:
         return {
             name: tuple(self.host(name, thing, worker) for worker in range(2))
             for name, thing in self.things.items()
-            if thing.node in {NodeWord.READY, NodeWord.SICK}
+            if thing.node in {NodeState.READY, NodeState.SICK}
         }
 
-    def host(self, name: str, thing: Thing, worker: int) -> HostWord:
+    def host(self, name: str, thing: Thing, worker: int) -> HostStatus:
         works = tuple(
             work_of(attempt, processes[worker])
             for attempt, processes in thing.work.items()
             if worker in processes
         )
-        return HostWord(
+        return HostStatus(
             node=name,
             worker=worker,
             incarnation=f"{name}@{thing.made:.0f}",
@@ -182,45 +182,45 @@ class Toy:
                 continue
             zone = thing.ask.offer.zone
             due = thing.made + self.grants(zone)
-            if thing.request is RequestWord.QUEUED and due <= self.now:
-                thing.request, thing.node = RequestWord.GRANTED, NodeWord.MAKING
+            if thing.request is RequestState.QUEUED and due <= self.now:
+                thing.request, thing.node = RequestState.GRANTED, NodeState.MAKING
                 thing.ready = self.now + 30
-            if thing.node is NodeWord.MAKING and thing.ready <= self.now:
-                thing.request, thing.node = RequestWord.ACTIVE, NodeWord.READY
-            if thing.node is NodeWord.READY and not thing.cut:
+            if thing.node is NodeState.MAKING and thing.ready <= self.now:
+                thing.request, thing.node = RequestState.ACTIVE, NodeState.READY
+            if thing.node is NodeState.READY and not thing.cut:
                 thing.heard = self.now
             for processes in thing.work.values():
                 for process in processes.values():
                     if process.ended is None and process.started + self.lasts <= self.now:
                         process.ended, process.exit = self.now, self.exit
 
-    def tick(self, seconds: float = 5.0) -> Plan:
+    def tick(self, seconds: float = 5.0) -> EnginePlan:
         self.now += seconds
         self.advance()
         found = plan(self.wishes, self.observed(), self.trails, self.now)
         for step in found.steps:
-            for event in journal(step, self.now):
+            for event in events_before_step(step, self.now):
                 self.note(event)
         for step in found.steps:
             if type(step.action) not in self.losing:
                 self.do(step)
         alive = [
-            one for one in self.things.values() if one.node is NodeWord.READY and one.ends == inf
+            one for one in self.things.values() if one.node is NodeState.READY and one.ends == inf
         ]
         self.most = max(self.most, len(alive))
         self.check()
         self.last = found
         return found
 
-    def note(self, event: Event) -> None:
+    def note(self, event: HistoryEvent) -> None:
         self.events.append(event)
-        self.trails = fold(self.trails, event)
+        self.trails = apply_event(self.trails, event)
 
-    def tell(self, kind: str, step: Step, **facts: object) -> None:
+    def tell(self, kind: str, step: PlannedStep, **facts: object) -> None:
         if type(step.action) in self.deafened:
             return
         name = getattr(step.action, "slot", "")
-        event = Event(at=self.now, kind=kind, job="gpt", slot=name, facts=facts)
+        event = HistoryEvent(at=self.now, kind=kind, job="gpt", slot=name, facts=facts)
         self.note(event)
 
     def check(self) -> None:
@@ -234,52 +234,52 @@ class Toy:
 
     # -- what is done
 
-    def do(self, step: Step) -> None:
-        deeds: dict[type, Callable[[Step, Any], None]] = {
+    def do(self, step: PlannedStep) -> None:
+        deeds: dict[type, Callable[[PlannedStep, Any], None]] = {
             Ask: self.create,
             Withdraw: self.withdraw,
             Prepare: self.prepare,
             Launch: self.launch,
             Stop: self.stop,
             Collect: self.collect,
-            Record: lambda step, action: None,
+            RecordEvent: lambda step, action: None,
         }
         deeds[type(step.action)](step, step.action)
 
-    def withdraw(self, step: Step, action: Withdraw) -> None:
+    def withdraw(self, step: PlannedStep, action: Withdraw) -> None:
         thing = self.things.get(action.bid)
         if thing is not None and thing.ends == inf:
-            assert thing.request is not RequestWord.ENDING
-            thing.ends, thing.request = self.now + 20, RequestWord.LEAVING
-            thing.node = None if thing.node is None else NodeWord.LEAVING
+            assert thing.request is not RequestState.ENDING
+            thing.ends, thing.request = self.now + 20, RequestState.LEAVING
+            thing.node = None if thing.node is None else NodeState.LEAVING
             thing.work.clear()
 
-    def prepare(self, step: Step, action: Prepare) -> None:
+    def prepare(self, step: PlannedStep, action: Prepare) -> None:
         if action.bid in self.things:
-            on = [mark(host) for host in self.hosts().get(action.bid, ())]
+            on = [host_fingerprint(host) for host in self.hosts().get(action.bid, ())]
             code = action.code_digest
             self.tell("slot.prepared", step, bid=action.bid, code_digest=code, on=on)
 
-    def launch(self, step: Step, action: Launch) -> None:
+    def launch(self, step: PlannedStep, action: Launch) -> None:
         thing = self.things.get(action.bid)
-        if thing is not None and thing.node is NodeWord.READY and not thing.cut:
+        if thing is not None and thing.node is NodeState.READY and not thing.cut:
             if action.attempt not in self.launches:
                 self.launches.append(action.attempt)
             processes = {worker: Process(started=self.now) for worker in range(2)}
             thing.work.setdefault(action.attempt, processes)
             self.tell("attempt.started", step, attempt=action.attempt)
 
-    def stop(self, step: Step, action: Stop) -> None:
+    def stop(self, step: PlannedStep, action: Stop) -> None:
         thing = self.things.get(action.bid)
         if thing is not None and not thing.cut:
             for process in thing.work.get(action.attempt, {}).values():
                 if process.ended is None:
                     process.ended, process.exit, process.termed = self.now, 0, True
 
-    def collect(self, step: Step, action: Collect) -> None:
+    def collect(self, step: PlannedStep, action: Collect) -> None:
         self.tell("slot.collected", step, bid=action.bid, attempt=action.attempt)
 
-    def create(self, step: Step, ask: Ask) -> None:
+    def create(self, step: PlannedStep, ask: Ask) -> None:
         refusal = self.refuses.get(ask.offer.zone)
         if refusal is not None:
             self.tell("bid.refused", step, bid=ask.bid, refusal=str(refusal), sentence="no")
@@ -296,10 +296,10 @@ class Toy:
                 return self
         raise AssertionError(f"not there after {many} ticks: {self.last.states}")
 
-    def trail(self, name: str = "gpt-0") -> Trail:
-        return self.trails.slots.get(name, Trail())
+    def trail(self, name: str = "gpt-0") -> SlotHistory:
+        return self.trails.slots.get(name, SlotHistory())
 
-    def kinds(self, kind: str) -> list[Event]:
+    def kinds(self, kind: str) -> list[HistoryEvent]:
         return [event for event in self.events if event.kind == kind]
 
     @property
@@ -320,7 +320,7 @@ class Toy:
         self.wishes = replace(self.wishes, slots=slots)
 
     def preempt(self) -> None:
-        self.home.request, self.home.node = RequestWord.LOST, NodeWord.LOST
+        self.home.request, self.home.node = RequestState.LOST, NodeState.LOST
         self.home.work.clear()
 
     def reboot(self) -> None:
@@ -330,13 +330,13 @@ class Toy:
                 process.lost = process.lost or process.ended is None
 
 
-def work_of(attempt: str, process: Process) -> Work:
-    word = WorkWord.RUNNING
+def work_of(attempt: str, process: Process) -> HostRun:
+    word = RunState.RUNNING
     if process.lost:
-        word = WorkWord.LOST
+        word = RunState.LOST
     elif process.ended is not None:
-        word = WorkWord.ENDED
-    return Work(
+        word = RunState.ENDED
+    return HostRun(
         attempt=attempt,
         word=word,
         started=process.started,

@@ -4,20 +4,27 @@ from dataclasses import replace
 from typing import Any
 
 from tests.unit.core_toy import Toy, offer, slot
-from tpuherd.model.observed import HostWord, NodeSight, NodeWord, Observed, RequestWord, Sight
-from tpuherd.model.slot_history import Attempt, Bid, Trail, Trails
-from tpuherd.model.slots_and_plan import Plan, Wishes
-from tpuherd.planner.bid_status import Standing
+from tpuherd.model.observed import (
+    BidObservation,
+    HostStatus,
+    NodeObservation,
+    NodeState,
+    ObservedState,
+    RequestState,
+)
+from tpuherd.model.slot_history import AttemptRecord, BidRecord, History, SlotHistory
+from tpuherd.model.slots_and_plan import DesiredSlots, EnginePlan
+from tpuherd.planner.bid_status import BidStatus
 from tpuherd.planner.plan import plan
-from tpuherd.planner.policy import Role, Stage
-from tpuherd.planner.slot_input import Case, World
+from tpuherd.planner.policy import BidPhase, Role
+from tpuherd.planner.slot_input import PlanContext, SlotContext
 
 NOW = 100_000.0
 NAME = "gpt-0-g1-me"
 
 
-def bid(**changes: Any) -> Bid:
-    base = Bid(
+def bid(**changes: Any) -> BidRecord:
+    base = BidRecord(
         name=NAME,
         slot="gpt-0",
         generation=1,
@@ -30,53 +37,56 @@ def bid(**changes: Any) -> Bid:
     return replace(base, **changes)
 
 
-def node(word: NodeWord = NodeWord.READY, **changes: Any) -> NodeSight:
-    base = NodeSight(name=NAME, word=word, state=word.upper(), incarnation="i", hosts=2)
+def node(word: NodeState = NodeState.READY, **changes: Any) -> NodeObservation:
+    base = NodeObservation(name=NAME, word=word, state=word.upper(), incarnation="i", hosts=2)
     return replace(base, **changes)
 
 
-def sight(*words: NodeWord, request: RequestWord | None = None, **changes: Any) -> Sight:
+def sight(*words: NodeState, request: RequestState | None = None, **changes: Any) -> BidObservation:
     nodes = tuple(node(word) for word in words)
-    return replace(Sight(bid=NAME, zone="a", request=request, nodes=nodes), **changes)
+    return replace(BidObservation(bid=NAME, zone="a", request=request, nodes=nodes), **changes)
 
 
-def seen(**changes: Any) -> Observed:
-    return replace(Observed(zones=frozenset("a"), surveyed_at=NOW - 1), **changes)
+def seen(**changes: Any) -> ObservedState:
+    return replace(ObservedState(zones=frozenset("a"), surveyed_at=NOW - 1), **changes)
 
 
-def host(worker: int = 0, **changes: Any) -> HostWord:
-    base = HostWord(
+def host(worker: int = 0, **changes: Any) -> HostStatus:
+    base = HostStatus(
         node=NAME, worker=worker, incarnation="i", reached=True, heard_at=NOW, boot=f"b{worker}"
     )
     return replace(base, **changes)
 
 
-ATTEMPT = Attempt(id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", launched_at=NOW - 50)
+ATTEMPT = AttemptRecord(id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", launched_at=NOW - 50)
 
 
-def case(*standings: Standing, observed: Observed | None = None, **changes: Any) -> Case:
-    world = World(
-        wishes=Wishes(slots={}, owner="me"), observed=observed or seen(), trails=Trails(), now=NOW,
+def case(
+    *standings: BidStatus, observed: ObservedState | None = None, **changes: Any
+) -> SlotContext:
+    world = PlanContext(
+        wishes=DesiredSlots(slots={}, owner="me"), observed=observed or seen(), trails=History(),
+            now=NOW,
         sure=True, frozen="", unknown={}, probed=set(),
     )  # fmt: skip
     base: dict[str, Any] = {
         "slot": slot(),
-        "trail": Trail(bids={one.bid.name: one.bid for one in standings}),
+        "trail": SlotHistory(bids={one.bid.name: one.bid for one in standings}),
     }
     base |= {"world": world, "now": NOW, "standings": list(standings)}
-    return Case(**base | changes)
+    return SlotContext(**base | changes)
 
 
-def stood(**changes: Any) -> Standing:
+def stood(**changes: Any) -> BidStatus:
     both = (host(0), host(1))
     base: dict[str, Any] = {
-        "bid": bid(granted_at=1.0, ready_at=2.0), "stage": Stage.READY, "hosts": both,
-        "sight": sight(NodeWord.READY), "whole": True, "role": Role.INCUMBENT,
+        "bid": bid(granted_at=1.0, ready_at=2.0), "stage": BidPhase.READY, "hosts": both,
+        "sight": sight(NodeState.READY), "whole": True, "role": Role.INCUMBENT,
     }  # fmt: skip
-    return Standing(**base | changes)
+    return BidStatus(**base | changes)
 
 
-def actions(found: Plan, kind: type) -> list[Any]:
+def actions(found: EnginePlan, kind: type) -> list[Any]:
     return [step.action for step in found.steps if isinstance(step.action, kind)]
 
 
@@ -102,13 +112,13 @@ def swarm(many: int, lasts: float, ticks: int) -> Toy:
     return toy
 
 
-def again(toy: Toy, **changes: Any) -> Plan:
+def again(toy: Toy, **changes: Any) -> EnginePlan:
     """What would be done now, if this were seen."""
     observed = replace(toy.observed(), **changes)
     return plan(toy.wishes, observed, toy.trails, toy.now)
 
 
-def with_works(toy: Toy, **changes: Any) -> Plan:
+def with_works(toy: Toy, **changes: Any) -> EnginePlan:
     """The same, if the hosts said this of the attempt."""
     hosts = {
         name: tuple(

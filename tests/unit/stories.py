@@ -5,23 +5,23 @@ from dataclasses import asdict
 from random import Random
 from typing import Any
 
-from tpuherd.accounting.accounts import accounts
-from tpuherd.accounting.goodput import Account, State
+from tpuherd.accounting.accounts import build_accounts
+from tpuherd.accounting.goodput import GoodputState, SlotAccount
 from tpuherd.model.slot_history import Verdict
-from tpuherd.model.slots_and_plan import Event, Offer
+from tpuherd.model.slots_and_plan import HistoryEvent, Offer
 
 START = 1_800_000_000.0
 SLOT = "gpt-0"
 PRICE = 3600.0  #: a dollar a second
 
 
-class History:
+class StoryLog:
     """Writes the log of one slot, and beside it where its time really went."""
 
     def __init__(self, start: float = START) -> None:
         self.now = start
-        self.events: list[Event] = []
-        self.truth: Counter[State] = Counter()
+        self.events: list[HistoryEvent] = []
+        self.truth: Counter[GoodputState] = Counter()
         self.cost = 0.0
         self.lost = 0
         self.number = self.generation = 0
@@ -37,9 +37,9 @@ class History:
         return f"{SLOT}-a{self.number}-7kq"
 
     def tell(self, kind: str, *, slot: str = SLOT, **facts: Any) -> None:
-        self.events.append(Event(at=self.now, kind=kind, job="gpt", slot=slot, facts=facts))
+        self.events.append(HistoryEvent(at=self.now, kind=kind, job="gpt", slot=slot, facts=facts))
 
-    def wait(self, seconds: float, state: State) -> None:
+    def wait(self, seconds: float, state: GoodputState) -> None:
         self.now += seconds
         self.truth[state] += seconds  # type: ignore[assignment]
         if self.since is not None:
@@ -54,13 +54,13 @@ class History:
     def get(self, queue: float, provision: float, setup: float) -> None:
         """A node, from the ask to prepared hosts."""
         self.ask()
-        first = State.QUEUE_FIRST if self.generation == 1 else State.CAPACITY_WAIT
+        first = GoodputState.QUEUE_FIRST if self.generation == 1 else GoodputState.CAPACITY_WAIT
         self.wait(queue, first)
         self.tell("bid.granted", bid=self.bid)
-        self.wait(provision, State.PROVISION)
+        self.wait(provision, GoodputState.PROVISION)
         self.tell("bid.ready", bid=self.bid)
         self.since = self.now
-        self.wait(setup, State.HOST_SETUP)
+        self.wait(setup, GoodputState.HOST_SETUP)
         self.tell("slot.prepared", bid=self.bid, code_digest="c", on=[])
 
     def launch(self, starting: float, **facts: Any) -> None:
@@ -69,7 +69,7 @@ class History:
         self.tell("attempt.launched", attempt=self.attempt, number=self.number, bid=self.bid,
                   code_digest="c")  # fmt: skip
         self.tell("attempt.started", attempt=self.attempt)
-        self.wait(starting, State.STARTING)
+        self.wait(starting, GoodputState.STARTING)
         self.tell("attempt.stepped", attempt=self.attempt, **facts)
 
     def end(self, verdict: Verdict, **facts: Any) -> None:
@@ -80,20 +80,20 @@ class History:
         self.tell("bid.lost", bid=self.bid, how="preempted")
         self.since = None
 
-    def account(self) -> Account:
-        return accounts(self.events, self.now)[SLOT]
+    def account(self) -> SlotAccount:
+        return build_accounts(self.events, self.now)[SLOT]
 
 
-def struck(**facts: Any) -> History:
+def struck(**facts: Any) -> StoryLog:
     """A job that saved at its step 100, worked on, and lost its node at its step 140."""
-    story = History()
+    story = StoryLog()
     story.get(10, 20, 30)
     story.launch(5, step=0)
-    story.wait(100, State.PRODUCTIVE)
+    story.wait(100, GoodputState.PRODUCTIVE)
     story.tell("attempt.saved", attempt=story.attempt, step=100)
-    story.wait(40, State.WASTED)
+    story.wait(40, GoodputState.WASTED)
     last_at = story.now
-    story.wait(3, State.DETECT)
+    story.wait(3, GoodputState.DETECT)
     story.end(Verdict.PREEMPTED, last_at=last_at, step=140, **facts)
     story.lose()
     return story
@@ -126,7 +126,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def nonsense(chance: Random, now: float) -> Event:
+def nonsense(chance: Random, now: float) -> HistoryEvent:
     """Some event, whether it makes sense or not."""
     kind = chance.choice(sorted(KINDS))
     slot = "" if kind[:4] in ("wish", "engi") else f"gpt-{chance.randrange(2)}"
@@ -147,4 +147,4 @@ def nonsense(chance: Random, now: float) -> Event:
         facts["verdict"] = chance.choice([verdict.value for verdict in Verdict])
         facts["last_at"] = now - chance.randrange(-100, 2000)
     job = "" if kind[:4] == "engi" else "gpt"
-    return Event(at=now, kind=kind, job=job, slot=slot, facts=facts)
+    return HistoryEvent(at=now, kind=kind, job=job, slot=slot, facts=facts)

@@ -7,17 +7,17 @@ from types import ModuleType
 
 import pytest
 
-from tpuherd.remote.agent_bundle import OURS, agent, bare
+from tpuherd.remote.agent_bundle import OURS, current_agent, strip_docs
 from tpuherd_host.agent import frames, metadata, records
-from tpuherd_host.agent.facts import chip, memory
-from tpuherd_host.agent.holders import locked
-from tpuherd_host.agent.logs import Log
-from tpuherd_host.agent.processes import Process, family, parsed
-from tpuherd_host.agent.state import State
-from tpuherd_host.agent.threads import House, Talk, live
+from tpuherd_host.agent.facts import chip_generation, parse_meminfo
+from tpuherd_host.agent.holders import parse_lock_holder
+from tpuherd_host.agent.logs import SegmentedLog
+from tpuherd_host.agent.processes import Process, parse_stat, with_descendants
+from tpuherd_host.agent.state import AgentState
+from tpuherd_host.agent.threads import AgentPaths, ThreadedCall, run_call
 from tpuherd_host.agent.verbs import PURE, THREADED
 from tpuherd_host.agent.verbs import __doc__ as reference
-from tpuherd_host.agent.words import Answered, Happening
+from tpuherd_host.agent.words import Event, ThreadAnswered
 
 SEEDS = range(20)
 
@@ -38,8 +38,10 @@ def test_frames_come_whole_however_they_are_cut(seed: int) -> None:
         )
         for _ in range(50)
     ]
-    text = b"".join(frames.packed(*frame) for frame in ((f.kind, f.id, f.payload) for f in sent))
-    reader = frames.Reader()
+    text = b"".join(
+        frames.pack_frame(*frame) for frame in ((f.kind, f.id, f.payload) for f in sent)
+    )
+    reader = frames.FrameReader()
     assert [frame for piece in cut(text, dice) for frame in reader.feed(piece)] == sent
     assert not b"".join(reader.pieces)
 
@@ -51,24 +53,24 @@ def test_records_come_whole_however_they_are_cut(seed: int) -> None:
         records.Record(dice.random(), dice.randrange(4), dice.randbytes(dice.randrange(99)))
         for _ in range(50)
     ]
-    text = b"".join(records.packed(*record) for record in sent)
-    reader = records.Records(offset=1000)
+    text = b"".join(records.pack_record(*record) for record in sent)
+    reader = records.RecordReader(offset=1000)
     assert [record for piece in cut(text, dice) for record in reader.feed(piece)] == sent
     assert reader.offset == 1000 + len(text) == 1000 + sum(record.size for record in sent)
     for end in range(0, len(text), 7):
-        known = records.whole(text[:end])
+        known = records.complete_length(text[:end])
         assert known <= end
-        assert len(list(records.Records().feed(text[:known]))) == len(
-            list(records.Records().feed(text[:end]))
+        assert len(list(records.RecordReader().feed(text[:known]))) == len(
+            list(records.RecordReader().feed(text[:end]))
         )
 
 
 def test_a_jump_sets_the_offset_and_a_gap_counts() -> None:
-    reader = records.Records()
-    jump = records.packed(0.0, records.JUMP, records.NUMBER.pack(5000))
-    gap = records.packed(0.0, records.GAP, records.NUMBER.pack(77))
+    reader = records.RecordReader()
+    jump = records.pack_record(0.0, records.JUMP, records.NUMBER.pack(5000))
+    gap = records.pack_record(0.0, records.GAP, records.NUMBER.pack(77))
     told = list(reader.feed(jump + gap))
-    assert [records.number(record.piece) for record in told] == [5000, 77]
+    assert [records.parse_number(record.piece) for record in told] == [5000, 77]
     assert reader.offset == 5000 + len(gap)
     with pytest.raises(records.BadRecord):
         list(reader.feed(b"\xff" * 20))
@@ -79,36 +81,36 @@ def test_a_jump_sets_the_offset_and_a_gap_counts() -> None:
 def test_a_log_is_a_window_on_all_that_was_written(tmp_path: Path, seed: int, raw: bool) -> None:
     dice = random.Random(seed)
     whole, cap = b"", 1 << 19
-    log = Log(str(tmp_path), cap, raw)
+    log = SegmentedLog(str(tmp_path), cap, raw)
     for at in range(dice.randrange(5, 60)):
         piece = dice.randbytes(dice.randrange(1, 1 << 16))
         assert log.append(float(at), 1, piece)
-        whole += piece if raw else records.packed(float(at), 1, piece)
+        whole += piece if raw else records.pack_record(float(at), 1, piece)
         if dice.random() < 0.1:  # another agent
             log.close()
-            log = Log(str(tmp_path), cap, raw)
+            log = SegmentedLog(str(tmp_path), cap, raw)
         assert log.length == len(whole)
-        assert len(whole) - log.first <= cap
-        assert log.first == 0 or len(whole) - log.first > cap // 2
-        start = dice.randrange(log.first, log.length)
+        assert len(whole) - log.first_offset <= cap
+        assert log.first_offset == 0 or len(whole) - log.first_offset > cap // 2
+        start = dice.randrange(log.first_offset, log.length)
         many = dice.randrange(log.length - start)
         assert log.read(start, many) == whole[start : start + many]
     log.close()
-    assert sum(file.stat().st_size for file in tmp_path.iterdir()) == log.length - log.first
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) == log.length - log.first_offset
 
 
 def test_a_log_that_a_crash_cut_goes_on_after_its_last_whole_record(tmp_path: Path) -> None:
-    log = Log(str(tmp_path), 1 << 20)
+    log = SegmentedLog(str(tmp_path), 1 << 20)
     log.append(1.0, 1, b"one")
     log.append(2.0, 1, b"two")
     log.close()
     [segment] = tmp_path.iterdir()
     segment.write_bytes(segment.read_bytes()[:-2])
-    again = Log(str(tmp_path), 1 << 20)
+    again = SegmentedLog(str(tmp_path), 1 << 20)
     again.append(3.0, 2, b"three")
-    told = list(records.Records().feed(again.read(0, again.length)))
+    told = list(records.RecordReader().feed(again.read(0, again.length)))
     assert [(record.at, record.piece) for record in told] == [(1.0, b"one"), (3.0, b"three")]
-    assert again.tail() == ["onethree"]
+    assert again.last_lines() == ["onethree"]
     again.close()
 
 
@@ -127,14 +129,14 @@ ANSWER = b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nETag: 8d3\r\nContent-Le
     ],
 )
 def test_the_metadata_servers_answers(answer: bytes, told: tuple[str, str] | None) -> None:
-    assert metadata.parsed(answer) == told
+    assert metadata.parse_answer(answer) == told
 
 
 def test_where_the_metadata_server_is() -> None:
-    assert metadata.address({}) == ("169.254.169.254", 80)
-    assert metadata.address({"GCE_METADATA_HOST": "127.0.0.1:81"}) == ("127.0.0.1", 81)
-    assert b"wait_for_change" not in metadata.request("preempted", "h", "")
-    assert b"last_etag=8d3" in metadata.request("preempted", "h", "8d3")
+    assert metadata.server_address({}) == ("169.254.169.254", 80)
+    assert metadata.server_address({"GCE_METADATA_HOST": "127.0.0.1:81"}) == ("127.0.0.1", 81)
+    assert b"wait_for_change" not in metadata.build_request("preempted", "h", "")
+    assert b"last_etag=8d3" in metadata.build_request("preempted", "h", "8d3")
 
 
 LOCKS = """\
@@ -147,24 +149,24 @@ LOCKS = """\
 
 @pytest.mark.parametrize(("inode", "pid"), [(131, 4242), (132, None), (133, 0), (1, None)])
 def test_who_has_a_lock(inode: int, pid: int | None) -> None:
-    assert locked(LOCKS.splitlines(), inode) == pid
+    assert parse_lock_holder(LOCKS.splitlines(), inode) == pid
 
 
 def test_what_processes_are_related() -> None:
     stat = b"77 (a (strange) name) S 5 77 70 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9001 1 2"
-    assert parsed(77, stat) == Process(77, 5, 70, 9001, False)
-    assert parsed(77, stat.replace(b") S", b") Z")).gone
+    assert parse_stat(77, stat) == Process(77, 5, 70, 9001, False)
+    assert parse_stat(77, stat.replace(b") S", b") Z")).gone
     among = {pid: Process(pid, parent, 0, 0, False) for pid, parent in ((2, 1), (3, 2), (4, 1))}
-    assert family({2}, among) == {2, 3}
+    assert with_descendants({2}, among) == {2, 3}
 
 
 def test_what_a_host_shows() -> None:
     text = "MemTotal:       24679112 kB\nMemFree: 1 kB\nMemAvailable:   23000000 kB\n"
-    assert memory(text) == {"total": 24679112 * 1024, "available": 23000000 * 1024}
-    assert chip("0x1ae0", "0x0027", "0x004f") == "v3"
-    assert chip("0x1ae0", "0x0063", "0x1") == "v5e"
-    assert chip("0x1ae0", "0x9999", "") == ""
-    assert chip("0x10de", "0x0063", "") is None
+    assert parse_meminfo(text) == {"total": 24679112 * 1024, "available": 23000000 * 1024}
+    assert chip_generation("0x1ae0", "0x0027", "0x004f") == "v3"
+    assert chip_generation("0x1ae0", "0x0063", "0x1") == "v5e"
+    assert chip_generation("0x1ae0", "0x9999", "") == ""
+    assert chip_generation("0x10de", "0x0063", "") is None
 
 
 def test_every_verb_is_in_the_reference() -> None:
@@ -174,14 +176,14 @@ def test_every_verb_is_in_the_reference() -> None:
 
 
 def test_the_agent_is_one_file_the_same_each_time() -> None:
-    made = agent()
-    agent.cache_clear()
-    assert agent() == made
-    assert len(made.sent("")) < 100_000  # with what training scripts import
-    assert len(made.sent(OURS)) < 400_000
+    made = current_agent()
+    current_agent.cache_clear()
+    assert current_agent() == made
+    assert len(made.bytes_to_send("")) < 100_000  # with what training scripts import
+    assert len(made.bytes_to_send(OURS)) < 400_000
     text = '"""Doc."""\n\n\nclass A:\n    """Only this."""\n\n\ndef f() -> str:\n    # why\n'
     text += '    """Doc\n    more."""\n    return "# no comment"\n'
-    shown = bare(text)
+    shown = strip_docs(text)
     assert "Doc" not in shown
     assert shown.count("\n") == text.count("\n")
     space: dict[str, object] = {}
@@ -193,15 +195,15 @@ def test_the_agent_is_one_file_the_same_each_time() -> None:
 def test_who_asked_is_answered_whatever_breaks(
     kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def verb(talk: Talk) -> dict[str, str]:
+    def verb(talk: ThreadedCall) -> dict[str, str]:
         raise kind("a mistake of ours")
 
     module = ModuleType("mistaken")
     monkeypatch.setattr(module, "verb", verb, raising=False)
     monkeypatch.setitem(sys.modules, "tpuherd_host.agent.mistaken", module)
-    heard: list[Happening] = []
-    house = House("/nowhere", "/nowhere", {}, State, heard.append)
+    heard: list[Event] = []
+    house = AgentPaths("/nowhere", "/nowhere", {}, AgentState, heard.append)
     with pytest.raises(kind):  # so that the agent's own log says where
-        live("mistaken.verb", Talk(house, {}, 1, 2))
+        run_call("mistaken.verb", ThreadedCall(house, {}, 1, 2))
     sentence = "mistaken.verb broke off; ~/.tpuherd/agent.log on the host says where"
-    assert heard == [Answered(1, 2, {"sentence": sentence}, "broken")]
+    assert heard == [ThreadAnswered(1, 2, {"sentence": sentence}, "broken")]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tpuherd_host.agent.daemon import Daemon
-from tpuherd_host.agent.logs import Log
-from tpuherd_host.agent.state import State
-from tpuherd_host.agent.threads import House, Talk, begin
-from tpuherd_host.agent.words import Happening
+from tpuherd_host.agent.logs import SegmentedLog
+from tpuherd_host.agent.state import AgentState
+from tpuherd_host.agent.threads import AgentPaths, ThreadedCall, start_thread
+from tpuherd_host.agent.words import Event
 
 
 def none_left(*_: Any) -> Iterator[None]:
@@ -24,25 +24,25 @@ def test_where_no_thread_can_begin_it_waits_for_the_disk_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     daemon = Daemon(str(tmp_path), str(tmp_path), "1.a", {})
-    log = Log(str(tmp_path), 1 << 20)
+    log = SegmentedLog(str(tmp_path), 1 << 20)
     assert log.append(1.0, 1, b"said")
     daemon.outlets["a"] = SimpleNamespace(log=log)  # type: ignore[assignment]
     monkeypatch.setattr(_thread, "start_new_thread", none_left)
     assert log.dirty
-    daemon.sync()
+    daemon.sync_logs()
     assert not log.dirty
     assert not daemon.syncing
-    log.shut()
+    log.close_writer()
     daemon.files.epoll.close()
     for file in (daemon.wake_in, daemon.wake_out):
         os.close(file)
 
 
 def test_who_asks_for_what_takes_a_thread_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Happening] = []
-    talk = Talk(House("", "", {}, State, told.append), {"verb": "facts"}, 1, 2)
+    told: list[Event] = []
+    talk = ThreadedCall(AgentPaths("", "", {}, AgentState, told.append), {"verb": "facts"}, 1, 2)
     monkeypatch.setattr(_thread, "start_new_thread", none_left)
-    begin("facts.facts", talk)
+    start_thread("facts.facts", talk)
     (answered,) = told
     assert (answered.connection, answered.call, answered.error) == (1, 2, "busy")  # type: ignore[union-attr]
     assert "no room" in answered.content["sentence"]  # type: ignore[union-attr]

@@ -21,7 +21,7 @@ def product(shape: str, by: str) -> int:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_table_says_when_and_whence(table: str) -> None:
-    header, rows = reader.lines(table)
+    header, rows = reader.read_table(table)
     assert re.fullmatch(r"20\d\d-[01]\d-[0-3]\d", header["date"])
     assert header["source"]
     assert rows

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tpuherd.cli.clean import lines
+from tpuherd.cli.clean import summary_lines
 
 
 def answer(*ended: tuple[str, int], **more: Any) -> dict[str, Any]:
@@ -12,7 +12,7 @@ def answer(*ended: tuple[str, int], **more: Any) -> dict[str, Any]:
 
 def test_equal_commands_of_many_hosts_are_one_line_each() -> None:
     script = "bash -c for i in 1 2\ndo python train.py\ndone"
-    told = lines({
+    told = summary_lines({
         "gpt-0/w0": answer((script, 34), ("sleep 1", 7), ("sleep 1", 8)),
         "gpt-0/w1": answer((script, 35), left=[{"command": "x" * 500, "pid": 9}]),
         "gpt-0/w2": answer(),

@@ -8,13 +8,13 @@ import click
 import pytest
 
 from tpuherd.cli import main as command_line
-from tpuherd.cli.parsed_command import Errand
-from tpuherd.commands.command_types import Wish
+from tpuherd.cli.parsed_command import ParsedCommand
+from tpuherd.commands.command_types import ExecRequest
 
 
-def understand(line: str, environ: dict[str, str] | None = None) -> Errand:
+def understand(line: str, environ: dict[str, str] | None = None) -> ParsedCommand:
     """What a command line comes to, without doing it."""
-    errands: list[Errand] = []
+    errands: list[ParsedCommand] = []
 
     def keep(errand: Any) -> int:
         errands.append(errand)
@@ -74,7 +74,7 @@ def test_every_command_takes_them() -> None:
 )
 def test_words_of_the_remote_command_are_its_own(verb: str, words: str, argv: list[str]) -> None:
     wish = understand(f"{verb} {words}").work.args[0]  # type: ignore[attr-defined]
-    assert isinstance(wish, Wish)
+    assert isinstance(wish, ExecRequest)
     assert (wish.target, list(wish.argv)) == ("gpt", argv)
 
 

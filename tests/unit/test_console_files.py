@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tpuherd.clock import WallClock
-from tpuherd.commands.async_files import Pen
+from tpuherd.commands.async_files import FileWriter
 from tpuherd.commands.console import Console
-from tpuherd.commands.output import screen
+from tpuherd.commands.output import create_printer
 from tpuherd_host.agent.records import Record
 
 
@@ -30,7 +30,7 @@ def test_what_is_written_comes_whole_and_in_order(seed: int, blocking: bool) -> 
             came.append(piece)
 
     async def write() -> None:
-        pen = Pen(into)
+        pen = FileWriter(into)
         for piece in said:
             await pen.write(piece)
         await pen.flush()
@@ -54,7 +54,7 @@ def test_records_are_shown_as_one_unless_their_times_are_shown(
     async def alike() -> int:
         with (tmp_path / "out").open("wb") as out:
             console = Console([out.fileno()] * 3, tmp_path, {}, colour=False)
-            shown = screen(console, ["a", "b"], output, tmp_path, WallClock())
-            return len(set(map(shown.together, records)))
+            shown = create_printer(console, ["a", "b"], output, tmp_path, WallClock())
+            return len(set(map(shown.merge_key, records)))
 
     assert asyncio.run(alike()) == pieces

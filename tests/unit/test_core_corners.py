@@ -20,28 +20,28 @@ from tests.unit.scenes import (
     stood,
     with_works,
 )
-from tpuherd.history.apply_zone_events import season_key
-from tpuherd.model.observed import NodeWord, Work, WorkWord
-from tpuherd.model.slot_history import Attempt, Season, Trail, Trails, Verdict
+from tpuherd.history.apply_zone_events import zone_stats_key
+from tpuherd.model.observed import HostRun, NodeState, RunState
+from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory, Verdict, ZoneStats
 from tpuherd.model.slots_and_plan import (
     Ask,
     Collect,
+    DesiredSlots,
     Goal,
-    Kind,
     Limits,
     Prepare,
-    Record,
+    RecordEvent,
     Refusal,
+    RequestKind,
     Stop,
-    Wishes,
 )
 from tpuherd.planner import bidding, gang_actions, gang_progress
-from tpuherd.planner.bid_status import Need
-from tpuherd.planner.gang_progress import Open, how_it_ended
-from tpuherd.planner.plan import attempt_number, overview, plan
-from tpuherd.planner.policy import Role, Shape, Stage
-from tpuherd.planner.verdict import conclude
-from tpuherd.planner.zone_choice import ordered
+from tpuherd.planner.bid_status import NodeNeed
+from tpuherd.planner.gang_progress import Pending, describe_end
+from tpuherd.planner.plan import attempt_number, build_plan_context, plan
+from tpuherd.planner.policy import BidPhase, GangState, Role
+from tpuherd.planner.verdict import judge_attempt
+from tpuherd.planner.zone_choice import sort_offers
 
 # ---- gangs ---------------------------------------------------------------------------------------
 
@@ -51,13 +51,16 @@ def test_the_seat_of_what_is_given_back_is_where_it_ran() -> None:
         stood(role=Role.UNWANTED, bid=bid(name=name, ready_at=2.0)) for name in ("x", "y")
     )
     for order in ((here, other), (other, here)):
-        found = gang_actions.seated(case(*order, need=Need.NONE, home=here))
+        found = gang_actions.gang_bid(case(*order, need=NodeNeed.NONE, home=here))
         assert found is here
-    found = gang_actions.seated(case(here, need=Need.NONE))
+    found = gang_actions.gang_bid(case(here, need=NodeNeed.NONE))
     assert found is here
-    assert gang_actions.seated(case(here, need=Need.SEEK)) is None
-    assert gang_actions.seated(case(stood(role=Role.OUTDATED), need=Need.NONE)) is None
-    assert gang_actions.seated(case(stood(role=Role.UNWANTED, bid=bid()), need=Need.NONE)) is None
+    assert gang_actions.gang_bid(case(here, need=NodeNeed.SEEK)) is None
+    assert gang_actions.gang_bid(case(stood(role=Role.OUTDATED), need=NodeNeed.NONE)) is None
+    assert (
+        gang_actions.gang_bid(case(stood(role=Role.UNWANTED, bid=bid()), need=NodeNeed.NONE))
+        is None
+    )
 
 
 def test_hosts_that_were_heard_are_silent_and_others_are_still_coming() -> None:
@@ -65,20 +68,20 @@ def test_hosts_that_were_heard_are_silent_and_others_are_still_coming() -> None:
     never = tuple(replace(one, heard_at=0.0) for one in far)
     sick = bid(granted_at=1.0, ready_at=2.0, sick_at=3.0)
     for one, shape in [
-        (stood(), Shape.BARE),
-        (stood(stage=Stage.HIDDEN), Shape.BARE),
-        (stood(hosts=far, whole=False), Shape.SILENT),
-        (stood(hosts=never, whole=False), Shape.BOOTING),
-        (stood(hosts=never, whole=False, stage=Stage.SICK), Shape.SILENT),
-        (stood(hosts=never, whole=False, stage=Stage.HIDDEN), Shape.SILENT),
-        (stood(stage=Stage.SICK), Shape.SILENT),
-        (stood(bid=sick), Shape.SILENT),
-        (stood(bid=bid(granted_at=1.0)), Shape.BOOTING),
-        (stood(stage=Stage.UNKNOWN), Shape.UNKNOWN),
-        (stood(stage=Stage.CALLING), Shape.UNKNOWN),
+        (stood(), GangState.BARE),
+        (stood(stage=BidPhase.HIDDEN), GangState.BARE),
+        (stood(hosts=far, whole=False), GangState.SILENT),
+        (stood(hosts=never, whole=False), GangState.BOOTING),
+        (stood(hosts=never, whole=False, stage=BidPhase.SICK), GangState.SILENT),
+        (stood(hosts=never, whole=False, stage=BidPhase.HIDDEN), GangState.SILENT),
+        (stood(stage=BidPhase.SICK), GangState.SILENT),
+        (stood(bid=sick), GangState.SILENT),
+        (stood(bid=bid(granted_at=1.0)), GangState.BOOTING),
+        (stood(stage=BidPhase.UNKNOWN), GangState.UNKNOWN),
+        (stood(stage=BidPhase.CALLING), GangState.UNKNOWN),
     ]:
-        assert gang_actions.shaped(case(one), one) is shape, one
-    assert gang_actions.shaped(case(), None) is Shape.NOWHERE
+        assert gang_actions.gang_state(case(one), one) is shape, one
+    assert gang_actions.gang_state(case(), None) is GangState.NOWHERE
 
 
 def test_who_has_told_nothing_yet_is_quiet_since_every_host_knew_of_it() -> None:
@@ -116,10 +119,10 @@ def test_a_successor_that_is_sick_is_not_set_up_beside() -> None:
     toy.tick()
     new = next(one for name, one in toy.things.items() if name != old)
     assert [one.bid for one in actions(again(toy), Prepare)] == [new.ask.bid]
-    for word in (NodeWord.SICK, NodeWord.MAKING, NodeWord.UNKNOWN):
+    for word in (NodeState.SICK, NodeState.MAKING, NodeState.UNKNOWN):
         new.node = word
         assert not actions(again(toy, hosts=toy.hosts()), Prepare), word
-    new.node = NodeWord.READY
+    new.node = NodeState.READY
     new.cut = True
     assert not actions(again(toy), Prepare)
 
@@ -130,15 +133,15 @@ def test_an_attempt_on_a_node_that_is_not_heard_at_all_may_live() -> None:
         new = stood(bid=bid(name="gpt-0-g2-me", generation=2))
         one = case(here, new, home=here)
         one.trail = replace(one.trail, attempt=attempt)
-        return gang_actions.haunted(one, new)
+        return gang_actions.may_still_run_elsewhere(one, new)
 
-    runs = Work(attempt=ATTEMPT.id, word=WorkWord.RUNNING)
-    over = replace(runs, word=WorkWord.ENDED)
+    runs = HostRun(attempt=ATTEMPT.id, word=RunState.RUNNING)
+    over = replace(runs, word=RunState.ENDED)
     assert haunted(hosts=(), whole=False)
     assert haunted(hosts=(host(0, works=(over,)),), whole=False)
     assert haunted(hosts=(host(0, works=(runs,)),))
     assert not haunted(hosts=(host(0, works=(over,)),))
-    assert not haunted(hosts=(), whole=False, stage=Stage.LEAVING)
+    assert not haunted(hosts=(), whole=False, stage=BidPhase.LEAVING)
 
 
 def test_what_was_brought_back_is_not_brought_again() -> None:
@@ -162,50 +165,54 @@ def test_a_boot_tells_of_a_reboot_only_where_both_are_known() -> None:
         ("b0", ("b0", "b1"), False), ("b2", ("b0", "b1"), True), ("", ("b0", "b1"), False),
         ("b2", (), False), ("", (), False),
     ]:  # fmt: skip
-        runs = Work(attempt=ATTEMPT.id, word=WorkWord.RUNNING)
-        found = gang_progress.member(
+        runs = HostRun(attempt=ATTEMPT.id, word=RunState.RUNNING)
+        found = gang_progress.build_member(
             host(0, boot=boot, works=(runs,)), replace(ATTEMPT, boots=boots)
         )
         assert (found.lost, found.over) == (f"{NAME}/w0 was rebooted" * rebooted, rebooted)
 
 
 def test_who_was_ended_because_no_engine_was_heard_did_not_end_by_itself() -> None:
-    over = Work(attempt=ATTEMPT.id, word=WorkWord.ENDED, exit=1, deadman=True)
-    found = gang_progress.member(host(0, works=(over,)), ATTEMPT)
-    assert found.lost == "no engine was heard of for too long" and not found.failed
-    for word in (WorkWord.RUNNING, WorkWord.ENDING):
-        assert not gang_progress.member(host(0, works=(replace(over, word=word),)), ATTEMPT).lost
-    assert not gang_progress.member(host(0, works=(replace(over, deadman=False),)), ATTEMPT).lost
+    over = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=1, deadman=True)
+    found = gang_progress.build_member(host(0, works=(over,)), ATTEMPT)
+    assert found.lost == "no engine was heard of for too long" and not found.has_failed
+    for word in (RunState.RUNNING, RunState.ENDING):
+        assert not gang_progress.build_member(
+            host(0, works=(replace(over, word=word),)), ATTEMPT
+        ).lost
+    assert not gang_progress.build_member(
+        host(0, works=(replace(over, deadman=False),)), ATTEMPT
+    ).lost
 
 
 def test_how_an_end_is_told() -> None:
-    work = Work(attempt="x", word=WorkWord.ENDED, exit=3, signal=9, termed=True)
-    assert how_it_ended(work) == "was told to end"
-    assert how_it_ended(replace(work, termed=False)) == "was ended by signal 9"
-    assert how_it_ended(replace(work, termed=False, signal=None)) == "exited with 3"
-    assert how_it_ended(None) == "is gone"
+    work = HostRun(attempt="x", word=RunState.ENDED, exit=3, signal=9, termed=True)
+    assert describe_end(work) == "was told to end"
+    assert describe_end(replace(work, termed=False)) == "was ended by signal 9"
+    assert describe_end(replace(work, termed=False, signal=None)) == "exited with 3"
+    assert describe_end(None) == "is gone"
 
 
 # ---- the verdict ---------------------------------------------------------------------------------
 
 
-def judged(work: Work, attempt: Attempt = ATTEMPT, **changes: Any) -> Any:
+def judged(work: HostRun, attempt: AttemptRecord = ATTEMPT, **changes: Any) -> Any:
     """What two hosts that say the same come to."""
     hosts = tuple(host(one, works=(work,)) for one in range(2))
     observed = replace(seen(hosts={NAME: hosts}), **changes)
-    trail = Trail(attempt=replace(attempt, started_at=NOW - 40, boots=("b0", "b1")))
-    return conclude(slot(), trail, bid(granted_at=1.0, ready_at=2.0), observed, NOW)
+    trail = SlotHistory(attempt=replace(attempt, started_at=NOW - 40, boots=("b0", "b1")))
+    return judge_attempt(slot(), trail, bid(granted_at=1.0, ready_at=2.0), observed, NOW)
 
 
 def test_a_look_at_the_cloud_counts_when_it_was_begun_after_the_end() -> None:
-    well = Work(attempt=ATTEMPT.id, word=WorkWord.ENDED, exit=0, ended=NOW - 5)
-    assert isinstance(judged(well, surveyed_at=NOW - 5), Open)
+    well = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=0, ended=NOW - 5)
+    assert isinstance(judged(well, surveyed_at=NOW - 5), Pending)
     assert judged(well, surveyed_at=NOW - 4.9).verdict is Verdict.SUCCESS
 
 
 def test_whoever_ended_well_before_our_stop_arrived_has_succeeded() -> None:
     stopping = replace(ATTEMPT, stopping_at=NOW - 6, stopping_why="changed", stopping_s=30.0)
-    well = Work(attempt=ATTEMPT.id, word=WorkWord.ENDED, exit=0, ended=NOW - 5)
+    well = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=0, ended=NOW - 5)
     assert judged(well, stopping).verdict is Verdict.SUCCESS
     assert judged(replace(well, termed=True), stopping).verdict is Verdict.STOPPED
     assert judged(replace(well, exit=75), stopping).verdict is Verdict.STOPPED
@@ -214,24 +221,24 @@ def test_whoever_ended_well_before_our_stop_arrived_has_succeeded() -> None:
 
 
 def test_after_a_notice_the_cloud_is_looked_at_soon() -> None:
-    runs = Work(attempt=ATTEMPT.id, word=WorkWord.RUNNING)
+    runs = HostRun(attempt=ATTEMPT.id, word=RunState.RUNNING)
     hosts = tuple(host(one, works=(runs,)) for one in range(2))
     mine = bid(granted_at=1.0, ready_at=2.0, noticed_at=NOW - 1)
-    trail = Trail(attempt=replace(ATTEMPT, started_at=NOW - 40, boots=("b0", "b1")))
-    found = conclude(slot(), trail, mine, seen(hosts={NAME: hosts}), NOW)
-    assert isinstance(found, Open) and found.held and found.wake_at == NOW - 1 + 25 + 5
+    trail = SlotHistory(attempt=replace(ATTEMPT, started_at=NOW - 40, boots=("b0", "b1")))
+    found = judge_attempt(slot(), trail, mine, seen(hosts={NAME: hosts}), NOW)
+    assert isinstance(found, Pending) and found.held and found.wake_at == NOW - 1 + 25 + 5
 
 
 def test_only_what_a_host_says_of_this_attempt_counts_for_it() -> None:
-    well = Work(attempt=ATTEMPT.id, word=WorkWord.ENDED, exit=0, ended=NOW - 5)
-    other = Work(attempt="gpt-0-a0-me", word=WorkWord.RUNNING)
+    well = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=0, ended=NOW - 5)
+    other = HostRun(attempt="gpt-0-a0-me", word=RunState.RUNNING)
     for works in ((other, well), (well, other)):
         hosts = tuple(host(one, works=works) for one in range(2))
         assert judged(well, hosts={NAME: hosts}).verdict is Verdict.SUCCESS
-    young = replace(well, word=WorkWord.RUNNING, exit=None, ended=None)
-    ended = replace(other, word=WorkWord.ENDED)
+    young = replace(well, word=RunState.RUNNING, exit=None, ended=None)
+    ended = replace(other, word=RunState.ENDED)
     hosts = tuple(host(one, works=(ended, young)) for one in range(2))
-    assert judged(young, hosts={NAME: hosts}) == Open()
+    assert judged(young, hosts={NAME: hosts}) == Pending()
 
 
 @pytest.mark.parametrize("change", [{"code_digest": "d"}, {"goal": Goal.RUN, "code_digest": "e"}])
@@ -252,7 +259,7 @@ def test_a_run_that_ended_while_its_stop_was_on_its_way_is_done(change: dict[str
 
 
 def test_two_slots_that_ask_at_once_after_a_refusal_ask_once() -> None:
-    direct = (offer("a", kind=Kind.DIRECT),)
+    direct = (offer("a", kind=RequestKind.DIRECT),)
     for offers, many in ((direct, 1), ((offer("a"),), 2)):
         toy = Toy(slot("gpt-0", offers=offers), slot("gpt-1", offers=offers))
         toy.refuses = {"a": Refusal.STOCKOUT}
@@ -264,12 +271,12 @@ def test_two_slots_that_ask_at_once_after_a_refusal_ask_once() -> None:
 
 def test_what_costs_nobody_knows_how_much_goes_as_if_it_cost_nothing() -> None:
     dear, free, unknown = offer("a", price=0.5), offer("b", price=0.0), offer("c", price=None)
-    assert [one.zone for one in ordered([dear, unknown, free], {})] == ["b", "c", "a"]
+    assert [one.zone for one in sort_offers([dear, unknown, free], {})] == ["b", "c", "a"]
 
 
 def test_where_nodes_ever_lived_goes_before_where_nobody_knows() -> None:
-    lives = {season_key(offer("b")): Season(lives_s=(0.5,))}
-    assert [one.zone for one in ordered([offer("a"), offer("b")], lives)] == ["b", "a"]
+    lives = {zone_stats_key(offer("b")): ZoneStats(lives_s=(0.5,))}
+    assert [one.zone for one in sort_offers([offer("a"), offer("b")], lives)] == ["b", "a"]
 
 
 def test_whoever_insists_on_a_name_gives_the_old_node_back_first() -> None:
@@ -284,7 +291,7 @@ def test_whoever_insists_on_a_name_gives_the_old_node_back_first() -> None:
 
 
 def test_a_log_is_here_when_all_hosts_that_are_heard_have_sent_theirs() -> None:
-    mine = Work(attempt=ATTEMPT.id, word=WorkWord.ENDED, drained=True)
+    mine = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, drained=True)
     late, other = replace(mine, drained=False), replace(mine, attempt="x", drained=False)
     for first, second, reached, waits in [
         ((mine,), (mine,), True, False), ((mine,), (late,), True, True),
@@ -292,7 +299,7 @@ def test_a_log_is_here_when_all_hosts_that_are_heard_have_sent_theirs() -> None:
         ((mine,), (mine, other), True, False), ((mine,), (), True, False),
     ]:  # fmt: skip
         one = stood(hosts=(host(0, works=first), host(1, works=second, reached=reached)))
-        assert bidding.undrained(one, ATTEMPT.id) == waits
+        assert bidding.has_undrained_log(one, ATTEMPT.id) == waits
 
 
 def test_what_cannot_be_prepared_is_not_tried_again_at_once() -> None:
@@ -320,7 +327,8 @@ def test_while_frozen_it_is_thought_of_again_within_a_minute() -> None:
     names = [f"x-{number}-g1-me" for number in range(3)]
     (mine,) = toy.trail().bids.values()
     others = {
-        name[:3]: Trail(bids={name: replace(mine, name=name, slot=name[:3])}) for name in names
+        name[:3]: SlotHistory(bids={name: replace(mine, name=name, slot=name[:3])})
+        for name in names
     }
     toy.trails = replace(toy.trails, slots={**toy.trails.slots, **others})
     toy.home.cut = True
@@ -331,15 +339,15 @@ def test_while_frozen_it_is_thought_of_again_within_a_minute() -> None:
 
 
 def test_only_who_still_waits_tries_for_the_others() -> None:
-    direct = bid(offer=offer("a", kind=Kind.DIRECT))
+    direct = bid(offer=offer("a", kind=RequestKind.DIRECT))
     for one, tries in [
         (direct, True), (replace(direct, granted_at=1.0), False), (bid(), False),
         (replace(direct, refusal=Refusal.STOCKOUT), False),
         (replace(direct, withdrawn_at=1.0), False),
     ]:  # fmt: skip
-        trail = Trail(bids={NAME: one})
-        wishes = Wishes(slots={}, owner="me")
-        found = overview(wishes, seen(), Trails(slots={"gpt-0": trail}), NOW)
+        trail = SlotHistory(bids={NAME: one})
+        wishes = DesiredSlots(slots={}, owner="me")
+        found = build_plan_context(wishes, seen(), History(slots={"gpt-0": trail}), NOW)
         assert (("a", "v4-16", "spot") in found.probed) == tries, one
 
 
@@ -357,11 +365,11 @@ def test_what_is_kept_for_a_while_is_thought_of_when_that_is_over() -> None:
 
 
 def test_an_attempt_whose_bid_is_forgotten_is_lost() -> None:
-    trail = Trail(attempt=replace(ATTEMPT, started_at=NOW - 40), attempts=1)
-    wishes = Wishes(slots={"gpt-0": slot()}, owner="me")
-    found = plan(wishes, seen(), Trails(slots={"gpt-0": trail}), NOW)
+    trail = SlotHistory(attempt=replace(ATTEMPT, started_at=NOW - 40), attempts=1)
+    wishes = DesiredSlots(slots={"gpt-0": slot()}, owner="me")
+    found = plan(wishes, seen(), History(slots={"gpt-0": trail}), NOW)
     (record, *asks) = (step.action for step in found.steps)
-    assert isinstance(record, Record) and record.event.facts["verdict"] == "lost"
+    assert isinstance(record, RecordEvent) and record.event.facts["verdict"] == "lost"
     assert len(asks) == 3
 
 
@@ -372,10 +380,10 @@ def test_a_success_on_a_node_that_is_lost_is_done_and_says_what_is_missing() -> 
         (False, False, [lost], False), (True, False, [], True), (False, False, [], False),
     ]:  # fmt: skip
         attempt = replace(ATTEMPT, ended_at=NOW - 5, verdict=Verdict.SUCCESS)
-        trail = Trail(attempt=attempt, attempts=1, bids={one.name: one for one in bids})
-        wishes = Wishes(slots={"gpt-0": slot(outputs=outputs)}, owner="me")
-        found = plan(wishes, seen(), Trails(slots={"gpt-0": trail}), NOW)
-        (done,) = (one for one in actions(found, Record) if one.event.kind == "slot.done")
+        trail = SlotHistory(attempt=attempt, attempts=1, bids={one.name: one for one in bids})
+        wishes = DesiredSlots(slots={"gpt-0": slot(outputs=outputs)}, owner="me")
+        found = plan(wishes, seen(), History(slots={"gpt-0": trail}), NOW)
+        (done,) = (one for one in actions(found, RecordEvent) if one.event.kind == "slot.done")
         assert ("before its outputs" in done.event.facts["why"]) == missing, (outputs, collected)
 
 

@@ -7,60 +7,61 @@ from typing import Any
 
 from tests.unit.core_toy import Toy, slot
 from tests.unit.scenes import NAME, NOW, actions, bid, host, seen, sight
-from tpuherd.model.observed import HostWord, NodeWord, Work, WorkWord
-from tpuherd.model.slot_history import Attempt, Trail, Trails, Verdict
+from tpuherd.model.observed import HostRun, HostStatus, NodeState, RunState
+from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory, Verdict
 from tpuherd.model.slots_and_plan import (
     Ask,
     Collect,
+    DesiredSlots,
+    EnginePlan,
     Goal,
     Launch,
     Limits,
-    Plan,
-    Record,
+    RecordEvent,
     Stop,
-    Wishes,
 )
 from tpuherd.planner import bidding, deletion_guard, gang_actions, gang_progress, step_events
-from tpuherd.planner.bid_status import STUMBLES_MAX, Need, Standing
+from tpuherd.planner.bid_status import STUMBLES_MAX, BidStatus, NodeNeed
 from tpuherd.planner.bidding import COLLECT_S_MAX
 from tpuherd.planner.plan import plan
-from tpuherd.planner.policy import GANG, Deed, Role, Shape, Stage
-from tpuherd.planner.slot_input import Case, World
-from tpuherd.planner.verdict import conclude
+from tpuherd.planner.policy import GANG, BidPhase, GangAction, GangState, Role
+from tpuherd.planner.slot_input import PlanContext, SlotContext
+from tpuherd.planner.verdict import judge_attempt
 
 STALL_S = 600.0
 
 
-def case(*standings: Standing, **changes: Any) -> Case:
+def case(*standings: BidStatus, **changes: Any) -> SlotContext:
     """A slot whose bids have their roles."""
-    world = World(
-        wishes=Wishes(slots={}, owner="me"), observed=seen(), trails=Trails(), now=NOW,
+    world = PlanContext(
+        wishes=DesiredSlots(slots={}, owner="me"), observed=seen(), trails=History(), now=NOW,
         sure=True, frozen="", unknown={}, probed=set(),
     )  # fmt: skip
     base: dict[str, Any] = {
-        "world": world, "now": NOW, "standings": list(standings), "slot": slot(), "trail": Trail(),
+        "world": world, "now": NOW, "standings": list(standings), "slot": slot(),
+            "trail": SlotHistory(),
     }  # fmt: skip
-    return Case(**base | changes)
+    return SlotContext(**base | changes)
 
 
-def stood(name: str = NAME, **changes: Any) -> Standing:
+def stood(name: str = NAME, **changes: Any) -> BidStatus:
     """A bid that works."""
     marks = tuple(f"i b{worker}" for worker in (0, 1))
     mine = bid(name=name, granted_at=1.0, ready_at=2.0, prepared="c", prepared_on=marks)
     base: dict[str, Any] = {
-        "bid": mine, "stage": Stage.READY, "sight": sight(NodeWord.READY), "whole": True,
+        "bid": mine, "stage": BidPhase.READY, "sight": sight(NodeState.READY), "whole": True,
         "hosts": (host(0), host(1)), "role": Role.INCUMBENT,
     }  # fmt: skip
-    return Standing(**base | changes)
+    return BidStatus(**base | changes)
 
 
-def launched(**changes: Any) -> Attempt:
-    base = Attempt(id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", launched_at=1.0)
+def launched(**changes: Any) -> AttemptRecord:
+    base = AttemptRecord(id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", launched_at=1.0)
     return replace(base, started_at=2.0, first_step_at=3.0, boots=("b0", "b1"), **changes)
 
 
-def works(**changes: Any) -> Work:
-    return replace(Work(attempt="gpt-0-a1-me", word=WorkWord.RUNNING, step=1), **changes)
+def works(**changes: Any) -> HostRun:
+    return replace(HostRun(attempt="gpt-0-a1-me", word=RunState.RUNNING, step=1), **changes)
 
 
 def test_a_gang_stalls_on_its_own_node_though_a_successor_is_there() -> None:
@@ -68,11 +69,11 @@ def test_a_gang_stalls_on_its_own_node_though_a_successor_is_there() -> None:
     hosts = tuple(host(worker, works=(quiet,)) for worker in (0, 1))
     old, new = stood(role=Role.WORN, hosts=hosts), stood("gpt-0-g2-me")
     judged = case(
-        old, new, incumbent=new, home=old, trail=Trail(attempt=launched(), attempts=1),
+        old, new, incumbent=new, home=old, trail=SlotHistory(attempt=launched(), attempts=1),
         slot=slot(limits=Limits(stall_s=STALL_S)),
     )  # fmt: skip
-    assert gang_actions.seated(judged) is old
-    assert gang_actions.shaped(judged, gang_actions.seated(judged)) is Shape.STALLED
+    assert gang_actions.gang_bid(judged) is old
+    assert gang_actions.gang_state(judged, gang_actions.gang_bid(judged)) is GangState.STALLED
 
 
 def test_outputs_are_brought_back_if_and_only_if_the_table_says_so() -> None:
@@ -80,21 +81,21 @@ def test_outputs_are_brought_back_if_and_only_if_the_table_says_so() -> None:
         ended = launched(ended_at=NOW - 9, verdict=verdict)
         here = stood()
         judged = case(
-            here, incumbent=here, home=here, trail=Trail(attempt=ended, attempts=1),
+            here, incumbent=here, home=here, trail=SlotHistory(attempt=ended, attempts=1),
             slot=slot(goal=goal, outputs=True),
         )  # fmt: skip
-        shape = gang_actions.act(judged)
+        shape = gang_actions.choose_gang_action(judged)
         found = [step.action for step in judged.steps if isinstance(step.action, Collect)]
-        assert bool(found) == (GANG[shape][goal] is Deed.COLLECT), (verdict, goal)
+        assert bool(found) == (GANG[shape][goal] is GangAction.COLLECT), (verdict, goal)
 
 
 def test_an_attempt_of_a_lost_store_is_taken_up_with_the_boots_of_a_whole_gang() -> None:
     for reached in (True, False):
         hosts = (host(0, works=(works(),)), host(1, works=(works(),), reached=reached))
         mine = stood().bid
-        trails = Trails(slots={"gpt-0": Trail(bids={NAME: mine}, generation=1)})
-        observed = seen(sights={NAME: sight(NodeWord.READY)}, hosts={NAME: hosts})
-        wishes = Wishes(slots={"gpt-0": slot()}, owner="me")
+        trails = History(slots={"gpt-0": SlotHistory(bids={NAME: mine}, generation=1)})
+        observed = seen(sights={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
+        wishes = DesiredSlots(slots={"gpt-0": slot()}, owner="me")
         found = plan(wishes, observed, trails, NOW)
         events = [getattr(step.action, "event", None) for step in found.steps]
         (taken,) = [one for one in events if one is not None and one.kind == "attempt.launched"]
@@ -113,15 +114,15 @@ def test_that_every_host_knows_of_an_attempt_is_written_down_once() -> None:
     assert attempt is not None and attempt.started_at == told[0].at
 
 
-def notes(trail: Trail, hosts: tuple[HostWord, ...] = (), **changes: Any) -> Plan:
+def notes(trail: SlotHistory, hosts: tuple[HostStatus, ...] = (), **changes: Any) -> EnginePlan:
     """The plan for a slot on one READY node, with these hosts."""
-    observed = seen(sights={NAME: sight(NodeWord.READY)}, hosts={NAME: hosts})
-    wishes = Wishes(slots={"gpt-0": slot(**changes)}, owner="me")
-    return plan(wishes, observed, Trails(slots={"gpt-0": trail}), NOW)
+    observed = seen(sights={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
+    wishes = DesiredSlots(slots={"gpt-0": slot(**changes)}, owner="me")
+    return plan(wishes, observed, History(slots={"gpt-0": trail}), NOW)
 
 
-def kinds(found: Plan) -> list[str]:
-    return [step.action.event.kind for step in found.steps if isinstance(step.action, Record)]
+def kinds(found: EnginePlan) -> list[str]:
+    return [step.action.event.kind for step in found.steps if isinstance(step.action, RecordEvent)]
 
 
 def test_a_start_that_nobody_wrote_down_is_written_down_when_every_host_knows_of_it() -> None:
@@ -131,7 +132,7 @@ def test_a_start_that_nobody_wrote_down_is_written_down_when_every_host_knows_of
         )
         attempt = replace(launched(), started_at=None, launched_at=NOW - 99)
         mine = stood().bid
-        trail = Trail(bids={NAME: mine}, generation=1, attempt=attempt, attempts=1)
+        trail = SlotHistory(bids={NAME: mine}, generation=1, attempt=attempt, attempts=1)
         assert ("attempt.started" in kinds(notes(trail, hosts))) == (knowing == 2)
 
 
@@ -139,7 +140,7 @@ def test_a_node_that_has_just_failed_once_too_often_is_replaced_at_once() -> Non
     hosts = (host(0, boot="new"), host(1, boot="new"))
     for before in (STUMBLES_MAX - 2, STUMBLES_MAX - 1):
         mine = replace(stood().bid, stumbles=before)
-        trail = Trail(bids={NAME: mine}, generation=1, attempt=launched(), attempts=1)
+        trail = SlotHistory(bids={NAME: mine}, generation=1, attempt=launched(), attempts=1)
         found = notes(trail, hosts)
         assert "attempt.ended" in kinds(found)
         assert bool(actions(found, Ask)) == (before == STUMBLES_MAX - 1)
@@ -148,58 +149,62 @@ def test_a_node_that_has_just_failed_once_too_often_is_replaced_at_once() -> Non
 def test_what_is_done_does_not_give_up_any_more() -> None:
     for done in (None, NOW - 9):
         limits = Limits(lifetime_s=50.0, done_keep_s=1e6)
-        trail = Trail(bids={NAME: stood().bid}, first_launch_at=NOW - 99, done_at=done)
+        trail = SlotHistory(bids={NAME: stood().bid}, first_launch_at=NOW - 99, done_at=done)
         found = kinds(notes(trail, (host(0), host(1)), limits=limits))
         assert ("slot.gave_up" in found) == (done is None)
 
 
 def test_the_shape_on_a_prepared_node_is_that_of_the_last_attempt_there() -> None:
-    shapes = {Verdict.SUCCESS: Shape.SUCCEEDED, Verdict.FAILURE: Shape.FAILED}
+    shapes = {Verdict.SUCCESS: GangState.SUCCEEDED, Verdict.FAILURE: GangState.FAILED}
     for verdict in (None, *Verdict):
         ended = launched(ended_at=NOW - 9, verdict=verdict)
         here, other = stood(), stood("gpt-0-g2-me")
-        expected = shapes.get(verdict, Shape.INTERRUPTED) if verdict else Shape.INTERRUPTED
+        expected = shapes.get(verdict, GangState.INTERRUPTED) if verdict else GangState.INTERRUPTED
         for seat, home, attempt, shape in [
             (here, here, ended, expected),
-            (other, here, ended, Shape.PREPARED),
-            (here, None, ended, Shape.PREPARED),
-            (here, None, None, Shape.PREPARED),
+            (other, here, ended, GangState.PREPARED),
+            (here, None, ended, GangState.PREPARED),
+            (here, None, None, GangState.PREPARED),
         ]:
-            judged = case(seat, home=home, trail=Trail(attempt=attempt))
-            assert gang_actions.shaped(judged, seat) is shape
+            judged = case(seat, home=home, trail=SlotHistory(attempt=attempt))
+            assert gang_actions.gang_state(judged, seat) is shape
 
 
 def test_what_a_whole_gang_came_to_is_its_shape_unless_it_is_to_be_set_up_again() -> None:
     ended = launched(ended_at=NOW - 9, verdict=Verdict.SUCCESS)
-    space = product(Need, ("", "so"), (True, False), (True, False), Stage, ("c", "old"))
+    space = product(NodeNeed, ("", "so"), (True, False), (True, False), BidPhase, ("c", "old"))
     for need, limit, home, whole, stage, code in space:
         here = stood(stage=stage, whole=whole)
         here.bid = replace(here.bid, prepared=code)
         judged = case(
-            here, home=here if home else None, need=need, limit=limit, trail=Trail(attempt=ended)
+            here,
+            home=here if home else None,
+            need=need,
+            limit=limit,
+            trail=SlotHistory(attempt=ended),
         )
-        works = whole and stage in {Stage.READY, Stage.HIDDEN}
-        known = stage not in {Stage.UNKNOWN, Stage.CALLING}
-        settled = known and home and whole and (need is not Need.SEEK or bool(limit))
-        found = gang_actions.shaped(judged, here)
-        assert (found is Shape.SUCCEEDED) == (settled or (works and home and code == "c"))
-        assert (found is Shape.BARE) == (works and not settled and code != "c")
-        assert (found is Shape.PREPARED) == (works and not home and code == "c")
-        assert (found is Shape.UNKNOWN) == (not known)
+        works = whole and stage in {BidPhase.READY, BidPhase.HIDDEN}
+        known = stage not in {BidPhase.UNKNOWN, BidPhase.CALLING}
+        settled = known and home and whole and (need is not NodeNeed.SEEK or bool(limit))
+        found = gang_actions.gang_state(judged, here)
+        assert (found is GangState.SUCCEEDED) == (settled or (works and home and code == "c"))
+        assert (found is GangState.BARE) == (works and not settled and code != "c")
+        assert (found is GangState.PREPARED) == (works and not home and code == "c")
+        assert (found is GangState.UNKNOWN) == (not known)
 
 
 def test_what_one_host_says_of_an_attempt() -> None:
-    space = product((None, *WorkWord), ("", "it burnt"), *[(True, False)] * 4)
+    space = product((None, *RunState), ("", "it burnt"), *[(True, False)] * 4)
     for word, why, deadman, rebooted, reached, started in space:
         attempt = launched() if started else replace(launched(), started_at=None)
         said = () if word is None else (works(word=word, why=why, deadman=deadman),)
         one = host(0, boot="new" if rebooted else "b0", reached=reached, works=said)
-        found = gang_progress.member(one, attempt)
-        ends = word in {WorkWord.ENDED, WorkWord.LOST}
-        absent = reached and not rebooted and word in {None, WorkWord.ABSENT}
+        found = gang_progress.build_member(one, attempt)
+        ends = word in {RunState.ENDED, RunState.LOST}
+        absent = reached and not rebooted and word in {None, RunState.ABSENT}
         if rebooted:
             lost = f"{one.name} was rebooted"
-        elif word is WorkWord.LOST:
+        elif word is RunState.LOST:
             lost = why or f"nobody saw its end on {one.name}"
         elif ends and deadman:
             lost = "no engine was heard of for too long"
@@ -216,7 +221,7 @@ def test_a_host_is_known_by_its_boot_only_where_both_boots_are() -> None:
         ("new", (), False),
     ]:
         attempt = replace(launched(), boots=boots)
-        found = gang_progress.member(host(0, boot=boot, works=(works(),)), attempt)
+        found = gang_progress.build_member(host(0, boot=boot, works=(works(),)), attempt)
         assert ("rebooted" in found.lost) == rebooted
 
 
@@ -225,52 +230,52 @@ def test_somebody_runs_it_if_and_only_if_one_that_is_heard_goes_on_and_knows_of_
     states: dict[str, dict[str, Any]] = {
         "runs": {"works": (works(),)},
         "far": {"works": (works(),), "reached": False},
-        "over": {"works": (works(word=WorkWord.ENDED),)},
+        "over": {"works": (works(word=RunState.ENDED),)},
         "absent": {"works": ()},
     }
     for first, second in product(states, repeat=2):
         hosts = (host(0, **states[first]), host(1, **states[second]))
-        observed = seen(sights={NAME: sight(NodeWord.READY)}, hosts={NAME: hosts})
-        found = gang_progress.gather(slot(), attempt, stood().bid, observed)
-        assert found.live_works == ("runs" in {first, second})
-        assert len(found.live) == sum(one in {"runs", "absent"} for one in (first, second))
+        observed = seen(sights={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
+        found = gang_progress.build_gang(slot(), attempt, stood().bid, observed)
+        assert found.has_live_runs == ("runs" in {first, second})
+        assert len(found.live_members) == sum(one in {"runs", "absent"} for one in (first, second))
 
 
 def test_what_is_aimed_at_and_why_if_that_is_not_what_is_wished() -> None:
-    space = product(("", "so"), Need, Goal, (None, 5.0), (None, 6.0))
+    space = product(("", "so"), NodeNeed, Goal, (None, 5.0), (None, 6.0))
     for limit, need, goal, done, gave_up in space:
         judged = case(
             limit=limit, need=need, slot=slot(goal=goal),
-            trail=Trail(done_at=done, gave_up_at=gave_up),
+            trail=SlotHistory(done_at=done, gave_up_at=gave_up),
         )  # fmt: skip
         if limit:
             expected = (Goal.GONE, limit)
-        elif need is Need.NONE or gave_up is not None:
+        elif need is NodeNeed.NONE or gave_up is not None:
             expected = (Goal.GONE, "it is not wanted any more")
         elif goal is Goal.RUN and done is not None:
             expected = (Goal.GONE, "it is done")
         else:
             expected = (goal, "nothing is to run there")
-        assert gang_actions.aim(judged) == expected
+        assert gang_actions.gang_goal(judged) == expected
 
 
 def test_a_gang_ends_with_its_node_for_the_reason_that_the_node_has() -> None:
     for role, why in product(Role, ("", "it is sick")):
         home = stood(role=role, why=why)
-        judged = case(home, home=home, trail=Trail(attempt=launched()))
+        judged = case(home, home=home, trail=SlotHistory(attempt=launched()))
         goes = role in {Role.HUSK, Role.LOSER, Role.WITHDRAWN}
         expected = (Goal.IDLE, why or "its node goes away")
-        assert gang_actions.aim(judged) == (
+        assert gang_actions.gang_goal(judged) == (
             expected if goes else (Goal.RUN, "nothing is to run there")
         )
-    homeless = case(trail=Trail(attempt=launched()))
-    assert gang_actions.aim(homeless) == (Goal.IDLE, "its node goes away")
+    homeless = case(trail=SlotHistory(attempt=launched()))
+    assert gang_actions.gang_goal(homeless) == (Goal.IDLE, "its node goes away")
 
 
 def test_a_stall_is_of_all_hosts_and_before_the_first_step_of_any_it_takes_longer() -> None:
     first_s, stall_s = 2000.0, 500.0
     wish = slot(limits=Limits(first_step_s=first_s, stall_s=stall_s))
-    space = product((None, 3.0), (None, 1), (None, 1), (WorkWord.RUNNING, WorkWord.ENDED))
+    space = product((None, 3.0), (None, 1), (None, 1), (RunState.RUNNING, RunState.ENDED))
     for told, one, two, word in space:
         for quiet in (stall_s - 1, stall_s, first_s - 1, first_s):
             said = works(step=one, started=NOW - quiet)
@@ -279,25 +284,33 @@ def test_a_stall_is_of_all_hosts_and_before_the_first_step_of_any_it_takes_longe
             )  # fmt: skip
             here = stood(hosts=hosts)
             attempt = replace(launched(), first_step_at=told)
-            judged = case(here, incumbent=here, home=here, trail=Trail(attempt=attempt), slot=wish)
+            judged = case(
+                here, incumbent=here, home=here, trail=SlotHistory(attempt=attempt), slot=wish
+            )
             begun = told is not None or one is not None
-            begun = begun or (two is not None and word is WorkWord.RUNNING)
-            stalls = word is WorkWord.RUNNING and quiet >= (stall_s if begun else first_s)
-            assert bool(gang_actions.stalled(judged, here)) == stalls, (told, one, two, word, quiet)
+            begun = begun or (two is not None and word is RunState.RUNNING)
+            stalls = word is RunState.RUNNING and quiet >= (stall_s if begun else first_s)
+            assert bool(gang_actions.stall_reason(judged, here)) == stalls, (
+                told,
+                one,
+                two,
+                word,
+                quiet,
+            )
 
 
 def test_there_is_something_to_bring_back_if_and_only_if_outputs_are_or_lines_are_left() -> None:
-    space = product((True, False), (True, False), (True, False), (None, 5.0), Need, ("", "so"))
+    space = product((True, False), (True, False), (True, False), (None, 5.0), NodeNeed, ("", "so"))
     for outputs, drained, collected, lost, need, limit in space:
-        said = works(word=WorkWord.ENDED, exit=0, drained=drained)
+        said = works(word=RunState.ENDED, exit=0, drained=drained)
         here = stood(hosts=(host(0, works=(said,)), host(1)))
         here.bid = replace(here.bid, collected=collected, lost_at=lost)
         judged = case(
             here, home=here, need=need, limit=limit, slot=slot(outputs=outputs),
-            trail=Trail(attempt=launched(ended_at=NOW - 9, verdict=Verdict.SUCCESS)),
+            trail=SlotHistory(attempt=launched(ended_at=NOW - 9, verdict=Verdict.SUCCESS)),
         )  # fmt: skip
         left = (outputs or not drained) and not collected and lost is None
-        assert bidding.to_collect(judged, here) == left
+        assert bidding.needs_collecting(judged, here) == left
 
 
 def test_a_checkpoint_is_noted_when_a_minute_or_a_share_of_the_run_has_passed_since_the_last() -> (
@@ -309,34 +322,34 @@ def test_a_checkpoint_is_noted_when_a_minute_or_a_share_of_the_run_has_passed_si
             begun = launched(saved=1, saved_at=NOW - ago)
             attempt = replace(begun, launched_at=NOW - ran)
             here = stood(hosts=(host(0, works=(works(saved=2),)),))
-            judged = case(here, trail=Trail(attempt=attempt))
-            step_events.progress(judged)
+            judged = case(here, trail=SlotHistory(attempt=attempt))
+            step_events.record_progress(judged)
             assert len(judged.steps) == (ago == pause)
             assert judged.wake_at == (inf if ago == pause else NOW + 1)
 
 
 def test_hosts_are_silent_by_themselves_only_where_the_cloud_calls_every_node_well() -> None:
     bids = {f"gpt-{one}": bid(name=f"gpt-{one}-g1-me", granted_at=1.0) for one in range(3)}
-    trails = Trails(slots={name: Trail(bids={one.name: one}) for name, one in bids.items()})
+    trails = History(slots={name: SlotHistory(bids={one.name: one}) for name, one in bids.items()})
     far = tuple(host(worker, reached=False) for worker in (0, 1))
-    for second in NodeWord:
-        shown = sight(NodeWord.READY, second)
+    for second in NodeState:
+        shown = sight(NodeState.READY, second)
         observed = seen(
             sights={one.name: shown for one in bids.values()},
             hosts={one.name: far for one in bids.values()},
         )
-        assert bool(deletion_guard.silence(observed, trails)) == (second is NodeWord.READY)
+        assert bool(deletion_guard.silence_reason(observed, trails)) == (second is NodeState.READY)
 
 
 def test_where_there_is_no_node_there_is_nobody_to_be_told() -> None:
     homeless = case(
-        trail=Trail(attempt=launched()), open=gang_progress.Open(absent="w0", deaf=True)
+        trail=SlotHistory(attempt=launched()), open=gang_progress.Pending(absent="w0", deaf=True)
     )
-    gang_actions.stop(homeless, Shape.RUNNING, "so")
-    gang_actions.renew(homeless)
+    gang_actions.stop_attempt(homeless, GangState.RUNNING, "so")
+    gang_actions.resend_to_hosts(homeless)
     idle = case(stood(), home=stood())
-    gang_actions.stop(idle, Shape.RUNNING, "so")
-    gang_actions.renew(idle)
+    gang_actions.stop_attempt(idle, GangState.RUNNING, "so")
+    gang_actions.resend_to_hosts(idle)
     assert not homeless.steps and not idle.steps
 
 
@@ -344,10 +357,10 @@ def test_a_start_that_is_said_again_resumes_if_it_is_not_the_first_attempt() -> 
     for number in (1, 2, 3):
         here = stood()
         judged = case(
-            here, home=here, trail=Trail(attempt=launched(number=number)),
-            open=gang_progress.Open(absent="w0"),
+            here, home=here, trail=SlotHistory(attempt=launched(number=number)),
+            open=gang_progress.Pending(absent="w0"),
         )  # fmt: skip
-        gang_actions.renew(judged)
+        gang_actions.resend_to_hosts(judged)
         (found,) = [step.action for step in judged.steps if isinstance(step.action, Launch)]
         assert (found.number, found.resume) == (number, number > 1)
 
@@ -359,15 +372,15 @@ def test_the_reason_of_a_stop_is_that_of_its_shape() -> None:
         here = stood(hosts=hosts)
         attempt = replace(launched(), first_step_at=None)
         for shape, why in (
-            (Shape.STALLED, what),
-            (Shape.DOOMED, "a part is over"),
-            (Shape.RUNNING, "so"),
+            (GangState.STALLED, what),
+            (GangState.DOOMED, "a part is over"),
+            (GangState.RUNNING, "so"),
         ):
             judged = case(
-                here, home=here, trail=Trail(attempt=attempt),
-                open=gang_progress.Open(broken="a part is over"),
+                here, home=here, trail=SlotHistory(attempt=attempt),
+                open=gang_progress.Pending(broken="a part is over"),
             )  # fmt: skip
-            gang_actions.stop(judged, shape, "so")
+            gang_actions.stop_attempt(judged, shape, "so")
             assert why in judged.steps[0].why
 
 
@@ -376,9 +389,13 @@ def test_what_is_given_back_waits_ten_minutes_for_hosts_that_are_not_all_heard()
         here = stood(whole=False, hosts=(host(0), host(1, reached=False)))
         ended = launched(ended_at=NOW - ago, verdict=Verdict.STOPPED)
         judged = case(
-            here, home=here, need=Need.NONE, slot=slot(outputs=True), trail=Trail(attempt=ended)
+            here,
+            home=here,
+            need=NodeNeed.NONE,
+            slot=slot(outputs=True),
+            trail=SlotHistory(attempt=ended),
         )
-        assert bidding.to_collect(judged, here) == (ago < COLLECT_S_MAX)
+        assert bidding.needs_collecting(judged, here) == (ago < COLLECT_S_MAX)
         assert judged.wake_at == (NOW + 1 if ago < COLLECT_S_MAX else inf)
 
 
@@ -386,7 +403,7 @@ def test_an_ask_is_sent_again_at_once_and_then_after_a_pause() -> None:
     for sends, pause in ((1, 0.0), (2, 10.0), (3, 20.0), (4, 40.0), (9, 300.0)):
         for ago in (pause - 1, pause):
             judged = case()
-            bidding.again(judged, bid(sends=sends, sent_at=NOW - ago))
+            bidding.resend_ask(judged, bid(sends=sends, sent_at=NOW - ago))
             assert len(judged.requests) == (ago >= pause)
             assert judged.wake_at == (inf if ago >= pause else NOW + 1)
 
@@ -395,21 +412,21 @@ def test_what_can_never_be_had_is_given_up_when_nothing_is_held_any_more() -> No
     for held in (True, False):
         here = stood(role=Role.WITHDRAWN)
         bids = {NAME: here.bid} if held else {}
-        judged = case(slot=slot(offers=(), no_offer="no zone has it"), trail=Trail(bids=bids))
-        bidding.seek(judged)
+        judged = case(slot=slot(offers=(), no_offer="no zone has it"), trail=SlotHistory(bids=bids))
+        bidding.ask_for_nodes(judged)
         assert (judged.trail.gave_up_at is not None) == (not held)
 
 
 def test_that_another_attempt_runs_there_says_nothing_of_this_one() -> None:
     other = works(attempt="gpt-0-a9-me")
-    for word in WorkWord:
+    for word in RunState:
         hosts = tuple(host(worker, works=(other, works(word=word))) for worker in (0, 1))
-        found = conclude(
-            slot(), Trail(attempt=launched()), stood().bid,
-            seen(sights={NAME: sight(NodeWord.READY)}, hosts={NAME: hosts}), NOW,
+        found = judge_attempt(
+            slot(), SlotHistory(attempt=launched()), stood().bid,
+            seen(sights={NAME: sight(NodeState.READY)}, hosts={NAME: hosts}), NOW,
         )  # fmt: skip
-        goes_on = word not in {WorkWord.ENDED, WorkWord.LOST, WorkWord.ABSENT}
-        assert (found == gang_progress.Open()) == goes_on, word
+        goes_on = word not in {RunState.ENDED, RunState.LOST, RunState.ABSENT}
+        assert (found == gang_progress.Pending()) == goes_on, word
 
 
 def test_while_an_older_attempt_is_told_to_stop_nothing_else_is_done() -> None:
@@ -417,8 +434,8 @@ def test_while_an_older_attempt_is_told_to_stop_nothing_else_is_done() -> None:
     wait_s = slot().limits.grace_s + gang_progress.NOTICE_S
     for halted, steps in ((None, 1), (NOW - wait_s + 1, 0), (NOW - wait_s, 1)):
         here = stood(hosts=(host(0, works=(old,)), host(1)))
-        judged = case(here, incumbent=here, trail=Trail(halted_at=halted))
-        gang_actions.act(judged)
+        judged = case(here, incumbent=here, trail=SlotHistory(halted_at=halted))
+        gang_actions.choose_gang_action(judged)
         assert [type(step.action) for step in judged.steps] == [Stop] * steps
         assert judged.wake_at == (inf if steps else NOW + 1)
 
@@ -427,4 +444,6 @@ def test_an_ask_names_the_node_that_it_stands_in_for() -> None:
     for role, why in product(Role, ("", "it is sick")):
         judged = case(stood(role=role, why=why))
         names = why and role is not Role.WITHDRAWN
-        assert bidding.instead_of(judged) == (f"instead of {NAME}: {why}" if names else "is wished")
+        assert bidding.reason_to_ask(judged) == (
+            f"instead of {NAME}: {why}" if names else "is wished"
+        )

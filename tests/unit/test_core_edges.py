@@ -20,22 +20,30 @@ from tests.unit.scenes import (  # fmt: skip
     sight,
     stood,
 )
-from tpuherd.history.apply_event import fold
-from tpuherd.model.observed import NodeWord, Work, WorkWord
-from tpuherd.model.slot_history import Attempt, Trail, Trails, Verdict
-from tpuherd.model.slots_and_plan import Ask, Event, Goal, Kind, Launch, Limits, Refusal
+from tpuherd.history.apply_event import apply_event
+from tpuherd.model.observed import HostRun, NodeState, RunState
+from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory, Verdict
+from tpuherd.model.slots_and_plan import (
+    Ask,
+    Goal,
+    HistoryEvent,
+    Launch,
+    Limits,
+    Refusal,
+    RequestKind,
+)
 from tpuherd.planner import bid_status, gang_actions, verdict
-from tpuherd.planner.bid_status import Need
-from tpuherd.planner.gang_progress import gather
+from tpuherd.planner.bid_status import NodeNeed
+from tpuherd.planner.gang_progress import build_gang
 from tpuherd.planner.policy import Role
 from tpuherd.planner.retry_limits import CHIPS_PAUSE_S
-from tpuherd.planner.verdict import Ended, conclude
+from tpuherd.planner.verdict import AttemptEnd, judge_attempt
 
-WELL = Trail(bids={NAME: bid(prepared="c", prepared_at=NOW - 100)})
+WELL = SlotHistory(bids={NAME: bid(prepared="c", prepared_at=NOW - 100)})
 
 
-def event(kind: str, **facts: object) -> Event:
-    return Event(at=NOW, kind=kind, job="gpt", slot="gpt-0", facts=facts)
+def event(kind: str, **facts: object) -> HistoryEvent:
+    return HistoryEvent(at=NOW, kind=kind, job="gpt", slot="gpt-0", facts=facts)
 
 
 # ---- asking --------------------------------------------------------------------------------------
@@ -49,16 +57,17 @@ def test_of_those_that_want_a_node_the_one_that_has_sought_longest_asks_first() 
     for first, second, asks in ((10.0, 100.0, "gpt-1"), (100.0, 10.0, "gpt-0"), (5, None, "gpt-0")):
         seeks = (first, second)
         slots = {
-            f"gpt-{one}": Trail(searching_at=None if ago is None else NOW - ago)
+            f"gpt-{one}": SlotHistory(searching_at=None if ago is None else NOW - ago)
             for one, ago in enumerate(seeks)
         }
-        toy.trails = Trails(slots=slots)
+        toy.trails = History(slots=slots)
         assert [ask.slot for ask in actions(again(toy), Ask)] == [asks]
 
 
 def test_a_request_that_queues_is_no_probe_for_those_that_create() -> None:
     toy = Toy(
-        slot("gpt-0", offers=(offer("a"),)), slot("gpt-1", offers=(offer("a", kind=Kind.DIRECT),))
+        slot("gpt-0", offers=(offer("a"),)),
+        slot("gpt-1", offers=(offer("a", kind=RequestKind.DIRECT),)),
     )
     toy.refuses = {"a": Refusal.STOCKOUT}
     toy.tick()
@@ -75,7 +84,7 @@ def test_a_pause_is_over_at_its_end() -> None:
         seat = stood(bid=bid(faults=1))
         one = case(seat, now=now)
         one.trail = replace(one.trail, failed_at=NOW - CHIPS_PAUSE_S)
-        gang_actions.launch(one, seat)
+        gang_actions.launch_attempt(one, seat)
         assert bool(one.steps) == launches
         assert one.wake_at == (float("inf") if launches else NOW)
 
@@ -90,7 +99,7 @@ def test_a_launch_says_why() -> None:
     ]:
         one, seat = case(stood()), stood()
         one.trail = replace(one.trail, attempt=attempt, first_launch_at=first)
-        gang_actions.launch(one, seat)
+        gang_actions.launch_attempt(one, seat)
         assert [step.why for step in one.steps] == [why]
         (action,) = (step.action for step in one.steps)
         assert isinstance(action, Launch) and action.resume == (first is not None)
@@ -99,20 +108,20 @@ def test_a_launch_says_why() -> None:
 def test_only_slots_of_sweeps_work_on_trials() -> None:
     one, seat = case(stood()), stood()
     one.trail = replace(one.trail, trial=3)
-    gang_actions.launch(one, seat)
+    gang_actions.launch_attempt(one, seat)
     (action,) = (step.action for step in one.steps)
     assert isinstance(action, Launch) and action.trial is None
 
 
 def test_an_attempt_that_lives_on_one_host_of_two_may_live() -> None:
-    runs = Work(attempt=ATTEMPT.id, word=WorkWord.RUNNING)
-    over = replace(runs, word=WorkWord.ENDED)
+    runs = HostRun(attempt=ATTEMPT.id, word=RunState.RUNNING)
+    over = replace(runs, word=RunState.ENDED)
     for first, second, lives in ((runs, over, True), (over, runs, True), (over, over, False)):
         here = stood(hosts=(host(0, works=(first,)), host(1, works=(second,))))
         new = stood(bid=bid(name="gpt-0-g2-me", generation=2))
         one = case(here, new, home=here)
         one.trail = replace(one.trail, attempt=replace(ATTEMPT, ended_at=NOW - 9, sure=False))
-        assert gang_actions.haunted(one, new) == lives
+        assert gang_actions.may_still_run_elsewhere(one, new) == lives
 
 
 # ---- collecting, and giving back -----------------------------------------------------------------
@@ -125,7 +134,7 @@ def test_what_could_not_be_brought_back_is_tried_again_when_its_pause_is_over() 
         one = case(seat, slot=slot(outputs=True), now=now, home=seat)
         attempt = replace(ATTEMPT, ended_at=NOW - 60, verdict=Verdict.SUCCESS)
         one.trail = replace(one.trail, attempt=attempt)
-        gang_actions.collect(one, seat)
+        gang_actions.collect_outputs(one, seat)
         assert bool(one.steps) == tries
         assert one.wake_at == (float("inf") if tries else due)
 
@@ -135,7 +144,7 @@ def test_a_node_that_is_kept_goes_when_nothing_has_run_on_it_for_so_long() -> No
     for ago, goes in ((100.0, True), (99.0, False)):
         seat = stood(bid=bid(ready_at=2.0, prepared_at=NOW - ago))
         one = case(seat, slot=slot(goal=Goal.IDLE, limits=limits), incumbent=seat)
-        assert bool(gang_actions.idle_for_too_long(one)) == goes
+        assert bool(gang_actions.idle_limit_reason(one)) == goes
         assert one.wake_at == (float("inf") if goes else NOW - ago + 100)
 
 
@@ -144,24 +153,24 @@ def test_a_node_that_is_kept_goes_when_nothing_has_run_on_it_for_so_long() -> No
 
 def test_a_word_of_a_trial_that_nobody_knows_leaves_no_sweep_behind() -> None:
     told = event("trial.told", trial=7, step=1, value=0.5)
-    assert fold(Trails(), told).sweeps == {}
+    assert apply_event(History(), told).sweeps == {}
 
 
 def test_a_trial_that_is_over_burns_nothing_of_the_next() -> None:
     attempt = replace(ATTEMPT, trial=1)
     ended = event("attempt.ended", attempt=attempt.id, verdict="failure", why="w")
     for trial, failures in ((1, 1), (2, 0), (None, 0)):
-        trails = Trails(slots={"gpt-0": replace(WELL, attempt=attempt, trial=trial)})
-        found = fold(trails, ended).slots["gpt-0"]
+        trails = History(slots={"gpt-0": replace(WELL, attempt=attempt, trial=trial)})
+        found = apply_event(trails, ended).slots["gpt-0"]
         assert (found.failures, found.failed_at) == (failures, NOW if failures else None)
 
 
 @pytest.mark.parametrize("kind", ["trial.ended", "trial.waits"])
 def test_the_end_of_another_trial_takes_nothing_from_a_slot(kind: str) -> None:
-    trails = Trails(slots={"gpt-0": Trail(trial=2, failures=1)})
+    trails = History(slots={"gpt-0": SlotHistory(trial=2, failures=1)})
     said = {"trial": 1, "how": "failed", "why": "w", "spent": {}}
-    assert fold(trails, event(kind, **said)).slots["gpt-0"].trial == 2
-    assert fold(trails, event(kind, **said | {"trial": 2})).slots["gpt-0"].trial is None
+    assert apply_event(trails, event(kind, **said)).slots["gpt-0"].trial == 2
+    assert apply_event(trails, event(kind, **said | {"trial": 2})).slots["gpt-0"].trial is None
 
 
 # ---- standings -----------------------------------------------------------------------------------
@@ -170,7 +179,9 @@ def test_the_end_of_another_trial_takes_nothing_from_a_slot(kind: str) -> None:
 def test_five_times_in_a_row_are_too_often() -> None:
     for what in ("stumbles", "unprepared"):
         for many, too_often in ((4, False), (5, True)):
-            found, _ = bid_status.worn(stood(bid=bid(**{what: many})), seen(), Trails(), NOW)
+            found, _ = bid_status.needs_replacement(
+                stood(bid=bid(**{what: many})), seen(), History(), NOW
+            )
             assert bool(found) == too_often
 
 
@@ -184,7 +195,7 @@ def test_why_a_node_is_worn() -> None:
         (stood(bid=bid(granted_at=old, sick_at=NOW - 1)), "it does not become READY"),
         (stood(hosts=far, whole=False), "its hosts have not been heard of for too long"),
     ]:
-        assert bid_status.worn(one, seen(), Trails(), NOW) == (why, None)
+        assert bid_status.needs_replacement(one, seen(), History(), NOW) == (why, None)
 
 
 def test_of_two_that_are_held_the_one_that_is_used_fills_the_slot() -> None:
@@ -193,58 +204,62 @@ def test_of_two_that_are_held_the_one_that_is_used_fills_the_slot() -> None:
         for number, granted, code in ((1, 50.0, ""), (2, 60.0, "c"), (3, 40.0, ""))
     ]
     attempt = replace(ATTEMPT, bid="g1")
-    for trail, name in ((Trail(attempt=attempt), "g1"), (Trail(), "g2")):
+    for trail, name in ((SlotHistory(attempt=attempt), "g1"), (SlotHistory(), "g2")):
         for order in (both, both[::-1]):
-            assert bid_status.best(order, trail).bid.name == name
-    assert bid_status.best([both[0], both[2]], Trail()).bid.name == "g3"
-    assert bid_status.best([both[0]], Trail()) is both[0]
-    assert case(both[0], need=Need.NONE).standings[0].role is Role.INCUMBENT
+            assert bid_status.choose_incumbent(order, trail).bid.name == name
+    assert bid_status.choose_incumbent([both[0], both[2]], SlotHistory()).bid.name == "g3"
+    assert bid_status.choose_incumbent([both[0]], SlotHistory()) is both[0]
+    assert case(both[0], need=NodeNeed.NONE).standings[0].role is Role.INCUMBENT
 
 
 # ---- verdicts ------------------------------------------------------------------------------------
 
 
-def concluded(word: WorkWord, attempt: Attempt = ATTEMPT, **changes: Any) -> Ended:
+def concluded(word: RunState, attempt: AttemptRecord = ATTEMPT, **changes: Any) -> AttemptEnd:
     """What comes of it when both hosts say this, and a look at the cloud shows the node."""
-    one = replace(Work(attempt=ATTEMPT.id, word=word, started=NOW - 40, ended=NOW - 30), **changes)
+    one = replace(
+        HostRun(attempt=ATTEMPT.id, word=word, started=NOW - 40, ended=NOW - 30), **changes
+    )
     hosts = (host(0, works=(one,)), host(1, works=(one,)))
     attempt = replace(attempt, boots=("b0", "b1"), started_at=NOW - 40)
     mine = bid(granted_at=1.0, ready_at=2.0)
-    observed = seen(sights={NAME: sight(NodeWord.READY)}, hosts={NAME: hosts})
-    found = conclude(slot(), Trail(attempt=attempt, bids={NAME: mine}), mine, observed, NOW)
-    assert isinstance(found, Ended)
+    observed = seen(sights={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
+    found = judge_attempt(
+        slot(), SlotHistory(attempt=attempt, bids={NAME: mine}), mine, observed, NOW
+    )
+    assert isinstance(found, AttemptEnd)
     return found
 
 
 def test_the_last_sign_of_life_is_the_latest() -> None:
-    over = Work(attempt="a", word=WorkWord.ENDED)
+    over = HostRun(attempt="a", word=RunState.ENDED)
     for started, logged, stepped in permutations((1.0, 2.0, 3.0)):
         work = replace(over, started=started, logged_at=logged, stepped_at=stepped)
-        assert verdict.last_sign(work) == 3.0
-        assert verdict.last_sign(replace(work, ended=2.5)) == 2.5
+        assert verdict.run_last_sign(work) == 3.0
+        assert verdict.run_last_sign(replace(work, ended=2.5)) == 2.5
 
 
 def test_who_was_stopped_for_standing_still_has_stalled() -> None:
     for stalled, kind in ((True, Verdict.STALLED), (False, Verdict.STOPPED)):
         told = replace(ATTEMPT, stopping_at=NOW - 35, stopping_why="w", stalled=stalled)
-        found = concluded(WorkWord.ENDED, told, signal=15, termed=True)
+        found = concluded(RunState.ENDED, told, signal=15, termed=True)
         assert (found.verdict, found.why) == (kind, "attempt 1 ended: w")
 
 
 def test_what_could_not_begin_says_nothing_of_chips() -> None:
-    found = concluded(WorkWord.ENDED, exit=1, why=f"{verdict.UNBORN}: the disk is full")
+    found = concluded(RunState.ENDED, exit=1, why=f"{verdict.UNBORN}: the disk is full")
     assert found.verdict is Verdict.NODE_FAULT
     assert found.why.endswith(f": {verdict.UNBORN}: the disk is full")
 
 
 def test_an_end_that_nobody_here_has_caused_is_lost() -> None:
-    over = Work(attempt=ATTEMPT.id, word=WorkWord.ENDED, exit=0, ended=NOW - 30)
+    over = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=0, ended=NOW - 30)
     half = bid(offer=offer("a", hosts=3))  # of the third host nothing is heard
     for termed, why in ((True, "something else told it to end"), (False, "nobody knows how")):
         works = [replace(over, termed=termed)] * 2
         hosts = tuple(host(worker, works=(one,)) for worker, one in enumerate(works))
-        gang = gather(slot(), ATTEMPT, half, seen(hosts={NAME: hosts}))
-        assert verdict.of_command(gang, works, 0) == (Verdict.LOST, why, None)
+        gang = build_gang(slot(), ATTEMPT, half, seen(hosts={NAME: hosts}))
+        assert verdict.command_verdict(gang, works, 0) == (Verdict.LOST, why, None)
 
 
 def test_the_cloud_is_looked_at_once_a_minute_where_nothing_is_to_come() -> None:

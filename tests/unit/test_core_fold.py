@@ -8,24 +8,32 @@ import pytest
 
 from tests.unit.core_toy import Toy, offer, slot
 from tpuherd.history.apply_bid_events import GONE_KEPT, read_offer, unfit_key
-from tpuherd.history.apply_event import KINDS, fold, journal
+from tpuherd.history.apply_event import KINDS, apply_event, events_before_step
 from tpuherd.history.apply_zone_events import (
     PAUSE_LESS_S,
     PAUSE_S_MAX,
     PAUSE_S_MIN,
-    lived,
-    season_key,
+    lifetime_env,
+    zone_stats_key,
 )
-from tpuherd.model.slot_history import Attempt, Bid, Season, Trail, Trails, Verdict, cost
+from tpuherd.model.slot_history import (
+    AttemptRecord,
+    BidRecord,
+    History,
+    SlotHistory,
+    Verdict,
+    ZoneStats,
+    bid_cost,
+)
 from tpuherd.model.slots_and_plan import (
     Ask,
     Collect,
-    Event,
-    Kind,
+    HistoryEvent,
     Launch,
+    PlannedStep,
     Prepare,
     Refusal,
-    Step,
+    RequestKind,
     Stop,
     Withdraw,
 )
@@ -33,22 +41,22 @@ from tpuherd.model.slots_and_plan import (
 BID = "gpt-0-g1-me"
 
 
-def event(kind: str, at: float = 100.0, **facts: Any) -> Event:
-    return Event(at=at, kind=kind, job="gpt", slot="gpt-0", facts=facts)
+def event(kind: str, at: float = 100.0, **facts: Any) -> HistoryEvent:
+    return HistoryEvent(at=at, kind=kind, job="gpt", slot="gpt-0", facts=facts)
 
 
-def after(*events: Event, trails: Trails | None = None) -> Trails:
-    trails = trails or Trails()
+def after(*events: HistoryEvent, trails: History | None = None) -> History:
+    trails = trails or History()
     for one in events:
-        trails = fold(trails, one)
+        trails = apply_event(trails, one)
     return trails
 
 
-def trail(*events: Event) -> Trail:
+def trail(*events: HistoryEvent) -> SlotHistory:
     return after(*events).slots["gpt-0"]
 
 
-def asked(at: float = 10.0, bid: str = BID, **changes: Any) -> Event:
+def asked(at: float = 10.0, bid: str = BID, **changes: Any) -> HistoryEvent:
     facts = {
         "bid": bid,
         "generation": 1,
@@ -59,25 +67,25 @@ def asked(at: float = 10.0, bid: str = BID, **changes: Any) -> Event:
     return event("bid.asked", at, **facts)
 
 
-def bid_after(*events: Event) -> Bid:
+def bid_after(*events: HistoryEvent) -> BidRecord:
     return trail(asked(), *events).bids[BID]
 
 
-def launched(number: int = 1, at: float = 50.0, **facts: Any) -> Event:
+def launched(number: int = 1, at: float = 50.0, **facts: Any) -> HistoryEvent:
     said = {"attempt": f"gpt-0-a{number}-me", "number": number, "bid": BID, "code_digest": "c"}
     return event("attempt.launched", at, **said | {"boots": ["x", "y"]} | facts)
 
 
-def ended(verdict: str, number: int = 1, **facts: Any) -> Event:
+def ended(verdict: str, number: int = 1, **facts: Any) -> HistoryEvent:
     return event("attempt.ended", attempt=f"gpt-0-a{number}-me", verdict=verdict, **facts)
 
 
 def test_unknown_kinds_and_events_without_their_facts_are_passed_over() -> None:
     trails = after(asked())
-    assert fold(trails, event("bid.renamed", bid=BID)) is trails
+    assert apply_event(trails, event("bid.renamed", bid=BID)) is trails
     for kind, facts in KINDS.items():
         if facts:
-            assert fold(trails, event(kind)) is trails
+            assert apply_event(trails, event(kind)) is trails
 
 
 def test_what_is_not_remembered_changes_nothing() -> None:
@@ -91,7 +99,7 @@ def test_what_is_not_remembered_changes_nothing() -> None:
         if kind in {"bid.withdrawn", "slot.done", "slot.gave_up", "attempt.stopping"}:
             continue
         if facts and facts <= others.keys() and not kind.startswith(("engine", "node", "wish")):
-            assert fold(trails, event(kind, **others)).slots == trails.slots, kind
+            assert apply_event(trails, event(kind, **others)).slots == trails.slots, kind
 
 
 def test_every_event_is_json() -> None:
@@ -99,14 +107,14 @@ def test_every_event_is_json() -> None:
     toy.run(until=Toy.running)
     toy.preempt()
     toy.run()
-    copy = Trails()
+    copy = History()
     for one in toy.events:
-        again = Event(
+        again = HistoryEvent(
             at=one.at, kind=one.kind, job=one.job, slot=one.slot,
             facts=json.loads(json.dumps(one.facts)),
         )  # fmt: skip
         assert KINDS[again.kind] <= again.facts.keys()
-        copy = fold(copy, again)
+        copy = apply_event(copy, again)
     assert copy == toy.trails
 
 
@@ -127,10 +135,10 @@ def test_an_ask_is_remembered_with_its_offer_and_counted_again_under_the_same_na
 
 
 def test_offers_of_newer_engines_are_read() -> None:
-    document = asdict(offer("a", kind=Kind.DIRECT)) | {"colour": "blue"}
-    assert read_offer(json.loads(json.dumps(document))) == offer("a", kind=Kind.DIRECT)
+    document = asdict(offer("a", kind=RequestKind.DIRECT)) | {"colour": "blue"}
+    assert read_offer(json.loads(json.dumps(document))) == offer("a", kind=RequestKind.DIRECT)
     document.pop("kind")
-    assert read_offer(document).kind is Kind.QUEUED
+    assert read_offer(document).kind is RequestKind.QUEUED
 
 
 FACTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -195,24 +203,26 @@ def test_what_is_gone_is_remembered_by_its_number_and_costs_no_more() -> None:
     assert (bid.offer.zone, bid.generation, bid.withdrawn_at) == ("b", 1, 20000.0)
     found = trail(asked(), ready, gone, again, event("bid.gone", 30000.0, bid=BID))
     assert (found.gone, found.spent) == ((1,), 2.0)
-    assert fold(Trails(), event("bid.withdrawn", bid="what")).slots["gpt-0"] == Trail()
+    assert (
+        apply_event(History(), event("bid.withdrawn", bid="what")).slots["gpt-0"] == SlotHistory()
+    )
     stray = trail(event("bid.withdrawn", bid="gpt-0-g9-me", zone="b", why=""))
     assert stray.generation == 9
-    many = Trail(gone=tuple(range(2, GONE_KEPT + 2)), bids={BID: bid})
-    kept = after(gone, trails=Trails(slots={"gpt-0": many})).slots["gpt-0"].gone
+    many = SlotHistory(gone=tuple(range(2, GONE_KEPT + 2)), bids={BID: bid})
+    kept = after(gone, trails=History(slots={"gpt-0": many})).slots["gpt-0"].gone
     assert len(kept) == GONE_KEPT and kept[-1] == 1 and kept[0] == 3
 
 
 def test_the_cost_runs_from_ready_or_granted_to_lost_or_now() -> None:
     bid = bid_after()
-    assert cost(bid, 7200) == 0
+    assert bid_cost(bid, 7200) == 0
     granted = replace(bid, granted_at=3600.0)
-    assert cost(granted, 7200) == 1.0
-    assert cost(replace(granted, ready_at=5400.0), 7200) == 0.5
-    assert cost(replace(granted, lost_at=5400.0), 7200) == 0.5
-    assert cost(granted, 0.0) == 0.0
-    assert cost(replace(granted, offer=offer("a", price=None)), 7200) == 0
-    assert cost(replace(granted, offer=offer("a", price=3.0)), 7200) == 3.0
+    assert bid_cost(granted, 7200) == 1.0
+    assert bid_cost(replace(granted, ready_at=5400.0), 7200) == 0.5
+    assert bid_cost(replace(granted, lost_at=5400.0), 7200) == 0.5
+    assert bid_cost(granted, 0.0) == 0.0
+    assert bid_cost(replace(granted, offer=offer("a", price=None)), 7200) == 0
+    assert bid_cost(replace(granted, offer=offer("a", price=3.0)), 7200) == 3.0
 
 
 def test_refusals_of_a_bid() -> None:
@@ -225,7 +235,7 @@ def test_refusals_of_a_bid() -> None:
         for one, digest in [
             (offer("a"), "n"), (offer("b"), "n"), (offer("a", type="t"), "n"), (offer("a"), "m"),
             (offer("a", runtime="q"), "n"), (offer("a", tier="q"), "n"),
-            (offer("a", kind=Kind.DIRECT), "n"),
+            (offer("a", kind=RequestKind.DIRECT), "n"),
         ]
     }  # fmt: skip
     assert len(keys) == 7
@@ -249,7 +259,7 @@ def test_adoption() -> None:
 
 def test_a_launch_and_the_same_once_more() -> None:
     found = trail(asked(), launched())
-    assert found.attempt == Attempt(
+    assert found.attempt == AttemptRecord(
         id="gpt-0-a1-me", number=1, bid=BID, code_digest="c", launched_at=50.0, boots=("x", "y")
     )
     assert (found.attempts, found.first_launch_at) == (1, 50.0)
@@ -385,7 +395,7 @@ def test_setup_that_fails_counts_only_if_a_command_failed() -> None:
 # ---- wishes --------------------------------------------------------------------------------------
 
 
-def burnt() -> Trails:
+def burnt() -> History:
     trails = after(asked(), launched(), ended("success"))
     used = replace(
         trails.slots["gpt-0"],
@@ -399,7 +409,7 @@ def burnt() -> Trails:
 @pytest.mark.parametrize("kind", ["wish.changed", "wish.resumed", "wish.made"])
 def test_a_wish_that_was_seen_to_forgives(kind: str) -> None:
     trails = burnt()
-    found = fold(trails, Event(at=9.0, kind=kind, job="gpt"))
+    found = apply_event(trails, HistoryEvent(at=9.0, kind=kind, job="gpt"))
     assert found.slots["gpt2-0"] == trails.slots["gpt2-0"]
     assert found.slots["gpt-11"] == found.slots["gpt-0"]
     now = found.slots["gpt-0"]
@@ -415,10 +425,10 @@ def test_a_wish_that_was_seen_to_forgives(kind: str) -> None:
 
 
 def test_a_wish_made_anew_leaves_a_running_attempt_alone() -> None:
-    trails = after(asked(), launched(), Event(at=1, kind="wish.made", job="gpt"))
+    trails = after(asked(), launched(), HistoryEvent(at=1, kind="wish.made", job="gpt"))
     attempt = trails.slots["gpt-0"].attempt
     assert attempt and attempt.verdict is None
-    fresh = fold(after(asked()), Event(at=1, kind="wish.made", job="gpt"))
+    fresh = apply_event(after(asked()), HistoryEvent(at=1, kind="wish.made", job="gpt"))
     assert fresh.slots["gpt-0"].attempt is None
 
 
@@ -426,7 +436,7 @@ def test_ends_of_slots() -> None:
     assert trail(event("slot.done", why="w")).done_at == 100.0
     gave_up = trail(event("slot.gave_up", why="w"))
     assert (gave_up.gave_up_at, gave_up.gave_up_why) == (100.0, "w")
-    dropped = fold(after(asked()), Event(at=1, kind="wish.dropped", job="gpt"))
+    dropped = apply_event(after(asked()), HistoryEvent(at=1, kind="wish.dropped", job="gpt"))
     assert dropped.slots["gpt-0"].dropped
 
 
@@ -435,16 +445,16 @@ def test_ends_of_slots() -> None:
 KEY = ("a", "v4-16", "spot")
 
 
-def season(*events: Event) -> Season:
-    return after(asked(), *events).seasons.get(KEY, Season())
+def season(*events: HistoryEvent) -> ZoneStats:
+    return after(asked(), *events).seasons.get(KEY, ZoneStats())
 
 
-def refusal(kind: str, at: float = 100.0) -> Event:
+def refusal(kind: str, at: float = 100.0) -> HistoryEvent:
     return event("bid.refused", at, bid=BID, refusal=kind, sentence="no")
 
 
 def test_seasons_are_kept_by_zone_type_and_tier() -> None:
-    assert season_key(offer("a")) == KEY
+    assert zone_stats_key(offer("a")) == KEY
 
 
 @pytest.mark.parametrize(
@@ -466,16 +476,16 @@ def test_a_refusal_pauses_its_season(kind: str, pause: float, counts: int) -> No
 
 @pytest.mark.parametrize("kind", ["taken", "configuration"])
 def test_what_is_wrong_with_the_ask_says_nothing_of_the_season(kind: str) -> None:
-    assert season(refusal(kind)) == Season()
+    assert season(refusal(kind)) == ZoneStats()
 
 
-def several(*times: tuple[float, float]) -> Trails:
-    trails = Trails()
+def several(*times: tuple[float, float]) -> History:
+    trails = History()
     for number, (sent, refused) in enumerate(times, 1):
         name = f"gpt-0-g{number}-me"
-        trails = fold(trails, asked(sent, name))
+        trails = apply_event(trails, asked(sent, name))
         said = event("bid.refused", refused, bid=name, refusal="stockout", sentence="no")
-        trails = fold(trails, said)
+        trails = apply_event(trails, said)
     return trails
 
 
@@ -485,14 +495,14 @@ def test_pauses_double_up_to_a_most_and_once_only_for_what_was_asked_before() ->
     many = several(*((1000 * n, 1000 * n + 1) for n in range(1, 12))).seasons[KEY]
     assert (many.pause_s, many.refusals) == (PAUSE_S_MAX, 11)
     quota = several((1, 2))
-    quota = replace(quota, seasons={KEY: Season(refusal=Refusal.QUOTA, pause_s=300.0)})
+    quota = replace(quota, seasons={KEY: ZoneStats(refusal=Refusal.QUOTA, pause_s=300.0)})
     quota = after(asked(50, "gpt-0-g8-me"), event("bid.refused", 60, bid="gpt-0-g8-me",
                   refusal="stockout", sentence="no"), trails=quota)  # fmt: skip
     assert quota.seasons[KEY].pause_s == PAUSE_S_MIN
 
 
 def test_a_quota_that_was_used_up_is_no_pause_to_be_doubled() -> None:
-    quota = Season(refusal=Refusal.QUOTA, pause_s=300.0, refused_at=90.0)
+    quota = ZoneStats(refusal=Refusal.QUOTA, pause_s=300.0, refused_at=90.0)
     trails = replace(after(asked(50)), seasons={KEY: quota})
     assert after(refusal("stockout"), trails=trails).seasons[KEY].pause_s == PAUSE_S_MIN
 
@@ -524,11 +534,11 @@ def test_what_is_withdrawn_late_is_one_node_of_which_little_is_known() -> None:
 
 def test_a_grant_eases_the_pause_and_is_counted_once() -> None:
     granted = event("bid.granted", bid=BID)
-    before = Season(refusals=3, pause_s=200.0, refusal=Refusal.STOCKOUT, sentence="no")
+    before = ZoneStats(refusals=3, pause_s=200.0, refusal=Refusal.STOCKOUT, sentence="no")
     trails = replace(after(asked()), seasons={KEY: before})
     found = after(granted, granted, trails=trails).seasons[KEY]
-    assert found == Season(grants=1, pause_s=200.0 - PAUSE_LESS_S)
-    assert season(granted) == Season(grants=1)
+    assert found == ZoneStats(grants=1, pause_s=200.0 - PAUSE_LESS_S)
+    assert season(granted) == ZoneStats(grants=1)
 
 
 def test_waits_and_lives_are_learnt() -> None:
@@ -544,10 +554,10 @@ def test_waits_and_lives_are_learnt() -> None:
 
 def test_scripts_are_told_how_long_nodes_like_theirs_last() -> None:
     trails = after(asked(), event("bid.ready", 70.0, bid=BID))
-    assert lived(trails, "gpt-0", BID) == {}
-    known = replace(trails, seasons={KEY: Season(lives_s=(100.0, 401.0))})
-    assert lived(known, "gpt-0", BID) == {"HERD_LIFE_S": "250"}
-    assert lived(known, "gpt-0", "gpt-0-g9-me") == lived(known, "gpt-1", BID) == {}
+    assert lifetime_env(trails, "gpt-0", BID) == {}
+    known = replace(trails, seasons={KEY: ZoneStats(lives_s=(100.0, 401.0))})
+    assert lifetime_env(known, "gpt-0", BID) == {"HERD_LIFE_S": "250"}
+    assert lifetime_env(known, "gpt-0", "gpt-0-g9-me") == lifetime_env(known, "gpt-1", BID) == {}
 
 
 def test_a_notice_ends_a_life_be_it_ever_seen_lost_or_not() -> None:
@@ -563,7 +573,9 @@ def test_a_notice_ends_a_life_be_it_ever_seen_lost_or_not() -> None:
 
 def test_permissions_are_tried_again_when_the_user_has_seen_to_it() -> None:
     for kind, forgiven in (("permission", True), ("quota", True), ("stockout", False)):
-        trails = fold(after(asked(), refusal(kind)), Event(at=1, kind="wish.changed", job="x"))
+        trails = apply_event(
+            after(asked(), refusal(kind)), HistoryEvent(at=1, kind="wish.changed", job="x")
+        )
         assert (trails.seasons[KEY].pause_s == 0) == forgiven
         assert (trails.seasons[KEY].refusal is None) == forgiven
 
@@ -576,10 +588,10 @@ def test_quarantine_ends_with_the_node() -> None:
 
 
 def test_what_the_engine_says_of_itself() -> None:
-    frozen = Event(at=5.0, kind="engine.frozen", facts={"why": "w"})
-    trails = after(Event(at=4.0, kind="engine.started"), frozen)
+    frozen = HistoryEvent(at=5.0, kind="engine.frozen", facts={"why": "w"})
+    trails = after(HistoryEvent(at=4.0, kind="engine.started"), frozen)
     assert (trails.started_at, trails.frozen_at, trails.frozen_why) == (4.0, 5.0, "w")
-    trails = after(Event(at=6.0, kind="engine.thawed"), trails=trails)
+    trails = after(HistoryEvent(at=6.0, kind="engine.thawed"), trails=trails)
     assert (trails.frozen_at, trails.frozen_why) == (None, "")
 
 
@@ -588,29 +600,31 @@ def test_what_the_engine_says_of_itself() -> None:
 
 def test_what_is_journalled() -> None:
     ask = Ask(bid=BID, slot="gpt-0", generation=1, offer=offer("a"), nodes=2, node_digest="n")
-    (event_,) = journal(Step(action=ask, why="w"), 7.0)
+    (event_,) = events_before_step(PlannedStep(action=ask, why="w"), 7.0)
     assert (event_.kind, event_.at, event_.job, event_.slot) == ("bid.asked", 7.0, "gpt", "gpt-0")
     assert event_.facts == {
         "bid": BID, "generation": 1, "offer": asdict(offer("a")), "nodes": 2, "node_digest": "n",
         "why": "w",
     }  # fmt: skip
-    (event_,) = journal(Step(action=Withdraw(bid=BID, slot="gpt-0", zone="a"), why="w"), 7.0)
+    (event_,) = events_before_step(
+        PlannedStep(action=Withdraw(bid=BID, slot="gpt-0", zone="a"), why="w"), 7.0
+    )
     assert (event_.kind, event_.facts) == ("bid.withdrawn", {"bid": BID, "zone": "a", "why": "w"})
     launch = Launch(
         bid=BID, slot="gpt-0", attempt="x", number=2, resume=True, code_digest="c", boots=("b",)
     )
-    (event_,) = journal(Step(action=launch, why="w"), 7.0)
+    (event_,) = events_before_step(PlannedStep(action=launch, why="w"), 7.0)
     assert event_.kind == "attempt.launched"
     assert event_.facts == {
         "attempt": "x", "number": 2, "bid": BID, "code_digest": "c", "boots": ["b"], "why": "w",
     }  # fmt: skip
     for stacks in (False, True):
         stop = Stop(bid=BID, slot="gpt-0", attempt="x", grace_s=3, stacks=stacks)
-        (event_,) = journal(Step(action=stop, why="w"), 7.0)
+        (event_,) = events_before_step(PlannedStep(action=stop, why="w"), 7.0)
         assert event_.kind == "attempt.stopping"
         assert event_.facts == {"attempt": "x", "grace_s": 3, "stacks": stacks, "why": "w"}
     for action in (
         Prepare(bid=BID, slot="gpt-0", code_digest="c"),
         Collect(bid=BID, slot="gpt-0", attempt="x"),
     ):
-        assert journal(Step(action=action, why="w"), 7.0) == ()
+        assert events_before_step(PlannedStep(action=action, why="w"), 7.0) == ()

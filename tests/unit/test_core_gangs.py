@@ -8,19 +8,19 @@ import pytest
 
 from tests.unit.core_toy import Process, Toy, offer, slot
 from tests.unit.scenes import actions, again, running, swarm, with_works
-from tpuherd.model.observed import NodeWord, Observed, RequestWord, Work, WorkWord
+from tpuherd.model.observed import HostRun, NodeState, ObservedState, RequestState, RunState
 from tpuherd.model.slot_history import Verdict
 from tpuherd.model.slots_and_plan import (
     Ask,
     Collect,
+    DesiredSlots,
+    EnginePlan,
     Goal,
     Launch,
     Limits,
-    Plan,
     Prepare,
     Refusal,
     Stop,
-    Wishes,
     Withdraw,
 )
 from tpuherd.planner.plan import plan
@@ -262,14 +262,14 @@ def test_what_is_there_again_after_its_withdrawal_is_withdrawn_again() -> None:
     (ready,) = toy.sights().values()
     assert toy.last.survey_s == 60
 
-    def found(request: RequestWord | None = RequestWord.ACTIVE, **changes: Any) -> Plan:
+    def found(request: RequestState | None = RequestState.ACTIVE, **changes: Any) -> EnginePlan:
         late = replace(ready, bid=name, zone="b", request=request)
         return again(toy, sights={**toy.sights(), name: late}, **changes)
 
     (withdraw,) = actions(found(), Withdraw)
     assert (withdraw.bid, withdraw.zone, withdraw.slot) == (name, "b", "gpt-0")
     assert found().survey_s == 5
-    for request in (RequestWord.ENDING, RequestWord.LEAVING):
+    for request in (RequestState.ENDING, RequestState.LEAVING):
         assert not actions(found(request), Withdraw)
         assert found(request).survey_s == 5
     assert not actions(found(calling=frozenset([name])), Withdraw)
@@ -314,7 +314,7 @@ def test_while_frozen_only_what_the_user_wants_gone_is_given_back() -> None:
         toy.tick()
     assert sorted(one.ask.slot for one in toy.things.values()) == ["gpt-0", "gpt-1", "gpt-2"]
     assert len(toy.kinds("engine.frozen")) == 1
-    kept[0].request, kept[0].node = RequestWord.LOST, NodeWord.LOST
+    kept[0].request, kept[0].node = RequestState.LOST, NodeState.LOST
     kept[0].work.clear()
     for _ in range(6):
         toy.tick()
@@ -371,7 +371,7 @@ def test_setup_that_fails_is_tried_with_pauses_and_ends() -> None:
 def test_a_worn_node_works_on_until_its_successor_is_prepared() -> None:
     toy = running()
     old = toy.home
-    old.node = NodeWord.SICK
+    old.node = NodeState.SICK
     toy.losing = {Prepare}
     toy.run(until=lambda toy: any(one.ready_at for one in toy.trail().bids.values()
                                   if one.name != old.ask.bid))  # fmt: skip
@@ -400,7 +400,7 @@ def test_exact_tries_the_next_zone_when_patience_is_over_and_not_before() -> Non
     alone.now += 900
     assert not actions(again(alone), Withdraw)
     worn = running(exact=True)
-    worn.home.node = NodeWord.SICK
+    worn.home.node = NodeState.SICK
     worn.run(until=lambda toy: bool(toy.kinds("attempt.stopping")))
     assert not worn.kinds("bid.asked")[1:]
 
@@ -426,7 +426,7 @@ def test_the_sentences() -> None:
     assert state(toy) == "gpt-0-g1-me in a is being made, for less than a minute"
     name = "gpt-0-g1-me"
     toy.things[name].cut = True
-    toy.run(until=lambda toy: toy.things[name].node is NodeWord.READY)
+    toy.run(until=lambda toy: toy.things[name].node is NodeState.READY)
     assert state(toy) == "gpt-0-g1-me in a is READY, 0 of 2 hosts reached"
     words = toy.hosts()[name]
     trouble = {name: (words[0], replace(words[1], trouble="key refused"))}
@@ -460,12 +460,12 @@ def test_the_sentences() -> None:
 def test_the_sentences_of_trouble() -> None:
     toy = running()
     name = toy.home.ask.bid
-    toy.home.node = NodeWord.SICK
+    toy.home.node = NodeState.SICK
     toy.reboot()
     toy.tick()
     toy.tick()
     assert state(toy).startswith(f"{name} in a is unhealthy (SICK), for less than a minute")
-    toy.home.node = NodeWord.UNKNOWN
+    toy.home.node = NodeState.UNKNOWN
     toy.tick()
     assert "in a state that we have no word for" in state(toy)
     toy = running()
@@ -529,7 +529,7 @@ def test_an_attempt_that_failed_waits_its_pause_and_says_why() -> None:
 
 
 def test_a_wish_without_slots_is_at_rest() -> None:
-    found = plan(Wishes(slots={}, owner="me"), Observed(), Toy().trails, 1.0)
+    found = plan(DesiredSlots(slots={}, owner="me"), ObservedState(), Toy().trails, 1.0)
     assert found.rest and not found.steps and found.survey_s == 60
 
 
@@ -544,7 +544,7 @@ def test_the_verdict_of_a_user_s_stop_names_it() -> None:
 
 def test_a_work_of_another_name_is_nobody_s() -> None:
     toy = running()
-    alien = Work(attempt="other-0-a9-me", word=next(iter(toy.hosts().values()))[0].works[0].word)
+    alien = HostRun(attempt="other-0-a9-me", word=next(iter(toy.hosts().values()))[0].works[0].word)
     hosts = {
         name: tuple(replace(one, works=(*one.works, alien)) for one in words)
         for name, words in toy.hosts().items()
@@ -562,7 +562,7 @@ def test_the_cloud_is_looked_at_often_while_anything_is_open() -> None:
     assert toy.tick().survey_s == 5
     toy = running()
     assert toy.last.survey_s == 5
-    ended = with_works(toy, ended=toy.now, exit=0, word=WorkWord.ENDED)
+    ended = with_works(toy, ended=toy.now, exit=0, word=RunState.ENDED)
     assert ended.survey_s == 3
     idle = Toy(slot(goal=Goal.IDLE))
     idle.run(until=lambda toy: any(bid.prepared for bid in toy.trail().bids.values()))
@@ -570,10 +570,10 @@ def test_the_cloud_is_looked_at_often_while_anything_is_open() -> None:
         idle.tick()
     assert idle.last.survey_s == 60
     (thing,) = idle.things.values()
-    for word, survey_s in ((NodeWord.READY, 60), (NodeWord.SICK, 5), (NodeWord.MAKING, 5)):
+    for word, survey_s in ((NodeState.READY, 60), (NodeState.SICK, 5), (NodeState.MAKING, 5)):
         thing.node = word
         assert again(idle).survey_s == survey_s
-    thing.node, thing.cut = NodeWord.READY, True
+    thing.node, thing.cut = NodeState.READY, True
     assert again(idle).survey_s == 5
     thing.cut = False
     late = replace(thing, ask=replace(thing.ask, bid="gpt-0-g2-me"))

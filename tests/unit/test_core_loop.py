@@ -6,18 +6,18 @@ import pytest
 
 from tests.unit.core_toy import Toy, offer, slot
 from tests.unit.scenes import swarm
-from tpuherd.model.observed import NodeWord, RequestWord
+from tpuherd.model.observed import NodeState, RequestState
 from tpuherd.model.slot_history import Verdict
 from tpuherd.model.slots_and_plan import (
     Ask,
     Collect,
     Goal,
-    Kind,
     Launch,
     Limits,
+    PlannedStep,
     Prepare,
     Refusal,
-    Step,
+    RequestKind,
     Stop,
     Withdraw,
 )
@@ -272,19 +272,19 @@ def test_a_sick_node_is_waited_for_and_then_replaced_beside() -> None:
     toy.lasts = 1e9
     toy.run(until=Toy.running)
     old = toy.home.ask.bid
-    toy.home.node = NodeWord.SICK
+    toy.home.node = NodeState.SICK
     while toy.now < 1000 + SICK_S_MAX:
         toy.tick()
         assert len(toy.things) == 1
     toy.run(until=lambda toy: len(toy.launches) == 2)
-    assert old not in toy.things or toy.things[old].node is NodeWord.LEAVING
+    assert old not in toy.things or toy.things[old].node is NodeState.LEAVING
 
 
 def test_a_state_without_a_word_is_left_alone() -> None:
     toy = Toy(slot())
     toy.lasts = 1e9
     toy.run(until=Toy.running)
-    toy.home.node = NodeWord.UNKNOWN
+    toy.home.node = NodeState.UNKNOWN
     for _ in range(400):
         toy.tick()
     assert len(toy.things) == 1
@@ -374,7 +374,9 @@ def test_a_late_fill_is_withdrawn_again() -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
     late = next(event.facts["bid"] for event in toy.kinds("bid.gone"))
-    toy.create(Step(action=Withdraw(bid=late, slot="gpt-0", zone="b"), why=""), ask_of(toy, late))
+    toy.create(
+        PlannedStep(action=Withdraw(bid=late, slot="gpt-0", zone="b"), why=""), ask_of(toy, late)
+    )
     toy.run()
     assert not toy.things
 
@@ -395,7 +397,7 @@ def test_a_stray_is_left_alone() -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
     stray = replace(ask_of(toy, "gpt-0-g1-me"), bid="gpt-0-g9-me")
-    toy.create(Step(action=stray, why=""), stray)
+    toy.create(PlannedStep(action=stray, why=""), stray)
     for _ in range(100):
         toy.tick()
     assert list(toy.things) == ["gpt-0-g9-me"]
@@ -516,7 +518,7 @@ def test_a_stall_saves_stacks_and_runs_again_under_its_own_budget() -> None:
 
 
 def test_direct_creates_probe_one_by_one_after_a_refusal() -> None:
-    direct = tuple(offer(zone, kind=Kind.DIRECT) for zone in "ab")
+    direct = tuple(offer(zone, kind=RequestKind.DIRECT) for zone in "ab")
     toy = Toy(*(slot(f"gpt-{number}", offers=direct) for number in range(8)))
     toy.refuses = dict.fromkeys("ab", Refusal.STOCKOUT)
     for _ in range(120):
@@ -565,18 +567,20 @@ class Trouble:
 
     @staticmethod
     def nodes(toy: Toy, how: str, *, begins: bool) -> None:
-        ready = [one for one in toy.things.values() if one.node in {NodeWord.READY, NodeWord.SICK}]
+        ready = [
+            one for one in toy.things.values() if one.node in {NodeState.READY, NodeState.SICK}
+        ]
         for thing in ready[:1]:
             if how == "silent":
                 thing.cut = begins
             elif how == "sick":
-                thing.node = NodeWord.SICK if begins else NodeWord.READY
+                thing.node = NodeState.SICK if begins else NodeState.READY
             elif begins:
                 strike(toy, thing.ask.bid, how)
         if how == "suspending" and not begins:
             for thing in toy.things.values():
-                if thing.request is RequestWord.ENDING:
-                    thing.request = RequestWord.LOST
+                if thing.request is RequestState.ENDING:
+                    thing.request = RequestState.LOST
 
 
 def strike(toy: Toy, bid: str, how: str) -> None:
@@ -592,8 +596,8 @@ def strike(toy: Toy, bid: str, how: str) -> None:
             for process in processes.values():
                 process.lost = process.lost or process.ended is None
     else:
-        thing.node = NodeWord.LOST
-        thing.request = RequestWord.ENDING if how == "suspending" else RequestWord.LOST
+        thing.node = NodeState.LOST
+        thing.request = RequestState.ENDING if how == "suspending" else RequestState.LOST
         thing.work.clear()
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.unit.core_toy import offer, slot
 from tests.unit.scenes import NAME, NOW, bid, host, seen, sight
-from tpuherd.model.observed import HostWord, NodeWord, Observed, Work, WorkWord
-from tpuherd.model.slot_history import Attempt, Bid
+from tpuherd.model.observed import HostRun, HostStatus, NodeState, ObservedState, RunState
+from tpuherd.model.slot_history import AttemptRecord, BidRecord
 from tpuherd.model.slots_and_plan import Limits
 from tpuherd.planner.gang_progress import (
     HOLD_S,
@@ -15,84 +15,89 @@ from tpuherd.planner.gang_progress import (
     LAUNCHES_MAX,
     NOTICE_S,
     STOP_S,
-    Open,
-    gather,
-    waiting,
+    Pending,
+    build_gang,
+    pending_state,
 )
 
-ATTEMPT = Attempt(
+ATTEMPT = AttemptRecord(
     id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", launched_at=NOW - LAUNCH_S,
     boots=("b0", "b1", "b2"),
 )  # fmt: skip
-RUNS = Work(attempt=ATTEMPT.id, word=WorkWord.RUNNING, step=1)
+RUNS = HostRun(attempt=ATTEMPT.id, word=RunState.RUNNING, step=1)
 SAYS: dict[str, dict[str, Any]] = {
     "runs": {"works": (RUNS,)},
     "absent": {"works": ()},
     "far": {"works": (), "reached": False},
-    "failed": {"works": (replace(RUNS, word=WorkWord.ENDED, exit=1, ended=NOW - 99),)},
-    "well": {"works": (replace(RUNS, word=WorkWord.ENDED, exit=0, ended=NOW - 99),)},
+    "failed": {"works": (replace(RUNS, word=RunState.ENDED, exit=1, ended=NOW - 99),)},
+    "well": {"works": (replace(RUNS, word=RunState.ENDED, exit=0, ended=NOW - 99),)},
 }
 
 
-def observed(hosts: tuple[HostWord, ...], **changes: Any) -> Observed:
-    return seen(sights={NAME: sight(NodeWord.READY)}, hosts={NAME: hosts}, **changes)
+def observed(hosts: tuple[HostStatus, ...], **changes: Any) -> ObservedState:
+    return seen(sights={NAME: sight(NodeState.READY)}, hosts={NAME: hosts}, **changes)
 
 
 def waits(
-    says: tuple[str, ...], attempt: Attempt = ATTEMPT, mine: Bid | None = None, **changes: Any
-) -> Open | None:
+    says: tuple[str, ...],
+    attempt: AttemptRecord = ATTEMPT,
+    mine: BidRecord | None = None,
+    **changes: Any,
+) -> Pending | None:
     """What is waited for when the hosts say this."""
     hosts = tuple(host(worker, **SAYS[one]) for worker, one in enumerate(says))
     known = replace(mine or bid(), offer=offer("a", hosts=max(2, len(says))))
     wish = slot(limits=Limits(notice_grace_s=25))
-    return waiting(gather(wish, attempt, known, observed(hosts, **changes)), NOW)
+    return pending_state(build_gang(wish, attempt, known, observed(hosts, **changes)), NOW)
 
 
 def test_a_start_for_all_that_three_hosts_may_say() -> None:
     for says in product(SAYS, repeat=3):
         missing, over = "absent" in says, {"failed", "well"} & set(says)
         found = waits(says)
-        assert waits(says, working=frozenset(["gpt-0"])) == Open(held=True)
+        assert waits(says, working=frozenset(["gpt-0"])) == Pending(held=True)
         early = waits(says, replace(ATTEMPT, launched_at=NOW - LAUNCH_S + 1))
         last = waits(says, replace(ATTEMPT, launches=LAUNCHES_MAX))
         if missing and over:
             assert bool(found and found.broken) == ("runs" in says), says
             assert (found is None) == ("runs" not in says), says
         elif missing:
-            assert found == Open(absent=f"{NAME}/w{says.index('absent')}"), says
-            assert early == Open(wake_at=NOW + 1, held=True), says
+            assert found == Pending(absent=f"{NAME}/w{says.index('absent')}"), says
+            assert early == Pending(wake_at=NOW + 1, held=True), says
             assert last is not None and "could not be made to start it" in last.broken, says
         elif found is not None:
             assert found.begun == ("far" not in says), says
-        assert not (set(says) <= {"runs"}) or found == Open(begun=True)
+        assert not (set(says) <= {"runs"}) or found == Pending(begun=True)
 
 
 def test_a_start_of_fewer_hosts_than_there_should_be_has_not_begun() -> None:
     hosts = (host(0, **SAYS["runs"]),)
-    gang = gather(slot(), ATTEMPT, bid(), observed(hosts))
-    found = waiting(gang, NOW)
+    gang = build_gang(slot(), ATTEMPT, bid(), observed(hosts))
+    found = pending_state(gang, NOW)
     assert found is not None and not found.begun
 
 
 def test_since_when_the_cloud_was_asked_counts_where_its_zone_has_answered() -> None:
     for zones, told_at in ((frozenset("ab"), NOW - 7), (frozenset("b"), 0.0)):
-        gang = gather(slot(), ATTEMPT, bid(), observed((), zones=zones, surveyed_at=NOW - 7))
+        gang = build_gang(slot(), ATTEMPT, bid(), observed((), zones=zones, surveyed_at=NOW - 7))
         assert gang.told_at == told_at
 
 
 def test_a_stop_is_not_heard_if_one_that_was_heard_since_goes_on() -> None:
     for heard, word, working in product(
-        (NOTICE_S, NOTICE_S + 1), (WorkWord.RUNNING, WorkWord.SETUP, WorkWord.ENDING), (0, 1)
+        (NOTICE_S, NOTICE_S + 1), (RunState.RUNNING, RunState.SETUP, RunState.ENDING), (0, 1)
     ):
         attempt = replace(ATTEMPT, started_at=1.0, stopping_at=NOW - 20, stopping_s=30.0)
         at = NOW - 20 + heard
         hosts = (
             host(0, heard_at=at, works=(replace(RUNS, word=word),)),
-            host(1, works=(replace(RUNS, word=WorkWord.ENDING),)),
+            host(1, works=(replace(RUNS, word=RunState.ENDING),)),
         )
         busy = frozenset(["gpt-0"] if working else [])
-        found = waiting(gather(slot(), attempt, bid(), observed(hosts, working=busy)), NOW)
-        expected = heard > NOTICE_S and word is not WorkWord.ENDING and not working
+        found = pending_state(
+            build_gang(slot(), attempt, bid(), observed(hosts, working=busy)), NOW
+        )
+        expected = heard > NOTICE_S and word is not RunState.ENDING and not working
         assert found is not None and found.deaf == expected
 
 
@@ -134,44 +139,46 @@ def test_the_others_are_waited_for_until_the_hold_after_the_first_that_ended() -
     attempt = replace(ATTEMPT, started_at=1.0)
     for ago, other in product((HOLD_S - 1, HOLD_S), (0.0, 5.0)):
         ends = (NOW - ago, NOW - ago + other)
-        works = [replace(RUNS, word=WorkWord.ENDED, exit=1, ended=at) for at in ends]
+        works = [replace(RUNS, word=RunState.ENDED, exit=1, ended=at) for at in ends]
         whole = tuple(host(worker, works=(work,)) for worker, work in enumerate(works))
-        gang = gather(slot(), attempt, bid(), observed(whole, surveyed_at=1.0))
+        gang = build_gang(slot(), attempt, bid(), observed(whole, surveyed_at=1.0))
         last = max(ends) + HOLD_S
-        assert waiting(gang, NOW) == (None if last <= NOW else Open(wake_at=last, held=True))
-        fresh = gather(slot(), attempt, bid(), observed(whole, surveyed_at=max(ends) + 1))
-        same = gather(slot(), attempt, bid(), observed(whole, surveyed_at=max(ends)))
-        assert waiting(fresh, NOW) is None
-        assert waiting(same, NOW) == waiting(gang, NOW)
+        assert pending_state(gang, NOW) == (
+            None if last <= NOW else Pending(wake_at=last, held=True)
+        )
+        fresh = build_gang(slot(), attempt, bid(), observed(whole, surveyed_at=max(ends) + 1))
+        same = build_gang(slot(), attempt, bid(), observed(whole, surveyed_at=max(ends)))
+        assert pending_state(fresh, NOW) is None
+        assert pending_state(same, NOW) == pending_state(gang, NOW)
         three = (*whole, host(2, **SAYS["runs"]))
-        some = gather(slot(), attempt, bid(offer=offer("a", hosts=3)), observed(three))
-        found, first = waiting(some, NOW), min(ends) + HOLD_S
+        some = build_gang(slot(), attempt, bid(offer=offer("a", hosts=3)), observed(three))
+        found, first = pending_state(some, NOW), min(ends) + HOLD_S
         assert found is not None
         assert bool(found.broken) == (first <= NOW)
-        assert found.broken or found == Open(wake_at=first, held=True)
+        assert found.broken or found == Pending(wake_at=first, held=True)
 
 
 def test_on_a_lost_node_whoever_is_still_heard_is_stopped_and_then_it_is_over() -> None:
     attempt = replace(ATTEMPT, started_at=1.0)
     for says in product(SAYS, repeat=2):
         found = waits(says, attempt, bid(lost_at=1.0, lost_how="preempted"))
-        assert found == (Open(broken=f"{NAME} was preempted") if "runs" in says else None)
+        assert found == (Pending(broken=f"{NAME} was preempted") if "runs" in says else None)
 
 
 def test_a_whole_gang_is_over_at_once_if_one_says_that_the_run_is_complete() -> None:
     attempt = replace(ATTEMPT, started_at=1.0)
-    ended = replace(RUNS, word=WorkWord.ENDED, exit=0, ended=NOW - 1)
+    ended = replace(RUNS, word=RunState.ENDED, exit=0, ended=NOW - 1)
     for first, second in product((True, False), repeat=2):
         hosts = tuple(
             host(worker, works=(replace(ended, complete=one),))
             for worker, one in enumerate((first, second))
         )
-        gang = gather(slot(), attempt, bid(), observed(hosts, surveyed_at=1.0))
-        assert (waiting(gang, NOW) is None) == (first or second)
+        gang = build_gang(slot(), attempt, bid(), observed(hosts, surveyed_at=1.0))
+        assert (pending_state(gang, NOW) is None) == (first or second)
 
 
 def test_a_host_that_knows_nothing_of_it_any_more_is_not_waited_for() -> None:
     attempt = replace(ATTEMPT, started_at=1.0)
     assert waits(("absent", "absent"), attempt, surveyed_at=1.0) is None
     found = waits(("absent", "runs"), attempt, surveyed_at=1.0)
-    assert found == Open(broken=f"{NAME}/w0 knows nothing of it any more")
+    assert found == Pending(broken=f"{NAME}/w0 knows nothing of it any more")

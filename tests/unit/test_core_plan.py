@@ -10,79 +10,88 @@ import pytest
 from tests.unit import scenes
 from tests.unit.core_toy import slot
 from tests.unit.scenes import NAME, NOW, actions, node
-from tpuherd.model.observed import NodeWord, Observed, RequestWord, Sight, Work, WorkWord
-from tpuherd.model.slot_history import Attempt, Trail, Trails, Verdict
+from tpuherd.model.observed import (
+    BidObservation,
+    HostRun,
+    NodeState,
+    ObservedState,
+    RequestState,
+    RunState,
+)
+from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory, Verdict
 from tpuherd.model.slots_and_plan import (
     Ask,
     Collect,
+    DesiredSlots,
+    EnginePlan,
     Goal,
     Launch,
-    Plan,
     Prepare,
-    Record,
+    RecordEvent,
     Slot,
     Stop,
-    Wishes,
     Withdraw,
 )
 from tpuherd.planner.plan import plan
-from tpuherd.planner.policy import BIDS, GANG, Deed, Move, Role, Shape, Stage
+from tpuherd.planner.policy import BIDS, GANG, BidAction, BidPhase, GangAction, GangState, Role
 
 
 def test_every_role_and_stage_has_a_move() -> None:
     assert set(BIDS) == set(Role)
-    assert all(set(row) == set(Stage) for row in BIDS.values())
+    assert all(set(row) == set(BidPhase) for row in BIDS.values())
 
 
 def test_every_shape_and_goal_has_a_deed() -> None:
-    assert set(GANG) == set(Shape)
+    assert set(GANG) == set(GangState)
     assert all(set(row) == set(Goal) for row in GANG.values())
 
 
 GOES = {Role.LOSER, Role.HUSK, Role.UNWANTED, Role.WITHDRAWN}
 
 
-def moved(role: Role, stage: Stage) -> Move:
+def moved(role: Role, stage: BidPhase) -> BidAction:
     """The table of bids, as rules."""
-    if role is Role.STRAY or stage in {Stage.CALLING, Stage.HIDDEN}:
-        return Move.LEAVE
-    if stage in {Stage.ENDING, Stage.LEAVING}:
-        return Move.WAIT  # nothing can be done to what is under way
-    if stage is Stage.UNKNOWN:
-        return Move.WITHDRAW if role in {Role.UNWANTED, Role.WITHDRAWN} else Move.LEAVE
-    if role is Role.WITHDRAWN and stage in {Stage.UNSEEN, Stage.VANISHED}:
-        return Move.WAIT
-    if stage is Stage.UNSEEN and role in {Role.INCUMBENT, Role.CANDIDATE}:
-        return Move.ASK
+    if role is Role.STRAY or stage in {BidPhase.CALLING, BidPhase.HIDDEN}:
+        return BidAction.LEAVE
+    if stage in {BidPhase.ENDING, BidPhase.LEAVING}:
+        return BidAction.WAIT  # nothing can be done to what is under way
+    if stage is BidPhase.UNKNOWN:
+        return BidAction.WITHDRAW if role in {Role.UNWANTED, Role.WITHDRAWN} else BidAction.LEAVE
+    if role is Role.WITHDRAWN and stage in {BidPhase.UNSEEN, BidPhase.VANISHED}:
+        return BidAction.WAIT
+    if stage is BidPhase.UNSEEN and role in {Role.INCUMBENT, Role.CANDIDATE}:
+        return BidAction.ASK
     goes = {
-        Stage.QUEUED: GOES | {Role.OUTDATED, Role.WORN},
-        Stage.GRANTED: GOES | {Role.OUTDATED},
-        Stage.READY: GOES,  # only what is meant to go is withdrawn while it works
-        Stage.SICK: GOES,
+        BidPhase.QUEUED: GOES | {Role.OUTDATED, Role.WORN},
+        BidPhase.GRANTED: GOES | {Role.OUTDATED},
+        BidPhase.READY: GOES,  # only what is meant to go is withdrawn while it works
+        BidPhase.SICK: GOES,
     }.get(stage, set(Role))
-    return Move.WITHDRAW if role in goes else Move.WAIT
+    return BidAction.WITHDRAW if role in goes else BidAction.WAIT
 
 
 def test_what_is_done_with_a_bid_in_each_role_and_stage() -> None:
-    nothing = {Move.WAIT, Move.LEAVE}
-    for role, stage in product(Role, Stage):
+    nothing = {BidAction.WAIT, BidAction.LEAVE}
+    for role, stage in product(Role, BidPhase):
         found, expected = BIDS[role][stage], moved(role, stage)
         assert found is expected or {found, expected} <= nothing, (role, stage)
 
 
 def test_what_is_done_with_a_gang_in_each_shape() -> None:
-    over = {Shape.SUCCEEDED, Shape.FAILED, Shape.INTERRUPTED}
-    for shape, goal in product(Shape, Goal):
+    over = {GangState.SUCCEEDED, GangState.FAILED, GangState.INTERRUPTED}
+    for shape, goal in product(GangState, Goal):
         deed, run, gone = GANG[shape][goal], goal is Goal.RUN, goal is Goal.GONE
-        assert (deed is Deed.PREPARE) == (shape is Shape.BARE and not gone)
-        starts = {Shape.PREPARED, Shape.FAILED, Shape.INTERRUPTED}
-        assert (deed is Deed.LAUNCH) == (run and shape in starts)
+        assert (deed is GangAction.PREPARE) == (shape is GangState.BARE and not gone)
+        starts = {GangState.PREPARED, GangState.FAILED, GangState.INTERRUPTED}
+        assert (deed is GangAction.LAUNCH) == (run and shape in starts)
         ends = (
-            {Shape.DOOMED, Shape.STALLED} if run else {Shape.DOOMED, Shape.STALLED, Shape.RUNNING}
+            {GangState.DOOMED, GangState.STALLED}
+            if run
+            else {GangState.DOOMED, GangState.STALLED, GangState.RUNNING}
         )
-        assert (deed is Deed.STOP) == (shape in ends)
-        brings = over if gone else ({Shape.SUCCEEDED} if run else set())
-        assert (deed is Deed.COLLECT) == (shape in brings)
+        assert (deed is GangAction.STOP) == (shape in ends)
+        brings = over if gone else ({GangState.SUCCEEDED} if run else set())
+        assert (deed is GangAction.COLLECT) == (shape in brings)
 
 
 @dataclass(frozen=True)
@@ -131,16 +140,16 @@ def every_state() -> Iterator[State]:
 
 
 WORDS = {
-    "ready": NodeWord.READY, "sick": NodeWord.SICK, "lost": NodeWord.LOST,
-    "leaving": NodeWord.LEAVING, "unknown": NodeWord.UNKNOWN, "making": NodeWord.MAKING,
-    "calling": NodeWord.READY, "ending": NodeWord.READY,
+    "ready": NodeState.READY, "sick": NodeState.SICK, "lost": NodeState.LOST,
+    "leaving": NodeState.LEAVING, "unknown": NodeState.UNKNOWN, "making": NodeState.MAKING,
+    "calling": NodeState.READY, "ending": NodeState.READY,
 }  # fmt: skip
 VERDICTS = {
     "failed": Verdict.FAILURE, "succeeded": Verdict.SUCCESS, "stopped": Verdict.STOPPED,
 }  # fmt: skip
 
 
-def trail_of(state: State) -> Trail:
+def trail_of(state: State) -> SlotHistory:
     bid = scenes.bid(
         asked_at=NOW - 5000,
         sent_at=NOW - 5000,
@@ -158,7 +167,7 @@ def trail_of(state: State) -> Trail:
     attempt = None
     if state.past != "none":
         live = state.past == "running"
-        attempt = Attempt(
+        attempt = AttemptRecord(
             id="gpt-0-a1-me",
             number=1,
             bid=NAME,
@@ -169,7 +178,7 @@ def trail_of(state: State) -> Trail:
             ended_at=None if live else NOW - 60,
             verdict=VERDICTS.get(state.past),
         )
-    return Trail(
+    return SlotHistory(
         generation=1,
         bids={NAME: bid},
         attempt=attempt,
@@ -178,15 +187,15 @@ def trail_of(state: State) -> Trail:
     )
 
 
-def observed_of(state: State) -> Observed:
-    request = {"ending": RequestWord.ENDING}.get(state.stage, RequestWord.ACTIVE)
+def observed_of(state: State) -> ObservedState:
+    request = {"ending": RequestState.ENDING}.get(state.stage, RequestState.ACTIVE)
     sights = {}
     if state.stage != "hidden":
         nodes = (node(WORDS[state.stage], state="S"),)
-        sights[NAME] = Sight(bid=NAME, zone="a", request=request, nodes=nodes, state="S")
-    work = Work(
+        sights[NAME] = BidObservation(bid=NAME, zone="a", request=request, nodes=nodes, state="S")
+    work = HostRun(
         attempt="gpt-0-a1-me",
-        word=WorkWord.RUNNING,
+        word=RunState.RUNNING,
         started=NOW - 299,
         logged_at=NOW - 1,
         drained=True,
@@ -200,7 +209,7 @@ def observed_of(state: State) -> Observed:
         )
         for worker in range(2)
     )
-    return Observed(
+    return ObservedState(
         sights=sights,
         zones=frozenset() if state.stage == "hidden" else frozenset("abc"),
         surveyed_at=NOW - 1,
@@ -218,14 +227,14 @@ def slot_of(state: State) -> Slot:
 
 
 @cache
-def judged(state: State) -> Plan:
+def judged(state: State) -> EnginePlan:
     return judged_with(state)
 
 
-def judged_with(state: State, **changes: object) -> Plan:
-    wishes = Wishes(slots={"gpt-0": slot_of(state)}, owner="me")
+def judged_with(state: State, **changes: object) -> EnginePlan:
+    wishes = DesiredSlots(slots={"gpt-0": slot_of(state)}, owner="me")
     observed = replace(observed_of(state), **changes)  # type: ignore[arg-type]
-    return plan(wishes, observed, Trails(slots={"gpt-0": trail_of(state)}), NOW)
+    return plan(wishes, observed, History(slots={"gpt-0": trail_of(state)}), NOW)
 
 
 def ends(state: State) -> bool:
@@ -344,7 +353,7 @@ def test_every_step_has_its_reason_and_every_slot_its_sentence(goal: Goal) -> No
         assert found.states["gpt-0"], state
         assert found.wake_at >= NOW
         assert found.survey_s in {3.0, 5.0, 60.0}
-        told = [step.action.event for step in found.steps if isinstance(step.action, Record)]
+        told = [step.action.event for step in found.steps if isinstance(step.action, RecordEvent)]
         assert all(event.job == "gpt" and event.slot == "gpt-0" for event in told)
 
 
@@ -352,9 +361,9 @@ def test_rest_if_and_only_if_nothing_is_held_and_nothing_is_wished() -> None:
     for state in states():
         assert not judged(state).rest, state
     for goal, done, gave_up in product(Goal, [None, NOW], [None, NOW]):
-        trail = Trail(done_at=done, gave_up_at=gave_up)
-        wishes = Wishes(slots={"gpt-0": slot(goal=goal)}, owner="me")
-        found = plan(wishes, Observed(), Trails(slots={"gpt-0": trail}), NOW)
+        trail = SlotHistory(done_at=done, gave_up_at=gave_up)
+        wishes = DesiredSlots(slots={"gpt-0": slot(goal=goal)}, owner="me")
+        found = plan(wishes, ObservedState(), History(slots={"gpt-0": trail}), NOW)
         over = goal is Goal.GONE or gave_up is not None or (goal is Goal.RUN and done is not None)
         assert found.rest == over
         assert bool(actions(found, Ask)) == (not over)

@@ -8,36 +8,46 @@ from typing import Any
 
 from tests.unit.core_toy import Toy, offer, slot
 from tests.unit.scenes import NAME, NOW, bid, host, seen, sight
-from tpuherd.history.apply_event import fold
-from tpuherd.model.observed import NodeWord
-from tpuherd.model.slot_history import Bid, Trail, Trails
-from tpuherd.model.slots_and_plan import Event, Goal, Limits, Refusal, Slot, Wishes, Withdraw
-from tpuherd.planner.bid_status import SICK_S_MAX, Need, Standing
-from tpuherd.planner.bidding import AGAIN_S, assign, move
-from tpuherd.planner.policy import Role, Stage
-from tpuherd.planner.slot_input import Case, World
+from tpuherd.history.apply_event import apply_event
+from tpuherd.model.observed import NodeState
+from tpuherd.model.slot_history import BidRecord, History, SlotHistory
+from tpuherd.model.slots_and_plan import (
+    DesiredSlots,
+    Goal,
+    HistoryEvent,
+    Limits,
+    Refusal,
+    Slot,
+    Withdraw,
+)
+from tpuherd.planner.bid_status import SICK_S_MAX, BidStatus, NodeNeed
+from tpuherd.planner.bidding import AGAIN_S, apply_bid_table, assign_roles
+from tpuherd.planner.policy import BidPhase, Role
+from tpuherd.planner.slot_input import PlanContext, SlotContext
 
 PATIENCE = 300.0
 WISHED = slot(limits=Limits(patience_s=PATIENCE))
 FACTS = ("withdrawn", "refused", "lost", "noticed", "outdated", "granted", "worn")
 
 
-def case(wish: Slot, need: Need, *bids: Bid) -> Case:
+def case(wish: Slot, need: NodeNeed, *bids: BidRecord) -> SlotContext:
     """The bids of one slot, before anybody said what they are."""
-    world = World(
-        wishes=Wishes(slots={}, owner="me"), observed=seen(), trails=Trails(), now=NOW,
+    world = PlanContext(
+        wishes=DesiredSlots(slots={}, owner="me"), observed=seen(), trails=History(), now=NOW,
         sure=True, frozen="", unknown={}, probed=set(),
     )  # fmt: skip
     both = (host(0), host(1))
     standings = [
-        Standing(bid=one, stage=Stage.READY, sight=sight(NodeWord.READY), hosts=both, whole=True)
+        BidStatus(
+            bid=one, stage=BidPhase.READY, sight=sight(NodeState.READY), hosts=both, whole=True
+        )
         for one in bids
     ]
-    trail = Trail(bids={one.name: one for one in bids})
-    return Case(world=world, slot=wish, trail=trail, now=NOW, need=need, standings=standings)
+    trail = SlotHistory(bids={one.name: one for one in bids})
+    return SlotContext(world=world, slot=wish, trail=trail, now=NOW, need=need, standings=standings)
 
 
-def known(facts: frozenset[str], asked_ago: float) -> Bid:
+def known(facts: frozenset[str], asked_ago: float) -> BidRecord:
     """A bid of which so much is known."""
     changes: dict[str, Any] = {
         "withdrawn": {"withdrawn_at": NOW - 1, "withdrawn_why": "so"},
@@ -54,12 +64,12 @@ def known(facts: frozenset[str], asked_ago: float) -> Bid:
     return found
 
 
-def space() -> Iterator[tuple[frozenset[str], Need, bool, int, float]]:
+def space() -> Iterator[tuple[frozenset[str], NodeNeed, bool, int, float]]:
     """All that may be known of one bid, what its slot wants, exact or not, offers, its age."""
     for chosen in product((False, True), repeat=len(FACTS)):
         facts = frozenset(name for name, there in zip(FACTS, chosen, strict=True) if there)
         for exact, offers in product((False, True), (1, 2, 3)):
-            for need, age in product(Need, (PATIENCE - 1, PATIENCE)):
+            for need, age in product(NodeNeed, (PATIENCE - 1, PATIENCE)):
                 yield facts, need, exact, offers, age
 
 
@@ -67,23 +77,23 @@ def test_each_role_of_a_single_bid_if_and_only_if() -> None:
     for facts, need, exact, offers, age in space():
         wish = replace(WISHED, exact=exact, offers=tuple(map(offer, "abc"[:offers])))
         judged = case(wish, need, known(facts, age))
-        assign(judged)
+        assign_roles(judged)
         role = judged.standings[0].role
         gone = facts & {"refused", "lost", "noticed"}
-        free = need is not Need.NONE and "withdrawn" not in facts
-        old = need is Need.SEEK and "outdated" in facts
+        free = need is not NodeNeed.NONE and "withdrawn" not in facts
+        old = need is NodeNeed.SEEK and "outdated" in facts
         tired = exact and offers > 1 and age >= PATIENCE
-        worn = need is Need.SEEK and "worn" in facts
+        worn = need is NodeNeed.SEEK and "worn" in facts
         held = "granted" in facts
         fresh = free and not gone and not old
         assert {
             Role.WITHDRAWN: "withdrawn" in facts,
-            Role.UNWANTED: "withdrawn" not in facts and need is Need.NONE,
+            Role.UNWANTED: "withdrawn" not in facts and need is NodeNeed.NONE,
             Role.HUSK: (free and bool(gone or (exact and old) or (tired and not held and not old)))
             or (fresh and held and exact and worn),
             Role.OUTDATED: free and not gone and old and not exact,
-            Role.CANDIDATE: fresh and not held and not tired and need is Need.SEEK,
-            Role.LOSER: fresh and not held and not tired and need is Need.HOLD,
+            Role.CANDIDATE: fresh and not held and not tired and need is NodeNeed.SEEK,
+            Role.LOSER: fresh and not held and not tired and need is NodeNeed.HOLD,
             Role.WORN: fresh and held and worn and not exact,
             Role.INCUMBENT: fresh and held and not worn,
         }[role], (sorted(facts), need, exact, offers, age, role)
@@ -91,10 +101,10 @@ def test_each_role_of_a_single_bid_if_and_only_if() -> None:
 
 def test_beside_an_incumbent_a_candidate_has_lost() -> None:
     held, waits = known(frozenset({"granted"}), 9.0), bid(name="gpt-0-g2-me", generation=2)
-    for need in (Need.SEEK, Need.HOLD):
+    for need in (NodeNeed.SEEK, NodeNeed.HOLD):
         for bids in ((held, waits), (waits, held)):
             judged = case(WISHED, need, *bids)
-            assign(judged)
+            assign_roles(judged)
             roles = {one.bid.name: one.role for one in judged.standings}
             assert roles == {NAME: Role.INCUMBENT, waits.name: Role.LOSER}
 
@@ -111,19 +121,19 @@ def test_hedges_are_given_back_with_their_reason_when_one_is_granted() -> None:
 def test_a_sick_node_is_thought_of_again_when_it_will_have_been_sick_for_too_long() -> None:
     for ago in (1.0, SICK_S_MAX - 1):
         judged = case(
-            WISHED, Need.SEEK, replace(known(frozenset({"granted"}), 9.0), sick_at=NOW - ago)
+            WISHED, NodeNeed.SEEK, replace(known(frozenset({"granted"}), 9.0), sick_at=NOW - ago)
         )
-        assign(judged)
+        assign_roles(judged)
         assert judged.wake_at == NOW - ago + SICK_S_MAX
 
 
 def test_a_withdrawal_is_sent_to_where_the_node_is_shown_and_thought_of_when_it_is_due() -> None:
     for shown, withdrawn_ago, sent in (("a", None, True), ("b", None, True), ("a", 4.0, False)):
         gone = bid(withdrawn_at=withdrawn_ago and NOW - withdrawn_ago, withdrawals=1)
-        judged = case(slot(goal=Goal.GONE), Need.NONE, gone)
-        judged.standings[0].sight = sight(NodeWord.READY, zone=shown)
-        assign(judged)
-        move(judged)
+        judged = case(slot(goal=Goal.GONE), NodeNeed.NONE, gone)
+        judged.standings[0].sight = sight(NodeState.READY, zone=shown)
+        assign_roles(judged)
+        apply_bid_table(judged)
         assert [step.action for step in judged.steps] == (
             [Withdraw(bid=NAME, slot="gpt-0", zone=shown)] if sent else []
         )
@@ -133,5 +143,5 @@ def test_a_withdrawal_is_sent_to_where_the_node_is_shown_and_thought_of_when_it_
 def test_an_event_of_a_slot_that_nobody_remembers_teaches_nothing() -> None:
     for kind in ("bid.granted", "bid.ready", "bid.lost", "bid.refused"):
         facts = {"bid": NAME, "how": "lost", "refusal": "stockout", "sentence": "no"}
-        told = Event(at=NOW, kind=kind, job="gpt", slot="gpt-0", facts=facts)
-        assert not fold(Trails(), told).seasons
+        told = HistoryEvent(at=NOW, kind=kind, job="gpt", slot="gpt-0", facts=facts)
+        assert not apply_event(History(), told).seasons

@@ -11,12 +11,18 @@ import pytest
 from tests.unit.core_toy import Toy, offer, slot
 from tests.unit.scenes import NAME, NOW, bid, host, node, seen, sight
 from tpuherd.history import apply_bid_events, apply_zone_events
-from tpuherd.history.apply_event import fold
-from tpuherd.jobfile.jobs_from_cards import adopted
-from tpuherd.jobfile.read_job import checked, document
-from tpuherd.model.observed import HostWord, NodeWord, Observed, RequestWord, Sight
-from tpuherd.model.slot_history import Attempt, Bid, Trail, Trails, Verdict
-from tpuherd.model.slots_and_plan import Goal, Kind, Limits, Refusal
+from tpuherd.history.apply_event import apply_event
+from tpuherd.jobfile.jobs_from_cards import rebuild_records
+from tpuherd.jobfile.read_job import job_document, read_fields
+from tpuherd.model.observed import (
+    BidObservation,
+    HostStatus,
+    NodeState,
+    ObservedState,
+    RequestState,
+)
+from tpuherd.model.slot_history import AttemptRecord, BidRecord, History, SlotHistory, Verdict
+from tpuherd.model.slots_and_plan import Goal, Limits, Refusal, RequestKind
 from tpuherd.planner import (
     bid_status,
     bidding,
@@ -27,10 +33,14 @@ from tpuherd.planner import (
     step_events,
     verdict,
 )
-from tpuherd.planner.bid_status import Need, Standing
-from tpuherd.planner.observations_to_events import missing, notes, quarantine
-from tpuherd.planner.plan import strays
-from tpuherd.planner.policy import Stage
+from tpuherd.planner.bid_status import BidStatus, NodeNeed
+from tpuherd.planner.observations_to_events import (
+    find_bid_events,
+    quarantine_events,
+    vanishing_events,
+)
+from tpuherd.planner.plan import find_orphans
+from tpuherd.planner.policy import BidPhase
 
 # ---- stages --------------------------------------------------------------------------------------
 
@@ -38,152 +48,157 @@ from tpuherd.planner.policy import Stage
 @pytest.mark.parametrize(
     ("request_word", "words", "ready", "found"),
     [
-        (RequestWord.QUEUED, (), False, Stage.QUEUED),
-        (RequestWord.GRANTED, (), False, Stage.GRANTED),
-        (RequestWord.GRANTED, (NodeWord.MAKING,), False, Stage.GRANTED),
-        (RequestWord.GRANTED, (NodeWord.READY,), False, Stage.GRANTED),
-        (RequestWord.ACTIVE, (NodeWord.READY,), False, Stage.READY),
-        (RequestWord.ACTIVE, (), False, Stage.GRANTED),
-        (RequestWord.ACTIVE, (), True, Stage.LOST),
-        (RequestWord.GRANTED, (), True, Stage.GRANTED),
-        (None, (NodeWord.READY,), True, Stage.READY),
-        (None, (NodeWord.MAKING,), False, Stage.GRANTED),
-        (None, (NodeWord.SICK,), True, Stage.SICK),
-        (None, (NodeWord.LOST,), True, Stage.LOST),
-        (None, (NodeWord.LEAVING,), True, Stage.LEAVING),
-        (None, (NodeWord.UNKNOWN,), True, Stage.UNKNOWN),
-        (RequestWord.ACTIVE, (NodeWord.READY, NodeWord.SICK), True, Stage.SICK),
-        (RequestWord.ACTIVE, (NodeWord.SICK, NodeWord.UNKNOWN), True, Stage.UNKNOWN),
-        (RequestWord.ACTIVE, (NodeWord.UNKNOWN, NodeWord.LEAVING), True, Stage.LEAVING),
-        (RequestWord.ACTIVE, (NodeWord.LEAVING, NodeWord.LOST), True, Stage.LOST),
-        (RequestWord.QUEUED, (NodeWord.MAKING,), False, Stage.GRANTED),
-        (None, (NodeWord.MAKING,), True, Stage.GRANTED),
-        (RequestWord.ENDING, (NodeWord.READY,), True, Stage.ENDING),
-        (RequestWord.LOST, (NodeWord.READY,), True, Stage.LOST),
-        (RequestWord.REFUSED, (), False, Stage.REFUSED),
-        (RequestWord.LEAVING, (NodeWord.LOST,), True, Stage.LEAVING),
-        (RequestWord.UNKNOWN, (NodeWord.READY,), True, Stage.UNKNOWN),
+        (RequestState.QUEUED, (), False, BidPhase.QUEUED),
+        (RequestState.GRANTED, (), False, BidPhase.GRANTED),
+        (RequestState.GRANTED, (NodeState.MAKING,), False, BidPhase.GRANTED),
+        (RequestState.GRANTED, (NodeState.READY,), False, BidPhase.GRANTED),
+        (RequestState.ACTIVE, (NodeState.READY,), False, BidPhase.READY),
+        (RequestState.ACTIVE, (), False, BidPhase.GRANTED),
+        (RequestState.ACTIVE, (), True, BidPhase.LOST),
+        (RequestState.GRANTED, (), True, BidPhase.GRANTED),
+        (None, (NodeState.READY,), True, BidPhase.READY),
+        (None, (NodeState.MAKING,), False, BidPhase.GRANTED),
+        (None, (NodeState.SICK,), True, BidPhase.SICK),
+        (None, (NodeState.LOST,), True, BidPhase.LOST),
+        (None, (NodeState.LEAVING,), True, BidPhase.LEAVING),
+        (None, (NodeState.UNKNOWN,), True, BidPhase.UNKNOWN),
+        (RequestState.ACTIVE, (NodeState.READY, NodeState.SICK), True, BidPhase.SICK),
+        (RequestState.ACTIVE, (NodeState.SICK, NodeState.UNKNOWN), True, BidPhase.UNKNOWN),
+        (RequestState.ACTIVE, (NodeState.UNKNOWN, NodeState.LEAVING), True, BidPhase.LEAVING),
+        (RequestState.ACTIVE, (NodeState.LEAVING, NodeState.LOST), True, BidPhase.LOST),
+        (RequestState.QUEUED, (NodeState.MAKING,), False, BidPhase.GRANTED),
+        (None, (NodeState.MAKING,), True, BidPhase.GRANTED),
+        (RequestState.ENDING, (NodeState.READY,), True, BidPhase.ENDING),
+        (RequestState.LOST, (NodeState.READY,), True, BidPhase.LOST),
+        (RequestState.REFUSED, (), False, BidPhase.REFUSED),
+        (RequestState.LEAVING, (NodeState.LOST,), True, BidPhase.LEAVING),
+        (RequestState.UNKNOWN, (NodeState.READY,), True, BidPhase.UNKNOWN),
     ],
 )
 def test_what_is_seen(
-    request_word: RequestWord | None, words: tuple[NodeWord, ...], ready: bool, found: Stage
+    request_word: RequestState | None, words: tuple[NodeState, ...], ready: bool, found: BidPhase
 ) -> None:
     mine = bid(ready_at=5.0 if ready else None)
-    assert bid_status.seen(mine, sight(*words, request=request_word)) is found
+    assert bid_status.phase_from_cloud(mine, sight(*words, request=request_word)) is found
 
 
 def test_a_node_without_machines_is_not_granted_yet() -> None:
-    empty = sight(nodes=(node(NodeWord.MAKING, hosts=0),))
-    assert bid_status.seen(bid(), empty) is Stage.QUEUED
-    assert bid_status.seen(bid(ready_at=1.0), empty) is Stage.GRANTED
-    assert bid_status.seen(bid(), replace(empty, request=RequestWord.GRANTED)) is Stage.GRANTED
-    some = sight(nodes=(*empty.nodes, node(NodeWord.MAKING)))
-    assert bid_status.seen(bid(), some) is Stage.GRANTED
+    empty = sight(nodes=(node(NodeState.MAKING, hosts=0),))
+    assert bid_status.phase_from_cloud(bid(), empty) is BidPhase.QUEUED
+    assert bid_status.phase_from_cloud(bid(ready_at=1.0), empty) is BidPhase.GRANTED
+    assert (
+        bid_status.phase_from_cloud(bid(), replace(empty, request=RequestState.GRANTED))
+        is BidPhase.GRANTED
+    )
+    some = sight(nodes=(*empty.nodes, node(NodeState.MAKING)))
+    assert bid_status.phase_from_cloud(bid(), some) is BidPhase.GRANTED
 
 
 def test_whoever_speaks_is_not_gone_because_a_list_is_behind() -> None:
-    bare = sight(request=RequestWord.ACTIVE)
+    bare = sight(request=RequestState.ACTIVE)
     known = bid(ready_at=1.0)
-    assert bid_status.seen(known, bare, (host(reached=False),)) is Stage.LOST
-    assert bid_status.seen(known, bare, (host(reached=False), host(1))) is Stage.HIDDEN
-    assert bid_status.seen(known, sight(NodeWord.LOST), (host(),)) is Stage.LOST
+    assert bid_status.phase_from_cloud(known, bare, (host(reached=False),)) is BidPhase.LOST
+    assert (
+        bid_status.phase_from_cloud(known, bare, (host(reached=False), host(1))) is BidPhase.HIDDEN
+    )
+    assert bid_status.phase_from_cloud(known, sight(NodeState.LOST), (host(),)) is BidPhase.LOST
 
 
 def test_fewer_nodes_than_asked_for_are_not_ready() -> None:
-    two = sight(NodeWord.READY, NodeWord.READY, request=RequestWord.ACTIVE)
-    assert bid_status.seen(bid(nodes=2), two) is Stage.READY
-    assert bid_status.seen(bid(nodes=3), two) is Stage.GRANTED
+    two = sight(NodeState.READY, NodeState.READY, request=RequestState.ACTIVE)
+    assert bid_status.phase_from_cloud(bid(nodes=2), two) is BidPhase.READY
+    assert bid_status.phase_from_cloud(bid(nodes=3), two) is BidPhase.GRANTED
 
 
 def test_the_stage_of_what_is_not_seen() -> None:
     late = NOW - 2 * bid_status.LAG_S
     for changes, observed, found in [
-        ({}, seen(calling=frozenset([NAME])), Stage.CALLING),
-        ({}, seen(zones=frozenset("b")), Stage.HIDDEN),
-        ({}, seen(surveyed_at=NOW - 900), Stage.HIDDEN),
-        ({}, seen(surveyed_at=NOW - 899), Stage.UNSEEN),
-        ({"withdrawn_at": NOW - 1}, seen(), Stage.HIDDEN),
-        ({"withdrawn_at": NOW - 2}, seen(), Stage.VANISHED),
-        ({"granted_at": 1.0}, seen(), Stage.HIDDEN),
-        ({"granted_at": 1.0, "lost_at": 2.0}, seen(), Stage.VANISHED),
-        ({"answered_at": late, "sent_at": NOW - bid_status.LAG_S + 1}, seen(), Stage.HIDDEN),
-        ({"answered_at": late, "sent_at": NOW - bid_status.LAG_S}, seen(), Stage.UNSEEN),
-        ({"sent_at": NOW - 5}, seen(), Stage.UNSEEN),
+        ({}, seen(calling=frozenset([NAME])), BidPhase.CALLING),
+        ({}, seen(zones=frozenset("b")), BidPhase.HIDDEN),
+        ({}, seen(surveyed_at=NOW - 900), BidPhase.HIDDEN),
+        ({}, seen(surveyed_at=NOW - 899), BidPhase.UNSEEN),
+        ({"withdrawn_at": NOW - 1}, seen(), BidPhase.HIDDEN),
+        ({"withdrawn_at": NOW - 2}, seen(), BidPhase.VANISHED),
+        ({"granted_at": 1.0}, seen(), BidPhase.HIDDEN),
+        ({"granted_at": 1.0, "lost_at": 2.0}, seen(), BidPhase.VANISHED),
+        ({"answered_at": late, "sent_at": NOW - bid_status.LAG_S + 1}, seen(), BidPhase.HIDDEN),
+        ({"answered_at": late, "sent_at": NOW - bid_status.LAG_S}, seen(), BidPhase.UNSEEN),
+        ({"sent_at": NOW - 5}, seen(), BidPhase.UNSEEN),
     ]:
-        assert bid_status.stage(bid(**changes), None, observed, NOW) is found, changes
+        assert bid_status.bid_phase(bid(**changes), None, observed, NOW) is found, changes
 
 
 def test_every_host_is_reached_and_the_one_that_the_cloud_shows() -> None:
     both = (host(0), host(1))
-    ready = sight(NodeWord.READY)
-    assert bid_status.whole(bid(), ready, both)
-    assert bid_status.whole(bid(), None, both)
-    assert not bid_status.whole(bid(), ready, ())
-    assert not bid_status.whole(bid(), ready, both[:1])
-    assert not bid_status.whole(bid(), ready, (host(0), host(1, reached=False)))
-    assert not bid_status.whole(bid(), ready, (host(0), host(1, incarnation="j")))
+    ready = sight(NodeState.READY)
+    assert bid_status.is_fully_reached(bid(), ready, both)
+    assert bid_status.is_fully_reached(bid(), None, both)
+    assert not bid_status.is_fully_reached(bid(), ready, ())
+    assert not bid_status.is_fully_reached(bid(), ready, both[:1])
+    assert not bid_status.is_fully_reached(bid(), ready, (host(0), host(1, reached=False)))
+    assert not bid_status.is_fully_reached(bid(), ready, (host(0), host(1, incarnation="j")))
     four = sight(nodes=(node(hosts=4),))
-    assert not bid_status.whole(bid(), four, both)
-    assert not bid_status.whole(bid(nodes=2), ready, both)
-    assert bid_status.expected(bid(), four) == 4
-    assert bid_status.expected(bid(nodes=3), four) == 6
-    assert bid_status.expected(bid(), None) == 2
+    assert not bid_status.is_fully_reached(bid(), four, both)
+    assert not bid_status.is_fully_reached(bid(nodes=2), ready, both)
+    assert bid_status.expected_hosts(bid(), four) == 4
+    assert bid_status.expected_hosts(bid(nodes=3), four) == 6
+    assert bid_status.expected_hosts(bid(), None) == 2
 
 
 def test_prepared_is_of_this_code_on_these_boots() -> None:
     mine = bid(prepared="c", prepared_on=("i b0", "i b1"))
     hosts = (host(0), host(1))
-    one = Standing(bid=mine, stage=Stage.READY, sight=None, hosts=hosts, whole=True)
-    assert bid_status.prepared(one, "c")
-    assert not bid_status.prepared(one, "d")
+    one = BidStatus(bid=mine, stage=BidPhase.READY, sight=None, hosts=hosts, whole=True)
+    assert bid_status.is_prepared(one, "c")
+    assert not bid_status.is_prepared(one, "d")
     one.hosts = (host(0), host(1, boot="b2"))
-    assert not bid_status.prepared(one, "c")
+    assert not bid_status.is_prepared(one, "c")
 
 
 # ---- what is wanted ------------------------------------------------------------------------------
 
 
 def test_need() -> None:
-    ok = Attempt(
+    ok = AttemptRecord(
         id="x", number=1, bid=NAME, code_digest="c", launched_at=1, ended_at=2,
         verdict=Verdict.SUCCESS,
     )  # fmt: skip
     keep = Limits(done_keep_s=10, failed_keep_s=20)
     for goal, attempt, done, gave_up, found in [
-        (Goal.GONE, None, None, None, Need.NONE),
-        (Goal.RUN, None, None, None, Need.SEEK),
-        (Goal.RUN, replace(ok, verdict=Verdict.FAILURE), None, None, Need.SEEK),
-        (Goal.RUN, ok, None, None, Need.HOLD),
-        (Goal.RUN, ok, NOW - 9, None, Need.HOLD),
-        (Goal.RUN, ok, NOW - 10, None, Need.NONE),
-        (Goal.IDLE, ok, NOW - 10, None, Need.SEEK),
-        (Goal.RUN, None, None, NOW - 19, Need.HOLD),
-        (Goal.IDLE, None, None, NOW - 20, Need.NONE),
-        (Goal.GONE, ok, NOW, NOW, Need.NONE),
+        (Goal.GONE, None, None, None, NodeNeed.NONE),
+        (Goal.RUN, None, None, None, NodeNeed.SEEK),
+        (Goal.RUN, replace(ok, verdict=Verdict.FAILURE), None, None, NodeNeed.SEEK),
+        (Goal.RUN, ok, None, None, NodeNeed.HOLD),
+        (Goal.RUN, ok, NOW - 9, None, NodeNeed.HOLD),
+        (Goal.RUN, ok, NOW - 10, None, NodeNeed.NONE),
+        (Goal.IDLE, ok, NOW - 10, None, NodeNeed.SEEK),
+        (Goal.RUN, None, None, NOW - 19, NodeNeed.HOLD),
+        (Goal.IDLE, None, None, NOW - 20, NodeNeed.NONE),
+        (Goal.GONE, ok, NOW, NOW, NodeNeed.NONE),
     ]:
-        trail = Trail(attempt=attempt, done_at=done, gave_up_at=gave_up)
-        assert bid_status.need(slot(goal=goal, limits=keep), trail, NOW) is found
+        trail = SlotHistory(attempt=attempt, done_at=done, gave_up_at=gave_up)
+        assert bid_status.node_need(slot(goal=goal, limits=keep), trail, NOW) is found
 
 
 def test_outdated() -> None:
     wish = slot(offers=(offer("a"), offer("b")))
-    assert not bid_status.outdated(bid(), wish)
-    assert bid_status.outdated(bid(node_digest="m"), wish)
+    assert not bid_status.is_outdated(bid(), wish)
+    assert bid_status.is_outdated(bid(node_digest="m"), wish)
     rows: list[tuple[dict[str, Any], bool, bool]] = [
         ({"zone": "c"}, True, False),
         ({"tier": "on-demand"}, True, False),
         ({"type": "v5"}, True, True),
         ({"runtime": "q"}, True, True),
         ({"price": 9.0}, False, False),
-        ({"kind": Kind.DIRECT}, True, False),
+        ({"kind": RequestKind.DIRECT}, True, False),
     ]
     for changes, waiting, held in rows:
         other = bid(offer=offer(**{"zone": "a", **changes}))
-        assert bid_status.outdated(other, wish) == waiting
-        assert bid_status.outdated(replace(other, granted_at=1.0), wish) == held
+        assert bid_status.is_outdated(other, wish) == waiting
+        assert bid_status.is_outdated(replace(other, granted_at=1.0), wish) == held
     either = slot(offers=(offer("a", type="v5"), offer("b")))
-    assert not bid_status.outdated(bid(granted_at=1.0), either)
-    assert bid_status.outdated(bid(granted_at=1.0, offer=offer("b", runtime="q")), either)
+    assert not bid_status.is_outdated(bid(granted_at=1.0), either)
+    assert bid_status.is_outdated(bid(granted_at=1.0, offer=offer("b", runtime="q")), either)
 
 
 def test_the_incumbent() -> None:
@@ -194,36 +209,40 @@ def test_the_incumbent() -> None:
         bid(name="low", granted_at=6.0, generation=1),
         bid(name="high", granted_at=6.0, generation=5),
     ]
-    attempt = Attempt(id="x", number=1, bid="used", code_digest="c", launched_at=1)
-    live, over = Trail(attempt=attempt), Trail(attempt=replace(attempt, ended_at=2.0))
+    attempt = AttemptRecord(id="x", number=1, bid="used", code_digest="c", launched_at=1)
+    live, over = SlotHistory(attempt=attempt), SlotHistory(attempt=replace(attempt, ended_at=2.0))
     for trail, order in [
         (live, ["used", "prepared", "early", "low", "high"]),
         (over, ["prepared", "early", "low", "high", "used"]),
     ]:
         left = [
-            Standing(bid=one, stage=Stage.READY, sight=None, hosts=(), whole=False) for one in rows
+            BidStatus(bid=one, stage=BidPhase.READY, sight=None, hosts=(), whole=False)
+            for one in rows
         ]
         for name in order:
-            assert bid_status.best(left, trail).bid.name == name
+            assert bid_status.choose_incumbent(left, trail).bid.name == name
             left = [one for one in left if one.bid.name != name]
 
 
 def worn(
-    mine: Bid, hosts: tuple[HostWord, ...] = (), trails: Trails | None = None, **changes: Any
+    mine: BidRecord,
+    hosts: tuple[HostStatus, ...] = (),
+    trails: History | None = None,
+    **changes: Any,
 ) -> tuple[str, float | None]:
-    shown = sight(NodeWord.READY)
-    one = Standing(
-        bid=mine, stage=Stage.READY, sight=shown, hosts=hosts,
-        whole=bid_status.whole(mine, shown, hosts),
+    shown = sight(NodeState.READY)
+    one = BidStatus(
+        bid=mine, stage=BidPhase.READY, sight=shown, hosts=hosts,
+        whole=bid_status.is_fully_reached(mine, shown, hosts),
     )  # fmt: skip
-    return bid_status.worn(one, seen(**changes), trails or Trails(), NOW)
+    return bid_status.needs_replacement(one, seen(**changes), trails or History(), NOW)
 
 
 def test_worn() -> None:
     ready = bid(granted_at=NOW - 800, ready_at=NOW - 700)
     both = (host(0), host(1))
     assert worn(ready, both) == ("", inf)
-    quarantined = Trails(bad_nodes={NAME: 1.0})
+    quarantined = History(bad_nodes={NAME: 1.0})
     assert worn(ready, both, quarantined) == ("its chips did not come up", None)
     most = bid_status.STUMBLES_MAX
     assert worn(replace(ready, stumbles=most - 1), both)[0] == ""
@@ -242,7 +261,7 @@ def test_nothing_is_worn_before_the_first_look_after_an_absence() -> None:
     sick = bid(granted_at=1.0, ready_at=2.0, sick_at=3.0)
     assert worn(sick)[0]
     assert worn(sick, awake_at=NOW) == ("", inf)
-    assert worn(sick, None or (), Trails(started_at=NOW)) == ("", inf)
+    assert worn(sick, None or (), History(started_at=NOW)) == ("", inf)
     assert worn(sick, awake_at=NOW - 1)[0]
 
 
@@ -258,7 +277,7 @@ def test_silence_is_counted_from_when_we_could_have_heard() -> None:
         (NOW - 50_000, 0.0, 0.0, NOW - 9, False),
     ]:
         hosts = (host(0), host(1, reached=False, heard_at=heard))
-        trails = Trails(started_at=started, frozen_at=frozen)
+        trails = History(started_at=started, frozen_at=frozen)
         why, due = worn(ready, hosts, trails, awake_at=awake)
         assert bool(why) == over, (heard, awake, started, frozen)
         assert (due is None) == over
@@ -276,7 +295,7 @@ def test_hosts_that_never_come_are_waited_for_an_hour_and_two_of_many() -> None:
         mine = bid(granted_at=1.0, ready_at=NOW - ago, offer=offer("a", hosts=hosts_many))
         assert bool(worn(mine, never)[0]) == over
         assert bool(worn(mine)[0]) == over
-        assert worn(mine, never, Trails(started_at=NOW - 1))[0] == ""
+        assert worn(mine, never, History(started_at=NOW - 1))[0] == ""
         assert worn(mine, never, awake_at=NOW - 1)[0] == ""
 
 
@@ -284,77 +303,86 @@ def test_hosts_that_never_come_are_waited_for_an_hour_and_two_of_many() -> None:
 
 
 def kinds(
-    mine: Bid, shown: Sight | None, stage: Stage, hosts: tuple[HostWord, ...] = ()
+    mine: BidRecord,
+    shown: BidObservation | None,
+    stage: BidPhase,
+    hosts: tuple[HostStatus, ...] = (),
 ) -> list[str]:
-    return [note.kind for note in notes(mine, stage, shown, hosts)]
+    return [note.kind for note in find_bid_events(mine, stage, shown, hosts)]
 
 
 def test_notes_of_what_the_cloud_shows() -> None:
-    ready = sight(NodeWord.READY)
-    assert kinds(bid(), ready, Stage.READY) == ["bid.granted", "bid.ready"]
-    assert kinds(bid(granted_at=1.0), ready, Stage.READY) == ["bid.ready"]
+    ready = sight(NodeState.READY)
+    assert kinds(bid(), ready, BidPhase.READY) == ["bid.granted", "bid.ready"]
+    assert kinds(bid(granted_at=1.0), ready, BidPhase.READY) == ["bid.ready"]
     known = bid(granted_at=1.0, ready_at=2.0)
-    assert kinds(known, ready, Stage.READY) == []
-    assert kinds(replace(known, missed_at=3.0), ready, Stage.READY) == ["bid.seen"]
-    assert kinds(replace(known, sick_at=3.0), ready, Stage.READY) == ["bid.well"]
-    sick = sight(nodes=(node(), node(NodeWord.SICK, state="READY", health="UNHEALTHY_TPU")))
-    (note,) = notes(known, Stage.SICK, sick, ())
+    assert kinds(known, ready, BidPhase.READY) == []
+    assert kinds(replace(known, missed_at=3.0), ready, BidPhase.READY) == ["bid.seen"]
+    assert kinds(replace(known, sick_at=3.0), ready, BidPhase.READY) == ["bid.well"]
+    sick = sight(nodes=(node(), node(NodeState.SICK, state="READY", health="UNHEALTHY_TPU")))
+    (note,) = find_bid_events(known, BidPhase.SICK, sick, ())
     assert (note.kind, note.facts) == ("bid.sick", {"bid": NAME, "state": "UNHEALTHY_TPU"})
-    assert kinds(replace(known, sick_at=3.0), sick, Stage.SICK) == []
-    assert kinds(bid(), sick, Stage.SICK) == ["bid.granted", "bid.sick"]
-    assert kinds(bid(), sight(request=RequestWord.QUEUED), Stage.QUEUED) == []
-    assert kinds(bid(), ready, Stage.CALLING) == []
-    assert kinds(bid(), ready, Stage.HIDDEN) == []
+    assert kinds(replace(known, sick_at=3.0), sick, BidPhase.SICK) == []
+    assert kinds(bid(), sick, BidPhase.SICK) == ["bid.granted", "bid.sick"]
+    assert kinds(bid(), sight(request=RequestState.QUEUED), BidPhase.QUEUED) == []
+    assert kinds(bid(), ready, BidPhase.CALLING) == []
+    assert kinds(bid(), ready, BidPhase.HIDDEN) == []
 
 
 def test_notes_of_refusals_and_losses() -> None:
     failed = sight(
-        request=RequestWord.REFUSED, refusal=Refusal.QUOTA, sentence="no", state="FAILED"
+        request=RequestState.REFUSED, refusal=Refusal.QUOTA, sentence="no", state="FAILED"
     )
-    (note,) = notes(bid(), Stage.REFUSED, failed, ())
+    (note,) = find_bid_events(bid(), BidPhase.REFUSED, failed, ())
     assert note.facts == {"bid": NAME, "refusal": "quota", "sentence": "no"}
     plain = replace(failed, refusal=None, sentence="")
-    (note,) = notes(bid(), Stage.REFUSED, plain, ())
+    (note,) = find_bid_events(bid(), BidPhase.REFUSED, plain, ())
     assert note.facts == {"bid": NAME, "refusal": "broken", "sentence": "FAILED"}
-    assert kinds(bid(refusal=Refusal.QUOTA), failed, Stage.REFUSED) == []
+    assert kinds(bid(refusal=Refusal.QUOTA), failed, BidPhase.REFUSED) == []
     for stage, shown, how in [
-        (Stage.LOST, sight(NodeWord.LOST), "lost"),
-        (Stage.LOST, sight(nodes=(node(), node(NodeWord.LOST, state="PREEMPTED"))), "preempted"),
-        (Stage.ENDING, sight(NodeWord.READY, state="SUSPENDING"), "suspending"),
-        (Stage.LOST, sight(request=RequestWord.LOST, state="SUSPENDED"), "suspended"),
-        (Stage.LOST, sight(request=RequestWord.ACTIVE), "lost"),
-        (Stage.LEAVING, sight(NodeWord.LEAVING), "deleted by somebody"),
+        (BidPhase.LOST, sight(NodeState.LOST), "lost"),
+        (
+            BidPhase.LOST,
+            sight(nodes=(node(), node(NodeState.LOST, state="PREEMPTED"))),
+            "preempted",
+        ),
+        (BidPhase.ENDING, sight(NodeState.READY, state="SUSPENDING"), "suspending"),
+        (BidPhase.LOST, sight(request=RequestState.LOST, state="SUSPENDED"), "suspended"),
+        (BidPhase.LOST, sight(request=RequestState.ACTIVE), "lost"),
+        (BidPhase.LEAVING, sight(NodeState.LEAVING), "deleted by somebody"),
     ]:
-        (note,) = notes(bid(), stage, shown, ())
+        (note,) = find_bid_events(bid(), stage, shown, ())
         assert (note.kind, note.facts["how"]) == ("bid.lost", how)
         assert kinds(bid(lost_at=1.0), shown, stage) == []
         assert kinds(bid(withdrawn_at=1.0), shown, stage) == []
 
 
 def test_notes_of_what_is_not_there() -> None:
-    assert kinds(bid(withdrawn_at=1.0), None, Stage.VANISHED) == ["bid.gone"]
-    assert kinds(bid(lost_at=1.0), None, Stage.VANISHED) == []
-    assert kinds(bid(refusal=Refusal.RATE), None, Stage.UNSEEN) == ["bid.gone"]
-    assert kinds(bid(refusal=Refusal.RATE), None, Stage.HIDDEN) == []
-    assert kinds(bid(), None, Stage.UNSEEN) == []
+    assert kinds(bid(withdrawn_at=1.0), None, BidPhase.VANISHED) == ["bid.gone"]
+    assert kinds(bid(lost_at=1.0), None, BidPhase.VANISHED) == []
+    assert kinds(bid(refusal=Refusal.RATE), None, BidPhase.UNSEEN) == ["bid.gone"]
+    assert kinds(bid(refusal=Refusal.RATE), None, BidPhase.HIDDEN) == []
+    assert kinds(bid(), None, BidPhase.UNSEEN) == []
 
 
 def test_a_notice_is_noted_once_and_only_if_it_is_deadly() -> None:
-    shown = sight(NodeWord.READY)
+    shown = sight(NodeState.READY)
     known = bid(granted_at=1.0, ready_at=2.0)
     told = (host(0, notice="maintenance"), host(1, notice="preempted", deadly=True))
-    (note,) = notes(known, Stage.READY, shown, told)
+    (note,) = find_bid_events(known, BidPhase.READY, shown, told)
     facts = {"bid": NAME, "host": f"{NAME}/w1", "what": "preempted"}
     assert (note.kind, note.facts) == ("bid.noticed", facts)
-    assert kinds(replace(known, noticed_at=5.0), shown, Stage.READY, told) == []
-    assert kinds(known, shown, Stage.READY, told[:1]) == []
+    assert kinds(replace(known, noticed_at=5.0), shown, BidPhase.READY, told) == []
+    assert kinds(known, shown, BidPhase.READY, told[:1]) == []
 
 
 def test_what_was_there_is_missed_first_and_lost_when_missed_again() -> None:
     known = bid(granted_at=1.0)
 
-    def found(mine: Bid, hosts: tuple[HostWord, ...] = (), sure: bool = True, **more: Any) -> str:
-        return "".join(note.kind for note in missing(mine, hosts, seen(**more), sure=sure))
+    def found(
+        mine: BidRecord, hosts: tuple[HostStatus, ...] = (), sure: bool = True, **more: Any
+    ) -> str:
+        return "".join(note.kind for note in vanishing_events(mine, hosts, seen(**more), sure=sure))
 
     assert found(known) == "bid.missed"
     missed = replace(known, missed_at=NOW - 5)
@@ -376,8 +404,8 @@ def test_what_was_there_is_missed_first_and_lost_when_missed_again() -> None:
 
 def test_quarantine_after_two() -> None:
     for faults, bad, expected in ((1, False, 0), (2, False, 1), (3, False, 1), (2, True, 0)):
-        trails = Trails(bad_nodes={NAME: 1.0} if bad else {})
-        found = list(quarantine(bid(faults=faults), trails))
+        trails = History(bad_nodes={NAME: 1.0} if bad else {})
+        found = list(quarantine_events(bid(faults=faults), trails))
         assert len(found) == expected
         assert all(note.facts["node"] == NAME for note in found)
 
@@ -385,18 +413,18 @@ def test_quarantine_after_two() -> None:
 # ---- the guard -----------------------------------------------------------------------------------
 
 
-def fleet(nodes: int, silent: int, hosts: int = 2, **changes: Any) -> tuple[Observed, Trails]:
+def fleet(nodes: int, silent: int, hosts: int = 2, **changes: Any) -> tuple[ObservedState, History]:
     trails, sights, words = {}, {}, {}
     for number in range(nodes):
         name = f"gpt-{number}-g1-me"
         mine = bid(name=name, slot=f"gpt-{number}", granted_at=1.0, **changes)
-        trails[f"gpt-{number}"] = Trail(bids={name: mine})
-        sights[name] = replace(sight(NodeWord.READY), bid=name)
+        trails[f"gpt-{number}"] = SlotHistory(bids={name: mine})
+        sights[name] = replace(sight(NodeState.READY), bid=name)
         words[name] = tuple(
             host(worker, node=name, reached=number * hosts + worker >= silent)
             for worker in range(hosts)
         )
-    return seen(sights=sights, hosts=words), Trails(slots=trails)
+    return seen(sights=sights, hosts=words), History(slots=trails)
 
 
 def test_mass_silence_is_more_than_half_and_four_at_least() -> None:
@@ -404,22 +432,22 @@ def test_mass_silence_is_more_than_half_and_four_at_least() -> None:
         observed, trails = fleet(nodes, silent)
         quiet = min(silent, nodes * 2)
         expected = quiet >= 4 and quiet > nodes
-        assert bool(deletion_guard.silence(observed, trails)) == expected, (nodes, silent)
-        assert deletion_guard.suspicion(observed, trails) == deletion_guard.silence(
+        assert bool(deletion_guard.silence_reason(observed, trails)) == expected, (nodes, silent)
+        assert deletion_guard.freeze_reason(observed, trails) == deletion_guard.silence_reason(
             observed, trails
         )
 
 
 def test_silence_that_the_cloud_explains_is_no_mass_silence() -> None:
     observed, trails = fleet(3, 6)
-    lost = {name: sight(NodeWord.LOST) for name in observed.sights}
-    assert not deletion_guard.silence(replace(observed, sights=lost), trails)
-    assert not deletion_guard.silence(replace(observed, sights={}), trails)
+    lost = {name: sight(NodeState.LOST) for name in observed.sights}
+    assert not deletion_guard.silence_reason(replace(observed, sights=lost), trails)
+    assert not deletion_guard.silence_reason(replace(observed, sights={}), trails)
     never = {
         name: tuple(replace(one, heard_at=0.0) for one in words)
         for name, words in observed.hosts.items()
     }
-    assert not deletion_guard.silence(replace(observed, hosts=never), trails)
+    assert not deletion_guard.silence_reason(replace(observed, hosts=never), trails)
     for changes in ({"lost_at": 1.0}, {"withdrawn_at": 1.0}, {"granted_at": None}):
         mine = {
             name: replace(
@@ -428,8 +456,8 @@ def test_silence_that_the_cloud_explains_is_no_mass_silence() -> None:
             )
             for name, trail in trails.slots.items()
         }
-        assert not deletion_guard.silence(observed, Trails(slots=mine))
-        assert not deletion_guard.emptiness(seen(), Trails(slots=mine))
+        assert not deletion_guard.silence_reason(observed, History(slots=mine))
+        assert not deletion_guard.empty_list_reason(seen(), History(slots=mine))
 
 
 def test_an_emptied_list_is_of_two_bids_at_least_and_none_is_left() -> None:
@@ -439,12 +467,12 @@ def test_an_emptied_list_is_of_two_bids_at_least_and_none_is_left() -> None:
         shown = {name: observed.sights[name] for name in names[:left]}
         expected = nodes >= 2 and left == 0
         empty = replace(observed, sights=shown)
-        assert bool(deletion_guard.emptiness(empty, trails)) == expected
-        assert not deletion_guard.emptiness(replace(empty, zones=frozenset()), trails)
-        assert not deletion_guard.emptiness(replace(empty, surveyed_at=NOW - 900), trails)
+        assert bool(deletion_guard.empty_list_reason(empty, trails)) == expected
+        assert not deletion_guard.empty_list_reason(replace(empty, zones=frozenset()), trails)
+        assert not deletion_guard.empty_list_reason(replace(empty, surveyed_at=NOW - 900), trails)
     observed, trails = fleet(3, 5)
-    assert not deletion_guard.emptiness(replace(observed, sights={}), trails)
-    assert not deletion_guard.suspicion(replace(observed, sights={}), trails)
+    assert not deletion_guard.empty_list_reason(replace(observed, sights={}), trails)
+    assert not deletion_guard.freeze_reason(replace(observed, sights={}), trails)
 
 
 def test_what_is_suspect_is_believed_after_a_minute_if_it_is_seen_again() -> None:
@@ -455,7 +483,9 @@ def test_what_is_suspect_is_believed_after_a_minute_if_it_is_seen_again() -> Non
         (NOW - 60, NOW - 60, False),
     ]:
         observed = seen(surveyed_at=surveyed)
-        assert deletion_guard.believed(observed, Trails(frozen_at=frozen), NOW) == expected
+        assert (
+            deletion_guard.can_trust_absence(observed, History(frozen_at=frozen), NOW) == expected
+        )
 
 
 def test_the_numbers_that_the_docs_tell() -> None:
@@ -494,52 +524,54 @@ def test_the_limits_of_a_slot_that_says_nothing() -> None:
 def test_budgets_count_what_is_forgiven(what: str) -> None:
     for many, most in product(range(4), [None, 0, 1, 2]):
         used: dict[str, Any] = {what: many}
-        trail = Trail(**used)
+        trail = SlotHistory(**used)
         changes: dict[str, Any] = {what: most}
         wish = slot(limits=replace(Limits(), **changes))
         expected = most is not None and many > most
-        assert bool(retry_limits.reached(wish, trail, NOW)) == expected
-        assert not retry_limits.reached(replace(wish, goal=Goal.IDLE), trail, NOW)
+        assert bool(retry_limits.reached_limit(wish, trail, NOW)) == expected
+        assert not retry_limits.reached_limit(replace(wish, goal=Goal.IDLE), trail, NOW)
 
 
 def test_life_and_cost() -> None:
     wish = slot(limits=Limits(lifetime_s=100, cost=2.0))
-    assert not retry_limits.reached(wish, Trail(), NOW)
-    assert not retry_limits.reached(wish, Trail(first_launch_at=NOW - 99), NOW)
-    assert "lived" in retry_limits.reached(wish, Trail(first_launch_at=NOW - 100), NOW)
-    old = Trail(first_launch_at=NOW - 100)
-    assert not retry_limits.reached(replace(wish, goal=Goal.IDLE), old, NOW)
-    held = Trail(spent=1.0, bids={NAME: bid(granted_at=NOW - 3599)})
+    assert not retry_limits.reached_limit(wish, SlotHistory(), NOW)
+    assert not retry_limits.reached_limit(wish, SlotHistory(first_launch_at=NOW - 99), NOW)
+    assert "lived" in retry_limits.reached_limit(wish, SlotHistory(first_launch_at=NOW - 100), NOW)
+    old = SlotHistory(first_launch_at=NOW - 100)
+    assert not retry_limits.reached_limit(replace(wish, goal=Goal.IDLE), old, NOW)
+    held = SlotHistory(spent=1.0, bids={NAME: bid(granted_at=NOW - 3599)})
     for goal in (Goal.RUN, Goal.IDLE):
-        assert not retry_limits.reached(replace(wish, goal=goal), held, NOW)
-        assert "2.00 dollars of 2.00" in retry_limits.reached(
+        assert not retry_limits.reached_limit(replace(wish, goal=goal), held, NOW)
+        assert "2.00 dollars of 2.00" in retry_limits.reached_limit(
             replace(wish, goal=goal), held, NOW + 1
         )
-    assert sorted(retry_limits.dues(wish, held, NOW)) == [NOW + 1]
-    assert sorted(retry_limits.dues(wish, replace(held, first_launch_at=NOW), NOW)) == [
+    assert sorted(retry_limits.limit_times(wish, held, NOW)) == [NOW + 1]
+    assert sorted(retry_limits.limit_times(wish, replace(held, first_launch_at=NOW), NOW)) == [
         NOW + 1, NOW + 100,
     ]  # fmt: skip
-    assert list(retry_limits.dues(slot(), held, NOW)) == []
-    assert list(retry_limits.dues(wish, Trail(spent=1.0), NOW)) == []
-    lost = Trail(bids={NAME: bid(granted_at=NOW - 50, lost_at=NOW - 10)})
-    assert list(retry_limits.dues(wish, lost, NOW)) == []
+    assert list(retry_limits.limit_times(slot(), held, NOW)) == []
+    assert list(retry_limits.limit_times(wish, SlotHistory(spent=1.0), NOW)) == []
+    lost = SlotHistory(bids={NAME: bid(granted_at=NOW - 50, lost_at=NOW - 10)})
+    assert list(retry_limits.limit_times(wish, lost, NOW)) == []
 
 
 def test_a_script_that_refuses_is_believed_until_something_is_changed() -> None:
-    refused = Attempt(
+    refused = AttemptRecord(
         id="a", number=1, bid=NAME, code_digest="", launched_at=NOW, verdict=Verdict.FAILURE,
         exit=78, lines=("loading", "herd: no shards", "herd: too few shards", "bye"), unfit=True,
     )  # fmt: skip
-    trail = Trail(attempt=refused, failed_at=NOW, failed_why="w0 exited with 78")
-    assert retry_limits.reached(slot(), trail, NOW) == "it can't run like this: too few shards"
+    trail = SlotHistory(attempt=refused, failed_at=NOW, failed_why="w0 exited with 78")
+    assert (
+        retry_limits.reached_limit(slot(), trail, NOW) == "it can't run like this: too few shards"
+    )
     own = replace(refused, lines=("loading", "batch must be divisible by 8"))
-    said = retry_limits.reached(slot(), replace(trail, attempt=own), NOW)
+    said = retry_limits.reached_limit(slot(), replace(trail, attempt=own), NOW)
     assert said == "it can't run like this: batch must be divisible by 8"
     silent = replace(refused, lines=())
-    said = retry_limits.reached(slot(), replace(trail, attempt=silent), NOW)
+    said = retry_limits.reached_limit(slot(), replace(trail, attempt=silent), NOW)
     assert said == "it can't run like this: w0 exited with 78"
-    assert not retry_limits.reached(slot(goal=Goal.IDLE), trail, NOW)
-    assert not retry_limits.reached(
+    assert not retry_limits.reached_limit(slot(goal=Goal.IDLE), trail, NOW)
+    assert not retry_limits.reached_limit(
         slot(), replace(trail, failed_at=None), NOW
     )  # as wish.changed does
     for change in (
@@ -548,14 +580,16 @@ def test_a_script_that_refuses_is_believed_until_something_is_changed() -> None:
         {"verdict": None},
     ):
         other = replace(refused, **change)
-        assert not retry_limits.reached(slot(), replace(trail, attempt=other), NOW)
+        assert not retry_limits.reached_limit(slot(), replace(trail, attempt=other), NOW)
 
 
 def test_the_last_failure_stands_in_the_sentence() -> None:
     wish = slot(limits=Limits(failures=0))
-    said = retry_limits.reached(wish, Trail(failures=1, failed_why="w0 exited with 3"), NOW)
+    said = retry_limits.reached_limit(
+        wish, SlotHistory(failures=1, failed_why="w0 exited with 3"), NOW
+    )
     assert said == "it failed once without progress, none is forgiven: w0 exited with 3"
-    assert retry_limits.reached(wish, Trail(failures=1), NOW).endswith("forgiven")
+    assert retry_limits.reached_limit(wish, SlotHistory(failures=1), NOW).endswith("forgiven")
 
 
 @pytest.mark.parametrize(
@@ -569,7 +603,7 @@ def test_the_last_failure_stands_in_the_sentence() -> None:
     ],
 )  # fmt: skip
 def test_pauses_grow(failures: int, changes: dict[str, Any], pause: float) -> None:
-    trail = Trail(failures=failures, failed_at=NOW)
+    trail = SlotHistory(failures=failures, failed_at=NOW)
     assert retry_limits.pause_until(trail, bid(**changes)) == NOW + pause
     assert retry_limits.pause_until(replace(trail, failed_at=None), bid(**changes)) == 0.0
 
@@ -577,16 +611,16 @@ def test_pauses_grow(failures: int, changes: dict[str, Any], pause: float) -> No
 def test_spans_of_time() -> None:
     said = {59: "less than a minute", 60: "1 min", 3599: "59 min", 3600: "1 h", 86399: "23 h",
             86400: "1 d", 200000: "2 d"}  # fmt: skip
-    assert {seconds: retry_limits.age(seconds) for seconds in said} == said
+    assert {seconds: retry_limits.format_age(seconds) for seconds in said} == said
 
 
 def test_idle_since() -> None:
     mine = bid(prepared_at=50.0)
-    over = Attempt(id="x", number=1, bid=NAME, code_digest="c", launched_at=1, ended_at=70.0)
-    assert retry_limits.idle_since(Trail(), mine) == 50.0
-    assert retry_limits.idle_since(Trail(attempt=over), mine) == 70.0
-    assert retry_limits.idle_since(Trail(attempt=replace(over, ended_at=20.0)), mine) == 50.0
-    assert retry_limits.idle_since(Trail(), bid()) == inf
+    over = AttemptRecord(id="x", number=1, bid=NAME, code_digest="c", launched_at=1, ended_at=70.0)
+    assert retry_limits.idle_since(SlotHistory(), mine) == 50.0
+    assert retry_limits.idle_since(SlotHistory(attempt=over), mine) == 70.0
+    assert retry_limits.idle_since(SlotHistory(attempt=replace(over, ended_at=20.0)), mine) == 50.0
+    assert retry_limits.idle_since(SlotHistory(), bid()) == inf
 
 
 # ---- strays and adoption -------------------------------------------------------------------------
@@ -598,13 +632,13 @@ def test_strays() -> None:
     for _ in range(10):
         toy.tick()
 
-    def found(**sights: Sight) -> list[str]:
+    def found(**sights: BidObservation) -> list[str]:
         named = {name.replace("_", "-"): one for name, one in sights.items()}
         observed = replace(toy.observed(), sights=toy.sights() | named)
-        return [one.bid for one in strays(toy.wishes, observed, toy.trails)]
+        return [one.bid for one in find_orphans(toy.wishes, observed, toy.trails)]
 
-    def shown(name: str) -> Sight:
-        return replace(sight(NodeWord.READY), bid=name)
+    def shown(name: str) -> BidObservation:
+        return replace(sight(NodeState.READY), bid=name)
 
     assert found() == []
     assert found(gpt_0_g9_me=shown("gpt-0-g9-me")) == ["gpt-0-g9-me"]
@@ -619,10 +653,10 @@ def test_strays() -> None:
 
 
 def card(**changes: Any) -> dict[str, Any]:
-    job = checked({"name": "gpt", "accelerator": "v4-16", "run": "true"})
+    job = read_fields({"name": "gpt", "accelerator": "v4-16", "run": "true"})
     assert not isinstance(job, list), job
     base = {
-        "v": 1, "slot": "gpt-0", "job": document(job), "goal": "run", "generation": 1,
+        "v": 1, "slot": "gpt-0", "job": job_document(job), "goal": "run", "generation": 1,
         "owner": "me", "node_digest": "n", "code_digest": "c", "snapshot": "s",
         "offer": asdict(offer("a")), "made_at": 3.0, "asked_at": 5.0,
     }  # fmt: skip
@@ -630,24 +664,24 @@ def card(**changes: Any) -> dict[str, Any]:
 
 
 def test_adoption_rebuilds_the_wish_of_the_newest_card_and_every_bid() -> None:
-    ready = replace(sight(NodeWord.READY), card=card())
-    queued = Sight(
-        bid="gpt-0-g2-me", zone="b", request=RequestWord.QUEUED,
+    ready = replace(sight(NodeState.READY), card=card())
+    queued = BidObservation(
+        bid="gpt-0-g2-me", zone="b", request=RequestState.QUEUED,
         card=card(asked_at=9.0, snapshot="t", goal="idle"),
     )  # fmt: skip
-    making = replace(ready, bid="gpt-0-g3-me", nodes=(node(NodeWord.MAKING),))
+    making = replace(ready, bid="gpt-0-g3-me", nodes=(node(NodeState.MAKING),))
     bare = replace(ready, bid="gpt-0-g4-me", card={})
     alien = replace(ready, bid="gpt2-0-g1-me")
     odd = replace(ready, bid="something")
-    found = adopted([ready, queued, making, bare, alien, odd], {}, NOW, "me@here")
+    found = rebuild_records([ready, queued, making, bare, alien, odd], {}, NOW, "me@here")
     (wish,) = found.wishes
     assert (wish.job, wish.goal, wish.snapshot, wish.made_at) == ("gpt", Goal.IDLE, "t", 3.0)
     assert (wish.changed_at, wish.who, wish.document) == (NOW, "me@here", card()["job"])
     assert found.unknown == ("gpt-0-g4-me", "gpt2-0-g1-me", "something")
     assert [event.kind for event in found.events] == ["wish.made", *["bid.adopted"] * 3]
-    trails = Trails()
+    trails = History()
     for event in found.events:
-        trails = fold(trails, event)
+        trails = apply_event(trails, event)
     bids = trails.slots["gpt-0"].bids
     assert trails.slots["gpt-0"].generation == 3
     one = bids[NAME]
@@ -655,9 +689,9 @@ def test_adoption_rebuilds_the_wish_of_the_newest_card_and_every_bid() -> None:
     assert (one.offer, one.node_digest, one.nodes) == (offer("a"), "n", 1)
     assert bids["gpt-0-g2-me"].granted_at is None
     assert (bids["gpt-0-g3-me"].granted_at, bids["gpt-0-g3-me"].ready_at) == (5.0, None)
-    mixed = replace(ready, nodes=(node(), node(NodeWord.MAKING)))
-    (event,) = adopted([mixed], {"gpt": wish}, NOW, "me").events[1:]
+    mixed = replace(ready, nodes=(node(), node(NodeState.MAKING)))
+    (event,) = rebuild_records([mixed], {"gpt": wish}, NOW, "me").events[1:]
     assert "ready_at" not in event.facts and event.facts["granted_at"] == 5.0
-    again = adopted([ready], {"gpt": wish}, NOW, "me@here")
+    again = rebuild_records([ready], {"gpt": wish}, NOW, "me@here")
     assert not again.wishes
     assert again.events[0].kind == "wish.changed"

@@ -7,12 +7,12 @@ from itertools import product
 import pytest
 
 from tests.unit.core_sweeper import Sweeper, search, settled
-from tpuherd.accounting.accounts import accounts
-from tpuherd.accounting.goodput import State
+from tpuherd.accounting.accounts import build_accounts
+from tpuherd.accounting.goodput import GoodputState
 from tpuherd.history import history_codec
 from tpuherd.model.search import Prune
-from tpuherd.model.slots_and_plan import Event, Goal, Limits
-from tpuherd.model.sweep_trials import How
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Limits
+from tpuherd.model.sweep_trials import TrialEnd
 
 TRIALS = 6
 
@@ -109,7 +109,7 @@ def test_budgets_go_with_the_trial() -> None:
         toy.lose(toy.sweep.trials[0].slot)
         while toy.sweep.trials[0].attempts == many and toy.sweep.trials[0].how is None:
             toy.tick()
-    assert toy.sweep.trials[0].how is How.FAILED
+    assert toy.sweep.trials[0].how is TrialEnd.FAILED
     assert "preempted twice" in toy.sweep.trials[0].why
     settled(toy)
     assert {how for hows in toy.ends().values() for how in hows} == {"failed", "complete"}
@@ -200,8 +200,8 @@ def test_a_slot_that_can_not_be_set_up_leaves_its_trial_to_others() -> None:
     toy.run(until=lambda toy: any(one.gave_up_at for one in toy.trails.slots.values()), many=2000)
     for _ in range(100):
         toy.tick()
-    assert all(one.how in {None, How.COMPLETE} for one in toy.sweep.trials)
-    assert any(one.waits for one in toy.sweep.trials)
+    assert all(one.how in {None, TrialEnd.COMPLETE} for one in toy.sweep.trials)
+    assert any(one.is_waiting for one in toy.sweep.trials)
     assert not toy.things
 
 
@@ -220,7 +220,7 @@ def test_no_trial_makes_another_ones_work_wasted() -> None:
     toy = Sweeper(1, search())
     settled(toy)
     lines = [
-        Event(at=1000.0, kind="wish.made", job="gpt", facts={"copies": 1}),
+        HistoryEvent(at=1000.0, kind="wish.made", job="gpt", facts={"copies": 1}),
         *(
             replace(one, facts={**one.facts, "resumed": 0})
             if one.kind == "attempt.stepped"
@@ -228,11 +228,11 @@ def test_no_trial_makes_another_ones_work_wasted() -> None:
             for one in toy.events
         ),
     ]
-    account = accounts(lines, toy.now)["gpt-0"]
+    account = build_accounts(lines, toy.now)["gpt-0"]
     assert len(account.runs) == TRIALS
-    assert account.seconds.get(State.WASTED, 0.0) == 0.0 and account.steps_lost == 0
-    assert account.seconds[State.PRODUCTIVE] >= TRIALS * (toy.lasts - 15.0)
-    assert account.seconds.get(State.PROCESS_DOWN, 0.0) == 0.0
+    assert account.seconds.get(GoodputState.WASTED, 0.0) == 0.0 and account.steps_lost == 0
+    assert account.seconds[GoodputState.PRODUCTIVE] >= TRIALS * (toy.lasts - 15.0)
+    assert account.seconds.get(GoodputState.PROCESS_DOWN, 0.0) == 0.0
 
 
 def test_an_engine_that_starts_remembers_the_sweep() -> None:
@@ -240,6 +240,6 @@ def test_an_engine_that_starts_remembers_the_sweep() -> None:
     toy.losses = lambda trial, age: float("nan") if trial.number == 1 else 1.0
     for _ in range(40):
         toy.tick()
-        kept = json.loads(json.dumps(history_codec.document(toy.trails)))
-        assert history_codec.trails(kept) == toy.trails
+        kept = json.loads(json.dumps(history_codec.encode_history(toy.trails)))
+        assert history_codec.decode_history(kept) == toy.trails
     assert toy.sweep.trials[1].lost

@@ -10,27 +10,27 @@ import pytest
 from tests.unit import scenes
 from tests.unit.core_toy import slot
 from tests.unit.scenes import NAME
-from tpuherd.model.observed import HostWord, Observed, Work, WorkWord
-from tpuherd.model.slot_history import Attempt, Trail, Verdict
-from tpuherd.planner.gang_progress import HOLD_S, LAUNCH_S, LAUNCHES_MAX, NOTICE_S, STOP_S, Open
-from tpuherd.planner.log_patterns import chips_failed, find_cause, own_cause
-from tpuherd.planner.verdict import CHIPS_MAX, Ended, conclude, last_sign
+from tpuherd.model.observed import HostRun, HostStatus, ObservedState, RunState
+from tpuherd.model.slot_history import AttemptRecord, SlotHistory, Verdict
+from tpuherd.planner.gang_progress import HOLD_S, LAUNCH_S, LAUNCHES_MAX, NOTICE_S, STOP_S, Pending
+from tpuherd.planner.log_patterns import chips_failed, find_cause, has_own_cause
+from tpuherd.planner.verdict import CHIPS_MAX, AttemptEnd, judge_attempt, run_last_sign
 
 NOW = 10_000.0
 ID = "gpt-0-a1-me"
-PLAIN = Work(attempt=ID, word=WorkWord.RUNNING, started=NOW - 500)
+PLAIN = HostRun(attempt=ID, word=RunState.RUNNING, started=NOW - 500)
 WORKS: dict[str, Any] = {
     "runs": PLAIN,
-    "setup": replace(PLAIN, word=WorkWord.SETUP),
-    "ending": replace(PLAIN, word=WorkWord.ENDING, termed=True),
-    "well": replace(PLAIN, word=WorkWord.ENDED, ended=NOW - 5, exit=0),
-    "failed": replace(PLAIN, word=WorkWord.ENDED, ended=NOW - 5, exit=3, tail=("KeyError: 'lr'",)),
-    "killed": replace(PLAIN, word=WorkWord.ENDED, ended=NOW - 4, signal=9),
-    "termed": replace(PLAIN, word=WorkWord.ENDED, ended=NOW - 5, exit=0, termed=True),
+    "setup": replace(PLAIN, word=RunState.SETUP),
+    "ending": replace(PLAIN, word=RunState.ENDING, termed=True),
+    "well": replace(PLAIN, word=RunState.ENDED, ended=NOW - 5, exit=0),
+    "failed": replace(PLAIN, word=RunState.ENDED, ended=NOW - 5, exit=3, tail=("KeyError: 'lr'",)),
+    "killed": replace(PLAIN, word=RunState.ENDED, ended=NOW - 4, signal=9),
+    "termed": replace(PLAIN, word=RunState.ENDED, ended=NOW - 5, exit=0, termed=True),
     "complete": replace(
-        PLAIN, word=WorkWord.ENDED, ended=NOW - 5, exit=0, termed=True, complete=True
+        PLAIN, word=RunState.ENDED, ended=NOW - 5, exit=0, termed=True, complete=True
     ),
-    "lost": replace(PLAIN, word=WorkWord.LOST, why="all was killed"),
+    "lost": replace(PLAIN, word=RunState.LOST, why="all was killed"),
     "absent": None,
 }
 OVER = {"well", "failed", "killed", "termed", "complete", "lost", "rebooted"}
@@ -49,7 +49,7 @@ class Scene:
     started: bool = True
 
 
-def host(number: int, state: str) -> HostWord:
+def host(number: int, state: str) -> HostStatus:
     work = WORKS["runs" if state in {"silent", "rebooted"} else state]
     return scenes.host(
         number,
@@ -60,9 +60,11 @@ def host(number: int, state: str) -> HostWord:
     )
 
 
-def concluded(scene: Scene, hosts: tuple[HostWord, ...] = (), **changes: Any) -> Ended | Open:
+def concluded(
+    scene: Scene, hosts: tuple[HostStatus, ...] = (), **changes: Any
+) -> AttemptEnd | Pending:
     stopped_at = NOW - (200 if scene.late else 1)
-    attempt = Attempt(
+    attempt = AttemptRecord(
         id=ID,
         number=1,
         bid=NAME,
@@ -85,13 +87,13 @@ def concluded(scene: Scene, hosts: tuple[HostWord, ...] = (), **changes: Any) ->
         noticed_at=NOW - (100 if scene.late else 1) if scene.node == "noticed" else None,
     )
     told = hosts or (host(0, scene.first), host(1, scene.second))
-    observed = Observed(
+    observed = ObservedState(
         zones=frozenset("a"),
         surveyed_at=NOW - 1 if scene.cloud else NOW - 100,
         hosts={NAME: told},
     )
-    trail = replace(Trail(attempt=attempt), **changes)
-    return conclude(slot(), trail, bid, observed, NOW)
+    trail = replace(SlotHistory(attempt=attempt), **changes)
+    return judge_attempt(slot(), trail, bid, observed, NOW)
 
 
 SCENES = [
@@ -108,17 +110,17 @@ SCENES = [
 
 
 @cache
-def every_end() -> tuple[tuple[Scene, Ended | Open], ...]:
+def every_end() -> tuple[tuple[Scene, AttemptEnd | Pending], ...]:
     return tuple((scene, concluded(scene)) for scene in SCENES)
 
 
 def test_an_end_by_our_hand_is_no_sign_of_life() -> None:
     killed = replace(WORKS["termed"], stepped_at=NOW - 300, logged_at=NOW - 290)
-    assert last_sign(killed) == NOW - 290
-    assert last_sign(replace(killed, deadman=True, termed=False)) == NOW - 290
-    assert last_sign(replace(WORKS["lost"], ended=NOW - 1)) == NOW - 500
-    assert last_sign(WORKS["killed"]) == NOW - 4  # by whomever, and not by us
-    assert last_sign(replace(killed, logged_at=NOW)) == NOW - 5  # drained after its end
+    assert run_last_sign(killed) == NOW - 290
+    assert run_last_sign(replace(killed, deadman=True, termed=False)) == NOW - 290
+    assert run_last_sign(replace(WORKS["lost"], ended=NOW - 1)) == NOW - 500
+    assert run_last_sign(WORKS["killed"]) == NOW - 4  # by whomever, and not by us
+    assert run_last_sign(replace(killed, logged_at=NOW)) == NOW - 5  # drained after its end
 
 
 def both(scene: Scene) -> set[str]:
@@ -154,7 +156,7 @@ def test_a_verdict_is_given_if_and_only_if_all_have_spoken() -> None:
                 "absent",
             }
             expected = all_over(scene) and (scene.cloud or certain)
-        assert isinstance(found, Ended) == expected, scene
+        assert isinstance(found, AttemptEnd) == expected, scene
 
 
 def expected_verdict(scene: Scene) -> set[Verdict]:
@@ -183,7 +185,7 @@ def expected_verdict(scene: Scene) -> set[Verdict]:
 def test_the_verdict_if_there_is_one() -> None:
     given = 0
     for scene, found in every_end():
-        if not isinstance(found, Ended):
+        if not isinstance(found, AttemptEnd):
             continue
         given += 1
         assert {found.verdict} == expected_verdict(scene), (scene, found.why)
@@ -197,7 +199,7 @@ def test_the_verdict_if_there_is_one() -> None:
 
 def test_after_a_term_or_a_notice_no_exit_means_anything() -> None:
     for scene, found in every_end():
-        if isinstance(found, Ended) and "complete" not in both(scene):
+        if isinstance(found, AttemptEnd) and "complete" not in both(scene):
             interrupted = scene.node != "ready" or both(scene) <= {"termed"}
             if interrupted:
                 assert found.verdict not in {Verdict.SUCCESS, Verdict.FAILURE}, scene
@@ -205,7 +207,7 @@ def test_after_a_term_or_a_notice_no_exit_means_anything() -> None:
 
 def test_the_rest_is_stopped_if_and_only_if_a_part_is_over_for_good() -> None:
     for scene, found in every_end():
-        if scene.stopping or not isinstance(found, Open):
+        if scene.stopping or not isinstance(found, Pending):
             continue
         some = [state for state in both(scene) if over(state)]
         if scene.node == "ready":
@@ -223,16 +225,16 @@ def test_siblings_of_one_that_failed_are_waited_for_a_while(state: str) -> None:
     ended = NOW - HOLD_S + 1
     held = replace(early, works=(replace(work, ended=ended),))
     found = concluded(Scene(), (held, host(1, "runs")))
-    assert isinstance(found, Open) and not found.broken and found.held
+    assert isinstance(found, Pending) and not found.broken and found.held
     assert found.wake_at == ended + HOLD_S
     past = replace(early, works=(replace(work, ended=NOW - HOLD_S),))
     found = concluded(Scene(), (past, host(1, "runs")))
-    assert isinstance(found, Open) and f"{NAME}/w0" in found.broken
+    assert isinstance(found, Pending) and f"{NAME}/w0" in found.broken
 
 
 def test_one_that_ended_well_is_no_reason_to_stop_the_others() -> None:
     done = replace(host(0, "well"), works=(replace(WORKS["well"], ended=NOW - 900),))
-    assert concluded(Scene(), (done, host(1, "runs"))) == Open()
+    assert concluded(Scene(), (done, host(1, "runs"))) == Pending()
 
 
 def test_the_cloud_is_waited_for_no_longer_than_the_hold() -> None:
@@ -240,15 +242,15 @@ def test_the_cloud_is_waited_for_no_longer_than_the_hold() -> None:
         works = replace(WORKS["well"], ended=NOW - ago)
         hosts = tuple(replace(host(one, "well"), works=(works,)) for one in range(2))
         found = concluded(Scene(cloud=False), hosts)
-        assert isinstance(found, Ended) == given
-        if isinstance(found, Open):
+        assert isinstance(found, AttemptEnd) == given
+        if isinstance(found, Pending):
             assert found.wake_at == NOW - ago + HOLD_S and found.held
 
 
 @pytest.mark.parametrize(("node", "margin"), [("ready", STOP_S), ("noticed", NOTICE_S)])
 def test_a_stop_is_waited_for_its_grace_and_a_margin(node: str, margin: float) -> None:
     found = concluded(Scene("runs", "runs", node=node, stopping="stop", late=False))
-    assert isinstance(found, Open) and found.wake_at == NOW - 1 + 30 + margin
+    assert isinstance(found, Pending) and found.wake_at == NOW - 1 + 30 + margin
     assert found.held
 
 
@@ -256,25 +258,25 @@ def test_a_host_that_has_not_heard_the_stop_is_told_again() -> None:
     for heard, deaf in ((0.0, False), (NOTICE_S + 1, True)):
         hosts = tuple(replace(host(one, "runs"), heard_at=NOW - 1 + heard) for one in range(2))
         found = concluded(Scene(stopping="stop", late=False), hosts)
-        assert isinstance(found, Open) and found.deaf == deaf
+        assert isinstance(found, Pending) and found.deaf == deaf
 
 
 def test_a_gang_of_fewer_hosts_than_there_should_be_is_not_over() -> None:
-    assert isinstance(concluded(Scene(), (host(0, "well"),)), Open)
+    assert isinstance(concluded(Scene(), (host(0, "well"),)), Pending)
 
 
 def test_without_its_bid_it_is_lost() -> None:
-    attempt = Attempt(id=ID, number=4, bid=NAME, code_digest="c", launched_at=0)
-    found = conclude(slot(), Trail(attempt=attempt), None, Observed(), NOW)
-    assert isinstance(found, Ended) and found.verdict is Verdict.LOST
+    attempt = AttemptRecord(id=ID, number=4, bid=NAME, code_digest="c", launched_at=0)
+    found = judge_attempt(slot(), SlotHistory(attempt=attempt), None, ObservedState(), NOW)
+    assert isinstance(found, AttemptEnd) and found.verdict is Verdict.LOST
     assert found.sure and not found.chips and found.lines == () and found.saved is None
 
 
 # ---- the start -----------------------------------------------------------------------------------
 
 
-def started(first: str, second: str, awake_at: float = 0.0, **changes: Any) -> Ended | Open:
-    attempt = Attempt(
+def started(first: str, second: str, awake_at: float = 0.0, **changes: Any) -> AttemptEnd | Pending:
+    attempt = AttemptRecord(
         id=ID,
         number=1,
         bid=NAME,
@@ -285,20 +287,20 @@ def started(first: str, second: str, awake_at: float = 0.0, **changes: Any) -> E
     attempt = replace(attempt, **changes)
     bid = scenes.bid(asked_at=0, sent_at=0)
     hosts = {NAME: (host(0, first), host(1, second))}
-    observed = Observed(
+    observed = ObservedState(
         zones=frozenset("a"), surveyed_at=NOW - 1, hosts=hosts, awake_at=awake_at
     )  # fmt: skip
-    return conclude(slot(), Trail(attempt=attempt), bid, observed, NOW)
+    return judge_attempt(slot(), SlotHistory(attempt=attempt), bid, observed, NOW)
 
 
 def test_a_launch_that_some_host_has_not_heard_is_sent_again() -> None:
     for first, second in (("absent", "absent"), ("runs", "absent"), ("silent", "absent")):
         found = started(first, second)
-        assert isinstance(found, Open) and found.absent and not found.broken
+        assert isinstance(found, Pending) and found.absent and not found.broken
         found = started(first, second, launched_at=NOW - LAUNCH_S + 1)
-        assert found == Open(wake_at=NOW + 1, held=True)
+        assert found == Pending(wake_at=NOW + 1, held=True)
         found = started(first, second, launches=LAUNCHES_MAX)
-        assert isinstance(found, Open) and not found.absent and found.broken
+        assert isinstance(found, Pending) and not found.absent and found.broken
 
 
 def test_a_launch_of_an_engine_that_died_is_sent_again_at_once_where_it_was_not_heard() -> None:
@@ -307,27 +309,27 @@ def test_a_launch_of_an_engine_that_died_is_sent_again_at_once_where_it_was_not_
     for awake_at, at_once in ((NOW - LAUNCH_S, False), (launched_at, False), (NOW - 1, True)):
         for first, second in (("absent", "absent"), ("runs", "absent"), ("silent", "absent")):
             found = started(first, second, awake_at=awake_at, launched_at=launched_at)
-            assert isinstance(found, Open) and bool(found.absent) == at_once
+            assert isinstance(found, Pending) and bool(found.absent) == at_once
         for first, second in (("runs", "silent"), ("silent", "silent")):
             found = started(first, second, awake_at=awake_at, launched_at=launched_at)
-            assert found == Open(wake_at=NOW + 1, held=True)
+            assert found == Pending(wake_at=NOW + 1, held=True)
 
 
 def test_a_launch_that_began_on_a_part_only_is_over() -> None:
     found = started("termed", "absent")
-    assert isinstance(found, Ended) and found.verdict is Verdict.LOST and not found.sure
+    assert isinstance(found, AttemptEnd) and found.verdict is Verdict.LOST and not found.sure
     found = started("failed", "absent")
-    assert isinstance(found, Ended) and found.verdict is Verdict.FAILURE
-    assert isinstance(started("failed", "runs"), Open)
+    assert isinstance(found, AttemptEnd) and found.verdict is Verdict.FAILURE
+    assert isinstance(started("failed", "runs"), Pending)
 
 
 def test_a_start_that_nobody_wrote_down_is_seen() -> None:
     found = started("runs", "runs")
-    assert isinstance(found, Open) and found.begun
+    assert isinstance(found, Pending) and found.begun
     found = started("runs", "silent")
-    assert isinstance(found, Open) and found.begun
+    assert isinstance(found, Pending) and found.begun
     assert not getattr(started("runs", "absent"), "begun", False)
-    assert isinstance(started("well", "well"), Ended)
+    assert isinstance(started("well", "well"), AttemptEnd)
 
 
 # ---- whose fault ---------------------------------------------------------------------------------
@@ -336,7 +338,7 @@ GLOO = "JaxRuntimeError: UNKNOWN: Gloo AllGather failed: Connection reset by pee
 FATAL = "Terminating process because the JAX distributed service detected fatal errors"
 
 
-def failing(tails: list[tuple[float, int, tuple[str, ...]]]) -> Ended:
+def failing(tails: list[tuple[float, int, tuple[str, ...]]]) -> AttemptEnd:
     hosts = tuple(
         replace(
             host(number, "failed"),
@@ -345,7 +347,7 @@ def failing(tails: list[tuple[float, int, tuple[str, ...]]]) -> Ended:
         for number, (ended, code, tail) in enumerate(tails)
     )
     found = concluded(Scene(), hosts)
-    assert isinstance(found, Ended) and found.verdict is Verdict.FAILURE
+    assert isinstance(found, AttemptEnd) and found.verdict is Verdict.FAILURE
     return found
 
 
@@ -384,7 +386,7 @@ def test_the_first_failing_host_is_the_earliest_with_a_cause_of_its_own() -> Non
     ],
 )
 def test_own_cause(lines: tuple[str, ...], code: int | None, signal: int | None, own: bool) -> None:
-    assert own_cause(lines, code, signal) == own
+    assert has_own_cause(lines, code, signal) == own
 
 
 def test_of_those_that_can_not_run_like_this_the_one_that_says_why() -> None:
@@ -392,7 +394,7 @@ def test_of_those_that_can_not_run_like_this_the_one_that_says_why() -> None:
     assert (found.host, found.lines) == (f"{NAME}/w1", ("herd: too few shards",))
 
 
-def missing(code: int, *, took_s: float = 0.2, **changes: Any) -> HostWord:
+def missing(code: int, *, took_s: float = 0.2, **changes: Any) -> HostStatus:
     """A host whose shell did not find the program."""
     said = "/bin/bash: line 1: python: command not found"
     work = replace(
@@ -405,14 +407,14 @@ def test_a_program_that_no_host_has_is_not_tried_again() -> None:
     for codes in ((127, 127), (126, 126), (126, 127)):
         hosts = tuple(replace(missing(code), worker=n) for n, code in enumerate(codes))
         found = concluded(Scene(), hosts)
-        assert isinstance(found, Ended) and found.verdict is Verdict.FAILURE and found.unfit
+        assert isinstance(found, AttemptEnd) and found.verdict is Verdict.FAILURE and found.unfit
         assert found.why.endswith(": /bin/bash: line 1: python: command not found")
-        assert found.facts(Attempt(id=ID, number=1, bid=NAME, code_digest="", launched_at=0))[
-            "unfit"
-        ]
+        assert found.event_facts(
+            AttemptRecord(id=ID, number=1, bid=NAME, code_digest="", launched_at=0)
+        )["unfit"]
 
 
-def lacking(worker: int, *said: str, **changes: Any) -> HostWord:
+def lacking(worker: int, *said: str, **changes: Any) -> HostStatus:
     """A host whose Python ended with these lines."""
     tail = ("Traceback (most recent call last):", '  File "train.py", line 1, in <module>', *said)
     return replace(missing(1, tail=tail, took_s=2.0, **changes), worker=worker)
@@ -421,7 +423,7 @@ def lacking(worker: int, *said: str, **changes: Any) -> HostWord:
 def test_a_module_that_no_host_has_is_not_tried_again() -> None:
     no_jax = "ModuleNotFoundError: No module named 'jax'"
     found = concluded(Scene(), (lacking(0, no_jax), lacking(1, no_jax)))
-    assert isinstance(found, Ended) and found.verdict is Verdict.FAILURE and found.unfit
+    assert isinstance(found, AttemptEnd) and found.verdict is Verdict.FAILURE and found.unfit
     assert found.why.endswith(f": {no_jax}")
     for other in (
         lacking(1, "OSError: the disk was slow"),
@@ -429,7 +431,7 @@ def test_a_module_that_no_host_has_is_not_tried_again() -> None:
         lacking(1, no_jax, termed=True),
     ):
         found = concluded(Scene(), (lacking(0, no_jax), other))
-        assert isinstance(found, Ended) and not found.unfit
+        assert isinstance(found, AttemptEnd) and not found.unfit
 
 
 @pytest.mark.parametrize(
@@ -445,9 +447,9 @@ def test_a_module_that_no_host_has_is_not_tried_again() -> None:
     ],
     ids=["another status", "later", "stepped", "told to end", "not begun", "well", "killed"],
 )
-def test_a_program_that_some_host_has_is_tried_again(other: HostWord) -> None:
+def test_a_program_that_some_host_has_is_tried_again(other: HostStatus) -> None:
     found = concluded(Scene(), (missing(127), replace(other, worker=1)))
-    assert isinstance(found, Ended) and not found.unfit
+    assert isinstance(found, AttemptEnd) and not found.unfit
 
 
 def test_a_script_that_says_it_can_not_run_is_not_tried_again() -> None:
@@ -496,12 +498,12 @@ def test_those_that_leave_because_one_was_told_to_are_no_failure() -> None:
     hosts = (host(0, "termed"), replace(host(1, "failed"), works=(left,)))
     for stopping, verdict in (("", Verdict.LOST), ("stop", Verdict.STOPPED)):
         found = concluded(Scene(stopping=stopping), hosts)
-        assert isinstance(found, Ended) and found.verdict is verdict
+        assert isinstance(found, AttemptEnd) and found.verdict is verdict
     alone = (host(0, "well"), hosts[1])
     found = concluded(Scene(), alone)
-    assert isinstance(found, Ended) and found.verdict is Verdict.FAILURE
+    assert isinstance(found, AttemptEnd) and found.verdict is Verdict.FAILURE
     found = concluded(Scene(stopping="stop"), alone)
-    assert isinstance(found, Ended) and found.verdict is Verdict.STOPPED
+    assert isinstance(found, AttemptEnd) and found.verdict is Verdict.STOPPED
 
 
 @pytest.mark.parametrize(
@@ -522,14 +524,16 @@ def test_chips_that_do_not_come_up_are_the_node_s_fault(line: str) -> None:
     works = replace(WORKS["failed"], tail=(line,))
     hosts = (replace(host(0, "failed"), works=(works,)), host(1, "failed"))
     found = concluded(Scene(), hosts)
-    assert isinstance(found, Ended)
+    assert isinstance(found, AttemptEnd)
     assert found.verdict is Verdict.NODE_FAULT and found.chips
     said = line.removeprefix("herd: ")
     assert found.why.endswith(f"w0 exited with 3: its chips did not come up: {said}")
     # Once it has taken a step, the chips were up; and if they come up nowhere, it is the command.
     begun = (replace(host(0, "failed"), works=(replace(works, step=1),)), host(1, "failed"))
     for found in (concluded(Scene(), begun), concluded(Scene(), hosts, faults=CHIPS_MAX)):
-        assert isinstance(found, Ended) and found.verdict is Verdict.FAILURE and not found.chips
+        assert (
+            isinstance(found, AttemptEnd) and found.verdict is Verdict.FAILURE and not found.chips
+        )
 
 
 def test_a_host_that_could_not_begin_it_is_the_node_s_fault() -> None:
@@ -537,10 +541,12 @@ def test_a_host_that_could_not_begin_it_is_the_node_s_fault() -> None:
     works = replace(WORKS["failed"], why=why)
     hosts = (replace(host(0, "failed"), works=(works,)), host(1, "failed"))
     found = concluded(Scene(), hosts)
-    assert isinstance(found, Ended) and found.verdict is Verdict.NODE_FAULT and why in found.why
+    assert (
+        isinstance(found, AttemptEnd) and found.verdict is Verdict.NODE_FAULT and why in found.why
+    )
     begun = (replace(host(0, "failed"), works=(replace(works, step=1),)), host(1, "failed"))
     for found in (concluded(Scene(), begun), concluded(Scene(), hosts, faults=CHIPS_MAX)):
-        assert isinstance(found, Ended) and found.verdict is Verdict.FAILURE
+        assert isinstance(found, AttemptEnd) and found.verdict is Verdict.FAILURE
 
 
 def test_an_ordinary_error_is_no_chip_s() -> None:
@@ -555,10 +561,10 @@ def test_what_the_hosts_told_last_is_kept() -> None:
         replace(host(1, "killed"), works=(second,)),
     )
     found = concluded(Scene(), hosts)
-    assert isinstance(found, Ended)
+    assert isinstance(found, AttemptEnd)
     # The gang works no more once its first has failed.
     assert (found.saved, found.step, found.last_at) == (20, 19, NOW - 5)
     assert found.lines == tuple(map(str, range(30, 50)))
-    attempt = Attempt(id=ID, number=1, bid=NAME, code_digest="c", launched_at=0)
-    facts = found.facts(attempt)
+    attempt = AttemptRecord(id=ID, number=1, bid=NAME, code_digest="c", launched_at=0)
+    facts = found.event_facts(attempt)
     assert facts["verdict"] == "failure" and facts["attempt"] == ID and facts["bid"] == NAME

@@ -4,15 +4,22 @@ from dataclasses import replace
 
 from tests.unit.core_toy import ZONES, Toy, offer, slot
 from tests.unit.scenes import ATTEMPT, NOW, bid, case, host, seen, sight, stood
-from tpuherd.accounting.slot_account import bills
-from tpuherd.history.apply_event import fold
-from tpuherd.model.observed import NodeWord, Observed, RequestWord, Sight, Work, WorkWord
-from tpuherd.model.slot_history import Trail, Trails, cost
-from tpuherd.model.slots_and_plan import Ask, Event, Refusal, Wishes, Withdraw
+from tpuherd.accounting.slot_account import is_billed
+from tpuherd.history.apply_event import apply_event
+from tpuherd.model.observed import (
+    BidObservation,
+    HostRun,
+    NodeState,
+    ObservedState,
+    RequestState,
+    RunState,
+)
+from tpuherd.model.slot_history import History, SlotHistory, bid_cost
+from tpuherd.model.slots_and_plan import Ask, DesiredSlots, HistoryEvent, Refusal, Withdraw
 from tpuherd.planner.bid_status import SICK_S_MAX
-from tpuherd.planner.gang_actions import stalled
+from tpuherd.planner.gang_actions import stall_reason
 from tpuherd.planner.plan import plan
-from tpuherd.planner.retry_limits import spent
+from tpuherd.planner.retry_limits import total_cost
 
 # ---- the budget of creates -----------------------------------------------------------------------
 
@@ -20,8 +27,10 @@ from tpuherd.planner.retry_limits import spent
 def test_creates_go_to_those_who_began_to_wait_first() -> None:
     old = [slot(f"old-{n}", offers=(offer("a"),), wished_at=NOW - 500) for n in range(100)]
     new = [slot(f"alpha-{n}", offers=(offer("a"),), wished_at=NOW - 5) for n in range(150)]
-    wishes = Wishes(slots={one.name: one for one in (*new, *old)}, owner="me", creates_per_min=60)
-    found = plan(wishes, Observed(zones=frozenset("a"), surveyed_at=NOW), Trails(), NOW)
+    wishes = DesiredSlots(
+        slots={one.name: one for one in (*new, *old)}, owner="me", creates_per_min=60
+    )
+    found = plan(wishes, ObservedState(zones=frozenset("a"), surveyed_at=NOW), History(), NOW)
     asked = [step.action.slot for step in found.steps if isinstance(step.action, Ask)]
     assert len(asked) == 60
     assert all(name.startswith("old-") for name in asked)
@@ -31,12 +40,12 @@ def test_a_slot_that_lost_its_node_waits_from_then_on() -> None:
     """It has run for a day: it does not go before one that has waited for an hour."""
     lost = bid(slot="z-0", name="z-0-g1-me", granted_at=1.0, ready_at=2.0, lost_at=NOW - 10,
                lost_how="preempted", withdrawn_at=NOW - 9)  # fmt: skip
-    trails = Trails(slots={"z-0": Trail(bids={lost.name: lost}, generation=1)})
+    trails = History(slots={"z-0": SlotHistory(bids={lost.name: lost}, generation=1)})
     slots = [
         slot("z-0", offers=(offer("a"),), wished_at=NOW - 86400),
         slot("a-0", offers=(offer("a"),), wished_at=NOW - 3600),
     ]
-    wishes = Wishes(slots={one.name: one for one in slots}, owner="me", creates_per_min=1)
+    wishes = DesiredSlots(slots={one.name: one for one in slots}, owner="me", creates_per_min=1)
     found = plan(wishes, seen(), trails, NOW)
     assert [s.action.slot for s in found.steps if isinstance(s.action, Ask)] == ["a-0"]
 
@@ -69,15 +78,15 @@ def test_a_slot_whose_own_quota_is_free_again_does_not_wait_for_its_siblings_pau
 def sicken(toy: Toy, name: str) -> None:
     """It never becomes READY."""
     thing = toy.things[name]
-    thing.request, thing.node = RequestWord.ACTIVE, NodeWord.SICK
+    thing.request, thing.node = RequestState.ACTIVE, NodeState.SICK
 
 
 def born_unhealthy(*zones: str) -> tuple[Toy, str]:
     """A toy whose first node is unhealthy from its birth."""
     toy = Toy(slot(offers=tuple(offer(zone) for zone in zones)))
     toy.lasts = 10_000.0
-    toy.run(until=lambda t: any(one.node is NodeWord.MAKING for one in t.things.values()))
-    first = next(name for name, one in toy.things.items() if one.node is NodeWord.MAKING)
+    toy.run(until=lambda t: any(one.node is NodeState.MAKING for one in t.things.values()))
+    first = next(name for name, one in toy.things.items() if one.node is NodeState.MAKING)
     sicken(toy, first)
     return toy, first
 
@@ -101,7 +110,7 @@ def test_an_unhealthy_node_is_kept_until_a_better_one_is_granted_and_no_longer()
         toy.tick()
         assert toy.things[first].ends == float("inf")
     toy.run(until=lambda t: first not in t.things or t.things[first].ends < float("inf"))
-    assert any(one.node is NodeWord.MAKING for one in toy.things.values())
+    assert any(one.node is NodeState.MAKING for one in toy.things.values())
 
 
 def test_one_that_becomes_well_is_taken() -> None:
@@ -109,7 +118,7 @@ def test_one_that_becomes_well_is_taken() -> None:
     toy.grants = lambda zone: float("inf")
     for _ in range(10):
         toy.tick()
-    toy.things[first].node = NodeWord.READY
+    toy.things[first].node = NodeState.READY
     toy.run(until=lambda t: t.running())
     assert toy.home is toy.things[first]
     assert len(toy.things) == 1 or toy.run(until=lambda t: len(t.things) == 1)
@@ -126,21 +135,21 @@ def test_one_that_is_never_replaced_is_given_back_in_the_end() -> None:
 def test_of_several_unhealthy_nodes_only_the_newest_is_kept() -> None:
     toy, _ = born_unhealthy("a")
     for _ in range(3):
-        toy.run(until=lambda t: any(one.node is NodeWord.MAKING for one in t.things.values()))
-        name = next(name for name, one in toy.things.items() if one.node is NodeWord.MAKING)
+        toy.run(until=lambda t: any(one.node is NodeState.MAKING for one in t.things.values()))
+        name = next(name for name, one in toy.things.items() if one.node is NodeState.MAKING)
         sicken(toy, name)
         toy.tick()
     toy.grants = lambda zone: float("inf")
     for _ in range(8):
         toy.tick()
-    assert len([one for one in toy.things.values() if one.node is NodeWord.SICK]) == 1
+    assert len([one for one in toy.things.values() if one.node is NodeState.SICK]) == 1
 
 
 def test_zones_without_an_unhealthy_node_are_asked_before() -> None:
     toy = Toy(slot(offers=tuple(offer(zone) for zone in ZONES)))
     toy.wishes = replace(toy.wishes, hedge=1)
     toy.lasts = 10_000.0
-    toy.run(until=lambda t: any(one.node is NodeWord.MAKING for one in t.things.values()))
+    toy.run(until=lambda t: any(one.node is NodeState.MAKING for one in t.things.values()))
     first = next(iter(toy.things))
     sicken(toy, first)
     toy.tick()
@@ -151,17 +160,17 @@ def test_zones_without_an_unhealthy_node_are_asked_before() -> None:
 # ---- a request that hangs without a node ---------------------------------------------------------
 
 
-def lingering(**changes: object) -> Trails:
+def lingering(**changes: object) -> History:
     one = bid(granted_at=NOW - 800, ready_at=NOW - 700, withdrawn_at=NOW - 600, **changes)
-    return Trails(slots={"gpt-0": Trail(bids={one.name: one}, generation=1, dropped=True)})
+    return History(slots={"gpt-0": SlotHistory(bids={one.name: one}, generation=1, dropped=True)})
 
 
-def suspending(*nodes: NodeWord) -> Sight:
-    return sight(*nodes, request=RequestWord.ENDING, state="SUSPENDING")
+def suspending(*nodes: NodeState) -> BidObservation:
+    return sight(*nodes, request=RequestState.ENDING, state="SUSPENDING")
 
 
-def events_of(observed: Observed, trails: Trails) -> list[Event]:
-    found = plan(Wishes(slots={}, owner="me"), observed, trails, NOW)
+def events_of(observed: ObservedState, trails: History) -> list[HistoryEvent]:
+    found = plan(DesiredSlots(slots={}, owner="me"), observed, trails, NOW)
     return [step.action.event for step in found.steps if hasattr(step.action, "event")]
 
 
@@ -169,22 +178,22 @@ def test_a_withdrawn_request_without_a_node_costs_nothing_from_then_on() -> None
     trails = lingering()
     (event,) = events_of(seen(sights={sight().bid: suspending()}), trails)
     assert (event.kind, event.facts["bid"]) == ("bid.freed", sight().bid)
-    after = fold(trails, event)
+    after = apply_event(trails, event)
     one = after.slots["gpt-0"].bids[sight().bid]
-    assert cost(one, NOW + 9 * 3600) == cost(one, NOW) > 0
-    assert spent(after.slots["gpt-0"], NOW + 9 * 3600) == spent(after.slots["gpt-0"], NOW)
-    assert not bills(one)
+    assert bid_cost(one, NOW + 9 * 3600) == bid_cost(one, NOW) > 0
+    assert total_cost(after.slots["gpt-0"], NOW + 9 * 3600) == total_cost(after.slots["gpt-0"], NOW)
+    assert not is_billed(one)
     assert events_of(seen(sights={sight().bid: suspending()}), after) == []
 
 
 def test_it_costs_as_long_as_its_node_is_listed() -> None:
-    assert events_of(seen(sights={sight().bid: suspending(NodeWord.LEAVING)}), lingering()) == []
+    assert events_of(seen(sights={sight().bid: suspending(NodeState.LEAVING)}), lingering()) == []
 
 
 def test_it_is_deleted_when_the_cloud_lets_it() -> None:
     trails = lingering(freed_at=NOW - 500)
-    gone = replace(suspending(), request=RequestWord.LOST, state="SUSPENDED")
-    found = plan(Wishes(slots={}, owner="me"), seen(sights={gone.bid: gone}), trails, NOW)
+    gone = replace(suspending(), request=RequestState.LOST, state="SUSPENDED")
+    found = plan(DesiredSlots(slots={}, owner="me"), seen(sights={gone.bid: gone}), trails, NOW)
     assert [s.action.bid for s in found.steps if isinstance(s.action, Withdraw)] == [gone.bid]
 
 
@@ -194,10 +203,10 @@ def test_it_is_deleted_when_the_cloud_lets_it() -> None:
 def test_nothing_has_stalled_in_the_time_before_the_engine_woke_up() -> None:
     """Its clock was set ahead, or its machine has slept: a step may have been missed."""
     long_ago = NOW - 5000
-    work = Work(attempt=ATTEMPT.id, word=WorkWord.RUNNING, started=long_ago, step=3,
+    work = HostRun(attempt=ATTEMPT.id, word=RunState.RUNNING, started=long_ago, step=3,
                 stepped_at=long_ago, logged_at=long_ago)  # fmt: skip
     one = stood(hosts=(host(0, works=(work,)), host(1, works=(work,))))
     attempt = replace(ATTEMPT, started_at=long_ago, first_step_at=long_ago)
     for awake_at, stalls in ((0.0, True), (NOW - 599, False), (NOW - 601, True)):
-        found = case(one, observed=seen(awake_at=awake_at), trail=Trail(attempt=attempt))
-        assert bool(stalled(found, one)) is stalls
+        found = case(one, observed=seen(awake_at=awake_at), trail=SlotHistory(attempt=attempt))
+        assert bool(stall_reason(found, one)) is stalls

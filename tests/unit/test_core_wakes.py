@@ -5,27 +5,27 @@ from math import inf
 
 from tests.unit.core_toy import Toy, offer, slot
 from tests.unit.scenes import NAME, NOW, actions, again, bid, host, running, seen, sight
-from tpuherd.model.observed import HostWord, NodeWord, Work, WorkWord
-from tpuherd.model.slot_history import Attempt, Trail, Trails
-from tpuherd.model.slots_and_plan import Goal, Limits, Wishes, Withdraw
-from tpuherd.planner.bid_status import Standing
-from tpuherd.planner.bidding import DRAIN_S, draining
+from tpuherd.model.observed import HostRun, HostStatus, NodeState, RunState
+from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory
+from tpuherd.model.slots_and_plan import DesiredSlots, Goal, Limits, Withdraw
+from tpuherd.planner.bid_status import BidStatus
+from tpuherd.planner.bidding import DRAIN_S, is_log_draining
 from tpuherd.planner.deletion_guard import BELIEVED_S
 from tpuherd.planner.gang_progress import LAUNCH_S
-from tpuherd.planner.observations_to_events import notes
-from tpuherd.planner.plan import plan, strays
-from tpuherd.planner.policy import Stage
-from tpuherd.planner.retry_limits import dues, reached
-from tpuherd.planner.slot_input import Case, World
+from tpuherd.planner.observations_to_events import find_bid_events
+from tpuherd.planner.plan import find_orphans, plan
+from tpuherd.planner.policy import BidPhase
+from tpuherd.planner.retry_limits import limit_times, reached_limit
+from tpuherd.planner.slot_input import PlanContext, SlotContext
 
 
-def blank(trail: Trail | None = None) -> Case:
+def blank(trail: SlotHistory | None = None) -> SlotContext:
     """A slot of which nothing was judged yet."""
-    world = World(
-        wishes=Wishes(slots={}, owner="me"), observed=seen(), trails=Trails(), now=NOW,
+    world = PlanContext(
+        wishes=DesiredSlots(slots={}, owner="me"), observed=seen(), trails=History(), now=NOW,
         sure=True, frozen="", unknown={}, probed=set(),
     )  # fmt: skip
-    return Case(world=world, slot=slot(), trail=trail or Trail(), now=NOW)
+    return SlotContext(world=world, slot=slot(), trail=trail or SlotHistory(), now=NOW)
 
 
 def test_what_is_past_is_thought_of_now_and_of_the_rest_the_soonest_counts() -> None:
@@ -38,11 +38,11 @@ def test_what_is_past_is_thought_of_now_and_of_the_rest_the_soonest_counts() -> 
     ]:
         case = blank()
         for at in times:
-            case.wake(at)
+            case.wake_by(at)
         assert case.wake_at == wake_at
     case = blank()
     for seconds in (9.0, 5.0, 7.0):
-        case.survey(seconds)
+        case.survey_within(seconds)
     assert case.survey_s == 5.0
 
 
@@ -68,9 +68,9 @@ def test_a_limit_to_come_is_thought_of_when_it_is_reached() -> None:
 
 def test_while_frozen_the_cloud_is_looked_at_often_and_soon_believed() -> None:
     far = {f"gpt-{number}-g1-me": f"gpt-{number}" for number in range(3)}
-    trails = Trails(
+    trails = History(
         slots={
-            where: Trail(
+            where: SlotHistory(
                 bids={name: bid(name=name, slot=where, granted_at=1.0, ready_at=2.0, prepared="c")}
             )
             for name, where in far.items()
@@ -80,9 +80,9 @@ def test_while_frozen_the_cloud_is_looked_at_often_and_soon_believed() -> None:
     hosts = {
         name: tuple(host(worker, node=name, reached=False) for worker in (0, 1)) for name in far
     }
-    sights = {name: replace(sight(NodeWord.READY), bid=name) for name in far}
+    sights = {name: replace(sight(NodeState.READY), bid=name) for name in far}
     observed = seen(sights=sights, hosts=hosts)
-    begun = Attempt(id="x", number=1, bid=NAME, code_digest="c", launched_at=NOW - 1)
+    begun = AttemptRecord(id="x", number=1, bid=NAME, code_digest="c", launched_at=NOW - 1)
     for attempt, survey_s, wake_at in [
         (None, 5.0, NOW + BELIEVED_S),
         (begun, 3.0, NOW - 1 + LAUNCH_S),
@@ -90,14 +90,14 @@ def test_while_frozen_the_cloud_is_looked_at_often_and_soon_believed() -> None:
         slots = {where: slot(where) for where in far.values()}
         held = replace(trails.slots["gpt-0"], attempt=attempt)
         lived = replace(trails, slots={**trails.slots, "gpt-0": held})
-        found = plan(Wishes(slots=slots, owner="me"), observed, lived, NOW)
+        found = plan(DesiredSlots(slots=slots, owner="me"), observed, lived, NOW)
         assert found.frozen
         assert (found.survey_s, found.wake_at) == (survey_s, wake_at)
 
 
 def test_the_last_lines_are_waited_for_to_the_second() -> None:
-    def lines(drained: bool) -> tuple[HostWord, ...]:
-        work = Work(attempt="gpt-0-a1-me", word=WorkWord.ENDED, exit=1, drained=drained)
+    def lines(drained: bool) -> tuple[HostStatus, ...]:
+        work = HostRun(attempt="gpt-0-a1-me", word=RunState.ENDED, exit=1, drained=drained)
         return (host(0, works=(work,)),)
 
     for ago, drained, waits in [
@@ -105,15 +105,15 @@ def test_the_last_lines_are_waited_for_to_the_second() -> None:
         (DRAIN_S, False, False),
         (DRAIN_S - 1, True, False),
     ]:
-        attempt = Attempt(
+        attempt = AttemptRecord(
             id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", launched_at=1.0,
             ended_at=NOW - ago,
         )  # fmt: skip
-        case = blank(Trail(attempt=attempt))
-        one = Standing(
-            bid=bid(), stage=Stage.READY, sight=None, hosts=lines(drained), whole=True
+        case = blank(SlotHistory(attempt=attempt))
+        one = BidStatus(
+            bid=bid(), stage=BidPhase.READY, sight=None, hosts=lines(drained), whole=True
         )  # fmt: skip
-        assert draining(case, one) == waits
+        assert is_log_draining(case, one) == waits
         assert case.wake_at == (NOW - ago + DRAIN_S if waits else inf)
 
 
@@ -128,32 +128,35 @@ def test_what_nobody_wishes_is_given_back_if_and_only_if_that_was_said() -> None
             replace(one, withdrawn_at=NOW - 50, withdrawals=1) if place < taken_back else one
             for place, one in enumerate(bids)
         ]
-        trail = Trail(bids={one.name: one for one in known}, dropped=dropped, generation=2)
+        trail = SlotHistory(bids={one.name: one for one in known}, dropped=dropped, generation=2)
         slots = {"gpt-1": slot("gpt-1", goal=Goal.IDLE)} if wished else {}
-        sights = {one.name: replace(sight(NodeWord.READY), bid=one.name) for one in known}
-        wishes, trails = Wishes(slots=slots, owner="me"), Trails(slots={"gpt-0": trail})
+        sights = {one.name: replace(sight(NodeState.READY), bid=one.name) for one in known}
+        wishes, trails = DesiredSlots(slots=slots, owner="me"), History(slots={"gpt-0": trail})
         observed = seen(sights=sights)
         found = plan(wishes, observed, trails, NOW)
         mine = taken_back == len(bids) or dropped or wished
         assert ("gpt-0" in found.states) == mine
-        assert {one.bid for one in strays(wishes, observed, trails)} == (
+        assert {one.bid for one in find_orphans(wishes, observed, trails)} == (
             set() if mine else set(sights)
         )
 
 
 def test_of_a_slot_that_is_over_only_what_is_shown_again_is_spoken_of() -> None:
-    trails = Trails(slots={"gpt-0": Trail(gone=(1,), generation=1, dropped=True)})
-    ghost = {NAME: sight(NodeWord.READY)}
+    trails = History(slots={"gpt-0": SlotHistory(gone=(1,), generation=1, dropped=True)})
+    ghost = {NAME: sight(NodeState.READY)}
     for sights, told in (({}, False), (ghost, True)):
-        found = plan(Wishes(slots={}, owner="me"), seen(sights=sights), trails, NOW)
+        found = plan(DesiredSlots(slots={}, owner="me"), seen(sights=sights), trails, NOW)
         assert ("gpt-0" in found.states) == told
         assert bool(actions(found, Withdraw)) == told
 
 
 def test_a_withdrawn_node_that_is_being_deleted_is_left_alone() -> None:
-    trails = Trails(slots={"gpt-0": Trail(gone=(1,), generation=1, dropped=True)})
+    trails = History(slots={"gpt-0": SlotHistory(gone=(1,), generation=1, dropped=True)})
     found = plan(
-        Wishes(slots={}, owner="me"), seen(sights={NAME: sight(NodeWord.LEAVING)}), trails, NOW
+        DesiredSlots(slots={}, owner="me"),
+        seen(sights={NAME: sight(NodeState.LEAVING)}),
+        trails,
+        NOW,
     )
     assert not actions(found, Withdraw)
 
@@ -174,9 +177,9 @@ def test_what_is_kept_for_a_while_is_thought_of_when_that_is_over() -> None:
         (Goal.GONE, NOW - 1, NOW - 1, inf),
     ]:
         one = slot(goal=goal, limits=keep)
-        trail = Trail(done_at=done, gave_up_at=gave_up)
-        wishes = Wishes(slots={one.name: one}, owner="me")
-        found = plan(wishes, seen(), Trails(slots={one.name: trail}), NOW)
+        trail = SlotHistory(done_at=done, gave_up_at=gave_up)
+        wishes = DesiredSlots(slots={one.name: one}, owner="me")
+        found = plan(wishes, seen(), History(slots={one.name: trail}), NOW)
         assert found.wake_at == wake_at, (goal, done, gave_up)
 
 
@@ -191,17 +194,17 @@ def test_a_slot_is_thought_of_when_all_its_nodes_have_cost_what_they_may() -> No
             )
             for place, price in enumerate(prices, 1)
         ]
-        trail = Trail(bids={one.name: one for one in bids}, spent=1.0)
-        assert min(dues(wish, trail, NOW), default=inf) == NOW + due_s
+        trail = SlotHistory(bids={one.name: one for one in bids}, spent=1.0)
+        assert min(limit_times(wish, trail, NOW), default=inf) == NOW + due_s
 
 
 def test_how_much_is_forgiven_is_said_as_people_say_it() -> None:
     for most, said in [(0, "none is"), (1, "1 is"), (2, "2 are"), (3, "3 are")]:
         wish = slot(limits=Limits(stalls=most))
-        assert f", {said} forgiven" in reached(wish, Trail(stalls=most + 1), NOW)
+        assert f", {said} forgiven" in reached_limit(wish, SlotHistory(stalls=most + 1), NOW)
 
 
 def test_what_is_not_looked_at_now_is_not_noted() -> None:
     missed = bid(granted_at=1.0, ready_at=2.0, missed_at=NOW - 9)
-    for stage in (Stage.CALLING, Stage.HIDDEN):
-        assert not list(notes(missed, stage, sight(NodeWord.READY), ()))
+    for stage in (BidPhase.CALLING, BidPhase.HIDDEN):
+        assert not list(find_bid_events(missed, stage, sight(NodeState.READY), ()))

@@ -10,28 +10,35 @@ import pytest
 from tests.unit import scenes
 from tests.unit.core_toy import offer, slot
 from tpuherd.history.apply_bid_events import unfit_key
-from tpuherd.history.apply_zone_events import season_key
-from tpuherd.model.slot_history import Bid, Season, Trail
-from tpuherd.model.slots_and_plan import Ask, Kind, Limits, Offer, Refusal
-from tpuherd.planner.zone_choice import ADVICE, Request, admitted, choose, number, ordered
+from tpuherd.history.apply_zone_events import zone_stats_key
+from tpuherd.model.slot_history import BidRecord, SlotHistory, ZoneStats
+from tpuherd.model.slots_and_plan import Ask, Limits, Offer, Refusal, RequestKind
+from tpuherd.planner.zone_choice import (
+    ADVICE,
+    PendingAsk,
+    admit_requests,
+    bid_count,
+    choose_offers,
+    sort_offers,
+)
 
 NOW = 1000.0
 
 
-def bid(one: Offer, **changes: Any) -> Bid:
+def bid(one: Offer, **changes: Any) -> BidRecord:
     name = f"gpt-0-g1-{one.zone}"
     return scenes.bid(name=name, offer=one, asked_at=NOW - 100, sent_at=0.0, **changes)
 
 
 def zones(
     *offers: Offer,
-    live: tuple[Bid, ...] = (),
-    trail: Trail | None = None,
-    seasons: dict[tuple[str, str, str], Season] | None = None,
+    live: tuple[BidRecord, ...] = (),
+    trail: SlotHistory | None = None,
+    seasons: dict[tuple[str, str, str], ZoneStats] | None = None,
     probed: set[object] | None = None,
 ) -> list[str]:
     wish = slot(offers=offers, limits=Limits(patience_s=600))
-    found = choose(wish, trail or Trail(), live, seasons or {}, probed or set(), NOW)
+    found = choose_offers(wish, trail or SlotHistory(), live, seasons or {}, probed or set(), NOW)
     return [one.zone for one in found.offers]
 
 
@@ -44,17 +51,17 @@ def test_one_bid_a_zone() -> None:
 def test_the_order_is_by_rank_then_refusals_then_wait_then_life_then_price() -> None:
     offers = [offer("d"), offer("c"), offer("b"), offer("a")]
 
-    def order(**seasons: Season) -> str:
-        learnt = {season_key(offer(zone)): one for zone, one in seasons.items()}
-        return "".join(one.zone for one in ordered(offers, learnt))
+    def order(**seasons: ZoneStats) -> str:
+        learnt = {zone_stats_key(offer(zone)): one for zone, one in seasons.items()}
+        return "".join(one.zone for one in sort_offers(offers, learnt))
 
     assert order() == "abcd"
-    assert order(a=Season(refusals=1)) == "bcda"
-    assert order(d=Season(waits_s=(50.0, 10.0, 90.0))) == "dabc"
-    assert order(d=Season(waits_s=(50.0,)), c=Season(waits_s=(40.0,))) == "cdab"
-    lives = {"d": Season(lives_s=(9.0,)), "c": Season(lives_s=(5.0, 7.0, 99.0))}
+    assert order(a=ZoneStats(refusals=1)) == "bcda"
+    assert order(d=ZoneStats(waits_s=(50.0, 10.0, 90.0))) == "dabc"
+    assert order(d=ZoneStats(waits_s=(50.0,)), c=ZoneStats(waits_s=(40.0,))) == "cdab"
+    lives = {"d": ZoneStats(lives_s=(9.0,)), "c": ZoneStats(lives_s=(5.0, 7.0, 99.0))}
     assert order(**lives) == "dcab"
-    assert order(a=Season(refusals=1, waits_s=(1.0,)), d=Season(waits_s=(9.0,))) == "dbca"
+    assert order(a=ZoneStats(refusals=1, waits_s=(1.0,)), d=ZoneStats(waits_s=(9.0,))) == "dbca"
     offers[0] = offer("d", price=0.5)
     assert order() == "dabc"
     assert zones(offer("a", rank=1), offer("b")) == ["b"]
@@ -63,9 +70,13 @@ def test_the_order_is_by_rank_then_refusals_then_wait_then_life_then_price() -> 
 @pytest.mark.parametrize("refusal", [Refusal.STOCKOUT, Refusal.RATE, Refusal.QUOTA])
 def test_a_pause_is_kept_to_the_second(refusal: Refusal) -> None:
     for left, free in ((1.0, False), (0.0, True), (-1.0, True)):
-        season = Season(refusal=refusal, refused_at=NOW - 100, pause_s=100 + left, sentence="full")
+        season = ZoneStats(
+            refusal=refusal, refused_at=NOW - 100, pause_s=100 + left, sentence="full"
+        )
         wish = slot(offers=(offer("a"),))
-        found = choose(wish, Trail(), [], {season_key(offer("a")): season}, set(), NOW)
+        found = choose_offers(
+            wish, SlotHistory(), [], {zone_stats_key(offer("a")): season}, set(), NOW
+        )
         assert bool(found.offers) == free
         assert found.wake_at == (inf if free else NOW + left)
         told = f"a: full{ADVICE.get(refusal, '')}; asked again in less than a minute"
@@ -73,16 +84,18 @@ def test_a_pause_is_kept_to_the_second(refusal: Refusal) -> None:
 
 
 def test_a_grant_ends_the_pause() -> None:
-    season = Season(refused_at=NOW, pause_s=100)
-    assert zones(offer("a"), seasons={season_key(offer("a")): season}) == ["a"]
+    season = ZoneStats(refused_at=NOW, pause_s=100)
+    assert zones(offer("a"), seasons={zone_stats_key(offer("a")): season}) == ["a"]
 
 
 def test_where_we_may_not_all_types_wait() -> None:
-    denied = Season(refusal=Refusal.PERMISSION, refused_at=NOW - 10, pause_s=86400, sentence="ask")
-    seasons = {season_key(offer("a", type="other")): denied}
+    denied = ZoneStats(
+        refusal=Refusal.PERMISSION, refused_at=NOW - 10, pause_s=86400, sentence="ask"
+    )
+    seasons = {zone_stats_key(offer("a", type="other")): denied}
     assert zones(offer("a"), offer("b"), seasons=seasons) == ["b"]
     wish = slot(offers=(offer("a"),))
-    found = choose(wish, Trail(), [], seasons, set(), NOW)
+    found = choose_offers(wish, SlotHistory(), [], seasons, set(), NOW)
     assert (found.wake_at, found.why_not) == (
         NOW - 10 + 86400, (f"a: ask{ADVICE[Refusal.PERMISSION]}; asked again in 23 h",),
     )  # fmt: skip
@@ -93,42 +106,42 @@ def test_where_we_may_not_all_types_wait() -> None:
 
 
 def test_after_a_refusal_one_alone_probes_a_direct_offer() -> None:
-    direct = offer("a", kind=Kind.DIRECT)
-    season = Season(refusal=Refusal.STOCKOUT, refused_at=NOW - 100, pause_s=50, sentence="full")
-    seasons = {season_key(direct): season}
-    probed: set[object] = {season_key(direct)}
+    direct = offer("a", kind=RequestKind.DIRECT)
+    season = ZoneStats(refusal=Refusal.STOCKOUT, refused_at=NOW - 100, pause_s=50, sentence="full")
+    seasons = {zone_stats_key(direct): season}
+    probed: set[object] = {zone_stats_key(direct)}
     assert zones(direct, seasons=seasons) == ["a"]
     assert zones(direct, seasons=seasons, probed=probed) == []
     assert zones(direct, probed=probed) == ["a"]
     assert zones(offer("a"), seasons=seasons, probed=probed) == ["a"]
-    found = choose(slot(offers=(direct,)), Trail(), [], seasons, probed, NOW)
+    found = choose_offers(slot(offers=(direct,)), SlotHistory(), [], seasons, probed, NOW)
     assert found.wake_at == NOW + 51
     assert found.why_not == ("a: another slot tries it",)
 
 
 def test_what_does_not_fit_is_never_asked_again() -> None:
     unfit = {unfit_key(offer("a"), "n"): "no such runtime"}
-    assert zones(offer("a"), offer("b"), trail=Trail(unfit=unfit)) == ["b"]
+    assert zones(offer("a"), offer("b"), trail=SlotHistory(unfit=unfit)) == ["b"]
     for wish, fatal in (
         (slot(offers=(offer("a"),)), "no such runtime"),
         (slot(offers=(offer("a"),), node_digest="m"), ""),
         (slot(offers=(), no_offer="no grant"), "no grant"),
         (slot(offers=()), "no such runtime"),
     ):
-        assert choose(wish, Trail(unfit=unfit), [], {}, set(), NOW).fatal == fatal
+        assert choose_offers(wish, SlotHistory(unfit=unfit), [], {}, set(), NOW).fatal == fatal
 
 
 def test_a_worse_rank_opens_when_patience_is_over() -> None:
     good, poor, worst = offer("a"), offer("b", rank=3), offer("c", rank=7)
     live = (bid(good),)
     for waited, opened in ((599, []), (600, ["b"]), (1199, ["b"]), (1200, ["b", "c"])):
-        trail = Trail(searching_at=NOW - waited)
+        trail = SlotHistory(searching_at=NOW - waited)
         wish = slot(offers=(good, poor, worst))
-        found = choose(wish, trail, live, {}, set(), NOW)
+        found = choose_offers(wish, trail, live, {}, set(), NOW)
         assert [one.zone for one in found.offers] == opened, waited
         assert (found.wake_at < inf) == (waited < 1200)
     # The same zone may be bid for once a rank.
-    trail = Trail(searching_at=NOW - 600)
+    trail = SlotHistory(searching_at=NOW - 600)
     assert zones(good, offer("a", rank=1), live=live, trail=trail) == ["a"]
     taken = (*live, bid(offer("a", rank=1)))
     assert zones(good, offer("a", rank=1), live=taken, trail=trail) == []
@@ -136,51 +149,51 @@ def test_a_worse_rank_opens_when_patience_is_over() -> None:
 
 def test_a_worse_rank_opens_at_once_if_no_better_one_can_be_had_within_patience() -> None:
     for left, opened in ((599.0, []), (601.0, ["b"])):
-        season = Season(refusal=Refusal.QUOTA, refused_at=NOW, pause_s=left, sentence="full")
-        found = zones(offer("a"), offer("b", rank=1), seasons={season_key(offer("a")): season})
+        season = ZoneStats(refusal=Refusal.QUOTA, refused_at=NOW, pause_s=left, sentence="full")
+        found = zones(offer("a"), offer("b", rank=1), seasons={zone_stats_key(offer("a")): season})
         assert found == opened
     unfit = {unfit_key(offer("a"), "n"): "no"}
-    assert zones(offer("a"), offer("b", rank=1), trail=Trail(unfit=unfit)) == ["b"]
+    assert zones(offer("a"), offer("b", rank=1), trail=SlotHistory(unfit=unfit)) == ["b"]
 
 
 def test_how_many_at_once() -> None:
-    three = choose(slot(), Trail(), [], {}, set(), NOW)
-    assert number(three, slot(), 0, 0, None) == 3
+    three = choose_offers(slot(), SlotHistory(), [], {}, set(), NOW)
+    assert bid_count(three, slot(), 0, 0, None) == 3
     for hedge, live in product(range(5), range(5)):
-        assert number(three, slot(), live, 0, hedge) == max(0, max(hedge, 1) - live)
-    assert number(three, slot(exact=True), 0, 0, None) == 1
-    assert number(three, slot(exact=True), 0, 1, None) == 0
+        assert bid_count(three, slot(), live, 0, hedge) == max(0, max(hedge, 1) - live)
+    assert bid_count(three, slot(exact=True), 0, 0, None) == 1
+    assert bid_count(three, slot(exact=True), 0, 1, None) == 0
 
 
-def request(turn: int, name: str) -> Request:
+def request(turn: int, name: str) -> PendingAsk:
     ask = Ask(bid=name, slot=name, generation=1, offer=offer("a"), nodes=1, node_digest="n")
-    return Request(turn=(turn, 0.0, name, 1), ask=ask, why="w")
+    return PendingAsk(turn=(turn, 0.0, name, 1), ask=ask, why="w")
 
 
 def test_the_budget_of_a_minute() -> None:
     requests = [request(turn, name) for turn, name in ((2, "c"), (0, "a"), (1, "b"))]
     for sent in range(6):
         asks = [NOW - 30 - one for one in range(sent)]
-        now, later, wake = admitted(requests, asks, 4, NOW)
+        now, later, wake = admit_requests(requests, asks, 4, NOW)
         room = min(3, max(0, 4 - sent))
         assert [one.ask.slot for one in now + later] == ["a", "b", "c"]
         assert len(now) == room
         assert wake == (inf if room == 3 else asks[-1] + 60)
-    assert len(admitted(requests, [NOW - 60] * 9, 3, NOW)[0]) == 3
-    assert admitted(requests, [], 2, NOW)[2] == NOW + 60
+    assert len(admit_requests(requests, [NOW - 60] * 9, 3, NOW)[0]) == 3
+    assert admit_requests(requests, [], 2, NOW)[2] == NOW + 60
 
 
 def test_what_holds_a_worse_rank_back_is_a_better_one_alone() -> None:
     good, poor, same = offer("a"), offer("b", rank=1), offer("c", rank=1)
     for left, opened in ((599.0, []), (600.0, ["c"])):
-        shut = Season(refusal=Refusal.QUOTA, refused_at=NOW, pause_s=left, sentence="full")
-        found = zones(good, poor, same, live=(bid(poor),), seasons={season_key(good): shut})
+        shut = ZoneStats(refusal=Refusal.QUOTA, refused_at=NOW, pause_s=left, sentence="full")
+        found = zones(good, poor, same, live=(bid(poor),), seasons={zone_stats_key(good): shut})
         assert found == opened
 
 
 def test_at_the_second_when_a_pause_is_over_one_alone_probes_as_well() -> None:
-    direct = offer("a", kind=Kind.DIRECT)
-    season = Season(refusal=Refusal.STOCKOUT, refused_at=NOW - 60, pause_s=60.0, sentence="no")
+    direct = offer("a", kind=RequestKind.DIRECT)
+    season = ZoneStats(refusal=Refusal.STOCKOUT, refused_at=NOW - 60, pause_s=60.0, sentence="no")
     for probed, found in ((False, ["a"]), (True, [])):
-        tries: set[object] = {season_key(direct)} if probed else set()
-        assert zones(direct, seasons={season_key(direct): season}, probed=tries) == found
+        tries: set[object] = {zone_stats_key(direct)} if probed else set()
+        assert zones(direct, seasons={zone_stats_key(direct): season}, probed=tries) == found

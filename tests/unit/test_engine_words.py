@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from tpuherd.cloud.error_replies import Error, error
-from tpuherd.cloud.parse import operation
-from tpuherd.cloud.state_mapping import NODES, REQUESTS, node_word, refusal, request_word
+from tpuherd.cloud.error_replies import CloudError, parse_error
+from tpuherd.cloud.parse import parse_operation
+from tpuherd.cloud.state_mapping import NODES, REQUESTS, classify_refusal, node_state, request_state
 from tpuherd.engine import agent_updates, gang_env
 from tpuherd.engine.host_messages import AttemptStatus, parse_attempt, parse_report
 from tpuherd.history import history_codec
-from tpuherd.history.apply_event import fold
-from tpuherd.model.observed import HostWord, NodeWord, RequestWord, Work, WorkWord
-from tpuherd.model.slot_history import Trails
-from tpuherd.model.slots_and_plan import Event, Launch, Refusal
+from tpuherd.history.apply_event import apply_event
+from tpuherd.model.observed import HostRun, HostStatus, NodeState, RequestState, RunState
+from tpuherd.model.slot_history import History
+from tpuherd.model.slots_and_plan import HistoryEvent, Launch, Refusal
 from tpuherd.ports import Host
 from tpuherd_host.agent.state import (
     CLOSING,
@@ -50,23 +50,25 @@ RATE = "Quota exceeded for quota metric 'Maximum number of CreateNode requests p
     ],
 )
 def test_refusals_are_told_apart(code: int, sentence: str, tier: str, word: str) -> None:
-    assert refusal(Error(code=code, sentence=sentence), tier) == word
+    assert classify_refusal(CloudError(code=code, sentence=sentence), tier) == word
 
 
 def test_errors_are_read_by_word_status_or_code() -> None:
-    assert error({"status": "FAILED_PRECONDITION", "message": "no [EID: 0x1]."}, 400).code == 9
-    assert error({}, 429) == Error(code=8, sentence="HTTP status 429")
+    assert (
+        parse_error({"status": "FAILED_PRECONDITION", "message": "no [EID: 0x1]."}, 400).code == 9
+    )
+    assert parse_error({}, 429) == CloudError(code=8, sentence="HTTP status 429")
     failed = {"error": {"code": 8, "message": f"{NO_MORE} [EID: 0xba3]"}}
-    assert operation(failed).error == Error(code=8, sentence=NO_MORE)
+    assert parse_operation(failed).error == CloudError(code=8, sentence=NO_MORE)
 
 
 def test_states_that_nobody_has_met_are_unknown() -> None:
-    assert request_word("LEVITATING") is RequestWord.UNKNOWN
-    assert node_word("LEVITATING", "HEALTHY") is NodeWord.UNKNOWN
-    assert node_word("READY", "UNHEALTHY_MAINTENANCE") is NodeWord.SICK
-    assert node_word("PREEMPTED", "UNHEALTHY_MAINTENANCE") is NodeWord.LOST
-    assert set(REQUESTS.values()) == set(RequestWord) - {RequestWord.UNKNOWN}
-    assert set(NODES.values()) == set(NodeWord) - {NodeWord.UNKNOWN}
+    assert request_state("LEVITATING") is RequestState.UNKNOWN
+    assert node_state("LEVITATING", "HEALTHY") is NodeState.UNKNOWN
+    assert node_state("READY", "UNHEALTHY_MAINTENANCE") is NodeState.SICK
+    assert node_state("PREEMPTED", "UNHEALTHY_MAINTENANCE") is NodeState.LOST
+    assert set(REQUESTS.values()) == set(RequestState) - {RequestState.UNKNOWN}
+    assert set(NODES.values()) == set(NodeState) - {NodeState.UNKNOWN}
 
 
 def told(**more: Any) -> AttemptStatus:
@@ -79,58 +81,72 @@ def told(**more: Any) -> AttemptStatus:
 @pytest.mark.parametrize(
     ("phase", "word"),
     [
-        (WAITING, WorkWord.RUNNING),
-        (STARTING, WorkWord.RUNNING),
-        (RUNNING, WorkWord.RUNNING),
-        (SWEEPING, WorkWord.ENDING),
-        (FREEING, WorkWord.ENDING),
-        (CLOSING, WorkWord.ENDING),
-        (ENDED, WorkWord.ENDED),
-        (LOST, WorkWord.LOST),
+        (WAITING, RunState.RUNNING),
+        (STARTING, RunState.RUNNING),
+        (RUNNING, RunState.RUNNING),
+        (SWEEPING, RunState.ENDING),
+        (FREEING, RunState.ENDING),
+        (CLOSING, RunState.ENDING),
+        (ENDED, RunState.ENDED),
+        (LOST, RunState.LOST),
     ],
 )
-def test_phases_of_the_agent(phase: str, word: WorkWord, stopped: bool) -> None:
-    expected = WorkWord.ENDING if stopped and word is WorkWord.RUNNING else word
-    assert agent_updates.word(told(phase=phase, stopped=stopped)) is expected
+def test_phases_of_the_agent(phase: str, word: RunState, stopped: bool) -> None:
+    expected = RunState.ENDING if stopped and word is RunState.RUNNING else word
+    assert agent_updates.run_state(told(phase=phase, stopped=stopped)) is expected
 
 
 def test_a_setup_within_an_attempt_is_setup() -> None:
-    assert agent_updates.word(told(stage=0, stages=2)) is WorkWord.SETUP
-    assert agent_updates.word(told(stage=1, stages=2)) is WorkWord.RUNNING
+    assert agent_updates.run_state(told(stage=0, stages=2)) is RunState.SETUP
+    assert agent_updates.run_state(told(stage=1, stages=2)) is RunState.RUNNING
 
 
 def test_what_a_script_reports_is_never_taken_back() -> None:
-    work = Work(attempt="a", word=WorkWord.RUNNING)
+    work = HostRun(attempt="a", word=RunState.RUNNING)
     for report in ({"step": 5, "saved": 4}, {"step": 6, "saved": 2}, {"complete": True}, {}):
-        work = agent_updates.reported(work, parse_report(report), 10.0)
+        work = agent_updates.merge_step_report(work, parse_report(report), 10.0)
     assert (work.step, work.saved, work.complete) == (6, 4, True)
-    assert agent_updates.reported(work, parse_report({"step": "six", "saved": None}), 11.0) == work
+    assert (
+        agent_updates.merge_step_report(work, parse_report({"step": "six", "saved": None}), 11.0)
+        == work
+    )
 
 
 def test_numbers_in_a_report_that_are_no_words_of_ours_are_metrics() -> None:
-    work = Work(attempt="a", word=WorkWord.RUNNING)
+    work = HostRun(attempt="a", word=RunState.RUNNING)
     report = {"step": 5, "total": 9, "loss": 2, "time": 1.0, "stopped": True, "note": "x"}
-    work = agent_updates.reported(work, parse_report(report), 10.0)
+    work = agent_updates.merge_step_report(work, parse_report(report), 10.0)
     assert work.metrics == {"loss": 2.0}
-    work = agent_updates.reported(work, parse_report({"accuracy": 0.5}), 11.0)
+    work = agent_updates.merge_step_report(work, parse_report({"accuracy": 0.5}), 11.0)
     assert work.metrics == {"loss": 2.0, "accuracy": 0.5} and work.step == 5
 
 
 def test_output_that_came_before_this_engine_is_known_by_its_agent() -> None:
-    fresh = agent_updates.work(told(started=10.0, logged=90.0), None, 100.0)
+    fresh = agent_updates.merge_attempt_status(told(started=10.0, logged=90.0), None, 100.0)
     assert fresh.logged_at == 90.0
-    assert agent_updates.work(told(started=10.0, logged=None), None, 100.0).logged_at == 10.0
-    assert agent_updates.work(told(started=10.0, logged=1e9), None, 100.0).logged_at == 100.0
-    assert agent_updates.work(told(started=10.0, logged=50.0), fresh, 101.0).logged_at == 90.0
+    assert (
+        agent_updates.merge_attempt_status(told(started=10.0, logged=None), None, 100.0).logged_at
+        == 10.0
+    )
+    assert (
+        agent_updates.merge_attempt_status(told(started=10.0, logged=1e9), None, 100.0).logged_at
+        == 100.0
+    )
+    assert (
+        agent_updates.merge_attempt_status(told(started=10.0, logged=50.0), fresh, 101.0).logged_at
+        == 90.0
+    )
 
 
 def test_a_step_is_dated_by_our_clock_where_it_was_heard_as_it_came() -> None:
     """A host whose clock is an hour behind does not stand still."""
-    first = agent_updates.reported(
-        Work(attempt="a", word=WorkWord.RUNNING), parse_report({"step": 1, "time": 6400.0}), 10000.0
+    first = agent_updates.merge_step_report(
+        HostRun(attempt="a", word=RunState.RUNNING),
+        parse_report({"step": 1, "time": 6400.0}),
+        10000.0,
     )
     assert first.stepped_at == 6400.0  # perhaps it came when nobody listened
-    assert agent_updates.reported(
+    assert agent_updates.merge_step_report(
         first, parse_report({"step": 2, "time": 6410.0}), 10010.0
     ).stepped_at == (10010.0)
 
@@ -141,25 +157,29 @@ def test_the_parts_of_a_start_are_no_metrics() -> None:
     )
     assert report.startup == {"python_s": 0.4, "compile_s": 2.0}
     assert (report.metrics, report.refused) == ({"loss": 3.0}, ("import_s",))
-    known = agent_updates.reported(Work(attempt="a", word=WorkWord.RUNNING), report, 10.0)
+    known = agent_updates.merge_step_report(
+        HostRun(attempt="a", word=RunState.RUNNING), report, 10.0
+    )
     assert known.startup == report.startup
 
 
 def test_the_pace_is_the_median() -> None:
-    assert agent_updates.pace([(0.0, 0), (10.0, 10), (20.0, 20), (120.0, 30)]) == 1.0
-    assert agent_updates.pace([(0.0, 0)]) is None
+    assert agent_updates.median_step_time([(0.0, 0), (10.0, 10), (20.0, 20), (120.0, 30)]) == 1.0
+    assert agent_updates.median_step_time([(0.0, 0)]) is None
 
 
 def test_a_deadly_notice_stays() -> None:
-    host = HostWord(node="n", worker=0, incarnation="i", reached=True, heard_at=0.0)
-    assert agent_updates.noticed(host, "preempted", "FALSE", 1.0) == host
-    doomed = agent_updates.noticed(host, "preempted", "TRUE", 2.0)
+    host = HostStatus(node="n", worker=0, incarnation="i", reached=True, heard_at=0.0)
+    assert agent_updates.apply_notice(host, "preempted", "FALSE", 1.0) == host
+    doomed = agent_updates.apply_notice(host, "preempted", "TRUE", 2.0)
     assert (doomed.notice, doomed.deadly, doomed.noticed_at) == ("preempted", True, 2.0)
-    assert agent_updates.noticed(doomed, "preempted", "FALSE", 3.0) == doomed
-    assert agent_updates.noticed(doomed, "maintenance-event", "NONE", 3.0) == doomed
-    warned = agent_updates.noticed(host, "maintenance-event", "MIGRATE_ON_HOST_MAINTENANCE", 2.0)
+    assert agent_updates.apply_notice(doomed, "preempted", "FALSE", 3.0) == doomed
+    assert agent_updates.apply_notice(doomed, "maintenance-event", "NONE", 3.0) == doomed
+    warned = agent_updates.apply_notice(
+        host, "maintenance-event", "MIGRATE_ON_HOST_MAINTENANCE", 2.0
+    )
     assert (warned.deadly, warned.noticed_at) == (False, 2.0)
-    assert agent_updates.noticed(warned, "maintenance-event", "NONE", 3.0) == host
+    assert agent_updates.apply_notice(warned, "maintenance-event", "NONE", 3.0) == host
 
 
 def hosts(*nodes: str) -> list[Host]:
@@ -182,14 +202,14 @@ def test_the_hosts_of_a_gang_know_their_place() -> None:
     launch = Launch(
         bid="b", slot="gpt-0", attempt="a", number=3, resume=True, code_digest="c", boots=()
     )
-    one = gang_env.environment(hosts("n"), 1, launch)
+    one = gang_env.gang_environment(hosts("n"), 1, launch)
     assert one["HERD_ATTEMPT"] == "3"
     assert one["HERD_RESUME"] == "1"
     assert (one["HERD_WORKER"], one["HERD_WORKERS"]) == ("1", "2")
     assert one["HERD_COORDINATOR"] == "10.0.0.0:8476"
     assert one["JAX_COORDINATOR_BIND_ADDRESS"] == "10.0.0.1:8476"
     assert not [name for name in one if name.startswith("MEGASCALE")]
-    two = gang_env.environment(hosts("n-0", "n-1"), 2, launch)
+    two = gang_env.gang_environment(hosts("n-0", "n-1"), 2, launch)
     assert two["MEGASCALE_SLICE_ID"] == "1"
     assert two["MEGASCALE_NUM_SLICES"] == "2"
     assert two["MEGASCALE_COORDINATOR_ADDRESS"] == "10.0.0.0"
@@ -211,14 +231,14 @@ def test_the_memory_is_read_back_as_it_was() -> None:
         ("attempt.ended", {"attempt": "a1", "verdict": "preempted", "lines": ["x"]}),
         ("bid.lost", {"bid": "gpt-0-g1-abc", "how": "preempted"}),
     ]
-    trails = Trails()
+    trails = History()
     for at, (kind, facts) in enumerate(events):
-        event = Event(at=float(at), kind=kind, job="gpt", slot="gpt-0", facts=facts)
-        trails = fold(trails, event)
-    document = history_codec.document(trails)
-    found = history_codec.trails(document)
+        event = HistoryEvent(at=float(at), kind=kind, job="gpt", slot="gpt-0", facts=facts)
+        trails = apply_event(trails, event)
+    document = history_codec.encode_history(trails)
+    found = history_codec.decode_history(document)
     assert found is not None
-    assert history_codec.document(found) == document
+    assert history_codec.encode_history(found) == document
     assert found.slots["gpt-0"].attempt == trails.slots["gpt-0"].attempt
     assert found.seasons == trails.seasons
-    assert history_codec.trails({**document, "shape": "of tomorrow"}) is None
+    assert history_codec.decode_history({**document, "shape": "of tomorrow"}) is None

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import tpuherd
 from tpuherd_host.train import Shards, Split
-from tpuherd_host.train.sample_split import Unfit
+from tpuherd_host.train.sample_split import InvalidSetup
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JOBS = sorted(EXAMPLES.rglob("*.yaml"))
@@ -42,7 +42,7 @@ class Box:
     def names(self, beginning: str = "") -> list[str]:
         return sorted(name for name in self.files if name.startswith(beginning))
 
-    def sums(self, beginning: str = "") -> dict[str, int]:
+    def file_checksums(self, beginning: str = "") -> dict[str, int]:
         raise AssertionError("nobody asks for them")
 
     def read(self, name: str, first: int = 0, length: int | None = None) -> bytes:
@@ -237,7 +237,7 @@ def test_workers_at_the_same_time_do_each_other_no_harm(many: int, order: list[i
     ],
 )
 def test_what_cannot_be_packed_is_one_sentence(names: list[str], sentence: str) -> None:
-    with pytest.raises(Unfit, match=sentence):
+    with pytest.raises(InvalidSetup, match=sentence):
         prepare.planned(names, asked())
 
 
@@ -247,10 +247,12 @@ def test_a_place_that_was_begun_otherwise_is_refused() -> None:
     plan = prepare.agreed(target, lambda: prepare.planned([], asked()))
     prepare.same(plan, asked(4))
     for other in (asked(5), asked(4, "tfrecord"), asked(4, classes=True)):
-        with pytest.raises(Unfit, match="was begun with --form tar --samples 4: say the same"):
+        with pytest.raises(
+            InvalidSetup, match="was begun with --form tar --samples 4: say the same"
+        ):
             prepare.same(plan, other)
     del target.files[prepare.PLAN]
-    with pytest.raises(Unfit, match="shards of another plan"):
+    with pytest.raises(InvalidSetup, match="shards of another plan"):
         node(source, target, asked(3), 0, 1)
 
 

@@ -8,14 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpuherd.views import fold_output
-from tpuherd.views.fold_output import Block, Fold, Lines, Plain, as_json, prefixed, together
+from tpuherd.views.fold_output import (
+    Block,
+    FoldingMerger,
+    LineBuffer,
+    PlainMerger,
+    join_blocks,
+    json_line,
+    prefix_lines,
+)
 
 OUT, ERR = 1, 2
 HOSTS = ("gpt/w0", "gpt/w1", "gpt/w2")
 
 
 def shown(blocks: Iterable[Block]) -> str:
-    return b"".join(map(prefixed, blocks)).decode()
+    return b"".join(map(prefix_lines, blocks)).decode()
 
 
 def of(host: str, port: int, blocks: Iterable[Block]) -> bytes:
@@ -23,50 +31,50 @@ def of(host: str, port: int, blocks: Iterable[Block]) -> bytes:
 
 
 def test_what_all_say_is_shown_once_and_at_once() -> None:
-    fold = Fold(HOSTS)
+    fold = FoldingMerger(HOSTS)
     assert fold.feed("gpt/w0", OUT, b"same\n", 0.0) == []
     assert fold.feed("gpt/w2", OUT, b"same\n", 0.1) == []
     assert shown(fold.feed("gpt/w1", OUT, b"same\n", 0.1)) == "gpt/w[0-2]: same\n"
 
 
 def test_what_some_say_is_shown_together_after_a_moment() -> None:
-    fold = Fold(HOSTS)
+    fold = FoldingMerger(HOSTS)
     fold.feed("gpt/w0", OUT, b"a\nb\n", 0.0)
     fold.feed("gpt/w2", OUT, b"a\n", 0.1)
     assert fold.wake_at() == pytest.approx(0.2)
-    assert fold.due(0.1) == []
-    assert shown(fold.due(0.2)) == "gpt/w[0,2]: a\ngpt/w0: b\n"
+    assert fold.due_blocks(0.1) == []
+    assert shown(fold.due_blocks(0.2)) == "gpt/w[0,2]: a\ngpt/w0: b\n"
     assert fold.wake_at() is None
 
 
 def test_a_difference_does_not_end_the_folding() -> None:
-    fold = Fold(HOSTS)
+    fold = FoldingMerger(HOSTS)
     for host in HOSTS:
         fold.feed(host, OUT, f"head\nI am {host}\ntail\n".encode(), 0.0)
-    text = shown([*fold.due(1.0), *fold.close(1.0)])
+    text = shown([*fold.due_blocks(1.0), *fold.close(1.0)])
     assert text.count("gpt/w[0-2]: tail") == 1
     assert text.count("I am") == 3
 
 
 def test_the_dead_and_the_ended_are_not_waited_for() -> None:
-    fold = Fold(HOSTS)
+    fold = FoldingMerger(HOSTS)
     fold.feed("gpt/w0", OUT, b"x\n", 0.0)
     fold.feed("gpt/w1", OUT, b"x\n", 0.0)
-    assert shown(fold.end("gpt/w2", 0.0)) == "gpt/w[0-1]: x\n"
+    assert shown(fold.end_host("gpt/w2", 0.0)) == "gpt/w[0-1]: x\n"
 
 
 def test_the_two_ports_are_not_mixed() -> None:
-    fold = Fold(HOSTS[:2])
+    fold = FoldingMerger(HOSTS[:2])
     fold.feed("gpt/w0", OUT, b"x\n", 0.0)
     fold.feed("gpt/w1", ERR, b"x\n", 0.0)
-    assert [(b.hosts, b.port) for b in fold.due(9.0)] == [
+    assert [(b.hosts, b.port) for b in fold.due_blocks(9.0)] == [
         (("gpt/w0",), OUT),
         (("gpt/w1",), ERR),
     ]
 
 
 def test_no_newline_at_the_end() -> None:
-    fold = Fold(HOSTS[:2])
+    fold = FoldingMerger(HOSTS[:2])
     for host in HOSTS[:2]:
         assert fold.feed(host, OUT, b"prompt", 0.0) == []
     assert shown(fold.close(0.0)) == "gpt/w[0-1]: prompt\n"
@@ -84,15 +92,15 @@ def test_no_newline_at_the_end() -> None:
 )
 @pytest.mark.parametrize("step", [1, 2, 100])
 def test_carriage_returns(said: str, seen: str, step: int) -> None:
-    lines = Lines()
+    lines = LineBuffer()
     lines.drawn_at = 0.0  # a moment ago: nothing is drawn in between
     text = said.encode()
     parts = [lines.feed(text[at : at + step], 0.1) for at in range(0, len(text), step)]
-    assert b"".join(parts).decode() + lines.end().decode() == seen
+    assert b"".join(parts).decode() + lines.take_rest().decode() == seen
 
 
 def test_a_progress_bar_is_shown_once_a_second_and_at_its_end() -> None:
-    plain = Plain()
+    plain = PlainMerger()
     blocks = []
     for number in range(101):
         blocks += plain.feed("gpt/w0", ERR, b"%d%%\r" % number, number / 20)
@@ -104,7 +112,7 @@ def test_a_progress_bar_is_shown_once_a_second_and_at_its_end() -> None:
 
 def test_lines_without_end_are_shown_in_parts_and_memory_stays_bounded() -> None:
     hosts = [f"gpt/w{at}" for at in range(256)]
-    fold = Fold(hosts)
+    fold = FoldingMerger(hosts)
     shown_bytes = 0
     for _ in range(10):
         for host in hosts:
@@ -117,7 +125,7 @@ def test_lines_without_end_are_shown_in_parts_and_memory_stays_bounded() -> None
 
 def test_a_flood_is_not_compared_and_not_lost() -> None:
     hosts = [f"gpt/w{at}" for at in range(8)]
-    fold = Fold(hosts)
+    fold = FoldingMerger(hosts)
     piece = b"".join(b"line %d\n" % number for number in range(10_000))
     blocks = [block for host in hosts for block in fold.feed(host, OUT, piece, 0.0)]
     blocks += fold.close(0.0)
@@ -126,7 +134,7 @@ def test_a_flood_is_not_compared_and_not_lost() -> None:
 
 def test_a_megabyte_in_one_line() -> None:
     line = b"y" * 1_000_000 + b"\n"
-    fold = Fold(HOSTS[:2])
+    fold = FoldingMerger(HOSTS[:2])
     blocks = []
     for host in HOSTS[:2]:
         for at in range(0, len(line), 65_536):
@@ -148,7 +156,7 @@ PIECES = st.lists(
 
 @given(PIECES)
 def test_nothing_is_lost_and_order_is_kept(pieces: list[tuple[str, int, bytes, float]]) -> None:
-    fold, plain, now = Fold(HOSTS), Plain(), 0.0
+    fold, plain, now = FoldingMerger(HOSTS), PlainMerger(), 0.0
     given_: dict[tuple[str, int], bytes] = {}
     folded: list[Block] = []
     plainly: list[Block] = []
@@ -158,7 +166,7 @@ def test_nothing_is_lost_and_order_is_kept(pieces: list[tuple[str, int, bytes, f
         now += wait
         wake = fold.wake_at()
         if wake is not None and wake <= now:
-            folded += fold.due(wake)
+            folded += fold.due_blocks(wake)
         folded += fold.feed(host, port, piece, now)
         plainly += plain.feed(host, port, piece, now)
     folded += fold.close(now)
@@ -175,10 +183,10 @@ def test_nothing_is_lost_and_order_is_kept(pieces: list[tuple[str, int, bytes, f
 def test_nobody_waits_longer_than_the_window(
     pieces: list[tuple[str, int, bytes, float]],
 ) -> None:
-    fold, now = Fold(HOSTS), 0.0
+    fold, now = FoldingMerger(HOSTS), 0.0
     for host, port, piece, wait in pieces:
         now += wait
-        fold.due(now)
+        fold.due_blocks(now)
         wake = fold.wake_at()
         assert wake is None or now < wake <= now + fold_output.WINDOW_S
         fold.feed(host, port, piece, now)
@@ -186,17 +194,17 @@ def test_nobody_waits_longer_than_the_window(
 
 def test_blocks_of_the_same_hosts_are_one() -> None:
     blocks = [Block(("a",), OUT, b"1\n"), Block(("a",), OUT, b"2\n"), Block(("b",), OUT, b"3\n")]
-    joined = together(blocks)
+    joined = join_blocks(blocks)
     assert [b.text for b in joined] == [b"1\n2\n", b"3\n"]
     assert all(one.hosts != other.hosts for one, other in pairwise(joined))
 
 
 def test_how_it_looks() -> None:
     block = Block(("gpt/w0", "gpt/w1"), OUT, b"one\ntwo")
-    assert prefixed(block) == b"gpt/w[0-1]: one\ngpt/w[0-1]: two\n"
-    assert prefixed(block, prefix="> ") == b"> one\n> two\n"
-    assert as_json("gpt/w0", "stdout", "ü".encode(), 1.5) == (
+    assert prefix_lines(block) == b"gpt/w[0-1]: one\ngpt/w[0-1]: two\n"
+    assert prefix_lines(block, prefix="> ") == b"> one\n> two\n"
+    assert json_line("gpt/w0", "stdout", "ü".encode(), 1.5) == (
         '{"host": "gpt/w0", "time": 1.5, "port": "stdout", "text": "ü"}\n'.encode()
     )
-    assert b'"base64": "/w=="' in as_json("gpt/w0", "stderr", b"\xff", 0.0)
+    assert b'"base64": "/w=="' in json_line("gpt/w0", "stderr", b"\xff", 0.0)
     assert fold_output.file_name("gpt-0/w3", "stdout") == "gpt-0-w3.out"

@@ -5,14 +5,20 @@ from random import Random
 
 import pytest
 
-from tests.unit.stories import PRICE, START, History, nonsense, struck
-from tpuherd.accounting.accounts import accounts
-from tpuherd.accounting.goodput import MEANINGS, Account, State, ratio, recoveries
+from tests.unit.stories import PRICE, START, StoryLog, nonsense, struck
+from tpuherd.accounting.accounts import build_accounts
+from tpuherd.accounting.goodput import (
+    MEANINGS,
+    GoodputState,
+    SlotAccount,
+    combined_goodput,
+    find_recoveries,
+)
 from tpuherd.model.slot_history import Verdict
-from tpuherd.model.slots_and_plan import Event
+from tpuherd.model.slots_and_plan import HistoryEvent
 
 
-def check_sums(account: Account) -> None:
+def check_sums(account: SlotAccount) -> None:
     """One state at any time, from the wish until the end."""
     if not account.spans:
         assert account.start == account.end
@@ -27,17 +33,17 @@ def check_sums(account: Account) -> None:
 
 
 def test_every_state_is_explained() -> None:
-    assert set(MEANINGS) == set(State)
+    assert set(MEANINGS) == set(GoodputState)
 
 
 UNSEEN = {
-    Verdict.PREEMPTED: State.DETECT,
-    Verdict.FAILURE: State.PROCESS_DOWN,
-    Verdict.STALLED: State.HUNG,
+    Verdict.PREEMPTED: GoodputState.DETECT,
+    Verdict.FAILURE: GoodputState.PROCESS_DOWN,
+    Verdict.STALLED: GoodputState.HUNG,
 }
 
 
-def live(story: History, chance: Random, step: int) -> tuple[int, bool]:
+def live(story: StoryLog, chance: Random, step: int) -> tuple[int, bool]:
     """One attempt of a step a second, with a checkpoint now and then, until something ends it.
 
     The step that the next one resumes from, and whether the node is still there.
@@ -58,21 +64,21 @@ def live(story: History, chance: Random, step: int) -> tuple[int, bool]:
     story.truth[UNSEEN[verdict]] += unseen
     story.cost += story.now - works_at
     story.end(verdict, last_at=last_at, step=step)
-    story.truth[State.PRODUCTIVE] += saved - resumed
-    story.truth[State.WASTED] += step - saved
+    story.truth[GoodputState.PRODUCTIVE] += saved - resumed
+    story.truth[GoodputState.WASTED] += step - saved
     story.lost += step - saved
     if verdict is not Verdict.PREEMPTED:
-        story.wait(chance.randrange(1, 9), State.PROCESS_DOWN)
+        story.wait(chance.randrange(1, 9), GoodputState.PROCESS_DOWN)
         return saved, True
     story.lose()
-    story.wait(chance.randrange(1, 9), State.CONTROLLER_GAP)
+    story.wait(chance.randrange(1, 9), GoodputState.CONTROLLER_GAP)
     return saved, False
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_the_books_are_the_truth(seed: int) -> None:
     chance = Random(seed)
-    story = History()
+    story = StoryLog()
     step, there = 0, False
     for _ in range(chance.randrange(1, 12)):
         if not there:
@@ -81,13 +87,13 @@ def test_the_books_are_the_truth(seed: int) -> None:
     if not there:
         story.get(1, 1, 1)
     story.launch(5, step=step)  # only now it shows what the last one lost
-    story.wait(1, State.PRODUCTIVE)
+    story.wait(1, GoodputState.PRODUCTIVE)
     account = story.account()
     check_sums(account)
     assert {state: time for state, time in story.truth.items() if time} == account.seconds
     assert account.steps_lost == story.lost
     assert account.cost == pytest.approx(story.cost)
-    goodput = story.truth[State.PRODUCTIVE] / (story.now - START)
+    goodput = story.truth[GoodputState.PRODUCTIVE] / (story.now - START)
     assert account.goodput == pytest.approx(goodput)
 
 
@@ -98,42 +104,42 @@ def test_whatever_the_log_says_every_second_has_one_state(seed: int) -> None:
     for _ in range(chance.randrange(1, 200)):
         now += chance.choice([0, 1, 7, 500, -3])  # also a clock that is set back
         events.append(nonsense(chance, now))
-    for account in accounts(events, now + 10).values():
+    for account in build_accounts(events, now + 10).values():
         check_sums(account)
         goodput = account.goodput
         assert goodput is None or 0 <= goodput <= 1
-        for recovery in recoveries(account):
+        for recovery in find_recoveries(account):
             assert sum(recovery.seconds.values()) == max(0, recovery.until - recovery.at)
 
 
-def started() -> History:
+def started() -> StoryLog:
     """A command that has begun, and has told of no step."""
-    story = History()
+    story = StoryLog()
     story.get(10, 20, 30)
     story.number = 1
     story.tell("attempt.launched", attempt=story.attempt, number=1, bid=story.bid, code_digest="c")
-    story.wait(2, State.STARTING)
+    story.wait(2, GoodputState.STARTING)
     story.tell("attempt.started", attempt=story.attempt)
     return story
 
 
 def test_a_command_that_tells_of_no_steps_works_from_its_start() -> None:
     story = started()
-    story.wait(100, State.PRODUCTIVE)
+    story.wait(100, GoodputState.PRODUCTIVE)
     story.end(Verdict.SUCCESS)
     story.tell("slot.done", why="it succeeded")
-    story.wait(50, State.DONE)
+    story.wait(50, GoodputState.DONE)
     account = story.account()
     assert account.seconds == story.truth
     assert account.wanted_s == 162
     assert account.goodput == 100 / 162
-    assert (account.state, account.over_why) == (State.DONE, "it succeeded")
+    assert (account.state, account.over_why) == (GoodputState.DONE, "it succeeded")
 
 
 @pytest.mark.parametrize("unfit", [True, False])
 def test_a_command_that_can_not_run_has_done_nothing_that_counts(unfit: bool) -> None:
     story = started()
-    story.wait(40, State.STARTING if unfit else State.PRODUCTIVE)
+    story.wait(40, GoodputState.STARTING if unfit else GoodputState.PRODUCTIVE)
     story.end(Verdict.FAILURE, exit=1, unfit=unfit)
     account = story.account()
     assert account.seconds == story.truth
@@ -142,16 +148,16 @@ def test_a_command_that_can_not_run_has_done_nothing_that_counts(unfit: bool) ->
 
 def test_a_recovery_is_told_in_its_parts() -> None:
     story = struck()
-    story.wait(1, State.CONTROLLER_GAP)
+    story.wait(1, GoodputState.CONTROLLER_GAP)
     story.get(50, 20, 30)
-    story.wait(0, State.CONTROLLER_GAP)
+    story.wait(0, GoodputState.CONTROLLER_GAP)
     story.launch(10, step=101, resumed=100, restore_s=4)
-    story.truth[State.STARTING] -= 4
-    story.truth[State.RESTORE] += 4
-    story.wait(10, State.PRODUCTIVE)
+    story.truth[GoodputState.STARTING] -= 4
+    story.truth[GoodputState.RESTORE] += 4
+    story.wait(10, GoodputState.PRODUCTIVE)
     account = story.account()
     assert account.seconds == story.truth
-    (recovery,) = recoveries(account)
+    (recovery,) = find_recoveries(account)
     assert recovery.over
     assert recovery.steps_lost == 40
     assert recovery.until - recovery.at == 3 + 1 + 50 + 20 + 30 + 10
@@ -163,7 +169,7 @@ def test_a_recovery_is_told_in_its_parts() -> None:
 
 def test_whoever_saves_by_himself_and_says_where_he_goes_on_has_lost_nothing() -> None:
     story = struck()
-    story.truth[State.PRODUCTIVE] += story.truth.pop(State.WASTED)
+    story.truth[GoodputState.PRODUCTIVE] += story.truth.pop(GoodputState.WASTED)
     story.get(50, 20, 30)
     story.launch(10, step=141, resumed=140)  # as `run.start = 140` tells
     account = story.account()
@@ -172,40 +178,40 @@ def test_whoever_saves_by_himself_and_says_where_he_goes_on_has_lost_nothing() -
 
 
 def test_the_pause_after_a_failure_is_no_time_in_which_nobody_noticed() -> None:
-    story = History()
+    story = StoryLog()
     story.get(10, 20, 30)
     story.launch(10, step=1)
-    story.wait(40, State.PRODUCTIVE)
+    story.wait(40, GoodputState.PRODUCTIVE)
     story.end(Verdict.FAILURE, exit=1, step=9)
-    story.wait(25, State.PROCESS_DOWN)
+    story.wait(25, GoodputState.PROCESS_DOWN)
     story.launch(5, step=9, resumed=9)
     account = story.account()
     assert account.seconds == story.truth
-    (recovery,) = recoveries(account)
+    (recovery,) = find_recoveries(account)
     assert {part: time for part, time in recovery.parts.items() if time} == {
         "pause": 25, "start": 5,
     }  # fmt: skip
 
 
 def test_the_first_refusals_are_a_first_queue_and_a_pause_is_waiting_too() -> None:
-    story = History()
-    story.wait(1, State.CONTROLLER_GAP)
+    story = StoryLog()
+    story.wait(1, GoodputState.CONTROLLER_GAP)
     story.ask()
-    story.wait(5, State.QUEUE_FIRST)
+    story.wait(5, GoodputState.QUEUE_FIRST)
     story.tell("bid.refused", bid=story.bid, refusal="stockout", sentence="none left")
-    story.wait(60, State.QUEUE_FIRST)
+    story.wait(60, GoodputState.QUEUE_FIRST)
     account = story.account()
     assert account.seconds == story.truth
     assert account.goodput is None
 
 
 def test_stopped_time_does_not_count_and_a_new_life_begins_at_nothing() -> None:
-    story = History()
+    story = StoryLog()
     story.get(1, 1, 1)
     story.launch(1, step=0)
-    story.wait(10, State.PRODUCTIVE)
+    story.wait(10, GoodputState.PRODUCTIVE)
     story.tell("wish.stopped", slot="")
-    story.wait(1000, State.STOPPED)
+    story.wait(1000, GoodputState.STOPPED)
     account = story.account()
     assert account.seconds == story.truth
     assert account.wanted_s == 14
@@ -219,13 +225,15 @@ def test_stopped_time_does_not_count_and_a_new_life_begins_at_nothing() -> None:
 
 @pytest.mark.parametrize("end", ["slot.done", "slot.gave_up", "wish.stopped"])
 def test_the_time_of_a_job_that_has_ended_does_not_go_on(end: str) -> None:
-    story = History()
+    story = StoryLog()
     story.get(10, 20, 30)
     story.launch(5, step=1)
-    story.wait(100, State.PRODUCTIVE)
+    story.wait(100, GoodputState.PRODUCTIVE)
     story.end(Verdict.SUCCESS, last_at=story.now, step=100)
     story.tell(end, slot="" if end.startswith("wish") else "gpt-0", why="so")
-    rest = {"slot.done": State.DONE, "slot.gave_up": State.GAVE_UP}.get(end, State.STOPPED)
+    rest = {"slot.done": GoodputState.DONE, "slot.gave_up": GoodputState.GAVE_UP}.get(
+        end, GoodputState.STOPPED
+    )
     story.wait(40, rest)  # its node is given back
     story.tell("bid.gone", bid=story.bid)
     before = story.account()
@@ -243,25 +251,25 @@ def test_the_time_of_a_job_that_has_ended_does_not_go_on(end: str) -> None:
 
 
 def test_a_slot_that_joins_later_is_counted_from_the_change() -> None:
-    story = History()
+    story = StoryLog()
     story.ask()
     story.now += 100
     story.tell("wish.changed", slot="")
     story.now += 2
     story.events.append(
-        Event(at=story.now, kind="slot.done", job="gpt", slot="gpt-1", facts={"why": ""})
+        HistoryEvent(at=story.now, kind="slot.done", job="gpt", slot="gpt-1", facts={"why": ""})
     )
-    both = accounts(story.events, story.now)
+    both = build_accounts(story.events, story.now)
     assert (both["gpt-0"].start, both["gpt-1"].start) == (START, START + 100)
 
 
 def test_a_node_without_a_command_is_idle_and_has_no_goodput() -> None:
-    story = History()
-    story.events[0] = Event(at=START, kind="wish.made", job="gpt", facts={"goal": "idle"})
+    story = StoryLog()
+    story.events[0] = HistoryEvent(at=START, kind="wish.made", job="gpt", facts={"goal": "idle"})
     story.get(1, 2, 3)
-    story.wait(100, State.IDLE)
+    story.wait(100, GoodputState.IDLE)
     account = story.account()
     assert account.seconds == story.truth
     assert account.goodput is None
     assert (account.per_hour, account.cost) == (PRICE, 103)
-    assert ratio([account]) is None
+    assert combined_goodput([account]) is None

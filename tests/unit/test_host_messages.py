@@ -9,19 +9,19 @@ import pytest
 from tpuherd.engine import agent_updates
 from tpuherd.engine.host_messages import (
     AgentEvent,
-    Heartbeat,
-    HostStatus,
-    Nonsense,
+    AttemptHeartbeat,
+    AttemptsReply,
+    InvalidMessage,
     parse_attempt,
     parse_message,
     parse_notice,
     parse_report,
 )
-from tpuherd.model.observed import Work, WorkWord
+from tpuherd.model.observed import HostRun, RunState
 from tpuherd.planner.plan import attempt_number
 from tpuherd_host.agent import reports
-from tpuherd_host.agent.state import Stage, shown
-from tpuherd_host.agent.state import Work as AgentWork
+from tpuherd_host.agent.state import Stage, task_json
+from tpuherd_host.agent.state import Task as AgentWork
 
 HUGE = 10**400
 WELL = {"id": "gpt-0-a1-7kq", "kind": "attempt", "phase": "running", "slot": "gpt-0"}
@@ -55,7 +55,7 @@ ATTEMPTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("wrong", ATTEMPTS, ids=lambda one: f"{one}"[:40])
 def test_an_attempt_that_makes_no_sense_is_refused_with_a_sentence(wrong: dict[str, Any]) -> None:
     assert parse_attempt(WELL).id == "gpt-0-a1-7kq"
-    with pytest.raises(Nonsense) as refused:
+    with pytest.raises(InvalidMessage) as refused:
         parse_attempt(WELL | wrong)
     assert len(str(refused.value)) < 400
 
@@ -64,14 +64,14 @@ def test_an_attempt_that_makes_no_sense_is_refused_with_a_sentence(wrong: dict[s
 @pytest.mark.parametrize("phase", ["waiting", "running", "closing", "ended", "lost"])
 def test_what_an_agent_says_of_its_work_is_understood(kind: str, phase: str) -> None:
     work = AgentWork("gpt-0-a1-7kq", kind, (Stage(("true",)),), 1.0, phase=phase, slot="gpt-0")
-    told = parse_attempt(json.loads(json.dumps(shown(work))))
+    told = parse_attempt(json.loads(json.dumps(task_json(work))))
     assert (told.id, told.kind, told.phase) == (work.id, kind, phase)
 
 
 @pytest.mark.parametrize("content", [[], "x", None, {"attempts": 7}, {"notices": []}])
 def test_a_list_of_another_shape_is_refused(content: object) -> None:
-    with pytest.raises(Nonsense):
-        parse_message(HostStatus, content)
+    with pytest.raises(InvalidMessage):
+        parse_message(AttemptsReply, content)
 
 
 @pytest.mark.parametrize(
@@ -79,16 +79,16 @@ def test_a_list_of_another_shape_is_refused(content: object) -> None:
     [{}, {"event": 7}, {"event": "step", "attempt": "../x"}, {"event": "step", "report": "x"}],
 )
 def test_an_event_of_another_shape_is_refused(content: object) -> None:
-    with pytest.raises(Nonsense):
+    with pytest.raises(InvalidMessage):
         parse_message(AgentEvent, content)
-    with pytest.raises(Nonsense):
-        parse_message(Heartbeat, content)
+    with pytest.raises(InvalidMessage):
+        parse_message(AttemptHeartbeat, content)
 
 
 @pytest.mark.parametrize("what", ["levitation", 7, None])
 def test_a_notice_that_nobody_knows_is_refused(what: object) -> None:
     assert parse_notice({"what": "preempted", "value": "TRUE"}).value == "TRUE"
-    with pytest.raises(Nonsense):
+    with pytest.raises(InvalidMessage):
         parse_notice({"what": what, "value": "TRUE"})
 
 
@@ -100,8 +100,8 @@ def test_of_a_report_only_what_makes_sense_is_taken() -> None:
     report = parse_report({**wrong, "accuracy": 0.5})
     assert sorted(report.refused) == sorted(wrong)
     assert report.metrics == {"accuracy": 0.5}
-    work = Work(attempt="a", word=WorkWord.RUNNING, step=4)
-    assert agent_updates.reported(work, report, 10.0).step == 4
+    work = HostRun(attempt="a", word=RunState.RUNNING, step=4)
+    assert agent_updates.merge_step_report(work, report, 10.0).step == 4
 
 
 def test_a_loss_that_is_no_number_any_more_is_told_as_it_is() -> None:
@@ -116,16 +116,18 @@ def test_no_report_has_metrics_without_end() -> None:
 
 
 def test_a_step_was_never_made_later_than_now() -> None:
-    work = Work(attempt="a", word=WorkWord.RUNNING)
+    work = HostRun(attempt="a", word=RunState.RUNNING)
     assert (
-        agent_updates.reported(work, parse_report({"step": 1, "time": 1e10}), 10.0).stepped_at
+        agent_updates.merge_step_report(
+            work, parse_report({"step": 1, "time": 1e10}), 10.0
+        ).stepped_at
         == 10.0
     )
 
 
 def test_the_agent_leaves_out_of_a_datagram_what_has_no_end() -> None:
     said = {"attempt": "a", "step": 3, "loss": HUGE, "notes": [1], "text": "x" * 5000, "ok": "yes"}
-    told = reports.parsed(json.dumps(said).encode())
+    told = reports.parse_report(json.dumps(said).encode())
     assert told is not None
     assert told.content == {
         "attempt": "a", "step": 3, "ok": "yes", "refused": ["loss", "notes", "text"],
@@ -135,7 +137,7 @@ def test_the_agent_leaves_out_of_a_datagram_what_has_no_end() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"\xff", b"[1]", b"[" * 8000, b'{"a":' * 1500])
 def test_a_datagram_that_is_no_object_is_dropped_by_the_agent(text: bytes) -> None:
-    assert reports.parsed(text) is None
+    assert reports.parse_report(text) is None
 
 
 def test_no_host_can_use_up_the_numbers_of_attempts() -> None:

@@ -20,7 +20,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 async def ask_all(channel: Channel, within_s: float) -> list[object]:
     """Ask many long questions at once; the answers, or what went wrong."""
-    asks = [channel.ask("boot", {"view": LONG}, within_s=within_s) for _ in range(ASKS)]
+    asks = [channel.send_request("boot", {"view": LONG}, within_s=within_s) for _ in range(ASKS)]
     return await asyncio.gather(*asks, return_exceptions=True)
 
 
@@ -31,9 +31,9 @@ def test_more_than_fits_into_the_buffer_is_sent_all_the_same() -> None:
             channel = Channel(ours, hear=lambda message: None, closed=lambda: None)
             asked = asyncio.create_task(ask_all(channel, 60.0))
             for _ in range(ASKS):
-                message, _files = await asyncio.to_thread(messages.receive, theirs)
+                message, _files = await asyncio.to_thread(messages.receive_message, theirs)
                 assert message is not None
-                messages.send(theirs, {"id": message["id"], "pid": message["id"]})
+                messages.send_message(theirs, {"id": message["id"], "pid": message["id"]})
             answers = await asked
             channel.close()
             return answers

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tpuherd.errors import Broken
-from tpuherd.ports import Verb
+from tpuherd.errors import OperationFailed
+from tpuherd.ports import RpcRequest
 from tpuherd.remote import agent_channel as lanes
-from tpuherd.remote.agent_channel import Lane
+from tpuherd.remote.agent_channel import Multiplexer
 from tpuherd_host.agent import frames
 
 
@@ -26,17 +26,17 @@ class Wire:
         self.closed = True
 
 
-def fed(frame: Callable[[int], bytes], times: int) -> tuple[Lane, Wire]:
+def fed(frame: Callable[[int], bytes], times: int) -> tuple[Multiplexer, Wire]:
     """A lane whose agent says this so often in answer to a call, which nobody reads."""
     wires = Wire()
 
-    async def main() -> Lane:
-        lane = Lane(wires)
-        call = lane.open(Verb(name="follow"))
+    async def main() -> Multiplexer:
+        lane = Multiplexer(wires)
+        call = lane.open_call(RpcRequest(name="follow"))
         for _ in range(times):
             lane.feed(frame(call.id))
         if lane.error is not None:
-            with pytest.raises(Broken):
+            with pytest.raises(OperationFailed):
                 await call.reply()
         return lane
 
@@ -44,7 +44,7 @@ def fed(frame: Callable[[int], bytes], times: int) -> tuple[Lane, Wire]:
 
 
 def full(id: int) -> bytes:
-    return frames.data(id, frames.LOG, bytes(frames.DATA_MAX - 1))
+    return frames.pack_data(id, frames.LOG, bytes(frames.DATA_MAX - 1))
 
 
 def test_as_much_as_was_granted_is_taken() -> None:
@@ -54,7 +54,7 @@ def test_as_much_as_was_granted_is_taken() -> None:
 
 def test_whoever_sends_more_than_it_was_granted_is_cut() -> None:
     lane, wire = fed(full, frames.WINDOW // frames.DATA_MAX + 1)
-    assert isinstance(lane.error, Broken)
+    assert isinstance(lane.error, OperationFailed)
     assert "more data than it has credit for" in lane.error.sentence
     assert wire.closed
 
@@ -62,16 +62,16 @@ def test_whoever_sends_more_than_it_was_granted_is_cut() -> None:
 def test_credit_grows_with_what_is_read() -> None:
     wire = Wire()
 
-    async def main() -> Lane:
-        lane = Lane(wire)
-        call = lane.open(Verb(name="follow"))
+    async def main() -> Multiplexer:
+        lane = Multiplexer(wire)
+        call = lane.open_call(RpcRequest(name="follow"))
         granted, sent = frames.WINDOW, 0
         for _ in range(100):
             many = min(frames.DATA_MAX - 1, granted - sent)
-            lane.feed(frames.data(call.id, frames.LOG, bytes(many)))
+            lane.feed(frames.pack_data(call.id, frames.LOG, bytes(many)))
             sent += many
             assert (await call.read()) is not None
-            call._repay()
+            call._grant_credit()
             credits_ = [one for one in wire.written if one[4] == frames.CREDIT]
             granted = frames.WINDOW + sum(int.from_bytes(one[-4:], "big") for one in credits_)
         assert sent > 5 * frames.WINDOW
@@ -83,19 +83,19 @@ def test_credit_grows_with_what_is_read() -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        frames.packed(frames.DATA, 1, b""),
-        frames.packed(frames.CREDIT, 1, b"12"),
-        frames.packed(frames.REPLY, 1, b"no JSON"),
-        frames.packed(frames.REPLY, 1, b"[1]"),
-        frames.packed(frames.EVENT, 0, b'{"a":' * 100_000),
-        frames.packed(frames.EVENT, 0, b"1" * 5000),
+        frames.pack_frame(frames.DATA, 1, b""),
+        frames.pack_frame(frames.CREDIT, 1, b"12"),
+        frames.pack_frame(frames.REPLY, 1, b"no JSON"),
+        frames.pack_frame(frames.REPLY, 1, b"[1]"),
+        frames.pack_frame(frames.EVENT, 0, b'{"a":' * 100_000),
+        frames.pack_frame(frames.EVENT, 0, b"1" * 5000),
         b"GET / HTTP/1.1\r\n\r\n",
     ],
     ids=["no port", "half a credit", "no JSON", "no object", "deep", "long number", "http"],
 )
 def test_what_is_no_frame_ends_the_link_and_no_more(frame: bytes) -> None:
     lane, wire = fed(lambda id: frame, 1)
-    assert isinstance(lane.error, Broken)
+    assert isinstance(lane.error, OperationFailed)
     assert wire.closed
 
 
@@ -105,11 +105,11 @@ def test_whoever_does_not_read_events_is_told_so_before_memory_is_full(
     monkeypatch.setattr(lanes, "EVENT_BYTES_MAX", 1 << 20)
 
     async def main() -> int:
-        lane = Lane(Wire())
-        events = lane.events()
+        lane = Multiplexer(Wire())
+        events = lane.iter_events()
         first = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0)
-        large = frames.said(frames.EVENT, 0, {"event": "x" * 60_000})
+        large = frames.pack_json(frames.EVENT, 0, {"event": "x" * 60_000})
         for _ in range(100):
             lane.feed(large)
         await first

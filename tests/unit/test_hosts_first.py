@@ -10,7 +10,7 @@ import pytest
 
 from tpuherd.clock import LoopClock
 from tpuherd.remote.agent_bootstrap import NEAR_US, is_near
-from tpuherd.remote.handshake_limits import TURNS, Patience
+from tpuherd.remote.handshake_limits import TURNS, SharedTimeout
 from tpuherd_sim.virtual_loop import run
 
 CLOCK = LoopClock(0.0)  #: of the virtual loop
@@ -52,7 +52,7 @@ def test_of_what_is_no_line_nobody_can_tell() -> None:
 
 def test_who_comes_slowly_is_waited_for_as_long_as_others_come() -> None:
     async def main() -> str:
-        patience = Patience(10.0)
+        patience = SharedTimeout(10.0)
         arrival: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         slow = asyncio.ensure_future(patience.wait_for(arrival))
         for _ in range(8):
@@ -66,7 +66,7 @@ def test_who_comes_slowly_is_waited_for_as_long_as_others_come() -> None:
 
 def test_who_never_comes_is_not_waited_for_for_ever() -> None:
     async def main() -> float:
-        patience, begun = Patience(10.0), CLOCK.now()
+        patience, begun = SharedTimeout(10.0), CLOCK.now()
         never = asyncio.ensure_future(patience.wait_for(asyncio.Event().wait()))
         while not never.done():
             await patience.wait_for(CLOCK.sleep(1.0))
@@ -82,7 +82,7 @@ def test_where_nobody_comes_nobody_is_waited_for() -> None:
         begun = CLOCK.now()
         arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with pytest.raises(TimeoutError):
-            await Patience(10.0).wait_for(arrival)
+            await SharedTimeout(10.0).wait_for(arrival)
         return arrival.cancelled(), CLOCK.now() - begun
 
     assert run(main()) == (True, 10.0)
@@ -93,4 +93,4 @@ def test_who_fails_is_not_waited_for() -> None:
         raise OSError
 
     with pytest.raises(OSError):
-        run(Patience(60.0).wait_for(fail()))
+        run(SharedTimeout(60.0).wait_for(fail()))

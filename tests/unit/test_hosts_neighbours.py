@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tpuherd_sim.host_options import Wish
+from tpuherd_sim.host_options import HostOptions
 from tpuherd_sim.hosts.machine_users import home_owners, other_people
-from tpuherd_sim.start_hosts import check_neighbours
-from tpuherd_sim.state_dir import Trouble
+from tpuherd_sim.start_hosts import check_other_users
+from tpuherd_sim.state_dir import WorldError
 
 ME = 1000
 
@@ -40,12 +40,12 @@ def test_homes_have_owners(tmp_path: Path) -> None:
 
 
 def test_bare_hosts_beside_other_people_must_be_asked_for() -> None:
-    with pytest.raises(Trouble) as refused:
-        check_neighbours(Wish(), ["no namespaces"], ["ann", "bob", "carl", "dora"])
+    with pytest.raises(WorldError) as refused:
+        check_other_users(HostOptions(), ["no namespaces"], ["ann", "bob", "carl", "dora"])
     assert str(refused.value).startswith(
         "Hosts can't be isolated here (no namespaces), and others use this machine "
         "(ann, bob, carl): "
     )
     assert "`--hosts processes` takes them so" in str(refused.value)
-    check_neighbours(Wish(), ["no namespaces"], [])
-    check_neighbours(Wish(hosts="processes"), [], ["ann"])
+    check_other_users(HostOptions(), ["no namespaces"], [])
+    check_other_users(HostOptions(hosts="processes"), [], ["ann"])

@@ -3,12 +3,12 @@
 import pytest
 
 from tpuherd_sim.ssh.authorized_keys import (
-    address_of,
-    admitted,
-    key_of,
-    offered,
-    shell_of,
-    variables,
+    accepted_variables,
+    find_address,
+    is_key_listed,
+    key_from_line,
+    login_shell,
+    parse_environment,
 )
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBJz"
@@ -41,27 +41,27 @@ def tagged(until: str) -> str:
     ],
 )
 def test_admission(lines: tuple[str, ...], allowed: bool) -> None:
-    public = key_of(KEY)
+    public = key_from_line(KEY)
     assert public is not None
-    assert admitted(lines, public, NOW) is allowed
+    assert is_key_listed(lines, public, NOW) is allowed
 
 
 def test_environment_file() -> None:
     text = "# no\nPATH=\"/a b:/c\"\nexport X='y'\nA=1 # one\nB=x#y\n  C = 3\nnot a line\n9=9\nE=\n"
-    assert variables(text) == {"PATH": "/a b:/c", "X": "y", "A": "1", "B": "x#y", "E": ""}
+    assert parse_environment(text) == {"PATH": "/a b:/c", "X": "y", "A": "1", "B": "x#y", "E": ""}
 
 
 def test_only_the_language_is_taken_over() -> None:
     sent = {"LANG": "C", "LC_TIME": "de", "PATH": "/evil", "LD_PRELOAD": "x", "LANGUAGE": "y"}
-    assert offered(sent) == {"LANG": "C", "LC_TIME": "de"}
+    assert accepted_variables(sent) == {"LANG": "C", "LC_TIME": "de"}
 
 
 def test_shells_and_names() -> None:
     passwd = "root:x:0:0::/root:/bin/bash\nann:x:1:1::/home/ann:/usr/bin/zsh\nbo:x:2:2::/h:\nbad\n"
-    assert [shell_of(passwd, name) for name in ("ann", "bo", "none")] == [
+    assert [login_shell(passwd, name) for name in ("ann", "bo", "none")] == [
         "/usr/bin/zsh", "/bin/bash", "/bin/bash",
     ]  # fmt: skip
     hosts = "127.0.0.1 localhost\n::1 localhost\n# 9.9.9.9 t1\n10.0.0.2 T1 t1.internal\n\n"
-    assert address_of(hosts, "localhost") == "127.0.0.1"
-    assert address_of(hosts, "t1") == "10.0.0.2"
-    assert address_of(hosts, "elsewhere") is None
+    assert find_address(hosts, "localhost") == "127.0.0.1"
+    assert find_address(hosts, "t1") == "10.0.0.2"
+    assert find_address(hosts, "elsewhere") is None

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from tpuherd_sim.model.http_types import Request, Response
-from tpuherd_sim.tpu.metadata_replies import ROOT, Wait, awaited, etag_of, reply
+from tpuherd_sim.tpu.metadata_replies import (
+    ROOT,
+    ChangeWait,
+    metadata_response,
+    requested_wait,
+    response_etag,
+)
 
 TREE: dict[str, Any] = {
     "instance": {
@@ -37,7 +43,7 @@ GOOGLE = {"metadata-flavor": "Google"}
 def get(path: str, query: str = "", **headers: str) -> Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     request = Request(method="GET", path=ROOT + path, query=query, headers={**GOOGLE, **named})
-    return reply(TREE, request)
+    return metadata_response(TREE, request)
 
 
 @pytest.mark.parametrize(
@@ -102,38 +108,38 @@ def test_the_whole_tree_in_json() -> None:
 
 def test_refusals() -> None:
     bare = Request(method="GET", path=ROOT + "/instance/name")
-    assert reply(TREE, bare).status == 403
-    assert b"Metadata-Flavor" in reply(TREE, bare).body
+    assert metadata_response(TREE, bare).status == 403
+    assert b"Metadata-Flavor" in metadata_response(TREE, bare).body
     assert get("/instance/name", x_forwarded_for="1.2.3.4").status == 403
     assert get("/instance/nothing").status == 404
     assert get("/instance/name/deeper").status == 404
     assert get("/instance/service-accounts/default/token/access_token").status == 404
     assert get("/../etc").status == 404
     post = Request(method="POST", path=ROOT + "/instance/name", headers=GOOGLE)
-    assert reply(TREE, post).status == 405
+    assert metadata_response(TREE, post).status == 405
     none = get("/instance/upcoming-maintenance")
     assert (none.status, json.loads(none.body)["error"][:16]) == (404, "no notifications")
     old = Request(
         method="GET", path=ROOT + "/instance/id", headers={"x-google-metadata-request": "True"}
     )
-    assert reply(TREE, old).body == b"4711"
+    assert metadata_response(TREE, old).body == b"4711"
 
 
 def test_the_way_in() -> None:
-    assert reply(TREE, Request(method="GET", path="/")).body == b"computeMetadata/\n"
+    assert metadata_response(TREE, Request(method="GET", path="/")).body == b"computeMetadata/\n"
     there = Request(method="GET", path="/computeMetadata/", headers=GOOGLE)
-    assert reply(TREE, there).body == b"v1/\n"
+    assert metadata_response(TREE, there).body == b"v1/\n"
     moved = get("/instance")
     assert moved.status == 301
     assert dict(moved.headers)["Location"].endswith("/computeMetadata/v1/instance/")
 
 
 def test_an_etag_is_of_the_value_however_it_is_shown() -> None:
-    assert etag_of(get("/instance/tags")) == etag_of(get("/instance/tags", "alt=json"))
-    assert etag_of(get("/instance/tags")) != etag_of(get("/instance/name"))
-    before = etag_of(get("/", "recursive=true"))
+    assert response_etag(get("/instance/tags")) == response_etag(get("/instance/tags", "alt=json"))
+    assert response_etag(get("/instance/tags")) != response_etag(get("/instance/name"))
+    before = response_etag(get("/", "recursive=true"))
     TREE["instance"]["service-accounts"]["default"]["token"]["expires_in"] -= 1
-    assert etag_of(get("/", "recursive=true")) == before
+    assert response_etag(get("/", "recursive=true")) == before
 
 
 @pytest.mark.parametrize(
@@ -141,11 +147,14 @@ def test_an_etag_is_of_the_value_however_it_is_shown() -> None:
     [
         ("", None),
         ("wait_for_change=false", None),
-        ("wait_for_change=true", Wait(last_etag=None, timeout_s=None)),
-        ("wait_for_change=true&last_etag=0&timeout_sec=5", Wait(last_etag="0", timeout_s=5.0)),
-        ("wait_for_change=true&timeout_sec=0", Wait(last_etag=None, timeout_s=None)),
-        ("wait_for_change=true&timeout_sec=x", Wait(last_etag=None, timeout_s=None)),
+        ("wait_for_change=true", ChangeWait(last_etag=None, timeout_s=None)),
+        (
+            "wait_for_change=true&last_etag=0&timeout_sec=5",
+            ChangeWait(last_etag="0", timeout_s=5.0),
+        ),
+        ("wait_for_change=true&timeout_sec=0", ChangeWait(last_etag=None, timeout_s=None)),
+        ("wait_for_change=true&timeout_sec=x", ChangeWait(last_etag=None, timeout_s=None)),
     ],
 )
-def test_waiting(query: str, wait: Wait | None) -> None:
-    assert awaited(Request(method="GET", path="/", query=query)) == wait
+def test_waiting(query: str, wait: ChangeWait | None) -> None:
+    assert requested_wait(Request(method="GET", path="/", query=query)) == wait

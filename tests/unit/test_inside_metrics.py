@@ -4,41 +4,48 @@ import struct
 
 import pytest
 
-from tpuherd_sim.host_services.libtpu_metrics import look
-from tpuherd_sim.host_services.protobuf import double, fields, message, number, string, varint
-from tpuherd_sim.hosts.host_protocols import Holder
+from tpuherd_sim.host_services.libtpu_metrics import measure_load
+from tpuherd_sim.host_services.protobuf import (
+    double_field,
+    encode_varint,
+    message_field,
+    number_field,
+    parse_fields,
+    string_field,
+)
+from tpuherd_sim.hosts.host_protocols import ChipHolder
 
 CHIP = 1000
 
 
-def holder(device: str, pid: int, resident: int, cpu_s: float) -> Holder:
-    return Holder(device=device, pid=pid, resident_bytes=resident, cpu_s=cpu_s)
+def holder(device: str, pid: int, resident: int, cpu_s: float) -> ChipHolder:
+    return ChipHolder(device=device, pid=pid, resident_bytes=resident, cpu_s=cpu_s)
 
 
 def test_memory_is_spread_over_a_holders_chips() -> None:
     holders = [holder(f"/dev/accel{n}", 7, 800, 0.0) for n in range(2)]
     holders.append(holder("/dev/accel1", 8, 300, 0.0))
-    seen = look(holders, None, 10.0, 4, CHIP)
+    seen = measure_load(holders, None, 10.0, 4, CHIP)
     assert [load.used_bytes for load in seen.loads] == [400, 700, 0, 0]
-    full = look([holder("/dev/vfio/0", 7, 5000, 0.0)], None, 10.0, 1, CHIP)
+    full = measure_load([holder("/dev/vfio/0", 7, 5000, 0.0)], None, 10.0, 1, CHIP)
     assert full.loads[0].used_bytes == CHIP
 
 
 def test_duty_is_processor_time_since_the_last_look() -> None:
-    first = look([holder("/dev/vfio/0", 7, 1, 2.0)], None, 10.0, 2, CHIP)
+    first = measure_load([holder("/dev/vfio/0", 7, 1, 2.0)], None, 10.0, 2, CHIP)
     assert [load.duty_percent for load in first.loads] == [0.0, 0.0]
-    second = look([holder("/dev/vfio/0", 7, 1, 3.0)], first, 14.0, 2, CHIP)
+    second = measure_load([holder("/dev/vfio/0", 7, 1, 3.0)], first, 14.0, 2, CHIP)
     assert [load.duty_percent for load in second.loads] == [25.0, 0.0]
-    third = look([holder("/dev/vfio/0", 7, 1, 90.0)], second, 16.0, 2, CHIP)
+    third = measure_load([holder("/dev/vfio/0", 7, 1, 90.0)], second, 16.0, 2, CHIP)
     assert third.loads[0].duty_percent == 100.0
     assert [load.idle_s for load in third.loads] == [0.0, 6.0]
     # A new process is no load until it was seen twice.
-    fourth = look([holder("/dev/vfio/0", 9, 1, 50.0)], third, 20.0, 2, CHIP)
+    fourth = measure_load([holder("/dev/vfio/0", 9, 1, 50.0)], third, 20.0, 2, CHIP)
     assert [(load.duty_percent, load.idle_s) for load in fourth.loads] == [(0.0, 4.0), (0.0, 10.0)]
 
 
 def test_holders_of_other_devices_do_not_count() -> None:
-    seen = look(
+    seen = measure_load(
         [holder("/dev/vfio/vfio", 7, 9, 1.0), holder("/dev/accel9", 8, 9, 1.0)], None, 1.0, 2, CHIP
     )
     assert [load.used_bytes for load in seen.loads] == [0, 0]
@@ -48,12 +55,17 @@ def test_holders_of_other_devices_do_not_count() -> None:
     ("value", "wire"), [(0, b"\0"), (1, b"\1"), (300, b"\xac\2"), (-1, b"\xff" * 9 + b"\1")]
 )
 def test_varints(value: int, wire: bytes) -> None:
-    assert varint(value) == wire
+    assert encode_varint(value) == wire
 
 
 def test_fields_come_back() -> None:
-    data = number(1, 150) + string(2, "hé") + double(3, 1.5) + message(4, number(1, 1))
-    assert list(fields(data)) == [
+    data = (
+        number_field(1, 150)
+        + string_field(2, "hé")
+        + double_field(3, 1.5)
+        + message_field(4, number_field(1, 1))
+    )
+    assert list(parse_fields(data)) == [
         (1, 150), (2, "hé".encode()), (3, struct.pack("<d", 1.5)), (4, b"\x08\x01"),
     ]  # fmt: skip
 
@@ -61,4 +73,4 @@ def test_fields_come_back() -> None:
 @pytest.mark.parametrize("data", [b"\x80", b"\x0a\x05abc", b"\x0b", b"\x09\0"])
 def test_no_messages(data: bytes) -> None:
     with pytest.raises(ValueError):
-        list(fields(data))
+        list(parse_fields(data))

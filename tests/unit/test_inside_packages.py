@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tpuherd_sim.host_services.package_proxy import Denied, is_private, taken_apart
+from tpuherd_sim.host_services.package_proxy import ProxyRefusal, is_private, parse_request
 from tpuherd_sim.host_services.packages import (
     PROXY,
-    Packages,
+    PackageSources,
     apt_conf,
-    machine_packages,
     pip_conf,
+    read_package_sources,
     uv_toml,
 )
 
@@ -26,7 +26,7 @@ def test_the_machines_own_settings(tmp_path: Path) -> None:
         "    http://second.example/simple\n"
     )
     environ = {"PIP_CONFIG_FILE": str(conf), "HTTPS_PROXY": "http://up:3128", "NO_PROXY": ".a, b"}
-    found = machine_packages(environ, tmp_path)
+    found = read_package_sources(environ, tmp_path)
     assert found.index_url == "https://mirror.example:8443/simple"
     assert found.extra_index_urls == ("http://second.example/simple",)
     assert found.trusted_hosts == ("a", "b")
@@ -35,13 +35,15 @@ def test_the_machines_own_settings(tmp_path: Path) -> None:
     assert found.mirrors == {("mirror.example", 8443), ("second.example", 80)}
     bundle = tmp_path / "mine.pem"
     bundle.touch()
-    assert machine_packages({"PIP_CERT": str(bundle)}, tmp_path).ca_bundle is None
-    assert machine_packages({"PIP_CERT": "/etc/passwd"}, tmp_path).ca_bundle == "/etc/passwd"
-    assert machine_packages({"PIP_INDEX_URL": "https://o/s"}, tmp_path).index_url == "https://o/s"
+    assert read_package_sources({"PIP_CERT": str(bundle)}, tmp_path).ca_bundle is None
+    assert read_package_sources({"PIP_CERT": "/etc/passwd"}, tmp_path).ca_bundle == "/etc/passwd"
+    assert (
+        read_package_sources({"PIP_INDEX_URL": "https://o/s"}, tmp_path).index_url == "https://o/s"
+    )
 
 
 def test_what_is_written_can_be_read() -> None:
-    packages = Packages(
+    packages = PackageSources(
         index_url="https://i/s", extra_index_urls=("https://e/s", "https://f/s"),
         trusted_hosts=("t",), ca_bundle="/etc/ca.crt",
     )  # fmt: skip
@@ -52,7 +54,7 @@ def test_what_is_written_can_be_read() -> None:
     assert pip["global"]["cert"] == "/etc/ca.crt"
     uv = tomllib.loads(uv_toml(packages))
     assert (uv["https-proxy"], uv["index-url"], uv["native-tls"]) == (PROXY, "https://i/s", True)
-    assert tomllib.loads(uv_toml(Packages())) == {"http-proxy": PROXY, "https-proxy": PROXY}
+    assert tomllib.loads(uv_toml(PackageSources())) == {"http-proxy": PROXY, "https-proxy": PROXY}
     assert f'Acquire::http::Proxy "{PROXY}";' in apt_conf(packages)
 
 
@@ -71,16 +73,16 @@ def test_private_addresses(address: str, private: bool) -> None:
 
 
 def test_requests_to_a_proxy() -> None:
-    wish = taken_apart(b"CONNECT pypi.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+    wish = parse_request(b"CONNECT pypi.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
     assert (wish.method, wish.host, wish.port) == ("CONNECT", "pypi.example", 443)
-    wish = taken_apart(
+    wish = parse_request(
         b"GET http://Deb.example/a?b=c HTTP/1.1\r\nHost: Deb.example\r\n"
         b"Proxy-Connection: keep-alive\r\nConnection: keep-alive\r\nRange: bytes=5-\r\n\r\n"
     )
-    assert wish.onward(wish.path) == (
+    assert wish.forwarded_head(wish.path) == (
         b"GET /a?b=c HTTP/1.1\r\nHost: Deb.example\r\nRange: bytes=5-\r\nConnection: close\r\n\r\n"
     )
-    assert taken_apart(b"PUT http://h HTTP/1.1\r\nContent-Length: 7\r\n\r\n").body_bytes == 7
+    assert parse_request(b"PUT http://h HTTP/1.1\r\nContent-Length: 7\r\n\r\n").body_bytes == 7
 
 
 @pytest.mark.parametrize(
@@ -97,5 +99,5 @@ def test_requests_to_a_proxy() -> None:
     ],
 )
 def test_no_requests_to_a_proxy(head: bytes) -> None:
-    with pytest.raises(Denied):
-        taken_apart(head)
+    with pytest.raises(ProxyRefusal):
+        parse_request(head)

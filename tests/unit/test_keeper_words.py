@@ -15,16 +15,16 @@ import pytest
 import tpuherd
 from tpuherd import launcher
 from tpuherd.cli.command_table import SECTIONS
-from tpuherd.cli.cp import There, parsed
-from tpuherd.cli.formats import duration
+from tpuherd.cli.cp import HostPath, parse_path
+from tpuherd.cli.formats import parse_duration
 from tpuherd.clock import WallClock
-from tpuherd.commands.command_types import Outcome, ended, new_id, worst
-from tpuherd.commands.failure_table import last_lines, report
+from tpuherd.commands.command_types import HostOutcome, new_command_id, parse_outcome, worst_status
+from tpuherd.commands.failure_table import failure_table, last_lines
 from tpuherd.daemon import handshake
-from tpuherd.daemon.handshake import NO, YES, stamp
-from tpuherd.daemon.request import LENGTH, Letter, read, wanted
-from tpuherd.daemon.server import Keeper
-from tpuherd.errors import Unfit
+from tpuherd.daemon.handshake import NO, YES, install_stamp
+from tpuherd.daemon.request import LENGTH, DaemonRequest, decode_request, request_length
+from tpuherd.daemon.server import Daemon
+from tpuherd.errors import InvalidInput
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ from tpuherd.errors import Unfit
     ],
 )
 def test_what_goes_to_the_keeper(line: str, kept: bool) -> None:
-    assert launcher.kept(line.split()) is kept
+    assert launcher.is_for_daemon(line.split()) is kept
 
 
 def test_every_command_that_is_kept_exists() -> None:
@@ -57,11 +57,11 @@ def test_a_letter_arrives_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("HERD_WORLD", "a=b")
     monkeypatch.setenv("SECRET", "not for the keeper")
     words = ["exec", "pod", "", "-c", "echo 'a=b'\n", "\udcff"]
-    sent = launcher.letter(words, b"/where/\xff")
-    assert wanted(sent) == len(sent) - LENGTH
-    letter = read(sent[LENGTH:])
+    sent = launcher.encode_request(words, b"/where/\xff")
+    assert request_length(sent) == len(sent) - LENGTH
+    letter = decode_request(sent[LENGTH:])
     assert letter.arguments == tuple(words)
-    assert letter.stamp == stamp(tpuherd.__version__)
+    assert letter.stamp == install_stamp(tpuherd.__version__)
     assert bytes(letter.folder) == b"/where/\xff"
     assert letter.environ["HOME"] == "/home/ü"
     assert letter.environ["HERD_WORLD"] == "a=b"
@@ -93,7 +93,7 @@ def test_a_keeper_that_is_quick_does_nothing_twice(signals: None) -> None:
             return sent
 
     with Quick(fileno=here.detach()) as connection:
-        assert launcher.visit(connection, launcher.letter(["exec"], b"/")) == 7
+        assert launcher.send_request(connection, launcher.encode_request(["exec"], b"/")) == 7
 
 
 def test_a_herd_that_was_installed_anew_is_another(
@@ -102,13 +102,13 @@ def test_a_herd_that_was_installed_anew_is_another(
     monkeypatch.setattr(handshake, "HERE", str(tmp_path))
     for room in handshake.ROOMS:
         (tmp_path / room).mkdir(parents=True)
-    before = stamp("1")
-    assert stamp("1") == before != stamp("2")
+    before = install_stamp("1")
+    assert install_stamp("1") == before != install_stamp("2")
     for room in handshake.ROOMS:
         draft = tmp_path / "draft"
         draft.write_text("new")
         draft.rename(tmp_path / room / "module.py")  # as pip and git put files in their places
-        after = stamp("1")
+        after = install_stamp("1")
         assert after != before, room
         before = after
 
@@ -120,16 +120,18 @@ def test_what_is_compiled_makes_no_other_herd(
     for room in handshake.ROOMS:
         (tmp_path / room).mkdir(parents=True)
         (tmp_path / room / "module.py").write_text("old")
-    keeper = Keeper(WallClock(), 60.0)
+    keeper = Daemon(WallClock(), 60.0)
 
     def answer() -> bytes:
-        now = stamp(tpuherd.__version__)
-        return keeper.answer(Letter(stamp=now, folder=tmp_path, arguments=("exec",), environ={}))
+        now = install_stamp(tpuherd.__version__)
+        return keeper.choose_answer(
+            DaemonRequest(stamp=now, folder=tmp_path, arguments=("exec",), environ={})
+        )
 
-    before = stamp(tpuherd.__version__)
+    before = install_stamp(tpuherd.__version__)
     for room in handshake.ROOMS:
         (tmp_path / room / "__pycache__").mkdir()
-    assert stamp(tpuherd.__version__) != before
+    assert install_stamp(tpuherd.__version__) != before
     assert answer() == YES
     (tmp_path / "draft").write_text("new, too")
     (tmp_path / "draft").rename(tmp_path / handshake.ROOMS[-1] / "module.py")
@@ -139,28 +141,28 @@ def test_what_is_compiled_makes_no_other_herd(
 def test_all_rooms_that_a_keeper_may_load_are_looked_at() -> None:
     source = Path(handshake.HERE)
     rooms = {str(file.parent.relative_to(source)) for file in source.rglob("*.py")}
-    far = ("tpuherd/sim", "tpuherd_host/train")
+    far = ("tpuherd_sim", "tpuherd_host/train")
     assert set(handshake.ROOMS) == {room for room in rooms if not room.startswith(far)}
 
 
 @pytest.mark.parametrize("text", [b"", b"GET / HTTP/1.1", b"herd-keeper-0\0x\0/\x000", b"\0" * 9])
 def test_nonsense_is_no_letter(text: bytes) -> None:
-    with pytest.raises((Unfit, ValueError)):
-        read(text)
+    with pytest.raises((InvalidInput, ValueError)):
+        decode_request(text)
 
 
 def test_a_letter_has_an_end() -> None:
-    with pytest.raises(Unfit):
-        wanted(b"\xff\xff\xff\xff")
+    with pytest.raises(InvalidInput):
+        request_length(b"\xff\xff\xff\xff")
 
 
 def test_the_exit_status_of_a_gang() -> None:
     statuses = (0, 1, 7, 127, 137, 255)
     for some in product(statuses, repeat=3):
-        outcomes = [Outcome(label=f"h/w{n}", status=status) for n, status in enumerate(some)]
-        assert worst(outcomes) == (255 if 255 in some else max(some))
-        assert bool(report(outcomes)) == any(some)
-    assert worst([]) == 0
+        outcomes = [HostOutcome(label=f"h/w{n}", status=status) for n, status in enumerate(some)]
+        assert worst_status(outcomes) == (255 if 255 in some else max(some))
+        assert bool(failure_table(outcomes)) == any(some)
+    assert worst_status([]) == 0
 
 
 @pytest.mark.parametrize(
@@ -173,17 +175,17 @@ def test_the_exit_status_of_a_gang() -> None:
     ],
 )
 def test_what_the_agent_says_as_a_status(work: dict[str, object], status: int) -> None:
-    assert ended("gpt/w0", work).status == status
+    assert parse_outcome("gpt/w0", work).status == status
 
 
 def test_the_table_groups_what_is_equal() -> None:
     outcomes = [
-        *(Outcome(label=f"gpt/w{n}", status=1, tail=b"x\nboom\n") for n in range(3)),
-        Outcome(label="gpt/w3", status=255, why="no answer in 10 s"),
-        Outcome(label="gpt/w4", status=0),
-        Outcome(label="gpt/w5", status=137),
+        *(HostOutcome(label=f"gpt/w{n}", status=1, tail=b"x\nboom\n") for n in range(3)),
+        HostOutcome(label="gpt/w3", status=255, why="no answer in 10 s"),
+        HostOutcome(label="gpt/w4", status=0),
+        HostOutcome(label="gpt/w5", status=137),
     ]
-    assert report(outcomes) == [
+    assert failure_table(outcomes) == [
         "failed on 5 of 6 hosts:",
         "  gpt/w[0-2]  exit 1",
         "      x",
@@ -203,12 +205,12 @@ def test_last_lines_are_fit_for_a_terminal() -> None:
     [("30", 30), ("30s", 30), ("1.5m", 90), ("2h", 7200), ("1d", 86400), ("5 min", 300)],
 )
 def test_durations(text: str, seconds: float) -> None:
-    assert duration(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "m", "-3s", "3x", "1e3", "3 s s"])
 def test_no_durations(text: str) -> None:
-    assert duration(text) is None
+    assert parse_duration(text) is None
 
 
 @pytest.mark.parametrize(
@@ -218,17 +220,17 @@ def test_no_durations(text: str) -> None:
         ("./a:b", "./a:b"),
         ("/x:y", "/x:y"),
         (":x", ":x"),
-        ("gpt:x", There(target="gpt", path="x")),
-        ("gpt/w0:/x:y", There(target="gpt/w0", path="/x:y")),
-        ("gpt-[0-3]:", There(target="gpt-[0-3]", path=".")),
+        ("gpt:x", HostPath(target="gpt", path="x")),
+        ("gpt/w0:/x:y", HostPath(target="gpt/w0", path="/x:y")),
+        ("gpt-[0-3]:", HostPath(target="gpt-[0-3]", path=".")),
     ],
 )
-def test_paths_here_and_there(word: str, path: str | There) -> None:
-    assert parsed(word) == path
+def test_paths_here_and_there(word: str, path: str | HostPath) -> None:
+    assert parse_path(word) == path
 
 
 def test_ids_can_be_typed_and_differ() -> None:
-    ids = {new_id() for _ in range(1000)}
+    ids = {new_command_id() for _ in range(1000)}
     assert len(ids) > 990
     assert all(id.isalnum() and id.islower() and len(id) == 6 for id in ids if id.isalpha())
 
@@ -237,7 +239,7 @@ def test_a_keeper_begins_with_little() -> None:
     words = """
 import sys
 from tpuherd.daemon import libraries
-libraries.spare()
+libraries.skip_unused_modules()
 import tpuherd.daemon.server, tpuherd.cli.exec_run
 print(*(name for name, module in sys.modules.items() if module))
 """

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tpuherd.views.printable import (
     COLOURED,
-    ShownStream,
+    PrintableStream,
     json_text,
     show_bytes,
     show_controls,
@@ -70,16 +70,16 @@ def test_a_colour_stays_on_a_terminal_and_ends_with_its_line() -> None:
 
 @given(st.lists(st.binary(max_size=12)), st.booleans())
 def test_bytes_in_pieces_are_shown_as_in_one(pieces: list[bytes], colours: bool) -> None:
-    parted, whole = ShownStream(colours=colours), ShownStream(colours=colours)
-    said = b"".join([*map(parted.feed, pieces), parted.end()])
-    assert said == whole.feed(b"".join(pieces)) + whole.end()
+    parted, whole = PrintableStream(colours=colours), PrintableStream(colours=colours)
+    said = b"".join([*map(parted.feed, pieces), parted.end_stream()])
+    assert said == whole.feed(b"".join(pieces)) + whole.end_stream()
     text = re.sub(rb"\x1b\[[0-9;:]*m", b"", said) if colours else said
     assert not acts(text.decode("utf-8", "replace").replace("\r", ""))
     assert not re.search(rb"(?<![\x80-\xff])[\x80-\x9f]", said)
 
 
 def test_an_escape_cut_in_two_is_seen() -> None:
-    shown = ShownStream(colours=True)
+    shown = PrintableStream(colours=True)
     said = [shown.feed(piece) for piece in (b"a\x1b", b"[3", b"1mb\x1b", b"[2Jc\xe2\x80", b"\xaed")]
     assert said == [b"a", b"", b"\x1b[31mb", rb"\x1b[2Jc", rb"\u202ed"]
-    assert shown.end() == b"\x1b[0m"
+    assert shown.end_stream() == b"\x1b[0m"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tpuherd_host import report
-from tpuherd_host.agent.state import ATTEMPT, State, Work
-from tpuherd_host.agent.step import step
+from tpuherd_host.agent.state import ATTEMPT, AgentState, Task
+from tpuherd_host.agent.step import reduce_event
 from tpuherd_host.agent.verbs import PURE, THREADED
-from tpuherd_host.agent.words import Reported
+from tpuherd_host.agent.words import StepReported
 
 
 @pytest.fixture
@@ -56,9 +56,13 @@ def test_nonsense_is_refused(words: list[str], capsys: pytest.CaptureFixture[str
 
 def heard(*reports: dict[str, object]) -> dict[str, object]:
     """What an agent keeps of reports that come within a moment."""
-    state = State(hello={}, boot="b", works={"x-1": Work("x-1", ATTEMPT, (), 0.0, phase="running")})
+    state = AgentState(
+        hello={}, boot="b", works={"x-1": Task("x-1", ATTEMPT, (), 0.0, phase="running")}
+    )
     for told in reports:
-        state, _ = step(state, Reported({"attempt": "x-1", **told}), 100.0, PURE, THREADED)
+        state, _ = reduce_event(
+            state, StepReported({"attempt": "x-1", **told}), 100.0, PURE, THREADED
+        )
     return dict(state.works["x-1"].report or {})
 
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from tpuherd.jobfile.read_job import Job, checked
+from tpuherd.jobfile.read_job import JobSpec, read_fields
 from tpuherd.jobfile.run_script import find_script
 
 
 def script(run: Any, **fields: Any) -> str:
-    job = checked({"name": "gpt", "accelerator": "v4-8", "run": run, **fields})
-    assert isinstance(job, Job), job
+    job = read_fields({"name": "gpt", "accelerator": "v4-8", "run": run, **fields})
+    assert isinstance(job, JobSpec), job
     return find_script(job)
 
 

@@ -13,9 +13,15 @@ from tpuherd_sim import handle
 from tpuherd_sim.tpu import ip_addresses
 from tpuherd_sim.tpu.durations import DURATIONS
 from tpuherd_sim.tpu.quota_and_stock import QUOTAS, quota_id, quota_ids
-from tpuherd_sim.tpu.request_schemas import NUMBERS, VERSIONS, methods, properties, snake
-from tpuherd_sim.tpu.timestamps import duration, parse_duration, parse_time, timestamp
-from tpuherd_sim.tpu.validate import camel
+from tpuherd_sim.tpu.request_schemas import (
+    NUMBERS,
+    VERSIONS,
+    message_fields,
+    method_schemas,
+    snake_case,
+)
+from tpuherd_sim.tpu.timestamps import format_duration, format_timestamp, parse_duration, parse_time
+from tpuherd_sim.tpu.validate import camel_case
 
 TYPES = sorted(one.type for one in accelerators().values() if one.enum)
 QUOTA = re.compile(r"TPU(V2s|V3s|V4s|V5s|V5P|V6E)(Preemptible)?(Pod|Litepod|LitepodServing)?"
@@ -64,7 +70,7 @@ def test_durations_are_low_to_high() -> None:
 @given(st.integers(-62135596800 * 10**6, 253402300799 * 10**6))
 def test_a_timestamp_is_read_back(micros: int) -> None:
     at = micros / 1e6
-    text = timestamp(at)
+    text = format_timestamp(at)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", text)
     read = parse_time(text)
     assert read is not None and abs(read - at) < 1e-4
@@ -74,7 +80,7 @@ def test_a_timestamp_is_read_back(micros: int) -> None:
 
 @given(st.integers(0, 10**15))
 def test_a_duration_is_read_back(nanos: int) -> None:
-    assert parse_duration(duration(nanos / 1e9)) == pytest.approx(nanos / 1e9, abs=1e-8)
+    assert parse_duration(format_duration(nanos / 1e9)) == pytest.approx(nanos / 1e9, abs=1e-8)
 
 
 @pytest.mark.parametrize("text", ["", "s", "5", "5 s", "1h", "--5s", "1e3s", "٣s"])
@@ -106,7 +112,7 @@ def test_every_method_of_the_documents_has_a_route(version: str) -> None:
 
     walk(discovery(version)["resources"])
     for method, path, name in documented:
-        found = handle.router().find(method, path)
+        found = handle.world_router().find(method, path)
         assert found is not None and found.name == name, (method, path)
     served = {
         (route.method, re.sub(r"\{[^}]*\}", "x", route.template))
@@ -117,7 +123,7 @@ def test_every_method_of_the_documents_has_a_route(version: str) -> None:
 
 
 def test_a_verb_is_cut_off_only_where_there_is_one() -> None:
-    find = handle.router().find
+    find = handle.world_router().find
     place = "/v2/projects/p/locations/z/nodes"
     for path, name, node in (
         (f"{place}/n:stop", "nodes.stop", "n"),
@@ -135,8 +141,12 @@ def test_a_verb_is_cut_off_only_where_there_is_one() -> None:
 
 @pytest.mark.parametrize("version", ["v2", "v2alpha1"])
 def test_masks_name_fields_in_either_case(version: str) -> None:
-    for name, (_, _) in properties(version, "Node").items():
-        assert camel(name) == camel(snake(name)) == properties(version, "Node")[name][0]
+    for name, (_, _) in message_fields(version, "Node").items():
+        assert (
+            camel_case(name)
+            == camel_case(snake_case(name))
+            == message_fields(version, "Node")[name][0]
+        )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -150,28 +160,28 @@ def test_the_numbers_of_enums_name_what_the_documents_name(version: str) -> None
 
 
 def test_every_method_is_known_by_what_it_takes() -> None:
-    assert methods("v2")["nodes.create"].body == "Node"
-    assert methods("v2")["nodes.create"].query == {"nodeId": "string"}
-    assert "requestId" in methods("v2alpha1")["nodes.create"].query
+    assert method_schemas("v2")["nodes.create"].body == "Node"
+    assert method_schemas("v2")["nodes.create"].query == {"nodeId": "string"}
+    assert "requestId" in method_schemas("v2alpha1")["nodes.create"].query
 
 
 def test_addresses_come_in_turn_and_back_late() -> None:
     world = fresh(network=9)
-    first = ip_addresses.external(world)
+    first = ip_addresses.allocate_external(world)
     assert first == "127.9.0.1"
     ip_addresses.release_external(world, first)
-    assert ip_addresses.external(world) == "127.9.0.2"
-    assert ip_addresses.external(world, recycled=True) == "127.9.0.1"
+    assert ip_addresses.allocate_external(world) == "127.9.0.2"
+    assert ip_addresses.allocate_external(world, recycled=True) == "127.9.0.1"
     world.books.external_made = ip_addresses.EXTERNAL_MAX
-    assert ip_addresses.external(world) is None
+    assert ip_addresses.allocate_external(world) is None
     for released in ("127.9.0.2", "127.9.0.1"):
         ip_addresses.release_external(world, released)
-    assert ip_addresses.external(world) == "127.9.0.2"
+    assert ip_addresses.allocate_external(world) == "127.9.0.2"
 
 
 def test_every_external_address_is_a_host_of_its_network() -> None:
     world = fresh(network=9)
-    every = [ip_addresses.external(world) for _ in range(ip_addresses.EXTERNAL_MAX)]
+    every = [ip_addresses.allocate_external(world) for _ in range(ip_addresses.EXTERNAL_MAX)]
     assert len(set(every)) == ip_addresses.EXTERNAL_MAX and None not in every
     for address in every:
         assert address is not None
@@ -184,7 +194,9 @@ def test_every_external_address_is_a_host_of_its_network() -> None:
 def test_internal_addresses_are_in_googles_network(made: int) -> None:
     world = fresh()
     world.books.internal_made = made
-    first, second, third, fourth = (int(part) for part in ip_addresses.internal(world).split("."))
+    first, second, third, fourth = (
+        int(part) for part in ip_addresses.allocate_internal(world).split(".")
+    )
     assert first == 10 and 128 <= second <= 255
     assert 0 <= third < 256 and 0 < fourth < 255
     assert (second, third) != (128, 0)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulated.tpu_user import PLACE, SPOT, User
-from tpuherd_sim.tpu.faults import lose_host, preempt
+from tpuherd_sim.tpu.faults import lose_host, preempt_node
 from tpuherd_sim.tpu.nodes import ALLOWED
 from tpuherd_sim.tpu.queued_resources import DELETES
-from tpuherd_sim.tpu.request_schemas import properties
+from tpuherd_sim.tpu.request_schemas import message_fields
 from tpuherd_sim.tpu.set_capacity import set_capacity
 
 KEY = "us-central2-b/n"
@@ -71,7 +71,7 @@ WAYS: dict[str, Callable[[User], object]] = {
 
 
 def test_every_state_of_a_request_has_a_rule_and_a_way() -> None:
-    states = properties("v2", "QueuedResourceState")["state"][1]["enum"]
+    states = message_fields("v2", "QueuedResourceState")["state"][1]["enum"]
     assert set(DELETES) == set(WAYS) == set(states) - {"STATE_UNSPECIFIED"}
 
 
@@ -172,7 +172,7 @@ def restarting(user: User) -> None:
 
 def preempted(user: User) -> None:
     user.ready(**SPOT)
-    preempt(user.world, KEY, user.now, notice_s=0.0)
+    preempt_node(user.world, KEY, user.now, notice_s=0.0)
 
 
 def terminated(user: User) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tpuherd.sync.upload_check import REASONS, heavy, verdict
+from tpuherd.sync.upload_check import REASONS, reason_number, size_findings
 
 #: Put together here, so that nobody who looks for keys finds this file.
 PEM = "-----BEGIN {}PRIVATE " + "KEY-----\nMIIE\n"
@@ -40,15 +40,19 @@ SHIP = {
 
 @pytest.mark.parametrize("path", ASK)
 def test_asked_about(path: str) -> None:
-    assert REASONS[verdict(path.encode(), ASK[path].encode())]
+    assert REASONS[reason_number(path.encode(), ASK[path].encode())]
 
 
 @pytest.mark.parametrize("path", SHIP)
 def test_shipped(path: str) -> None:
-    assert verdict(path.encode(), SHIP[path].encode()) == 0
+    assert reason_number(path.encode(), SHIP[path].encode()) == 0
 
 
 def test_much_is_asked_about_once_a_gigabyte() -> None:
-    assert heavy(2_000_000_000) == ()
-    assert heavy(2_100_000_000)[0].why == "2.1 GB would be shipped"
-    assert heavy(2_100_000_000)[0].id == heavy(2_900_000_000)[0].id != heavy(3_100_000_000)[0].id
+    assert size_findings(2_000_000_000) == ()
+    assert size_findings(2_100_000_000)[0].why == "2.1 GB would be shipped"
+    assert (
+        size_findings(2_100_000_000)[0].id
+        == size_findings(2_900_000_000)[0].id
+        != size_findings(3_100_000_000)[0].id
+    )

@@ -9,28 +9,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from tpuherd.sync.delta import offer
-from tpuherd.sync.relay_tree import Child, grown
+from tpuherd.sync.delta import compute_delta
+from tpuherd.sync.relay_tree import RelayHost, build_tree
 from tpuherd_host.agent.snapshots_rows import (
     BadRows,
-    Row,
-    applied,
-    changed,
-    checked,
-    contents,
-    named,
-    packed,
-    parsed,
-    row,
-    unpacked,
+    ManifestRow,
+    apply_diff,
+    check_rows,
+    content_sizes,
+    diff_rows,
+    pack_row,
+    pack_rows,
+    parse_row,
+    rows_id,
+    unpack_rows,
 )
 from tpuherd_host.agent.snapshots_stream import (
-    Content,
-    Source,
-    Torn,
-    blocks,
-    plain,
-    stream,
+    BrokenStream,
+    ContentReader,
+    StreamContent,
+    decode_blocks,
+    encode_stream,
+    read_blocks,
 )
 
 FILE, PROGRAM, LINK = stat.S_IFREG | 0o644, stat.S_IFREG | 0o755, stat.S_IFLNK | 0o777
@@ -54,40 +54,43 @@ def snapshots(draw: some.DrawFn) -> list[bytes]:
     for path in fitting(draw(some.lists(paths, max_size=12))):
         content = draw(some.binary(max_size=3))
         mode = draw(some.sampled_from([FILE, PROGRAM, LINK]))
-        found.append(row(path, mode, len(content), hashlib.sha256(content).digest()))
+        found.append(pack_row(path, mode, len(content), hashlib.sha256(content).digest()))
     return sorted(found)
 
 
 @given(snapshots())
 def test_rows_come_back_as_they_were(rows: list[bytes]) -> None:
-    assert unpacked(packed(rows)) == rows
-    assert [row(one.path, one.mode, one.size, one.id) for one in map(parsed, rows)] == rows
-    assert checked(rows) == [parsed(each) for each in rows]
+    assert unpack_rows(pack_rows(rows)) == rows
+    assert [pack_row(one.path, one.mode, one.size, one.id) for one in map(parse_row, rows)] == rows
+    assert check_rows(rows) == [parse_row(each) for each in rows]
 
 
 @given(snapshots(), snapshots())
 def test_the_changes_lead_from_one_snapshot_to_any(one: list[bytes], two: list[bytes]) -> None:
-    gone, put = changed(one, two)
-    assert applied(one, gone, put) == two
-    assert applied(one, *changed(one, one)) == one
+    gone, put = diff_rows(one, two)
+    assert apply_diff(one, gone, put) == two
+    assert apply_diff(one, *diff_rows(one, one)) == one
     assert len(put) <= len(two)
 
 
 @given(snapshots(), snapshots())
 def test_two_snapshots_have_one_id_only_if_they_are_one(one: list[bytes], two: list[bytes]) -> None:
-    assert (named(one) == named(two)) is (one == two)
+    assert (rows_id(one) == rows_id(two)) is (one == two)
 
 
 BAD = {
-    "up": [row(b"../x", FILE, 0, bytes(32))],
-    "root": [row(b"/etc/x", FILE, 0, bytes(32))],
-    "dot": [row(b"a/./x", FILE, 0, bytes(32))],
-    "nothing": [row(b"", FILE, 0, bytes(32))],
-    "device": [row(b"x", stat.S_IFBLK | 0o600, 0, bytes(32))],
-    "twice": [row(b"x", FILE, 0, bytes(32)), row(b"x", FILE, 1, bytes(32))],
-    "order": [row(b"b", FILE, 0, bytes(32)), row(b"a", FILE, 0, bytes(32))],
-    "through a symlink": [row(b"a", LINK, 0, bytes(32)), row(b"a/b", FILE, 0, bytes(32))],
-    "far through a file": [row(b"a", FILE, 0, bytes(32)), row(b"a/b/c", FILE, 0, bytes(32))],
+    "up": [pack_row(b"../x", FILE, 0, bytes(32))],
+    "root": [pack_row(b"/etc/x", FILE, 0, bytes(32))],
+    "dot": [pack_row(b"a/./x", FILE, 0, bytes(32))],
+    "nothing": [pack_row(b"", FILE, 0, bytes(32))],
+    "device": [pack_row(b"x", stat.S_IFBLK | 0o600, 0, bytes(32))],
+    "twice": [pack_row(b"x", FILE, 0, bytes(32)), pack_row(b"x", FILE, 1, bytes(32))],
+    "order": [pack_row(b"b", FILE, 0, bytes(32)), pack_row(b"a", FILE, 0, bytes(32))],
+    "through a symlink": [pack_row(b"a", LINK, 0, bytes(32)), pack_row(b"a/b", FILE, 0, bytes(32))],
+    "far through a file": [
+        pack_row(b"a", FILE, 0, bytes(32)),
+        pack_row(b"a/b/c", FILE, 0, bytes(32)),
+    ],
     "short": [b"x"],
 }
 
@@ -95,7 +98,7 @@ BAD = {
 @pytest.mark.parametrize("rows", BAD.values(), ids=BAD.keys())
 def test_rows_that_lead_elsewhere_are_refused(rows: list[bytes]) -> None:
     with pytest.raises(BadRows):
-        checked(rows)
+        check_rows(rows)
 
 
 # ---- the stream ----------------------------------------------------------------------------------
@@ -105,8 +108,8 @@ def carried(
     head: dict[str, Any], body: bytes, pieces: Sequence[bytes], level: int, cut: int
 ) -> tuple[bytes, list[bytes]]:
     """A stream as bytes, which come in pieces of that size."""
-    found = (Content(n, len(each), [each]) for n, each in enumerate(pieces))
-    sent = b"".join(stream(head, body, found, iter([level, 6, 1, 6, 1] * 99).__next__))
+    found = (StreamContent(n, len(each), [each]) for n, each in enumerate(pieces))
+    sent = b"".join(encode_stream(head, body, found, iter([level, 6, 1, 6, 1] * 99).__next__))
     return sent, [sent[at : at + cut] for at in range(0, len(sent), cut)]
 
 
@@ -120,11 +123,11 @@ def carried(
 def test_what_is_sent_is_what_comes(body: bytes, pieces: list[bytes], level: int, cut: int) -> None:
     _, coming = carried({"give": len(pieces)}, body, pieces, level, cut)
     waiting: Iterator[bytes] = iter(coming)
-    source = Source(plain(blocks(lambda: next(waiting, b""))))
-    head = source.head()
-    assert source.take(head["body"]) == body
+    source = ContentReader(decode_blocks(read_blocks(lambda: next(waiting, b""))))
+    head = source.read_head()
+    assert source.read_bytes(head["body"]) == body
     for number, each in enumerate(pieces):
-        assert (source.number(), source.take(len(each))) == (number, each)
+        assert (source.read_number(), source.read_bytes(len(each))) == (number, each)
     source.drain()
     assert next(waiting, b"") == b""
 
@@ -143,13 +146,15 @@ def test_what_is_told_by_what_it_replaces_is_what_comes(
     old = old * times + b"."
     start = int(len(old) * at)
     pieces = [old[:start] + edit + old[start + gone :], b"another"]
-    contents = [Content(0, len(pieces[0]), pieces[:1], old), Content(1, 7, pieces[1:])]
-    sent = b"".join(stream({}, b"rows", contents, lambda: 6))
+    contents = [StreamContent(0, len(pieces[0]), pieces[:1], old), StreamContent(1, 7, pieces[1:])]
+    sent = b"".join(encode_stream({}, b"rows", contents, lambda: 6))
     coming = iter([sent])
-    source = Source(plain(blocks(lambda: next(coming, b"")), lambda number: [old][number]))
-    assert source.take(source.head()["body"]) == b"rows"
+    source = ContentReader(
+        decode_blocks(read_blocks(lambda: next(coming, b"")), lambda number: [old][number])
+    )
+    assert source.read_bytes(source.read_head()["body"]) == b"rows"
     for number, each in enumerate(pieces):
-        assert (source.number(), source.take(len(each))) == (number, each)
+        assert (source.read_number(), source.read_bytes(len(each))) == (number, each)
     source.drain()
 
 
@@ -157,8 +162,8 @@ def test_what_is_told_by_what_it_replaces_is_what_comes(
 def test_a_stream_that_is_cut_says_so(cut: float) -> None:
     sent, _ = carried({"give": 1}, b"rows", [bytes(range(256)) * 40], 6, 1 << 16)
     waiting = iter([sent[: int(len(sent) * cut)]])
-    with pytest.raises(Torn):
-        for _ in plain(blocks(lambda: next(waiting, b""))):
+    with pytest.raises(BrokenStream):
+        for _ in decode_blocks(read_blocks(lambda: next(waiting, b""))):
             pass
 
 
@@ -176,30 +181,30 @@ def test_an_offer_gives_every_host_all_that_it_lacks(
     now: list[bytes], before: list[bytes], many: int, data: some.DataObject
 ) -> None:
     """Whatever snapshots hosts have whole, the changes and contents make the new one of it."""
-    archive = {named(rows).hex(): rows for rows in (before, now)}
+    archive = {rows_id(rows).hex(): rows for rows in (before, now)}
     haves = [
         {"whole": data.draw(some.lists(some.sampled_from(sorted(archive)), unique=True))}
         for _ in range(many)
     ]
-    offered = offer(now, haves, archive.get)
+    offered = compute_delta(now, haves, archive.get)
     given_ids = {gift.id for gift in offered.give}
     for have in haves:
-        here = {one.id for id in have["whole"] for one in map(parsed, archive[id])}
+        here = {one.id for id in have["whole"] for one in map(parse_row, archive[id])}
         base = archive[offered.base] if offered.base else []
         assert offered.base is None or offered.base in have["whole"]
-        assert applied(base, offered.gone, offered.put) == now
-        assert contents(map(parsed, now)).keys() <= here | given_ids
+        assert apply_diff(base, offered.gone, offered.put) == now
+        assert content_sizes(map(parse_row, now)).keys() <= here | given_ids
     for number, id, size, old in offered.give:
-        one: Row = parsed(now[number])
+        one: ManifestRow = parse_row(now[number])
         assert (one.id, one.size) == (id, size)
-        was = map(parsed, archive[offered.base or named(now).hex()])
+        was = map(parse_row, archive[offered.base or rows_id(now).hex()])
         assert old is None or (one.path, old) in [(each.path, each.id) for each in was]
 
 
 @given(some.integers(0, 300), some.integers(1, 6))
 def test_a_tree_reaches_every_host_once_and_is_not_deep(many: int, fanout: int) -> None:
-    hosts = [Child(name=f"w{n}", address="", port=n, token="") for n in range(many)]
-    levels, waiting, seen = 0, list(grown(hosts, fanout)), []
+    hosts = [RelayHost(name=f"w{n}", address="", port=n, token="") for n in range(many)]
+    levels, waiting, seen = 0, list(build_tree(hosts, fanout)), []
     while waiting:
         levels += 1
         seen += waiting

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from tpuherd.catalogue import accelerators, generations, runtimes, zones
-from tpuherd.jobfile.expand_slots import digests, expand, order_of, price_range
-from tpuherd.jobfile.fields import FIELDS, TIERS, Need
-from tpuherd.jobfile.grants import Allowed, Grant, near, of_mail, price
-from tpuherd.jobfile.job_diff import difference
-from tpuherd.jobfile.read_job import Job, checked, document
-from tpuherd.model.slots_and_plan import Goal, Kind, Slot
-from tpuherd.model.stored_job import Wish
+from tpuherd.jobfile.expand_slots import build_node_spec, expand_slots, job_digests, price_range
+from tpuherd.jobfile.fields import FIELDS, TIERS, ChangeImpact
+from tpuherd.jobfile.grants import Allowance, Grant, hourly_price, nearby_regions, parse_mail_grants
+from tpuherd.jobfile.job_diff import diff_documents
+from tpuherd.jobfile.read_job import JobSpec, job_document, read_fields
+from tpuherd.model.slots_and_plan import Goal, RequestKind, Slot
+from tpuherd.model.stored_job import StoredJob
 
 ALLOWS = "max_cost_per_hour allows ${} for all copies together"
-EVERYTHING = Allowed(everything=True)
+EVERYTHING = Allowance(everything=True)
 #: Another value for every field that can be changed.
 OTHER: dict[str, Any] = {
     "accelerator": "v4-16", "runtime": "tpu-vm-v4-base", "zones": "us-central2-b",
@@ -31,22 +31,22 @@ OTHER: dict[str, Any] = {
 }  # fmt: skip
 
 
-def job(**fields: object) -> Job:
-    found = checked({"name": "gpt", "accelerator": "v4-32", **fields})
-    assert isinstance(found, Job), found
+def job(**fields: object) -> JobSpec:
+    found = read_fields({"name": "gpt", "accelerator": "v4-32", **fields})
+    assert isinstance(found, JobSpec), found
     return found
 
 
-def wish(one: Job, snapshot: str = "") -> Wish:
-    return Wish(
-        job=one.name, goal=Goal.RUN, document=document(one), snapshot=snapshot, made_at=1.0,
+def wish(one: JobSpec, snapshot: str = "") -> StoredJob:
+    return StoredJob(
+        job=one.name, goal=Goal.RUN, document=job_document(one), snapshot=snapshot, made_at=1.0,
         changed_at=1.0,
     )  # fmt: skip
 
 
-def slots(allowed: Allowed = EVERYTHING, **fields: object) -> tuple[Slot, ...]:
+def slots(allowed: Allowance = EVERYTHING, **fields: object) -> tuple[Slot, ...]:
     one = job(**fields)
-    return expand(one, wish(one), allowed)
+    return expand_slots(one, wish(one), allowed)
 
 
 def test_the_least_job_is_one_slot_with_one_offer() -> None:
@@ -58,7 +58,7 @@ def test_the_least_job_is_one_slot_with_one_offer() -> None:
     assert (offer.zone, offer.type, offer.tier, offer.hosts) == (
         "us-central2-b", "v4-32", "spot", 4,
     )  # fmt: skip
-    assert offer.kind is Kind.QUEUED
+    assert offer.kind is RequestKind.QUEUED
     assert offer.runtime == "tpu-ubuntu2204-base"
     assert offer.price == pytest.approx(16 * 0.9215)
 
@@ -128,7 +128,7 @@ def test_ranks_are_the_users_order_then_the_price() -> None:
 def test_a_grant_covers_its_tier_and_spot_and_preemptible_are_one(
     grant_tier: str, tier: str
 ) -> None:
-    allowed = Allowed(grants=(Grant(zone="us-central2-b", type="v4", tier=grant_tier, chips=32),))
+    allowed = Allowance(grants=(Grant(zone="us-central2-b", type="v4", tier=grant_tier, chips=32),))
     (slot,) = slots(allowed, tier=tier)
     same = grant_tier == tier or {grant_tier, tier} == {"spot", "preemptible"}
     assert bool(slot.offers) == same
@@ -144,10 +144,10 @@ def test_only_what_would_do_is_named_of_other_tiers() -> None:
         Grant(zone="us-central1-f", type="v2-8", tier="on-demand", chips=20),
         Grant(zone="europe-west4-a", type="v3-8", tier="on-demand", chips=20),
     )
-    (slot,) = slots(Allowed(grants=grants), accelerator="v3-8")
+    (slot,) = slots(Allowance(grants=grants), accelerator="v3-8")
     said = "no grant covers v3-8 at spot: you have on-demand v3-8 in europe-west4-a"
     assert slot.no_offer == said
-    (slot,) = slots(Allowed(grants=grants), accelerator="v3-32")
+    (slot,) = slots(Allowance(grants=grants), accelerator="v3-32")
     assert slot.no_offer == "no grant covers v3-32 at spot: herd context grant tells of one"
 
 
@@ -164,19 +164,19 @@ def test_only_what_would_do_is_named_of_other_tiers() -> None:
     ],
 )
 def test_a_grant_covers_what_it_says_and_nothing_else(grant: Grant, fits: bool) -> None:
-    (slot,) = slots(Allowed(grants=(grant,)))
+    (slot,) = slots(Allowance(grants=(grant,)))
     assert [one.zone for one in slot.offers] == ([grant.zone] if fits else [])
 
 
 def test_what_is_granted_for_nothing_costs_nothing() -> None:
     grant = Grant(zone="us-central2-b", type="v4", tier="spot", free=True)
-    assert slots(Allowed(grants=(grant,)))[0].offers[0].price == 0.0
-    both = Allowed(grants=(replace(grant, free=False), replace(grant, free=True, chips=1)))
+    assert slots(Allowance(grants=(grant,)))[0].offers[0].price == 0.0
+    both = Allowance(grants=(replace(grant, free=False), replace(grant, free=True, chips=1)))
     assert slots(both)[0].offers[0].price == pytest.approx(16 * 0.9215)
 
 
 def test_zones_that_are_named_must_be_granted() -> None:
-    allowed = Allowed(grants=(Grant(zone="us-east5-a", type="v5e", tier="spot"),))
+    allowed = Allowance(grants=(Grant(zone="us-east5-a", type="v5e", tier="spot"),))
     (slot,) = slots(allowed, accelerator="v5litepod-16", zones=["us-east5-b"])
     assert slot.no_offer.startswith("no grant covers v5litepod-16 in us-east5-b")
 
@@ -203,7 +203,7 @@ def test_a_bucket_far_from_every_tpu_of_that_type() -> None:
     allowed = replace(EVERYTHING, buckets={"mine": "ASIA-EAST1"})
     (slot,) = slots(allowed, checkpoint="gs://mine")
     assert slot.no_offer.startswith("bucket mine is in ASIA-EAST1, and there is no v4-32")
-    assert near("NAM4") <= {"us-central1", "us-east1"}
+    assert nearby_regions("NAM4") <= {"us-central1", "us-east1"}
 
 
 @pytest.mark.parametrize(
@@ -258,10 +258,10 @@ def test_limits_are_those_of_the_job() -> None:
 
 def test_prices_are_of_all_chips_of_the_right_size() -> None:
     single, pod = accelerators()["v3-8"], accelerators()["v3-32"]
-    assert price("europe-west4-a", single, "spot") == pytest.approx(4 * 0.561)
-    assert price("europe-west4-a", pod, "preemptible") == pytest.approx(16 * 0.66)
-    assert price("europe-west4-a", pod, "reserved") == pytest.approx(16 * 2.0)
-    assert price("us-west9-a", pod, "spot") is None
+    assert hourly_price("europe-west4-a", single, "spot") == pytest.approx(4 * 0.561)
+    assert hourly_price("europe-west4-a", pod, "preemptible") == pytest.approx(16 * 0.66)
+    assert hourly_price("europe-west4-a", pod, "reserved") == pytest.approx(16 * 2.0)
+    assert hourly_price("us-west9-a", pod, "spot") is None
     found = price_range(slots(copies=2))
     assert found.least == found.most == pytest.approx(29.488)
 
@@ -274,12 +274,13 @@ def test_every_field_that_can_be_changed_is_tried() -> None:
 def test_a_digest_changes_if_and_only_if_the_field_needs_it(name: str) -> None:
     before, after = job(), job(**{name: OTHER[name]})
     node, code = (
-        one != other for one, other in zip(digests(before, "s"), digests(after, "s"), strict=True)
+        one != other
+        for one, other in zip(job_digests(before, "s"), job_digests(after, "s"), strict=True)
     )
     needs = FIELDS[name].needs
-    assert code == (needs is Need.ATTEMPT)
-    assert node == (needs is Need.NODE and name != "accelerator")  # that is in the offer
-    change = difference(document(before), document(after))
+    assert code == (needs is ChangeImpact.ATTEMPT)
+    assert node == (needs is ChangeImpact.NODE and name != "accelerator")  # that is in the offer
+    change = diff_documents(job_document(before), job_document(after))
     assert change.fields == (name,)
     assert change.needs is needs
     assert change.lines[0].startswith(f"{name}: ")
@@ -287,35 +288,35 @@ def test_a_digest_changes_if_and_only_if_the_field_needs_it(name: str) -> None:
 
 
 def test_digests_are_the_same_for_ever() -> None:
-    assert digests(job(), "") == digests(job(), "")
-    assert digests(job(env={"A": "1", "B": "2"}), "s") == digests(
+    assert job_digests(job(), "") == job_digests(job(), "")
+    assert job_digests(job(env={"A": "1", "B": "2"}), "s") == job_digests(
         job(env={"B": "2", "A": "1"}), "s"
     )
-    assert digests(job(), "s")[0] == digests(job(), "t")[0]
-    assert digests(job(), "s")[1] != digests(job(), "t")[1]
+    assert job_digests(job(), "s")[0] == job_digests(job(), "t")[0]
+    assert job_digests(job(), "s")[1] != job_digests(job(), "t")[1]
 
 
 def test_differences_for_people() -> None:
-    before = document(job(copies=3, run="a"))
-    after = document(job(copies=1, tier=["spot", "on-demand"], run="b" * 99))
-    change = difference(before, after, code=("a" * 64, "b" * 64))
+    before = job_document(job(copies=3, run="a"))
+    after = job_document(job(copies=1, tier=["spot", "on-demand"], run="b" * 99))
+    change = diff_documents(before, after, code=("a" * 64, "b" * 64))
     assert change.lines == (
         'tier: spot → ["spot", "on-demand"]',
         "copies: 3 → 1",
         f"run: a → {'b' * 59}…",
         f"code: {'a' * 12} → {'b' * 12}",
     )
-    assert change.needs is Need.ATTEMPT
+    assert change.needs is ChangeImpact.ATTEMPT
     assert change.sentence.startswith("2 of its nodes go, with what runs there; for the others")
-    assert difference(before, before).lines == ()
-    assert difference(before, before).needs is Need.NOTHING
-    fewer = difference(document(job(copies=2)), document(job()))
+    assert diff_documents(before, before).lines == ()
+    assert diff_documents(before, before).needs is ChangeImpact.NOTHING
+    fewer = diff_documents(job_document(job(copies=2)), job_document(job()))
     assert fewer.sentence == "1 of its nodes goes, with what runs there"
 
 
 def test_what_a_node_is_made_with() -> None:
     one = job(labels={"team": "x"}, tags="ssh", network="n", external_ips=False)
-    order = order_of(one, slots()[0])
+    order = build_node_spec(one, slots()[0])
     assert order.labels == {"herd-job": "gpt", "team": "x"}
     assert (order.tags, order.network, order.external_ips) == (("ssh",), "n", False)
     assert order.description == "gpt-0 of tpuherd"
@@ -337,7 +338,7 @@ MAIL = """\
 
 
 def test_a_mail_is_read_as_it_is_pasted() -> None:
-    rows = [(one.zone, one.type, one.tier, one.chips) for one in of_mail(MAIL)]
+    rows = [(one.zone, one.type, one.tier, one.chips) for one in parse_mail_grants(MAIL)]
     assert rows == [
         ("europe-west4-a", "v3-8", "on-demand", 20),
         ("us-central1-f", "v2-8", "preemptible", 400),
@@ -345,18 +346,18 @@ def test_a_mail_is_read_as_it_is_pasted() -> None:
         ("us-central2-b", "v4", "on-demand", 32),
         ("europe-west4-a", "v3", "spot", 512),
     ]
-    assert all(one.free for one in of_mail(MAIL))
-    assert of_mail("no such thing: 3 spot Cloud TPUs") == []
+    assert all(one.free for one in parse_mail_grants(MAIL))
+    assert parse_mail_grants("no such thing: 3 spot Cloud TPUs") == []
 
 
 def test_devices_of_one_size_do_not_cover_pods() -> None:
-    allowed = Allowed(grants=tuple(of_mail(MAIL)))
+    allowed = Allowance(grants=tuple(parse_mail_grants(MAIL)))
     assert slots(allowed, accelerator="v3-8", tier="on-demand")[0].offers
     assert not slots(allowed, accelerator="v3-32", tier="on-demand")[0].offers
 
 
 def test_a_change_of_a_sweep_is_told_by_what_stands_below_it() -> None:
     grid = {"method": "grid", "parameters": {"lr": [1, 2, 3]}}
-    change = difference({"sweep": grid}, {"sweep": {**grid, "trials": 2}})
+    change = diff_documents({"sweep": grid}, {"sweep": {**grid, "trials": 2}})
     assert change.lines == ("sweep.trials: none → 2",)
-    assert difference({}, {"sweep": grid}).lines[0].startswith("sweep: none → {")
+    assert diff_documents({}, {"sweep": grid}).lines[0].startswith("sweep: none → {")

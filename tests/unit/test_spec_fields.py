@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tpuherd.catalogue import accelerators
-from tpuherd.jobfile.fields import FIELDS, TIERS, json_schema
-from tpuherd.jobfile.job_spec import Fate, Retry, Secret
-from tpuherd.jobfile.read_job import Job, checked, document, read, repository
-from tpuherd.jobfile.value_types import lasting, seconds
+from tpuherd.jobfile.fields import FIELDS, TIERS, job_json_schema
+from tpuherd.jobfile.job_spec import NodeRetention, Retry, Secret
+from tpuherd.jobfile.read_job import JobSpec, job_document, read_fields, read_job, split_repository
+from tpuherd.jobfile.value_types import format_duration, parse_duration
 
 LEAST = """\
 name: gpt
@@ -75,41 +75,41 @@ FULL = {
 }
 
 
-def job(**fields: object) -> Job:
-    found = checked({"name": "gpt", "accelerator": "v4-32", **fields})
-    assert isinstance(found, Job), found
+def job(**fields: object) -> JobSpec:
+    found = read_fields({"name": "gpt", "accelerator": "v4-32", **fields})
+    assert isinstance(found, JobSpec), found
     return found
 
 
 def test_the_least_job() -> None:
-    found = read(LEAST)
+    found = read_job(LEAST)
     assert found == job(workdir=".", setup="pip install -r requirements.txt", run="python train.py")
-    assert isinstance(found, Job)
+    assert isinstance(found, JobSpec)
     assert (found.zones, found.tier, found.copies, found.slices) == ((), ("spot",), 1, 1)
     assert found.retry == Retry(failures=3, preemptions=None, stalls=3)
 
 
 def test_everything_is_kept_as_it_was_said() -> None:
     assert FIELDS.keys() - FULL.keys() == {"slices", "repo"}
-    found = checked(FULL)
-    assert isinstance(found, Job)
-    assert document(found) == FULL
-    assert read(yaml.safe_dump(FULL)) == found
-    assert read(json.dumps(FULL)) == found
+    found = read_fields(FULL)
+    assert isinstance(found, JobSpec)
+    assert job_document(found) == FULL
+    assert read_job(yaml.safe_dump(FULL)) == found
+    assert read_job(json.dumps(FULL)) == found
     assert found.retry == Retry(failures=None, preemptions=None, stalls=0)
-    assert found.node == Fate(done=inf, failed=1800.0)
+    assert found.node == NodeRetention(done=inf, failed=1800.0)
     assert found.secrets[1] == Secret(name="KEY", source="file", value="~/key")
     assert found.stall == inf
 
 
 def test_what_is_kept_is_read_the_same_and_fits_the_schema() -> None:
-    schema = json_schema()
+    schema = job_json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     for fields in (FULL, {"name": "a", "accelerator": "v2-8", "slices": 2, "repo": "g@h:x@v1"}):
         jsonschema.validate(fields, schema)
-        found = checked(fields)
-        assert isinstance(found, Job)
-        assert checked(document(found)) == found
+        found = read_fields(fields)
+        assert isinstance(found, JobSpec)
+        assert read_fields(job_document(found)) == found
     for wrong in ({**FULL, "x": 1}, {**FULL, "copies": 0}, {"name": "a"}, {**FULL, "tier": "x"}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
@@ -121,11 +121,11 @@ def test_an_empty_list_takes_away_what_the_field_had() -> None:
         name: [] for name in ("setup", "outputs", "runtime", "tags", "data_disks")
     }
     assert job(**none) == job()
-    jsonschema.validate({"name": "gpt", "accelerator": "v4-32", **none}, json_schema())
+    jsonschema.validate({"name": "gpt", "accelerator": "v4-32", **none}, job_json_schema())
 
 
 def test_defaults_are_not_written_down() -> None:
-    assert document(job(tier="spot", copies=1, zones="any", stall="10m", retry={})) == {
+    assert job_document(job(tier="spot", copies=1, zones="any", stall="10m", retry={})) == {
         "name": "gpt",
         "accelerator": "v4-32",
     }
@@ -140,16 +140,16 @@ def test_defaults_are_not_written_down() -> None:
     ],
 )  # fmt: skip
 def test_variables_are_as_they_were_written(text: str, kept: str) -> None:
-    found = read(f"name: gpt\naccelerator: v4-8\nenv:\n  X: {text}\n")
-    assert isinstance(found, Job)
+    found = read_job(f"name: gpt\naccelerator: v4-8\nenv:\n  X: {text}\n")
+    assert isinstance(found, JobSpec)
     assert found.env == {"X": kept}
 
 
 def test_merged_maps_and_one_without_brackets() -> None:
-    found = read("name: gpt\naccelerator: v4-8\nenv: &e {A: x}\nlabels: {<<: *e, b: y}\n")
+    found = read_job("name: gpt\naccelerator: v4-8\nenv: &e {A: x}\nlabels: {<<: *e, b: y}\n")
     assert isinstance(found, list)  # A is no label
-    found = read("name: gpt\naccelerator: v4-8\nenv: &e {a: x}\nlabels: {<<: *e, b: y}\n")
-    assert isinstance(found, Job)
+    found = read_job("name: gpt\naccelerator: v4-8\nenv: &e {a: x}\nlabels: {<<: *e, b: y}\n")
+    assert isinstance(found, JobSpec)
     assert found.labels == {"a": "x", "b": "y"}
     assert job(zones=["any"]) == job(zones="any") == job()
     assert job(secrets="A") == job(secrets=["A"]) == job(secrets={"A": None})
@@ -168,12 +168,12 @@ def test_merged_maps_and_one_without_brackets() -> None:
     ],
 )
 def test_a_repository_and_its_commit(repo: str, parts: tuple[str, str]) -> None:
-    assert repository(repo) == parts
+    assert split_repository(repo) == parts
 
 
 @given(some.integers(0, 10**11))
 def test_durations_are_read_as_they_are_written(duration_ms: int) -> None:
-    assert seconds(lasting(duration_ms / 1000)) == duration_ms / 1000
+    assert parse_duration(format_duration(duration_ms / 1000)) == duration_ms / 1000
 
 
 @given(
@@ -186,5 +186,5 @@ def test_any_job_survives_being_written(
     type_: str, tiers: list[str], copies: int, env: dict[str, str]
 ) -> None:
     found = job(accelerator=type_, tier=tiers, copies=copies, env=env)
-    assert read(yaml.safe_dump(document(found))) == found
-    assert checked(json.loads(json.dumps(document(found)))) == found
+    assert read_job(yaml.safe_dump(job_document(found))) == found
+    assert read_fields(json.loads(json.dumps(job_document(found)))) == found

@@ -7,19 +7,24 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_spec_expand import EVERYTHING, job, wish
-from tpuherd.jobfile.expand_slots import expand
-from tpuherd.jobfile.launch_spec import STAGGER_FROM, STAGGER_S_MAX, launch_of, staggered
-from tpuherd.model.node_spec import LaunchOrder
+from tpuherd.jobfile.expand_slots import expand_slots
+from tpuherd.jobfile.launch_spec import (
+    STAGGER_FROM,
+    STAGGER_S_MAX,
+    build_launch_spec,
+    stagger_steps,
+)
+from tpuherd.model.node_spec import LaunchSpec
 
 FILES = {"requirements.txt": "r1", "train.py": "t1", "sub/pyproject.toml": "p1", "data.sh": "d1"}
 
 
 def order(
     snapshot: str = "s1", files: Mapping[str, str] | None = None, slot: int = 0, **fields: object
-) -> LaunchOrder:
+) -> LaunchSpec:
     one = job(workdir=".", **fields)
     row = wish(one, snapshot)
-    return launch_of(one, expand(one, row, EVERYTHING)[slot], row, files)
+    return build_launch_spec(one, expand_slots(one, row, EVERYTHING)[slot], row, files)
 
 
 def stamps(snapshot: str, files: Mapping[str, str] | None, *setup: str) -> list[str]:
@@ -141,7 +146,7 @@ def test_many_hosts_do_not_fetch_packages_all_at_once(workers: int) -> None:
     steps = order(setup=["echo", "pip install a", "pip install b"]).setup
     delays = []
     for worker in range(workers):
-        first, second, third = staggered(steps, worker, workers)
+        first, second, third = stagger_steps(steps, worker, workers)
         assert "delay_s" not in first
         assert "delay_s" not in third
         delays.append(second.get("delay_s", 0.0))
@@ -152,4 +157,4 @@ def test_many_hosts_do_not_fetch_packages_all_at_once(workers: int) -> None:
         assert delays[0] == 0.0
         assert delays[-1] <= STAGGER_S_MAX
         assert delays[-1] > STAGGER_S_MAX / 5
-    assert staggered(order(setup="ls").setup, 1, 64) == list(order(setup="ls").setup)
+    assert stagger_steps(order(setup="ls").setup, 1, 64) == list(order(setup="ls").setup)

@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from tpuherd.jobfile.fields import ALSO, FIELDS
-from tpuherd.jobfile.read_job import Job, Mistake, checked, read
+from tpuherd.jobfile.read_job import JobSpec, Mistake, read_fields, read_job
 
 LEAST = {"name": "gpt", "accelerator": "v4-32"}
 
@@ -90,45 +90,45 @@ ZONES = {
 }
 
 
-def said(found: Job | list[Mistake]) -> list[str]:
+def said(found: JobSpec | list[Mistake]) -> list[str]:
     assert isinstance(found, list), found
-    return [one.said("") for one in found]
+    return [one.format_line("") for one in found]
 
 
-def lines(found: Job | list[Mistake]) -> list[tuple[int, str]]:
+def lines(found: JobSpec | list[Mistake]) -> list[tuple[int, str]]:
     assert isinstance(found, list), found
-    return [(one.line, one.said("f").partition(": ")[2]) for one in found]
+    return [(one.line, one.format_line("f").partition(": ")[2]) for one in found]
 
 
 @pytest.mark.parametrize("line", WRONG)
 def test_each_mistake_is_a_sentence_with_its_line(line: str) -> None:
-    assert lines(read(f"name: gpt\naccelerator: v4-32\n\n{line}\n")) == [(4, WRONG[line])]
+    assert lines(read_job(f"name: gpt\naccelerator: v4-32\n\n{line}\n")) == [(4, WRONG[line])]
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=" ; ".join)
 def test_two_mistakes_are_both_said(pair: tuple[str, str]) -> None:
-    found = read("name: gpt\naccelerator: v4-32\n" + "\n".join(pair))
+    found = read_job("name: gpt\naccelerator: v4-32\n" + "\n".join(pair))
     assert lines(found) == [(3, WRONG[pair[0]]), (4, WRONG[pair[1]])]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names(name: str) -> None:
-    assert said(checked({**LEAST, "name": name})) == [f"name: {NAMES[name]}"]
+    assert said(read_fields({**LEAST, "name": name})) == [f"name: {NAMES[name]}"]
 
 
 @pytest.mark.parametrize("type_", TYPES)
 def test_types(type_: str) -> None:
-    assert said(checked({**LEAST, "accelerator": type_})) == [f"accelerator: {TYPES[type_]}"]
+    assert said(read_fields({**LEAST, "accelerator": type_})) == [f"accelerator: {TYPES[type_]}"]
 
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_zones(zone: str) -> None:
-    assert said(checked({**LEAST, "zones": zone})) == [f"zones: {ZONES[zone]}"]
+    assert said(read_fields({**LEAST, "zones": zone})) == [f"zones: {ZONES[zone]}"]
 
 
 def test_of_several_types_each_is_in_one_of_the_zones() -> None:
     types = ["v4-32", "v5litepod-16"]
-    assert said(checked({"name": "a", "accelerator": types, "zones": "us-central2-b"})) == [
+    assert said(read_fields({"name": "a", "accelerator": types, "zones": "us-central2-b"})) == [
         "accelerator[1]: v5litepod-16 is in none of the zones us-central2-b"
     ]
 
@@ -144,13 +144,13 @@ def test_of_several_types_each_is_in_one_of_the_zones() -> None:
     ],
 )
 def test_fields_that_do_not_go_together(fields: dict[str, object], sentence: str) -> None:
-    found = said(checked({**LEAST, **fields}))
+    found = said(read_fields({**LEAST, **fields}))
     assert len(found) == 1
     assert found[0].startswith(sentence)
 
 
 def test_what_is_missing() -> None:
-    assert said(checked({})) == [
+    assert said(read_fields({})) == [
         "name is missing: write name: gpt",
         "accelerator is missing: write accelerator: v4-32",
     ]
@@ -162,7 +162,9 @@ def test_a_misspelt_field_is_one_mistake_and_not_missing_as_well(name: str) -> N
     worse = {name[:at] + name[at + 1 :] for at in range(len(name))}
     for wrong in sorted(worse | {word for word, ours in ALSO.items() if ours == name}):
         fields = {wrong if field == name else field: value for field, value in LEAST.items()}
-        assert said(checked(fields)) == [f"{wrong}: there is no such field: did you mean {name}?"]
+        assert said(read_fields(fields)) == [
+            f"{wrong}: there is no such field: did you mean {name}?"
+        ]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ def test_a_misspelt_field_is_one_mistake_and_not_missing_as_well(name: str) -> N
     ids=range(11),
 )
 def test_texts_that_are_no_job(text: str, line: int, sentence: str) -> None:
-    found = read(text)
+    found = read_job(text)
     assert isinstance(found, list)
     assert found[0].line == line
     assert sentence in found[0].sentence
@@ -201,7 +203,7 @@ def test_texts_that_are_no_job(text: str, line: int, sentence: str) -> None:
 def test_words_of_other_tools_lead_to_ours() -> None:
     for word, ours in ALSO.items():
         assert ours in FIELDS
-        assert said(checked({**LEAST, word: "x"})) == [
+        assert said(read_fields({**LEAST, word: "x"})) == [
             f"{word}: there is no such field: did you mean {ours}?"
         ]
 
@@ -209,6 +211,6 @@ def test_words_of_other_tools_lead_to_ours() -> None:
 def test_every_field_refuses_what_nobody_means() -> None:
     for name in FIELDS:
         for value in ({"a": {"b": object()}}, [[["x"]]], object(), None):
-            found = checked({**LEAST, name: value})
+            found = read_fields({**LEAST, name: value})
             assert isinstance(found, list), (name, value)
             assert re.match(rf"{name}\b", found[0].field), (name, value, found)

@@ -11,17 +11,17 @@ from shutil import rmtree
 
 import pytest
 
-from tpuherd.errors import Broken
+from tpuherd.errors import OperationFailed
 from tpuherd.settings.folders import logs_folder
 from tpuherd.store import log_store
-from tpuherd.store.log_store import KEEP_S, SEGMENT_MAX, About, Place, Shelf, Writer
-from tpuherd_host.agent.records import JUMP, NUMBER, Record, packed
+from tpuherd.store.log_store import KEEP_S, SEGMENT_MAX, LogHost, LogInfo, LogStore, LogWriter
+from tpuherd_host.agent.records import JUMP, NUMBER, Record, pack_record
 
-PLACE = Place(zone="z", node="n", worker=0, incarnation="1")
+PLACE = LogHost(zone="z", node="n", worker=0, incarnation="1")
 
 
-def about(id: str, started: float = 1.0) -> About:
-    return About(id=id, kind="command", title="t", target="n", started=started, places=(PLACE,))
+def about(id: str, started: float = 1.0) -> LogInfo:
+    return LogInfo(id=id, kind="command", title="t", target="n", started=started, places=(PLACE,))
 
 
 def records(seed: int, many: int) -> list[Record]:
@@ -34,83 +34,85 @@ def records(seed: int, many: int) -> list[Record]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_it_is_read_as_it_was_written_from_any_offset(tmp_path: Path, seed: int) -> None:
-    shelf, said = Shelf(tmp_path), records(seed, 200)
-    writer, offset, ends = shelf.writer("w", PLACE), 0, []
+    shelf, said = LogStore(tmp_path), records(seed, 200)
+    writer, offset, ends = shelf.open_writer("w", PLACE), 0, []
     for record in said:
         writer.put(offset, record)
         offset += record.size
         ends.append(offset)
         if Random(seed + offset).random() < 0.05:  # another goes on
             writer.close()
-            assert shelf.end("w", PLACE) == offset
-            writer = shelf.writer("w", PLACE)
+            assert shelf.end_offset("w", PLACE) == offset
+            writer = shelf.open_writer("w", PLACE)
     writer.close()
     for start in (0, ends[0], ends[77], ends[-1]):
         left = [(end, one) for end, one in zip(ends, said, strict=True) if end > start]
-        assert list(shelf.records("w", PLACE, start)) == left
+        assert list(shelf.read_records("w", PLACE, start)) == left
 
 
 def test_what_is_here_is_not_written_twice(tmp_path: Path) -> None:
-    shelf, said = Shelf(tmp_path), records(1, 10)
+    shelf, said = LogStore(tmp_path), records(1, 10)
     for _ in range(2):
-        writer, offset = shelf.writer("w", PLACE), 0
+        writer, offset = shelf.open_writer("w", PLACE), 0
         for record in said:
             writer.put(offset, record)
             offset += record.size
         writer.close()
-    assert [record for _, record in shelf.records("w", PLACE)] == said
+    assert [record for _, record in shelf.read_records("w", PLACE)] == said
 
 
 def test_only_one_writes(tmp_path: Path) -> None:
-    shelf, (first, second) = Shelf(tmp_path), records(1, 2)
-    one, other = shelf.writer("w", PLACE), shelf.writer("w", PLACE)
+    shelf, (first, second) = LogStore(tmp_path), records(1, 2)
+    one, other = shelf.open_writer("w", PLACE), shelf.open_writer("w", PLACE)
     one.put(0, first)
     other.put(0, second)
     assert (one.silent, other.silent) == (False, True)
     assert not other.lost
     one.close()
     other.close()
-    assert [record for _, record in shelf.records("w", PLACE)] == [first]
+    assert [record for _, record in shelf.read_records("w", PLACE)] == [first]
 
 
 def test_a_record_that_was_cut_by_a_crash_is_written_anew(tmp_path: Path) -> None:
-    shelf, (first, second) = Shelf(tmp_path), records(3, 2)
-    writer = shelf.writer("w", PLACE)
+    shelf, (first, second) = LogStore(tmp_path), records(3, 2)
+    writer = shelf.open_writer("w", PLACE)
     writer.put(0, first)
     writer.put(first.size, second)
     writer.close()
     (file,) = tmp_path.rglob("*.log")
     file.write_bytes(file.read_bytes()[:-1])
-    assert shelf.end("w", PLACE) == first.size
-    writer = shelf.writer("w", PLACE)
+    assert shelf.end_offset("w", PLACE) == first.size
+    writer = shelf.open_writer("w", PLACE)
     writer.put(first.size, second)
     writer.close()
-    assert [record for _, record in shelf.records("w", PLACE)] == [first, second]
+    assert [record for _, record in shelf.read_records("w", PLACE)] == [first, second]
 
 
 def test_dropped_output_leaves_a_gap_and_no_disorder(tmp_path: Path) -> None:
-    shelf, (first, second) = Shelf(tmp_path), records(4, 2)
+    shelf, (first, second) = LogStore(tmp_path), records(4, 2)
     jump = Record(2.0, JUMP, NUMBER.pack(5000))
-    writer = shelf.writer("w", PLACE)
+    writer = shelf.open_writer("w", PLACE)
     writer.put(0, first)
     writer.put(first.size, jump)
     writer.put(5000, second)
     writer.close()
-    assert shelf.end("w", PLACE) == 5000 + second.size
-    assert [record for _, record in shelf.records("w", PLACE)] == [first, jump, second]
-    assert [record for _, record in shelf.records("w", PLACE, 5000)] == [second]
+    assert shelf.end_offset("w", PLACE) == 5000 + second.size
+    assert [record for _, record in shelf.read_records("w", PLACE)] == [first, jump, second]
+    assert [record for _, record in shelf.read_records("w", PLACE, 5000)] == [second]
 
 
 def test_big_logs_are_in_segments(tmp_path: Path) -> None:
-    shelf, piece = Shelf(tmp_path), Record(1.0, 1, b"x" * 65_536)
-    writer, offset = shelf.writer("w", PLACE), 0
+    shelf, piece = LogStore(tmp_path), Record(1.0, 1, b"x" * 65_536)
+    writer, offset = shelf.open_writer("w", PLACE), 0
     while offset < 2 * SEGMENT_MAX:
         writer.put(offset, piece)
         offset += piece.size
     writer.close()
     assert len(list(tmp_path.rglob("*.log"))) >= 2
-    assert shelf.end("w", PLACE) == offset
-    assert sum(1 for _ in shelf.records("w", PLACE)) == offset // len(packed(1.0, 1, piece.piece))
+    assert shelf.end_offset("w", PLACE) == offset
+    assert sum(1 for _ in shelf.read_records("w", PLACE)) == offset // len(
+        pack_record(1.0, 1, piece.piece)
+    )
 
 
 @contextmanager
@@ -125,26 +127,26 @@ def no_file_longer_than(size: int) -> Iterator[None]:
 
 
 def test_what_had_no_room_is_asked_for_again_although_more_came(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = LogStore(tmp_path)
     first, second, third = (Record(float(n), 1, b"x" * 600) for n in range(3))
-    writer, gap = shelf.writer("w", PLACE), 5000
+    writer, gap = shelf.open_writer("w", PLACE), 5000
     with no_file_longer_than(1000):
         writer.put(0, first)
         writer.put(first.size, second)
         writer.put(gap, third)
         writer.close()
     assert (writer.silent, writer.lost) == (True, True)
-    assert shelf.end("w", PLACE) == first.size
-    writer = shelf.writer("w", PLACE)
+    assert shelf.end_offset("w", PLACE) == first.size
+    writer = shelf.open_writer("w", PLACE)
     writer.put(first.size, second)
     writer.put(gap, third)
     writer.close()
-    assert [record for _, record in shelf.records("w", PLACE)] == [first, second, third]
+    assert [record for _, record in shelf.read_records("w", PLACE)] == [first, second, third]
 
 
 def test_a_folder_that_goes_meanwhile_ends_the_log_and_nothing_else(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    writer = shelf.writer("w", PLACE)
+    shelf = LogStore(tmp_path)
+    writer = shelf.open_writer("w", PLACE)
     writer.put(0, Record(0.0, 1, b"x"))
     rmtree(tmp_path / "w")
     writer.put(5000, Record(1.0, 1, b"x"))
@@ -153,28 +155,28 @@ def test_a_folder_that_goes_meanwhile_ends_the_log_and_nothing_else(tmp_path: Pa
 
 
 def test_works_are_listed_by_their_begin_and_forgotten_in_time(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = LogStore(tmp_path)
     for id, started in (("b", 20.0), ("a", 10.0), ("c", KEEP_S + 15.0)):
-        shelf.put(about(id, started))
+        shelf.write_info(about(id, started))
     (tmp_path / "d").mkdir()
     (tmp_path / "d/about.json").write_text("{")
-    assert [one.id for one in shelf.all()] == ["a", "b", "c"]
-    assert shelf.of("c") == about("c", KEEP_S + 15.0)
-    assert shelf.of("d") is None
-    shelf.prune(KEEP_S + 15.0)
-    assert [one.id for one in shelf.all()] == ["b", "c"]
+    assert [one.id for one in shelf.list_logs()] == ["a", "b", "c"]
+    assert shelf.find_log("c") == about("c", KEEP_S + 15.0)
+    assert shelf.find_log("d") is None
+    shelf.prune_commands(KEEP_S + 15.0)
+    assert [one.id for one in shelf.list_logs()] == ["b", "c"]
 
 
 def test_attempts_are_forgotten_with_their_job_and_no_other(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = LogStore(tmp_path)
     gone = ["gpt-0-a1-7kq", "gpt-12-a3-7kq", "gpt-12-g2-7kq-setup-4f2a9c-0"]
     ids = [*gone, "gpt-x-0-a1-7kq", "gpt2-0-g1-7kq-setup-4f2a9c-0", "20270115-a7f3"]
     for id in ids:
-        shelf.put(about(id, 10.0))
-    shelf.forget([])
-    assert {one.id for one in shelf.all()} == set(ids)
-    shelf.forget(["gpt", "nobody"])
-    assert {one.id for one in shelf.all()} == set(ids) - set(gone)
+        shelf.write_info(about(id, 10.0))
+    shelf.remove_jobs([])
+    assert {one.id for one in shelf.list_logs()} == set(ids)
+    shelf.remove_jobs(["gpt", "nobody"])
+    assert {one.id for one in shelf.list_logs()} == set(ids) - set(gone)
 
 
 def test_a_place_has_a_folder_of_its_own() -> None:
@@ -190,41 +192,41 @@ def test_a_place_has_a_folder_of_its_own() -> None:
 
 def test_a_node_created_anew_has_a_log_of_its_own(tmp_path: Path) -> None:
     """Also where a store was lost, and the same attempt's name is given out on the same node's."""
-    shelf = Shelf(tmp_path)
+    shelf = LogStore(tmp_path)
     anew = replace(PLACE, incarnation="2")
     said = {PLACE: b"all of a long line\n", anew: b"short\n"}
     for place, text in said.items():
-        assert shelf.end("gpt-0-a1-7kq", place) == 0
-        writer = shelf.writer("gpt-0-a1-7kq", place)
+        assert shelf.end_offset("gpt-0-a1-7kq", place) == 0
+        writer = shelf.open_writer("gpt-0-a1-7kq", place)
         writer.put(0, Record(1.0, 1, text))
         writer.close()
     for place, text in said.items():
-        assert [one.piece for _, one in shelf.records("gpt-0-a1-7kq", place)] == [text]
+        assert [one.piece for _, one in shelf.read_records("gpt-0-a1-7kq", place)] == [text]
 
 
 @pytest.mark.parametrize("id", ["../../x", "..", ".", "", "a/b", "/etc", "a\n", "a\0"])
 def test_no_log_is_outside_our_folder_whatever_its_name(tmp_path: Path, id: str) -> None:
     home = tmp_path / "one" / "two" / "logs"
-    shelf = Shelf(home)
+    shelf = LogStore(home)
     for use in (
-        lambda: shelf.writer(id, PLACE),
-        lambda: shelf.end(id, PLACE),
-        lambda: list(shelf.records(id, PLACE)),
-        lambda: shelf.put(about(id)),
-        lambda: shelf.writer("w", replace(PLACE, node=id)),
-        lambda: shelf.writer("w", replace(PLACE, zone=id)),
+        lambda: shelf.open_writer(id, PLACE),
+        lambda: shelf.end_offset(id, PLACE),
+        lambda: list(shelf.read_records(id, PLACE)),
+        lambda: shelf.write_info(about(id)),
+        lambda: shelf.open_writer("w", replace(PLACE, node=id)),
+        lambda: shelf.open_writer("w", replace(PLACE, zone=id)),
     ):
-        with pytest.raises(Broken, match="can't be the name"):
+        with pytest.raises(OperationFailed, match="can't be the name"):
             use()
-    assert shelf.of(id) is None
+    assert shelf.find_log(id) is None
     assert list(tmp_path.iterdir()) == []
 
 
 def test_of_a_log_without_end_the_end_is_kept_and_the_rest_is_said_to_be_missing(
     tmp_path: Path,
 ) -> None:
-    place, most = tmp_path / "w" / PLACE.folder, 1 << 16
-    writer, offset = Writer(place, most), 0
+    place, most = tmp_path / "w" / PLACE.folder_name, 1 << 16
+    writer, offset = LogWriter(place, most), 0
     said = [Record(float(n), 1, b"x" * 500) for n in range(1000)]
     for record in said:
         writer.put(offset, record)
@@ -232,48 +234,48 @@ def test_of_a_log_without_end_the_end_is_kept_and_the_rest_is_said_to_be_missing
     assert writer.dropped
     writer.close()
     assert sum(path.stat().st_size for path in place.iterdir()) <= most
-    shelf = Shelf(tmp_path)
-    kept = [record for _, record in shelf.records("w", PLACE)]
+    shelf = LogStore(tmp_path)
+    kept = [record for _, record in shelf.read_records("w", PLACE)]
     assert kept[0].port == JUMP
     assert most // 2 < sum(record.size for record in kept[1:]) <= most
     assert kept[1:] == said[-len(kept) + 1 :]
-    assert shelf.end("w", PLACE) == offset
-    assert [one for _, one in shelf.records("w", PLACE, offset - said[-1].size)] == said[-1:]
+    assert shelf.end_offset("w", PLACE) == offset
+    assert [one for _, one in shelf.read_records("w", PLACE, offset - said[-1].size)] == said[-1:]
 
 
 def test_hosts_of_a_large_attempt_share_what_may_be_kept(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    assert shelf.writer("few", PLACE).most == log_store.HOST_BYTES_MAX
-    shelf.put(replace(about("many"), places=(PLACE,) * 64))
-    assert shelf.writer("many", PLACE).most == log_store.LOG_BYTES_MAX // 64
-    shelf.put(replace(about("crowd"), places=(PLACE,) * 4096))
-    assert shelf.writer("crowd", PLACE).most == log_store.HOST_BYTES_MIN
+    shelf = LogStore(tmp_path)
+    assert shelf.open_writer("few", PLACE).most == log_store.HOST_BYTES_MAX
+    shelf.write_info(replace(about("many"), places=(PLACE,) * 64))
+    assert shelf.open_writer("many", PLACE).most == log_store.LOG_BYTES_MAX // 64
+    shelf.write_info(replace(about("crowd"), places=(PLACE,) * 4096))
+    assert shelf.open_writer("crowd", PLACE).most == log_store.HOST_BYTES_MIN
 
 
 def test_of_a_job_with_too_much_of_logs_the_oldest_attempts_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_store, "JOB_BYTES_MAX", 2500)
-    shelf = Shelf(tmp_path)
+    shelf = LogStore(tmp_path)
     names = ["gpt-0-a1-7kq", "gpt-1-a1-7kq", "gpt-0-a2-7kq", "gpt-0-g1-7kq-setup-12-0"]
     for at, name in enumerate([*names, "gpt2-0-a1-7kq", "other"]):
-        writer = shelf.writer(name, PLACE)
+        writer = shelf.open_writer(name, PLACE)
         writer.put(0, Record(1.0, 1, b"x" * 1000))
         writer.close()
         for path in (tmp_path / name).rglob("*.log"):
             os.utime(path, (at, at))
-    assert shelf.trim("gpt", newest="gpt-0-g1-7kq-setup-12-0") == ["gpt-0-a1-7kq"]
+    assert shelf.trim_job("gpt", newest="gpt-0-g1-7kq-setup-12-0") == ["gpt-0-a1-7kq"]
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {*names[1:], "gpt2-0-a1-7kq", "other"}
 
 
 def test_a_file_of_a_log_that_is_broken_ends_where_it_is_broken(tmp_path: Path) -> None:
-    shelf, said = Shelf(tmp_path), records(4, 3)
-    writer, offset = shelf.writer("w", PLACE), 0
+    shelf, said = LogStore(tmp_path), records(4, 3)
+    writer, offset = shelf.open_writer("w", PLACE), 0
     for record in said:
         writer.put(offset, record)
         offset += record.size
     writer.close()
     (file,) = tmp_path.rglob("*.log")
     file.write_bytes(file.read_bytes() + b"\xff" * 100)
-    assert [record for _, record in shelf.records("w", PLACE)] == said
+    assert [record for _, record in shelf.read_records("w", PLACE)] == said

@@ -5,20 +5,20 @@ from math import log10
 
 import pytest
 
-from tpuherd.cli.via_client import wishes
-from tpuherd.errors import Unfit
-from tpuherd.history.apply_trial_events import folded, of
-from tpuherd.jobfile.job_spec import Job
-from tpuherd.jobfile.read_job import checked, read
+from tpuherd.cli.via_client import needs_upload
+from tpuherd.errors import InvalidInput
+from tpuherd.history.apply_trial_events import apply_trial_event, build_sweep
+from tpuherd.jobfile.job_spec import JobSpec
+from tpuherd.jobfile.read_job import read_fields, read_job
 from tpuherd.jobfile.yaml_with_lines import Mistake
-from tpuherd.model.node_spec import LaunchOrder
-from tpuherd.model.search import Parameter, Prune, Search, many, size
-from tpuherd.model.slots_and_plan import Event
-from tpuherd.model.sweep_trials import POINTS_MAX, Sweep, Trial
+from tpuherd.model.node_spec import LaunchSpec
+from tpuherd.model.search import Parameter, Prune, Search, count_trials, grid_size
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.model.sweep_trials import POINTS_MAX, Sweep, TrialRecord
 from tpuherd.sweeps import optuna_sampler
-from tpuherd.sweeps.pruning import hopeless
-from tpuherd.sweeps.search_space import drawn, gridded
-from tpuherd.sweeps.trial_env import of_trial
+from tpuherd.sweeps.pruning import prune_reason
+from tpuherd.sweeps.search_space import grid_point, random_point
+from tpuherd.sweeps.trial_env import launch_spec_for_trial
 
 RANGES = {
     "lr": Parameter(min=1e-5, max=1e-1, log=True),
@@ -39,16 +39,16 @@ def test_a_grid_is_every_point_once_and_the_last_said_changes_first() -> None:
         "a": Parameter(values=(1, 2)), "b": Parameter(min=0.0, max=0.3, step=0.1),
         "c": Parameter(min=1, max=3, int=True),
     })  # fmt: skip
-    points = [tuple(gridded(grid, number).values()) for number in range(size(grid))]
+    points = [tuple(grid_point(grid, number).values()) for number in range(grid_size(grid))]
     assert points == list(product((1, 2), (0.0, 0.1, 0.2, 0.3), (1, 2, 3)))
-    assert many(grid) == 24
-    assert many(search(method="grid", trials=5, parameters=grid.parameters)) == 5
+    assert count_trials(grid) == 24
+    assert count_trials(search(method="grid", trials=5, parameters=grid.parameters)) == 5
 
 
 def test_chance_is_the_same_for_the_same_and_stays_in_its_range() -> None:
-    found = [drawn(search(), number) for number in range(400)]
-    assert found == [drawn(search(), number) for number in range(400)]
-    assert found[0] != drawn(search(seed=1), 0)
+    found = [random_point(search(), number) for number in range(400)]
+    assert found == [random_point(search(), number) for number in range(400)]
+    assert found[0] != random_point(search(seed=1), 0)
     for name, one in RANGES.items():
         values = [point[name] for point in found]
         if one.values:
@@ -63,19 +63,19 @@ def test_chance_is_the_same_for_the_same_and_stays_in_its_range() -> None:
     assert {point["drop"] for point in found} == {0.0, 0.1, 0.2, 0.3, 0.4, 0.5}
 
 
-TRIAL = Trial(
+TRIAL = TrialRecord(
     number=3, params={"lr": 0.01, "kind": "a b", "flag": True}, run="gpt-t3-1", made_at=0.0,
     attempts=2,
 )  # fmt: skip
 
 
 def test_parameters_reach_a_command_as_words_variables_and_json() -> None:
-    order = LaunchOrder(
+    order = LaunchSpec(
         shell="train --lr {lr} --kind {kind} ${lr} {other} {flag}",
         argv=("train", "--kind={kind}"),
         env={"HERD_CHECKPOINT": "gs://bucket/gpt/"},
     )
-    found = of_trial(order, TRIAL)
+    found = launch_spec_for_trial(order, TRIAL)
     assert found.shell == "train --lr 0.01 --kind 'a b' ${lr} {other} true"
     assert found.argv == ("train", "--kind=a b")
     assert found.trial == {
@@ -95,7 +95,7 @@ def test_parameters_reach_a_command_as_words_variables_and_json() -> None:
 
 
 def mistakes(sweep: str) -> list[str]:
-    found = read(f"name: gpt\naccelerator: v4-8\nrun: x\nsweep: {sweep}\n")
+    found = read_job(f"name: gpt\naccelerator: v4-8\nrun: x\nsweep: {sweep}\n")
     return [f"{one.field}: {one.sentence}" for one in found] if isinstance(found, list) else []
 
 
@@ -135,29 +135,29 @@ def test_a_sweep_that_can_not_be_is_refused_with_its_reason(sweep: str, said: st
 
 
 def test_numbers_that_yaml_takes_for_texts_are_numbers() -> None:
-    found = read(
+    found = read_job(
         "name: gpt\naccelerator: v4-8\nrun: x\nsweep:\n  method: random\n  trials: 3\n"
         "  parameters:\n    lr: {min: 1e-5, max: 1e-2, log: true}\n    wd: [0, 1e-3]\n    b: 0.9\n"
     )
-    assert isinstance(found, Job) and found.sweep is not None
+    assert isinstance(found, JobSpec) and found.sweep is not None
     assert found.sweep.parameters["lr"].min == 1e-5
     assert found.sweep.parameters["wd"].values == (0, 0.001)
     assert found.sweep.parameters["b"].values == (0.9,)
     assert not any(isinstance(one, Mistake) for one in [found])
-    assert checked({"name": "gpt", "accelerator": "v4-8", "run": "x"}) != found
+    assert read_fields({"name": "gpt", "accelerator": "v4-8", "run": "x"}) != found
 
 
 # ---- pruning -------------------------------------------------------------------------------------
 
 
-def told(number: int, *values: float, start: int = 1) -> Trial:
+def told(number: int, *values: float, start: int = 1) -> TrialRecord:
     points = tuple((start + at, value) for at, value in enumerate(values))
-    return Trial(number=number, params={}, run="r", made_at=0.0, points=points)
+    return TrialRecord(number=number, params={}, run="r", made_at=0.0, points=points)
 
 
-def pruned(rule: str, last: Trial, *others: Trial, **fields: object) -> bool:
+def pruned(rule: str, last: TrialRecord, *others: TrialRecord, **fields: object) -> bool:
     judged = search(metric="loss", prune=Prune(rule=rule, **fields))  # type: ignore[arg-type]
-    return bool(hopeless(judged, Sweep(trials=(*others, last)), last))
+    return bool(prune_reason(judged, Sweep(trials=(*others, last)), last))
 
 
 def test_worse_than_the_median_of_those_that_came_so_far_is_hopeless() -> None:
@@ -199,19 +199,19 @@ def test_to_maximize_the_small_ones_are_hopeless() -> None:
     others = (told(0, 0.5, 0.8), told(1, 0.5, 0.9))
     for value, expected in ((0.2, True), (0.95, False)):
         last = told(2, 0.1, value)
-        assert bool(hopeless(judged, Sweep(trials=(*others, last)), last)) is expected
+        assert bool(prune_reason(judged, Sweep(trials=(*others, last)), last)) is expected
 
 
 # ---- the log -------------------------------------------------------------------------------------
 
 
-def event(kind: str, slot: str = "gpt-0", **facts: object) -> Event:
-    return Event(at=1.0, kind=kind, job="gpt", slot=slot, facts=facts)
+def event(kind: str, slot: str = "gpt-0", **facts: object) -> HistoryEvent:
+    return HistoryEvent(at=1.0, kind=kind, job="gpt", slot=slot, facts=facts)
 
 
 def test_lines_that_make_no_sense_change_nothing() -> None:
     made = event("trial.made", trial=0, params={"lr": 1}, run="r")
-    sweep = of([made])
+    sweep = build_sweep([made])
     spent = {"failures": 1}
     for line in (
         event("trial.made", trial=5, params={}, run="r"),
@@ -224,28 +224,28 @@ def test_lines_that_make_no_sense_change_nothing() -> None:
         event("attempt.launched", attempt="a"),
         event("attempt.ended", attempt="a"),
     ):
-        assert folded(sweep, line) == sweep, line
-    over = folded(sweep, event("trial.ended", trial=0, how="complete"))
-    assert folded(over, event("trial.ended", trial=0, how="failed")) == over
-    assert of([made, event("wish.made")]) == Sweep()
-    dropped = of([made, event("wish.dropped")]).trials[0]
-    assert dropped.word == "stopped" and not dropped.waits
+        assert apply_trial_event(sweep, line) == sweep, line
+    over = apply_trial_event(sweep, event("trial.ended", trial=0, how="complete"))
+    assert apply_trial_event(over, event("trial.ended", trial=0, how="failed")) == over
+    assert build_sweep([made, event("wish.made")]) == Sweep()
+    dropped = build_sweep([made, event("wish.dropped")]).trials[0]
+    assert dropped.status_word == "stopped" and not dropped.is_waiting
 
 
 def test_what_is_told_again_after_a_preemption_is_told_anew() -> None:
     lines = [event("trial.made", trial=0, params={}, run="r", metric="loss", wanted="minimize")]
     for step, value in ((10, 3.0), (20, 2.0), (30, 1.0), (20, 2.5), (25, 2.1)):
         lines.append(event("trial.told", trial=0, step=step, value=value))
-    assert of(lines).trials[0].points == ((10, 3.0), (20, 2.5), (25, 2.1))
-    assert of(lines).goal == "minimize"
-    lost = of([*lines, event("trial.told", trial=0, step=30, value=None)]).trials[0]
+    assert build_sweep(lines).trials[0].points == ((10, 3.0), (20, 2.5), (25, 2.1))
+    assert build_sweep(lines).goal == "minimize"
+    lost = build_sweep([*lines, event("trial.told", trial=0, step=30, value=None)]).trials[0]
     assert lost.value is None and lost.step == 25
 
 
 def test_of_many_points_fewer_are_remembered_and_always_the_last() -> None:
-    sweep = of([event("trial.made", trial=0, params={}, run="r")])
+    sweep = build_sweep([event("trial.made", trial=0, params={}, run="r")])
     for step in range(1000):
-        sweep = folded(sweep, event("trial.told", trial=0, step=step, value=float(step)))
+        sweep = apply_trial_event(sweep, event("trial.told", trial=0, step=step, value=float(step)))
         assert sweep.trials[0].value == step
         assert len(sweep.trials[0].points) <= POINTS_MAX
     steps = [step for step, _ in sweep.trials[0].points]
@@ -260,9 +260,11 @@ def test_optuna_learns_from_our_log_alone() -> None:
     sweep = Sweep()
     losses = []
     for number in range(40):
-        params = optuna_sampler.suggest(bayes, sweep)
-        assert params == optuna_sampler.suggest(bayes, sweep)  # another engine suggests the same
-        sweep = folded(
+        params = optuna_sampler.suggest_parameters(bayes, sweep)
+        assert params == optuna_sampler.suggest_parameters(
+            bayes, sweep
+        )  # another engine suggests the same
+        sweep = apply_trial_event(
             sweep,
             event("trial.made", trial=number, params=params, run="r", metric="loss",
                   wanted="minimize"),
@@ -272,19 +274,19 @@ def test_optuna_learns_from_our_log_alone() -> None:
             continue  # it still runs
         how = "pruned" if number % 7 == 5 else "complete"
         if number % 11 != 4:  # some never tell
-            sweep = folded(sweep, event("trial.told", trial=number, step=9, value=loss))
-        sweep = folded(sweep, event("trial.ended", trial=number, how=how))
+            sweep = apply_trial_event(sweep, event("trial.told", trial=number, step=9, value=loss))
+        sweep = apply_trial_event(sweep, event("trial.ended", trial=number, how=how))
         losses.append(loss)
     assert sum(losses[-10:]) < 0.6 * sum(losses[:10])
-    assert all(drawn(search(), 0).keys() == one.params.keys() for one in sweep.trials)
+    assert all(random_point(search(), 0).keys() == one.params.keys() for one in sweep.trials)
 
 
 def test_trials_of_another_search_teach_nothing() -> None:
-    sweep = of([event("trial.made", trial=0, params={"lr": 5.0}, run="r")])
+    sweep = build_sweep([event("trial.made", trial=0, params={"lr": 5.0}, run="r")])
     bayes = search(method="bayes", metric="loss", parameters={"lr": Parameter(min=0.0, max=1.0)})
-    assert 0.0 <= float(optuna_sampler.suggest(bayes, sweep)["lr"]) <= 1.0
-    assert optuna_sampler.suggest(search(), sweep) == drawn(search(), 1)
-    assert optuna_sampler.missing(bayes) == ""
+    assert 0.0 <= float(optuna_sampler.suggest_parameters(bayes, sweep)["lr"]) <= 1.0
+    assert optuna_sampler.suggest_parameters(search(), sweep) == random_point(search(), 1)
+    assert optuna_sampler.missing_dependency(bayes) == ""
 
 
 def test_without_optuna_the_sweep_is_refused_in_a_sentence(
@@ -292,10 +294,10 @@ def test_without_optuna_the_sweep_is_refused_in_a_sentence(
 ) -> None:
     monkeypatch.setattr(optuna_sampler, "find_spec", lambda name: None)
     bayes = search(method="bayes", metric="loss")
-    assert "pip install 'tpuherd[sweep]'" in optuna_sampler.missing(bayes)
-    assert optuna_sampler.missing(search()) == ""
-    with pytest.raises(Unfit):
-        optuna_sampler.suggest(bayes, Sweep())
+    assert "pip install 'tpuherd[sweep]'" in optuna_sampler.missing_dependency(bayes)
+    assert optuna_sampler.missing_dependency(search()) == ""
+    with pytest.raises(InvalidInput):
+        optuna_sampler.suggest_parameters(bayes, Sweep())
 
 
 @pytest.mark.parametrize(
@@ -304,4 +306,4 @@ def test_without_optuna_the_sweep_is_refused_in_a_sentence(
      ("sweep status lr", False), ("sweep best lr", False), ("ls", False)],
 )  # fmt: skip
 def test_what_is_wished_elsewhere_takes_its_files_along(words: str, along: bool) -> None:
-    assert wishes(words.split()) is along
+    assert needs_upload(words.split()) is along

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 from tpuherd import targets
 from tpuherd.jobs.job_queries import AWAITED, DONE
 from tpuherd.near_names import near_names
-from tpuherd.targets import BadTarget, Chosen, There, Wanted, choose, fold, labels, parse
+from tpuherd.targets import (
+    BadTarget,
+    ChosenWorkers,
+    KnownNode,
+    TargetName,
+    choose_workers,
+    fold_names,
+    parse_target_names,
+    worker_labels,
+)
 
 
 def node(
@@ -16,8 +25,8 @@ def node(
     workers: int = 4,
     state: str = "READY",
     foreign: bool = False,
-) -> There:
-    return There(name=name, zone=zone, workers=workers, state=state, foreign=foreign)
+) -> KnownNode:
+    return KnownNode(name=name, zone=zone, workers=workers, state=state, foreign=foreign)
 
 
 NODES = [
@@ -30,8 +39,8 @@ NODES = [
 ]
 
 
-def names(chosen: Chosen) -> str:
-    return fold(f"{there.name}/w{worker}" for there, worker in chosen.workers)
+def names(chosen: ChosenWorkers) -> str:
+    return fold_names(f"{there.name}/w{worker}" for there, worker in chosen.workers)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +62,7 @@ def test_what_a_target_stands_for(text: str, means: str) -> None:
     plain = [
         "/".join([*([one.zone] if one.zone else []), one.name])
         + (f"/w{one.worker}" if one.worker is not None else "")
-        for one in parse(text)
+        for one in parse_target_names(text)
     ]
     assert plain == means.split()
 
@@ -79,7 +88,7 @@ def test_what_a_target_stands_for(text: str, means: str) -> None:
 )
 def test_what_means_nothing(text: str, says: str) -> None:
     with pytest.raises(BadTarget, match=r".") as caught:
-        parse(text)
+        parse_target_names(text)
     assert says in str(caught.value)
 
 
@@ -96,18 +105,18 @@ def test_what_means_nothing(text: str, says: str) -> None:
     ],
 )
 def test_who_is_meant(text: str, means: str) -> None:
-    chosen = choose(parse(text), NODES)
+    chosen = choose_workers(parse_target_names(text), NODES)
     assert chosen.missing == ()
     assert names(chosen) == means
 
 
 def test_the_order_of_the_target_is_kept_and_each_host_comes_once() -> None:
-    chosen = choose(parse("gpt-1/w1,gpt-1,gpt-0/w0"), NODES)
+    chosen = choose_workers(parse_target_names("gpt-1/w1,gpt-1,gpt-0/w0"), NODES)
     assert [worker for _, worker in chosen.workers] == [1, 0, 2, 3, 0]
 
 
 def test_a_name_in_two_zones_means_both() -> None:
-    zones = [there.zone for there, _ in choose(parse("pod/w0"), NODES).workers]
+    zones = [there.zone for there, _ in choose_workers(parse_target_names("pod/w0"), NODES).workers]
     assert zones == ["europe-west4-a", "us-central2-b"]
 
 
@@ -122,13 +131,17 @@ def test_a_name_in_two_zones_means_both() -> None:
     ],
 )
 def test_near_misses(text: str, says: str) -> None:
-    assert choose(parse(text), NODES).missing[0] == says
+    assert choose_workers(parse_target_names(text), NODES).missing[0] == says
 
 
 def test_nothing_at_all_and_not_yet() -> None:
-    assert choose(parse("pod"), []).missing == ("there is no pod, nor any other node",)
+    assert choose_workers(parse_target_names("pod"), []).missing == (
+        "there is no pod, nor any other node",
+    )
     young = node("gpt-0-g1-7kq", workers=0, state="CREATING")
-    assert choose(parse("gpt"), [young]).missing == ("gpt-0 has no hosts yet: it is CREATING",)
+    assert choose_workers(parse_target_names("gpt"), [young]).missing == (
+        "gpt-0 has no hosts yet: it is CREATING",
+    )
 
 
 def test_of_two_bids_of_a_slot_the_one_that_runs_is_meant() -> None:
@@ -137,13 +150,13 @@ def test_of_two_bids_of_a_slot_the_one_that_runs_is_meant() -> None:
         node("gpt-0-g5-7kq"),
         node("gpt-0-g6-7kq"),
     ]
-    assert names(choose(parse("gpt-0/w0"), rivals)) == "gpt-0-g5-7kq/w0"
+    assert names(choose_workers(parse_target_names("gpt-0/w0"), rivals)) == "gpt-0-g5-7kq/w0"
 
 
 def test_all_nodes_of_a_multislice_run_are_meant() -> None:
     slices = [node("ms-0-g1-7kq-0", workers=1), node("ms-0-g1-7kq-1", workers=1)]
-    assert names(choose(parse("ms"), slices)) == "ms-0-g1-7kq-[0-1]/w0"
-    assert targets.title("ms-0-g1-7kq-1") == "ms-0.1"
+    assert names(choose_workers(parse_target_names("ms"), slices)) == "ms-0-g1-7kq-[0-1]/w0"
+    assert targets.node_title("ms-0-g1-7kq-1") == "ms-0.1"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +173,7 @@ def test_all_nodes_of_a_multislice_run_are_meant() -> None:
     ],
 )
 def test_the_short_form(given_: str, short: str) -> None:
-    assert fold(given_.split()) == short
+    assert fold_names(given_.split()) == short
 
 
 NAME = st.from_regex(r"[a-z][a-z0-9-]{0,6}(/w(0|[1-9][0-9]?))?", fullmatch=True)
@@ -168,32 +181,32 @@ NAME = st.from_regex(r"[a-z][a-z0-9-]{0,6}(/w(0|[1-9][0-9]?))?", fullmatch=True)
 
 @given(st.lists(NAME, min_size=1, max_size=30))
 def test_the_short_form_means_the_same(given_: list[str]) -> None:
-    short = fold(given_)
-    assert len(targets.items(short)) <= len(set(given_))
-    assert {targets.format([one]) for one in parse(short)} == set(given_)
+    short = fold_names(given_)
+    assert len(targets.split_items(short)) <= len(set(given_))
+    assert {targets.format_target([one]) for one in parse_target_names(short)} == set(given_)
 
 
 @given(st.sets(st.tuples(st.integers(0, 12), st.integers(0, 40)), min_size=1))
 def test_slots_and_workers_are_short(pairs: set[tuple[int, int]]) -> None:
     plain = {f"gpt-{slot}/w{worker}" for slot, worker in pairs}
-    assert {f"{one.name}/w{one.worker}" for one in parse(fold(plain))} == plain
+    assert {f"{one.name}/w{one.worker}" for one in parse_target_names(fold_names(plain))} == plain
 
 
 @given(st.text(max_size=12))
 def test_any_text_is_a_target_or_a_sentence(text: str) -> None:
     try:
-        assert all(isinstance(one, Wanted) for one in parse(text))
+        assert all(isinstance(one, TargetName) for one in parse_target_names(text))
     except BadTarget as error:
         assert len(str(error)) > 10
 
 
 def test_hosts_are_called_by_the_shortest_name_that_is_theirs_alone() -> None:
-    assert labels([("z", "gpt-0-g1-abc", 0), ("z", "pod", 0), ("y", "pod", 0)]) == [
+    assert worker_labels([("z", "gpt-0-g1-abc", 0), ("z", "pod", 0), ("y", "pod", 0)]) == [
         "gpt-0/w0",
         "z/pod/w0",
         "y/pod/w0",
     ]
-    assert labels([("z", "gpt-0-g1-abc", 0), ("z", "gpt-0-g1-xyz", 0)]) == [
+    assert worker_labels([("z", "gpt-0-g1-abc", 0), ("z", "gpt-0-g1-xyz", 0)]) == [
         "gpt-0-g1-abc/w0",
         "gpt-0-g1-xyz/w0",
     ]
@@ -222,7 +235,7 @@ def test_only_what_is_near_is_suggested(word: str, near: list[str]) -> None:
 def test_many_nodes_are_not_all_listed() -> None:
     many = [node(f"{name}x", workers=1) for name in ("alpha", "beta", "gamma") for _ in range(1)]
     many += [node(f"{'abcdefghij'[at % 10]}{at}z", workers=1) for at in range(250)]
-    said = choose(parse("pretrain"), many).missing
+    said = choose_workers(parse_target_names("pretrain"), many).missing
     assert said == ("there is no pretrain: none of the nodes has a name like it",)
 
 
@@ -230,7 +243,7 @@ def test_what_is_awaited_is_not_unknown() -> None:
     without = {
         "late-0": AWAITED, "late-1": AWAITED, "over": DONE, "gpt-0": "never said",
     }  # fmt: skip
-    found = choose(parse("gpt-0,over,late-[0-2],lost-[0-1]"), NODES, without)
+    found = choose_workers(parse_target_names("gpt-0,over,late-[0-2],lost-[0-1]"), NODES, without)
     assert found.missing == (
         DONE.replace("{}", "over"),
         "late-[0-1] has no node yet: herd why says what it waits for",
@@ -244,10 +257,10 @@ def test_jobs_and_slots_are_the_users_own_and_full_names_reach_anybodys() -> Non
         node("gpt-0-g1-abc", workers=1, foreign=True),
         node("bert-0-g2-abc", workers=1, foreign=True),
     ]
-    assert names(choose(parse("gpt"), there)) == "gpt-0-g1-7kq/w0"
-    assert names(choose(parse("gpt-0"), there)) == "gpt-0-g1-7kq/w0"
-    assert names(choose(parse("gpt-0-g1-abc"), there)) == "gpt-0-g1-abc/w0"
-    assert choose(parse("bert,bert-0,brt"), there).missing == (
+    assert names(choose_workers(parse_target_names("gpt"), there)) == "gpt-0-g1-7kq/w0"
+    assert names(choose_workers(parse_target_names("gpt-0"), there)) == "gpt-0-g1-7kq/w0"
+    assert names(choose_workers(parse_target_names("gpt-0-g1-abc"), there)) == "gpt-0-g1-abc/w0"
+    assert choose_workers(parse_target_names("bert,bert-0,brt"), there).missing == (
         "you have no bert,bert-0: bert-0-g2-abc belongs to another herd user",
         "there is no brt: there is bert-0-g2-abc,gpt-0,gpt-0-g1-abc",
     )
@@ -265,4 +278,4 @@ def test_a_node_is_foreign_where_its_name_bears_another_owners_mark(
 
 def test_a_foreign_node_is_called_by_its_full_name() -> None:
     rows = [("z", "gpt-0-g1-7kq", 0), ("z", "gpt-0-g1-abc", 1)]
-    assert labels(rows, {"gpt-0-g1-abc"}) == ["gpt-0/w0", "gpt-0-g1-abc/w1"]
+    assert worker_labels(rows, {"gpt-0-g1-abc"}) == ["gpt-0/w0", "gpt-0-g1-abc/w1"]

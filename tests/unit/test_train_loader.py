@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tpuherd_host.train.loader import Batches, of_iterator, split_by_jax_process
-from tpuherd_host.train.sample_split import Split, Unfit
-from tpuherd_host.train.tar_shards import Shards, entries, split
+from tpuherd_host.train.sample_split import InvalidSetup, Split
+from tpuherd_host.train.tar_shards import Shards, split_name, tar_entries
 
 LISTS = [[f"{shard}.{place}" for place in range(size)] for shard, size in enumerate((7, 0, 13, 4))]
 
@@ -51,7 +51,7 @@ def test_a_reader_that_is_left_ends_and_a_mistake_is_raised_where_it_is_waited_f
 
 
 def test_the_split_is_of_these_shards() -> None:
-    with pytest.raises(Unfit, match="of 4 shards, but there are 2"):
+    with pytest.raises(InvalidSetup, match="of 4 shards, but there are 2"):
         Batches(LISTS[:2], Split(sizes=(7, 0, 13, 4), batch=4))
 
 
@@ -99,7 +99,7 @@ def test_each_shard_is_one_hosts_and_one_workers(
         if shards < len(readers):
             says = f"{shards} shards are too few for {hosts} hosts × {workers} loader workers"
             for reader in readers:  # on all of them: none goes on and waits for the others
-                with pytest.raises(Unfit, match=says):
+                with pytest.raises(InvalidSetup, match=says):
                     read_by(*reader, shards)
             continue
         seen = [read_by(*reader, shards) for reader in readers]
@@ -124,7 +124,7 @@ def test_a_tar_is_indexed_as_the_library_does(tmp_path: Path, kind: int) -> None
     write(path, files, kind)
     with tarfile.open(path) as archive:
         known = [(one.name, one.offset_data, one.size) for one in archive if one.isreg()]
-    assert list(entries(path)) == known
+    assert list(tar_entries(path)) == known
     shards = Shards([path])
     assert shards.sizes == (43,)
     assert shards[0][3] == {
@@ -132,4 +132,4 @@ def test_a_tar_is_indexed_as_the_library_does(tmp_path: Path, kind: int) -> None
         "jpg": files["a/0003.jpg"], "cls": files["a/0003.cls"],
     }  # fmt: skip
     assert shards[0][40]["y.jpg"] == b"deep"
-    assert split("a.b/c.D.Jpg") == ("a.b/c", "d.jpg")
+    assert split_name("a.b/c.D.Jpg") == ("a.b/c", "d.jpg")

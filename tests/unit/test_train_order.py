@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tpuherd_host.train.sample_order import Blocks, Permutation, Streams
-from tpuherd_host.train.sample_split import TAILS, Sample, Split, Unfit, hosts_that_fit
+from tpuherd_host.train.sample_split import TAILS, InvalidSetup, Sample, Split, hosts_that_fit
 
 SIZES = st.lists(st.integers(0, 13), min_size=1, max_size=12).map(tuple)
 HOSTS = st.sampled_from([1, 2, 3, 4, 6, 8])
@@ -41,12 +41,15 @@ def test_an_epoch_has_every_sample_once(
 ) -> None:
     every = [(shard, place) for shard, size in enumerate(sizes) for place in range(size)]
     blocks = Blocks(sizes, seed, epoch, window, shuffled)
-    found = [blocks.sample(position) for position in range(len(every))]
+    found = [blocks.locate_sample(position) for position in range(len(every))]
     assert sorted(found) == every
     assert shuffled or found == every
     streams = Streams(sizes, seed, epoch, max(1, len(every)), block=7, shuffled=shuffled)
     assert (
-        sorted(streams.sample(streams.position(0, place)) for place in range(len(every))) == every
+        sorted(
+            streams.locate_sample(streams.sample_position(0, place)) for place in range(len(every))
+        )
+        == every
     )
 
 
@@ -54,7 +57,9 @@ def read(splits: list[Split], workers: int, first: int, last: int) -> dict[int, 
     """What loaders with so many workers deliver on all hosts, batch by batch."""
     batches: dict[int, list[Sample]] = {}
     for split in splits:
-        walks = [split.walk(first, last, worker=one, workers=workers) for one in range(workers)]
+        walks = [
+            split.iterate_steps(first, last, worker=one, workers=workers) for one in range(workers)
+        ]
         delivered = []
         for turn in range(last - first):
             delivered.append(next(walks[turn % workers]))
@@ -186,7 +191,7 @@ def test_two_epochs_differ() -> None:
 )
 def test_what_can_not_work_is_refused_with_what_can(wrong: dict[str, object], says: str) -> None:
     asked: dict[str, object] = {"sizes": (100, 100), "batch": 24}
-    with pytest.raises(Unfit, match=says.replace("(", r"\(")):
+    with pytest.raises(InvalidSetup, match=says.replace("(", r"\(")):
         Split(**(asked | wrong))  # type: ignore[arg-type]
 
 

@@ -15,61 +15,73 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpuherd_host.train import checkpoint_commit, join_pod, process_env
-from tpuherd_host.train.checkpoint_commit import Commit, Damaged
-from tpuherd_host.train.checkpoints import stop_at, told
+from tpuherd_host.train.checkpoint_commit import Commit, DamagedCheckpoint
+from tpuherd_host.train.checkpoints import raise_trouble, trouble_message
 from tpuherd_host.train.join_pod import Pod
-from tpuherd_host.train.lazy_import import Late, Missing, there
-from tpuherd_host.train.process_group import Circle, odd_one
+from tpuherd_host.train.lazy_import import LazyModule, MissingPackage, is_installed
+from tpuherd_host.train.process_group import ProcessGroup, describe_odd_host
 from tpuherd_host.train.run import Run
 from tpuherd_host.train.save_interval import (
     COST_TIMES_MIN,
     LONGEST_S,
-    Costs,
-    interval_s,
-    life_s,
-    usual_s,
+    SaveCosts,
+    mean_life_s,
+    parse_node_life,
+    save_interval_s,
 )
-from tpuherd_host.train.send_reports import Reports
+from tpuherd_host.train.send_reports import ReportSender
 from tpuherd_host.train.startup import Startup
-from tpuherd_host.train.storage import Away, Bucket, Folder, Unreachable, of_run, passing, place
+from tpuherd_host.train.storage import (
+    Bucket,
+    Folder,
+    TemporarilyUnreachable,
+    Unreachable,
+    is_temporary,
+    of_run,
+    place,
+)
 
 
 def test_youngs_rule() -> None:
-    assert interval_s(2.0, 3600.0) == pytest.approx(math.sqrt(2 * 2 * 3600))
-    assert interval_s(0.5, 3600.0, took_s=90) == 90, "a save must be over before the next"
-    assert life_s(0, 0) > life_s(600, 1) > life_s(600, 3), "whoever dies often saves often"
-    assert life_s(600, 1, 7200) == 3900
-    assert [usual_s(told) for told in ("900", "", "0", "x")] == [900, 3600, 3600, 3600]
-    one, other = (Costs(blocked=[1.0], took=[], usual_s=usual) for usual in (3600, 900))
-    assert (one.steps(1.0, 0, 0), other.steps(1.0, 0, 0)) == (85, 42), "where nodes die soon, too"
+    assert save_interval_s(2.0, 3600.0) == pytest.approx(math.sqrt(2 * 2 * 3600))
+    assert save_interval_s(0.5, 3600.0, took_s=90) == 90, "a save must be over before the next"
+    assert mean_life_s(0, 0) > mean_life_s(600, 1) > mean_life_s(600, 3), (
+        "whoever dies often saves often"
+    )
+    assert mean_life_s(600, 1, 7200) == 3900
+    assert [parse_node_life(told) for told in ("900", "", "0", "x")] == [900, 3600, 3600, 3600]
+    one, other = (SaveCosts(blocked=[1.0], took=[], usual_s=usual) for usual in (3600, 900))
+    assert (one.steps_until_save(1.0, 0, 0), other.steps_until_save(1.0, 0, 0)) == (85, 42), (
+        "where nodes die soon, too"
+    )
 
 
 @given(st.floats(0, 1e4), st.floats(1, 1e7), st.floats(0, 1e3))
 def test_saving_never_takes_more_than_its_share(cost: float, life: float, took: float) -> None:
-    found = interval_s(cost, life, took)
+    found = save_interval_s(cost, life, took)
     assert found >= COST_TIMES_MIN * cost
     assert found >= took
     assert found <= max(LONGEST_S, COST_TIMES_MIN * cost, took)
 
 
 def test_costs_are_those_of_the_last_saves() -> None:
-    costs = Costs(blocked=[], took=[])
+    costs = SaveCosts(blocked=[], took=[])
     for cost in (9, 9, 9, 9, 0.1, 0.1, 0.1, 0.1, 0.1):
-        costs.saw(cost)
-    assert costs.steps(0.5, 0.0, 0) == round(math.sqrt(2 * 0.1 * 3600) / 0.5)
-    assert Costs(blocked=[], took=[]).steps(1e9, 0.0, 0) == 1
+        costs.add_blocked(cost)
+    assert costs.steps_until_save(0.5, 0.0, 0) == round(math.sqrt(2 * 0.1 * 3600) / 0.5)
+    assert SaveCosts(blocked=[], took=[]).steps_until_save(1e9, 0.0, 0) == 1
 
 
 def test_the_odd_host_is_named() -> None:
     usual = {"host": "w0", "jax": "0.10.2", "chips": 4}
-    assert odd_one([usual, {**usual, "host": "w1"}]) is None
+    assert describe_odd_host([usual, {**usual, "host": "w1"}]) is None
     hosts = [{**usual, "host": f"w{number}"} for number in range(4)]
-    assert odd_one([*hosts[:2], {**hosts[2], "jax": "0.9"}, hosts[3]]) == (
+    assert describe_odd_host([*hosts[:2], {**hosts[2], "jax": "0.9"}, hosts[3]]) == (
         "jax is 0.9 for process 2 on w2, but 0.10.2 for the other 3"
     )
-    assert odd_one([hosts[0], {**hosts[1], "chips": 3}, {**hosts[2], "chips": 2}, hosts[3]]) == (
-        "chips is something else for process 1 on w1, process 2 on w2, but 4 for the other 2"
-    )
+    assert describe_odd_host(
+        [hosts[0], {**hosts[1], "chips": 3}, {**hosts[2], "chips": 2}, hosts[3]]
+    ) == ("chips is something else for process 1 on w1, process 2 on w2, but 4 for the other 2")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +97,7 @@ def test_the_odd_host_is_named() -> None:
     ],
 )
 def test_the_way_into_the_pod(variables: dict[str, str], found: object) -> None:
-    assert join_pod.way(variables) == found
+    assert join_pod.initialize_arguments(variables) == found
 
 
 @pytest.mark.parametrize(
@@ -98,28 +110,28 @@ def test_the_way_into_the_pod(variables: dict[str, str], found: object) -> None:
     ],
 )
 def test_what_only_follows_from_another_hosts_death(error: Exception, only: bool) -> None:
-    assert join_pod.consequence(error) is only
+    assert join_pod.is_consequence(error) is only
 
 
 def test_one_process_alone_hears_itself() -> None:
-    assert Circle().gather("word") == ["word"]
-    assert Circle().told("word") == "word"
+    assert ProcessGroup().gather_words("word") == ["word"]
+    assert ProcessGroup().broadcast_word("word") == "word"
 
 
 def test_reports_go_to_the_agent_and_nobody_waits(tmp_path: Path) -> None:
     path = str(tmp_path / "steps.sock")
-    reports = Reports({"HERD_STEPS": path, "HERD_WORK": "gpt-0-a1-7kq", "HERD_ATTEMPT": "1"})
-    assert not reports.tell({"step": 1}), "nobody listens yet"
+    reports = ReportSender({"HERD_STEPS": path, "HERD_WORK": "gpt-0-a1-7kq", "HERD_ATTEMPT": "1"})
+    assert not reports.send_report({"step": 1}), "nobody listens yet"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
         ear.bind(path)
-        assert reports.tell({"step": 2, "loss": 0.5})
+        assert reports.send_report({"step": 2, "loss": 0.5})
         told = json.loads(ear.recv(8192))
         assert told == {"attempt": "gpt-0-a1-7kq", "step": 2, "loss": 0.5}
-        while reports.tell({"step": 3}):
+        while reports.send_report({"step": 3}):
             pass  # until its buffer is full: then it is dropped
-        assert not reports.insist({"step": 4}, within_s=0.1)
+        assert not reports.send_with_retries({"step": 4}, within_s=0.1)
     reports.close()
-    assert not Reports({}).insist({"complete": True})
+    assert not ReportSender({}).send_with_retries({"complete": True})
 
 
 def test_the_first_step_says_nothing_of_the_pace(
@@ -127,8 +139,10 @@ def test_the_first_step_says_nothing_of_the_pace(
 ) -> None:
     """It is compiled: were it a usual step, a hang after it would pass for one for an hour."""
     now = [0.0]
-    monkeypatch.setattr(process_env, "tick", lambda: now[0])
-    monkeypatch.setattr(join_pod, "PODS", [Pod(index=0, count=1, circle=Circle(), notices=False)])
+    monkeypatch.setattr(process_env, "monotonic_time", lambda: now[0])
+    monkeypatch.setattr(
+        join_pod, "PODS", [Pod(index=0, count=1, circle=ProcessGroup(), notices=False)]
+    )
     monkeypatch.setenv("HERD_STEPS", str(tmp_path / "steps.sock"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
         ear.bind(str(tmp_path / "steps.sock"))
@@ -143,8 +157,10 @@ def test_a_script_that_loads_by_itself_tells_where_it_goes_on(
 ) -> None:
     """It was booked as a start from nothing, and all steps before as lost."""
     now = [100.0]
-    monkeypatch.setattr(process_env, "tick", lambda: now[0])
-    monkeypatch.setattr(join_pod, "PODS", [Pod(index=0, count=1, circle=Circle(), notices=False)])
+    monkeypatch.setattr(process_env, "monotonic_time", lambda: now[0])
+    monkeypatch.setattr(
+        join_pod, "PODS", [Pod(index=0, count=1, circle=ProcessGroup(), notices=False)]
+    )
     monkeypatch.setenv("HERD_STEPS", str(tmp_path / "steps.sock"))
     run = Run()
     run.start = 126
@@ -159,9 +175,9 @@ def test_a_script_that_loads_by_itself_tells_where_it_goes_on(
 
 def test_the_parts_of_a_start_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([106.0, 108.5])
-    monkeypatch.setattr(process_env, "now", lambda: next(times))
+    monkeypatch.setattr(process_env, "wall_time", lambda: next(times))
     monkeypatch.setattr(process_env, "BEGAN", 100.0)
-    monkeypatch.setattr(process_env, "process_began", lambda: 99.6)
+    monkeypatch.setattr(process_env, "process_start_time", lambda: 99.6)
     startup = Startup()
     startup.begin_meeting()
     startup.end_meeting()
@@ -177,13 +193,13 @@ def test_the_parts_of_a_start_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     before = startup.compiled_s
     heard("/jax/core/compile/backend_compile_duration", 3.0)
     heard("/jax/checkpoint/write", 9.0)
-    assert startup.finish(3.5, before) == {
+    assert startup.finish_first_step(3.5, before) == {
         "python_s": 0.4, "import_s": 6.0, "meet_s": 2.5, "first_step_s": 0.5, "compile_s": 4.0,
     }  # fmt: skip
 
 
 def test_a_process_knows_when_it_was_started() -> None:
-    code = "from tpuherd_host.train import here; print(here.process_began())"
+    code = "from tpuherd_host.train import process_env as e; print(e.process_start_time())"
     before = time.time()
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert before - 0.1 <= float(ran.stdout) <= time.time()
@@ -226,7 +242,7 @@ def test_buckets_are_googles_unless_said_otherwise() -> None:
 @pytest.mark.parametrize(
     ("trouble", "again"),
     [
-        (Away("HTTP 503"), True),
+        (TemporarilyUnreachable("HTTP 503"), True),
         (Unreachable("HTTP 403"), False),
         (OSError(116, "stale file handle"), True),
         (PermissionError(13, "not yours"), False),
@@ -234,19 +250,21 @@ def test_buckets_are_googles_unless_said_otherwise() -> None:
     ids=["down", "no", "stale", "not-yours"],
 )
 def test_what_may_pass_by_itself_is_tried_again(trouble: OSError, again: bool) -> None:
-    assert passing(trouble) == again
-    with pytest.raises(Away if again else Unreachable) as raised:
-        stop_at(told(trouble))
-    assert isinstance(raised.value, Away) == again
+    assert is_temporary(trouble) == again
+    with pytest.raises(TemporarilyUnreachable if again else Unreachable) as raised:
+        raise_trouble(trouble_message(trouble))
+    assert isinstance(raised.value, TemporarilyUnreachable) == again
 
 
 def test_a_commit_comes_back_and_nonsense_is_damage() -> None:
     one = Commit(step=7, run="gpt-0", record={"a": [1]}, parts={"p": 3}, leaves={"w": [2, 3]})
-    assert checkpoint_commit.read(one.text()) == one
-    assert checkpoint_commit.read(one.text()[:-1] + b', "later": 1}') == one, "of a newer version"
+    assert checkpoint_commit.parse_commit(one.to_json_bytes()) == one
+    assert checkpoint_commit.parse_commit(one.to_json_bytes()[:-1] + b', "later": 1}') == one, (
+        "of a newer version"
+    )
     for nonsense in (b"", b"{", b"[]", b'{"run": 1}'):
-        with pytest.raises(Damaged):
-            checkpoint_commit.read(nonsense)
+        with pytest.raises(DamagedCheckpoint):
+            checkpoint_commit.parse_commit(nonsense)
 
 
 @pytest.mark.parametrize(
@@ -261,12 +279,12 @@ def test_a_commit_comes_back_and_nonsense_is_damage() -> None:
 def test_another_model_is_told_by_one_difference(
     saved: dict[str, list[int]], wanted: dict[str, list[int]], says: str | None
 ) -> None:
-    assert checkpoint_commit.difference(saved, wanted) == says
+    assert checkpoint_commit.find_difference(saved, wanted) == says
 
 
 def test_packages_are_loaded_late_and_their_lack_is_a_sentence() -> None:
-    assert Late("math").pi == math.pi
-    with pytest.raises(Missing, match=r"this needs nobody_has_this\.x: pip install that"):
-        _ = Late("nobody_has_this.x", "that").y
-    assert there("json")
-    assert not there("nobody_has_this.x")
+    assert LazyModule("math").pi == math.pi
+    with pytest.raises(MissingPackage, match=r"this needs nobody_has_this\.x: pip install that"):
+        _ = LazyModule("nobody_has_this.x", "that").y
+    assert is_installed("json")
+    assert not is_installed("nobody_has_this.x")

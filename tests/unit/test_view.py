@@ -7,34 +7,34 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from tests.unit.stories import PRICE, SLOT, START, History, struck
-from tpuherd.accounting.accounts import accounts
-from tpuherd.accounting.goodput import State
+from tests.unit.stories import PRICE, SLOT, START, StoryLog, struck
+from tpuherd.accounting.accounts import build_accounts
+from tpuherd.accounting.goodput import GoodputState
 from tpuherd.history.apply_event import KINDS
-from tpuherd.model.slots_and_plan import Event, Goal
-from tpuherd.model.stored_job import Wish
-from tpuherd.views.capacity_table import capacity, capacity_text
-from tpuherd.views.event_lines import SAYS, line, record
-from tpuherd.views.format_text import lined, money, share, span
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
+from tpuherd.model.stored_job import StoredJob
+from tpuherd.views.capacity_table import capacity_rows, capacity_text
+from tpuherd.views.event_lines import SAYS, event_json, event_line
+from tpuherd.views.format_text import format_money, format_share, format_span, format_table
 from tpuherd.views.job_pages import job_text, jobs_text, why_text
-from tpuherd.views.job_rows import WORDS, Scene, job_page, job_row, names_of
+from tpuherd.views.job_rows import WORDS, StoreView, job_page, job_row, job_slot_names
 from tpuherd.views.json_schemas import SCHEMAS
 from tpuherd.views.reference_pages import EVENTS
-from tpuherd.views.timeline import timeline
+from tpuherd.views.timeline import job_timeline
 
 DOCUMENT = {"name": "gpt", "accelerator": "v4-32", "tier": "spot", "run": "python train.py"}
 
 
-def wish(**changed: Any) -> Wish:
-    usual = Wish(job="gpt", goal=Goal.RUN, document=DOCUMENT, made_at=START, changed_at=START)
+def wish(**changed: Any) -> StoredJob:
+    usual = StoredJob(job="gpt", goal=Goal.RUN, document=DOCUMENT, made_at=START, changed_at=START)
     return replace(usual, who="ann@desk", **changed)
 
 
-def scene(story: History, **changed: Any) -> Scene:
-    usual = Scene(
+def scene(story: StoryLog, **changed: Any) -> StoreView:
+    usual = StoreView(
         now=story.now,
         wishes={"gpt": wish()},
-        accounts=accounts(story.events, story.now),
+        accounts=build_accounts(story.events, story.now),
         states={SLOT: "attempt 2 has run for 1 min"},
         engine=True,
     )
@@ -45,17 +45,17 @@ def fits(command: str, content: Any) -> None:
     jsonschema.validate(json.loads(json.dumps(content)), SCHEMAS[command])
 
 
-def preempted() -> History:
+def preempted() -> StoryLog:
     """A job that lost its node once and runs again."""
     story = struck(host="gpt-0-g1-7kq/w3", exit=137, lines=["saving", "killed"])
     story.get(50, 20, 30)
     story.launch(10, step=101, resumed=100)
-    story.wait(60, State.PRODUCTIVE)
+    story.wait(60, GoodputState.PRODUCTIVE)
     return story
 
 
 def test_every_state_has_a_word() -> None:
-    assert set(WORDS) == set(State)
+    assert set(WORDS) == set(GoodputState)
 
 
 def test_every_kind_of_event_has_a_line_and_a_meaning() -> None:
@@ -86,11 +86,11 @@ def test_all_slots_that_are_wished_are_counted_and_those_that_leave() -> None:
     story = preempted()
     document = {**DOCUMENT, "copies": 3}
     three = scene(story, wishes={"gpt": wish(document=document)})
-    assert names_of(three, "gpt") == ("gpt-0", "gpt-1", "gpt-2")
+    assert job_slot_names(three, "gpt") == ("gpt-0", "gpt-1", "gpt-2")
     row = job_row(three, "gpt")
     assert (row["phase"], row["ready"], row["slots"]) == ("1 running, 2 waiting", 1, 3)
     none = scene(story, wishes={"gpt": wish(document={**DOCUMENT, "copies": 0})})
-    assert names_of(none, "gpt") == ("gpt-0",)  # scaled away, and still there
+    assert job_slot_names(none, "gpt") == ("gpt-0",)  # scaled away, and still there
     story.tell("wish.dropped", slot="")
     gone = scene(story, wishes={})
     row = job_row(gone, "gpt")
@@ -145,12 +145,12 @@ def test_the_parts_of_a_start_are_shown_apart() -> None:
 
 
 def test_an_unhealthy_node_is_called_so() -> None:
-    story = History()
+    story = StoryLog()
     story.ask()
-    story.wait(10, State.QUEUE_FIRST)
+    story.wait(10, GoodputState.QUEUE_FIRST)
     story.tell("bid.granted", bid=story.bid)
     story.tell("bid.sick", bid=story.bid, state="UNHEALTHY_TPU")
-    story.wait(60, State.PROVISION)
+    story.wait(60, GoodputState.PROVISION)
     assert job_row(scene(story), "gpt")["phase"] == "unhealthy"
     text = job_text(job_page(scene(story), "gpt", ["gpt-0"]))
     assert "unhealthy (UNHEALTHY_TPU) for 1 m 00 s" in text
@@ -195,14 +195,17 @@ def test_why_folds_slots_that_do_the_same() -> None:
     ],
 )  # fmt: skip
 def test_an_event_is_one_line(kind: str, facts: dict[str, Any], said: str) -> None:
-    assert line(Event(at=START, kind=kind, facts=facts)) == said
+    assert event_line(HistoryEvent(at=START, kind=kind, facts=facts)) == said
 
 
 def test_events_fit_their_schema_and_no_fact_hides_what_they_are() -> None:
     for seq, event in enumerate(preempted().events):
-        fits("herd events --json", record(seq, event))
-    odd = Event(at=START, kind="bid.gone", job="gpt", facts={"kind": "x", "seq": 9, "bid": "b"})
-    assert record(1, odd) == {"kind": "bid.gone", "seq": 1, "bid": "b", "at": START, "job": "gpt",
+        fits("herd events --json", event_json(seq, event))
+    odd = HistoryEvent(
+        at=START, kind="bid.gone", job="gpt", facts={"kind": "x", "seq": 9, "bid": "b"}
+    )
+    assert event_json(1, odd) == {"kind": "bid.gone", "seq": 1, "bid": "b", "at": START,
+        "job": "gpt",
                               "slot": ""}  # fmt: skip
 
 
@@ -213,7 +216,7 @@ def test_capacity_counts_each_answer_once() -> None:
     for _ in range(2):
         story.tell("bid.refused", bid=story.bid, refusal="stockout", sentence="none left")
     story.now += 10
-    rows = capacity(story.events, story.now)
+    rows = capacity_rows(story.events, story.now)
     fits("herd capacity --json", rows)
     other, here = rows
     assert (other["zone"], other["asked"], other["refused"], other["granted"]) == ("other", 1, 1, 0)
@@ -224,7 +227,7 @@ def test_capacity_counts_each_answer_once() -> None:
 
 
 def test_the_timeline_tells_the_story() -> None:
-    text = timeline(preempted().events, START + 378)
+    text = job_timeline(preempted().events, START + 378)
     for said in (
         "00:10  bid.granted  gpt-0-g1-7kq",
         "03:28  bid.lost  gpt-0-g1-7kq preempted",
@@ -241,18 +244,19 @@ def test_the_timeline_tells_the_story() -> None:
      (3599.6, "1 h 00 m"), (7500, "2 h 05 m"), (90000, "1 d 01 h")],
 )  # fmt: skip
 def test_times_are_short(seconds: float, said: str) -> None:
-    assert span(seconds) == said
+    assert format_span(seconds) == said
 
 
 def test_money_and_shares() -> None:
-    assert (money(1234.5), money(0, known=False), money(3, known=False)) == ("$1,234.50", "-",
+    assert (format_money(1234.5), format_money(0, known=False), format_money(3,
+        known=False)) == ("$1,234.50", "-",
                                                                              "$3.00+")  # fmt: skip
-    assert (share(None), share(0.9316)) == ("-", "93.2 %")
+    assert (format_share(None), format_share(0.9316)) == ("-", "93.2 %")
 
 
 def test_colour_changes_nothing_but_the_colour() -> None:
     rows = [("A", "B"), ("running", "1"), ("x", "22")]
-    plain, coloured = lined(rows, right=(1,)), lined(rows, right=(1,), colour=True)
+    plain, coloured = format_table(rows, right=(1,)), format_table(rows, right=(1,), colour=True)
     assert plain.splitlines() == ["A         B", "running   1", "x        22"]
     assert "\x1b[32mrunning\x1b[0m" in coloured
     bare = coloured

@@ -13,12 +13,12 @@ import pytest
 
 from tpuherd.history import apply_trial_events
 from tpuherd.model.search import Parameter, Search
-from tpuherd.model.slots_and_plan import Event
-from tpuherd.model.sweep_trials import How, Sweep, Trial
-from tpuherd.sweeps.pruning import hopeless
-from tpuherd.views.axes import axis
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.model.sweep_trials import Sweep, TrialEnd, TrialRecord
+from tpuherd.sweeps.pruning import prune_reason
+from tpuherd.views.axes import build_axis
 from tpuherd.views.json_schemas import SCHEMAS
-from tpuherd.views.sweep_plot import MARKS, panels, sketch, svg
+from tpuherd.views.sweep_plot import MARKS, build_panels, draw_sketch, draw_svg
 from tpuherd.views.sweep_table import best_text, sweep_csv, sweep_page, sweep_text
 
 SEEDS = range(60)
@@ -40,10 +40,10 @@ def drawn(seed: int) -> Sweep:
     chance = Random(seed)
     spread = chance.choice((0.0, 1.0, 1e12))
     goal = chance.choice(("minimize", "maximize"))
-    events: list[Event] = []
+    events: list[HistoryEvent] = []
 
     def tell(kind: str, number: int, **facts: Any) -> None:
-        events.append(Event(at=100.0 + len(events), kind=kind, job="lr", slot="lr-0",
+        events.append(HistoryEvent(at=100.0 + len(events), kind=kind, job="lr", slot="lr-0",
                             facts={"trial": number, **facts}))  # fmt: skip
 
     for number in range(chance.randrange(12)):
@@ -61,7 +61,7 @@ def drawn(seed: int) -> Sweep:
         how = chance.choice(("complete", "complete", "pruned", "failed", ""))
         if how:
             tell("trial.ended", number, how=how, why='it was\nover, "so"')
-    return apply_trial_events.of(events)
+    return apply_trial_events.build_sweep(events)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -103,10 +103,11 @@ def test_why_trials_failed_is_said_once() -> None:
 
 
 def test_a_trial_that_is_pruned_for_its_nan_says_so() -> None:
-    trial = Trial(number=0, params={"lr": 9}, run="r", made_at=0.0, how=How.PRUNED, lost=True,
+    trial = TrialRecord(number=0, params={"lr": 9}, run="r", made_at=0.0, how=TrialEnd.PRUNED,
+        lost=True,
                   points=((40, 2.5),), ended_at=9.0, why=NAN)  # fmt: skip
     pruning = replace(SEARCH, prune=replace(SEARCH.prune, rule="median"))
-    assert hopeless(pruning, Sweep(), trial) == NAN
+    assert prune_reason(pruning, Sweep(), trial) == NAN
     text = sweep_text(sweep_page("lr", Sweep(trials=(trial,)), SEARCH, 10.0))
     assert f"trial 0 was pruned: {NAN}" in text
     assert "nan" in text.splitlines()[3].split()
@@ -132,16 +133,17 @@ def test_a_picture_has_all_that_has_ended_with_a_value(seed: int, search: Search
     page = sweep_page("lr", drawn(seed), search, 1000.0)
     rows = [row for row in page["each"]
             if row["value"] is not None and row["phase"] in ("complete", "pruned")]  # fmt: skip
-    found = panels(page, search)
+    found = build_panels(page, search)
     assert len(found) == (4 if rows else 0)
     for panel in found:
         assert len(panel.dots) == len(rows)
         assert sum(dot.kind == "best" for dot in panel.dots) == (page["best"] is not None)
-        places = [place for one in (panel.x, panel.y) for place, _ in one.ticks()]
-        places += [place for dot in panel.dots for place in (panel.x.place(dot.x),
-                                                             panel.y.place(dot.y))]  # fmt: skip
+        places = [place for one in (panel.x, panel.y) for place, _ in one.tick_marks()]
+        places += [place for dot in panel.dots for place in (panel.x.position_of(dot.x),
+                                                             panel.y.position_of(
+                                                                 dot.y))]  # fmt: skip
         assert all(0 <= place <= 1 for place in places)
-        assert all(one.ticks() for one in (panel.x, panel.y))
+        assert all(one.tick_marks() for one in (panel.x, panel.y))
     if found and page["best"] is not None:
         heights = [height for _, height in found[0].stair]
         assert heights == sorted(heights, reverse=page["goal"] == "minimize")
@@ -151,7 +153,7 @@ def test_a_picture_has_all_that_has_ended_with_a_value(seed: int, search: Search
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_picture_can_be_looked_at(seed: int) -> None:
     page = sweep_page("lr", drawn(seed), SEARCH, 1000.0)
-    root = ElementTree.fromstring(svg(page, SEARCH))
+    root = ElementTree.fromstring(draw_svg(page, SEARCH))
     width, height = float(root.get("width", "")), float(root.get("height", ""))
     assert width > 0
     assert height > 0
@@ -162,14 +164,14 @@ def test_every_picture_can_be_looked_at(seed: int) -> None:
             dots += 1
             assert 0 < left + float(dot.get("cx", "")) < width
             assert 0 < top + float(dot.get("cy", "")) < height
-    assert dots == sum(len(panel.dots) for panel in panels(page, SEARCH))
+    assert dots == sum(len(panel.dots) for panel in build_panels(page, SEARCH))
 
 
 @pytest.mark.parametrize("columns", [20, 40, 80, 300])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_sketch_stays_in_its_terminal(seed: int, columns: int) -> None:
     page = sweep_page("lr", drawn(seed), SEARCH, 1000.0)
-    heading, _, rest = sketch(page, SEARCH, columns).partition("\n")
+    heading, _, rest = draw_sketch(page, SEARCH, columns).partition("\n")
     assert heading.startswith("lr: ")
     assert all(len(line) <= max(columns, 48) for line in rest.splitlines())
     assert (rest.count(MARKS["best"]) == 5) == (page["best"] is not None)
@@ -181,16 +183,16 @@ def test_an_axis_keeps_the_order_of_its_values(seed: int) -> None:
     power = chance.choice((0, 3, 12))
     values = [chance.choice((-1, 1, 1)) * 10 ** chance.uniform(-power, power)
               for _ in range(chance.randint(1, 9))]  # fmt: skip
-    one = axis(values)
-    places = [one.place(value) for value in sorted(values)]
+    one = build_axis(values)
+    places = [one.position_of(value) for value in sorted(values)]
     assert places == sorted(places)
     assert all(0 <= place <= 1 and isfinite(place) for place in places)
-    labels = [label for _, label in one.ticks()]
+    labels = [label for _, label in one.tick_marks()]
     assert len(labels) == len(set(labels)) <= 12
 
 
 @pytest.mark.parametrize("high", [1, 2, 3, 5, 7, 40])
 @pytest.mark.parametrize("log", [False, True])
 def test_numbers_between_whole_ones_are_not_written(high: int, log: bool) -> None:
-    labels = [label for _, label in axis(list(range(1, high + 1)), log=log).ticks()]
+    labels = [label for _, label in build_axis(list(range(1, high + 1)), log=log).tick_marks()]
     assert all(float(label).is_integer() for label in labels)

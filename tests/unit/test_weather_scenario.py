@@ -13,7 +13,7 @@ BAD = sorted((SAMPLES / "bad").glob("*.yaml"))
 
 
 def parsed(file: Path) -> Scenario:
-    return scenario.parse(
+    return scenario.parse_scenario(
         file.read_text(encoding="utf-8"), read=lambda path: (file.parent / path).read_text()
     )
 
@@ -27,7 +27,7 @@ def test_a_bad_scenario_is_told_with_its_line(file: Path) -> None:
 
 
 def test_a_scenario_of_every_part_becomes_steps_in_order() -> None:
-    steps = scenario.steps(parsed(SAMPLES / "good" / "everything.yaml"))
+    steps = scenario.scenario_steps(parsed(SAMPLES / "good" / "everything.yaml"))
     assert [step["at_s"] for step in steps] == sorted(step["at_s"] for step in steps)
     calm = [step for step in steps if step["at_s"] == 0.0][:5]
     assert [
@@ -58,27 +58,27 @@ def test_a_scenario_of_every_part_becomes_steps_in_order() -> None:
 
 
 def test_every_step_can_be_taken_again_as_it_is() -> None:
-    for step in scenario.steps(parsed(SAMPLES / "good" / "everything.yaml")):
+    for step in scenario.scenario_steps(parsed(SAMPLES / "good" / "everything.yaml")):
         said = {
             name: step[name] for name in step if name not in ("at_s", "every_s", "until_s", "do")
         }
-        arguments.fill(arguments.kind(step["do"]), said)
+        arguments.fill_arguments(arguments.find_kind(step["do"]), said)
 
 
 def test_a_trace_changes_between_the_ticks_where_its_seed_says() -> None:
     levels = (2, 2, 2, 0, 0, 1)
     trace = Trace(zone="us-central2-b", type="v4-8", gap_s=300.0, levels=levels, start_s=60.0)
-    first, dry, again = traces.steps(trace, seed=3)
+    first, dry, again = traces.trace_steps(trace, seed=3)
     assert (first["at_s"], first["nodes"]) == (60.0, 2)
     assert dry["nodes"] == 0 and 60.0 + 2 * 300.0 < dry["at_s"] <= 60.0 + 3 * 300.0
     assert again["nodes"] == 1 and 60.0 + 4 * 300.0 < again["at_s"] <= 60.0 + 5 * 300.0
-    assert [first, dry, again] == list(traces.steps(trace, seed=3))
-    assert [first, dry, again] != list(traces.steps(trace, seed=4))
+    assert [first, dry, again] == list(traces.trace_steps(trace, seed=3))
+    assert [first, dry, again] != list(traces.trace_steps(trace, seed=4))
 
 
 def test_an_offset_leaves_out_the_beginning_of_a_trace() -> None:
     trace = Trace(zone="us-central2-b", type="*", gap_s=300.0, levels=(5, 5, 0, 3), offset_s=650.0)
-    assert [step["nodes"] for step in traces.steps(trace, seed=0)] == [0, 3]
+    assert [step["nodes"] for step in traces.trace_steps(trace, seed=0)] == [0, 3]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_an_offset_leaves_out_the_beginning_of_a_trace() -> None:
 )
 def test_what_is_no_trace_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        traces.parse(text)
+        traces.parse_trace(text)
 
 
 @pytest.mark.parametrize(
@@ -106,4 +106,4 @@ def test_what_is_no_trace_is_refused(text: str, why: str) -> None:
      (-3, None), (True, None), (None, None), ("3 s", None), ("nan", None), ([], None)],
 )  # fmt: skip
 def test_stretches_of_time(said: object, seconds: float | None) -> None:
-    assert arguments.duration(said) == seconds
+    assert arguments.read_duration(said) == seconds

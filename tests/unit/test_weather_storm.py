@@ -8,7 +8,7 @@ import pytest
 
 from tpuherd_sim.weather import arguments
 from tpuherd_sim.weather.kinds import KINDS
-from tpuherd_sim.weather.storm import FAULTS, HOUR, LIVES, spells, storm
+from tpuherd_sim.weather.storm import FAULTS, HOUR, LIVES, capacity_spans, storm_steps
 
 ZONES = ("us-central1-a", "us-central1-b", "us-east5-a", "us-east5-b", "europe-west4-a")
 HOURS = 30 * 24
@@ -19,7 +19,9 @@ Spells = list[tuple[float, float]]
 @pytest.fixture(scope="module")
 def seasons() -> dict[tuple[int, str], Spells]:
     return {
-        (seed, zone): list(spells(seed, zone, HOURS * HOUR)) for seed in SEEDS for zone in ZONES
+        (seed, zone): list(capacity_spans(seed, zone, HOURS * HOUR))
+        for seed in SEEDS
+        for zone in ZONES
     }
 
 
@@ -107,12 +109,12 @@ def correlation(up: dict[tuple[int, str], list[bool]], pairs: list[tuple[str, st
 
 
 def test_the_same_seed_is_the_same_storm_and_another_is_not() -> None:
-    assert storm(5, ZONES, 12) == storm(5, ZONES, 12)
-    assert storm(5, ZONES, 12) != storm(6, ZONES, 12)
+    assert storm_steps(5, ZONES, 12) == storm_steps(5, ZONES, 12)
+    assert storm_steps(5, ZONES, 12) != storm_steps(6, ZONES, 12)
 
 
 def test_a_zone_more_changes_nothing_elsewhere() -> None:
-    few, more = storm(5, ZONES[:2], 12), storm(5, ZONES, 12)
+    few, more = storm_steps(5, ZONES[:2], 12), storm_steps(5, ZONES, 12)
     assert few == [step for step in more if whom(step) in (*ZONES[:2], "-")]
 
 
@@ -121,22 +123,22 @@ def whom(step: dict[str, object]) -> str:
 
 
 def test_every_step_of_a_storm_can_be_done_and_every_fault_comes() -> None:
-    steps = storm(1, ZONES, 24 * 7)
+    steps = storm_steps(1, ZONES, 24 * 7)
     for step in steps:
         said = {name: step[name] for name in step if name not in ("at_s", "do")}
-        arguments.fill(arguments.kind(step["do"]), said)
+        arguments.fill_arguments(arguments.find_kind(step["do"]), said)
     assert {fault.do for fault in FAULTS} <= {step["do"] for step in steps}
     calm = {"clear", "quota", "healthy", "unhang", "reachable", "free-disk"}
     assert {fault.do for fault in FAULTS} | calm | {"capacity", "drought"} == set(KINDS)
 
 
 def test_a_stronger_storm_has_more_of_everything() -> None:
-    assert len(storm(1, ZONES, 48, 3.0)) > 2 * len(storm(1, ZONES, 48))
+    assert len(storm_steps(1, ZONES, 48, 3.0)) > 2 * len(storm_steps(1, ZONES, 48))
 
 
 def test_after_the_storm_there_is_capacity_everywhere() -> None:
     last: dict[str, object] = {}
-    for step in storm(2, ZONES, 6):
+    for step in storm_steps(2, ZONES, 6):
         if step["do"] in ("capacity", "drought"):
             last[step["zone"]] = step.get("nodes", 0)
     assert last == dict.fromkeys(ZONES, "unlimited")

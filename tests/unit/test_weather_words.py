@@ -6,21 +6,24 @@ from typing import Any
 
 import pytest
 
-from tpuherd_sim.model.strike_rules import fits
-from tpuherd_sim.model.world_parts import Note
+from tpuherd_sim.model.strike_rules import is_rule_match
+from tpuherd_sim.model.world_parts import LogEntry
 from tpuherd_sim.weather import arguments
-from tpuherd_sim.weather.arguments import TYPES, Unfit
+from tpuherd_sim.weather.arguments import TYPES, InvalidWeather
 from tpuherd_sim.weather.kinds import KINDS, RULE, RULES, STROKES
-from tpuherd_sim.weather.log_text import TOLD, sentence, stretch
-from tpuherd_sim.weather.match_hosts import spelt
-from tpuherd_sim.weather.reference import page, rows
+from tpuherd_sim.weather.log_text import TOLD, format_duration, log_sentence
+from tpuherd_sim.weather.match_hosts import is_spelled
+from tpuherd_sim.weather.reference import kind_rows, reference_page
 
 
 def samples() -> Iterator[tuple[str, dict[str, Any]]]:
     """Every kind as its example says it."""
     for kind in KINDS.values():
         name, *said = kind.example.split()
-        yield name, arguments.fill(arguments.kind(name), arguments.words(kind, said))
+        yield (
+            name,
+            arguments.fill_arguments(arguments.find_kind(name), arguments.parse_words(kind, said)),
+        )
 
 
 def test_names_are_unique_and_each_has_what_it_takes() -> None:
@@ -55,8 +58,8 @@ def test_every_example_can_be_said() -> None:
 )  # fmt: skip
 def test_bare_words_fill_the_first_free_arguments(said: str, filled: dict[str, Any]) -> None:
     name, *words = said.split()
-    kind = arguments.kind(name)
-    assert arguments.fill(kind, arguments.words(kind, words)) == filled
+    kind = arguments.find_kind(name)
+    assert arguments.fill_arguments(kind, arguments.parse_words(kind, words)) == filled
 
 
 @pytest.mark.parametrize(
@@ -81,16 +84,16 @@ def test_bare_words_fill_the_first_free_arguments(said: str, filled: dict[str, A
 )
 def test_what_is_said_wrongly_is_told_in_a_sentence(said: str, why: str) -> None:
     name, *words = said.split()
-    with pytest.raises(Unfit) as caught:
-        kind = arguments.kind(name)
-        given = arguments.fill(kind, arguments.words(kind, words))
+    with pytest.raises(InvalidWeather) as caught:
+        kind = arguments.find_kind(name)
+        given = arguments.fill_arguments(kind, arguments.parse_words(kind, words))
         pytest.fail(f"taken as {given}")
     assert caught.value.sentence.startswith(why)
 
 
 def test_every_kind_has_a_row_and_a_section() -> None:
-    written = page()
-    assert [row["name"] for row in rows()] == list(KINDS)
+    written = reference_page()
+    assert [row["name"] for row in kind_rows()] == list(KINDS)
     for kind in KINDS.values():
         assert f"\n### {kind.name}\n" in written
         assert f"herd sim weather {kind.example}\n" in written
@@ -136,7 +139,7 @@ def test_every_stroke_has_a_sentence_of_its_own() -> None:
     ],
 )  # fmt: skip
 def test_sentences(name: str, facts: dict[str, Any], said: str) -> None:
-    assert sentence(Note(at=0.0, name=name, facts=facts)) == said
+    assert log_sentence(LogEntry(at=0.0, name=name, facts=facts)) == said
 
 
 @pytest.mark.parametrize(
@@ -144,7 +147,7 @@ def test_sentences(name: str, facts: dict[str, Any], said: str) -> None:
     [(0.5, "0.5 s"), (30, "30 s"), (60, "1 min"), (5400, "1.5 h"), (86400 * 2, "2 d")],
 )
 def test_stretches_are_said_in_their_largest_unit(seconds: float, said: str) -> None:
-    assert stretch(seconds) == said
+    assert format_duration(seconds) == said
 
 
 @pytest.mark.parametrize(
@@ -171,7 +174,7 @@ def test_targets(target: str, hosts: set[str]) -> None:
     hit = {
         f"{zone}/{node}/w{worker}"
         for zone, node, worker in world
-        if spelt(
+        if is_spelled(
             target.split("/"),
             [node],
             [zone, node],
@@ -194,4 +197,4 @@ def test_a_rule_fits_iff_every_pattern_meets_its_fact() -> None:
         match = {name: p for name, p in (("zone", zone), ("node", node)) if p is not None}
         for here, one in product(facts, repeat=2):
             known = {name: f for name, f in (("zone", here), ("node", one)) if f is not None}
-            assert fits(match, known) == (here in alike[zone] and one in alike[node])
+            assert is_rule_match(match, known) == (here in alike[zone] and one in alike[node])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import tpuherd_host
-from tpuherd.remote.agent_bundle import bare, documented
+from tpuherd.remote.agent_bundle import documented_nodes, strip_docs
 
 ROOT = Path(tpuherd_host.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
@@ -15,7 +15,7 @@ SOURCES = sorted(ROOT.rglob("*.py"))
 def stripped(text: str) -> str:
     """The program without its docstrings."""
     tree = ast.parse(text)
-    for node in documented(tree):
+    for node in documented_nodes(tree):
         if ast.get_docstring(node, clean=False) is not None:
             node.body[:1] = [] if len(node.body) > 1 else [ast.Pass()]
     return ast.dump(tree)
@@ -24,10 +24,10 @@ def stripped(text: str) -> str:
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_bare_source_is_the_same_program(file: Path) -> None:
     text = file.read_text()
-    assert ast.dump(ast.parse(bare(text))) == stripped(text)
-    assert bare(text).count("\n") == text.count("\n")
+    assert ast.dump(ast.parse(strip_docs(text))) == stripped(text)
+    assert strip_docs(text).count("\n") == text.count("\n")
 
 
 def test_a_body_on_the_line_of_its_head_stays() -> None:
     text = "class Lists(Protocol):\n    def __len__(self) -> int: ...\n"
-    assert bare(text) == text
+    assert strip_docs(text) == text

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tpuherd.accounting.goodput import REST, Account
-from tpuherd.accounting.slot_account import Book, account, note, state
+from tpuherd.accounting.goodput import REST, SlotAccount
+from tpuherd.accounting.slot_account import AccountBuilder, add_event, build_account, current_state
 from tpuherd.history.apply_event import KINDS
-from tpuherd.model.slots_and_plan import Event, Goal
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 
 
 @dataclass(slots=True)
-class Job:
+class JobTimes:
     """What is known of a job while its events are read."""
 
     made_at: float
@@ -24,24 +24,24 @@ class Ledger:
     """All books, as far as the log was read."""
 
     seq: int = 0  #: of the last event that is in it
-    jobs: dict[str, Job] = field(default_factory=dict)
-    books: dict[str, Book] = field(default_factory=dict)
+    jobs: dict[str, JobTimes] = field(default_factory=dict)
+    books: dict[str, AccountBuilder] = field(default_factory=dict)
 
 
-def accounts(events: Iterable[Event], now: float) -> dict[str, Account]:
+def build_accounts(events: Iterable[HistoryEvent], now: float) -> dict[str, SlotAccount]:
     """The account of every slot that these events tell of, by name."""
     ledger = Ledger()
     for event in events:
-        post(ledger, event)
-    return closed(ledger, now)
+        post_event(ledger, event)
+    return current_accounts(ledger, now)
 
 
-def closed(ledger: Ledger, now: float) -> dict[str, Account]:
+def current_accounts(ledger: Ledger, now: float) -> dict[str, SlotAccount]:
     """Every account as it stands now; more may be posted after."""
-    return {name: account(book, now) for name, book in sorted(ledger.books.items())}
+    return {name: build_account(book, now) for name, book in sorted(ledger.books.items())}
 
 
-def post(ledger: Ledger, event: Event) -> None:
+def post_event(ledger: Ledger, event: HistoryEvent) -> None:
     """Write an event into the books that it concerns."""
     if not event.job or not KINDS.get(event.kind, frozenset()) <= event.facts.keys():
         return
@@ -50,32 +50,34 @@ def post(ledger: Ledger, event: Event) -> None:
         book = books.get(event.slot)
         if book is None:
             others = any(other.job == event.job for other in books.values())
-            book = books[event.slot] = begun(event, ledger.jobs.get(event.job), others=others)
-        note(book, event)
+            book = books[event.slot] = start_builder(
+                event, ledger.jobs.get(event.job), others=others
+            )
+        add_event(book, event)
         return
-    ledger.jobs[event.job] = wished(ledger.jobs.get(event.job), event)
+    ledger.jobs[event.job] = update_job_times(ledger.jobs.get(event.job), event)
     for name, book in list(books.items()):
         if book.job != event.job:
             continue
-        if event.kind == "wish.made" and state(book) in REST:
+        if event.kind == "wish.made" and current_state(book) in REST:
             del books[name]  # it was over: this is another life
         else:
-            note(book, event)
+            add_event(book, event)
 
 
-def wished(job: Job | None, event: Event) -> Job:
+def update_job_times(job: JobTimes | None, event: HistoryEvent) -> JobTimes:
     """The job after an event that is no slot's own."""
     goal = Goal(event.facts.get("goal", Goal.RUN if job is None else job.goal))
     if job is None or event.kind == "wish.made":
-        return Job(made_at=event.at, changed_at=event.at, goal=goal)
+        return JobTimes(made_at=event.at, changed_at=event.at, goal=goal)
     stopped = (job.stopped or event.kind == "wish.stopped") and event.kind != "wish.resumed"
     changed = event.at if event.kind == "wish.changed" else job.changed_at
-    return Job(made_at=job.made_at, changed_at=changed, goal=goal, stopped=stopped)
+    return JobTimes(made_at=job.made_at, changed_at=changed, goal=goal, stopped=stopped)
 
 
-def begun(event: Event, job: Job | None, *, others: bool) -> Book:
+def start_builder(event: HistoryEvent, job: JobTimes | None, *, others: bool) -> AccountBuilder:
     """The book of a slot that is first heard of; one beside others came by a change of the wish."""
     if job is None:
-        return Book(slot=event.slot, job=event.job, start=event.at, at=event.at)
+        return AccountBuilder(slot=event.slot, job=event.job, start=event.at, at=event.at)
     start = min(event.at, job.changed_at if others else job.made_at)
-    return Book(slot=event.slot, job=event.job, start=start, at=start, goal=job.goal)
+    return AccountBuilder(slot=event.slot, job=event.job, start=start, at=start, goal=job.goal)

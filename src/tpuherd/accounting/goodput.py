@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tpuherd.model.slot_history import Attempt, Bid, Verdict
+from tpuherd.model.slot_history import AttemptRecord, BidRecord, Verdict
 
 
-class State(StrEnum):
+class GoodputState(StrEnum):
     """What a slot's second was spent on."""
 
     QUEUE_FIRST = "queue_first"
@@ -34,43 +34,43 @@ class State(StrEnum):
 
 
 #: For people, and for the docs.
-MEANINGS: Mapping[State, str] = {
-    State.QUEUE_FIRST: "waited for the first node",
-    State.CAPACITY_WAIT: "waited for capacity after a loss",
-    State.CONTROLLER_GAP: "between two things, by our own doing",
-    State.PROVISION: "node granted, being made by the cloud",
-    State.HOST_SETUP: "code shipped, hosts set up",
-    State.STARTING: "command started, before its first step",
-    State.RESTORE: "of that, reading the checkpoint, where the command tells",
-    State.PRODUCTIVE: "work that counts",
-    State.WASTED: "work beyond the checkpoint that the next attempt resumed from",
-    State.STOPPING: "being stopped, saving",
-    State.DETECT: "no sign of life before a loss was noticed",
-    State.PROCESS_DOWN: "node there, command had failed",
-    State.HUNG: "command ran without output or a step until it was stopped",
-    State.IDLE: "node kept ready, as wished",
-    State.STOPPED: "stopped, as wished",
-    State.DONE: "after success",
-    State.GAVE_UP: "after the last failure",
+MEANINGS: Mapping[GoodputState, str] = {
+    GoodputState.QUEUE_FIRST: "waited for the first node",
+    GoodputState.CAPACITY_WAIT: "waited for capacity after a loss",
+    GoodputState.CONTROLLER_GAP: "between two things, by our own doing",
+    GoodputState.PROVISION: "node granted, being made by the cloud",
+    GoodputState.HOST_SETUP: "code shipped, hosts set up",
+    GoodputState.STARTING: "command started, before its first step",
+    GoodputState.RESTORE: "of that, reading the checkpoint, where the command tells",
+    GoodputState.PRODUCTIVE: "work that counts",
+    GoodputState.WASTED: "work beyond the checkpoint that the next attempt resumed from",
+    GoodputState.STOPPING: "being stopped, saving",
+    GoodputState.DETECT: "no sign of life before a loss was noticed",
+    GoodputState.PROCESS_DOWN: "node there, command had failed",
+    GoodputState.HUNG: "command ran without output or a step until it was stopped",
+    GoodputState.IDLE: "node kept ready, as wished",
+    GoodputState.STOPPED: "stopped, as wished",
+    GoodputState.DONE: "after success",
+    GoodputState.GAVE_UP: "after the last failure",
 }
 #: Nobody wants the slot to work then: it does not count.
-REST = frozenset({State.IDLE, State.STOPPED, State.DONE, State.GAVE_UP})
+REST = frozenset({GoodputState.IDLE, GoodputState.STOPPED, GoodputState.DONE, GoodputState.GAVE_UP})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Span:
+class StateSpan:
     """Some time in one state."""
 
     start: float
     end: float
-    state: State
+    state: GoodputState
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class AttemptAccount:
     """One attempt, as the accounting knows it."""
 
-    attempt: Attempt
+    attempt: AttemptRecord
     zone: str = ""
     type: str = ""
     last_at: float | None = None  #: the last sign of its work
@@ -80,13 +80,13 @@ class Run:
     points: tuple[tuple[float, int], ...] = ()  #: when it was known to be at which step
 
     @property
-    def works_at(self) -> float | None:
+    def progress_since(self) -> float | None:
         """Since when it gets on: from its first step, or from its start if it never told of any."""
         return self.attempt.first_step_at or self.attempt.started_at
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Recovery:
+class LossRecovery:
     """From the last sign of an attempt that was lost to the first step of the next one."""
 
     at: float
@@ -94,9 +94,9 @@ class Recovery:
     over: bool  #: False: it is still under way
     verdict: Verdict
     why: str
-    before: Run
-    after: Run | None
-    seconds: Mapping[State, float]
+    before: AttemptAccount
+    after: AttemptAccount | None
+    seconds: Mapping[GoodputState, float]
     steps_lost: int | None  #: None: nobody told
 
     @property
@@ -109,15 +109,15 @@ class Recovery:
 
 
 #: The parts of a recovery, as they are told.
-PARTS: Mapping[str, tuple[State, ...]] = {
-    "detect": (State.DETECT, State.HUNG),
-    "stop": (State.STOPPING,),
-    "pause": (State.PROCESS_DOWN,),
-    "queue": (State.CAPACITY_WAIT, State.QUEUE_FIRST),
-    "provision": (State.PROVISION,),
-    "setup": (State.HOST_SETUP,),
-    "start": (State.STARTING, State.RESTORE),
-    "gap": (State.CONTROLLER_GAP,),
+PARTS: Mapping[str, tuple[GoodputState, ...]] = {
+    "detect": (GoodputState.DETECT, GoodputState.HUNG),
+    "stop": (GoodputState.STOPPING,),
+    "pause": (GoodputState.PROCESS_DOWN,),
+    "queue": (GoodputState.CAPACITY_WAIT, GoodputState.QUEUE_FIRST),
+    "provision": (GoodputState.PROVISION,),
+    "setup": (GoodputState.HOST_SETUP,),
+    "start": (GoodputState.STARTING, GoodputState.RESTORE),
+    "gap": (GoodputState.CONTROLLER_GAP,),
 }
 #: The parts of the start of a command, where it tells of them, in their order.
 STARTUP: Mapping[str, str] = {
@@ -131,17 +131,17 @@ STARTUP: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Account:
+class SlotAccount:
     """What became of one slot's time, from its wish until now or its end."""
 
     slot: str
     job: str
     start: float
     end: float
-    state: State
-    spans: tuple[Span, ...]
-    runs: tuple[Run, ...] = ()
-    bids: tuple[Bid, ...] = ()  #: those not known to be gone
+    state: GoodputState
+    spans: tuple[StateSpan, ...]
+    runs: tuple[AttemptAccount, ...] = ()
+    bids: tuple[BidRecord, ...] = ()  #: those not known to be gone
     step: int | None = None  #: the furthest that is known
     saved: int | None = None
     steps_lost: int = 0
@@ -149,7 +149,7 @@ class Account:
     per_hour: float = 0.0
     priced: bool = True  #: False: the price of some node is not known
     over_why: str = ""  #: why it is done, or was given up
-    seconds: Mapping[State, float] = field(default_factory=dict)
+    seconds: Mapping[GoodputState, float] = field(default_factory=dict)
 
     @property
     def wanted_s(self) -> float:
@@ -159,35 +159,35 @@ class Account:
     @property
     def goodput(self) -> float | None:
         """The share of that in which it got on; None while there was nothing to get on with."""
-        return ratio([self])
+        return combined_goodput([self])
 
 
-def ratio(accounts: Iterable[Account]) -> float | None:
+def combined_goodput(accounts: Iterable[SlotAccount]) -> float | None:
     """The goodput of several slots together."""
     known = [account for account in accounts if account.runs]
     wanted = sum(account.wanted_s for account in known)
-    got_on = sum(account.seconds.get(State.PRODUCTIVE, 0.0) for account in known)
+    got_on = sum(account.seconds.get(GoodputState.PRODUCTIVE, 0.0) for account in known)
     return got_on / wanted if wanted else None
 
 
-def totals(spans: Iterable[Span]) -> dict[State, float]:
+def seconds_by_state(spans: Iterable[StateSpan]) -> dict[GoodputState, float]:
     """Seconds by state."""
-    seconds: dict[State, float] = {}
+    seconds: dict[GoodputState, float] = {}
     for span in spans:
         seconds[span.state] = seconds.get(span.state, 0.0) + span.end - span.start
     return seconds
 
 
-def within(spans: Iterable[Span], start: float, end: float) -> tuple[Span, ...]:
+def clip_spans(spans: Iterable[StateSpan], start: float, end: float) -> tuple[StateSpan, ...]:
     """The parts of them between two times."""
     return tuple(
-        Span(start=max(span.start, start), end=min(span.end, end), state=span.state)
+        StateSpan(start=max(span.start, start), end=min(span.end, end), state=span.state)
         for span in spans
         if span.start < end and start < span.end
     )
 
 
-def recoveries(account: Account) -> tuple[Recovery, ...]:
+def find_recoveries(account: SlotAccount) -> tuple[LossRecovery, ...]:
     """Every loss that was not wished, and what it took to go on."""
     found = []
     for number, before in enumerate(account.runs, 1):
@@ -198,12 +198,12 @@ def recoveries(account: Account) -> tuple[Recovery, ...]:
         if after is None and account.state in REST:
             continue  # nothing goes on
         start = ended if before.last_at is None else min(before.last_at, ended)
-        works_at = None if after is None else after.works_at
+        works_at = None if after is None else after.progress_since
         ends = (account.end if after is None else after.attempt.ended_at) or account.end
         until = max(start, ends if works_at is None else works_at)
         assert verdict is not None
         found.append(
-            Recovery(
+            LossRecovery(
                 at=start,
                 until=until,
                 over=works_at is not None or ends < account.end,
@@ -211,14 +211,14 @@ def recoveries(account: Account) -> tuple[Recovery, ...]:
                 why=before.why,
                 before=before,
                 after=after,
-                seconds=totals(within(account.spans, start, until)),
-                steps_lost=lost(before, after),
+                seconds=seconds_by_state(clip_spans(account.spans, start, until)),
+                steps_lost=count_lost_steps(before, after),
             )
         )
     return tuple(found)
 
 
-def lost(before: Run, after: Run | None) -> int | None:
+def count_lost_steps(before: AttemptAccount, after: AttemptAccount | None) -> int | None:
     """How many steps are made twice."""
     if after is None or after.resumed is None or not before.points:
         return None

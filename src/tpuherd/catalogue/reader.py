@@ -20,7 +20,7 @@ TABLES = Path(__file__).with_name("tables")
 API_VERSIONS = ("v1", "v2", "v2alpha1")
 
 
-def lines(table: str) -> tuple[dict[str, str], list[dict[str, str]]]:
+def read_table(table: str) -> tuple[dict[str, str], list[dict[str, str]]]:
     """The header (date, source, note) and the rows of a table."""
     text = (TABLES / f"{table}.csv").read_text(encoding="utf-8").splitlines()
     header = dict(line[2:].split(": ", 1) for line in text if line.startswith("# "))
@@ -46,18 +46,18 @@ def accelerators() -> Mapping[str, Accelerator]:
             hbm_gib=int(row["hbm_gib"]),
             bf16_tflops=int(row["bf16_tflops"]),
         )
-        for row in lines("accelerators")[1]
+        for row in read_table("accelerators")[1]
     }
 
 
 @cache
-def _shapes() -> Mapping[tuple[str, str], Accelerator]:
+def _sizes_by_topology() -> Mapping[tuple[str, str], Accelerator]:
     return {(one.enum, one.topology): one for one in accelerators().values() if one.enum}
 
 
 def by_topology(enum: str, topology: str) -> Accelerator | None:
     """The size of a generation that has this topology, such as V4 and 2x2x2."""
-    return _shapes().get((enum, topology))
+    return _sizes_by_topology().get((enum, topology))
 
 
 @cache
@@ -83,7 +83,7 @@ def generations() -> Mapping[str, Generation]:
             },
             runtime=row["runtime"],
         )
-        for row in lines("generations")[1]
+        for row in read_table("generations")[1]
     }
 
 
@@ -91,7 +91,7 @@ def generations() -> Mapping[str, Generation]:
 def zones() -> Mapping[str, Zone]:
     """Every zone that has TPUs of this API, by its name."""
     types: dict[str, set[str]] = {}
-    for row in lines("zones")[1]:
+    for row in read_table("zones")[1]:
         types.setdefault(row["zone"], set()).update(
             one.type
             for one in accelerators().values()
@@ -114,7 +114,7 @@ def runtimes() -> Mapping[str, Runtime]:
             ubuntu=row["ubuntu"],
             python=row["python"],
         )
-        for row in lines("runtimes")[1]
+        for row in read_table("runtimes")[1]
     }
 
 
@@ -129,7 +129,7 @@ def prices() -> tuple[Price, ...]:
             on_demand=float(row["on_demand"]),
             spot=float(row["spot"]) if row["spot"] else None,
         )
-        for row in lines("prices")[1]
+        for row in read_table("prices")[1]
     )
 
 
@@ -138,7 +138,7 @@ def egress() -> Mapping[tuple[str, str], float]:
     """USD per GiB read, by the bucket's continent and the reader's ("same": the same region)."""
     return {
         (row["bucket"], reader): float(price)
-        for row in lines("egress")[1]
+        for row in read_table("egress")[1]
         for reader, price in row.items()
         if reader != "bucket"
     }
@@ -153,7 +153,7 @@ def regions() -> Mapping[str, Region]:
             continent=row["continent"],
             zones=tuple(f"{row['region']}-{letter}" for letter in row["zones"].split()),
         )
-        for row in lines("regions")[1]
+        for row in read_table("regions")[1]
     }
 
 
@@ -167,7 +167,7 @@ def bucket_locations() -> Mapping[str, BucketLocation]:
             continent=row["continent"],
             regions=tuple(row["regions"].split()),
         )
-        for row in lines("buckets")[1]
+        for row in read_table("buckets")[1]
     }
 
 

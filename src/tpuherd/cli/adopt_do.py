@@ -1,21 +1,23 @@
 """What `herd adopt` does: shows what was taken over."""
 
-from tpuherd.cli.job_session import desk, say, say_json
+from tpuherd.cli.job_session import open_job_session, print_json, print_lines
 from tpuherd.commands.console import Console
-from tpuherd.commands.host_access import Home
-from tpuherd.jobs.adopt_resources import take_over
-from tpuherd.targets import fold
+from tpuherd.commands.host_access import HostAccess
+from tpuherd.jobs.adopt_resources import adopt_resources
+from tpuherd.targets import fold_names
 
 
-async def shown(owner: str | None, json_: bool, console: Console, home: Home) -> int:
+async def run_adopt(owner: str | None, json_: bool, console: Console, home: HostAccess) -> int:
     """Theirs, or our own that the store has lost."""
-    async with desk(console, home, "herd adopt") as here:
-        found = await take_over(owner, here)
+    async with open_job_session(console, home, "herd adopt") as here:
+        found = await adopt_resources(owner, here)
     if json_:
-        await say_json(console, found.as_json())
+        await print_json(console, found.as_json())
         return 0
-    await say(console, f"{fold(found.bids)} adopted" if found.bids else "there is nothing to adopt")
+    await print_lines(
+        console, f"{fold_names(found.bids)} adopted" if found.bids else "there is nothing to adopt"
+    )
     if found.unknown:
-        left = fold(found.unknown)
-        await console.tell(f"{left}: no job stands in their metadata; herd gc deletes them")
+        left = fold_names(found.unknown)
+        await console.print_notice(f"{left}: no job stands in their metadata; herd gc deletes them")
     return 0

@@ -39,7 +39,7 @@ def change_invocation(ctx: click.Context, **changes: Any) -> None:
     ctx.obj = replace(ctx.find_object(Invocation) or Invocation(), **changes)
 
 
-def accept_anywhere(command: click.Command) -> click.Command:
+def add_global_options(command: click.Command) -> click.Command:
     """The command, and all below it, with these options; its own of the same name stay its own."""
     taken = {name for param in command.params for name in param.opts}
     for option in (
@@ -51,11 +51,11 @@ def accept_anywhere(command: click.Command) -> click.Command:
             command.params.append(option)
     if isinstance(command, click.Group):
         for below in command.commands.values():
-            accept_anywhere(below)
+            add_global_options(below)
     return command
 
 
-def skip_options(words: Sequence[str]) -> int:
+def count_global_words(words: Sequence[str]) -> int:
     """How many words at the beginning are these options, with their values."""
     at = 0
     while at < len(words) and LEADING.fullmatch(words[at]):
@@ -63,7 +63,7 @@ def skip_options(words: Sequence[str]) -> int:
     return at
 
 
-class RemoteLine(click.Command):
+class TargetCommand(click.Command):
     """A command line that ends in another one: TARGET COMMAND.
 
     From that one's first word on, with or without a -- before it, every word is its own.
@@ -79,7 +79,7 @@ class RemoteLine(click.Command):
         while at < len(args) and args[at] != "--":
             word = args[at]
             if word.startswith("-") and word != "-":
-                at += 2 if self.takes_next(word) else 1
+                at += 2 if self.needs_next_word(word) else 1
                 continue
             words += 1
             if words == 2:
@@ -87,7 +87,7 @@ class RemoteLine(click.Command):
             at += 1
         return None
 
-    def takes_next(self, word: str) -> bool:
+    def needs_next_word(self, word: str) -> bool:
         """Whether the value of this option is the next word."""
         valued = {
             name

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from tpuherd.commands.console import Console
-from tpuherd.errors import Unfit
+from tpuherd.errors import InvalidInput
 
 
-class Asking:
+class TerminalPrompter:
     """The user at the terminal."""
 
     def __init__(self, console: Console, name: str, *, yes: bool) -> None:
@@ -18,19 +18,21 @@ class Asking:
     def environ(self) -> Mapping[str, str]:
         return self.console.environ
 
-    async def tell(self, sentence: str) -> None:
-        await self.console.tell(f"{self.name}: {sentence}")
+    async def show_message(self, sentence: str) -> None:
+        await self.console.print_notice(f"{self.name}: {sentence}")
 
-    async def agree(self, question: str, details: str = "") -> bool:
+    async def ask_confirmation(self, question: str, details: str = "") -> bool:
         if self.yes:
             return True
         if details:
-            await self.console.tell(details)
-        if not self.console.terminal(0):
-            raise Unfit(question, hint="without a terminal nobody can be asked: --yes says so")
-        await self.tell(question)
+            await self.console.print_notice(details)
+        if not self.console.is_terminal(0):
+            raise InvalidInput(
+                question, hint="without a terminal nobody can be asked: --yes says so"
+            )
+        await self.show_message(question)
         await self.console.flush()
-        if await self.console.ask("Go on? [y/n]", {"y": "go on", "n": "leave it"}) == "y":
+        if await self.console.ask_question("Go on? [y/n]", {"y": "go on", "n": "leave it"}) == "y":
             return True
-        await self.tell("nothing was changed")
+        await self.show_message("nothing was changed")
         return False

@@ -1,16 +1,16 @@
 """What comes in by standard input, as a whole."""
 
 from tpuherd.commands.console import Console
-from tpuherd.errors import Unfit
+from tpuherd.errors import InvalidInput
 
 BYTES_MAX = 1_000_000
 
 
-async def piped(console: Console) -> str:
+async def read_stdin(console: Console) -> str:
     """All of it."""
     text = b""
     while piece := await console.read():
         text += piece
         if len(text) > BYTES_MAX:
-            raise Unfit("that is more than a megabyte: something else is meant")
+            raise InvalidInput("that is more than a megabyte: something else is meant")
     return text.decode(errors="replace")

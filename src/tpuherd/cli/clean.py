@@ -9,16 +9,16 @@ from typing import Any
 import click
 
 from tpuherd.cli.formats import Duration
-from tpuherd.cli.parsed_command import Errand, errand
+from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.commands.console import Console
-from tpuherd.commands.host_access import Home
+from tpuherd.commands.host_access import HostAccess
 from tpuherd.exit_status import FAILED
 
 PATIENCE_S = 60.0  #: beyond the grace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cleaning:
+class CleanOptions:
     """How to clean."""
 
     all: bool
@@ -36,55 +36,57 @@ class Cleaning:
 )  # fmt: skip
 @click.option("-y", "--yes", is_flag=True, help="Also on nodes of another herd user.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def clean(target: str, all_: bool, grace_s: float, yes: bool, json_: bool) -> Errand:
+def clean(target: str, all_: bool, grace_s: float, yes: bool, json_: bool) -> ParsedCommand:
     """End leftover processes on TARGET, and remove stale locks of libtpu.
 
     Only what earlier work of ours left behind; with --all everything of ours, and everybody who
     has the chips.
     """
-    how = Cleaning(all=all_, grace_s=grace_s, yes=yes, json_=json_)
-    return errand("herd clean", partial(work, target, how))
+    how = CleanOptions(all=all_, grace_s=grace_s, yes=yes, json_=json_)
+    return make_parsed_command("herd clean", partial(run_clean, target, how))
 
 
-async def work(target: str, how: Cleaning, console: Console, home: Home) -> int:
+async def run_clean(target: str, how: CleanOptions, console: Console, home: HostAccess) -> int:
     """On every host."""
-    from tpuherd.cli.ask_user import Asking
-    from tpuherd.commands.ask_hosts import ask
-    from tpuherd.ports import Verb
+    from tpuherd.cli.ask_user import TerminalPrompter
+    from tpuherd.commands.ask_hosts import ask_hosts
+    from tpuherd.ports import RpcRequest
 
-    verb = Verb(name="clean", arguments={"all": how.all, "grace_s": how.grace_s})
-    talk = Asking(console, "herd clean", yes=how.yes)
+    verb = RpcRequest(name="clean", arguments={"all": how.all, "grace_s": how.grace_s})
+    talk = TerminalPrompter(console, "herd clean", yes=how.yes)
     seconds = how.grace_s + PATIENCE_S
-    answers, status = await ask(target, verb, console, home, seconds=seconds, talk=talk)
+    answers, status = await ask_hosts(target, verb, console, home, seconds=seconds, talk=talk)
     if how.json_:
-        await console.say(json.dumps(answers, indent=2).encode() + b"\n")
+        await console.write(json.dumps(answers, indent=2).encode() + b"\n")
     else:
-        await console.show("\n".join(lines(answers)))
+        await console.print_text("\n".join(summary_lines(answers)))
     return status or (FAILED if any(answer["left"] for answer in answers.values()) else 0)
 
 
-def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def summary_lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What was done where; hosts of which the same is to be said stand together."""
-    from tpuherd.targets import fold
+    from tpuherd.targets import fold_names
 
     groups: dict[str, dict[str, list[int]]] = {}
     for host, answer in answers.items():
-        for sentence, pid in sentences(answer) or [("there was nothing to clean", 0)]:
+        for sentence, pid in host_sentences(answer) or [("there was nothing to clean", 0)]:
             groups.setdefault(sentence, {}).setdefault(host, []).append(pid)
-    return [f"{fold(hosts)}: {said}{which(hosts)}" for said, hosts in groups.items()]
+    return [f"{fold_names(hosts)}: {said}{pid_suffix(hosts)}" for said, hosts in groups.items()]
 
 
-def which(hosts: Mapping[str, list[int]]) -> str:
+def pid_suffix(hosts: Mapping[str, list[int]]) -> str:
     """The processes, where one host is spoken of."""
     pids = [pid for each in hosts.values() for pid in each] if len(hosts) == 1 else []
     return f" (pid {', '.join(map(str, pids))})" if any(pids) else ""
 
 
-def sentences(answer: Mapping[str, Any]) -> list[tuple[str, int]]:
+def host_sentences(answer: Mapping[str, Any]) -> list[tuple[str, int]]:
     """What became of one host, each with a process or 0."""
-    from tpuherd.views.format_text import command
+    from tpuherd.views.format_text import shorten_command
 
-    said = [(f"ended {command(one['command'])}", one["pid"]) for one in answer["ended"]]
-    said += [(f"could not end {command(one['command'])}", one["pid"]) for one in answer["left"]]
+    said = [(f"ended {shorten_command(one['command'])}", one["pid"]) for one in answer["ended"]]
+    said += [
+        (f"could not end {shorten_command(one['command'])}", one["pid"]) for one in answer["left"]
+    ]
     said += [(f"removed {path}, which nobody held", 0) for path in answer["removed"]]
     return said + [(f"made {path} writable for all", 0) for path in answer["mended"]]

@@ -64,7 +64,7 @@ Options (--world, -q and -v also behind the command):
 """
 
 
-def page() -> str:
+def help_page() -> str:
     """The whole of it."""
     text = HEAD
     for title, commands in SECTIONS.items():

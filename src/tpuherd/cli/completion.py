@@ -59,23 +59,27 @@ def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
 def known_names(ctx: click.Context, incomplete: str) -> list[str]:
     """What can be known without asking anybody."""
     from tpuherd.clock import WallClock
-    from tpuherd.cloud.node_cache import Seen
+    from tpuherd.cloud.node_cache import NodeCache
     from tpuherd.settings import project_access
     from tpuherd.store.database import Database
-    from tpuherd.targets import slot_of
+    from tpuherd.targets import split_bid_name
 
-    scope = project_access.scope(os.environ, world=find_world(ctx))
+    scope = project_access.resolve_scope(os.environ, world=find_world(ctx))
     names: set[str] = set()
-    if scope.store.exists():
-        store = Database(scope.store, WallClock().now())
+    if scope.store_folder.exists():
+        store = Database(scope.store_folder, WallClock().now())
         try:
-            for wish in store.wishes().values():
+            for wish in store.stored_jobs().values():
                 names |= {wish.job}
-                names |= set(wish.slots if incomplete.startswith(f"{wish.job}-") else ())
+                names |= set(wish.slot_names if incomplete.startswith(f"{wish.job}-") else ())
         finally:
             store.close()
-    survey = Seen(scope.folders.state / "nodes" / scope.logs.name).survey()
-    names |= {node.name for node in survey.nodes if slot_of(node.name) is None} if survey else set()
+    survey = NodeCache(scope.folders.state / "nodes" / scope.logs_folder.name).load_nodes()
+    names |= (
+        {node.name for node in survey.nodes if split_bid_name(node.name) is None}
+        if survey
+        else set()
+    )
     return sorted(name for name in names if name.startswith(incomplete))
 
 

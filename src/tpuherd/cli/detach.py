@@ -7,29 +7,29 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tpuherd_sim.state_dir import Trouble
+from tpuherd_sim.state_dir import WorldError
 
 #: Called in the new process once it is ready, with what its beginner shall print and warn of.
-Ready = Callable[[str, str], None]
+OnReady = Callable[[str, str], None]
 
 
-def apart(work: Callable[[Ready], None], log: Path) -> tuple[str, str]:
+def run_detached(work: Callable[[OnReady], None], log: Path) -> tuple[str, str]:
     """Begin `work`; return what it said when it was ready, or raise what it said instead."""
     sys.stdout.flush()
     sys.stderr.flush()
     ear, mouth = os.pipe()
     if os.fork() == 0:
         os.close(ear)
-        alone(work, log, mouth)
+        run_in_child(work, log, mouth)
     os.close(mouth)
     with open(ear, encoding="utf-8") as stream:
         said = json.loads(stream.read() or "{}")
     if "ready" in said:
         return said["ready"], said["warning"]
-    raise Trouble(said.get("trouble") or f"The world did not come about: {log} may say why")
+    raise WorldError(said.get("trouble") or f"The world did not come about: {log} may say why")
 
 
-def alone(work: Callable[[Ready], None], log: Path, mouth: int) -> None:
+def run_in_child(work: Callable[[OnReady], None], log: Path, mouth: int) -> None:
     """The new process: no terminal, no files of its beginner, its words in the log. No return."""
     status = 1
     try:
@@ -47,7 +47,7 @@ def alone(work: Callable[[Ready], None], log: Path, mouth: int) -> None:
 
         work(ready)
         status = 0
-    except Trouble as trouble:
+    except WorldError as trouble:
         with contextlib.suppress(OSError):
             os.write(mouth, json.dumps({"trouble": str(trouble)}).encode())
     finally:

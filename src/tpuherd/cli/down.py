@@ -5,7 +5,7 @@ from functools import partial
 import click
 
 from tpuherd.cli.formats import Duration
-from tpuherd.cli.parsed_command import Errand, errand
+from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 
 
 @click.command()
@@ -24,18 +24,18 @@ def down(
     wait: bool,
     timeout_s: float | None,
     json_: bool,
-) -> Errand:
+) -> ParsedCommand:
     """Drop jobs: their commands end, their nodes and requests go, the wish is forgotten.
 
     What is lost is said before. It is over when the cloud lists nothing of them any more; until
     then it says each minute what it waits for, and why. A command that runs gets TERM, its grace
     and KILL; two minutes later at most its node is given back, whatever its host says.
     """
-    from tpuherd.cli.down_do import Asked, dropped
+    from tpuherd.cli.down_do import DownOptions, run_down
 
     if bool(names) == all_:
         raise click.UsageError("say which: herd down NAME…, or --all")
     if timeout_s is not None and not wait:
         raise click.UsageError("--timeout says how long to wait: leave out --no-wait")
-    asked = Asked(names=names, yes=yes, waits=wait, json_=json_, timeout_s=timeout_s)
-    return errand("herd down", partial(dropped, asked))
+    asked = DownOptions(names=names, yes=yes, waits=wait, json_=json_, timeout_s=timeout_s)
+    return make_parsed_command("herd down", partial(run_down, asked))

@@ -6,7 +6,7 @@ from functools import partial
 import click
 
 from tpuherd.cli.invocation import named_world
-from tpuherd.cli.parsed_command import Errand, errand
+from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.cli.print_text import print_text
 from tpuherd.errors import HerdError
 
@@ -20,71 +20,77 @@ def engine() -> None:
 def run() -> int:
     """Be the engine, in the foreground, until it is ended or nothing is left to do."""
     from tpuherd.cli import via_client
-    from tpuherd.engine.engine_process import live
+    from tpuherd.engine.engine_process import run_engine
     from tpuherd.settings import project_access
 
     try:
         print_text(
-            live(project_access.place(os.environ, world=named_world()), os.environ, aloud=True)
+            run_engine(
+                project_access.resolve_access(os.environ, world=named_world()),
+                os.environ,
+                aloud=True,
+            )
         )
     except HerdError as error:
-        return via_client.regret("herd engine run", error)
+        return via_client.print_error("herd engine run", error)
     return 0
 
 
 @engine.command()
-def start() -> Errand:
+def start() -> ParsedCommand:
     """Start it in the background, if none runs. Commands that need it do so by themselves."""
-    from tpuherd.cli.engine_do import started
+    from tpuherd.cli.engine_do import run_engine_start
 
-    return errand("herd engine start", started)
+    return make_parsed_command("herd engine start", run_engine_start)
 
 
 @engine.command()
-def stop() -> Errand:
+def stop() -> ParsedCommand:
     """End it. What runs on hosts goes on, for 72 hours without an engine at the most."""
-    from tpuherd.cli.engine_do import stopped
+    from tpuherd.cli.engine_do import run_engine_stop
 
-    return errand("herd engine stop", stopped)
+    return make_parsed_command("herd engine stop", run_engine_stop)
 
 
 @engine.command()
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def status(json_: bool) -> Errand:
+def status(json_: bool) -> ParsedCommand:
     """Show whether it runs, where, and how long its lease lasts."""
-    from tpuherd.cli.engine_do import shown
+    from tpuherd.cli.engine_do import run_engine_status
 
-    return errand("herd engine status", partial(shown, json_))
+    return make_parsed_command("herd engine status", partial(run_engine_status, json_))
 
 
 @engine.command()
-def acknowledge() -> Errand:
+def acknowledge() -> ParsedCommand:
     """Stop the notice that the store was damaged and set aside."""
-    from tpuherd.cli.engine_do import acknowledged
+    from tpuherd.cli.engine_do import run_engine_acknowledge
 
-    return errand("herd engine acknowledge", acknowledged)
+    return make_parsed_command("herd engine acknowledge", run_engine_acknowledge)
 
 
 @engine.command()
 @click.option("-n", "--lines", default=50, show_default=True, help="So many of the last lines.")
-def logs(lines: int) -> Errand:
+def logs(lines: int) -> ParsedCommand:
     """Print the last lines of its own log."""
-    from tpuherd.cli.engine_do import told
+    from tpuherd.cli.engine_do import run_engine_logs
 
-    return errand("herd engine logs", partial(told, lines))
+    return make_parsed_command("herd engine logs", partial(run_engine_logs, lines))
 
 
 @engine.command()
 def install() -> int:
     """Write its unit for systemd, so that it is up after a reboot; says what is left to do."""
     from tpuherd.cli import via_client
-    from tpuherd.cli.systemd_unit import install as written
+    from tpuherd.cli.systemd_unit import install_unit as written
     from tpuherd.settings import project_access
 
     try:
-        file, todo = written(project_access.place(os.environ, world=named_world()), os.environ)
+        file, todo = written(
+            project_access.resolve_access(os.environ, world=named_world()), os.environ
+        )
     except HerdError as error:
-        return via_client.regret("herd engine install", error)
+        return via_client.print_error("herd engine install", error)
     print_text(f"{file} is written. Now say:", err=True)
     click.echo(todo)
     return 0
@@ -103,8 +109,12 @@ def move(target: str | None, back: bool) -> int:
     if bool(target) == back:
         raise click.UsageError("say --to USER@HOST, or --back")
     try:
-        said = engine_move.away(target, os.environ) if target else engine_move.back(os.environ)
+        said = (
+            engine_move.move_away(target, os.environ)
+            if target
+            else engine_move.move_back(os.environ)
+        )
         print_text(said)
     except HerdError as error:
-        return via_client.regret("herd engine move", error)
+        return via_client.print_error("herd engine move", error)
     return 0

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from tpuherd.cli.anywhere import RemoteLine
+from tpuherd.cli.anywhere import TargetCommand
 from tpuherd.cli.formats import Duration
-from tpuherd.cli.parsed_command import Errand, errand
-from tpuherd.commands.command_types import Wish
+from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+from tpuherd.commands.command_types import ExecRequest
 
 OUTPUTS = ("fold", "stream", "dir", "json")
 
 
-@click.command(cls=RemoteLine)
+@click.command(cls=TargetCommand)
 @click.argument("target", required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("-c", "shell", metavar="TEXT", help="Run this by the login's shell.")
@@ -47,7 +47,7 @@ OUTPUTS = ("fold", "stream", "dir", "json")
 @click.option("--kill", metavar="ID", help="Stop a command: TERM, and KILL 10 s later.")
 @click.option("-y", "--yes", is_flag=True, help="Also on nodes of another herd user.")
 @click.option("--json", "json_", is_flag=True, help="The same as --output json.")
-def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> Errand:
+def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> ParsedCommand:
     """Run a command on all hosts of TARGET.
 
     TARGET is a node, a slot or a job, one of their hosts, or several: gpt, gpt-[0-3],
@@ -68,31 +68,37 @@ def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> Errand:
     if any(kept.values()):
         if command or said["shell"] or list(map(bool, kept.values())).count(True) > 1:
             raise click.UsageError("--list, --attach and --kill stand alone, without a command")
-        return of_kept(target, kept, said)
+        return parse_kept_options(target, kept, said)
     if not target or bool(command) == (said["shell"] is not None):
         raise click.UsageError(
             "say where and what: herd exec TARGET -- COMMAND, or herd exec TARGET -c 'TEXT'"
         )
     tty = said.pop("tty")
-    wish = Wish(target=target, argv=command, **said)
+    wish = ExecRequest(target=target, argv=command, **said)
     if not tty:
-        from tpuherd.cli.exec_run import run
+        from tpuherd.cli.exec_run import run_exec
 
-        return errand("herd exec", partial(run, wish), attentive=True)
+        return make_parsed_command("herd exec", partial(run_exec, wish), attentive=True)
     if wish.output:
         raise click.UsageError("a terminal shows one host as it is: --tty goes without --output")
-    from tpuherd.cli.terminal import run as converse
+    from tpuherd.cli.terminal import run_terminal as converse
 
-    return errand("herd exec", partial(converse, wish), attentive=True)
+    return make_parsed_command("herd exec", partial(converse, wish), attentive=True)
 
 
-def of_kept(target: str | None, kept: Mapping[str, Any], said: Mapping[str, Any]) -> Errand:
+def parse_kept_options(
+    target: str | None, kept: Mapping[str, Any], said: Mapping[str, Any]
+) -> ParsedCommand:
     """What is asked about commands that were begun before."""
     from tpuherd.cli import kept_commands
 
     if kept["listing"]:
-        return errand("herd exec", partial(kept_commands.show, target, said["output"] == "json"))
+        return make_parsed_command(
+            "herd exec", partial(kept_commands.run_exec_list, target, said["output"] == "json")
+        )
     if kept["kill"]:
-        return errand("herd exec", partial(kept_commands.kill, target, kept["kill"], said["yes"]))
-    look = partial(kept_commands.attach, target, kept["attach"], said)
-    return errand("herd exec", look, attentive=True)
+        return make_parsed_command(
+            "herd exec", partial(kept_commands.run_exec_kill, target, kept["kill"], said["yes"])
+        )
+    look = partial(kept_commands.run_exec_attach, target, kept["attach"], said)
+    return make_parsed_command("herd exec", look, attentive=True)

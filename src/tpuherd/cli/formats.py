@@ -22,7 +22,7 @@ class Duration(click.ParamType[float]):
     ) -> float:
         if isinstance(value, float):
             return value
-        seconds = duration(str(value))
+        seconds = parse_duration(str(value))
         if seconds is None:
             self.fail(f"{value!r} is no duration: write 30s, 5m, 2h or 1d", param, ctx)
         return seconds
@@ -37,7 +37,7 @@ class Moment(click.ParamType[float]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         text, now = str(value), WallClock().now()
-        age = duration(text)
+        age = parse_duration(text)
         if age is not None:
             return now - age if age < LONG_AGO else age
         try:
@@ -49,7 +49,7 @@ class Moment(click.ParamType[float]):
             self.fail(f"{value!r} is no time: write 10m, 12:30 or 2026-01-31T12:30", param, ctx)
 
 
-def duration(text: str) -> float | None:
+def parse_duration(text: str) -> float | None:
     """Its seconds; None if it is none."""
     match = DURATION.fullmatch(text.strip())
     if match is None or match[2] not in UNITS:
@@ -57,6 +57,6 @@ def duration(text: str) -> float | None:
     return float(match[1]) * UNITS[match[2]]
 
 
-def clock(at: float) -> str:
+def clock_text(at: float) -> str:
     """The time of day here."""
     return datetime.fromtimestamp(at, UTC).astimezone().strftime("%H:%M:%S")

@@ -2,42 +2,42 @@
 
 from collections.abc import Mapping
 
-from tpuherd.cli.job_session import desk, dollars, say, say_json
+from tpuherd.cli.job_session import format_dollars, open_job_session, print_json, print_lines
 from tpuherd.commands.console import Console
-from tpuherd.commands.host_access import Home
+from tpuherd.commands.host_access import HostAccess
 from tpuherd.exit_status import ABORTED
-from tpuherd.jobs.cloud_inventory import described, per_hour
-from tpuherd.jobs.orphans import collect
-from tpuherd.model.observed import Sight
-from tpuherd.views.format_text import lined
+from tpuherd.jobs.cloud_inventory import hourly_price, state_text
+from tpuherd.jobs.orphans import collect_orphans
+from tpuherd.model.observed import BidObservation
+from tpuherd.views.format_text import format_table
 
 
-async def collected(
-    names: tuple[str, ...], yes: bool, json_: bool, console: Console, home: Home
+async def run_gc(
+    names: tuple[str, ...], yes: bool, json_: bool, console: Console, home: HostAccess
 ) -> int:
     """Look, carry out, show; delete what is named."""
-    async with desk(console, home, "herd gc", yes=yes, begins=False) as here:
-        found = await collect(names, here)
+    async with open_job_session(console, home, "herd gc", yes=yes, begins=False) as here:
+        found = await collect_orphans(names, here)
     if found is None:
         return ABORTED
     if json_:
-        await say_json(console, found.as_json())
+        await print_json(console, found.as_json())
         return 0
     for bid in found.withdrawn:
-        await say(console, f"{bid} is being deleted")
+        await print_lines(console, f"{bid} is being deleted")
     if found.strays:
-        await say(console, strays_table(found.strays, console.width(1)))
+        await print_lines(console, orphans_table(found.strays, console.line_width(1)))
     elif not found.withdrawn:
-        await say(console, f"nothing is left over in {found.zones} zones")
+        await print_lines(console, f"nothing is left over in {found.zones} zones")
     if found.silent:
-        await console.tell(f"no answer from {', '.join(found.silent)}")
+        await console.print_notice(f"no answer from {', '.join(found.silent)}")
     return 0
 
 
-def strays_table(strays: Mapping[str, Sight], width: int | None = None) -> str:
+def orphans_table(strays: Mapping[str, BidObservation], width: int | None = None) -> str:
     """With what they cost, and the one command for each."""
     rows = [("NAME", "ZONE", "STATE", "PER HOUR", "DELETE IT BY")]
     for bid, sight in strays.items():
-        price = dollars(per_hour(sight))
-        rows.append((bid, sight.zone, described(sight), price, f"herd gc {bid}"))
-    return lined(rows, width=width) + "\nherd adopt takes over those whose job is known"
+        price = format_dollars(hourly_price(sight))
+        rows.append((bid, sight.zone, state_text(sight), price, f"herd gc {bid}"))
+    return format_table(rows, width=width) + "\nherd adopt takes over those whose job is known"

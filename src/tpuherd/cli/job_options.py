@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from tpuherd.errors import Unfit
+from tpuherd.errors import InvalidInput
 from tpuherd.jobfile.fields import FIELDS
 from tpuherd.jobfile.read_job import AS_WRITTEN
-from tpuherd.jobfile.yaml_with_lines import Page, page
+from tpuherd.jobfile.yaml_with_lines import YamlDocument, read_yaml
 
 #: Fields that have an option of their own; all others are said by --set.
 OPTIONS = (
@@ -24,7 +24,7 @@ SEVERAL = frozenset(("accelerator", "tier", "zones", "runtime"))  #: a,b are two
 COMMAND = "tpuherd.command"  #: what stood behind --
 
 
-class Spoken(click.Command):
+class JobCommand(click.Command):
     """A command line that ends in `-- COMMAND`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -35,7 +35,7 @@ class Spoken(click.Command):
         return super().parse_args(ctx, args)
 
 
-def field_options(function: Any) -> Any:
+def add_field_options(function: Any) -> Any:
     """An option for each of the fields that are said often."""
     for name in reversed(OPTIONS):
         field = FIELDS[name]
@@ -47,7 +47,7 @@ def field_options(function: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class JobArguments:
     """What stood on the command line."""
 
     file: str | None
@@ -58,70 +58,70 @@ class Said:
     command: tuple[str, ...] = ()
 
 
-def told(said: Said, folder: Path) -> tuple[Page, Path]:
+def read_job_input(said: JobArguments, folder: Path) -> tuple[YamlDocument, Path]:
     """All of it as one page, and the folder that its paths are from."""
-    base, found = folder, Page(value={})
+    base, found = folder, YamlDocument(value={})
     if said.file is not None:
         file = folder / Path(said.file).expanduser()
         try:
-            found = page(file.read_text(encoding="utf-8-sig"))
+            found = read_yaml(file.read_text(encoding="utf-8-sig"))
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is no text"
-            raise Unfit(f"{said.file} can't be read: {reason}") from error
+            raise InvalidInput(f"{said.file} can't be read: {reason}") from error
         base = file.parent
     if not isinstance(found.value, dict):
         return found, base
     for name, values in said.fields.items():
         if values:
-            put(found, (name,), [one for text in values for one in split_values(name, text)])
+            set_field(found, (name,), [one for text in values for one in split_values(name, text)])
     for word in said.env:
         name, equal, text = word.partition("=")
         if not equal:
-            raise Unfit(f"--env {word}: write NAME=VALUE")
-        put(found, ("env", name), [text])
+            raise InvalidInput(f"--env {word}: write NAME=VALUE")
+        set_field(found, ("env", name), [text])
     for name in said.secrets:
-        put(found, ("secrets", name), [{}])
+        set_field(found, ("secrets", name), [{}])
     for word in said.settings:
-        where, it = setting(word)
-        put(found, where, [it])
+        where, it = parse_setting(word)
+        set_field(found, where, [it])
     if said.command:
-        put(found, ("run",), [spoken(said.command)])
+        set_field(found, ("run",), [shell_text(said.command)])
     return found, base
 
 
-def spoken(words: Sequence[str]) -> str:
+def shell_text(words: Sequence[str]) -> str:
     """A command as a shell's text: one word is one already."""
     return words[0] if len(words) == 1 else shlex.join(words)
 
 
-def setting(word: str) -> tuple[tuple[str, ...], Any]:
+def parse_setting(word: str) -> tuple[tuple[str, ...], Any]:
     """`retry.failures=5`: where, and what; nothing behind = is what holds by itself."""
     name, equal, text = word.partition("=")
     if not equal or not name:
-        raise Unfit(f"{word!r}: write FIELD=VALUE, such as copies=3 or retry.failures=5")
+        raise InvalidInput(f"{word!r}: write FIELD=VALUE, such as copies=3 or retry.failures=5")
     where = tuple(name.split("."))
     if not text:
         return where, None
-    return where, text if len(where) > 1 and where[0] in AS_WRITTEN else value(where[0], text)
+    return where, text if len(where) > 1 and where[0] in AS_WRITTEN else parse_value(where[0], text)
 
 
 def split_values(name: str, text: str) -> list[Any]:
     """Those of an option; `spot,on-demand` are two."""
-    found = value(name, text)
+    found = parse_value(name, text)
     return found if name in SEVERAL and isinstance(found, list) else [found]
 
 
-def value(name: str, text: str) -> Any:
+def parse_value(name: str, text: str) -> Any:
     """A value as it is typed: as in a file, but that plain texts need no quotes."""
     if name in TEXTS and not text.startswith("["):
         return text
     if name in SEVERAL and "," in text and not text.startswith("["):
         return [one.strip() for one in text.split(",")]
-    found = page(text)
+    found = read_yaml(text)
     return text if found.mistakes or isinstance(found.value, str) else found.value
 
 
-def put(page: Page, where: tuple[str, ...], values: Sequence[Any]) -> None:
+def set_field(page: YamlDocument, where: tuple[str, ...], values: Sequence[Any]) -> None:
     """Say it there instead of what was said before; None takes it away."""
     place = page.value
     for name in where[:-1]:

@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from tpuherd.cli.ask_user import Asking
-from tpuherd.cli.store_session import tell_notices
+from tpuherd.cli.ask_user import TerminalPrompter
+from tpuherd.cli.store_session import print_notices
 from tpuherd.clock import WallClock
 from tpuherd.commands.console import Console
-from tpuherd.commands.host_access import Home
+from tpuherd.commands.host_access import HostAccess
 from tpuherd.jobs import engine_control
-from tpuherd.jobs.open_project import Desk
+from tpuherd.jobs.open_project import Session
 from tpuherd.settings import project_access
 from tpuherd.store.database import Database
 from tpuherd.views.printable import json_text
@@ -20,38 +20,38 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def desk(
-    console: Console, doing: Home, name: str, *, yes: bool = False, begins: bool = True
-) -> AsyncIterator[Desk]:
+async def open_job_session(
+    console: Console, doing: HostAccess, name: str, *, yes: bool = False, begins: bool = True
+) -> AsyncIterator[Session]:
     """Open for one command. When it is over an engine begins to fill what is wished."""
-    place = project_access.place(console.environ, world=console.said.world)
+    place = project_access.resolve_access(console.environ, world=console.said.world)
     clock = WallClock()
 
     async def cloud() -> "Cloud":
-        _, reach = await doing.reach(console)
+        _, reach = await doing.open_remote(console)
         return reach.cloud
 
-    store = Database(place.store, clock.now())
+    store = Database(place.store_folder, clock.now())
     try:
-        await tell_notices(console, place.store)
-        talk = Asking(console, name, yes=yes)
-        yield Desk(place=place, store=store, clock=clock, talk=talk, cloud=cloud)
+        await print_notices(console, place.store_folder)
+        talk = TerminalPrompter(console, name, yes=yes)
+        yield Session(place=place, store=store, clock=clock, talk=talk, cloud=cloud)
         if begins:
-            engine_control.ensure(place, console.environ)
+            engine_control.ensure_engine(place, console.environ)
     finally:
         store.close()
 
 
-async def say(console: Console, text: str) -> None:
+async def print_lines(console: Console, text: str) -> None:
     """Lines for stdout."""
-    await console.show(text)
+    await console.print_text(text)
 
 
-async def say_json(console: Console, content: Any) -> None:
+async def print_json(console: Console, content: Any) -> None:
     """For programs."""
-    await console.say(f"{json_text(content, indent=2)}\n".encode(errors="replace"))
+    await console.write(f"{json_text(content, indent=2)}\n".encode(errors="replace"))
 
 
-def dollars(amount: float | None) -> str:
+def format_dollars(amount: float | None) -> str:
     """$1.23"""
     return "unknown" if amount is None else f"${amount:,.2f}"

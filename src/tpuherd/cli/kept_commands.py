@@ -6,52 +6,60 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tpuherd.cli.ask_user import Asking
-from tpuherd.cli.formats import clock
-from tpuherd.cli.terminal import Session
-from tpuherd.commands.ask_hosts import missed
-from tpuherd.commands.command_types import confirm_foreign_hosts, ended, hosts_of, named, place_of
+from tpuherd.cli.ask_user import TerminalPrompter
+from tpuherd.cli.formats import clock_text
+from tpuherd.cli.terminal import TerminalSession
+from tpuherd.commands.ask_hosts import report_unreached
+from tpuherd.commands.command_types import (
+    confirm_foreign_hosts,
+    label_hosts,
+    log_place,
+    parse_outcome,
+    resolve_hosts,
+)
 from tpuherd.commands.console import Console
-from tpuherd.commands.host_access import Home
-from tpuherd.commands.log_capture import Keeping, shelf
-from tpuherd.commands.multi_host_run import Cast, Order
-from tpuherd.commands.output import screen
-from tpuherd.commands.run_controller import GRACE_S, Play
-from tpuherd.errors import NotFound, NotReached, Unfit
-from tpuherd.ports import Host, Verb
+from tpuherd.commands.host_access import HostAccess
+from tpuherd.commands.log_capture import LogCapture, open_log_store
+from tpuherd.commands.multi_host_run import CommandRequest, MultiHostRun
+from tpuherd.commands.output import create_printer
+from tpuherd.commands.run_controller import GRACE_S, RunController
+from tpuherd.errors import InvalidInput, NotFound, NotReached
+from tpuherd.ports import Host, RpcRequest
 from tpuherd.remote import fanout
-from tpuherd.remote.fanout import Done
-from tpuherd.remote.resolve_hosts import Reach
-from tpuherd.settings.project_access import Place
-from tpuherd.store.log_store import COMMAND, About
-from tpuherd.targets import fold
-from tpuherd.views.format_text import lined
+from tpuherd.remote.fanout import FanoutResult
+from tpuherd.remote.resolve_hosts import RemoteSession
+from tpuherd.settings.project_access import ProjectAccess
+from tpuherd.store.log_store import COMMAND, LogInfo
+from tpuherd.targets import fold_names
+from tpuherd.views.format_text import format_table
 
 KEPT_S = 86400.0
 LOOK_S = 20.0
-Work = Mapping[str, Any]
+CommandInfo = Mapping[str, Any]
 
 
-async def commands_of(reach: Reach, host: Host) -> list[Work]:
+async def list_commands(reach: RemoteSession, host: Host) -> list[CommandInfo]:
     """What its agent has."""
-    link = await reach.ways.link(host)
-    reply = await link.call(Verb(name="commands"))
-    found: list[Work] = reply["commands"]
+    link = await reach.ways.get_link(host)
+    reply = await link.call(RpcRequest(name="commands"))
+    found: list[CommandInfo] = reply["commands"]
     return found
 
 
-async def looked_for(target: str | None, place: Place, reach: Reach, id: str = "") -> list[Host]:
+async def hosts_to_ask(
+    target: str | None, place: ProjectAccess, reach: RemoteSession, id: str = ""
+) -> list[Host]:
     """The hosts to ask: those of the target, else where we began something in the last day."""
     if target is not None:
-        return await hosts_of(target, place, reach)
-    kept, now = shelf(place), reach.clock.now()
-    about = [one for one in kept.all() if one.kind == COMMAND and one.started > now - KEPT_S]
+        return await resolve_hosts(target, place, reach)
+    kept, now = open_log_store(place), reach.clock.now()
+    about = [one for one in kept.list_logs() if one.kind == COMMAND and one.started > now - KEPT_S]
     places = {where for one in about if id in ("", one.id) for where in one.places}
     if not places and id:
         raise NotFound(
             f"no command {id} was begun here", hint=f"say where: herd exec TARGET --attach {id}"
         )
-    survey = await reach.registrar.look()
+    survey = await reach.registrar.list_nodes()
     there = {(node.zone, node.name, node.incarnation) for node in survey.nodes}
     left = [one for one in places if (one.zone, one.node, one.incarnation) in there]
     if not left:
@@ -60,26 +68,30 @@ async def looked_for(target: str | None, place: Place, reach: Reach, id: str = "
                 f"the hosts of {id} are gone", hint="herd logs shows what they said until then"
             )
         return []
-    return await reach.hosts(",".join(f"{one.zone}/{one.node}/w{one.worker}" for one in left))
+    return await reach.resolve_hosts(
+        ",".join(f"{one.zone}/{one.node}/w{one.worker}" for one in left)
+    )
 
 
-async def show(target: str | None, json_: bool, console: Console, home: Home) -> int:
+async def run_exec_list(target: str | None, json_: bool, console: Console, home: HostAccess) -> int:
     """The list."""
-    place, reach = await home.reach(console)
-    hosts = await looked_for(target, place, reach)
-    names = named(hosts)
-    results = await fanout.everyone(hosts, partial(commands_of, reach), seconds=LOOK_S)
+    place, reach = await home.open_remote(console)
+    hosts = await hosts_to_ask(target, place, reach)
+    names = label_hosts(hosts)
+    results = await fanout.run_on_all(hosts, partial(list_commands, reach), seconds=LOOK_S)
     if json_:
         rows = [{"host": names[d.host], **work} for d in results for work in d.value or ()]
-        await console.say(json.dumps(rows, indent=2).encode() + b"\n")
+        await console.write(json.dumps(rows, indent=2).encode() + b"\n")
     else:
-        if text := table(results, names, console.width(1)):
-            await console.show(text)
-    return await missed(results, console)
+        if text := commands_table(results, names, console.line_width(1)):
+            await console.print_text(text)
+    return await report_unreached(results, console)
 
 
-def table(
-    results: Sequence[Done[list[Work]]], names: Mapping[Host, str], width: int | None = None
+def commands_table(
+    results: Sequence[FanoutResult[list[CommandInfo]]],
+    names: Mapping[Host, str],
+    width: int | None = None,
 ) -> str:
     """A line for each command and each way in which it stands."""
     groups: dict[tuple[float, str, str, str], list[str]] = {}
@@ -87,91 +99,99 @@ def table(
     for done in results:
         for work in done.value or ():
             at = begun.setdefault(work["id"], float(work["asked"]))
-            key = (at, work["id"], stands(work), work["title"])
+            key = (at, work["id"], command_state(work), work["title"])
             groups.setdefault(key, []).append(names[done.host])
     rows = [
-        (id, clock(at), how, fold(hosts), title)
+        (id, clock_text(at), how, fold_names(hosts), title)
         for (at, id, how, title), hosts in sorted(groups.items())
     ]
     head = ("ID", "SINCE", "STATE", "HOSTS", "COMMAND")
-    return lined([head, *rows], width=width) if rows else ""
+    return format_table([head, *rows], width=width) if rows else ""
 
 
-def stands(work: Work) -> str:
+def command_state(work: CommandInfo) -> str:
     """running, exit 0, killed by 9, lost"""
     if work["phase"] == "ended":
-        return f"exit {ended('', work).status}"
+        return f"exit {parse_outcome('', work).status}"
     return "lost" if work["phase"] == "lost" else "running"
 
 
-async def found(
-    target: str | None, id: str, place: Place, reach: Reach, console: Console
-) -> dict[Host, Work]:
+async def find_command(
+    target: str | None, id: str, place: ProjectAccess, reach: RemoteSession, console: Console
+) -> dict[Host, CommandInfo]:
     """Where the command is, and how it stands there."""
-    hosts = await looked_for(target, place, reach, id)
-    results = await fanout.everyone(hosts, partial(commands_of, reach), seconds=LOOK_S)
+    hosts = await hosts_to_ask(target, place, reach, id)
+    results = await fanout.run_on_all(hosts, partial(list_commands, reach), seconds=LOOK_S)
     having = {done.host: work for done in results for work in done.value or () if work["id"] == id}
-    failed = fanout.failures(results)
+    failed = fanout.failure_lines(results)
     if not having:
         if failed:
             raise NotReached(f"who may have {id} can't be asked: {'; '.join(failed)}")
         raise NotFound(f"no command {id} is there", hint="herd exec --list shows what is")
     for line in failed:
-        await console.tell(line)
+        await console.print_notice(line)
     return having
 
 
-async def kill(target: str | None, id: str, yes: bool, console: Console, home: Home) -> int:
+async def run_exec_kill(
+    target: str | None, id: str, yes: bool, console: Console, home: HostAccess
+) -> int:
     """Stop it everywhere."""
-    place, reach = await home.reach(console)
-    having = await found(target, id, place, reach, console)
-    await confirm_foreign_hosts(list(having), Asking(console, "herd exec", yes=yes))
-    names = named(list(having))
+    place, reach = await home.open_remote(console)
+    having = await find_command(target, id, place, reach, console)
+    await confirm_foreign_hosts(list(having), TerminalPrompter(console, "herd exec", yes=yes))
+    names = label_hosts(list(having))
 
-    async def one(host: Host) -> Work:
-        link = await reach.ways.link(host)
+    async def one(host: Host) -> CommandInfo:
+        link = await reach.ways.get_link(host)
         asked = {"id": id, "grace_s": GRACE_S, "why": "its user killed it"}
-        return await link.call(Verb(name="stop", arguments=asked))
+        return await link.call(RpcRequest(name="stop", arguments=asked))
 
-    results = await fanout.everyone(list(having), one)
+    results = await fanout.run_on_all(list(having), one)
     groups: dict[str, list[str]] = {}
     for done in results:
         if done.value is not None:
             was = having[done.host]["phase"] in ("ended", "lost")
-            how = f"had ended: {stands(done.value)}" if was else f"stopped: {stands(done.value)}"
+            how = (
+                f"had ended: {command_state(done.value)}"
+                if was
+                else f"stopped: {command_state(done.value)}"
+            )
             groups.setdefault(how, []).append(names[done.host])
     for how, labels in groups.items():
-        await console.show(f"{fold(labels)}: {how}")
-    return await missed(results, console)
+        await console.print_text(f"{fold_names(labels)}: {how}")
+    return await report_unreached(results, console)
 
 
-async def attach(
-    target: str | None, id: str, how: Mapping[str, Any], console: Console, home: Home
+async def run_exec_attach(
+    target: str | None, id: str, how: Mapping[str, Any], console: Console, home: HostAccess
 ) -> int:
     """Its output from where ours ends, and its exit status."""
-    place, reach = await home.reach(console)
-    kept = shelf(place)
-    having = await found(target, id, place, reach, console)
+    place, reach = await home.open_remote(console)
+    kept = open_log_store(place)
+    having = await find_command(target, id, place, reach, console)
     hosts = list(having)
-    names = named(hosts)
+    names = label_hosts(hosts)
     first = having[hosts[0]]
     if first["terminal"]:
         if len(hosts) > 1:
-            raise Unfit(f"{id} has a terminal on {fold(names.values())}: name one of them")
-        await confirm_foreign_hosts(hosts, Asking(console, "herd exec", yes=how["yes"]))
-        order = Order(id=id, verb="attach", words={"stdin": True})
-        return await Session(console, reach, hosts[0], order).through()
-    about = kept.of(id) or About(
+            raise InvalidInput(
+                f"{id} has a terminal on {fold_names(names.values())}: name one of them"
+            )
+        await confirm_foreign_hosts(hosts, TerminalPrompter(console, "herd exec", yes=how["yes"]))
+        order = CommandRequest(id=id, verb="attach", words={"stdin": True})
+        return await TerminalSession(console, reach, hosts[0], order).run()
+    about = kept.find_log(id) or LogInfo(
         id=id, kind=COMMAND, title=first["title"], target=target or "",
-        started=first["asked"], places=tuple(map(place_of, hosts)),
+        started=first["asked"], places=tuple(map(log_place, hosts)),
     )  # fmt: skip
-    starts = {host: kept.end(id, place_of(host)) for host in hosts}
+    starts = {host: kept.end_offset(id, log_place(host)) for host in hosts}
     if any(starts.values()) and console.said.loud >= 0:
-        await console.tell(f"from now on; herd logs --attempt {id} shows what was before")
+        await console.print_notice(f"from now on; herd logs --attempt {id} shows what was before")
     # Who only looks on, perhaps in a window that is forgotten, never makes it wait.
-    order = Order(id=id, verb="attach", words={"hold": False}, starts=starts)
+    order = CommandRequest(id=id, verb="attach", words={"hold": False}, starts=starts)
     into = how["into"] or Path(f"herd-{id}")
-    shown = screen(console, list(names.values()), how["output"], into, reach.clock)
-    keeping = Keeping(kept, about, reach.clock)
-    cast = Cast(order, names, reach.ways, shown, keeping, reach.clock)
-    return await Play(console, cast, shown, keeping, reach.clock).through(None)
+    shown = create_printer(console, list(names.values()), how["output"], into, reach.clock)
+    keeping = LogCapture(kept, about, reach.clock)
+    cast = MultiHostRun(order, names, reach.ways, shown, keeping, reach.clock)
+    return await RunController(console, cast, shown, keeping, reach.clock).run(None)

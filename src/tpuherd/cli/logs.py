@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from tpuherd.cli.formats import Moment
-from tpuherd.cli.parsed_command import Errand, errand
+from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 
 
 @click.command()
@@ -19,7 +19,7 @@ from tpuherd.cli.parsed_command import Errand, errand
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of it.")
 @click.option("--all", "all_", is_flag=True, help="Also of earlier jobs of this name.")
 @click.option("--json", "json_", is_flag=True, help="A line of JSON for every line.")
-def logs(target: str | None, **said: Any) -> Errand:
+def logs(target: str | None, **said: Any) -> ParsedCommand:
     """Show what was said on the hosts of TARGET, all attempts and commands.
 
     Of a job: since it was last submitted; --all shows what was before.
@@ -27,9 +27,9 @@ def logs(target: str | None, **said: Any) -> Errand:
     of commands for two weeks. Each has an id, and a number from 1 on: those of a job's attempts
     are the attempts' own.
     """
-    from tpuherd.cli.show_logs import show
-    from tpuherd.commands.find_logs import Look
+    from tpuherd.cli.show_logs import run_logs
+    from tpuherd.commands.find_logs import LogQuery
 
     if target is None and said["attempt"] is None:
         raise click.UsageError("say whose: herd logs TARGET, or --attempt ID")
-    return errand("herd logs", partial(show, Look(target=target, **said)))
+    return make_parsed_command("herd logs", partial(run_logs, LogQuery(target=target, **said)))

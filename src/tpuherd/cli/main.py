@@ -11,8 +11,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from tpuherd._version import __version__
-from tpuherd.cli.anywhere import accept_anywhere
-from tpuherd.cli.command_table import SECTIONS, page
+from tpuherd.cli.anywhere import add_global_options
+from tpuherd.cli.command_table import SECTIONS, help_page
 from tpuherd.cli.completion import complete_arguments
 from tpuherd.cli.print_text import print_text
 from tpuherd.commands.invocation import Invocation
@@ -39,7 +39,7 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         if cmd_name not in OTHER_NAMES:
             complete_arguments(command)
-        return accept_anywhere(command)
+        return add_global_options(command)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         if incomplete.startswith("-"):
@@ -53,14 +53,14 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in PLACES and not args[0].startswith("-"):
-            raise click.UsageError(unknown(args[0]), ctx)
+            raise click.UsageError(unknown_command(args[0]), ctx)
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
-        return page().rstrip()
+        return help_page().rstrip()
 
 
-def unknown(word: str) -> str:
+def unknown_command(word: str) -> str:
     """The sentence for a command that does not exist."""
     near = near_names(word, PLACES, most=1)
     advice = f"did you mean {near[0]}?" if near else "herd --help lists what there is."
@@ -80,17 +80,17 @@ def herd(ctx: click.Context, world: Path | None, quiet: bool, verbose: int) -> N
     ctx.obj = Invocation(world=world, loud=-1 if quiet else verbose)
 
 
-def here(errand: Any) -> int:
+def run_locally(errand: Any) -> int:
     """Do what is to be done on hosts in this process."""
-    from tpuherd.cli.run_in_process import do
+    from tpuherd.cli.run_in_process import run_in_process
 
-    return do(errand, os.environ, colour(os.environ))
+    return run_in_process(errand, os.environ, choose_colour(os.environ))
 
 
 def run(
     arguments: Sequence[str],
     environ: Mapping[str, str] = os.environ,
-    do: Callable[[Any], int] = here,
+    do: Callable[[Any], int] = run_locally,
 ) -> int:
     """Run one command line; the exit status is all that comes back.
 
@@ -101,7 +101,7 @@ def run(
             list(arguments),
             prog_name="herd",
             standalone_mode=False,
-            color=colour(environ),
+            color=choose_colour(environ),
             default_map={"world": environ.get("HERD_WORLD") or None},  # the keeper's own has none
         )
         sys.stdout.flush()
@@ -112,7 +112,7 @@ def run(
         print(asked.format_message(), file=sys.stderr)
         return asked.exit_code
     except click.ClickException as refusal:
-        complain(refusal)
+        print_refusal(refusal)
         return refusal.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
@@ -129,7 +129,7 @@ def run(
         return 1
 
 
-def complain(refusal: click.ClickException) -> None:
+def print_refusal(refusal: click.ClickException) -> None:
     """One sentence on stderr: which command says it, what is wrong, what to do."""
     said_by = "herd"
     if isinstance(refusal, click.UsageError) and refusal.ctx is not None:
@@ -138,7 +138,7 @@ def complain(refusal: click.ClickException) -> None:
     print_text(f"{said_by}: {sentence[:1].lower()}{sentence[1:]}", err=True)
 
 
-def colour(environment: Mapping[str, str]) -> bool | None:
+def choose_colour(environment: Mapping[str, str]) -> bool | None:
     """Whether to colour: yes, no, or None for `where it is a terminal`."""
     if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
         return False

@@ -5,14 +5,14 @@ from typing import Any
 
 import click
 
-from tpuherd.cli.job_options import COMMAND, Said, Spoken, field_options
-from tpuherd.cli.parsed_command import Errand, errand
+from tpuherd.cli.job_options import COMMAND, JobArguments, JobCommand, add_field_options
+from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 
 
-def wishing(function: Any) -> Any:
+def add_job_options(function: Any) -> Any:
     """The options that both have."""
     for option in reversed((
-        field_options,
+        add_field_options,
         click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable."),
         click.option("--secret", "secrets", multiple=True, metavar="NAME",
                      help="A variable of your environment whose value is kept out of files."),
@@ -26,7 +26,7 @@ def wishing(function: Any) -> Any:
     return function
 
 
-def following(function: Any) -> Any:
+def add_follow_options(function: Any) -> Any:
     """The options of what ends by itself."""
     for option in (
         click.option("--wait", "waits", is_flag=True, help="Wait for its end, show no output."),
@@ -42,12 +42,12 @@ def following(function: Any) -> Any:
     return function
 
 
-@click.command(cls=Spoken)
+@click.command(cls=JobCommand)
 @click.argument("file", required=False)
-@wishing
-@following
+@add_job_options
+@add_follow_options
 @click.pass_context
-def run(context: click.Context, /, file: str | None, **said: Any) -> Errand:
+def run(context: click.Context, /, file: str | None, **said: Any) -> ParsedCommand:
     """Run a job until it is done, whatever dies.
 
     The job is FILE, or is said by options, which go before what FILE says; a command behind --
@@ -58,7 +58,7 @@ def run(context: click.Context, /, file: str | None, **said: Any) -> Errand:
     herd run job.yaml
     herd run --name gpt --accelerator v4-32 --workdir . -- python3 train.py
     """
-    from tpuherd.cli.submit_job import Asked, wish
+    from tpuherd.cli.submit_job import RunOptions, run_job
     from tpuherd.model.slots_and_plan import Goal
 
     ways = {word: said.pop(word) for word in ("follow", "waits")}
@@ -67,15 +67,15 @@ def run(context: click.Context, /, file: str | None, **said: Any) -> Errand:
         raise click.UsageError("say what: herd run FILE, or herd run --name NAME … -- COMMAND")
     if file is None and not command and not any(one.startswith("run=") for one in said["settings"]):
         raise click.UsageError("say what to run: herd run --name NAME … -- COMMAND")
-    asked = Asked(goal=Goal.RUN, **ways, **options(file, command, said))
-    return errand("herd run", partial(wish, asked), attentive=True)
+    asked = RunOptions(goal=Goal.RUN, **ways, **parse_run_options(file, command, said))
+    return make_parsed_command("herd run", partial(run_job, asked), attentive=True)
 
 
-@click.command(cls=Spoken)
+@click.command(cls=JobCommand)
 @click.argument("file", required=False)
-@wishing
+@add_job_options
 @click.pass_context
-def up(context: click.Context, /, file: str | None, **said: Any) -> Errand:
+def up(context: click.Context, /, file: str | None, **said: Any) -> ParsedCommand:
     """Get a node, set up and with your code on it, and keep it.
 
     It is a job whose command is not run: `herd exec` and `herd ssh` work on it, and `herd run` of
@@ -84,17 +84,17 @@ def up(context: click.Context, /, file: str | None, **said: Any) -> Errand:
     \b
     herd up --name dev --accelerator v4-8
     """
-    from tpuherd.cli.submit_job import Asked, wish
+    from tpuherd.cli.submit_job import RunOptions, run_job
     from tpuherd.model.slots_and_plan import Goal
 
     if file is None and not said["name"]:
         raise click.UsageError("say what: herd up FILE, or herd up --name NAME --accelerator TYPE")
-    asked = Asked(goal=Goal.IDLE, follow=False, **options(file, (), said))
-    return errand("herd up", partial(wish, asked), attentive=True)
+    asked = RunOptions(goal=Goal.IDLE, follow=False, **parse_run_options(file, (), said))
+    return make_parsed_command("herd up", partial(run_job, asked), attentive=True)
 
 
-def options(file: str | None, command: Any, said: dict[str, Any]) -> dict[str, Any]:
+def parse_run_options(file: str | None, command: Any, said: dict[str, Any]) -> dict[str, Any]:
     """What was said, by its meaning."""
     kept = {word: said.pop(word) for word in ("yes", "dry", "json_")}
     rest = {word: tuple(said.pop(word)) for word in ("env", "secrets", "settings")}
-    return {"said": Said(file=file, fields=said, command=tuple(command), **rest), **kept}
+    return {"said": JobArguments(file=file, fields=said, command=tuple(command), **rest), **kept}

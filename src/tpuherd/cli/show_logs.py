@@ -7,16 +7,22 @@ from heapq import merge
 from pathlib import Path
 from typing import NamedTuple
 
-from tpuherd.cli.formats import clock
+from tpuherd.cli.formats import clock_text
 from tpuherd.clock import WallClock
 from tpuherd.commands.console import Console
-from tpuherd.commands.find_logs import Log, Look, found, nothing, submitted_at
-from tpuherd.commands.host_access import Home
+from tpuherd.commands.find_logs import (
+    HostLog,
+    LogQuery,
+    find_logs,
+    no_logs_sentence,
+    submission_times,
+)
+from tpuherd.commands.host_access import HostAccess
 from tpuherd.commands.output import COLOURS, PORTS
-from tpuherd.errors import NotFound, Unfit
+from tpuherd.errors import InvalidInput, NotFound
 from tpuherd.settings import project_access
-from tpuherd.store.log_store import Place, Shelf
-from tpuherd.views.fold_output import Plain, as_json, cut
+from tpuherd.store.log_store import LogHost, LogStore
+from tpuherd.views.fold_output import PlainMerger, json_line, split_lines
 from tpuherd.views.printable import show_bytes, show_controls
 from tpuherd_host.agent.records import GAP, JUMP
 
@@ -25,7 +31,7 @@ ANCHORS = re.compile(rb"\\[AZ]|\(\?")  #: what means something else in a text of
 MISSING = b"[output is missing here]\n"
 
 
-class Piece(NamedTuple):
+class LogPiece(NamedTuple):
     """Whole lines of one of them, said at the same time. They sort as they stand here."""
 
     at: float
@@ -34,55 +40,55 @@ class Piece(NamedTuple):
     text: bytes
 
 
-async def show(look: Look, console: Console, home: Home) -> int:
+async def run_logs(look: LogQuery, console: Console, home: HostAccess) -> int:
     """From the target to the last line."""
     del home  # nobody is asked: all of it is here
-    shelf = Shelf(shelf_folder(console))
+    shelf = LogStore(log_folder(console))
     wall = WallClock()
-    pattern = compiled(look.grep)
+    pattern = compile_pattern(look.grep)
     begun: Mapping[str, float] = {}
     if look.target is not None and not look.all_:
-        begun = submitted_at(look.target, store_folder(console), wall.now())
-    chosen = found(look, shelf, begun)
+        begun = submission_times(look.target, store_folder(console), wall.now())
+    chosen = find_logs(look, shelf, begun)
     since = look.since or 0.0
-    page = Page(shelf, console, json_=look.json_, since=since, pattern=pattern)
+    page = LogPrinter(shelf, console, json_=look.json_, since=since, pattern=pattern)
     if not chosen:
-        sentence = nothing(look, shelf)
+        sentence = no_logs_sentence(look, shelf)
         if not look.follow:
             raise NotFound(sentence, hint="what says nothing leaves no log")
-        await console.tell(f"herd logs: {sentence}; waiting for one")
-    await page.put(chosen, tail=look.tail)
+        await console.print_notice(f"herd logs: {sentence}; waiting for one")
+    await page.print_new(chosen, tail=look.tail)
     while look.follow:
         await console.flush()
         await wall.sleep(LOOK_S)
-        await page.put(found(look, shelf, begun))
+        await page.print_new(find_logs(look, shelf, begun))
     return 0
 
 
 def store_folder(console: Console) -> Path:
     """Where the store of the place is."""
-    return project_access.scope(console.environ, world=console.said.world).store
+    return project_access.resolve_scope(console.environ, world=console.said.world).store_folder
 
 
-def shelf_folder(console: Console) -> Path:
+def log_folder(console: Console) -> Path:
     """Where the logs of the place are that is meant; the place itself may be gone."""
-    return project_access.scope(console.environ, world=console.said.world).logs
+    return project_access.resolve_scope(console.environ, world=console.said.world).logs_folder
 
 
-def compiled(text: str | None) -> re.Pattern[bytes] | None:
+def compile_pattern(text: str | None) -> re.Pattern[bytes] | None:
     """What --grep looks for."""
     try:
         return None if text is None else re.compile(text.encode(), re.MULTILINE)
     except re.error as error:
-        raise Unfit(f"{text!r} is no regular expression: {error}") from error
+        raise InvalidInput(f"{text!r} is no regular expression: {error}") from error
 
 
-class Page:
+class LogPrinter:
     """Prints what has not been printed yet."""
 
     def __init__(
         self,
-        shelf: Shelf,
+        shelf: LogStore,
         console: Console,
         *,
         json_: bool,
@@ -96,64 +102,68 @@ class Page:
         self._search = None if pattern is None else pattern.search
         #: A text in which it is not found has no line in which it is.
         self._quick = pattern is not None and not ANCHORS.search(pattern.pattern)
-        self._offsets: dict[tuple[str, Place], int] = {}
-        self._lines: dict[tuple[str, Place], Plain] = {}
+        self._offsets: dict[tuple[str, LogHost], int] = {}
+        self._lines: dict[tuple[str, LogHost], PlainMerger] = {}
         self._heads: dict[str, list[str]] = {}  #: by host the work it has spoken of, in turn
         self._headed: set[str] = set()
 
-    async def put(self, logs: Sequence[Log], *, tail: int | None = None) -> None:
+    async def print_new(self, logs: Sequence[HostLog], *, tail: int | None = None) -> None:
         """All lines of these that are new, by their time; of many the last `tail`."""
-        pieces: Iterable[Piece] = merge(*(self._new(log, at) for at, log in enumerate(logs)))
+        pieces: Iterable[LogPiece] = merge(
+            *(self._new_pieces(log, at) for at, log in enumerate(logs))
+        )
         if tail is not None:
-            lines = (piece._replace(text=line) for piece in pieces for line in cut(piece.text))
+            lines = (
+                piece._replace(text=line) for piece in pieces for line in split_lines(piece.text)
+            )
             pieces = deque(lines, maxlen=tail)
         for piece in pieces:
-            await self._console.say(self._shown(logs[piece.log], piece))
+            await self._console.write(self._format_piece(logs[piece.log], piece))
 
-    def _new(self, log: Log, number: int) -> Iterator[Piece]:
+    def _new_pieces(self, log: HostLog, number: int) -> Iterator[LogPiece]:
         """The lines of one log that were not printed yet."""
         key = (log.about.id, log.place)
-        plain = self._lines.setdefault(key, Plain())
+        plain = self._lines.setdefault(key, PlainMerger())
         start = self._offsets.get(key, 0)
-        for offset, record in self._shelf.records(log.about.id, log.place, start):
+        for offset, record in self._shelf.read_records(log.about.id, log.place, start):
             self._offsets[key] = offset
             if record.at < self._since:
                 continue
             said = MISSING if record.port in (GAP, JUMP) else record.piece
             for block in plain.feed("", record.port, said, record.at):
-                if text := self._fitting(block.text):
-                    yield Piece(record.at, number, record.port, text)
+                if text := self._matching_lines(block.text):
+                    yield LogPiece(record.at, number, record.port, text)
         if log.about.ended is not None:
-            for block in plain.end("", log.about.ended):
-                if text := self._fitting(block.text):
-                    yield Piece(log.about.ended, number, block.port, text)
+            for block in plain.end_host("", log.about.ended):
+                if text := self._matching_lines(block.text):
+                    yield LogPiece(log.about.ended, number, block.port, text)
 
-    def _fitting(self, text: bytes) -> bytes:
+    def _matching_lines(self, text: bytes) -> bytes:
         """The lines that are looked for."""
         search = self._search
         if search is None:
             return text
         if self._quick and not search(text):
             return b""
-        return b"".join(line for line in cut(text) if search(line.removesuffix(b"\n")))
+        return b"".join(line for line in split_lines(text) if search(line.removesuffix(b"\n")))
 
-    def _shown(self, log: Log, piece: Piece) -> bytes:
+    def _format_piece(self, log: HostLog, piece: LogPiece) -> bytes:
         lines = piece.text.removesuffix(b"\n")
         if self._json:
             port = PORTS.get(piece.port, "agent")
-            rows = (as_json(log.label, port, line, piece.at) for line in lines.split(b"\n"))
+            rows = (json_line(log.label, port, line, piece.at) for line in lines.split(b"\n"))
             return b"".join(rows)
-        if self._console.terminal(1):
-            lines = show_bytes(lines, colours=self._console.coloured(1))
-        before, name = show_controls(self._head(log)), f"{log.label}:"
-        if self._console.coloured(1):
+        if self._console.is_terminal(1):
+            lines = show_bytes(lines, colours=self._console.has_colour(1))
+        before, name = show_controls(self._work_heading(log)), f"{log.label}:"
+        if self._console.has_colour(1):
             before = f"\x1b[2m{before}\x1b[0m" if before else ""
             name = f"\x1b[{COLOURS[log.place.worker % len(COLOURS)]}m{name}\x1b[0m"
         before = f"{before}\n" if before else ""
-        prefix = f"{clock(piece.at)} {name} ".encode()
+        prefix = f"{clock_text(piece.at)} {name} ".encode()
         return before.encode() + prefix + lines.replace(b"\n", b"\n" + prefix) + b"\n"
 
-    def _head(self, log: Log) -> str:
+    def _work_heading(self, log: HostLog) -> str:
         """What the lines are of: where it begins, and where a host comes back to it."""
         about = log.about
         spoken = self._heads.setdefault(log.label, [])
@@ -164,4 +174,4 @@ class Page:
         if about.id in self._headed and not back:
             return ""
         self._headed.add(about.id)
-        return f"-- {log.number or '-'}  {about.id}  {clock(about.started)}  {about.title}"
+        return f"-- {log.number or '-'}  {about.id}  {clock_text(about.started)}  {about.title}"

@@ -14,8 +14,14 @@ import click
 
 from tpuherd.cli.invocation import named_world
 from tpuherd.cli.print_text import print_text
-from tpuherd_sim.client import Absent, Denied, Json, ask, find
-from tpuherd_sim.state_dir import Facts, Trouble, default_folder
+from tpuherd_sim.client import (
+    Json,
+    RequestRejected,
+    WorldNotRunning,
+    find_running_world,
+    send_request,
+)
+from tpuherd_sim.state_dir import WorldError, WorldInfo, default_folder
 
 state_dir = click.option(
     "--state-dir",
@@ -26,13 +32,13 @@ state_dir = click.option(
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
 
-class Nobody(click.UsageError):
+class WorldUnreachable(click.UsageError):
     """No world answers."""
 
     exit_code = 7
 
 
-def project_id(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+def check_project_id(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """Refuse what Google Cloud could not have as the id of a project."""
     if value is not None and not re.fullmatch(r"[a-z][a-z0-9-]{2,28}[a-z0-9]", value):
         raise click.BadParameter(f"{value!r} is no project id: a-z, 0-9 and -, 4 to 30 of them")
@@ -45,21 +51,21 @@ def sim() -> None:
 
 
 @contextmanager
-def spoken() -> Iterator[None]:
+def report_trouble() -> Iterator[None]:
     """Turn what the world complains about into one sentence and an exit status."""
     try:
         yield
-    except Trouble as trouble:
-        kind = Nobody if isinstance(trouble, Absent) else click.UsageError
+    except WorldError as trouble:
+        kind = WorldUnreachable if isinstance(trouble, WorldNotRunning) else click.UsageError
         raise kind(str(trouble), click.get_current_context()) from trouble
 
 
-def place(chosen: Path | None) -> Path:
+def world_folder(chosen: Path | None) -> Path:
     """The folder of the world that is meant."""
     return (chosen or named_world() or default_folder(os.environ)).absolute()
 
 
-def show(found: Any) -> None:
+def echo_json(found: Any) -> None:
     """Print as JSON."""
     click.echo(json.dumps(found, indent=2))
 
@@ -81,7 +87,9 @@ def show(found: Any) -> None:
 )
 @click.option("--weather", type=click.Choice(["storm"]), help="Weather made by chance.")
 @click.option("--seed", type=click.IntRange(min=0), help="Of all chance in the world.")
-@click.option("--project", metavar="NAME", callback=project_id, help="Its only one; else demo.")
+@click.option(
+    "--project", metavar="NAME", callback=check_project_id, help="Its only one; else demo."
+)
 @click.option(
     "--time-scale",
     type=click.FloatRange(0.01, 1e6),
@@ -116,12 +124,12 @@ def start(
     **said: Any,
 ) -> None:
     """Start a world, or go on with one."""
-    from tpuherd.cli.sim_start import apart_from_here, here
+    from tpuherd.cli.sim_start import start_detached, start_in_process
 
-    with spoken():
-        folder = place(state_dir)
+    with report_trouble():
+        folder = world_folder(state_dir)
         said["offer"] = said["offer"] and said["offer"].absolute()
-        begin = apart_from_here if detach else here
+        begin = start_detached if detach else start_in_process
         begin(
             {**said, "folder": folder, "path": os.environ.get("PATH", os.defpath)},
             scenario=scenario,
@@ -135,21 +143,21 @@ def start(
 @as_json
 def status(state_dir: Path | None, json_: bool) -> None:
     """Say where a world is and what is in it."""
-    from tpuherd.cli.sim_text import page
+    from tpuherd.cli.sim_text import world_text
 
-    with spoken():
-        folder = place(state_dir)
+    with report_trouble():
+        folder = world_folder(state_dir)
         try:
-            facts = find(folder)
-            numbers = ask(facts, "GET", "world")
-        except Absent:
+            facts = find_running_world(folder)
+            numbers = send_request(facts, "GET", "world")
+        except WorldNotRunning:
             if json_:
-                show({"running": False, "state_dir": str(folder)})
+                echo_json({"running": False, "state_dir": str(folder)})
             raise
         if json_:
-            show({"running": True, "state_dir": str(folder), **numbers})
+            echo_json({"running": True, "state_dir": str(folder), **numbers})
         else:
-            print_text(page(facts, numbers, folder))
+            print_text(world_text(facts, numbers, folder))
 
 
 @sim.command()
@@ -163,20 +171,22 @@ def stop(state_dir: Path | None, timeout: float, json_: bool) -> None:
 
     Its engine ends with it where nothing is wished. Else it waits ten minutes for the world.
     """
-    from tpuherd.cli.sim_engine import orphaned
-    from tpuherd_sim.state_dir import holder, vacant
+    from tpuherd.cli.sim_engine import stop_idle_engine
+    from tpuherd_sim.state_dir import running_world_pid, wait_until_stopped
 
-    with spoken():
-        folder = place(state_dir)
-        find(folder)
-        pid = holder(folder)
+    with report_trouble():
+        folder = world_folder(state_dir)
+        find_running_world(folder)
+        pid = running_world_pid(folder)
         if pid is not None:
             os.kill(pid, signal.SIGTERM)
-            with deadline(timeout, f"The world of pid {pid} does not end: `kill -9 {pid}` ends it"):
-                vacant(folder)
-        said = orphaned(folder, os.environ)
+            with time_limit(
+                timeout, f"The world of pid {pid} does not end: `kill -9 {pid}` ends it"
+            ):
+                wait_until_stopped(folder)
+        said = stop_idle_engine(folder, os.environ)
         if json_:
-            show({"stopped": pid, "state_dir": str(folder), "engine": said})
+            echo_json({"stopped": pid, "state_dir": str(folder), "engine": said})
             return
         print_text(f"stopped; `herd sim start --state-dir {folder}` goes on with it")
         if said:
@@ -184,11 +194,11 @@ def stop(state_dir: Path | None, timeout: float, json_: bool) -> None:
 
 
 @contextmanager
-def deadline(seconds: float, sentence: str) -> Iterator[None]:
+def time_limit(seconds: float, sentence: str) -> Iterator[None]:
     """Give up on something that blocks."""
 
     def late(*_: object) -> None:
-        raise Trouble(sentence)
+        raise WorldError(sentence)
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds or 1e-6)
@@ -209,29 +219,29 @@ def preempt(
     node: str, zone: str | None, no_notice: bool, state_dir: Path | None, json_: bool
 ) -> None:
     """Take a node back, as clouds do with spot."""
-    with spoken():
-        facts = find(place(state_dir))
+    with report_trouble():
+        facts = find_running_world(world_folder(state_dir))
         target = f"{zone}/{node}" if zone else node
         body = {"target": target, **({"notice_s": 0} if no_notice else {})}
         try:
-            done = ask(facts, "POST", "weather", "preempt", body=body)
-        except Denied as denied:
-            there = f"; {nodes_there(facts)}" if "nothing here fits" in str(denied) else ""
-            raise Trouble(f"{denied}{there}") from denied
+            done = send_request(facts, "POST", "weather", "preempt", body=body)
+        except RequestRejected as denied:
+            there = f"; {known_nodes_text(facts)}" if "nothing here fits" in str(denied) else ""
+            raise WorldError(f"{denied}{there}") from denied
         if json_:
-            show(done)
+            echo_json(done)
             return
         when = "is gone" if no_notice else "has 30 s"
         for hit in done["done"]:
             print_text(f"{hit['target']} {when}")
 
 
-def nodes_there(facts: Facts) -> str:
+def known_nodes_text(facts: WorldInfo) -> str:
     """The end of a sentence about a node that is not there."""
-    from tpuherd.cli.sim_text import some
+    from tpuherd.cli.sim_text import first_names
 
-    names = ask(facts, "GET", "nodes").get("nodes", [])
-    return f"there is {some(names)}" if names else "there is no node at all"
+    names = send_request(facts, "GET", "nodes").get("nodes", [])
+    return f"there is {first_names(names)}" if names else "there is no node at all"
 
 
 @sim.command(context_settings={"ignore_unknown_options": True})
@@ -246,40 +256,40 @@ def weather(words: tuple[str, ...], state_dir: Path | None, json_: bool) -> None
     herd sim weather http-error 429 method=nodes.create for=2m
     herd sim weather clear              ends every rule and what is still to come
     """
-    from tpuherd.cli.sim_text import done, forecast
+    from tpuherd.cli.sim_text import hits_text, weather_text
 
-    with spoken():
-        facts = find(place(state_dir))
+    with report_trouble():
+        facts = find_running_world(world_folder(state_dir))
         if not words:
-            found = ask(facts, "GET", "weather")
-            show(found) if json_ else print_text(forecast(found))
+            found = send_request(facts, "GET", "weather")
+            echo_json(found) if json_ else print_text(weather_text(found))
             return
         if words == ("clear",):
-            answer = calm(facts)
+            answer = clear_weather(facts)
         else:
-            answer = ask(facts, "POST", "weather", words[0], body=understood(words))
-        show(answer) if json_ else print_text(done(words[0], answer))
+            answer = send_request(facts, "POST", "weather", words[0], body=parse_weather(words))
+        echo_json(answer) if json_ else print_text(hits_text(words[0], answer))
 
 
-def calm(facts: Facts) -> Json:
+def clear_weather(facts: WorldInfo) -> Json:
     """End all of it: what is still to come, what is in force, what is short."""
-    dropped = ask(facts, "DELETE", "scenario")
-    answer = ask(facts, "POST", "weather", "clear", body={"rule": "all"})
-    for pool in ask(facts, "GET", "weather")["capacity"]:
+    dropped = send_request(facts, "DELETE", "scenario")
+    answer = send_request(facts, "POST", "weather", "clear", body={"rule": "all"})
+    for pool in send_request(facts, "GET", "weather")["capacity"]:
         zone, _, type_ = pool.partition("/")
         room = {"zone": zone, "type": type_, "nodes": "unlimited"}
-        answer["done"] += ask(facts, "POST", "weather", "capacity", body=room)["done"]
+        answer["done"] += send_request(facts, "POST", "weather", "capacity", body=room)["done"]
     return {**answer, **dropped}
 
 
-def understood(words: tuple[str, ...]) -> dict[str, str]:
+def parse_weather(words: tuple[str, ...]) -> dict[str, str]:
     """The arguments of a kind of weather out of bare words."""
     from tpuherd_sim.weather import arguments
 
     try:
-        return arguments.words(arguments.kind(words[0]), words[1:])
-    except arguments.Unfit as unfit:
-        raise Trouble(unfit.sentence) from unfit
+        return arguments.parse_words(arguments.find_kind(words[0]), words[1:])
+    except arguments.InvalidWeather as unfit:
+        raise WorldError(unfit.sentence) from unfit
 
 
 @sim.command()
@@ -288,25 +298,25 @@ def understood(words: tuple[str, ...]) -> dict[str, str]:
 @as_json
 def log(follow: bool, state_dir: Path | None, json_: bool) -> None:
     """Show what happened in a world."""
-    from tpuherd.cli.sim_text import line
+    from tpuherd.cli.sim_text import log_line
 
-    with spoken():
-        facts = find(place(state_dir))
+    with report_trouble():
+        facts = find_running_world(world_folder(state_dir))
         since = 0
         while True:
-            found = ask(facts, "GET", "log", query=f"since={since}")
+            found = send_request(facts, "GET", "log", query=f"since={since}")
             for entry in found["lines"]:
                 if json_:
                     click.echo(json.dumps(entry))
                 else:
-                    print_text(line(entry["at"], entry["sentence"]))
+                    print_text(log_line(entry["at"], entry["sentence"]))
             since = found["next"]
             if found["more"]:
                 continue
             if not follow:
                 return
             sys.stdout.flush()
-            ask(facts, "GET", "news", query=f"since={since}")
+            send_request(facts, "GET", "news", query=f"since={since}")
 
 
 @sim.command()
@@ -325,12 +335,12 @@ def env(proxy: bool, state_dir: Path | None, json_: bool) -> None:
     \b
     eval "$(herd sim env)"
     """
-    from tpuherd_sim.client_env import exports, script
+    from tpuherd_sim.client_env import client_environment, export_script
 
-    with spoken():
-        folder = place(state_dir)
-        named = exports(folder, find(folder), proxy=proxy)
+    with report_trouble():
+        folder = world_folder(state_dir)
+        named = client_environment(folder, find_running_world(folder), proxy=proxy)
         if json_:
-            show({**named, "PATH_FIRST": str(folder / "bin")})
+            echo_json({**named, "PATH_FIRST": str(folder / "bin")})
         else:
-            click.echo(script(folder, named), nl=False)
+            click.echo(export_script(folder, named), nl=False)

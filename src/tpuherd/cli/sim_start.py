@@ -12,33 +12,35 @@ from typing import Any
 
 import click
 
-from tpuherd.cli.detach import Ready, apart
+from tpuherd.cli.detach import OnReady, run_detached
 from tpuherd.cli.print_text import print_text
-from tpuherd.cli.sim_text import line, welcome
+from tpuherd.cli.sim_text import log_line, welcome_text
 from tpuherd.clock import WallClock
-from tpuherd_sim.host_options import Lodged, Wish
-from tpuherd_sim.model.world_parts import Note
-from tpuherd_sim.persistence import Recovered
-from tpuherd_sim.serve import Options, serve
-from tpuherd_sim.state_dir import Facts, Trouble, prepare
-from tpuherd_sim.weather.log_text import sentence
+from tpuherd_sim.host_options import HostOptions, HostsRunner
+from tpuherd_sim.model.world_parts import LogEntry
+from tpuherd_sim.persistence import RecoveredWorld
+from tpuherd_sim.serve import WorldOptions, serve_world
+from tpuherd_sim.state_dir import WorldError, WorldInfo, prepare_folder
+from tpuherd_sim.weather.log_text import log_sentence
 
-Said = Mapping[str, Any]  #: the options of the command line
+StartOptions = Mapping[str, Any]  #: the options of the command line
 STORM_HOURS = 7 * 24.0
 
 
-class Reader:
+class WorldPrinter:
     """Prints what happens in the world."""
 
-    def __init__(self, folder: Path, *, json_: bool, on_ready: Ready | None) -> None:
+    def __init__(self, folder: Path, *, json_: bool, on_ready: OnReady | None) -> None:
         self._folder = folder
         self._json = json_
         self._on_ready = on_ready
         self._terminal = sys.stdout.isatty()
 
-    def ready(self, facts: Facts, recovered: Recovered | None, *, orderly: bool) -> None:
+    def on_ready(
+        self, facts: WorldInfo, recovered: RecoveredWorld | None, *, orderly: bool
+    ) -> None:
         """The block that says where everything is."""
-        text = welcome(facts, self._folder, full=self._terminal or self._on_ready is not None)
+        text = welcome_text(facts, self._folder, full=self._terminal or self._on_ready is not None)
         if self._json:
             text = json.dumps({**asdict(facts), "state_dir": str(self._folder)})
         warning = ""
@@ -50,80 +52,82 @@ class Reader:
         else:
             self._on_ready(text, warning)
 
-    def line(self, note: Note) -> None:
+    def on_log_entry(self, note: LogEntry) -> None:
         """A line of the log, for whoever looks on."""
         if self._json:
             click.echo(json.dumps({"at": note.at, "name": note.name, "facts": dict(note.facts)}))
         elif self._terminal or self._on_ready:
-            print_text(line(note.at, sentence(note)))
+            print_text(log_line(note.at, log_sentence(note)))
 
-    def trouble(self, sentence: str) -> None:
+    def on_problem(self, sentence: str) -> None:
         """A sentence for stderr."""
         print_text(sentence, err=True)
 
 
-def here(said: Said, *, scenario: Path | None, storm: bool, json_: bool) -> None:
+def start_in_process(
+    said: StartOptions, *, scenario: Path | None, storm: bool, json_: bool
+) -> None:
     """Let the world run in this process until somebody ends it."""
-    options = understood(said, scenario, storm)
-    reader = Reader(options.folder, json_=json_, on_ready=None)
-    asyncio.run(serve(options, WallClock(), reader, lodged))
+    options = build_options(said, scenario, storm)
+    reader = WorldPrinter(options.folder, json_=json_, on_ready=None)
+    asyncio.run(serve_world(options, WallClock(), reader, load_host_backend))
 
 
-def apart_from_here(said: Said, *, scenario: Path | None, storm: bool, json_: bool) -> None:
+def start_detached(said: StartOptions, *, scenario: Path | None, storm: bool, json_: bool) -> None:
     """Let the world run in a process of its own, and come back when it answers."""
-    options = understood(said, scenario, storm)
-    prepare(options.folder)
+    options = build_options(said, scenario, storm)
+    prepare_folder(options.folder)
 
-    def work(ready: Ready) -> None:
-        reader = Reader(options.folder, json_=json_, on_ready=ready)
-        asyncio.run(serve(options, WallClock(), reader, lodged))
+    def work(ready: OnReady) -> None:
+        reader = WorldPrinter(options.folder, json_=json_, on_ready=ready)
+        asyncio.run(serve_world(options, WallClock(), reader, load_host_backend))
 
-    said_out, said_err = apart(work, options.folder / "log.txt")
+    said_out, said_err = run_detached(work, options.folder / "log.txt")
     if said_err:
         print_text(said_err, err=True)
     print_text(said_out)
 
 
-def lodged() -> Lodged:
+def load_host_backend() -> HostsRunner:
     """What runs hosts, loaded only now: the world answers long before."""
-    from tpuherd_sim.host_services.packages import machine_packages
-    from tpuherd_sim.start_hosts import lodged
+    from tpuherd_sim.host_services.packages import read_package_sources
+    from tpuherd_sim.start_hosts import run_hosts
 
-    return partial(lodged, machine_packages(os.environ, Path.home()))
+    return partial(run_hosts, read_package_sources(os.environ, Path.home()))
 
 
-def understood(said: Said, scenario: Path | None, storm: bool) -> Options:
+def build_options(said: StartOptions, scenario: Path | None, storm: bool) -> WorldOptions:
     """The options, with the steps of a scenario file or of a storm."""
     if scenario is not None and storm:
-        raise Trouble("A scenario file has its own storm: leave one of the two away")
+        raise WorldError("A scenario file has its own storm: leave one of the two away")
     steps: list[Any] = []
     if scenario is not None:
-        steps = played(scenario)
+        steps = load_scenario_file(scenario)
     if storm:
-        steps = stormy(said["seed"] or 0)
+        steps = random_weather_steps(said["seed"] or 0)
     said = dict(said)
-    wish = Wish(**{name: said.pop(name) for name in ("hosts", "internet", "offer")})
-    return Options(**said, wish=wish, steps=tuple(steps))
+    wish = HostOptions(**{name: said.pop(name) for name in ("hosts", "internet", "offer")})
+    return WorldOptions(**said, wish=wish, steps=tuple(steps))
 
 
-def stormy(seed: int) -> list[Any]:
+def random_weather_steps(seed: int) -> list[Any]:
     """Weather by chance everywhere."""
     from tpuherd.catalogue import zones
-    from tpuherd_sim.weather.storm import storm
+    from tpuherd_sim.weather.storm import storm_steps
 
-    return storm(seed, sorted(zones()), STORM_HOURS)
+    return storm_steps(seed, sorted(zones()), STORM_HOURS)
 
 
-def played(file: Path) -> list[Any]:
+def load_scenario_file(file: Path) -> list[Any]:
     """The steps of a scenario file; traces are looked for beside it."""
     from tpuherd_sim.weather import scenario as scenarios
 
     try:
         text = file.read_text()
-        return scenarios.steps(
-            scenarios.parse(text, read=lambda path: (file.parent / path).read_text())
+        return scenarios.scenario_steps(
+            scenarios.parse_scenario(text, read=lambda path: (file.parent / path).read_text())
         )
     except (OSError, UnicodeDecodeError) as error:
-        raise Trouble(f"{file} can't be read ({error})") from error
+        raise WorldError(f"{file} can't be read ({error})") from error
     except scenarios.ScenarioError as error:
-        raise Trouble(f"{file}, {error}") from error
+        raise WorldError(f"{file}, {error}") from error

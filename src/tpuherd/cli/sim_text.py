@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from tpuherd.cli.formats import clock
-from tpuherd_sim.state_dir import Facts
+from tpuherd.cli.formats import clock_text
+from tpuherd_sim.state_dir import WorldInfo
 
 Json = Mapping[str, Any]
 NAMES_MAX = 10
@@ -19,7 +19,7 @@ MODES = {
 }
 
 
-def rows(pairs: Sequence[tuple[str, str]]) -> str:
+def format_rows(pairs: Sequence[tuple[str, str]]) -> str:
     """A word and what belongs to it, a line each."""
     width = max(len(word) for word, _ in pairs)
     return "\n".join(
@@ -27,7 +27,7 @@ def rows(pairs: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def places(facts: Facts, folder: Path) -> list[tuple[str, str]]:
+def address_rows(facts: WorldInfo, folder: Path) -> list[tuple[str, str]]:
     """Where everything is."""
     found = [
         ("API", f"{facts.url}  (project {facts.project})"),
@@ -38,7 +38,7 @@ def places(facts: Facts, folder: Path) -> list[tuple[str, str]]:
     return [*found, ("state", str(folder))]
 
 
-def welcome(facts: Facts, folder: Path, *, full: bool) -> str:
+def welcome_text(facts: WorldInfo, folder: Path, *, full: bool) -> str:
     """What is shown once, when the world answers."""
     if not full:
         return f"ready: {facts.url} ssh {facts.ssh_port} state {folder}"
@@ -49,31 +49,31 @@ def welcome(facts: Facts, folder: Path, *, full: bool) -> str:
         ("disturb it", f"herd sim weather --state-dir {folder}"),
         ("end it", f"herd sim stop --state-dir {folder}"),
     ]
-    return "\n".join([head, "", rows(places(facts, folder)), "", rows(use), ""])
+    return "\n".join([head, "", format_rows(address_rows(facts, folder)), "", format_rows(use), ""])
 
 
-def page(facts: Facts, numbers: Json, folder: Path) -> str:
+def world_text(facts: WorldInfo, numbers: Json, folder: Path) -> str:
     """The status of a world that runs."""
     age = numbers["now"] - facts.started
-    time = f"{stretch(age)}, pid {facts.pid}, time scale {numbers['time_scale']:g}"
+    time = f"{format_age(age)}, pid {facts.pid}, time scale {numbers['time_scale']:g}"
     weather = f"{numbers['rules']} rules in force, {numbers['planned']} steps to come"
     there = [
         ("running", time),
-        *places(facts, folder),
-        ("nodes", counted(numbers["nodes"])),
-        ("queued", counted(numbers["queued_resources"])),
+        *address_rows(facts, folder),
+        ("nodes", states_text(numbers["nodes"])),
+        ("queued", states_text(numbers["queued_resources"])),
         ("hosts on", str(numbers["hosts_on"])),
         ("weather", weather),
     ]
-    return rows(there)
+    return format_rows(there)
 
 
-def counted(states: Mapping[str, int]) -> str:
+def states_text(states: Mapping[str, int]) -> str:
     """3 READY, 1 CREATING."""
     return ", ".join(f"{number} {state}" for state, number in states.items()) or "none"
 
 
-def stretch(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """How long: 12 s, 5 min, 3 h, 2 d."""
     for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= length:
@@ -81,36 +81,36 @@ def stretch(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
-def line(at: float, sentence: str) -> str:
+def log_line(at: float, sentence: str) -> str:
     """One line of the log."""
-    return f"{click.style(clock(at), dim=True)}  {sentence}"
+    return f"{click.style(clock_text(at), dim=True)}  {sentence}"
 
 
-def some(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """The first few of many."""
     more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
     return ", ".join(names[:NAMES_MAX]) + more
 
 
-def forecast(found: Json) -> str:
+def weather_text(found: Json) -> str:
     """What is in force, what is to come, what can be done."""
     parts = []
-    force = [(rule["id"], rule_words(rule)) for rule in found["rules"]]
+    force = [(rule["id"], rule_text(rule)) for rule in found["rules"]]
     force += [(f"capacity {pool}", f"{many} nodes") for pool, many in found["capacity"].items()]
     if force:
-        parts += [click.style("In force", bold=True), rows(force), ""]
+        parts += [click.style("In force", bold=True), format_rows(force), ""]
     if found["planned"]:
-        when = clock(found["next"])
+        when = clock_text(found["next"])
         parts += [f"{found['planned']} steps to come, the next at {when}", ""]
     for family, title in (("stroke", "Happens once"), ("rule", "Stays in force")):
         kinds = [
             (kind["example"], kind["meaning"]) for kind in found["can"] if kind["family"] == family
         ]
-        parts += [click.style(title, bold=True), rows(kinds), ""]
+        parts += [click.style(title, bold=True), format_rows(kinds), ""]
     return "\n".join([*parts, "Each of these after `herd sim weather`; `clear` ends all of it."])
 
 
-def rule_words(rule: Json) -> str:
+def rule_text(rule: Json) -> str:
     """A rule's own words."""
     said = {**rule["params"], **rule["match"]}
     words = [f"{name}={value}" for name, value in said.items()]
@@ -119,13 +119,13 @@ def rule_words(rule: Json) -> str:
     if rule["left"] is not None:
         words.append(f"({rule['left']} more)")
     if rule["until"] is not None:
-        words.append(f"until {clock(rule['until'])}")
+        words.append(f"until {clock_text(rule['until'])}")
     return " ".join(words) or "everywhere"
 
 
-def done(kind: str, answer: Json) -> str:
+def hits_text(kind: str, answer: Json) -> str:
     """What was hit."""
     hits = [hit.get("target") or hit.get("rule") or hit.get("zone", "") for hit in answer["done"]]
     dropped = answer.get("dropped")
     tail = f"; {dropped} steps dropped" if dropped else ""
-    return f"{kind}: {some(hits) or 'nothing was in force'}{tail}"
+    return f"{kind}: {first_names(hits) or 'nothing was in force'}{tail}"

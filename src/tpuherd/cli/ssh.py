@@ -4,19 +4,19 @@ from functools import partial
 
 import click
 
-from tpuherd.cli.anywhere import RemoteLine
-from tpuherd.cli.parsed_command import Errand, errand
-from tpuherd.commands.command_types import Wish
+from tpuherd.cli.anywhere import TargetCommand
+from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+from tpuherd.commands.command_types import ExecRequest
 
 LOGIN = 'exec "${SHELL:-/bin/sh}" -l'
 
 
-@click.command(cls=RemoteLine)
+@click.command(cls=TargetCommand)
 @click.argument("target")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("-t", "--tty", is_flag=True, help="A terminal for COMMAND, too.")
 @click.option("-y", "--yes", is_flag=True, help="Also on a node of another herd user.")
-def ssh(target: str, command: tuple[str, ...], tty: bool, yes: bool) -> Errand:
+def ssh(target: str, command: tuple[str, ...], tty: bool, yes: bool) -> ParsedCommand:
     """Open a terminal on a host of TARGET.
 
     It runs under the host's agent: after a cut it goes on where it was, and when you leave by
@@ -29,11 +29,11 @@ def ssh(target: str, command: tuple[str, ...], tty: bool, yes: bool) -> Errand:
                            herd ssh -t gpt/w3 'less out/log'
     """
     line = command[0] if len(command) == 1 else None
-    wish = Wish(target=target, argv=command, shell=line if command else LOGIN, yes=yes)
+    wish = ExecRequest(target=target, argv=command, shell=line if command else LOGIN, yes=yes)
     if command and not tty:
-        from tpuherd.cli.exec_run import run as run_plain
+        from tpuherd.cli.exec_run import run_exec as run_plain
 
-        return errand("herd ssh", partial(run_plain, wish, first=True), attentive=True)
-    from tpuherd.cli.terminal import run
+        return make_parsed_command("herd ssh", partial(run_plain, wish, first=True), attentive=True)
+    from tpuherd.cli.terminal import run_terminal
 
-    return errand("herd ssh", partial(run, wish, first=True), attentive=True)
+    return make_parsed_command("herd ssh", partial(run_terminal, wish, first=True), attentive=True)

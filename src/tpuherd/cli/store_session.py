@@ -14,16 +14,16 @@ from tpuherd.clock import WallClock
 from tpuherd.commands.console import Console
 from tpuherd.errors import HerdError, NotAllowed
 from tpuherd.jobs import engine_control
-from tpuherd.model.trouble import LOGIN, Trouble
+from tpuherd.model.trouble import LOGIN, TroubleRecord
 from tpuherd.settings import project_access
 from tpuherd.store.database import Database
-from tpuherd.store.set_aside import notices
+from tpuherd.store.set_aside import read_notices
 from tpuherd.views.printable import json_text, show_values
 from tpuherd.views.trouble_line import trouble_line
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class StoreSession:
     """Open for one command."""
 
     store: Database
@@ -35,64 +35,66 @@ class Reading:
     def now(self) -> float:
         return self.clock.now()
 
-    async def show(self, content: Any, text: Callable[[Any], str], *, json_: bool) -> None:
+    async def print_content(self, content: Any, text: Callable[[Any], str], *, json_: bool) -> None:
         """As JSON, or as text of the same content, in which nothing acts on a terminal."""
         if json_:
-            await self.console.say(f"{json_text(content, indent=2)}\n".encode(errors="replace"))
+            await self.console.write(f"{json_text(content, indent=2)}\n".encode(errors="replace"))
         else:
-            await self.console.show(text(show_values(content)), coloured=True)
+            await self.console.print_text(text(show_values(content)), coloured=True)
 
-    def troubles(self) -> list[Trouble]:
+    def current_troubles(self) -> list[TroubleRecord]:
         """What stands in the way of all jobs."""
         found = self.store.troubles.read()
         if self.login is None:
             return found
         said, hint, now = self.login.sentence, self.login.hint, self.now
-        return [Trouble(source=LOGIN, sentence=said, hint=hint, since=now, at=now), *found]
+        return [TroubleRecord(source=LOGIN, sentence=said, hint=hint, since=now, at=now), *found]
 
-    async def show_troubles(self, *, apart: bool = False) -> None:
+    async def print_troubles(self, *, apart: bool = False) -> None:
         """First of all; apart from what a program reads."""
-        found = self.troubles()
+        found = self.current_troubles()
         for one in found:
-            await self.console.show(trouble_line(one, self.now), 2 if apart else 1)
+            await self.console.print_text(trouble_line(one, self.now), 2 if apart else 1)
         if found and not apart:
-            await self.console.show("")
+            await self.console.print_text("")
 
 
 @asynccontextmanager
-async def reading(console: Console) -> AsyncIterator[Reading]:
+async def open_store_session(console: Console) -> AsyncIterator[StoreSession]:
     """Whoever reads wishes that are not at rest has an engine begin, where it can."""
     clock = WallClock()
-    scope = project_access.scope(console.environ, world=console.said.world)
+    scope = project_access.resolve_scope(console.environ, world=console.said.world)
     place = login = None
     try:
-        place = project_access.place(console.environ, world=console.said.world)
+        place = project_access.resolve_access(console.environ, world=console.said.world)
     except NotAllowed as error:
         login = error
     except HerdError:  # the place is not there: then nothing can be begun
         pass
-    if scope.world is not None and not scope.store.exists():
-        project_access.world_facts(scope.world)  # nothing is remembered of a world that never was
-    store = Database(scope.store, clock.now())
+    if scope.world is not None and not scope.store_folder.exists():
+        project_access.read_world_facts(
+            scope.world
+        )  # nothing is remembered of a world that never was
+    store = Database(scope.store_folder, clock.now())
     try:
-        await tell_notices(console, scope.store)
+        await print_notices(console, scope.store_folder)
         if place and (
-            store.wishes() or not engine_control.knows_jobs(store)
+            store.stored_jobs() or not engine_control.has_known_jobs(store)
         ):  # new, or it was lost
             with suppress(HerdError):
-                engine_control.ensure(place, console.environ)
-        yield Reading(store=store, clock=clock, console=console, login=login)
+                engine_control.ensure_engine(place, console.environ)
+        yield StoreSession(store=store, clock=clock, console=console, login=login)
     finally:
         store.close()
 
 
-async def tell_notices(console: Console, store: Path) -> None:
+async def print_notices(console: Console, store: Path) -> None:
     """What its user must know of a store that was set aside, until it is acknowledged."""
-    for sentence in notices(store).values():
-        await console.tell(f"herd: {sentence}. Stop this notice: herd engine acknowledge")
+    for sentence in read_notices(store).values():
+        await console.print_notice(f"herd: {sentence}. Stop this notice: herd engine acknowledge")
 
 
-def moment(at: float, now: float) -> str:
+def format_moment(at: float, now: float) -> str:
     """The local time; with its day unless that is today."""
     when, today = (datetime.fromtimestamp(one, UTC).astimezone() for one in (at, now))
     return when.strftime("%H:%M:%S" if when.date() == today.date() else "%Y-%m-%d %H:%M:%S")

@@ -3,22 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tpuherd.cli.job_options import Said, told
-from tpuherd.cli.job_session import desk, dollars, say, say_json
+from tpuherd.cli.job_options import JobArguments, read_job_input
+from tpuherd.cli.job_session import format_dollars, open_job_session, print_json, print_lines
 from tpuherd.commands.console import Console
-from tpuherd.commands.host_access import Home
-from tpuherd.errors import NotAllowed, Unfit
+from tpuherd.commands.host_access import HostAccess
+from tpuherd.errors import InvalidInput, NotAllowed
 from tpuherd.exit_status import ABORTED, MISUSED
 from tpuherd.jobfile.expand_slots import price_range
-from tpuherd.jobfile.job_diff import Change, difference
-from tpuherd.jobfile.read_job import document
-from tpuherd.jobfile.yaml_with_lines import Page
-from tpuherd.jobs.submit import Made, Ready, ready, wished
-from tpuherd.model.search import Search, many
+from tpuherd.jobfile.job_diff import JobDiff, diff_documents
+from tpuherd.jobfile.read_job import job_document
+from tpuherd.jobfile.yaml_with_lines import YamlDocument
+from tpuherd.jobs.submit import CheckedJob, SubmitResult, check_submission, submit
+from tpuherd.model.search import Search, count_trials
 from tpuherd.model.slots_and_plan import Goal, Offer
-from tpuherd.model.stored_job import Wish
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.sweeps import search_space
-from tpuherd.views.format_text import count_slices, lined
+from tpuherd.views.format_text import count_slices, format_table
 
 TRIALS_SHOWN = 10
 WORDS = {
@@ -31,10 +31,10 @@ WORDS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class RunOptions:
     """What is wanted."""
 
-    said: Said
+    said: JobArguments
     goal: Goal
     follow: bool | None
     yes: bool
@@ -44,61 +44,66 @@ class Asked:
     waits: bool = False  #: for its end
 
     @property
-    def name(self) -> str:
+    def command_name(self) -> str:
         """Who says it."""
         if self.by:
             return self.by
         return "herd run" if self.goal is Goal.RUN else "herd up"
 
 
-async def wish(asked: Asked, console: Console, home: Home) -> int:
+async def run_job(asked: RunOptions, console: Console, home: HostAccess) -> int:
     """Refused, with nothing stored, where nobody is logged in or may look at the project."""
     try:
-        return await submit(asked, console, home)
+        return await submit_job(asked, console, home)
     except NotAllowed as error:
-        raise Unfit(error.sentence, hint=error.hint) from error
+        raise InvalidInput(error.sentence, hint=error.hint) from error
 
 
-async def submit(asked: Asked, console: Console, home: Home) -> int:
+async def submit_job(asked: RunOptions, console: Console, home: HostAccess) -> int:
     """Everything that can be wrong is found before anything is stored."""
-    page, base = told(asked.said, console.folder)
-    async with desk(console, home, asked.name, yes=asked.yes, begins=not asked.dry) as here:
-        found = await ready(page, base, asked.goal, here)
+    page, base = read_job_input(asked.said, console.folder)
+    async with open_job_session(
+        console, home, asked.command_name, yes=asked.yes, begins=not asked.dry
+    ) as here:
+        found = await check_submission(page, base, asked.goal, here)
         if found is None:
-            return await mistaken(page, asked.said.file or "", asked.name, console)
+            return await print_mistakes(page, asked.said.file or "", asked.command_name, console)
         if asked.dry:
-            return await shown(asked, found, here.store.wishes().get(found.job.name), console)
-        made = await wished(found, here, offers_table(found.offers))
+            return await print_dry_run(
+                asked, found, here.store.stored_jobs().get(found.job.name), console
+            )
+        made = await submit(found, here, offers_table(found.offers))
         if made is None:
             return ABORTED
-        await reported(asked, made, found, console)
+        await print_submitted(asked, made, found, console)
     if asked.goal is not Goal.RUN:
         return 0
-    return await stay_or_leave(asked, found.job.name, console, home)
+    return await follow_or_detach(asked, found.job.name, console, home)
 
 
-async def stay_or_leave(asked: Asked, job: str, console: Console, home: Home) -> int:
+async def follow_or_detach(asked: RunOptions, job: str, console: Console, home: HostAccess) -> int:
     """Follow the job, wait for it, or say how to do that later."""
-    if asked.follow or (asked.follow is None and not asked.waits and console.terminal(1)):
-        from tpuherd.cli.follow import follow
+    if asked.follow or (asked.follow is None and not asked.waits and console.is_terminal(1)):
+        from tpuherd.cli.follow import follow_job
 
-        return await follow(job, console, home)
+        return await follow_job(job, console, home)
     if asked.waits:
-        from tpuherd.cli.wait_do import waited
+        from tpuherd.cli.wait_do import run_wait
 
-        return await waited((job,), None, False, console, home)
+        return await run_wait((job,), None, False, console, home)
     if asked.follow is None and not asked.json_ and console.said.loud >= 0:
-        await console.tell(
-            f"{asked.name}: detached, as there is no terminal: `herd wait {job}` waits for its end,"
+        await console.print_notice(
+            f"{asked.command_name}: detached, as there is no terminal:"
+            f" `herd wait {job}` waits for its end,"
             f" `herd logs {job} -f` shows its output; --follow or --wait stays from the start"
         )
     return 0
 
 
-async def mistaken(page: Page, file: str, name: str, console: Console) -> int:
+async def print_mistakes(page: YamlDocument, file: str, name: str, console: Console) -> int:
     """All of them, a line each."""
     for one in sorted(page.mistakes, key=lambda each: each.line):
-        await console.tell(f"{name}: {one.said(file)}")
+        await console.print_notice(f"{name}: {one.format_line(file)}")
     return MISUSED
 
 
@@ -106,45 +111,52 @@ def offers_table(offers: Sequence[Offer]) -> str:
     """Where a node may come from, the best liked first."""
     rows = [("TYPE", "ZONE", "TIER", "RUNTIME", "HOSTS", "PER HOUR")]
     for one in offers:
-        price = dollars(one.price)
+        price = format_dollars(one.price)
         rows.append((one.type, one.zone, one.tier, one.runtime, str(one.hosts), price))
-    return lined(rows)
+    return format_table(rows)
 
 
-async def shown(asked: Asked, found: Ready, before: Wish | None, console: Console) -> int:
+async def print_dry_run(
+    asked: RunOptions, found: CheckedJob, before: StoredJob | None, console: Console
+) -> int:
     """Only what it comes to."""
-    change = difference(before.document, document(found.job)) if before else Change()
+    change = diff_documents(before.document, job_document(found.job)) if before else JobDiff()
     if asked.json_:
         keys = ("zone", "type", "tier", "runtime", "hosts", "price", "rank")
         offers = [{key: getattr(one, key) for key in keys} for one in found.offers]
-        about = {"job": document(found.job), "offers": offers, "granted": found.granted}
-        await say_json(console, {**about, **summary(found, change)})
+        about = {"job": job_document(found.job), "offers": offers, "granted": found.granted}
+        await print_json(console, {**about, **change_summary(found, change)})
         return 0
-    await say(console, f"{offers_table(found.offers)}\n")
-    await say(console, f"{count_copies(found)}{found.job.name}{each(found)}: {price(found)}")
+    await print_lines(console, f"{offers_table(found.offers)}\n")
+    await print_lines(
+        console,
+        f"{copies_prefix(found)}{found.job.name}{slices_suffix(found)}: {price_text(found)}",
+    )
     for line in change.lines:
-        await say(console, f"  {line}")
+        await print_lines(console, f"  {line}")
     if found.job.sweep is not None:
-        await say(console, f"\n{trials_table(found.job.sweep)}")
+        await print_lines(console, f"\n{trials_table(found.job.sweep)}")
     if not found.granted:
-        await console.tell(f"{asked.name}: no grants are known: you would be asked first")
+        await console.print_notice(
+            f"{asked.command_name}: no grants are known: you would be asked first"
+        )
     return 0
 
 
 def trials_table(search: Search) -> str:
     """The first trials, where nothing has to be learnt for them."""
-    all_ = f"{many(search)} trials"
+    all_ = f"{count_trials(search)} trials"
     if search.method == "bayes":
         return f"{all_}, each by what those before it have told"
-    first = range(min(TRIALS_SHOWN, many(search)))
-    rows = [search_space.suggested(search, number) for number in first]
+    first = range(min(TRIALS_SHOWN, count_trials(search)))
+    rows = [search_space.suggest_point(search, number) for number in first]
     names = list(search.parameters)
     lines = [(str(at), *(str(row[name]) for name in names)) for at, row in enumerate(rows)]
-    more = f"; the first {len(rows)}" if len(rows) < many(search) else ""
-    return f"{all_}{more}:\n{lined([('TRIAL', *names), *lines])}"
+    more = f"; the first {len(rows)}" if len(rows) < count_trials(search) else ""
+    return f"{all_}{more}:\n{format_table([('TRIAL', *names), *lines])}"
 
 
-def summary(found: Ready, change: Change) -> dict[str, object]:
+def change_summary(found: CheckedJob, change: JobDiff) -> dict[str, object]:
     """What both kinds of JSON have."""
     prices = price_range(found.slots)
     return {
@@ -154,46 +166,50 @@ def summary(found: Ready, change: Change) -> dict[str, object]:
             "most": prices.most,
             "unknown_in": list(prices.unknown_in),
         },
-        "trials": many(found.job.sweep) if found.job.sweep else None,
+        "trials": count_trials(found.job.sweep) if found.job.sweep else None,
         "difference": list(change.lines),
         "needs": change.needs,
     }
 
 
-def price(found: Ready) -> str:
+def price_text(found: CheckedJob) -> str:
     """$6.12 to $9.36 an hour; unknown in us-east1-c"""
     prices = price_range(found.slots)
     if prices.least is None:
         return "an unknown price"
-    upto = "" if prices.least == prices.most else f" to {dollars(prices.most)}"
+    upto = "" if prices.least == prices.most else f" to {format_dollars(prices.most)}"
     zones = f"; unknown in {', '.join(prices.unknown_in)}" if prices.unknown_in else ""
-    return f"{dollars(prices.least)}{upto} an hour{zones}"
+    return f"{format_dollars(prices.least)}{upto} an hour{zones}"
 
 
-def size_prefix(found: Ready) -> str:
+def size_prefix(found: CheckedJob) -> str:
     """3 ×, where there are several; 2 slices of, where they work together."""
-    return count_copies(found) + count_slices(found.job.slices)
+    return copies_prefix(found) + count_slices(found.job.slices)
 
 
-def count_copies(found: Ready) -> str:
+def copies_prefix(found: CheckedJob) -> str:
     """3 ×, where there are several."""
     return f"{len(found.slots)} × " if len(found.slots) > 1 else ""
 
 
-def each(found: Ready) -> str:
+def slices_suffix(found: CheckedJob) -> str:
     """, 2 slices each"""
     return f", {found.job.slices} slices each" if found.job.slices > 1 else ""
 
 
-async def reported(asked: Asked, made: Made, found: Ready, console: Console) -> None:
+async def print_submitted(
+    asked: RunOptions, made: SubmitResult, found: CheckedJob, console: Console
+) -> None:
     """One line."""
     if asked.json_:
         about = {"job": made.wish.job, "did": made.word, "revision": made.wish.revision}
-        await say_json(console, {**about, **summary(found, made.change)})
+        await print_json(console, {**about, **change_summary(found, made.change)})
     elif console.said.loud >= 0:
         best = found.offers[0]
         zones = len({one.zone for one in found.offers})
         where = best.zone if zones == 1 else f"one of {zones} zones"
-        trials = f", {many(found.job.sweep)} trials" if found.job.sweep else ""
-        what = f"{size_prefix(found)}{best.type} {best.tier} in {where}, {price(found)}{trials}"
-        await console.tell(f"{made.wish.job} {WORDS[made.word]}: {what}")
+        trials = f", {count_trials(found.job.sweep)} trials" if found.job.sweep else ""
+        what = (
+            f"{size_prefix(found)}{best.type} {best.tier} in {where}, {price_text(found)}{trials}"
+        )
+        await console.print_notice(f"{made.wish.job} {WORDS[made.word]}: {what}")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tpuherd.cli.parsed_command import Errand, errand
+from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.commands.console import Console
-from tpuherd.commands.host_access import Home
+from tpuherd.commands.host_access import HostAccess
 from tpuherd.exit_status import ABORTED
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ DAY_S = 86_400
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Load:
+class SyncOptions:
     """What is to be shipped where, and how."""
 
     path: str | None
@@ -56,7 +56,7 @@ class Load:
     help="Hosts pass it on to each other; or each gets it over your uplink.",
 )
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def sync(words: tuple[str, ...], **said: bool | str | None) -> Errand:
+def sync(words: tuple[str, ...], **said: bool | str | None) -> ParsedCommand:
     """Ship a folder to all hosts of TARGET: what git would, as it is now.
 
     Tracked and untracked files, without those that .gitignore and .herdignore name. Only what
@@ -80,91 +80,93 @@ def sync(words: tuple[str, ...], **said: bool | str | None) -> Errand:
         raise click.UsageError("--repo and --ref go together")
     if colon and not dest:
         raise click.UsageError(f"say where on the hosts: {target}:DEST, from the login's home on")
-    load = Load(
+    load = SyncOptions(
         path=paths[0] if paths else None,
-        repo=text(said["repo"]), ref=text(said["ref"]), target=target, dest=dest,
+        repo=option_text(said["repo"]), ref=option_text(said["ref"]), target=target, dest=dest,
         yes=bool(said["yes"]), force=bool(said["force"]), some=bool(said["partial"]),
         relay=said["relay"] != "none", json_=bool(said["json_"]),
     )  # fmt: skip
     if not dest:
-        return errand("herd sync", partial(recode, load))
-    return errand("herd sync", partial(ship_it, load))
+        return make_parsed_command("herd sync", partial(run_sync_job, load))
+    return make_parsed_command("herd sync", partial(run_sync_hosts, load))
 
 
-def text(value: bool | str | None) -> str | None:
+def option_text(value: bool | str | None) -> str | None:
     """An option that is a word."""
     return value if isinstance(value, str) else None
 
 
-async def recode(load: Load, console: Console, home: Home) -> int:
+async def run_sync_job(load: SyncOptions, console: Console, home: HostAccess) -> int:
     """A job's code, from its next attempt on."""
-    from tpuherd.cli.job_session import desk, say, say_json
-    from tpuherd.jobs.update_code import recoded
-    from tpuherd.jobs.upload_consent import consented
-    from tpuherd.sync.snapshot_store import archived
+    from tpuherd.cli.job_session import open_job_session, print_json, print_lines
+    from tpuherd.jobs.update_code import update_code
+    from tpuherd.jobs.upload_consent import ask_upload_consent
+    from tpuherd.sync.snapshot_store import open_archive
 
-    async with desk(console, home, "herd sync", yes=load.yes) as here:
-        wish = here.wish(load.target, hint=f"a node wants a place: {load.target}:DEST")
-        archive = archived(here.place.folders.state)
-        taking = partial(taken, load, console, archive)
+    async with open_job_session(console, home, "herd sync", yes=load.yes) as here:
+        wish = here.get_job(load.target, hint=f"a node wants a place: {load.target}:DEST")
+        archive = open_archive(here.place.folders.state)
+        taking = partial(take_chosen_snapshot, load, console, archive)
         first = await asyncio.to_thread(taking)
-        snapshot = await consented(first, taking, archive, here.talk)
+        snapshot = await ask_upload_consent(first, taking, archive, here.talk)
         if snapshot is None:
             return ABORTED
-        sentence = recoded(wish, snapshot.id, archive, here)
+        sentence = update_code(wish, snapshot.id, archive, here)
     if load.json_:
-        await say_json(console, {"job": wish.job, "snapshot": snapshot.id, "why": sentence})
+        await print_json(console, {"job": wish.job, "snapshot": snapshot.id, "why": sentence})
     else:
-        await say(console, sentence)
+        await print_lines(console, sentence)
     return 0
 
 
-async def ship_it(load: Load, console: Console, home: Home) -> int:
+async def run_sync_hosts(load: SyncOptions, console: Console, home: HostAccess) -> int:
     """Take the snapshot while the links come about; ask; ship."""
-    from tpuherd.cli.ask_user import Asking
-    from tpuherd.commands.ship_to_hosts import linked, told, watched
-    from tpuherd.jobs.upload_consent import consented
-    from tpuherd.sync.ship import Terms, ship
-    from tpuherd.sync.snapshot_store import archived
+    from tpuherd.cli.ask_user import TerminalPrompter
+    from tpuherd.commands.ship_to_hosts import connect_hosts, print_shipment, show_progress
+    from tpuherd.jobs.upload_consent import ask_upload_consent
+    from tpuherd.sync.ship import ShipOptions, ship
+    from tpuherd.sync.snapshot_store import open_archive
 
-    place, reach = await home.reach(console)
-    archive = archived(place.folders.state)
-    taking = partial(taken, load, console, archive)
-    talk = Asking(console, "herd sync", yes=load.yes)
-    async with watched(console), asyncio.TaskGroup() as group:
+    place, reach = await home.open_remote(console)
+    archive = open_archive(place.folders.state)
+    taking = partial(take_chosen_snapshot, load, console, archive)
+    talk = TerminalPrompter(console, "herd sync", yes=load.yes)
+    async with show_progress(console), asyncio.TaskGroup() as group:
         linking = group.create_task(
-            linked(load.target, console, home, partial=load.some, talk=talk)
+            connect_hosts(load.target, console, home, partial=load.some, talk=talk)
         )
         first = group.create_task(asyncio.to_thread(taking))
-    snapshot = await consented(first.result(), taking, archive, talk)
+    snapshot = await ask_upload_consent(first.result(), taking, archive, talk)
     if snapshot is None:
         return ABORTED
-    terms = Terms(relay=load.relay, force=load.force, partial=load.some)
+    terms = ShipOptions(relay=load.relay, force=load.force, partial=load.some)
     there = linking.result()
-    async with watched(console) as report:
+    async with show_progress(console) as report:
         shipment = await ship(
             snapshot, load.dest, there.links, archive=archive, report=report, terms=terms
         )
     title = f"snapshot {snapshot.id[:12]} is in {load.dest}, as long as the node lasts"
-    status = await told(title, shipment, load.json_, console, all=there.all)
+    status = await print_shipment(title, shipment, load.json_, console, all=there.all)
     if not shipment.failed:
         await console.flush()
-        await asyncio.to_thread(tidied, archive, reach.clock.now())
+        await asyncio.to_thread(prune_snapshots_daily, archive, reach.clock.now())
     return status
 
 
-def tidied(archive: "Archive", now: float) -> None:
+def prune_snapshots_daily(archive: "Archive", now: float) -> None:
     """Old snapshots go, once a day."""
     stamp = archive.folder / "tidied"
     if not stamp.exists() or stamp.stat().st_mtime < now - DAY_S:
         stamp.touch()
-        archive.tidy(now)
+        archive.prune_old(now)
 
 
-def taken(load: Load, console: Console, archive: "Archive") -> "Snapshot":
+def take_chosen_snapshot(load: SyncOptions, console: Console, archive: "Archive") -> "Snapshot":
     """Of the folder, or of the commit."""
-    from tpuherd.sync.take_snapshot import take, take_commit
+    from tpuherd.sync.take_snapshot import snapshot_commit, snapshot_folder
 
     if load.repo and load.ref:
-        return take_commit(load.repo, load.ref, archive, console.environ)
-    return take(console.folder / Path(load.path or ".").expanduser(), archive, console.environ)
+        return snapshot_commit(load.repo, load.ref, archive, console.environ)
+    return snapshot_folder(
+        console.folder / Path(load.path or ".").expanduser(), archive, console.environ
+    )

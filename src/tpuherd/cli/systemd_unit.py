@@ -33,12 +33,12 @@ VARIABLES = (
 )  # fmt: skip
 
 
-def unit(place: project_access.Place, environ: Mapping[str, str]) -> str:
+def unit_text(place: project_access.ProjectAccess, environ: Mapping[str, str]) -> str:
     """Its text."""
     known = {name: environ[name] for name in VARIABLES if environ.get(name)}
     if place.world is not None:
         known["HERD_WORLD"] = str(place.world)
-    lines = [f'Environment="{name}={quoted(value)}"' for name, value in sorted(known.items())]
+    lines = [f'Environment="{name}={quote_value(value)}"' for name, value in sorted(known.items())]
     python = sys.executable
     root, there, _ = python.partition(f"/{ROOT}/")
     if there:  # the next version is in another folder
@@ -49,21 +49,23 @@ def unit(place: project_access.Place, environ: Mapping[str, str]) -> str:
     )
 
 
-def quoted(value: str) -> str:
+def quote_value(value: str) -> str:
     """As systemd reads it."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
 
 
-def install(place: project_access.Place, environ: Mapping[str, str]) -> tuple[Path, str]:
+def install_unit(
+    place: project_access.ProjectAccess, environ: Mapping[str, str]
+) -> tuple[Path, str]:
     """Write it; the file, and what is to be said to systemd."""
     home = Path(environ.get("HOME") or Path.home())
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     if ROOT in config.parts:
         config = home / ".config"  # a context's own folder; systemd looks into the login's
-    name = f"tpuherd-{place.store.name}.service"
+    name = f"tpuherd-{place.store_folder.name}.service"
     file = config / "systemd/user" / name
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(unit(place, environ))
+    file.write_text(unit_text(place, environ))
     todo = f"""\
 systemctl --user daemon-reload
 systemctl --user enable --now {name}

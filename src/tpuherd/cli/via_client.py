@@ -23,10 +23,10 @@ import click
 
 from tpuherd.cli import wheel
 from tpuherd.cli.via_layout import DIGEST, LETTER, ROOT, RUNNING, SHOWN
-from tpuherd.errors import Broken, HerdError, NotReached, Unfit
+from tpuherd.errors import HerdError, InvalidInput, NotReached, OperationFailed
 from tpuherd.settings import contexts_file, project_access, project_settings
 from tpuherd.settings.folders import resolve_folders
-from tpuherd.settings.login_name import login
+from tpuherd.settings.login_name import host_login
 
 #: Done here: what is about this machine, and what carries many files.
 HERE = frozenset(("context", "sim", "cp", "sync", "keeper"))
@@ -59,7 +59,7 @@ for old in [0-9]*/ready; do [ $old = {stamp}/ready ] || rm -rf "${{old%/ready}}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Far:
+class RemoteMachine:
     """A context and its machine."""
 
     context: str
@@ -69,73 +69,77 @@ class Far:
     master: Path
 
     @property
-    def name(self) -> str:
+    def folder_name(self) -> str:
         """Of its folder there."""
         return f"{self.context}-{self.letter['owner']}"
 
-    def words(self, *remote: str, options: Sequence[str] = ()) -> list[str]:
+    def ssh_command(self, *remote: str, options: Sequence[str] = ()) -> list[str]:
         """ssh with a command for the other machine's shell."""
         host, _, port = self.via.rpartition(":") if ":" in self.via else (self.via, "", "")
         place = ["-p", port] if port else []
         return [*self.ssh, "-o", f"ControlPath={self.master}", *place, *options, host, *remote]
 
-    def there(self, word: str, *rest: str) -> str:
+    def server_command(self, word: str, *rest: str) -> str:
         """A command line for tpuherd.cli.via_server."""
-        python = f"{ROOT}/{wheel.stamp()}/bin/python"
-        line = shlex.join(["-P", "-m", "tpuherd.cli.via_server", word, self.name, *rest])
+        python = f"{ROOT}/{wheel.wheel_stamp()}/bin/python"
+        line = shlex.join(["-P", "-m", "tpuherd.cli.via_server", word, self.folder_name, *rest])
         return f"cd && exec {python} {line}"
 
 
-def far(environ: Mapping[str, str], *, via: str | None = None) -> Far | None:
+def find_remote_machine(
+    environ: Mapping[str, str], *, via: str | None = None
+) -> RemoteMachine | None:
     """The machine that the current context names, or that is given; None: it is this one."""
     folders = resolve_folders(environ)
-    content = contexts_file.load(folders.config)
-    context = dict(contexts_file.current(folders.config))
+    content = contexts_file.load_contexts(folders.config)
+    context = dict(contexts_file.current_context(folders.config))
     said = context.pop("via", None)
     via = via or said
     if not via or environ.get("HERD_WORLD"):
         return None
     context.pop("account", None)
-    context.setdefault("login", login(environ.get("USER") or project_access.local_user()))
+    context.setdefault("login", host_login(environ.get("USER") or project_access.local_user()))
     world = Path(context["world"]).expanduser() if context.get("world") else None
     if world is None:
-        known = project_access.credentials(environ, account=content.get("account"))
-        context["project"] = project_access.project(environ, context, known)
-    key = project_settings.key(world=world, project=context.get("project", ""))
+        known = project_access.find_credentials(environ, account=content.get("account"))
+        context["project"] = project_access.resolve_project(environ, context, known)
+    key = project_settings.project_key(world=world, project=context.get("project", ""))
     name = str(content["current"])
     letter = {
         "name": name,
         "context": context,
         "key": key,
         "terms": content["projects"].get(key, {}),
-        "owner": project_access.owner(folders.config),
+        "owner": project_access.get_owner_id(folders.config),
     }
     folders.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Far(
+    return RemoteMachine(
         context=name,
         via=via,
-        letter={**letter, "digest": digest(letter)},
+        letter={**letter, "digest": letter_digest(letter)},
         ssh=tuple(shlex.split(environ.get(PROGRAM) or "ssh")),
         master=folders.runtime / f"v-{sha256(via.encode()).hexdigest()[:8]}",
     )
 
 
-def digest(letter: Mapping[str, Any]) -> str:
+def letter_digest(letter: Mapping[str, Any]) -> str:
     """Of all that the other machine must know, our version included."""
-    return sha256(dumps([letter, wheel.stamp()], sort_keys=True).encode()).hexdigest()[:16]
+    return sha256(dumps([letter, wheel.wheel_stamp()], sort_keys=True).encode()).hexdigest()[:16]
 
 
 # ---- the line ------------------------------------------------------------------------------------
 
 
-def open_line(far: Far) -> None:
+def open_connection(far: RemoteMachine) -> None:
     """One connection for all that follows; it stays for two minutes."""
-    if subprocess.run(far.words(options=["-O", "check"]), **QUIET).returncode == 0:
+    if subprocess.run(far.ssh_command(options=["-O", "check"]), **QUIET).returncode == 0:
         return
     options = ["-f", "-N", "-o", "ControlMaster=yes", "-o", f"ControlPersist={MASTER_S}"]
     options += ["-o", "ConnectTimeout=20", "-o", "LogLevel=ERROR"]
     with open(far.master.with_suffix(".txt"), "w+b") as said:
-        done = subprocess.run(far.words(options=options), stdout=said, stderr=said, check=False)
+        done = subprocess.run(
+            far.ssh_command(options=options), stdout=said, stderr=said, check=False
+        )
         said.seek(0)
         text = said.read().decode(errors="replace").strip()
     if done.returncode != 0:
@@ -146,91 +150,95 @@ def open_line(far: Far) -> None:
 QUIET: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "check": False}
 
 
-def asked(
-    far: Far, line: str, content: bytes | None = None
+def run_on_machine(
+    far: RemoteMachine, line: str, content: bytes | None = None
 ) -> "subprocess.CompletedProcess[bytes]":
     """A shell's line there, to its end."""
     given: Any = {"stdin": subprocess.DEVNULL} if content is None else {"input": content}
-    words = far.words(line, options=["-T"])
+    words = far.ssh_command(line, options=["-T"])
     return subprocess.run(words, capture_output=True, check=False, **given)
 
 
-def looked(far: Far) -> int:
+def check_machine(far: RemoteMachine) -> int:
     """READY, or what is missing there."""
-    open_line(far)
+    open_connection(far)
     line = LOOK.format(
-        root=ROOT, stamp=wheel.stamp(), name=far.name, digest_file=DIGEST,
+        root=ROOT, stamp=wheel.wheel_stamp(), name=far.folder_name, digest_file=DIGEST,
         digest=far.letter["digest"],
     )  # fmt: skip
-    done = asked(far, f"sh -c {shlex.quote(line)}")
+    done = run_on_machine(far, f"sh -c {shlex.quote(line)}")
     if done.returncode not in (READY, ABSENT, OLDER, STRANGE):
         said = done.stderr.decode(errors="replace").strip()
         raise NotReached(f"{far.via} can't be used: {said or done.returncode}")
     return done.returncode
 
 
-def install(far: Far) -> None:
+def install_herd(far: RemoteMachine) -> None:
     """Our own package, in an environment of its own there. It takes what it needs from PyPI."""
-    open_line(far)
-    line = INSTALL.format(root=ROOT, stamp=wheel.stamp(), wheel=wheel.name())
-    done = asked(far, f"sh -c {shlex.quote(line)}", wheel.wheel())
+    open_connection(far)
+    line = INSTALL.format(root=ROOT, stamp=wheel.wheel_stamp(), wheel=wheel.wheel_name())
+    done = run_on_machine(far, f"sh -c {shlex.quote(line)}", wheel.build_wheel())
     if done.returncode != 0:
         said = " ".join(done.stderr.decode(errors="replace").split())[-400:]
         hint = "it wants Python 3.11 with venv (apt-get install python3-venv), and PyPI in reach"
-        raise Broken(f"herd could not be installed on {far.via}: {said}", hint=hint)
+        raise OperationFailed(f"herd could not be installed on {far.via}: {said}", hint=hint)
 
 
-def prepared(far: Far) -> None:
+def prepare_machine(far: RemoteMachine) -> None:
     """It is there, of our version, and knows the context."""
-    found = looked(far)
+    found = check_machine(far)
     if found == ABSENT:
-        agree(far)
+        confirm_install(far)
     if found in (ABSENT, OLDER):
         print(f"herd: installing herd on {far.via}", file=sys.stderr)
-        install(far)
+        install_herd(far)
     if found != READY:
-        hand_over(far, "take", "-", bundle={LETTER: dumps(far.letter).encode()})
+        send_bundle(far, "take", "-", bundle={LETTER: dumps(far.letter).encode()})
 
 
-def agree(far: Far) -> None:
+def confirm_install(far: RemoteMachine) -> None:
     """At first use, asked."""
     command = f"herd context install {far.context}"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Unfit(f"herd is not on {far.via} yet", hint=command)
+        raise InvalidInput(f"herd is not on {far.via} yet", hint=command)
     print(f"herd: herd is not on {far.via} yet. Install it there? [y/n] ", end="", file=sys.stderr)
     sys.stderr.flush()
     if not sys.stdin.readline().lower().startswith("y"):
-        raise Unfit("nothing was done", hint=command)
+        raise InvalidInput("nothing was done", hint=command)
 
 
-def hand_over(far: Far, word: str, *rest: str, bundle: Mapping[str, bytes]) -> None:
+def send_bundle(far: RemoteMachine, word: str, *rest: str, bundle: Mapping[str, bytes]) -> None:
     """A tar on the standard input of what runs there."""
-    from tpuherd.cli.via_upload import tarred
+    from tpuherd.cli.via_upload import pack_tar
 
-    done = asked(far, far.there(word, *rest), tarred(bundle))
-    refuse_failed(far, done.returncode, done.stderr)
+    done = run_on_machine(far, far.server_command(word, *rest), pack_tar(bundle))
+    raise_if_failed(far, done.returncode, done.stderr)
 
 
-def lacking(far: Far, ids: Iterable[bytes]) -> frozenset[bytes]:
+def find_missing(far: RemoteMachine, ids: Iterable[bytes]) -> frozenset[bytes]:
     """What of some code is not there yet."""
-    done = asked(far, far.there("lacks"), "\n".join(one.hex() for one in ids).encode())
-    refuse_failed(far, done.returncode, done.stderr)
+    done = run_on_machine(
+        far, far.server_command("lacks"), "\n".join(one.hex() for one in ids).encode()
+    )
+    raise_if_failed(far, done.returncode, done.stderr)
     return frozenset(map(bytes.fromhex, done.stdout.decode().split()))
 
 
-def refuse_failed(far: Far, status: int, said: bytes) -> None:
+def raise_if_failed(far: RemoteMachine, status: int, said: bytes) -> None:
     """What failed there is told here."""
     if status == SSH_FAILED:
         raise NotReached(f"the line to {far.via} was cut", hint="say it again")
     if status != 0:
         text = said.decode(errors="replace").strip().splitlines()
-        raise Broken(f"{far.via}: {text[-1] if text else f'it ended with status {status}'}")
+        raise OperationFailed(
+            f"{far.via}: {text[-1] if text else f'it ended with status {status}'}"
+        )
 
 
 # ---- commands ------------------------------------------------------------------------------------
 
 
-def goes(arguments: Sequence[str]) -> bool:
+def is_remote_command(arguments: Sequence[str]) -> bool:
     """Whether such a command is done there, if there is a machine for it."""
     words = [word for word in arguments if not word.startswith("-")]
     flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -240,37 +248,37 @@ def goes(arguments: Sequence[str]) -> bool:
     return words[0] not in HERE and words[:2] != ["engine", "move"]
 
 
-def wishes(words: Sequence[str]) -> bool:
+def needs_upload(words: Sequence[str]) -> bool:
     """Whether a file of this machine, its code and its secrets must go along."""
     return words[0] in ("run", "up") or (words[0] == "sweep" and not SHOWN.intersection(words[1:2]))
 
 
 def run(arguments: list[str], environ: Mapping[str, str]) -> int | None:
     """Do it there; its exit status. None: it is to be done here."""
-    if not goes(arguments):
+    if not is_remote_command(arguments):
         return None
     try:
-        found = far(environ)
+        found = find_remote_machine(environ)
         if found is None:
             return None
-        prepared(found)
+        prepare_machine(found)
         token, words = secrets.token_hex(8), arguments
-        if wishes([word for word in arguments if not word.startswith("-")]):
-            from tpuherd.cli.via_upload import carried
+        if needs_upload([word for word in arguments if not word.startswith("-")]):
+            from tpuherd.cli.via_upload import prepare_upload
 
-            gone = carried(arguments, environ, partial(lacking, found))
+            gone = prepare_upload(arguments, environ, partial(find_missing, found))
             if isinstance(gone, int):
                 return gone
             words, bundle = gone
-            hand_over(found, "take", token, bundle=bundle)
-        return forwarded(found, words, token)
+            send_bundle(found, "take", token, bundle=bundle)
+        return forward_command(found, words, token)
     except click.ClickException:
         return None  # it is said wrongly: that is told here
     except HerdError as error:
-        return regret("herd", error)
+        return print_error("herd", error)
 
 
-def regret(name: str, error: HerdError) -> int:
+def print_error(name: str, error: HerdError) -> int:
     """One sentence, and the exit status."""
     from tpuherd.exit_status import STATUS
 
@@ -279,18 +287,20 @@ def regret(name: str, error: HerdError) -> int:
     return next(code for kind, code in STATUS.items() if isinstance(error, kind))
 
 
-def forwarded(far: Far, words: Sequence[str], token: str) -> int:
+def forward_command(far: RemoteMachine, words: Sequence[str], token: str) -> int:
     """Its terminal is ours, or its files; so are signals, and the exit status."""
     terminal = os.isatty(0) and os.isatty(1)
-    line = far.there("run", token, dumps(list(words)).encode().hex())
+    line = far.server_command("run", token, dumps(list(words)).encode().hex())
     options = ["-tt" if terminal else "-T", "-o", "LogLevel=ERROR"]
     stdin: int | IO[bytes] | None = subprocess.DEVNULL if os.isatty(0) and not terminal else None
     group = None if terminal else 0
-    process = subprocess.Popen(far.words(line, options=options), stdin=stdin, process_group=group)
+    process = subprocess.Popen(
+        far.ssh_command(line, options=options), stdin=stdin, process_group=group
+    )
 
     def pass_on(number: int, _: object) -> None:
-        mark = f"{ROOT}/{far.name}/{RUNNING}/{token}"
-        asked(far, f"cd && kill -{number} $(cat {mark})")
+        mark = f"{ROOT}/{far.folder_name}/{RUNNING}/{token}"
+        run_on_machine(far, f"cd && kill -{number} $(cat {mark})")
 
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN and not terminal:

@@ -24,17 +24,17 @@ from typing import Any
 
 from tpuherd.cli.via_layout import CARRIED, CURRENT, DIGEST, LETTER, PROGRAM, ROOT, RUNNING
 from tpuherd.clock import WallClock
-from tpuherd.engine.create_engine import holder
-from tpuherd.errors import Broken, HerdError
+from tpuherd.engine.create_engine import new_lease_holder
+from tpuherd.errors import HerdError, OperationFailed
 from tpuherd.exit_status import SIGNALLED
 from tpuherd.jobs import engine_control, engine_transfer, via_parcel
-from tpuherd.jobs.engine_transfer import BLOBS, ROWS, files, keep, write
-from tpuherd.model.stored_job import Wish
+from tpuherd.jobs.engine_transfer import BLOBS, ROWS, read_tar_files, store_code, write_private_file
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.settings import contexts_file, project_access
 from tpuherd.settings.folders import resolve_folders
 from tpuherd.store import moved_marker
 from tpuherd.store.database import Database
-from tpuherd.sync.snapshot_store import archived
+from tpuherd.sync.snapshot_store import open_archive
 
 SWEEP_S = 86_400.0
 LEASE_S = 60.0  #: nobody begins an engine while the stone is set
@@ -55,19 +55,19 @@ def main(words: list[str]) -> int:
     os.environ.pop("HERD_WORLD", None)
     try:
         if word == "run":
-            return be(home, rest[0], json.loads(bytes.fromhex(rest[1])))
+            return run_herd(home, rest[0], json.loads(bytes.fromhex(rest[1])))
         if word == "take":
-            take(home, rest[0])
+            receive_bundle(home, rest[0])
         elif word == "lacks":
-            print(*sorted(lacks(sys.stdin)), sep="\n")
+            print(*sorted(missing_contents(sys.stdin)), sep="\n")
         elif word == "arrive":
-            arrive(rest[0])
+            receive_store(rest[0])
         elif word == "give":
-            give(rest[0], rest[1])
+            send_store(rest[0], rest[1])
         elif word == "stone":
-            print((moved_marker.stone(store()) or {}).get("token", ""))
+            print((moved_marker.read_moved_marker(store_folder()) or {}).get("token", ""))
         else:
-            moved_marker.stay(store())
+            moved_marker.remove_marker(store_folder())
     except HerdError as error:
         hint = f" ({error.hint})" if error.hint else ""
         print(f"{error.sentence}{hint}", file=sys.stderr)
@@ -75,7 +75,7 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def be(home: Path, token: str, words: list[str]) -> int:
+def run_herd(home: Path, token: str, words: list[str]) -> int:
     """The command, in a process of its own, to which who began it can send signals. What came along
     is removed behind it."""
     folder = home / CARRIED / token
@@ -89,7 +89,7 @@ def be(home: Path, token: str, words: list[str]) -> int:
     try:
         place = folder if folder.exists() else home
         with subprocess.Popen(line, cwd=place, env=environ) as process:
-            write(mark, str(process.pid).encode())
+            write_private_file(mark, str(process.pid).encode())
             status = process.wait()
     finally:
         mark.unlink(missing_ok=True)
@@ -97,45 +97,46 @@ def be(home: Path, token: str, words: list[str]) -> int:
     return status if status >= 0 else SIGNALLED - status
 
 
-def take(home: Path, token: str) -> None:
+def receive_bundle(home: Path, token: str) -> None:
     """What this context is, and what a command brings."""
-    sweep(home, WallClock().now())
+    remove_leftovers(home, WallClock().now())
     folder = home / CARRIED / token
-    archive = archived(resolve_folders(os.environ).state)
-    with archive.blobs.held(), archive.blobs.writer() as fresh:
-        for name, content in files(sys.stdin.buffer):
+    archive = open_archive(resolve_folders(os.environ).state)
+    with archive.blobs.shared_lock(), archive.blobs.new_pack() as fresh:
+        for name, content in read_tar_files(sys.stdin.buffer):
             if name == LETTER:
-                know(home, json.loads(content))
+                save_context(home, json.loads(content))
             elif name.partition("/")[0] in (BLOBS, ROWS):
-                keep(archive, fresh, name, content)
+                store_code(archive, fresh, name, content)
             else:
-                write(folder / name, content)
+                write_private_file(folder / name, content)
 
 
-def lacks(ids: Iterable[str]) -> list[str]:
+def missing_contents(ids: Iterable[str]) -> list[str]:
     """What of some code has never come here, or is here no more."""
-    archive = archived(resolve_folders(os.environ).state)
+    archive = open_archive(resolve_folders(os.environ).state)
     return [
-        one.hex() for one in engine_transfer.lacking((bytes.fromhex(id) for id in ids), archive)
+        one.hex()
+        for one in engine_transfer.missing_contents((bytes.fromhex(id) for id in ids), archive)
     ]
 
 
-def know(home: Path, letter: Mapping[str, Any]) -> None:
+def save_context(home: Path, letter: Mapping[str, Any]) -> None:
     """Which cloud is meant, who we are in it, and what may be had."""
     folder = resolve_folders(os.environ).config
-    with contexts_file.changing(folder) as content:
+    with contexts_file.edit_contexts(folder) as content:
         content["current"] = letter["name"]
         content["contexts"] = {letter["name"]: letter["context"]}
         key = letter["key"]
         content["projects"][key] = {**content["projects"].get(key, {}), **letter["terms"]}
-    write(folder / "owner", letter["owner"].encode())
+    write_private_file(folder / "owner", letter["owner"].encode())
     program = home / PROGRAM
-    write(program, SHELL.format(home=home, python=home.parent / CURRENT).encode())
+    write_private_file(program, SHELL.format(home=home, python=home.parent / CURRENT).encode())
     program.chmod(0o700)
-    write(home / DIGEST, letter["digest"].encode())
+    write_private_file(home / DIGEST, letter["digest"].encode())
 
 
-def sweep(home: Path, now: float) -> None:
+def remove_leftovers(home: Path, now: float) -> None:
     """What killed commands left."""
     for folder in (home / CARRIED, home / RUNNING):
         for entry in folder.iterdir() if folder.exists() else ():
@@ -147,42 +148,48 @@ def sweep(home: Path, now: float) -> None:
 # ---- a fleet that moves --------------------------------------------------------------------------
 
 
-def store() -> Path:
+def store_folder() -> Path:
     """The folder of the store here."""
-    return engine_transfer.folders(project_access.place(os.environ))[engine_transfer.STORE]
+    return engine_transfer.part_folders(project_access.resolve_access(os.environ))[
+        engine_transfer.STORE
+    ]
 
 
-def arrive(token: str) -> None:
+def receive_store(token: str) -> None:
     """A fleet is ours from now on."""
-    place = project_access.place(os.environ)
-    if moved_marker.refuse_two(engine_transfer.folders(place)[engine_transfer.STORE], token):
+    place = project_access.resolve_access(os.environ)
+    if moved_marker.refuse_second_store(
+        engine_transfer.part_folders(place)[engine_transfer.STORE], token
+    ):
         return
-    engine_transfer.unpack(place, sys.stdin.buffer, token)
+    engine_transfer.unpack_transfer(place, sys.stdin.buffer, token)
 
 
-def give(token: str, to: str) -> None:
+def send_store(token: str, to: str) -> None:
     """It is theirs."""
-    place = project_access.place(os.environ)
-    wishes = asyncio.run(departing(place, to=to, token=token))
-    engine_transfer.pack(place, sys.stdout.buffer, wishes)
+    place = project_access.resolve_access(os.environ)
+    wishes = asyncio.run(prepare_move(place, to=to, token=token))
+    engine_transfer.pack_transfer(place, sys.stdout.buffer, wishes)
     sys.stdout.flush()
 
 
-async def departing(place: project_access.Place, *, to: str, token: str) -> list[Wish]:
+async def prepare_move(
+    place: project_access.ProjectAccess, *, to: str, token: str
+) -> list[StoredJob]:
     """End the engine, and set the stone; what is wished. Once more is as good."""
-    folder = engine_transfer.folders(place)[engine_transfer.STORE]
-    if moved_marker.stone(folder) is None:
-        await engine_control.stop(place)
+    folder = engine_transfer.part_folders(place)[engine_transfer.STORE]
+    if moved_marker.read_moved_marker(folder) is None:
+        await engine_control.stop_engine(place)
         store = Database(folder, WallClock().now())
         try:
-            epoch = store.take(holder(os.getpid()), WallClock().now(), LEASE_S)
+            epoch = store.take_lease(new_lease_holder(os.getpid()), WallClock().now(), LEASE_S)
             if epoch is None:
-                raise Broken("an engine has begun meanwhile: try again")
-            moved_marker.leave(folder, to=to, token=token)
-            store.release(epoch)
+                raise OperationFailed("an engine has begun meanwhile: try again")
+            moved_marker.leave_marker(folder, to=to, token=token)
+            store.release_lease(epoch)
         finally:
             store.close()
-    return moved_marker.wished(folder)
+    return moved_marker.read_stored_jobs(folder)
 
 
 if __name__ == "__main__":

@@ -8,46 +8,46 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tpuherd.cli.ask_user import Asking
-from tpuherd.cli.job_options import told
-from tpuherd.cli.main import colour, herd
-from tpuherd.cli.parsed_command import Errand
-from tpuherd.cli.submit_job import Asked
+from tpuherd.cli.ask_user import TerminalPrompter
+from tpuherd.cli.job_options import read_job_input
+from tpuherd.cli.main import choose_colour, herd
+from tpuherd.cli.parsed_command import ParsedCommand
+from tpuherd.cli.submit_job import RunOptions
 from tpuherd.commands.console import Console
-from tpuherd.errors import Unfit
+from tpuherd.errors import InvalidInput
 from tpuherd.exit_status import ABORTED
 from tpuherd.jobfile.fields import SECRETS
 from tpuherd.jobs import secret_values
 from tpuherd.jobs import via_parcel as along
-from tpuherd.jobs.engine_transfer import code, contents
-from tpuherd.jobs.upload_consent import consented
+from tpuherd.jobs.engine_transfer import snapshot_contents, snapshot_entries
+from tpuherd.jobs.upload_consent import ask_upload_consent
 from tpuherd.settings.folders import resolve_folders
-from tpuherd.sync.snapshot_store import Archive, archived
-from tpuherd.sync.take_snapshot import Snapshot, take
+from tpuherd.sync.snapshot_store import Archive, open_archive
+from tpuherd.sync.take_snapshot import Snapshot, snapshot_folder
 
 #: Which of these contents the other machine lacks.
-Lacking = Callable[[Iterable[bytes]], frozenset[bytes]]
+FindMissing = Callable[[Iterable[bytes]], frozenset[bytes]]
 LITTLE = 1 << 17  #: bytes of code that travel sooner than the question which of them are lacking
 
 
-def carried(
-    arguments: list[str], environ: Mapping[str, str], lacking: Lacking
+def prepare_upload(
+    arguments: list[str], environ: Mapping[str, str], lacking: FindMissing
 ) -> tuple[list[str], dict[str, bytes]] | int:
     """The words to be said there, and the files that go with them; or an exit status."""
     errand = herd.main(list(arguments), prog_name="herd", standalone_mode=False)
-    if not isinstance(errand, Errand):
+    if not isinstance(errand, ParsedCommand):
         return 0  # a page of help
     asked = getattr(errand.work, "args", (None,))[0]
-    assert isinstance(asked, Asked)
-    return asyncio.run(gathered(asked, list(arguments), environ, lacking))
+    assert isinstance(asked, RunOptions)
+    return asyncio.run(gather_upload(asked, list(arguments), environ, lacking))
 
 
-async def gathered(
-    asked: Asked, words: list[str], environ: Mapping[str, str], lacking: Lacking
+async def gather_upload(
+    asked: RunOptions, words: list[str], environ: Mapping[str, str], lacking: FindMissing
 ) -> tuple[list[str], dict[str, bytes]] | int:
     """The same within a loop. What is wrong with the job is said there, with its lines."""
     here = Path.cwd()
-    page, base = told(asked.said, here)
+    page, base = read_job_input(asked.said, here)
     bundle: dict[str, bytes] = {"job/said": "\0".join(words).encode()}
     if asked.said.file is not None:
         file = here / Path(asked.said.file).expanduser()
@@ -57,7 +57,7 @@ async def gathered(
         return words, bundle
     raw: dict[str, Any] = page.value
     named = SECRETS.read(raw["secrets"], lambda *_: None) if raw.get("secrets") else None
-    values, missing = await secret_values.found(named or (), base, environ)
+    values, missing = await secret_values.collect_secrets(named or (), base, environ)
     bundle |= {f"{along.SECRETS}/{name}": text.encode() for name, text in values.items()}
     bundle |= {f"{along.MISSING}/{name}": text.encode() for name, text in missing.items()}
     workdir = raw.get("workdir")
@@ -65,38 +65,40 @@ async def gathered(
         return words, bundle
     folder = base / Path(workdir).expanduser()
     if not folder.is_dir():
-        raise Unfit(f"workdir: {workdir} is no folder")
+        raise InvalidInput(f"workdir: {workdir} is no folder")
     bundle[along.SNAPSHOT] = b"-"  # a dry run takes none
     if not asked.dry:
-        archive = archived(resolve_folders(environ).state)
-        snapshot = await agreed(partial(take, folder, archive, environ), archive, asked, environ)
+        archive = open_archive(resolve_folders(environ).state)
+        snapshot = await take_with_consent(
+            partial(snapshot_folder, folder, archive, environ), archive, asked, environ
+        )
         if snapshot is None:
             return ABORTED
         only: Callable[[bytes], bool] = bool
         if snapshot.size > LITTLE:
-            only = lacking(contents(snapshot.id, archive)).__contains__
-        bundle |= dict(code(snapshot.id, archive, only=only))
+            only = lacking(snapshot_contents(snapshot.id, archive)).__contains__
+        bundle |= dict(snapshot_entries(snapshot.id, archive, only=only))
         bundle[along.SNAPSHOT] = snapshot.id.encode()
     return words, bundle
 
 
-async def agreed(
-    taking: Callable[[], Snapshot], archive: Archive, asked: Asked, environ: Mapping[str, str]
+async def take_with_consent(
+    taking: Callable[[], Snapshot], archive: Archive, asked: RunOptions, environ: Mapping[str, str]
 ) -> Snapshot | None:
     """What may leave this machine; None where it may not."""
     snapshot = await asyncio.to_thread(taking)
     if not (snapshot.notes or snapshot.findings):
         return snapshot
-    console = Console((0, 1, 2), Path.cwd(), environ, colour=colour(environ))
+    console = Console((0, 1, 2), Path.cwd(), environ, colour=choose_colour(environ))
     try:
-        talk = Asking(console, asked.name, yes=asked.yes)
-        return await consented(snapshot, taking, archive, talk)
+        talk = TerminalPrompter(console, asked.command_name, yes=asked.yes)
+        return await ask_upload_consent(snapshot, taking, archive, talk)
     finally:
         await console.flush()
         console.close()
 
 
-def tarred(bundle: Mapping[str, bytes]) -> bytes:
+def pack_tar(bundle: Mapping[str, bytes]) -> bytes:
     """As it travels."""
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w|") as tar:

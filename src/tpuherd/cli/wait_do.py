@@ -1,26 +1,28 @@
 """What `herd wait` does."""
 
-from tpuherd.cli.store_session import reading
+from tpuherd.cli.store_session import open_store_session
 from tpuherd.commands.console import Console
-from tpuherd.commands.host_access import Home
+from tpuherd.commands.host_access import HostAccess
 from tpuherd.exit_status import TIMED_OUT
-from tpuherd.jobs.job_queries import chosen, endings
-from tpuherd.targets import fold
+from tpuherd.jobs.job_queries import match_jobs, watch_job_ends
+from tpuherd.targets import fold_names
 
 
-async def waited(
-    names: tuple[str, ...], timeout_s: float | None, json_: bool, console: Console, home: Home
+async def run_wait(
+    names: tuple[str, ...], timeout_s: float | None, json_: bool, console: Console, home: HostAccess
 ) -> int:
     """Until all have ended, or for so long: the greatest of their statuses."""
-    async with reading(console) as here:
-        jobs = chosen(names, here.store.wishes())
+    async with open_store_session(console) as here:
+        jobs = match_jobs(names, here.store.stored_jobs())
     ended: dict[str, tuple[int, str]] = {}
     # Who has read lets an engine begin: only with one is there something to wait for.
-    async with reading(console) as here:
-        async for job, status, why in endings(jobs, here.store, here.clock, timeout_s=timeout_s):
+    async with open_store_session(console) as here:
+        async for job, status, why in watch_job_ends(
+            jobs, here.store, here.clock, timeout_s=timeout_s
+        ):
             ended[job] = status, why
             if not json_:
-                await console.tell(f"herd wait: {why}")
+                await console.print_notice(f"herd wait: {why}")
                 await console.flush()
         left = [job for job in jobs if job not in ended]
         ended |= {job: (TIMED_OUT, f"{job} goes on") for job in left}
@@ -28,8 +30,8 @@ async def waited(
         whys = [ended[job][1] for job in jobs]
         if json_:
             rows = [{"job": one, "status": ended[one][0], "why": ended[one][1]} for one in jobs]
-            about = {"job": fold(jobs), "status": total, "why": "; ".join(whys), "each": rows}
-            await here.show(about, str, json_=True)
+            about = {"job": fold_names(jobs), "status": total, "why": "; ".join(whys), "each": rows}
+            await here.print_content(about, str, json_=True)
         for job in left if not json_ else ():
-            await console.tell(f"herd wait: {job} goes on")
+            await console.print_notice(f"herd wait: {job} goes on")
     return total

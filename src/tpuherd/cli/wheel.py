@@ -18,7 +18,7 @@ ENTRIES = "[console_scripts]\nherd = tpuherd.launcher:main\n"
 
 
 @cache
-def sources() -> dict[str, bytes]:
+def source_files() -> dict[str, bytes]:
     """Every file by its name in the wheel."""
     found = {}
     for package in PACKAGES:
@@ -30,32 +30,34 @@ def sources() -> dict[str, bytes]:
 
 
 @cache
-def stamp() -> str:
+def wheel_stamp() -> str:
     """Which herd it is: the same for the same files."""
     told = hashlib.sha256()
-    for name, content in sources().items():
+    for name, content in source_files().items():
         told.update(f"{name}\0{len(content)}\0".encode() + content)
     return f"{__version__}-{told.hexdigest()[:STAMP_LENGTH]}"
 
 
-def name() -> str:
+def wheel_name() -> str:
     """As pip wants it."""
     return f"tpuherd-{__version__}-py3-none-any.whl"
 
 
-def wheel() -> bytes:
+def build_wheel() -> bytes:
     """The whole of it."""
     about = f"tpuherd-{__version__}.dist-info"
     wanted = [one for one in requires("tpuherd") or () if "extra ==" not in one]
     metadata = f"Metadata-Version: 2.1\nName: tpuherd\nVersion: {__version__}\n"
     metadata += "Requires-Python: >=3.11\n" + "".join(f"Requires-Dist: {one}\n" for one in wanted)
     content = {
-        **sources(),
+        **source_files(),
         f"{about}/METADATA": metadata.encode(),
         f"{about}/WHEEL": WHEEL.encode(),
         f"{about}/entry_points.txt": ENTRIES.encode(),
     }
-    record = "".join(f"{one},sha256={digest(text)},{len(text)}\n" for one, text in content.items())
+    record = "".join(
+        f"{one},sha256={record_digest(text)},{len(text)}\n" for one, text in content.items()
+    )
     content[f"{about}/RECORD"] = f"{record}{about}/RECORD,,\n".encode()
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -64,6 +66,6 @@ def wheel() -> bytes:
     return whole.getvalue()
 
 
-def digest(content: bytes) -> str:
+def record_digest(content: bytes) -> str:
     """As RECORD has it."""
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

@@ -11,10 +11,10 @@ from contextlib import suppress
 from importlib import import_module
 
 from tpuherd.clock import Clock, WallClock
-from tpuherd.cloud.lazy_http import Later, httpx2
-from tpuherd.cloud.parse import seconds
+from tpuherd.cloud.lazy_http import LazyHttpClient, httpx2
+from tpuherd.cloud.parse import parse_timestamp
 from tpuherd.errors import NoLogin, NotReached
-from tpuherd.settings.endpoints import HINT, Credentials, Token
+from tpuherd.settings.endpoints import HINT, AuthToken, CredentialSource
 
 METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
 FLAVOR = {"Metadata-Flavor": "Google"}
@@ -24,21 +24,24 @@ GCLOUD_LIFE_S = 300.0  #: of a token of gcloud's that does not say when it ends
 GCLOUD = ("config", "config-helper", "--format=json", "--min-expiry=5m")
 
 
-class Nobody:
+class AnonymousAuth:
     """For a simulated world, which asks nobody's name."""
 
-    async def headers(self) -> Mapping[str, str]:
+    async def auth_headers(self) -> Mapping[str, str]:
         return {}
 
-    def drop(self, headers: Mapping[str, str]) -> bool:
+    def invalidate_headers(self, headers: Mapping[str, str]) -> bool:
         return False
 
 
-class Account:
+class GoogleAuth:
     """For Google: has a token, and renews it."""
 
     def __init__(
-        self, credentials: Credentials, client: Later | httpx2.AsyncClient, clock: Clock
+        self,
+        credentials: CredentialSource,
+        client: LazyHttpClient | httpx2.AsyncClient,
+        clock: Clock,
     ) -> None:
         self.credentials = credentials
         self.client = client
@@ -47,47 +50,47 @@ class Account:
         self._until = 0.0
         self._lock = asyncio.Lock()
 
-    async def headers(self) -> Mapping[str, str]:
+    async def auth_headers(self) -> Mapping[str, str]:
         """The token as a header, and who pays for the request, where somebody says so."""
         async with self._lock:
             if self._until - MARGIN_S < self.clock.now():
                 try:
-                    await self._renew()
+                    await self._renew_token()
                 except NotReached:
                     if self._until <= self.clock.now():
                         raise
             return self._headers
 
-    def drop(self, headers: Mapping[str, str]) -> bool:
+    def invalidate_headers(self, headers: Mapping[str, str]) -> bool:
         """The cloud does not take these any more: the next are new ones."""
         if headers == self._headers:
             self._until = 0.0
         return True
 
-    async def _renew(self) -> None:
+    async def _renew_token(self) -> None:
         token = await self._get_token()
         self._headers, self._until = token.headers, self.clock.now() + token.life_s
 
-    async def _get_token(self) -> Token:
+    async def _get_token(self) -> AuthToken:
         """From whoever is meant: no identity gives way to another."""
         chosen = self.credentials
         if chosen.file is not None:
             # It takes 0.2 s to load, and asks as long as it likes: beside the loop.
             google_login = await asyncio.to_thread(import_module, "tpuherd.cloud.google_login")
-            token: Token = await google_login.get_token(
+            token: AuthToken = await google_login.get_token(
                 self.client, chosen.file, chosen.quota_project
             )
             return token
         if chosen.metadata_url is not None:
-            return await ask_machine(chosen.metadata_url, self.client, chosen.quota_project)
+            return await ask_metadata_server(chosen.metadata_url, self.client, chosen.quota_project)
         if chosen.gcloud is not None:
             return await ask_gcloud(chosen.gcloud, chosen)
         raise NoLogin("there are no credentials for Google Cloud", hint=HINT)
 
 
-async def ask_machine(
-    url: str, client: Later | httpx2.AsyncClient, quota_project: str | None
-) -> Token:
+async def ask_metadata_server(
+    url: str, client: LazyHttpClient | httpx2.AsyncClient, quota_project: str | None
+) -> AuthToken:
     """What the metadata server says; google-auth needs one more HTTP library for it."""
     try:
         answer = await client.request("GET", url + METADATA_PATH, headers=FLAVOR)
@@ -101,10 +104,10 @@ async def ask_machine(
             raise NoLogin(f"{why}: this machine has no service account", hint=HINT) from error
         raise NotReached(why, hint="try again later") from error
     payer = {"x-goog-user-project": quota_project} if quota_project else {}
-    return Token(headers={"authorization": f"Bearer {text}", **payer}, life_s=life_s)
+    return AuthToken(headers={"authorization": f"Bearer {text}", **payer}, life_s=life_s)
 
 
-async def ask_gcloud(program: str, chosen: Credentials) -> Token:
+async def ask_gcloud(program: str, chosen: CredentialSource) -> AuthToken:
     """What gcloud says for its active configuration, impersonation included."""
     process = await asyncio.create_subprocess_exec(
         program,
@@ -135,6 +138,6 @@ async def ask_gcloud(program: str, chosen: Credentials) -> Token:
         text, expiry = str(credential["access_token"]), credential["token_expiry"]
     except (ValueError, KeyError, TypeError) as error:
         raise NoLogin("gcloud's token makes no sense", hint="is it too old?") from error
-    end = seconds(str(expiry))
+    end = parse_timestamp(str(expiry))
     life_s = end - WallClock().now() if end else GCLOUD_LIFE_S
-    return Token(headers={"authorization": f"Bearer {text}"}, life_s=life_s)
+    return AuthToken(headers={"authorization": f"Bearer {text}"}, life_s=life_s)

@@ -8,14 +8,14 @@ from typing import Any
 from tpuherd.clock import Clock
 from tpuherd.cloud import error_replies, nodes_api, parse, request_bodies, state_mapping
 from tpuherd.cloud.nodes_api import Cloud
-from tpuherd.cloud.parse import Node, Request
-from tpuherd.cloud.rest import Said
+from tpuherd.cloud.parse import Node, QueuedResource
+from tpuherd.cloud.rest import ErrorReply
 from tpuherd.errors import HerdError, NotFound, NotReached
-from tpuherd.model.node_spec import Order
-from tpuherd.model.observed import NodeSight, NodeWord, RequestWord, Sight
-from tpuherd.model.slots_and_plan import Ask, Kind, Offer, Refusal, Withdraw
-from tpuherd.ports import Host, Refused, Survey
-from tpuherd.targets import slot_of
+from tpuherd.model.node_spec import NodeSpec
+from tpuherd.model.observed import BidObservation, NodeObservation, NodeState, RequestState
+from tpuherd.model.slots_and_plan import Ask, Offer, Refusal, RequestKind, Withdraw
+from tpuherd.ports import BidRefused, Host, Survey
+from tpuherd.targets import split_bid_name
 
 #: By these a request or a node is known as the one that was asked for.
 SAME = ("slot", "generation", "owner", "node_digest")
@@ -23,7 +23,7 @@ FRESH_S = 15.0  #: so long the operations of a zone are as good as read anew: al
 PAGES_OF_OPERATIONS = 5  #: the newest stand first; a create is followed up within minutes
 
 
-class Bids:
+class BidsApi:
     """The CloudPort of one project."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Bids:
         cloud: Cloud,
         clock: Clock,
         ssh_port: int,
-        nodes: Callable[[], Awaitable[nodes_api.Survey]],
+        nodes: Callable[[], Awaitable[nodes_api.NodeList]],
     ) -> None:
         self.cloud = cloud
         self.clock = clock
@@ -39,18 +39,18 @@ class Bids:
         self._list_nodes = nodes
         self._nodes: Mapping[str, list[Node]] = {}  #: by bid, as seen last
         #: By zone, when they were read.
-        self._failed: dict[str, tuple[float, Mapping[str, error_replies.Error]]] = {}
+        self._failed: dict[str, tuple[float, Mapping[str, error_replies.CloudError]]] = {}
         self._reading = asyncio.Lock()
 
-    async def survey(self, zones: Collection[str]) -> Survey:
+    async def survey_bids(self, zones: Collection[str]) -> Survey:
         """Two wildcard lists; nodes last, so that none seems to be without its request."""
         begun_at, reads = self.clock.now(), self.cloud.rest.reads
-        queued, silent, trouble = await self._requests()
+        queued, silent, trouble = await self._list_requests()
         seen = await self._list_nodes()
-        self._nodes = by_bid(seen.nodes)
-        asked = {one.name: one for one in queued if slot_of(one.name) is not None}
+        self._nodes = group_by_bid(seen.nodes)
+        asked = {one.name: one for one in queued if split_bid_name(one.name) is not None}
         sights = {
-            bid: sight(bid, asked.get(bid), self._nodes.get(bid, []))
+            bid: bid_observation(bid, asked.get(bid), self._nodes.get(bid, []))
             for bid in {**asked, **self._nodes}
         }
         there = {one.zone for one in sights.values()}
@@ -62,89 +62,100 @@ class Bids:
             trouble=trouble or seen.trouble,
         )
 
-    async def _requests(self) -> tuple[list[Request], set[str], str]:
+    async def _list_requests(self) -> tuple[list[QueuedResource], set[str], str]:
         """Every queued resource, the zones that did not answer, and what makes no sense."""
-        found: list[Request] = []
+        found: list[QueuedResource] = []
         silent: set[str] = set()
         trouble = ""
-        async for page in self.cloud.pages("-", "queuedResources", parse.requests):
+        async for page in self.cloud.list_pages(
+            "-", "queuedResources", parse.parse_queued_resources
+        ):
             found += page.items
             silent.update(page.unknown)
             trouble = trouble or page.trouble
         return found, silent, trouble
 
-    async def ask(self, ask: Ask, order: Order) -> None:
+    async def submit_bid(self, ask: Ask, order: NodeSpec) -> None:
         """Create it; where the name is in use, look whether that is it."""
-        queued = ask.offer.kind is Kind.QUEUED
-        path = self._zone(ask.offer.zone)
+        queued = ask.offer.kind is RequestKind.QUEUED
+        path = self._zone_path(ask.offer.zone)
         try:
             if queued:
-                body = request_bodies.queued(ask, order, self.cloud.project)
-                answer = await self.cloud.rest.tpu(
+                body = request_bodies.queued_resource_body(ask, order, self.cloud.project)
+                answer = await self.cloud.rest.call_tpu(
                     "POST", f"{path}/queuedResources", body, queuedResourceId=ask.bid
                 )
             else:
-                body = request_bodies.direct(ask, order)
-                answer = await self.cloud.rest.tpu("POST", f"{path}/nodes", body, nodeId=ask.bid)
+                body = request_bodies.create_node_body(ask, order)
+                answer = await self.cloud.rest.call_tpu(
+                    "POST", f"{path}/nodes", body, nodeId=ask.bid
+                )
         except HerdError as error:
-            if await self._there(ask, order, error):
+            if await self._is_already_created(ask, order, error):
                 return
-            raise told(error, ask.offer.tier) from error
-        failed = parse.operation(answer).error
+            raise creation_error(error, ask.offer.tier) from error
+        failed = parse.parse_operation(answer).error
         if failed is not None:
-            raise Refused(state_mapping.refusal(failed, ask.offer.tier), failed.sentence)
+            raise BidRefused(
+                state_mapping.classify_refusal(failed, ask.offer.tier), failed.sentence
+            )
 
-    async def _there(self, ask: Ask, order: Order, error: HerdError) -> bool:
+    async def _is_already_created(self, ask: Ask, order: NodeSpec, error: HerdError) -> bool:
         """Whether it was refused because it is there already."""
         said = error.__cause__
-        if not isinstance(said, Said) or error_replies.error(said.content, said.status).code != 6:
+        if (
+            not isinstance(said, ErrorReply)
+            or error_replies.parse_error(said.content, said.status).code != 6
+        ):
             return False
-        path = self._zone(ask.offer.zone)
-        if ask.offer.kind is Kind.QUEUED:
-            found = await self.cloud.rest.tpu("GET", f"{path}/queuedResources/{ask.bid}")
-            metadata = parse.request(found).metadata
+        path = self._zone_path(ask.offer.zone)
+        if ask.offer.kind is RequestKind.QUEUED:
+            found = await self.cloud.rest.call_tpu("GET", f"{path}/queuedResources/{ask.bid}")
+            metadata = parse.parse_queued_resource(found).metadata
         else:
-            found = await self.cloud.rest.tpu("GET", f"{path}/nodes/{ask.bid}")
-            metadata = parse.node(found).metadata
-        card = request_bodies.card_of(metadata)
+            found = await self.cloud.rest.call_tpu("GET", f"{path}/nodes/{ask.bid}")
+            metadata = parse.parse_node(found).metadata
+        card = request_bodies.read_card(metadata)
         return all(card.get(key) == order.card.get(key) for key in SAME)
 
-    async def withdraw(self, withdraw: Withdraw, sight: Sight | None) -> None:
+    async def withdraw_bid(self, withdraw: Withdraw, sight: BidObservation | None) -> None:
         """The request with its nodes by force, or the nodes where there is no request."""
-        path = self._zone(withdraw.zone)
+        path = self._zone_path(withdraw.zone)
         if sight is None or sight.request is not None:
-            if sight is not None and sight.request in (RequestWord.ENDING, RequestWord.LEAVING):
+            if sight is not None and sight.request in (RequestState.ENDING, RequestState.LEAVING):
                 return  # it can't be deleted now, or is being
-            await self._delete(f"{path}/queuedResources/{withdraw.bid}", force="true")
-        names = [withdraw.bid] if sight is None else directly(sight)
+            await self._delete_resource(f"{path}/queuedResources/{withdraw.bid}", force="true")
+        names = [withdraw.bid] if sight is None else nodes_to_delete(sight)
         for name in names:
-            await self._delete(f"{path}/nodes/{name}")
+            await self._delete_resource(f"{path}/nodes/{name}")
 
-    async def _delete(self, path: str, **query: str) -> None:
+    async def _delete_resource(self, path: str, **query: str) -> None:
         """What is gone already is fine."""
         try:
-            await self.cloud.rest.tpu("DELETE", path, None, **query)
+            await self.cloud.rest.call_tpu("DELETE", path, None, **query)
         except NotFound:
             pass
 
-    async def outcome(self, bid: str, offer: Offer) -> Refused | None:
+    async def find_refusal(self, bid: str, offer: Offer) -> BidRefused | None:
         """By the operation that created it: where nothing is listed, a refusal is found there."""
         zone = offer.zone
         async with self._reading:
             at, failed = self._failed.get(zone, (-FRESH_S, {}))
             if self.clock.now() >= at + FRESH_S:
-                failed = await self._failures(zone)
+                failed = await self._failed_creations(zone)
                 self._failed[zone] = self.clock.now(), failed
         error = failed.get(bid)
         if error is None:
             return None
-        return Refused(state_mapping.refusal(error, offer.tier), error.sentence)
+        return BidRefused(state_mapping.classify_refusal(error, offer.tier), error.sentence)
 
-    async def _failures(self, zone: str) -> Mapping[str, error_replies.Error]:
+    async def _failed_creations(self, zone: str) -> Mapping[str, error_replies.CloudError]:
         """The creations in a zone that failed, by what they were of."""
-        found: dict[str, error_replies.Error] = {}
+        found: dict[str, error_replies.CloudError] = {}
         many = 0
-        async with aclosing(self.cloud.pages(zone, "operations", parse.operations)) as pages:
+        async with aclosing(
+            self.cloud.list_pages(zone, "operations", parse.parse_operations)
+        ) as pages:
             async for page in pages:
                 for one in page.items:
                     if one.verb == "create" and one.error is not None:
@@ -154,23 +165,23 @@ class Bids:
                     break
         return found
 
-    def hosts(self, bid: str) -> tuple[Host, ...]:
+    def bid_hosts(self, bid: str) -> tuple[Host, ...]:
         """Of all its nodes, in the order of the slices and of the workers."""
         return tuple(
-            parse.host(node, worker, self.ssh_port)
+            parse.worker_host(node, worker, self.ssh_port)
             for node in self._nodes.get(bid, [])
             for worker in range(len(node.workers))
         )
 
-    def _zone(self, zone: str) -> str:
+    def _zone_path(self, zone: str) -> str:
         return f"projects/{self.cloud.project}/locations/{zone}"
 
 
-def by_bid(nodes: Iterable[Node]) -> Mapping[str, list[Node]]:
+def group_by_bid(nodes: Iterable[Node]) -> Mapping[str, list[Node]]:
     """The nodes that bear an owner, those of a multislice run together and in order."""
     found: dict[str, list[tuple[int, Node]]] = {}
     for node in nodes:
-        name = slot_of(node.name)
+        name = split_bid_name(node.name)
         if name is not None:
             bid = f"{name.slot}-g{name.generation}-{name.owner}"
             found.setdefault(bid, []).append((name.part or 0, node))
@@ -180,27 +191,27 @@ def by_bid(nodes: Iterable[Node]) -> Mapping[str, list[Node]]:
     }
 
 
-def sight(bid: str, request: Request | None, nodes: list[Node]) -> Sight:
+def bid_observation(bid: str, request: QueuedResource | None, nodes: list[Node]) -> BidObservation:
     """A bid as the judgement sees it."""
     metadata: Mapping[str, str] = request.metadata if request else nodes[0].metadata
     error = request.error if request else None
-    return Sight(
+    return BidObservation(
         bid=bid,
         zone=request.zone if request else nodes[0].zone,
-        request=state_mapping.request_word(request.state) if request else None,
-        nodes=tuple(node_sight(node) for node in nodes),
+        request=state_mapping.request_state(request.state) if request else None,
+        nodes=tuple(node_observation(node) for node in nodes),
         state=request.state if request else nodes[0].state,
-        refusal=state_mapping.refusal(error, request.tier) if request and error else None,
+        refusal=state_mapping.classify_refusal(error, request.tier) if request and error else None,
         sentence=error.sentence if error else "",
-        card=request_bodies.card_of(metadata),
+        card=request_bodies.read_card(metadata),
     )
 
 
-def node_sight(node: Node) -> NodeSight:
+def node_observation(node: Node) -> NodeObservation:
     """One node of it."""
-    return NodeSight(
+    return NodeObservation(
         name=node.name,
-        word=state_mapping.node_word(node.state, node.health),
+        word=state_mapping.node_state(node.state, node.health),
         state=node.state,
         incarnation=node.incarnation,
         hosts=len(node.workers),
@@ -209,24 +220,24 @@ def node_sight(node: Node) -> NodeSight:
     )
 
 
-def directly(sight: Sight) -> list[str]:
+def nodes_to_delete(sight: BidObservation) -> list[str]:
     """The nodes to be deleted by themselves: those without a request that takes them along."""
     if sight.request is not None:
         return []
-    return [node.name for node in sight.nodes if node.word is not NodeWord.LEAVING]
+    return [node.name for node in sight.nodes if node.word is not NodeState.LEAVING]
 
 
-def told(error: HerdError, tier: str) -> HerdError:
+def creation_error(error: HerdError, tier: str) -> HerdError:
     """What a failed create means: a refusal, credentials that don't count, or nothing known."""
     said: Any = error.__cause__
-    if not isinstance(said, Said):
+    if not isinstance(said, ErrorReply):
         return error
-    found = error_replies.error(said.content, said.status)
+    found = error_replies.parse_error(said.content, said.status)
     if said.status >= 500:
         return NotReached(found.sentence)
     if found.code == error_replies.UNAUTHENTICATED:
         return error
-    word = state_mapping.refusal(found, tier)
+    word = state_mapping.classify_refusal(found, tier)
     if word is Refusal.BROKEN:
         return NotReached(found.sentence)
-    return Refused(word, found.sentence, hint=error.hint)
+    return BidRefused(word, found.sentence, hint=error.hint)

@@ -35,9 +35,9 @@ WORD = re.compile(r"[\w./:@-]{1,200}")  #: it ends up in commands that people co
 UNKNOWN = "does the account have the role roles/tpu.admin?"
 
 
-def advice(said: Mapping[str, Any], url: str) -> str:
+def refusal_advice(said: Mapping[str, Any], url: str) -> str:
     """For the error object of an answer with status 403, whatever is in it."""
-    known = {name: one for name, one in info(said).items() if WORD.fullmatch(str(one))}
+    known = {name: one for name, one in error_info(said).items() if WORD.fullmatch(str(one))}
     project = re.search(r"/projects/([^/]+)", url)
     words = {"service": "tpu.googleapis.com", "permission": "a permission", "consumer": "it"}
     words |= known | {"project": project[1] if project else "PROJECT"}
@@ -47,7 +47,7 @@ def advice(said: Mapping[str, Any], url: str) -> str:
     return ADVICE.get(reason, UNKNOWN).format_map(words)
 
 
-def info(said: Mapping[str, Any]) -> Mapping[str, Any]:
+def error_info(said: Mapping[str, Any]) -> Mapping[str, Any]:
     """The reason, with what is told about it."""
     details = said.get("details")
     for one in details if isinstance(details, list) else ():

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tpuherd.errors import Broken
+from tpuherd.errors import OperationFailed
 
 #: Of google.rpc.Code, by the word and by the HTTP status where there is no word.
 CODES: Mapping[str, int] = {
@@ -29,24 +29,26 @@ UNAVAILABLE, UNAUTHENTICATED = 14, 16
 BETWEEN = "is a proxy or a network's login page in between? try: curl -v https://tpu.googleapis.com"
 
 
-class Malformed(Broken):
+class MalformedAnswer(OperationFailed):
     """An answer that makes no sense: it says nothing of what there is, or of what was done."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Error:
+class CloudError:
     """An error as the cloud words it, of an answer, an operation or a request."""
 
     code: int  #: of google.rpc.Code
     sentence: str
 
 
-def error(content: Mapping[str, Any], status: int) -> Error:
+def parse_error(content: Mapping[str, Any], status: int) -> CloudError:
     """From the JSON of an answer with that HTTP status, whatever else is in it."""
     code = CODES.get(str(content.get("status", "")), STATUSES.get(status, UNAVAILABLE))
-    return Error(code=code, sentence=cleaned(content.get("message") or f"HTTP status {status}"))
+    return CloudError(
+        code=code, sentence=clean_message(content.get("message") or f"HTTP status {status}")
+    )
 
 
-def cleaned(sentence: object) -> str:
+def clean_message(sentence: object) -> str:
     """Without the number that support asks for, and without the dot."""
     return re.sub(r"\s*\[EID: [^]]*\]", "", str(sentence)).rstrip(".")

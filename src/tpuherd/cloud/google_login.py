@@ -16,9 +16,9 @@ from google.auth import exceptions, load_credentials_from_dict, transport
 from google.auth.credentials import Credentials
 
 from tpuherd.clock import WallClock
-from tpuherd.cloud.lazy_http import Later, httpx2
+from tpuherd.cloud.lazy_http import LazyHttpClient, httpx2
 from tpuherd.errors import NoLogin, NotReached
-from tpuherd.settings.endpoints import LOG_IN, SCOPE, Token
+from tpuherd.settings.endpoints import LOG_IN, SCOPE, AuthToken
 
 TIMEOUT_S = 30.0
 #: A refusal; 0: nobody was asked, as what is in the file makes no sense.
@@ -27,7 +27,7 @@ FAILED = -1  #: instead of a status: no answer of Google's came
 LIFE_S = 300.0  #: of a token that does not say until when it counts: no kind gives a shorter one
 
 
-class Response(transport.Response):
+class TransportResponse(transport.Response):
     """What google-auth reads of an answer."""
 
     def __init__(self, answer: httpx2.Response) -> None:
@@ -46,10 +46,10 @@ class Response(transport.Response):
         return self._answer.content
 
 
-class Requests(transport.Request):
+class GoogleTransport(transport.Request):
     """Carries google-auth's requests over our client, whose proxies and certificates count."""
 
-    def __init__(self, client: Later | httpx2.AsyncClient) -> None:
+    def __init__(self, client: LazyHttpClient | httpx2.AsyncClient) -> None:
         self.client = client
         self.loop = asyncio.get_running_loop()
         self.sending: Future[httpx2.Response] | None = None
@@ -64,7 +64,7 @@ class Requests(transport.Request):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         **more: Any,
-    ) -> Response:
+    ) -> TransportResponse:
         if self.given_up:
             raise exceptions.TransportError("nobody waits for it any more")
         asking = self.client.request(
@@ -80,7 +80,7 @@ class Requests(transport.Request):
             host = httpx2.URL(url).host
             raise exceptions.TransportError(f"{host} answered with a page or a redirect")
         self.status = answer.status_code
-        return Response(answer)
+        return TransportResponse(answer)
 
     def give_up(self) -> None:
         """The thread ends soon."""
@@ -95,17 +95,17 @@ def is_page(answer: httpx2.Response) -> bool:
 
 
 async def get_token(
-    client: Later | httpx2.AsyncClient, file: Path, quota_project: str | None
-) -> Token:
+    client: LazyHttpClient | httpx2.AsyncClient, file: Path, quota_project: str | None
+) -> AuthToken:
     """Of the credentials in that file."""
-    requests = Requests(client)
+    requests = GoogleTransport(client)
     try:
         return await asyncio.to_thread(refresh_token, requests, file, quota_project)
     finally:
         requests.give_up()
 
 
-def refresh_token(requests: Requests, file: Path, quota_project: str | None) -> Token:
+def refresh_token(requests: GoogleTransport, file: Path, quota_project: str | None) -> AuthToken:
     """A new token, or why there is none. google-auth believes what servers say: it may raise all.
 
     The file is read each time: whoever has logged in anew is heard at once.
@@ -124,10 +124,12 @@ def refresh_token(requests: Requests, file: Path, quota_project: str | None) -> 
     found.apply(headers)
     now = WallClock().now()
     until = found.expiry.replace(tzinfo=UTC).timestamp() if found.expiry else now + LIFE_S
-    return Token(headers=headers, life_s=until - now)
+    return AuthToken(headers=headers, life_s=until - now)
 
 
-def load_credentials(requests: Requests, file: Path, quota_project: str | None) -> Credentials:
+def load_credentials(
+    requests: GoogleTransport, file: Path, quota_project: str | None
+) -> Credentials:
     """From a file of any kind that Google's tools write."""
     content = json.loads(file.read_bytes())
     with warnings.catch_warnings(action="ignore"):  # what to do is said where the cloud says no

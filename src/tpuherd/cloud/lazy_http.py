@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 
-def lazily(name: str) -> ModuleType:
+def import_lazily(name: str) -> ModuleType:
     """A module whose code runs as soon as something of it is wanted."""
     if name in sys.modules:
         return sys.modules[name]
@@ -25,10 +25,10 @@ def lazily(name: str) -> ModuleType:
 if TYPE_CHECKING:
     import httpx2 as httpx2
 else:
-    httpx2 = lazily("httpx2")
+    httpx2 = import_lazily("httpx2")
 
 
-class Later:
+class LazyHttpClient:
     """A client that is made for its first request."""
 
     def __init__(self, make: Callable[[], httpx2.AsyncClient]) -> None:
@@ -37,13 +37,13 @@ class Later:
 
     def stream(self, *words: Any, **more: Any) -> AbstractAsyncContextManager[httpx2.Response]:
         """As httpx2 has it."""
-        return self._opened().stream(*words, **more)
+        return self._open_client().stream(*words, **more)
 
     async def request(self, *words: Any, **more: Any) -> httpx2.Response:
         """As httpx2 has it."""
-        return await self._opened().request(*words, **more)
+        return await self._open_client().request(*words, **more)
 
-    def _opened(self) -> httpx2.AsyncClient:
+    def _open_client(self) -> httpx2.AsyncClient:
         if self._client is None:
             self._client = self._make()
         return self._client

@@ -6,31 +6,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tpuherd.cloud.nodes_api import Survey
-from tpuherd.cloud.parse import Address, Node
+from tpuherd.cloud.nodes_api import NodeList
+from tpuherd.cloud.parse import Node, WorkerAddress
 
 #: What is kept of a node: not its metadata, as secrets may be in there.
 FIELDS = ("name", "zone", "state", "health", "type", "incarnation", "created")
 
 
-class Seen:
+class NodeCache:
     """The file. What is in it may be over by now: whoever goes by it must find out."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self._kept = b""
 
-    def survey(self) -> Survey | None:
+    def load_nodes(self) -> NodeList | None:
         """What was seen last; None where nothing is known."""
         try:
-            nodes = tuple(map(node, json.loads(self.file.read_bytes())))
+            nodes = tuple(map(node_from_row, json.loads(self.file.read_bytes())))
         except (OSError, ValueError, TypeError):
             return None
-        return Survey(nodes=nodes, unknown=())
+        return NodeList(nodes=nodes, unknown=())
 
-    def keep(self, survey: Survey) -> None:
+    def save_nodes(self, survey: NodeList) -> None:
         """Write it down, unless some of it is unknown."""
-        content = json.dumps([row(one) for one in survey.nodes]).encode()
+        content = json.dumps([node_row(one) for one in survey.nodes]).encode()
         if content == self._kept or survey.unknown:
             return
         half = self.file.with_name(f"{self.file.name}.{os.getpid()}")
@@ -45,14 +45,14 @@ class Seen:
         self._kept = content
 
 
-def row(node: Node) -> Sequence[Any]:
+def node_row(node: Node) -> Sequence[Any]:
     """A node, as it is kept."""
     places = [(one.internal_ip, one.external_ip) for one in node.workers]
     return [*(getattr(node, field) for field in FIELDS), places]
 
 
-def node(row: Sequence[Any]) -> Node:
+def node_from_row(row: Sequence[Any]) -> Node:
     """And back."""
     *words, places = row
-    workers = tuple(Address(internal_ip=one, external_ip=other) for one, other in places)
+    workers = tuple(WorkerAddress(internal_ip=one, external_ip=other) for one, other in places)
     return Node(**dict(zip(FIELDS, words, strict=True)), workers=workers)

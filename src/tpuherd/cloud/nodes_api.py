@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tpuherd.cloud import parse
-from tpuherd.cloud.error_replies import Malformed
-from tpuherd.cloud.parse import Guest, Node, Page
-from tpuherd.cloud.rest import Json, Rest, Stale
+from tpuherd.cloud.error_replies import MalformedAnswer
+from tpuherd.cloud.parse import GuestInfo, ListPage, Node
+from tpuherd.cloud.rest import CloudConflict, Json, RestClient
 from tpuherd.errors import NotAllowed, NotFound
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ OS_LOGIN_HINT = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Survey:
+class NodeList:
     """All nodes of the project."""
 
     nodes: tuple[Node, ...]
@@ -35,7 +35,7 @@ class Cloud:
     """One project of a cloud."""
 
     def __init__(
-        self, rest: Rest, project: str, page: int = PAGE, *, project_keys: bool = False
+        self, rest: RestClient, project: str, page: int = PAGE, *, project_keys: bool = False
     ) -> None:
         self.rest = rest
         self.project_keys = project_keys  #: our key goes into the project's metadata
@@ -43,67 +43,71 @@ class Cloud:
         self.page = page
         self._writing = asyncio.Lock()  #: of metadata: one of us at a time
 
-    async def survey(self) -> Survey:
+    async def list_nodes(self) -> NodeList:
         """Every node of every zone, all pages."""
         found: dict[tuple[str, str], Node] = {}
         unknown: dict[str, None] = {}
         trouble = ""
-        async for page in self.pages("-", "nodes", parse.nodes):
+        async for page in self.list_pages("-", "nodes", parse.parse_nodes):
             found.update(((node.zone, node.name), node) for node in page.items)
             unknown.update(dict.fromkeys(page.unknown))
             trouble = trouble or page.trouble
-        return Survey(nodes=tuple(found.values()), unknown=tuple(unknown), trouble=trouble)
+        return NodeList(nodes=tuple(found.values()), unknown=tuple(unknown), trouble=trouble)
 
     async def check_access(self) -> None:
         """One list. NotAllowed: we may not look."""
         path = f"projects/{self.project}/locations/-/queuedResources"
-        parse.requests(await self.rest.tpu("GET", path, pageSize=1))
+        parse.parse_queued_resources(await self.rest.call_tpu("GET", path, pageSize=1))
 
-    async def pages(
-        self, zone: str, kind: str, read: Callable[[Json], Page[T]]
-    ) -> AsyncGenerator[Page[T], None]:
+    async def list_pages(
+        self, zone: str, kind: str, read: Callable[[Json], ListPage[T]]
+    ) -> AsyncGenerator[ListPage[T], None]:
         """All pages of a list; one without an end is an error."""
         tokens = {""}
         token = ""
         for _ in range(PAGES_MAX):
             path = f"projects/{self.project}/locations/{zone}/{kind}"
-            page = read(await self.rest.tpu("GET", path, pageSize=self.page, pageToken=token))
+            page = read(await self.rest.call_tpu("GET", path, pageSize=self.page, pageToken=token))
             yield page
             token = page.token
             if not token:
                 return
             if token in tokens:
-                raise Malformed(f"the cloud's list of {kind} has no end: a page follows itself")
+                raise MalformedAnswer(
+                    f"the cloud's list of {kind} has no end: a page follows itself"
+                )
             tokens.add(token)
-        raise Malformed(f"the cloud's list of {kind} has no end: {PAGES_MAX} pages were read")
+        raise MalformedAnswer(f"the cloud's list of {kind} has no end: {PAGES_MAX} pages were read")
 
-    async def node(self, zone: str, name: str) -> Node | None:
+    async def get_node(self, zone: str, name: str) -> Node | None:
         """One node as it is now; None if there is none."""
         try:
-            return parse.node(await self.rest.tpu("GET", self._path(zone, name)))
+            return parse.parse_node(await self.rest.call_tpu("GET", self._node_path(zone, name)))
         except NotFound:
             return None
 
-    async def guests(self, zone: str, name: str) -> Sequence[Guest]:
+    async def get_guests(self, zone: str, name: str) -> Sequence[GuestInfo]:
         """What the workers have published: host keys and names. They may be late, or never come."""
         try:
-            answer = await self.rest.tpu(
-                "POST", f"{self._path(zone, name)}:getGuestAttributes", {"workerIds": ALL_WORKERS}
+            answer = await self.rest.call_tpu(
+                "POST",
+                f"{self._node_path(zone, name)}:getGuestAttributes",
+                {"workerIds": ALL_WORKERS},
             )
         except (NotFound, NotAllowed):
             return ()
-        return parse.guests(answer)
+        return parse.parse_guests(answer)
 
-    async def bucket(self, name: str) -> str:
+    async def get_bucket_location(self, name: str) -> str:
         """Where its data is: a region, or the name of several. NotFound, NotAllowed."""
-        return parse.location(await self.rest.storage(f"b/{name}"))
+        return parse.parse_bucket_location(await self.rest.read_storage(f"b/{name}"))
 
     async def check_runtime(self, zone: str, version: str) -> None:
         """NotFound where a zone has no such image."""
         path = f"projects/{self.project}/locations/{zone}/runtimeVersions/{version}"
-        await self.rest.tpu("GET", path)
+        await self.rest.call_tpu("GET", path)
 
-    async def admit(self, zone: str, name: str, login: str, public: str) -> None:
+    async def install_key(self, zone: str, name: str, login: str, public: str) -> None:
         """Put a key into the node's metadata, or into the project's where that is asked for.
 
         Nobody's lines are changed. It takes the guest agents a while to act on it.
@@ -111,18 +115,20 @@ class Cloud:
         async with self._writing:
             for _ in range(TRIES - 1):
                 try:
-                    await self._admit(zone, name, login, public)
+                    await self._try_install_key(zone, name, login, public)
                     return
-                except Stale:
+                except CloudConflict:
                     continue  # somebody wrote between our look and our write
-            await self._admit(zone, name, login, public)
+            await self._try_install_key(zone, name, login, public)
 
-    async def _admit(self, zone: str, name: str, login: str, public: str) -> None:
-        node = await self.node(zone, name)
+    async def _try_install_key(self, zone: str, name: str, login: str, public: str) -> None:
+        node = await self.get_node(zone, name)
         if node is None:
             raise NotFound("it is no more")
         try:
-            project = parse.project(await self.rest.compute("GET", f"projects/{self.project}"))
+            project = parse.parse_project(
+                await self.rest.call_compute("GET", f"projects/{self.project}")
+            )
         except (NotAllowed, NotFound):
             project = None
         if parse.uses_os_login(node, project):
@@ -131,18 +137,18 @@ class Cloud:
                 hint=OS_LOGIN_HINT,
             )
         if project is not None and not parse.ignores_project_keys(node):
-            wanted = parse.with_key(project.items, login, public)
-            if wanted is None or parse.with_key(node.metadata, login, public) is None:
+            wanted = parse.add_ssh_key(project.items, login, public)
+            if wanted is None or parse.add_ssh_key(node.metadata, login, public) is None:
                 return
             if self.project_keys:
                 path = f"projects/{self.project}/setCommonInstanceMetadata"
-                body = parse.project_metadata(replace(project, items=wanted))
-                await self.rest.compute("POST", path, body)
+                body = parse.project_metadata_body(replace(project, items=wanted))
+                await self.rest.call_compute("POST", path, body)
                 return
-        metadata = parse.with_key(node.metadata, login, public)
+        metadata = parse.add_ssh_key(node.metadata, login, public)
         if metadata is not None:
-            path = self._path(zone, name)
-            await self.rest.tpu("PATCH", path, {"metadata": metadata}, updateMask="metadata")
+            path = self._node_path(zone, name)
+            await self.rest.call_tpu("PATCH", path, {"metadata": metadata}, updateMask="metadata")
 
-    def _path(self, zone: str, name: str) -> str:
+    def _node_path(self, zone: str, name: str) -> str:
         return f"projects/{self.project}/locations/{zone}/nodes/{name}"

@@ -8,8 +8,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from tpuherd.cloud.error_replies import BETWEEN, UNAVAILABLE, Error, Malformed, cleaned
-from tpuherd.cloud.lazy_http import lazily
+from tpuherd.cloud.error_replies import (
+    BETWEEN,
+    UNAVAILABLE,
+    CloudError,
+    MalformedAnswer,
+    clean_message,
+)
+from tpuherd.cloud.lazy_http import import_lazily
 from tpuherd.ports import Host
 
 if TYPE_CHECKING:
@@ -17,8 +23,8 @@ if TYPE_CHECKING:
 
     from tpuherd.cloud import reply_shapes
 else:  # 50 ms that a command may well do without
-    msgspec = lazily("msgspec")
-    reply_shapes = lazily("tpuherd.cloud.reply_shapes")
+    msgspec = import_lazily("msgspec")
+    reply_shapes = import_lazily("tpuherd.cloud.reply_shapes")
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -28,7 +34,7 @@ SSH_KEYS = "ssh-keys"
 ZONE_OF = re.compile(r"projects/[^/]+/locations/([a-z0-9-]+)/")
 
 
-class Page(NamedTuple, Generic[T]):
+class ListPage(NamedTuple, Generic[T]):
     """One page of a list."""
 
     items: list[T]
@@ -38,7 +44,7 @@ class Page(NamedTuple, Generic[T]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Address:
+class WorkerAddress:
     """Where a worker is."""
 
     internal_ip: str
@@ -56,7 +62,7 @@ class Node:
     type: str
     incarnation: str  #: by which it differs from every other node that ever had the name
     created: float
-    workers: tuple[Address, ...]
+    workers: tuple[WorkerAddress, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -66,7 +72,7 @@ class Node:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Guest:
+class GuestInfo:
     """What a worker's guest agent has published about it."""
 
     host_keys: tuple[str, ...] = ()
@@ -74,14 +80,14 @@ class Guest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
+class QueuedResource:
     """A queued resource, as the API shows it."""
 
     name: str
     zone: str
     state: str
     tier: str
-    error: Error | None = None  #: of one that has failed
+    error: CloudError | None = None  #: of one that has failed
     metadata: Mapping[str, str] = field(default_factory=dict)  #: of its node spec
 
 
@@ -91,30 +97,32 @@ class Operation:
 
     target: str  #: the last part of a name
     verb: str
-    error: Error | None = None
+    error: CloudError | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Project:
+class ProjectMetadata:
     """The metadata of a project, which all its machines see."""
 
     fingerprint: str
     items: Mapping[str, str]
 
 
-def nodes(content: Json) -> Page[Node]:
+def parse_nodes(content: Json) -> ListPage[Node]:
     """A page of a list of nodes."""
-    page = parse(content, reply_shapes.Nodes)
-    return page_of(page, page.nodes, node)
+    page = parse_shape(content, reply_shapes.NodeListReply)
+    return parse_list_page(page, page.nodes, parse_node)
 
 
-def requests(content: Json) -> Page[Request]:
+def parse_queued_resources(content: Json) -> ListPage[QueuedResource]:
     """A page of a list of queued resources."""
-    page = parse(content, reply_shapes.Requests)
-    return page_of(page, page.queued_resources, request)
+    page = parse_shape(content, reply_shapes.QueuedResourceListReply)
+    return parse_list_page(page, page.queued_resources, parse_queued_resource)
 
 
-def page_of(page: reply_shapes.Page, items: Iterable[Json], read: Callable[[Json], T]) -> Page[T]:
+def parse_list_page(
+    page: reply_shapes.ListReply, items: Iterable[Json], read: Callable[[Json], T]
+) -> ListPage[T]:
     """Of an item that makes no sense its zone is unknown: what else is there can't be relied on."""
     found: list[T] = []
     unknown = [last_part(name) for name in page.unreachable]
@@ -122,30 +130,32 @@ def page_of(page: reply_shapes.Page, items: Iterable[Json], read: Callable[[Json
     for item in items:
         try:
             found.append(read(item))
-        except Malformed as error:
+        except MalformedAnswer as error:
             zone = ZONE_OF.match(str(item.get("name", "")))
             if zone is None:
                 raise
             unknown.append(zone[1])
             trouble = f"{zone[1]}: {error.sentence}"
-    return Page(found, unknown, page.next_page_token, trouble)
+    return ListPage(found, unknown, page.next_page_token, trouble)
 
 
-def parse(content: object, shape: type[S]) -> S:
+def parse_shape(content: object, shape: type[S]) -> S:
     """JSON as something of ours. Malformed says what makes no sense."""
     try:
         return msgspec.convert(content, shape)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise Malformed(f"the cloud's answer makes no sense: {error}", hint=BETWEEN) from error
+        raise MalformedAnswer(
+            f"the cloud's answer makes no sense: {error}", hint=BETWEEN
+        ) from error
 
 
-def request(content: Json) -> Request:
+def parse_queued_resource(content: Json) -> QueuedResource:
     """One queued resource. Its node spec may be a list or a single one."""
-    one = parse(content, reply_shapes.Request)
+    one = parse_shape(content, reply_shapes.ApiQueuedResource)
     spec = one.tpu.node_spec
     first = next(iter(spec if isinstance(spec, list) else [spec]), None)
     spot = one.spot is not None or one.best_effort is not None
-    return Request(
+    return QueuedResource(
         name=last_part(one.name),
         zone=one.name.split("/")[3],
         state=one.state.state,
@@ -155,18 +165,18 @@ def request(content: Json) -> Request:
     )
 
 
-def operations(content: Json) -> Page[Operation]:
+def parse_operations(content: Json) -> ListPage[Operation]:
     """A page of a list of operations."""
-    page = parse(content, reply_shapes.Operations)
-    return Page([operation_of(one) for one in page.operations], [], page.next_page_token)
+    page = parse_shape(content, reply_shapes.OperationListReply)
+    return ListPage([build_operation(one) for one in page.operations], [], page.next_page_token)
 
 
-def operation(content: Json) -> Operation:
+def parse_operation(content: Json) -> Operation:
     """One operation, also as the answer to a create."""
-    return operation_of(parse(content, reply_shapes.Operation))
+    return build_operation(parse_shape(content, reply_shapes.ApiOperation))
 
 
-def operation_of(one: reply_shapes.Operation) -> Operation:
+def build_operation(one: reply_shapes.ApiOperation) -> Operation:
     """The same, parsed."""
     return Operation(
         target=last_part(one.metadata.target),
@@ -175,16 +185,16 @@ def operation_of(one: reply_shapes.Operation) -> Operation:
     )
 
 
-def status_error(status: reply_shapes.Status | None) -> Error | None:
+def status_error(status: reply_shapes.ApiStatus | None) -> CloudError | None:
     """A google.rpc.Status as an error of ours, if there is one."""
     if status is None:
         return None
-    return Error(code=status.code or UNAVAILABLE, sentence=cleaned(status.message))
+    return CloudError(code=status.code or UNAVAILABLE, sentence=clean_message(status.message))
 
 
-def node(content: Json) -> Node:
+def parse_node(content: Json) -> Node:
     """One node. Names look like projects/P/locations/Z/nodes/N."""
-    one = parse(content, reply_shapes.Node)
+    one = parse_shape(content, reply_shapes.ApiNode)
     return Node(
         name=last_part(one.name),
         zone=one.name.split("/")[3],
@@ -192,8 +202,8 @@ def node(content: Json) -> Node:
         health=one.health,
         type=one.accelerator_type,
         incarnation=f"{one.id}@{one.create_time}",
-        created=seconds(one.create_time),
-        workers=workers(one),
+        created=parse_timestamp(one.create_time),
+        workers=worker_addresses(one),
         metadata=one.metadata,
     )
 
@@ -203,15 +213,15 @@ def last_part(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def workers(node: reply_shapes.Node) -> tuple[Address, ...]:
+def worker_addresses(node: reply_shapes.ApiNode) -> tuple[WorkerAddress, ...]:
     """Worker i is the i-th endpoint; of several network cards, the first of each worker."""
     return tuple(
-        Address(internal_ip=one.ip_address, external_ip=one.access_config.external_ip or None)
+        WorkerAddress(internal_ip=one.ip_address, external_ip=one.access_config.external_ip or None)
         for one in node.network_endpoints[:: len(node.network_configs) or 1]
     )
 
 
-def seconds(timestamp: str) -> float:
+def parse_timestamp(timestamp: str) -> float:
     """2026-11-20T10:46:01.123456789Z as seconds since 1970; 0 for what is none."""
     found = re.fullmatch(r"([-\d]+T[:\d]+)(?:\.(\d{1,6})\d*)?Z", timestamp)
     if found is None:
@@ -223,7 +233,7 @@ def seconds(timestamp: str) -> float:
     return exact.timestamp()
 
 
-def host(node: Node, worker: int, ssh_port: int, guest: Guest | None = None) -> Host:
+def worker_host(node: Node, worker: int, ssh_port: int, guest: GuestInfo | None = None) -> Host:
     """All that is needed to reach a worker."""
     address = node.workers[worker]
     return Host(
@@ -238,32 +248,32 @@ def host(node: Node, worker: int, ssh_port: int, guest: Guest | None = None) -> 
     )
 
 
-def guests(content: Json) -> list[Guest]:
+def parse_guests(content: Json) -> list[GuestInfo]:
     """The answer to getGuestAttributes: one entry a worker, in order."""
-    found = parse(content, reply_shapes.Guests).guest_attributes
-    return [guest({item.key: item.value for item in one.query_value.items}) for one in found]
+    found = parse_shape(content, reply_shapes.GuestListReply).guest_attributes
+    return [parse_guest({item.key: item.value for item in one.query_value.items}) for one in found]
 
 
-def guest(found: Mapping[str, str]) -> Guest:
+def parse_guest(found: Mapping[str, str]) -> GuestInfo:
     """What one worker has published."""
     published = {kind: found[kind].split() for kind in HOST_KEY_KINDS if kind in found}
     keys = tuple(f"{kind} {words[0]}" for kind, words in published.items() if words)
-    return Guest(host_keys=keys, instance=found.get("hostname", ""))
+    return GuestInfo(host_keys=keys, instance=found.get("hostname", ""))
 
 
-def location(content: Json) -> str:
+def parse_bucket_location(content: Json) -> str:
     """Where a bucket is, as Cloud Storage writes it: US-CENTRAL2, EU, NAM4."""
-    return parse(content, reply_shapes.Bucket).location
+    return parse_shape(content, reply_shapes.ApiBucket).location
 
 
-def project(content: Json) -> Project:
+def parse_project(content: Json) -> ProjectMetadata:
     """The metadata of a Compute project."""
-    found = parse(content, reply_shapes.Project).common_instance_metadata
+    found = parse_shape(content, reply_shapes.ApiProject).common_instance_metadata
     items = {one.key: one.value for one in found.items}
-    return Project(fingerprint=found.fingerprint, items=items)
+    return ProjectMetadata(fingerprint=found.fingerprint, items=items)
 
 
-def project_metadata(project: Project) -> Json:
+def project_metadata_body(project: ProjectMetadata) -> Json:
     """The body that replaces a project's metadata, if nobody has written since."""
     return {
         "fingerprint": project.fingerprint,
@@ -271,7 +281,7 @@ def project_metadata(project: Project) -> Json:
     }
 
 
-def uses_os_login(node: Node, project: Project | None) -> bool:
+def uses_os_login(node: Node, project: ProjectMetadata | None) -> bool:
     """Whether keys in the metadata are of no use; the node's own word goes first."""
     word = node.metadata.get("enable-oslogin")
     if word is None and project is not None:
@@ -284,7 +294,7 @@ def ignores_project_keys(node: Node) -> bool:
     return node.metadata.get("block-project-ssh-keys", "").upper() == "TRUE"
 
 
-def with_key(metadata: Mapping[str, str], login: str, public: str) -> dict[str, str] | None:
+def add_ssh_key(metadata: Mapping[str, str], login: str, public: str) -> dict[str, str] | None:
     """The metadata with this key added to the lines that are there; None if it is among them."""
     text = metadata.get(SSH_KEYS, "")
     mine = f"{login}:{public}"

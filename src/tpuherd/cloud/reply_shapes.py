@@ -8,134 +8,134 @@ from tpuherd.model.slots_and_plan import Goal, Offer
 
 ID = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 #: projects/P/locations/Z/nodes/N: ids end up in paths, in file names and on terminals.
-Name = Annotated[str, Meta(pattern=rf"^projects/[^/]+/locations/{ID}/[A-Za-z]+/{ID}$")]
-Place = Annotated[str, Meta(pattern=rf"^([^/]+/)*{ID}$")]
+ResourceName = Annotated[str, Meta(pattern=rf"^projects/[^/]+/locations/{ID}/[A-Za-z]+/{ID}$")]
+ResourcePath = Annotated[str, Meta(pattern=rf"^([^/]+/)*{ID}$")]
 
 
-class Shape(Struct, frozen=True, rename="camel"):
+class ApiObject(Struct, frozen=True, rename="camel"):
     """Fields that are missing have a default; fields that are new are left alone."""
 
 
-class Page(Shape, frozen=True):
+class ListReply(ApiObject, frozen=True):
     """What every list has."""
 
-    unreachable: list[Place] = []
+    unreachable: list[ResourcePath] = []
     next_page_token: str = ""
 
 
-class Nodes(Page, frozen=True):
+class NodeListReply(ListReply, frozen=True):
     nodes: list[dict[str, Any]] = []
 
 
-class Requests(Page, frozen=True):
+class QueuedResourceListReply(ListReply, frozen=True):
     queued_resources: list[dict[str, Any]] = []
 
 
-class Status(Shape, frozen=True):
+class ApiStatus(ApiObject, frozen=True):
     """google.rpc.Status"""
 
     code: int = 0
     message: str = ""
 
 
-class Metadata(Shape, frozen=True):
+class OperationMetadata(ApiObject, frozen=True):
     """Of an operation."""
 
     target: str = ""
     verb: str = ""
 
 
-class Operation(Shape, frozen=True):
+class ApiOperation(ApiObject, frozen=True):
     name: str = ""
-    metadata: Metadata = Metadata()
-    error: Status | None = None
+    metadata: OperationMetadata = OperationMetadata()
+    error: ApiStatus | None = None
 
 
-class Operations(Page, frozen=True):
-    operations: list[Operation] = []
+class OperationListReply(ListReply, frozen=True):
+    operations: list[ApiOperation] = []
 
 
-class AccessConfig(Shape, frozen=True):
+class AccessConfig(ApiObject, frozen=True):
     external_ip: str = ""
 
 
-class Endpoint(Shape, frozen=True):
+class NetworkEndpoint(ApiObject, frozen=True):
     ip_address: str = ""
     access_config: AccessConfig = AccessConfig()
 
 
-class NodeSpec(Shape, frozen=True):
+class ApiNodeSpec(ApiObject, frozen=True):
     """What of a node stands in a queued resource."""
 
     metadata: dict[str, str] = {}
 
 
-class Node(NodeSpec, frozen=True, kw_only=True):
-    name: Name
+class ApiNode(ApiNodeSpec, frozen=True, kw_only=True):
+    name: ResourceName
     id: str | int = ""
     state: str = "UNKNOWN"
     health: str = ""
     accelerator_type: str = ""
     create_time: str = ""
-    network_endpoints: list[Endpoint] = []
+    network_endpoints: list[NetworkEndpoint] = []
     network_configs: list[dict[str, Any]] = []
 
 
-class FailedData(Shape, frozen=True):
-    error: Status | None = None
+class FailedData(ApiObject, frozen=True):
+    error: ApiStatus | None = None
 
 
-class RequestState(Shape, frozen=True):
+class QueuedResourceState(ApiObject, frozen=True):
     state: str = "UNKNOWN"
     failed_data: FailedData = FailedData()
 
 
-class Part(Shape, frozen=True):
-    node: NodeSpec = NodeSpec()
+class NodeSpecPart(ApiObject, frozen=True):
+    node: ApiNodeSpec = ApiNodeSpec()
 
 
-class Tpu(Shape, frozen=True):
-    node_spec: list[Part] | Part = []
+class TpuSpec(ApiObject, frozen=True):
+    node_spec: list[NodeSpecPart] | NodeSpecPart = []
 
 
-class Request(Shape, frozen=True, kw_only=True):
+class ApiQueuedResource(ApiObject, frozen=True, kw_only=True):
     """A queued resource; which of the last four is there says its tier."""
 
-    name: Name
-    state: RequestState = RequestState()
-    tpu: Tpu = Tpu()
+    name: ResourceName
+    state: QueuedResourceState = QueuedResourceState()
+    tpu: TpuSpec = TpuSpec()
     spot: dict[str, Any] | None = None
     best_effort: dict[str, Any] | None = None
     guaranteed: dict[str, Any] | None = None
 
 
-class Item(Shape, frozen=True, kw_only=True):
+class MetadataItem(ApiObject, frozen=True, kw_only=True):
     """A line of metadata or of guest attributes."""
 
     key: str
     value: str = ""
 
 
-class Items(Shape, frozen=True):
+class MetadataItems(ApiObject, frozen=True):
     fingerprint: str = ""
-    items: list[Item] = []
+    items: list[MetadataItem] = []
 
 
-class GuestAttributes(Shape, frozen=True):
-    query_value: Items = Items()
+class GuestAttributes(ApiObject, frozen=True):
+    query_value: MetadataItems = MetadataItems()
 
 
-class Guests(Shape, frozen=True):
+class GuestListReply(ApiObject, frozen=True):
     guest_attributes: list[GuestAttributes] = []
 
 
-class Project(Shape, frozen=True):
+class ApiProject(ApiObject, frozen=True):
     """A project of Compute."""
 
-    common_instance_metadata: Items = Items()
+    common_instance_metadata: MetadataItems = MetadataItems()
 
 
-class Card(Struct, frozen=True):
+class BidCard(Struct, frozen=True):
     """What we write into the metadata of a bid, as far as we read it again."""
 
     v: int = 0
@@ -152,5 +152,5 @@ class Card(Struct, frozen=True):
     asked_at: float = 0.0
 
 
-class Bucket(Shape, frozen=True):
+class ApiBucket(ApiObject, frozen=True):
     location: str = ""

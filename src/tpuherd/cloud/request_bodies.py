@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tpuherd.cloud.lazy_http import lazily
-from tpuherd.model.node_spec import CARD, Order
+from tpuherd.cloud.lazy_http import import_lazily
+from tpuherd.model.node_spec import CARD, NodeSpec
 from tpuherd.model.slots_and_plan import Ask
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from tpuherd.cloud import reply_shapes
 else:
-    msgspec = lazily("msgspec")
-    reply_shapes = lazily("tpuherd.cloud.reply_shapes")
+    msgspec = import_lazily("msgspec")
+    reply_shapes = import_lazily("tpuherd.cloud.reply_shapes")
 
 Json = dict[str, Any]
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -35,7 +35,7 @@ REQUEST_TIERS: Mapping[str, Json] = {
 }
 
 
-def node(ask: Ask, order: Order) -> Json:
+def node_body(ask: Ask, order: NodeSpec) -> Json:
     """A node of this bid; what is empty is left away."""
     network = {
         "network": order.network,
@@ -58,15 +58,15 @@ def node(ask: Ask, order: Order) -> Json:
     return {key: word for key, word in body.items() if word}
 
 
-def direct(ask: Ask, order: Order) -> Json:
+def create_node_body(ask: Ask, order: NodeSpec) -> Json:
     """The body of nodes.create."""
-    return {**node(ask, order), **NODE_TIERS[ask.offer.tier]}
+    return {**node_body(ask, order), **NODE_TIERS[ask.offer.tier]}
 
 
-def queued(ask: Ask, order: Order, project: str) -> Json:
+def queued_resource_body(ask: Ask, order: NodeSpec, project: str) -> Json:
     """The body of queuedResources.create: valid for ever, one node or a multislice run."""
     zone = f"projects/{project}/locations/{ask.offer.zone}"
-    spec: Json = {"parent": zone, "node": node(ask, order)}
+    spec: Json = {"parent": zone, "node": node_body(ask, order)}
     if ask.nodes > 1:
         spec["multisliceParams"] = {"nodeCount": ask.nodes, "nodeIdPrefix": ask.bid}
     else:
@@ -82,13 +82,13 @@ def card_text(card: Mapping[str, Any]) -> str:
     return json.dumps(card, separators=(",", ":"), sort_keys=True)
 
 
-def card_of(metadata: Mapping[str, str]) -> Mapping[str, Any]:
+def read_card(metadata: Mapping[str, str]) -> Mapping[str, Any]:
     """The card that a node or a request carries; empty where there is none that makes sense:
     whoever can write metadata can write a card.
     """
     try:
         card: Mapping[str, Any] = msgspec.json.decode(metadata.get(CARD) or "{}")
-        msgspec.convert(card, reply_shapes.Card)
+        msgspec.convert(card, reply_shapes.BidCard)
     except (ValueError, RecursionError):
         return {}
     return card

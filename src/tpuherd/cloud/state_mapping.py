@@ -3,37 +3,37 @@
 import re
 from collections.abc import Mapping
 
-from tpuherd.cloud.error_replies import Error
-from tpuherd.model.observed import NodeWord, RequestWord
+from tpuherd.cloud.error_replies import CloudError
+from tpuherd.model.observed import NodeState, RequestState
 from tpuherd.model.slots_and_plan import Refusal
 
-REQUESTS: Mapping[str, RequestWord] = {
-    "CREATING": RequestWord.QUEUED,
-    "ACCEPTED": RequestWord.QUEUED,
-    "WAITING_FOR_RESOURCES": RequestWord.QUEUED,
-    "PROVISIONING": RequestWord.GRANTED,
-    "ACTIVE": RequestWord.ACTIVE,
-    "SUSPENDING": RequestWord.ENDING,
-    "SUSPENDED": RequestWord.LOST,
-    "FAILED": RequestWord.REFUSED,
-    "DELETING": RequestWord.LEAVING,
+REQUESTS: Mapping[str, RequestState] = {
+    "CREATING": RequestState.QUEUED,
+    "ACCEPTED": RequestState.QUEUED,
+    "WAITING_FOR_RESOURCES": RequestState.QUEUED,
+    "PROVISIONING": RequestState.GRANTED,
+    "ACTIVE": RequestState.ACTIVE,
+    "SUSPENDING": RequestState.ENDING,
+    "SUSPENDED": RequestState.LOST,
+    "FAILED": RequestState.REFUSED,
+    "DELETING": RequestState.LEAVING,
 }
 
-NODES: Mapping[str, NodeWord] = {
-    "CREATING": NodeWord.MAKING,
-    "STARTING": NodeWord.MAKING,
-    "RESTARTING": NodeWord.MAKING,
-    "REIMAGING": NodeWord.MAKING,
-    "READY": NodeWord.READY,
-    "REPAIRING": NodeWord.SICK,
-    "PREEMPTED": NodeWord.LOST,
-    "TERMINATED": NodeWord.LOST,
-    "STOPPED": NodeWord.LOST,
-    "STOPPING": NodeWord.LOST,
-    "SUSPENDED": NodeWord.LOST,
-    "HIDING": NodeWord.LOST,
-    "HIDDEN": NodeWord.LOST,
-    "DELETING": NodeWord.LEAVING,
+NODES: Mapping[str, NodeState] = {
+    "CREATING": NodeState.MAKING,
+    "STARTING": NodeState.MAKING,
+    "RESTARTING": NodeState.MAKING,
+    "REIMAGING": NodeState.MAKING,
+    "READY": NodeState.READY,
+    "REPAIRING": NodeState.SICK,
+    "PREEMPTED": NodeState.LOST,
+    "TERMINATED": NodeState.LOST,
+    "STOPPED": NodeState.LOST,
+    "STOPPING": NodeState.LOST,
+    "SUSPENDED": NodeState.LOST,
+    "HIDING": NodeState.LOST,
+    "HIDDEN": NodeState.LOST,
+    "DELETING": NodeState.LEAVING,
 }
 WELL = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})
 
@@ -50,18 +50,18 @@ RULES: tuple[tuple[frozenset[int], str, Refusal], ...] = (
 )
 
 
-def node_word(state: str, health: str) -> NodeWord:
+def node_state(state: str, health: str) -> NodeState:
     """How a node is; a state that nobody has met is UNKNOWN."""
-    word = NODES.get(state, NodeWord.UNKNOWN)
-    return NodeWord.SICK if word is NodeWord.READY and health not in WELL else word
+    word = NODES.get(state, NodeState.UNKNOWN)
+    return NodeState.SICK if word is NodeState.READY and health not in WELL else word
 
 
-def request_word(state: str) -> RequestWord:
+def request_state(state: str) -> RequestState:
     """How far a queued resource is."""
-    return REQUESTS.get(state, RequestWord.UNKNOWN)
+    return REQUESTS.get(state, RequestState.UNKNOWN)
 
 
-def refusal(error: Error, tier: str) -> Refusal:
+def classify_refusal(error: CloudError, tier: str) -> Refusal:
     """Why the cloud said no. Spot capacity is at times refused as a missing reservation."""
     for codes, pattern, word in RULES:
         if error.code in codes and re.search(pattern, error.sentence, re.IGNORECASE):

@@ -3,50 +3,50 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tpuherd.commands.command_types import confirm_foreign_hosts, hosts_of, named
+from tpuherd.commands.command_types import confirm_foreign_hosts, label_hosts, resolve_hosts
 from tpuherd.commands.console import Console
-from tpuherd.commands.host_access import Home
+from tpuherd.commands.host_access import HostAccess
 from tpuherd.exit_status import PARTLY, UNREACHED
-from tpuherd.ports import Host, Verb
+from tpuherd.ports import Host, RpcRequest
 from tpuherd.remote import fanout
-from tpuherd.remote.fanout import Done
+from tpuherd.remote.fanout import FanoutResult
 
 if TYPE_CHECKING:
-    from tpuherd.jobs.open_project import Talk
+    from tpuherd.jobs.open_project import Prompter
 
 SECONDS = 60.0
 
 
-async def ask(
+async def ask_hosts(
     target: str,
-    verb: Verb,
+    verb: RpcRequest,
     console: Console,
-    home: Home,
+    home: HostAccess,
     *,
     seconds: float = SECONDS,
-    talk: "Talk | None" = None,
+    talk: "Prompter | None" = None,
 ) -> tuple[dict[str, Mapping[str, Any]], int]:
     """The answers by host, and what the missing ones are worth as an exit status. What changes
     anything brings somebody who can be asked."""
-    place, reach = await home.reach(console)
-    hosts = await hosts_of(target, place, reach)
+    place, reach = await home.open_remote(console)
+    hosts = await resolve_hosts(target, place, reach)
     if talk is not None:
         await confirm_foreign_hosts(hosts, talk)
-    names = named(hosts)
+    names = label_hosts(hosts)
 
     async def one(host: Host) -> Mapping[str, Any]:
-        link = await reach.ways.link(host)
+        link = await reach.ways.get_link(host)
         return await link.call(verb)
 
-    results = await fanout.everyone(hosts, one, seconds=seconds)
+    results = await fanout.run_on_all(hosts, one, seconds=seconds)
     answers = {names[done.host]: done.value for done in results if done.value is not None}
-    return answers, await missed(results, console)
+    return answers, await report_unreached(results, console)
 
 
-async def missed(results: Sequence[Done[Any]], console: Console) -> int:
+async def report_unreached(results: Sequence[FanoutResult[Any]], console: Console) -> int:
     """Who could not be asked, on stderr; and the exit status that this is worth."""
-    for line in fanout.failures(results):
-        await console.tell(line)
+    for line in fanout.failure_lines(results):
+        await console.print_notice(line)
     failed = sum(done.error is not None for done in results)
     if not failed:
         return 0

@@ -13,20 +13,20 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from tpuherd.exit_status import Gone
+from tpuherd.exit_status import ReaderGone
 
 HELD_MAX = 1 << 20  #: so much may wait to be written
 PIECES_AT_ONCE = 256
 READ_MAX = 1 << 16
 
 
-def posted(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+def post_to_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
     """Have the loop do it, unless it is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call)
 
 
-class Pen:
+class FileWriter:
     """Writes to one file, in order."""
 
     def __init__(self, file: int) -> None:
@@ -47,38 +47,40 @@ class Pen:
         if self._closed or not piece:
             return
         if self._gone:
-            raise Gone
+            raise ReaderGone
         if self._thread is None:
             self._own = os.dup(self._file)  # it may write when others have closed theirs
-            self._thread = threading.Thread(target=self._work, daemon=True)
+            self._thread = threading.Thread(target=self._run_thread, daemon=True)
             self._thread.start()
         with self._news:
             self._pieces.append(piece)
             self._held += len(piece)
             self._news.notify()
         if self._held > HELD_MAX:
-            await self._change()  # once: were all to look again, each piece would wake everybody
+            await (
+                self._wait_for_room()
+            )  # once: were all to look again, each piece would wake everybody
 
     async def flush(self) -> None:
         """Until all of it is written."""
         while self._held and not self._closed:
-            await self._change()
+            await self._wait_for_room()
 
-    async def _change(self) -> None:
+    async def _wait_for_room(self) -> None:
         """Until less is to be written."""
         if not self._gone:
             self._moved.clear()
             await self._moved.wait()
         if self._gone:
-            raise Gone
+            raise ReaderGone
 
-    def hold(self, on: bool) -> None:
+    def set_paused(self, on: bool) -> None:
         """Write nothing for now, or go on."""
         with self._news:
             self._holding = on
             self._news.notify()
 
-    def urgent(self, piece: bytes) -> None:
+    def write_urgent(self, piece: bytes) -> None:
         """Write although nothing is written for now: a question."""
         with contextlib.suppress(OSError):
             os.write(self._file, piece)
@@ -92,30 +94,30 @@ class Pen:
             self._news.notify()
         self._moved.set()
 
-    def _work(self) -> None:
+    def _run_thread(self) -> None:
         """The thread's life."""
         try:
-            while batch := self._batch():
+            while batch := self._next_batch():
                 many = sum(map(len, batch))
-                self._write(batch)
+                self._write_batch(batch)
                 with self._news:
                     self._held = max(0, self._held - many)
                 if self._held <= HELD_MAX:
-                    posted(self._loop, self._moved.set)
+                    post_to_loop(self._loop, self._moved.set)
         except OSError:
             self._gone = True
-            posted(self._loop, self._moved.set)
+            post_to_loop(self._loop, self._moved.set)
         finally:
             os.close(self._own)
 
-    def _batch(self) -> list[bytes]:
+    def _next_batch(self) -> list[bytes]:
         """What is to be written next, once there is something; nothing at the end."""
         with self._news:
             self._news.wait_for(lambda: self._closed or (bool(self._pieces) and not self._holding))
             many = min(len(self._pieces), PIECES_AT_ONCE)
             return [self._pieces.popleft() for _ in range(many)]
 
-    def _write(self, batch: list[bytes]) -> None:
+    def _write_batch(self, batch: list[bytes]) -> None:
         rest: deque[bytes | memoryview] = deque(batch)
         while rest and not self._closed:
             try:
@@ -128,7 +130,7 @@ class Pen:
                 select.select([], [self._own], [])
 
 
-class Ear:
+class FileReader:
     """Reads one file, a piece when it is asked for one, so that nobody else's input is taken."""
 
     def __init__(self, file: int) -> None:
@@ -145,7 +147,7 @@ class Ear:
         if self._thread is None:
             self._wake = os.pipe()
             self._own = os.dup(self._file)
-            self._thread = threading.Thread(target=self._work, daemon=True)
+            self._thread = threading.Thread(target=self._run_thread, daemon=True)
             self._thread.start()
         if self._under_way is None:
             self._under_way = self._loop.create_future()
@@ -162,7 +164,7 @@ class Ear:
             self._asked.put(None)  # only now: with it the thread closes the other end
             self._wake = None
 
-    def _work(self) -> None:
+    def _run_thread(self) -> None:
         assert self._wake is not None
         wake = self._wake[0]
         poll = select.poll()
@@ -170,13 +172,13 @@ class Ear:
         poll.register(self._own, select.POLLIN | select.POLLHUP)
         try:
             while (future := self._asked.get()) is not None:
-                piece = self._piece(poll, wake)
-                posted(self._loop, lambda f=future, p=piece: f.done() or f.set_result(p))  # type: ignore[misc]
+                piece = self._read_piece(poll, wake)
+                post_to_loop(self._loop, lambda f=future, p=piece: f.done() or f.set_result(p))  # type: ignore[misc]
         finally:
             os.close(wake)
             os.close(self._own)
 
-    def _piece(self, poll: select.poll, wake: int) -> bytes:
+    def _read_piece(self, poll: select.poll, wake: int) -> bytes:
         while True:
             ready = {file for file, _ in poll.poll()}
             if wake in ready:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from tpuherd.commands.command_types import Outcome
+from tpuherd.commands.command_types import HostOutcome
 from tpuherd.exit_status import SIGNALLED, TRANSPORT
-from tpuherd.targets import fold
+from tpuherd.targets import fold_names
 
 LINES = 3
 GROUPS = 12
@@ -13,7 +13,7 @@ SIGNALS = {1: "HUP", 2: "INT", 3: "QUIT", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KIL
            13: "PIPE", 15: "TERM"}  # fmt: skip
 
 
-def report(outcomes: Sequence[Outcome]) -> list[str]:
+def failure_table(outcomes: Sequence[HostOutcome]) -> list[str]:
     """Its lines; none where all went well. One host's failure needs none but its reason."""
     failed = [outcome for outcome in outcomes if outcome.status]
     if not failed:
@@ -28,15 +28,15 @@ def report(outcomes: Sequence[Outcome]) -> list[str]:
         groups.setdefault((outcome.status, why, lines), []).append(outcome.label)
     said = [f"failed on {len(failed)} of {len(outcomes)} hosts:"]
     for (status, why, lines), labels in list(groups.items())[:GROUPS]:
-        said.append(f"  {fold(labels)}  {why or meaning(status)}")
+        said.append(f"  {fold_names(labels)}  {why or status_text(status)}")
         said += [f"      {line}" for line in lines]
     if len(groups) > GROUPS:
         rest = [label for labels in list(groups.values())[GROUPS:] for label in labels]
-        said.append(f"  {fold(rest)}  otherwise")
+        said.append(f"  {fold_names(rest)}  otherwise")
     return said
 
 
-def meaning(status: int) -> str:
+def status_text(status: int) -> str:
     """What an exit status says."""
     if status in (126, 127):
         return f"exit {status} ({'not found' if status == 127 else 'not executable'})"

@@ -5,28 +5,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tpuherd.errors import Unfit
-from tpuherd.jobs.job_queries import last_submitted
+from tpuherd.errors import InvalidInput
+from tpuherd.jobs.job_queries import last_submission
 from tpuherd.store.database import Database
-from tpuherd.store.log_store import SETUP, About, Place, Shelf
+from tpuherd.store.log_store import SETUP, LogHost, LogInfo, LogStore
 from tpuherd.targets import (
     BadTarget,
-    Chosen,
-    There,
-    Wanted,
-    choose,
-    fold,
-    labels,
-    parse,
-    ranges,
-    slot_of,
+    ChosenWorkers,
+    KnownNode,
+    TargetName,
+    choose_workers,
+    fold_names,
+    format_ranges,
+    parse_target_names,
+    split_bid_name,
+    worker_labels,
 )
 
 NEVER: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class LogQuery:
     """What a user wants to see."""
 
     target: str | None
@@ -41,25 +41,25 @@ class Look:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Log:
+class HostLog:
     """One piece of work on one host."""
 
-    about: About
-    place: Place
+    about: LogInfo
+    place: LogHost
     label: str
     number: int  #: 0: it has none
 
 
-def submitted_at(target: str, folder: Path, now: float) -> dict[str, float]:
+def submission_times(target: str, folder: Path, now: float) -> dict[str, float]:
     """When each job of a target was last submitted, by its name; the store is in this folder."""
     if not folder.exists():
         return {}
     store = Database(folder, now)
     try:
         found = {}
-        for one in parse_target(target):
+        for one in parse_log_target(target):
             for job in (one.name, one.name.rpartition("-")[0]):
-                event = last_submitted(store, job)
+                event = last_submission(store, job)
                 if event is not None:
                     found[job] = event[1].at
         return found
@@ -67,19 +67,19 @@ def submitted_at(target: str, folder: Path, now: float) -> dict[str, float]:
         store.close()
 
 
-def is_of_this_life(log: "Log", begun: Mapping[str, float]) -> bool:
+def is_of_current_job(log: "HostLog", begun: Mapping[str, float]) -> bool:
     """Whether a log is of the job as it is now, not of an earlier one of the same name."""
-    slot = slot_of(log.place.node)
+    slot = split_bid_name(log.place.node)
     return slot is None or log.about.started >= begun.get(slot.job, 0.0)
 
 
-def found(look: Look, shelf: Shelf, begun: Mapping[str, float] = NEVER) -> list[Log]:
+def find_logs(look: LogQuery, shelf: LogStore, begun: Mapping[str, float] = NEVER) -> list[HostLog]:
     """The logs that are meant, the oldest first; of jobs that began then, what was since."""
     wanted = [
         log
-        for log in numbered(look.target, shelf)
-        if of_attempt(look.attempt, log)
-        and (is_of_this_life(log, begun) or look.attempt == log.about.id)
+        for log in number_logs(look.target, shelf)
+        if is_of_attempt(look.attempt, log)
+        and (is_of_current_job(log, begun) or look.attempt == log.about.id)
     ]
     if look.host is None:
         return wanted
@@ -87,76 +87,76 @@ def found(look: Look, shelf: Shelf, begun: Mapping[str, float] = NEVER) -> list[
     if re.fullmatch(r"w[0-9\[\],-]+", host):
         nodes = sorted({f"{log.place.zone}/{log.place.node}/{host}" for log in wanted})
         host = ",".join(nodes) or host
-    meant = among(host, [log.place for log in wanted])
+    meant = match_places(host, [log.place for log in wanted])
     return [log for log in wanted if log.place in meant]
 
 
-def numbered(target: str | None, shelf: Shelf) -> list[Log]:
+def number_logs(target: str | None, shelf: LogStore) -> list[HostLog]:
     """All logs of a target."""
     kept = [
-        (about, among(target, about.places) if target else set(about.places))
-        for about in shelf.all()
+        (about, match_places(target, about.places) if target else set(about.places))
+        for about in shelf.list_logs()
     ]
     kept = [(about, places) for about, places in kept if places]
     attempts = any(about.number for about, _ in kept)  # then numbers are theirs
-    logs: list[Log] = []
+    logs: list[HostLog] = []
     for count, (about, places) in enumerate(kept, 1):
         number = about.number or (0 if attempts or about.kind == SETUP else count)
-        names = labels([(place.zone, place.node, place.worker) for place in about.places])
+        names = worker_labels([(place.zone, place.node, place.worker) for place in about.places])
         logs += [
-            Log(about=about, place=place, label=name, number=number)
+            HostLog(about=about, place=place, label=name, number=number)
             for place, name in zip(about.places, names, strict=True)
             if place in places
         ]
     return logs
 
 
-def of_attempt(attempt: str | None, log: Log) -> bool:
+def is_of_attempt(attempt: str | None, log: HostLog) -> bool:
     """Whether it is the one that is meant, if one is."""
     return attempt in (None, str(log.number), log.about.id)
 
 
-def parse_target(target: str) -> tuple[Wanted, ...]:
+def parse_log_target(target: str) -> tuple[TargetName, ...]:
     """Its names; Unfit where it is not a target."""
     try:
-        return parse(target)
+        return parse_target_names(target)
     except BadTarget as error:
-        raise Unfit(str(error)) from error
+        raise InvalidInput(str(error)) from error
 
 
-def chosen_from(target: str, places: Iterable[Place]) -> Chosen:
+def choose_hosts(target: str, places: Iterable[LogHost]) -> ChosenWorkers:
     """What a target means among these hosts."""
-    wished = parse_target(target)
+    wished = parse_log_target(target)
     many: dict[tuple[str, str], int] = {}
     for place in places:
         key = (place.zone, place.node)
         many[key] = max(many.get(key, 0), place.worker + 1)
-    there = [There(name=node, zone=zone, workers=count) for (zone, node), count in many.items()]
-    return choose(wished, there)
+    there = [KnownNode(name=node, zone=zone, workers=count) for (zone, node), count in many.items()]
+    return choose_workers(wished, there)
 
 
-def among(target: str, places: Iterable[Place]) -> set[Place]:
+def match_places(target: str, places: Iterable[LogHost]) -> set[LogHost]:
     """Which of these hosts a target means."""
     places = list(places)
-    workers = chosen_from(target, places).workers
+    workers = choose_hosts(target, places).workers
     meant = {(node.zone, node.name, worker) for node, worker in workers}
     return {place for place in places if (place.zone, place.node, place.worker) in meant}
 
 
-def nothing(look: Look, shelf: Shelf) -> str:
+def no_logs_sentence(look: LogQuery, shelf: LogStore) -> str:
     """The sentence where there is no log."""
-    logs = numbered(look.target, shelf)
+    logs = number_logs(look.target, shelf)
     if look.target and not logs:
-        places = {place for about in shelf.all() for place in about.places}
+        places = {place for about in shelf.list_logs() for place in about.places}
         if not places:
             return f"there is no log of {look.target}, nor of anything else"
-        missing = chosen_from(look.target, places).missing
+        missing = choose_hosts(look.target, places).missing
         return re.sub(r"^there is no ", "there is no log of ", missing[0])
-    left = [log for log in logs if of_attempt(look.attempt, log)]
+    left = [log for log in logs if is_of_attempt(look.attempt, log)]
     if left and look.host is None:
         return f"{look.target} has no log yet; --all shows those of earlier jobs of this name"
     if left:
-        return f"there is no log of {look.host}: there is {fold(log.label for log in left)}"
-    numbers = ranges({str(log.number) for log in logs if log.number and look.target})
+        return f"there is no log of {look.host}: there is {fold_names(log.label for log in left)}"
+    numbers = format_ranges({str(log.number) for log in logs if log.number and look.target})
     whose = f" of {look.target}: there is {numbers}" if numbers else ""
     return f"there is no log {look.attempt}{whose}"

@@ -9,17 +9,17 @@ from itertools import groupby
 from typing import Any, Protocol
 
 from tpuherd.clock import Clock
-from tpuherd.commands.command_types import Outcome, ended
-from tpuherd.commands.log_capture import Keeping
-from tpuherd.errors import Broken, HerdError, NotReached
-from tpuherd.exit_status import TRANSPORT, Gone
-from tpuherd.ports import Host, Verb
+from tpuherd.commands.command_types import HostOutcome, parse_outcome
+from tpuherd.commands.log_capture import LogCapture
+from tpuherd.errors import HerdError, NotReached, OperationFailed
+from tpuherd.exit_status import TRANSPORT, ReaderGone
+from tpuherd.ports import Host, RpcRequest
 from tpuherd.remote import fanout
 from tpuherd.remote.agent_channel import Call
 from tpuherd.remote.agent_link import AgentLink
-from tpuherd.remote.connection_pool import Ways
+from tpuherd.remote.connection_pool import ConnectionPool
 from tpuherd_host.agent.frames import LOG
-from tpuherd_host.agent.records import GAP, JUMP, Record, Records, number
+from tpuherd_host.agent.records import GAP, JUMP, Record, RecordReader, parse_number
 
 TAIL_MAX = 2048
 PATIENCE_S = 120.0  #: so long after a cut a host is looked for
@@ -28,10 +28,10 @@ QUIET_S, ANSWER_S = 2.0, 5.0  #: who says nothing for so long is asked, and answ
 AGENT = 3  #: the port of what is said about a host
 
 
-class Screen(Protocol):
+class OutputSink(Protocol):
     """Where the output of the hosts goes."""
 
-    def together(self, told: tuple[int, Record]) -> tuple[int, float]:
+    def merge_key(self, told: tuple[int, Record]) -> tuple[int, float]:
         """What is the same in records that may be shown as one piece."""
         ...
 
@@ -39,7 +39,7 @@ class Screen(Protocol):
         """A host wrote this."""
         ...
 
-    async def end(self, host: str) -> None:
+    async def end_host(self, host: str) -> None:
         """It will write nothing more."""
         ...
 
@@ -48,28 +48,28 @@ class Screen(Protocol):
         ...
 
 
-class Supply(Protocol):
+class InputSource(Protocol):
     """Where the input of the hosts comes from."""
 
     async def feed(self, host: Host, call: Call) -> None:
         """One host's part."""
         ...
 
-    async def pump(self) -> None:
+    async def read_to_end(self) -> None:
         """Read it to its end."""
         ...
 
-    def safe(self, host: Host) -> bool:
+    def is_input_intact(self, host: Host) -> bool:
         """Whether nothing of the input was on its way when the host was cut off."""
         ...
 
-    def drop(self, host: Host) -> None:
+    def drop_host(self, host: Host) -> None:
         """It wants no more."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
+class CommandRequest:
     """What is asked of every agent."""
 
     id: str
@@ -78,28 +78,30 @@ class Order:
     stdin: bool = False
     starts: Mapping[Host, int] | None = None  #: the offsets to begin at
 
-    def at(self, offset: int) -> Verb:
+    def verb_from(self, offset: int) -> RpcRequest:
         """The call that goes on from there; a `run` that was heard already is not run again."""
         words = {**self.words, "id": self.id, "from": offset}
-        return Verb(name=self.verb, arguments={**words, "stdin": True} if self.stdin else words)
+        return RpcRequest(
+            name=self.verb, arguments={**words, "stdin": True} if self.stdin else words
+        )
 
 
-class Cast:
+class MultiHostRun:
     """Holds the calls that are under way."""
 
     def __init__(
         self,
-        order: Order,
+        order: CommandRequest,
         hosts: Mapping[Host, str],
-        ways: Ways,
-        screen: Screen,
-        keeping: Keeping,
+        ways: ConnectionPool,
+        screen: OutputSink,
+        keeping: LogCapture,
         clock: Clock,
     ) -> None:
         self.order = order
         self.hosts = hosts  #: with what each is called
-        self.outcomes: dict[Host, Outcome] = {}
-        self.supply: Supply | None = None
+        self.outcomes: dict[Host, HostOutcome] = {}
+        self.supply: InputSource | None = None
         self.when_unread: Callable[[], object] = lambda: None  #: nobody reads the output any more
         self._ways = ways
         self._screen = screen
@@ -113,36 +115,38 @@ class Cast:
         self._stopped = False
 
     @property
-    def under_way(self) -> list[Host]:
+    def running_hosts(self) -> list[Host]:
         """Where it may still run."""
         return [host for host in self.hosts if host not in self.outcomes]
 
-    async def play(self) -> None:
+    async def run(self) -> None:
         """On every host, to its end."""
         hosts = list(self.hosts)
-        async with aclosing(fanout.each(hosts, self._one, at_once=len(hosts))) as results:
+        async with aclosing(
+            fanout.run_on_each(hosts, self._run_on_host, at_once=len(hosts))
+        ) as results:
             async for done in results:
                 outcome = done.value
                 if done.error is not None:
-                    outcome = self._failed(done.host, done.error)
+                    outcome = self._failed_outcome(done.host, done.error)
                 assert outcome is not None
                 self.outcomes[done.host] = outcome
                 self._keeping.close(done.host)
                 if self.supply is not None:
-                    self.supply.drop(done.host)
-                await self._shown(self._screen.end(self.hosts[done.host]))
-        await self._shown(self._screen.close())
+                    self.supply.drop_host(done.host)
+                await self._print_if_read(self._screen.end_host(self.hosts[done.host]))
+        await self._print_if_read(self._screen.close())
 
-    def _failed(self, host: Host, error: HerdError) -> Outcome:
+    def _failed_outcome(self, host: Host, error: HerdError) -> HostOutcome:
         """It could not be followed to its end."""
         hint = f" ({error.hint})" if error.hint else ""
         why = f"{error.sentence}{hint}"
         if host in self._begun and isinstance(error, NotReached):
             why += f"; it may go on there: herd exec --attach {self.order.id}"
         tail = self._tails.get(host, b"")
-        return Outcome(label=self.hosts[host], status=TRANSPORT, why=why, tail=tail)
+        return HostOutcome(label=self.hosts[host], status=TRANSPORT, why=why, tail=tail)
 
-    async def _one(self, host: Host) -> Outcome:
+    async def _run_on_host(self, host: Host) -> HostOutcome:
         """On one host, through cuts."""
         offset = (self.order.starts or {}).get(host, 0)
         lost_at: float | None = None
@@ -150,14 +154,14 @@ class Cast:
         again = False
         pause_s = PAUSE_S
         while True:
-            reader = Records(offset)
+            reader = RecordReader(offset)
             try:
-                return await self._follow(host, reader)
+                return await self._follow_call(host, reader)
             except NotReached:
                 if host not in self._asked_of:
                     raise  # there was no way to it
-                if self.supply is not None and not self.supply.safe(host):
-                    await self.stop_one(host, 0.0)
+                if self.supply is not None and not self.supply.is_input_intact(host):
+                    await self.stop_host(host, 0.0)
                     raise NotReached("it was cut off while it read its input: stopped") from None
                 if host not in self._begun:  # has it heard? Asked again it only goes on
                     if again:
@@ -167,10 +171,12 @@ class Cast:
                 now = self._clock.now()
                 if reader.offset > offset or lost_at is None:
                     lost_at, pause_s = now, PAUSE_S
-                    await self._word(host, b"[cut off; looking for it]\n")
+                    await self._print_host_line(host, b"[cut off; looking for it]\n")
                 if now - lost_at > PATIENCE_S:
                     raise
-            except Broken:  # its oldest output was dropped, as we read too slowly; the next says so
+            except (
+                OperationFailed
+            ):  # its oldest output was dropped, as we read too slowly; the next says so
                 if broken_at == reader.offset:
                     raise
                 broken_at, pause_s = reader.offset, 0.0
@@ -178,30 +184,30 @@ class Cast:
             await self._clock.sleep(pause_s)
             pause_s = min(max(PAUSE_S, pause_s * 2), PAUSE_S_MAX)
 
-    async def _follow(self, host: Host, reader: Records) -> Outcome:
+    async def _follow_call(self, host: Host, reader: RecordReader) -> HostOutcome:
         """By one link, until it ends or breaks."""
-        link = await self._way(host)
+        link = await self._open_link(host)
         feeding = None
         try:
-            async with link.stream(self.order.at(reader.offset)) as call:
+            async with link.open_stream(self.order.verb_from(reader.offset)) as call:
                 self._calls[host] = call
                 self._asked_of.add(host)
-                feeding = self._fed(host, call)
-                await self._hear(host, call, reader)
+                feeding = self._start_feeding(host, call)
+                await self._relay_output(host, call, reader)
                 work = await call.reply()
         finally:
             self._calls.pop(host, None)
             if feeding is not None:
                 feeding.cancel()
-        return ended(self.hosts[host], work, self._tails.get(host, b""))
+        return parse_outcome(self.hosts[host], work, self._tails.get(host, b""))
 
-    async def _way(self, host: Host) -> AgentLink:
+    async def _open_link(self, host: Host) -> AgentLink:
         """The link to it; none where the command is stopped before it could be asked of it."""
         task = asyncio.current_task()
         if task is not None and self.order.verb == "run" and host not in self._asked_of:
             self._seeking[host] = task
         try:
-            return await self._ways.link(host)
+            return await self._ways.get_link(host)
         except asyncio.CancelledError:
             if self._stopped:
                 raise NotReached("it was stopped before it began here") from None
@@ -209,41 +215,41 @@ class Cast:
         finally:
             self._seeking.pop(host, None)
 
-    async def watch(self) -> None:
+    async def watch_silent_hosts(self) -> None:
         """Ask those that say nothing whether they are there at all: links can be long dead."""
         while True:
             await self._clock.sleep(QUIET_S)
             quiet = [host for host in self._calls if host not in self._begun]
-            await asyncio.gather(*map(self._asked, quiet))
+            await asyncio.gather(*map(self._probe_host, quiet))
 
-    async def _asked(self, host: Host) -> None:
+    async def _probe_host(self, host: Host) -> None:
         """An answer on the same link says that it has heard what was said before."""
         call = self._calls.get(host)
         try:
             async with asyncio.timeout(ANSWER_S):
-                link = await self._ways.link(host)
-                await link.call(Verb(name="ping"))
+                link = await self._ways.get_link(host)
+                await link.call(RpcRequest(name="ping"))
             self._begun.add(host)
         except TimeoutError:
             if call is not None and self._calls.get(host) is call:
-                call.fail(NotReached(f"no answer in {QUIET_S + ANSWER_S:g} s"))
-                self._ways.drop(host)
+                call.fail_with(NotReached(f"no answer in {QUIET_S + ANSWER_S:g} s"))
+                self._ways.drop_connection(host)
         except HerdError:
             pass  # who follows it hears of it, too
 
-    def _fed(self, host: Host, call: Call) -> "asyncio.Task[None] | None":
+    def _start_feeding(self, host: Host, call: Call) -> "asyncio.Task[None] | None":
         if self.supply is None:
             return None
         return asyncio.create_task(self.supply.feed(host, call))
 
-    async def _hear(self, host: Host, call: Call, reader: Records) -> None:
+    async def _relay_output(self, host: Host, call: Call, reader: RecordReader) -> None:
         """Its output, as it comes. While nobody reads ours, each host holds it once, not thrice."""
-        while (told := self._told(host, reader, await call.read())) is not None:
+        while (told := self._take_output(host, reader, await call.read())) is not None:
             while told:
-                await self._shown(self._screen.feed(self.hosts[host], *told.popleft()))
+                await self._print_if_read(self._screen.feed(self.hosts[host], *told.popleft()))
 
-    def _told(
-        self, host: Host, reader: Records, got: tuple[int, bytes] | None
+    def _take_output(
+        self, host: Host, reader: RecordReader, got: tuple[int, bytes] | None
     ) -> deque[tuple[int, bytes, float]] | None:
         """What came of its log is kept; what is to be shown of it, one piece for each port."""
         if got is None:
@@ -256,49 +262,51 @@ class Cast:
             records.append((offset, record))
             offset = reader.offset
         told: deque[tuple[int, bytes, float]] = deque()
-        for (port, at), run in groupby(records, self._screen.together):
+        for (port, at), run in groupby(records, self._screen.merge_key):
             if port in (GAP, JUMP):
-                told.append((AGENT, b"".join(lost(*one) for one in run), at))
+                told.append((AGENT, b"".join(lost_output_line(*one) for one in run), at))
                 continue
             said = b"".join(record.piece for _, record in run)
             self._tails[host] = (self._tails.get(host, b"") + said[-TAIL_MAX:])[-TAIL_MAX:]
             told.append((port, said, at))
         return told
 
-    async def _word(self, host: Host, line: bytes) -> None:
+    async def _print_host_line(self, host: Host, line: bytes) -> None:
         """Something that is to be known of a host."""
-        await self._shown(self._screen.feed(self.hosts[host], AGENT, line, self._clock.now()))
+        await self._print_if_read(
+            self._screen.feed(self.hosts[host], AGENT, line, self._clock.now())
+        )
 
-    async def _shown(self, showing: Awaitable[None]) -> None:
+    async def _print_if_read(self, showing: Awaitable[None]) -> None:
         try:
             await showing
-        except Gone:
+        except ReaderGone:
             self.when_unread()
 
     async def stop(self, grace_s: float) -> None:
         """Stop it wherever it may run; where nobody has heard of it nobody will."""
         self._stopped = True
-        heard = [host for host in self.under_way if host not in self._seeking]
+        heard = [host for host in self.running_hosts if host not in self._seeking]
         for task in self._seeking.values():
             task.cancel()
-        await asyncio.gather(*(self.stop_one(host, grace_s) for host in heard))
+        await asyncio.gather(*(self.stop_host(host, grace_s) for host in heard))
 
-    async def stop_one(self, host: Host, grace_s: float) -> None:
+    async def stop_host(self, host: Host, grace_s: float) -> None:
         """TERM, and KILL when the grace is over. A host that can't be told is named at the end."""
         asked = {"id": self.order.id, "grace_s": grace_s, "why": "its user stopped it"}
-        verb = Verb(name="stop", arguments=asked)
+        verb = RpcRequest(name="stop", arguments=asked)
         try:
-            link = await self._ways.link(host)
+            link = await self._ways.get_link(host)
             await link.call(verb)
         except HerdError as error:
             if host not in self.outcomes:
-                outcome = self._failed(host, error)
+                outcome = self._failed_outcome(host, error)
                 self.outcomes[host] = replace(outcome, why=f"could not be stopped: {outcome.why}")
 
 
-def lost(offset: int, record: Record) -> bytes:
+def lost_output_line(offset: int, record: Record) -> bytes:
     """The line for output that nobody will see."""
     if record.port == GAP:
-        return b"[%d bytes were lost here: the host's disk was full]\n" % number(record.piece)
-    many = number(record.piece) - offset
+        return b"[%d bytes were lost here: the host's disk was full]\n" % parse_number(record.piece)
+    many = parse_number(record.piece) - offset
     return b"[%d bytes before this are dropped: there was too much output]\n" % max(many, 0)

@@ -10,47 +10,57 @@ from typing import Protocol
 
 from tpuherd.clock import Clock
 from tpuherd.commands.console import Console
-from tpuherd.errors import Unfit
-from tpuherd.targets import fold
-from tpuherd.views.fold_output import Block, Fold, Plain, as_json, cut, file_name, prefixed
-from tpuherd.views.printable import ShownStream, show_bytes
+from tpuherd.errors import InvalidInput
+from tpuherd.targets import fold_names
+from tpuherd.views.fold_output import (
+    Block,
+    FoldingMerger,
+    PlainMerger,
+    file_name,
+    json_line,
+    prefix_lines,
+    split_lines,
+)
+from tpuherd.views.printable import PrintableStream, show_bytes
 from tpuherd_host.agent.records import Record
 
 COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 PORTS = {1: "stdout", 2: "stderr"}
 AGENT = 3  #: the port of what is said about a host
 
-Show = Callable[[Block], bytes]
+BlockFormatter = Callable[[Block], bytes]
 
 
-class Gatherer(Protocol):
+class BlockGatherer(Protocol):
     """One of core/gather's, or ours."""
 
     def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]: ...
 
-    def end(self, host: str, now: float) -> list[Block]: ...
+    def end_host(self, host: str, now: float) -> list[Block]: ...
 
-    def due(self, now: float) -> list[Block]: ...
+    def due_blocks(self, now: float) -> list[Block]: ...
 
     def wake_at(self) -> float | None: ...
 
     def close(self, now: float) -> list[Block]: ...
 
 
-class AsIs:
+class PassThrough:
     """Every byte at once: for one host. On a terminal only text and colours come through."""
 
-    def __init__(self, terminals: Mapping[int, ShownStream] | None = None) -> None:
+    def __init__(self, terminals: Mapping[int, PrintableStream] | None = None) -> None:
         self._terminals = terminals or {}  #: by port
 
     def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]:
         shown = self._terminals.get(port)
         return [Block((host,), port, piece if shown is None else shown.feed(piece), now)]
 
-    def end(self, host: str, now: float) -> list[Block]:
-        return [Block((host,), port, one.end(), now) for port, one in self._terminals.items()]
+    def end_host(self, host: str, now: float) -> list[Block]:
+        return [
+            Block((host,), port, one.end_stream(), now) for port, one in self._terminals.items()
+        ]
 
-    def due(self, now: float) -> list[Block]:
+    def due_blocks(self, now: float) -> list[Block]:
         return []
 
     def wake_at(self) -> float | None:
@@ -60,14 +70,14 @@ class AsIs:
         return []
 
 
-class Screen:
+class OutputPrinter:
     """Shows what hosts say."""
 
     def __init__(
         self,
         console: Console,
-        gatherer: Gatherer,
-        show: Show,
+        gatherer: BlockGatherer,
+        show: BlockFormatter,
         clock: Clock,
         *,
         records: bool = False,
@@ -79,7 +89,7 @@ class Screen:
         self._clock = clock
         self._stirred = asyncio.Event()
 
-    def together(self, told: tuple[int, Record]) -> tuple[int, float]:
+    def merge_key(self, told: tuple[int, Record]) -> tuple[int, float]:
         """What is the same in records that are shown as one: the port, and a time that is shown."""
         record = told[1]
         return record.port, record.at if self._records else 0.0
@@ -89,90 +99,92 @@ class Screen:
         now = at if self._records else self._clock.now()
         blocks = self._gatherer.feed(host, port, piece, now)
         del piece
-        await self._put(blocks)
+        await self._print_blocks(blocks)
         self._stirred.set()
 
-    async def end(self, host: str) -> None:
+    async def end_host(self, host: str) -> None:
         """It will say nothing more."""
-        await self._put(self._gatherer.end(host, self._clock.now()))
+        await self._print_blocks(self._gatherer.end_host(host, self._clock.now()))
 
     async def close(self) -> None:
         """What is left."""
-        await self._put(self._gatherer.close(self._clock.now()))
+        await self._print_blocks(self._gatherer.close(self._clock.now()))
 
-    async def tick(self) -> None:
+    async def print_when_due(self) -> None:
         """Show what has waited long enough, again and again."""
         while True:
             await self._stirred.wait()
             self._stirred.clear()
             while (at := self._gatherer.wake_at()) is not None:
                 await self._clock.sleep(max(0.0, at - self._clock.now()))
-                await self._put(self._gatherer.due(self._clock.now()))
+                await self._print_blocks(self._gatherer.due_blocks(self._clock.now()))
 
-    async def _put(self, blocks: list[Block]) -> None:
+    async def _print_blocks(self, blocks: list[Block]) -> None:
         """Show them; while that waits only what is to be written is held."""
         blocks.reverse()
         while blocks:
             block = blocks.pop()
-            port = 1 if self._records else file_of(block.port)
+            port = 1 if self._records else file_number(block.port)
             text = self._show(block)
             del block
-            await self._console.say(text, port)
+            await self._console.write(text, port)
 
 
-def screen(
+def create_printer(
     console: Console, labels: Sequence[str], output: str | None, into: Path, clock: Clock
-) -> Screen:
+) -> OutputPrinter:
     """The one that the user wants; one host's output is shown as it is unless he says otherwise."""
     if output is None and len(labels) == 1:
         terminals = {
-            port: ShownStream(colours=console.coloured(file_of(port)))
+            port: PrintableStream(colours=console.has_colour(file_number(port)))
             for port in (*PORTS, AGENT)
-            if console.terminal(file_of(port))
+            if console.is_terminal(file_number(port))
         }
-        return Screen(console, AsIs(terminals), lambda block: block.text, clock)
+        return OutputPrinter(console, PassThrough(terminals), lambda block: block.text, clock)
     if output == "json":
-        return Screen(console, Plain(), as_lines, clock, records=True)
+        return OutputPrinter(console, PlainMerger(), json_lines, clock, records=True)
     if output == "dir":
-        return Screen(console, AsIs(), Files(console.folder / into, labels).put, clock)
-    gatherer = Plain() if output == "stream" else Fold(labels)
-    return Screen(console, gatherer, named_by(console), clock)
+        return OutputPrinter(
+            console, PassThrough(), HostFiles(console.folder / into, labels).append, clock
+        )
+    gatherer = PlainMerger() if output == "stream" else FoldingMerger(labels)
+    return OutputPrinter(console, gatherer, name_prefixer(console), clock)
 
 
-def file_of(port: int) -> int:
+def file_number(port: int) -> int:
     """Where it is written: what is no port of a command's is on stderr."""
     return port if port in PORTS else 2
 
 
-def named_by(console: Console) -> Show:
+def name_prefixer(console: Console) -> BlockFormatter:
     """With the hosts before every line, in colour on a terminal."""
     names: dict[tuple[str, ...], str] = {}
 
     def show(block: Block) -> bytes:
         prefix = names.get(block.hosts)
         if prefix is None:
-            name = fold(block.hosts)
+            name = fold_names(block.hosts)
             prefix = f"{name}: "
-            if console.coloured(file_of(block.port)):
+            if console.has_colour(file_number(block.port)):
                 colour = COLOURS[zlib.crc32(name.encode()) % len(COLOURS)]
                 prefix = f"\x1b[{colour}m{name}:\x1b[0m "
             names[block.hosts] = prefix
-        port = file_of(block.port)
-        if console.terminal(port):
-            block = replace(block, text=show_bytes(block.text, colours=console.coloured(port)))
-        return prefixed(block, prefix=prefix)
+        port = file_number(block.port)
+        if console.is_terminal(port):
+            block = replace(block, text=show_bytes(block.text, colours=console.has_colour(port)))
+        return prefix_lines(block, prefix=prefix)
 
     return show
 
 
-def as_lines(block: Block) -> bytes:
+def json_lines(block: Block) -> bytes:
     """A line of JSON for every line."""
     port = PORTS.get(block.port, "agent")
-    lines = (line.removesuffix(b"\n") for line in cut(block.text))
-    return b"".join(as_json(block.hosts[0], port, line, block.at) for line in lines)
+    lines = (line.removesuffix(b"\n") for line in split_lines(block.text))
+    return b"".join(json_line(block.hosts[0], port, line, block.at) for line in lines)
 
 
-class Files:
+class HostFiles:
     """A file for each host and port; it is there from the first byte on."""
 
     def __init__(self, folder: Path, labels: Sequence[str]) -> None:
@@ -183,14 +195,18 @@ class Files:
                 (folder / file_name(label, PORTS[1])).write_bytes(b"")
                 (folder / file_name(label, PORTS[2])).unlink(missing_ok=True)
         except OSError as error:
-            raise Unfit(f"{folder} can't be written ({os.strerror(error.errno or 0)})") from error
+            raise InvalidInput(
+                f"{folder} can't be written ({os.strerror(error.errno or 0)})"
+            ) from error
 
-    def put(self, block: Block) -> bytes:
+    def append(self, block: Block) -> bytes:
         """Append; nothing is left to be shown."""
         file = self.folder / file_name(block.hosts[0], PORTS.get(block.port, PORTS[2]))
         try:
             with file.open("ab") as stream:
                 stream.write(block.text)
         except OSError as error:
-            raise Unfit(f"{file} can't be written ({os.strerror(error.errno or 0)})") from error
+            raise InvalidInput(
+                f"{file} can't be written ({os.strerror(error.errno or 0)})"
+            ) from error
         return b""

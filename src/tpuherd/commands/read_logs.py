@@ -2,46 +2,56 @@
 
 from collections.abc import Iterator
 
-from tpuherd.commands.find_logs import Log, Look, found, nothing, submitted_at
+from tpuherd.commands.find_logs import (
+    HostLog,
+    LogQuery,
+    find_logs,
+    no_logs_sentence,
+    submission_times,
+)
 from tpuherd.errors import NotFound
 from tpuherd.results import LogLine
-from tpuherd.settings.project_access import Scope
-from tpuherd.store.log_store import Shelf
-from tpuherd.views.fold_output import Block, Plain, cut
+from tpuherd.settings.project_access import ProjectScope
+from tpuherd.store.log_store import LogStore
+from tpuherd.views.fold_output import Block, PlainMerger, split_lines
 from tpuherd_host.agent.records import GAP, JUMP
 
 PORTS = {1: "stdout", 2: "stderr"}
 MISSING = b"[output is missing here]\n"
 
 
-def read_logs(look: Look, scope: Scope, now: float) -> list[LogLine]:
+def read_logs(look: LogQuery, scope: ProjectScope, now: float) -> list[LogLine]:
     """All lines that are meant, by their time; NotFound where no log is."""
-    shelf = Shelf(scope.logs)
-    begun = {} if look.all_ or not look.target else submitted_at(look.target, scope.store, now)
-    logs = found(look, shelf, begun)
+    shelf = LogStore(scope.logs_folder)
+    begun = (
+        {}
+        if look.all_ or not look.target
+        else submission_times(look.target, scope.store_folder, now)
+    )
+    logs = find_logs(look, shelf, begun)
     if not logs:
-        raise NotFound(nothing(look, shelf), hint="what says nothing leaves no log")
+        raise NotFound(no_logs_sentence(look, shelf), hint="what says nothing leaves no log")
     lines = [line for log in logs for line in read_lines(log, shelf, look.since or 0.0)]
     return sorted(lines, key=lambda line: line.at)
 
 
-def read_lines(log: Log, shelf: Shelf, since: float) -> Iterator[LogLine]:
+def read_lines(log: HostLog, shelf: LogStore, since: float) -> Iterator[LogLine]:
     """Those of one host."""
-    plain = Plain()
+    plain = PlainMerger()
     at = log.about.started
-    for _, record in shelf.records(log.about.id, log.place):
+    for _, record in shelf.read_records(log.about.id, log.place):
         if record.at >= since:
             at = record.at
             text = MISSING if record.port in (GAP, JUMP) else record.piece
             for block in plain.feed("", record.port, text, at):
                 yield from split_block(block, log)
-    for block in plain.end("", at):
+    for block in plain.end_host("", at):
         yield from split_block(block, log)
 
 
-def split_block(block: Block, log: Log) -> Iterator[LogLine]:
+def split_block(block: Block, log: HostLog) -> Iterator[LogLine]:
     """Each of its lines."""
-    for line in cut(block.text):
+    for line in split_lines(block.text):
         yield LogLine(
             host=log.label,
             at=block.at,

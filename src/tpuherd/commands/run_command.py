@@ -3,39 +3,39 @@
 import asyncio
 
 from tpuherd.commands.command_types import (
-    Wish,
+    ExecRequest,
     confirm_foreign_hosts,
-    hosts_of,
-    named,
-    new_id,
-    place_of,
-    worst,
+    label_hosts,
+    log_place,
+    new_command_id,
+    resolve_hosts,
+    worst_status,
 )
-from tpuherd.commands.log_capture import Keeping, cancelled
-from tpuherd.commands.multi_host_run import Cast, Order
+from tpuherd.commands.log_capture import LogCapture, cancel_tasks
+from tpuherd.commands.multi_host_run import CommandRequest, MultiHostRun
 from tpuherd.exit_status import TIMED_OUT
-from tpuherd.jobs.open_project import Talk
-from tpuherd.remote.resolve_hosts import Reach
+from tpuherd.jobs.open_project import Prompter
+from tpuherd.remote.resolve_hosts import RemoteSession
 from tpuherd.results import CommandResult, HostResult
-from tpuherd.settings.project_access import Place
-from tpuherd.store.log_store import COMMAND, About, Shelf
+from tpuherd.settings.project_access import ProjectAccess
+from tpuherd.store.log_store import COMMAND, LogInfo, LogStore
 from tpuherd_host.agent.records import Record
 
 GRACE_S = 10.0
 STDOUT = 1
 
 
-class Collected:
+class OutputCollector:
     """What each host wrote."""
 
     def __init__(self) -> None:
         self._written: dict[tuple[str, bool], bytearray] = {}
 
-    def text(self, host: str, *, stdout: bool) -> str:
+    def host_text(self, host: str, *, stdout: bool) -> str:
         """All of one host's output, or of everything else."""
         return self._written.get((host, stdout), bytearray()).decode(errors="replace")
 
-    def together(self, told: tuple[int, Record]) -> tuple[int, float]:
+    def merge_key(self, told: tuple[int, Record]) -> tuple[int, float]:
         """Records of one port are one piece."""
         return told[1].port, 0.0
 
@@ -43,29 +43,36 @@ class Collected:
         """A host wrote this."""
         self._written.setdefault((host, port == STDOUT), bytearray()).extend(piece)
 
-    async def end(self, host: str) -> None:
+    async def end_host(self, host: str) -> None:
         """Nothing is to be done."""
 
     async def close(self) -> None:
         """Nor here."""
 
 
-async def run_command(wish: Wish, place: Place, reach: Reach, talk: Talk) -> CommandResult:
+async def run_command(
+    wish: ExecRequest, place: ProjectAccess, reach: RemoteSession, talk: Prompter
+) -> CommandResult:
     """On all hosts of its target, until it has ended on each; who gives up waiting stops it."""
-    hosts = await hosts_of(wish.target, place, reach)
+    hosts = await resolve_hosts(wish.target, place, reach)
     await confirm_foreign_hosts(hosts, talk)
-    names = named(hosts)
-    order = Order(id=new_id(), verb="run", words=wish.words)
-    about = About(
+    names = label_hosts(hosts)
+    order = CommandRequest(id=new_command_id(), verb="run", words=wish.agent_arguments)
+    about = LogInfo(
         id=order.id, kind=COMMAND, title=wish.title, target=wish.target,
-        started=reach.clock.now(), places=tuple(map(place_of, hosts)),
+        started=reach.clock.now(), places=tuple(map(log_place, hosts)),
     )  # fmt: skip
-    written, keeping = Collected(), Keeping(Shelf(place.logs), about, reach.clock)
-    cast = Cast(order, names, reach.ways, written, keeping, reach.clock)
+    written, keeping = (
+        OutputCollector(),
+        LogCapture(LogStore(place.logs_folder), about, reach.clock),
+    )
+    cast = MultiHostRun(order, names, reach.ways, written, keeping, reach.clock)
     late = False
     async with asyncio.TaskGroup() as group:
-        playing = group.create_task(cast.play())
-        beside = [group.create_task(one) for one in (cast.watch(), keeping.tick())]
+        playing = group.create_task(cast.run())
+        beside = [
+            group.create_task(one) for one in (cast.watch_silent_hosts(), keeping.flush_regularly())
+        ]
         try:
             await asyncio.wait([playing], timeout=wish.timeout_s)
             if not playing.done():
@@ -76,16 +83,16 @@ async def run_command(wish: Wish, place: Place, reach: Reach, talk: Talk) -> Com
             await cast.stop(GRACE_S)
             raise
         finally:
-            await cancelled(beside)
+            await cancel_tasks(beside)
     outcomes = [cast.outcomes[host] for host in hosts]
-    status = worst(outcomes)
-    keeping.end(status)
+    status = worst_status(outcomes)
+    keeping.record_end(status)
     results = [
         HostResult(
             host=one.label,
             status=one.status,
-            stdout=written.text(one.label, stdout=True),
-            stderr=written.text(one.label, stdout=False),
+            stdout=written.host_text(one.label, stdout=True),
+            stderr=written.host_text(one.label, stdout=False),
             why=one.why,
         )
         for one in outcomes

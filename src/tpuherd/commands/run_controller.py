@@ -5,12 +5,12 @@ import signal
 from collections.abc import Coroutine
 
 from tpuherd.clock import Clock
-from tpuherd.commands.command_types import worst
+from tpuherd.commands.command_types import worst_status
 from tpuherd.commands.console import Console
-from tpuherd.commands.failure_table import report
-from tpuherd.commands.log_capture import Keeping, cancelled
-from tpuherd.commands.multi_host_run import Cast
-from tpuherd.commands.output import Screen
+from tpuherd.commands.failure_table import failure_table
+from tpuherd.commands.log_capture import LogCapture, cancel_tasks
+from tpuherd.commands.multi_host_run import MultiHostRun
+from tpuherd.commands.output import OutputPrinter
 from tpuherd.exit_status import BROKEN_PIPE, SIGNALLED, TIMED_OUT
 
 GRACE_S = 10.0
@@ -19,11 +19,16 @@ NOT_KEPT = "herd exec: herd logs will lack some of it: the disk of this machine 
 QUESTION = "\nIt runs on the hosts. [d]etach and let it go on, or [s]top it?"
 
 
-class Play:
+class RunController:
     """Accompanies a cast until it is over or its user has gone."""
 
     def __init__(
-        self, console: Console, cast: Cast, shown: Screen, keeping: Keeping, clock: Clock
+        self,
+        console: Console,
+        cast: MultiHostRun,
+        shown: OutputPrinter,
+        keeping: LogCapture,
+        clock: Clock,
     ) -> None:
         self._console = console
         self._cast = cast
@@ -35,82 +40,83 @@ class Play:
         self._playing: asyncio.Task[None] | None = None
         self._stops: set[asyncio.Task[None]] = set()
 
-    async def through(self, timeout_s: float | None) -> int:
+    async def run(self, timeout_s: float | None) -> int:
         """To the end, and its exit status."""
         async with asyncio.TaskGroup() as group:
-            self._playing = group.create_task(self._cast.play())
-            self._cast.when_unread = self._unread
+            self._playing = group.create_task(self._cast.run())
+            self._cast.when_unread = self._on_output_closed
             beside: list[Coroutine[None, None, None]] = [
-                self._heed(), self._screen.tick(), self._keeping.tick(), self._cast.watch()
+                self._handle_signals(), self._screen.print_when_due(),
+                self._keeping.flush_regularly(), self._cast.watch_silent_hosts(),
             ]  # fmt: skip
             if timeout_s is not None:
-                beside.append(self._limit(timeout_s))
+                beside.append(self._enforce_timeout(timeout_s))
             if self._cast.supply is not None:
-                beside.append(self._cast.supply.pump())
+                beside.append(self._cast.supply.read_to_end())
             tasks = [group.create_task(one) for one in beside]
             await asyncio.wait([self._playing])
-            await cancelled([*tasks, *self._stops])
-        return await self._over()
+            await cancel_tasks([*tasks, *self._stops])
+        return await self._finish_run()
 
-    async def _over(self) -> int:
+    async def _finish_run(self) -> int:
         if self._left is not None:
-            self._keeping.end(self._left or None)
+            self._keeping.record_end(self._left or None)
             return self._left
         outcomes = [self._cast.outcomes[host] for host in self._cast.hosts]
-        self._keeping.end(worst(outcomes))
+        self._keeping.record_end(worst_status(outcomes))
         if self._console.said.loud >= 0:
             if self._keeping.lost:
-                await self._console.tell(NOT_KEPT)
-            for line in report(outcomes):
-                await self._console.tell(line)
-        return worst(outcomes) if self._status is None else self._status
+                await self._console.print_notice(NOT_KEPT)
+            for line in failure_table(outcomes):
+                await self._console.print_notice(line)
+        return worst_status(outcomes) if self._status is None else self._status
 
-    async def _heed(self) -> None:
+    async def _handle_signals(self) -> None:
         """Signals, and the user's leaving."""
         while True:
             number = await self._console.signals.get()
             if number == signal.SIGTERM:
                 self._stop(SIGNALLED + number)
             elif number == signal.SIGHUP:  # it goes on, and is to be found
-                self._keeping.note()
+                self._keeping.record_start()
             elif number == signal.SIGINT:
-                await self._interrupted()
+                await self._handle_interrupt()
 
-    async def _interrupted(self) -> None:
+    async def _handle_interrupt(self) -> None:
         """Ctrl+C asks once what is meant; twice means to stop, and thrice at once."""
         number = int(signal.SIGINT)
         if self._status is not None or not self._may_ask():
             self._stop(SIGNALLED + number)
             return
-        asking = asyncio.create_task(self._console.ask(QUESTION, ANSWERS))
+        asking = asyncio.create_task(self._console.ask_question(QUESTION, ANSWERS))
         again = asyncio.create_task(self._console.signals.get())
         assert self._playing is not None
         await asyncio.wait((asking, again, self._playing), return_when=asyncio.FIRST_COMPLETED)
         answer = asking.result() if asking.done() else "s"
         over = self._playing.done()
-        await cancelled((asking, again))
+        await cancel_tasks((asking, again))
         if answer == "d" and not over:
-            await self._detach()
+            await self._leave_running()
         elif answer == "s" and not over:
             self._stop(SIGNALLED + number)
 
     def _may_ask(self) -> bool:
         """Whether somebody is there to answer."""
         console = self._console
-        return console.terminal(0) and console.terminal(2) and self._cast.supply is None
+        return console.is_terminal(0) and console.is_terminal(2) and self._cast.supply is None
 
-    async def _detach(self) -> None:
+    async def _leave_running(self) -> None:
         """Let it go on. The keeper goes on to keep what it says."""
         id = self._cast.order.id
         sentence = f"it goes on; herd exec --attach {id} shows it, --kill {id} ends it"
-        await self._console.tell(sentence)
+        await self._console.print_notice(sentence)
         await self._console.flush()
-        self._keeping.note()
+        self._keeping.record_start()
         self._keeping.flush()
-        if not self._console.release(0):
-            self._leave(0)
+        if not self._console.release_user(0):
+            self._abandon_run(0)
 
-    def _leave(self, status: int) -> None:
+    def _abandon_run(self, status: int) -> None:
         self._left = status
         assert self._playing is not None
         self._playing.cancel()
@@ -124,15 +130,15 @@ class Play:
         task.add_done_callback(self._stops.discard)
         return task
 
-    def _unread(self) -> None:
+    def _on_output_closed(self) -> None:
         """Nobody reads what it says: it is stopped, as a pipe's writer is, and not heard out."""
-        self._console.mute()
+        self._console.discard_output()
         if self._status is None:
-            self._stop(BROKEN_PIPE).add_done_callback(lambda _: self._leave(BROKEN_PIPE))
+            self._stop(BROKEN_PIPE).add_done_callback(lambda _: self._abandon_run(BROKEN_PIPE))
 
-    async def _limit(self, seconds: float) -> None:
+    async def _enforce_timeout(self, seconds: float) -> None:
         """It may take so long."""
         await self._clock.sleep(seconds)
         if self._status is None:
-            await self._console.tell(f"herd exec: stopped after {seconds:g} s")
+            await self._console.print_notice(f"herd exec: stopped after {seconds:g} s")
             self._stop(TIMED_OUT)

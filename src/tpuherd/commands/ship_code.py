@@ -4,36 +4,38 @@ import asyncio
 from functools import partial
 from pathlib import Path
 
-from tpuherd.commands.command_types import confirm_foreign_hosts, hosts_of
-from tpuherd.jobs.open_project import Desk
-from tpuherd.jobs.update_code import recoded
-from tpuherd.jobs.upload_consent import consented
-from tpuherd.remote.resolve_hosts import Reach
+from tpuherd.commands.command_types import confirm_foreign_hosts, resolve_hosts
+from tpuherd.jobs.open_project import Session
+from tpuherd.jobs.update_code import update_code
+from tpuherd.jobs.upload_consent import ask_upload_consent
+from tpuherd.remote.resolve_hosts import RemoteSession
 from tpuherd.sync.ship import Shipment, ship
-from tpuherd.sync.snapshot_store import archived
-from tpuherd.sync.take_snapshot import take
+from tpuherd.sync.snapshot_store import open_archive
+from tpuherd.sync.take_snapshot import snapshot_folder
 
 
-async def ship_folder(path: Path, target: str, dest: str, here: Desk, reach: Reach) -> Shipment:
+async def ship_folder(
+    path: Path, target: str, dest: str, here: Session, reach: RemoteSession
+) -> Shipment:
     """To all hosts of a target or to none."""
-    hosts = await hosts_of(target, here.place, reach)
+    hosts = await resolve_hosts(target, here.place, reach)
     await confirm_foreign_hosts(hosts, here.talk)
-    archive = archived(here.place.folders.state)
-    taking = partial(take, path, archive, here.talk.environ)
-    snapshot = await consented(await asyncio.to_thread(taking), taking, archive, here.talk)
+    archive = open_archive(here.place.folders.state)
+    taking = partial(snapshot_folder, path, archive, here.talk.environ)
+    snapshot = await ask_upload_consent(await asyncio.to_thread(taking), taking, archive, here.talk)
     assert snapshot is not None, "a caller never says no: it raises"
-    links = await asyncio.gather(*map(reach.ways.link, hosts))
+    links = await asyncio.gather(*map(reach.ways.get_link, hosts))
     return await ship(snapshot, dest, links, archive=archive)
 
 
-async def change_code(path: Path, job: str, here: Desk) -> Shipment:
+async def change_code(path: Path, job: str, here: Session) -> Shipment:
     """The folder is the job's code from its next attempt on; no host has it yet."""
-    wish = here.wish(job, hint=f"a node wants a place: dest=… for {job}")
-    archive = archived(here.place.folders.state)
-    taking = partial(take, path, archive, here.talk.environ)
-    snapshot = await consented(await asyncio.to_thread(taking), taking, archive, here.talk)
+    wish = here.get_job(job, hint=f"a node wants a place: dest=… for {job}")
+    archive = open_archive(here.place.folders.state)
+    taking = partial(snapshot_folder, path, archive, here.talk.environ)
+    snapshot = await ask_upload_consent(await asyncio.to_thread(taking), taking, archive, here.talk)
     assert snapshot is not None, "a caller never says no: it raises"
-    recoded(wish, snapshot.id, archive, here)
+    update_code(wish, snapshot.id, archive, here)
     return Shipment(
         id=snapshot.id, dest="", got=(), unchanged=(), failed={}, unsure=(), slow={}, kept={},
         bytes_up=0, seconds=0.0,

@@ -8,19 +8,19 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from tpuherd.clock import WallClock
-from tpuherd.commands.command_types import confirm_foreign_hosts, hosts_of
-from tpuherd.commands.console import Console, Gone
-from tpuherd.commands.host_access import Home
-from tpuherd.commands.log_capture import cancelled
+from tpuherd.commands.command_types import confirm_foreign_hosts, resolve_hosts
+from tpuherd.commands.console import Console, ReaderGone
+from tpuherd.commands.host_access import HostAccess
+from tpuherd.commands.log_capture import cancel_tasks
 from tpuherd.errors import NotReached
 from tpuherd.exit_status import FAILED, PARTLY
 from tpuherd.remote import fanout
 from tpuherd.remote.agent_link import AgentLink
-from tpuherd.sync.ship import Progress, Report, Shipment
-from tpuherd.targets import fold
+from tpuherd.sync.ship import Progress, ProgressCallback, Shipment
+from tpuherd.targets import fold_names
 
 if TYPE_CHECKING:
-    from tpuherd.jobs.open_project import Talk
+    from tpuherd.jobs.open_project import Prompter
 
 SECONDS = 60.0
 SHOW_S = 0.5
@@ -28,39 +28,39 @@ OVER = "\r\x1b[K"  #: back to the line's beginning, and clear it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Linked:
+class HostLinks:
     """Whom there is a way to."""
 
     links: list[AgentLink]
     all: bool  #: of those that were meant
 
 
-async def linked(
+async def connect_hosts(
     target: str,
     console: Console,
-    home: Home,
+    home: HostAccess,
     *,
     partial: bool = False,
-    talk: "Talk | None" = None,
-) -> Linked:
+    talk: "Prompter | None" = None,
+) -> HostLinks:
     """To every one, or, `partial`, to those that can be reached; others are named. What changes
     anything there brings somebody who can be asked."""
-    place, reach = await home.reach(console)
-    hosts = await hosts_of(target, place, reach)
+    place, reach = await home.open_remote(console)
+    hosts = await resolve_hosts(target, place, reach)
     if talk is not None:
         await confirm_foreign_hosts(hosts, talk)
-    results = await fanout.everyone(hosts, reach.ways.link, seconds=SECONDS)
+    results = await fanout.run_on_all(hosts, reach.ways.get_link, seconds=SECONDS)
     found = [done.value for done in results if done.value is not None]
-    failed = fanout.failures(results)
+    failed = fanout.failure_lines(results)
     if failed and not (partial and found):
         raise NotReached("; ".join(failed), hint="nothing was changed on any host")
     for line in failed:
-        await console.tell(line)
-    return Linked(links=found, all=not failed)
+        await console.print_notice(line)
+    return HostLinks(links=found, all=not failed)
 
 
 @asynccontextmanager
-async def watched(console: Console) -> AsyncIterator[Report]:
+async def show_progress(console: Console) -> AsyncIterator[ProgressCallback]:
     """On a terminal a line that says how far it is, for as long as the block lasts."""
     latest: Progress | None = None
 
@@ -72,12 +72,12 @@ async def watched(console: Console) -> AsyncIterator[Report]:
         try:
             while True:
                 await clock.sleep(SHOW_S)
-                await console.say(f"{OVER}{stage(latest)}".encode(), 2)
-        except Gone:
+                await console.write(f"{OVER}{progress_text(latest)}".encode(), 2)
+        except ReaderGone:
             return
 
     clock = WallClock()
-    if not console.terminal(2) or console.said.loud < 0:
+    if not console.is_terminal(2) or console.said.loud < 0:
         yield note
         return
     showing = asyncio.create_task(show())
@@ -85,63 +85,63 @@ async def watched(console: Console) -> AsyncIterator[Report]:
     try:
         yield note
     finally:
-        await cancelled([showing])
+        await cancel_tasks([showing])
         if clock.now() - begun > SHOW_S:
-            with suppress(Gone):
-                await console.say(OVER.encode(), 2)
+            with suppress(ReaderGone):
+                await console.write(OVER.encode(), 2)
 
 
-def stage(progress: Progress | None) -> str:
+def progress_text(progress: Progress | None) -> str:
     """How far it is."""
     if progress is None:
         return "looking at the files, and at the hosts"
     ready = f", {progress.ready} of {progress.hosts} hosts filled" if progress.hosts > 1 else ""
-    return f"{amount(progress.sent)} sent{ready}"
+    return f"{format_bytes(progress.sent)} sent{ready}"
 
 
-def failed_on(failed: Mapping[str, str]) -> list[str]:
+def failure_lines(failed: Mapping[str, str]) -> list[str]:
     """A line for each reason."""
     groups: dict[str, list[str]] = {}
     for host, why in failed.items():
         groups.setdefault(why, []).append(host)
-    return [f"{fold(hosts)}: {why}" for why, hosts in groups.items()]
+    return [f"{fold_names(hosts)}: {why}" for why, hosts in groups.items()]
 
 
-async def told(
+async def print_shipment(
     title: str, shipment: Shipment, json_: bool, console: Console, *, all: bool = True
 ) -> int:
     """What became of it, and its exit status; `all`: of the hosts that were meant."""
     if json_:
-        await console.say(json.dumps(asdict(shipment), indent=2).encode() + b"\n")
+        await console.write(json.dumps(asdict(shipment), indent=2).encode() + b"\n")
     elif shipment.got and console.said.loud >= 0:
         new = [host for host in shipment.got if host not in shipment.unchanged]
-        where = fold(new) if new else "every host had it already"
-        took = f"{amount(shipment.bytes_up)} sent, {shipment.seconds:.1f} s"
-        await console.show(f"{title}: {where} ({took})")
+        where = fold_names(new) if new else "every host had it already"
+        took = f"{format_bytes(shipment.bytes_up)} sent, {shipment.seconds:.1f} s"
+        await console.print_text(f"{title}: {where} ({took})")
     for host, how in shipment.slow.items():
         if console.said.loud > 0:
-            await console.tell(f"{host}: {how}")
+            await console.print_notice(f"{host}: {how}")
     for host, kept in shipment.kept.items():
-        await console.tell(f"{host}: kept beside it: {', '.join(kept)}")
-    for line in left_out(shipment.skipped):
-        await console.tell(line)
-    for line in failed_on(shipment.failed):
-        await console.tell(line)
+        await console.print_notice(f"{host}: kept beside it: {', '.join(kept)}")
+    for line in skipped_lines(shipment.skipped):
+        await console.print_notice(line)
+    for line in failure_lines(shipment.failed):
+        await console.print_notice(line)
     if not shipment.failed and all:
         return 0
     if shipment.got:
         return PARTLY
     if not shipment.unsure:
-        await console.tell("so it was changed on no host")
+        await console.print_notice("so it was changed on no host")
     return FAILED
 
 
-def left_out(paths: Sequence[str]) -> list[str]:
+def skipped_lines(paths: Sequence[str]) -> list[str]:
     """The line for what can't be copied, if there is any."""
     return [f"left out, being no file: {', '.join(paths)}"] if paths else []
 
 
-def amount(many: int) -> str:
+def format_bytes(many: int) -> str:
     """12 B, 3.4 kB, 5.6 MB"""
     for unit, length in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if many >= length:

@@ -12,7 +12,7 @@ from tpuherd_host.agent.frames import STDIN
 PIECES_MAX = 64  #: of 64 KiB at most: how far the fastest is ahead of the slowest
 
 
-class Supply:
+class StdinFanout:
     """Reads the user's input once and hands it to all."""
 
     def __init__(self, console: Console, hosts: Iterable[Host]) -> None:
@@ -24,7 +24,7 @@ class Supply:
         self._written: set[Host] = set()  #: something was sent to these
         self._ended: set[Host] = set()  #: all was sent to these
 
-    async def pump(self) -> None:
+    async def read_to_end(self) -> None:
         """Read until the end, or until nobody wants more."""
         while self._queues:
             piece = await self._console.read()
@@ -47,18 +47,18 @@ class Supply:
                     break
                 self._written.add(host)
                 await call.write(STDIN, piece)
-            await call.end(STDIN)
+            await call.send_eof(STDIN)
         except NotReached:
             pass  # who follows it hears of the cut, too
 
-    def safe(self, host: Host) -> bool:
+    def is_input_intact(self, host: Host) -> bool:
         """Whether nothing of the input was on its way when the host was cut off."""
         if host not in self._written:
             return True
         call = self._calls.get(host)
-        return host in self._ended and (call is None or call.unread == 0)
+        return host in self._ended and (call is None or call.unacked_bytes == 0)
 
-    def drop(self, host: Host) -> None:
+    def drop_host(self, host: Host) -> None:
         """It wants no more."""
         queue = self._queues.pop(host, None)
         while queue is not None and not queue.empty():

@@ -13,9 +13,9 @@ FILES_MAX = 4096
 def main() -> None:
     """Load what takes long; let go of everything that came from who began it; then serve."""
     os.setsid()
-    libraries.spare()
+    libraries.skip_unused_modules()
     run = import_module("tpuherd.daemon.server").run
-    libraries.settle()
+    libraries.resume_gc()
     os.closerange(READY + 1, FILES_MAX)
     os.umask(0o077)
     os.chdir(sys.argv[1])  # so that the socket's name is short

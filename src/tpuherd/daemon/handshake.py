@@ -17,7 +17,7 @@ ROOMS = (
 )  # fmt: skip
 
 
-def stamp(version: str) -> str:
+def install_stamp(version: str) -> str:
     """Which herd is installed: its version, and when files came to its folders or left them.
 
     The contents would tell more exactly, and take as long to read as a whole command takes.
@@ -26,7 +26,7 @@ def stamp(version: str) -> str:
     return " ".join((version, *map(str, changed)))
 
 
-def modules() -> list[tuple[str, int, int]]:
+def module_stamps() -> list[tuple[str, int, int]]:
     """The same exactly, for a keeper: when a file is compiled its folder changes, too."""
     found = [file for room in ROOMS for file in os.scandir(f"{HERE}/{room}")]
     files = [(file.path, file.stat()) for file in found if file.name.endswith(".py")]

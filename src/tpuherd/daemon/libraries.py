@@ -10,7 +10,7 @@ import sys
 UNUSED = ("asyncssh.crypto.x509", "h2")
 
 
-def spare() -> None:
+def skip_unused_modules() -> None:
     """Before they are loaded. What is loaded for good is not looked through for garbage: 20 ms."""
     gc.disable()
     ctypes.util.find_library = find_library
@@ -18,7 +18,7 @@ def spare() -> None:
         sys.modules[name] = None  # type: ignore[assignment]  # it can't be had
 
 
-def settle() -> None:
+def resume_gc() -> None:
     """All is loaded: garbage may come from now on."""
     gc.freeze()
     gc.enable()

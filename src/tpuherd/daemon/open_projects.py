@@ -5,43 +5,45 @@ from dataclasses import dataclass, field
 
 from tpuherd.clock import Clock
 from tpuherd.remote import open_remote
-from tpuherd.remote.resolve_hosts import Reach
-from tpuherd.settings.project_access import Place
+from tpuherd.remote.resolve_hosts import RemoteSession
+from tpuherd.settings.project_access import ProjectAccess
 
 
 @dataclass(slots=True)
-class Open:
+class OpenProject:
     """A place whose ways are open."""
 
-    reach: asyncio.Future[Reach]
+    reach: asyncio.Future[RemoteSession]
     task: asyncio.Task[None]
     used_at: float
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Places:
+class OpenProjects:
     """Opens a place when it is first asked for, and closes it when nobody asked for long."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._open: dict[Place, Open] = {}
+        self._open: dict[ProjectAccess, OpenProject] = {}
 
-    async def reach(self, place: Place) -> Reach:
+    async def get_session(self, place: ProjectAccess) -> RemoteSession:
         """The ways to its hosts."""
         now = self._clock.now()
         one = self._open.get(place)
         if one is None or one.task.done():
-            reach: asyncio.Future[Reach] = asyncio.get_running_loop().create_future()
+            reach: asyncio.Future[RemoteSession] = asyncio.get_running_loop().create_future()
             over = asyncio.Event()
-            task = asyncio.create_task(self._live(place, reach, over))
-            one = self._open[place] = Open(reach, task, now, over)
+            task = asyncio.create_task(self._hold_open(place, reach, over))
+            one = self._open[place] = OpenProject(reach, task, now, over)
         one.used_at = now
         return await asyncio.shield(one.reach)
 
-    async def _live(self, place: Place, reach: asyncio.Future[Reach], over: asyncio.Event) -> None:
+    async def _hold_open(
+        self, place: ProjectAccess, reach: asyncio.Future[RemoteSession], over: asyncio.Event
+    ) -> None:
         """Opened and closed by the same task."""
         try:
-            async with open_remote.reaching(place, self._clock) as found:
+            async with open_remote.open_remote_session(place, self._clock) as found:
                 reach.set_result(found)
                 await over.wait()
         except Exception as error:
@@ -49,14 +51,14 @@ class Places:
                 raise
             reach.set_exception(error)
 
-    def rest(self, before: float) -> None:
+    def close_unused(self, before: float) -> None:
         """Close what nobody used since then."""
         for place, one in list(self._open.items()):
             if one.used_at < before:
                 one.over.set()
                 del self._open[place]
 
-    def titles(self) -> list[str]:
+    def project_titles(self) -> list[str]:
         """What is open."""
         return [place.title for place in self._open]
 

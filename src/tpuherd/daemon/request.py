@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tpuherd.daemon.handshake import PROTOCOL
-from tpuherd.errors import Unfit
+from tpuherd.errors import InvalidInput
 
 LETTER_MAX = 8 << 20
 LENGTH = 4
@@ -18,7 +18,7 @@ CREDENTIALS = struct.Struct("3i")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Letter:
+class DaemonRequest:
     """One request."""
 
     stamp: str  #: of the herd that wrote it
@@ -27,7 +27,7 @@ class Letter:
     environ: Mapping[str, str]
 
 
-def same_user(connection: socket.socket) -> bool:
+def is_same_user(connection: socket.socket) -> bool:
     """Whether who knocks is who we are. Where the system can't tell, the folder's mode must do."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
@@ -35,7 +35,7 @@ def same_user(connection: socket.socket) -> bool:
     return int(CREDENTIALS.unpack(found)[1]) == os.getuid()
 
 
-async def received(connection: socket.socket) -> tuple[bytes, list[int]]:
+async def receive_request(connection: socket.socket) -> tuple[bytes, list[int]]:
     """The text of a letter and its files. Whoever calls owns the files, also of a bad letter."""
     loop = asyncio.get_running_loop()
     readable: asyncio.Future[None] = loop.create_future()
@@ -53,35 +53,35 @@ async def received(connection: socket.socket) -> tuple[bytes, list[int]]:
     for file in files:
         os.set_inheritable(file, False)
     try:
-        while len(text) < LENGTH or len(text) < LENGTH + wanted(text):
+        while len(text) < LENGTH or len(text) < LENGTH + request_length(text):
             more = await loop.sock_recv(connection, 1 << 16)
             if not more:
-                raise Unfit("the letter is not whole")
+                raise InvalidInput("the letter is not whole")
             text += more
-    except (OSError, Unfit):
+    except (OSError, InvalidInput):
         for file in files:
             os.close(file)
         raise
     return text[LENGTH:], files
 
 
-def wanted(text: bytes) -> int:
+def request_length(text: bytes) -> int:
     """How long it says that it is."""
     length = int.from_bytes(text[:LENGTH], "big")
     if length > LETTER_MAX:
-        raise Unfit("the letter is too long")
+        raise InvalidInput("the letter is too long")
     return length
 
 
-def read(text: bytes) -> Letter:
+def decode_request(text: bytes) -> DaemonRequest:
     """What it says."""
     words = text.split(b"\0")
     if len(words) < 4 or words[0] != PROTOCOL:
-        raise Unfit("this is no letter of our time")
+        raise InvalidInput("this is no letter of our time")
     count = int(words[3])
     arguments, variables = words[4 : 4 + count], words[4 + count :]
     pairs = (os.fsdecode(pair).partition("=") for pair in variables)
-    return Letter(
+    return DaemonRequest(
         stamp=words[1].decode(),
         folder=Path(os.fsdecode(words[2])),
         arguments=tuple(map(os.fsdecode, arguments)),

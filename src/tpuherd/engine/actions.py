@@ -6,28 +6,28 @@ from pathlib import Path
 from typing import Any
 
 from tpuherd.clock import Clock
-from tpuherd.engine.desired import Desired
-from tpuherd.engine.gang_client import Crew, Failure, sentence
-from tpuherd.engine.host_watcher import place
+from tpuherd.engine.desired import DesiredState
+from tpuherd.engine.gang_client import GangClient, HostFailure, failure_message
+from tpuherd.engine.host_watcher import log_host
 from tpuherd.errors import HerdError, NotFound
-from tpuherd.history.apply_zone_events import lived
-from tpuherd.model.node_spec import LaunchOrder
-from tpuherd.model.slot_history import Bid, Trails
+from tpuherd.history.apply_zone_events import lifetime_env
+from tpuherd.model.node_spec import LaunchSpec
+from tpuherd.model.slot_history import BidRecord, History
 from tpuherd.model.slots_and_plan import (
     Ask,
     Collect,
-    Event,
+    HistoryEvent,
     Launch,
     Prepare,
-    Record,
+    RecordEvent,
     Slot,
     Stop,
     Withdraw,
 )
-from tpuherd.planner.bid_status import mark
-from tpuherd.ports import CloudPort, Refused, Survey
-from tpuherd.store.log_store import JOB_BYTES_MAX, About, Shelf
-from tpuherd.sweeps.trial_env import of_trial
+from tpuherd.planner.bid_status import host_fingerprint
+from tpuherd.ports import BidRefused, CloudPort, Survey
+from tpuherd.store.log_store import JOB_BYTES_MAX, LogInfo, LogStore
+from tpuherd.sweeps.trial_env import launch_spec_for_trial
 
 CARD_VERSION = 1
 ATTEMPT = "attempt"
@@ -35,51 +35,51 @@ LINES_MAX = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bench:
+class ActionContext:
     """What is at hand when something is done."""
 
     cloud: CloudPort
-    crew: Crew
-    shelf: Shelf
+    crew: GangClient
+    shelf: LogStore
     clock: Clock
-    desired: Desired
+    desired: DesiredState
     survey: Survey
     secrets: Callable[[str], Mapping[str, str]]  #: by job
     owner: str
     outputs: Path
-    trails: Trails = field(default_factory=Trails)
+    trails: History = field(default_factory=History)
 
-    def event(self, kind: str, slot: str, **facts: Any) -> Event:
+    def new_event(self, kind: str, slot: str, **facts: Any) -> HistoryEvent:
         """Something that has happened just now."""
         job = slot.rpartition("-")[0]
-        return Event(at=self.clock.now(), kind=kind, job=job, slot=slot, facts=facts)
+        return HistoryEvent(at=self.clock.now(), kind=kind, job=job, slot=slot, facts=facts)
 
-    def slot(self, name: str) -> Slot:
+    def desired_slot(self, name: str) -> Slot:
         """As it is wished now."""
         slot = self.desired.wishes.slots.get(name)
         if slot is None:
             raise NotFound(f"nobody wishes {name} any more")
         return slot
 
-    def order(self, name: str) -> LaunchOrder:
+    def launch_spec(self, name: str) -> LaunchSpec:
         """What runs there."""
-        return self.desired.launch(self.slot(name))
+        return self.desired.launch(self.desired_slot(name))
 
 
-async def ask(bench: Bench, ask: Ask, why: str) -> list[Event]:
+async def ask_for_node(bench: ActionContext, ask: Ask, why: str) -> list[HistoryEvent]:
     """A node, or a request for one."""
-    slot = bench.slot(ask.slot)
-    order = replace(bench.desired.order(slot), card=card(bench, ask, slot))
+    slot = bench.desired_slot(ask.slot)
+    order = replace(bench.desired.order(slot), card=build_card(bench, ask, slot))
     try:
-        await bench.cloud.ask(ask, order)
-    except Refused as no:
+        await bench.cloud.submit_bid(ask, order)
+    except BidRefused as no:
         hint = {"hint": no.hint} if no.hint else {}
         facts = {"bid": ask.bid, "refusal": no.refusal.value, "sentence": no.sentence, **hint}
-        return [bench.event("bid.refused", ask.slot, **facts, why=no.sentence)]
-    return [bench.event("bid.answered", ask.slot, bid=ask.bid)]
+        return [bench.new_event("bid.refused", ask.slot, **facts, why=no.sentence)]
+    return [bench.new_event("bid.answered", ask.slot, bid=ask.bid)]
 
 
-def card(bench: Bench, ask: Ask, slot: Slot) -> Mapping[str, Any]:
+def build_card(bench: ActionContext, ask: Ask, slot: Slot) -> Mapping[str, Any]:
     """By which a lost store is rebuilt."""
     row = bench.desired.rows.get(slot.job)
     return {
@@ -98,76 +98,85 @@ def card(bench: Bench, ask: Ask, slot: Slot) -> Mapping[str, Any]:
     }
 
 
-async def withdraw(bench: Bench, withdraw: Withdraw, why: str) -> list[Event]:
+async def withdraw_bid(bench: ActionContext, withdraw: Withdraw, why: str) -> list[HistoryEvent]:
     """Its request and its nodes. That it is gone the next survey tells."""
-    await bench.cloud.withdraw(withdraw, bench.survey.sights.get(withdraw.bid))
+    await bench.cloud.withdraw_bid(withdraw, bench.survey.sights.get(withdraw.bid))
     return []
 
 
-async def prepare(bench: Bench, prepare: Prepare, why: str) -> list[Event]:
+async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> list[HistoryEvent]:
     """The code on all hosts, and the user's setup."""
     try:
-        failures = await prepared(bench, prepare)
+        failures = await try_prepare(bench, prepare)
     except (HerdError, OSError) as error:
-        failures = [Failure(host=prepare.bid, sentence=str(error))]
-    words = bench.crew.words().get(prepare.bid, ())
+        failures = [HostFailure(host=prepare.bid, sentence=str(error))]
+    words = bench.crew.host_statuses().get(prepare.bid, ())
     if failures:
         hosts = [
             {"host": one.host, "exit": one.exit, "tail": list(one.tail[-LINES_MAX:])}
             for one in failures
         ]
-        said = sentence(failures)
+        said = failure_message(failures)
         missing = {"missing": True} if all(one.missing for one in failures) else {}
         facts = {"bid": prepare.bid, "sentence": said, "hosts": hosts, "why": said, **missing}
-        return [bench.event("slot.unprepared", prepare.slot, **facts)]
-    on = [mark(word) for word in words]
+        return [bench.new_event("slot.unprepared", prepare.slot, **facts)]
+    on = [host_fingerprint(word) for word in words]
     facts = {"bid": prepare.bid, "code_digest": prepare.code_digest, "on": on}
-    return [bench.event("slot.prepared", prepare.slot, **facts, why=why)]
+    return [bench.new_event("slot.prepared", prepare.slot, **facts, why=why)]
 
 
-async def prepared(bench: Bench, prepare: Prepare) -> list[Failure]:
+async def try_prepare(bench: ActionContext, prepare: Prepare) -> list[HostFailure]:
     """What went wrong, by host."""
-    slot = bench.slot(prepare.slot)
-    order = bench.order(prepare.slot)
+    slot = bench.desired_slot(prepare.slot)
+    order = bench.launch_spec(prepare.slot)
     row = bench.desired.rows.get(slot.job)
     known = bench.secrets(slot.job)
     missing = [name for name in order.secrets if name not in known]
     if missing:
         said = f"there is no value for the secret {', '.join(missing)}: say it by herd run again"
-        return [Failure(host=prepare.bid, sentence=said, missing=True)]
+        return [HostFailure(host=prepare.bid, sentence=said, missing=True)]
     secrets = {name: known[name] for name in order.secrets}
-    return await bench.crew.prepare(prepare.bid, row.snapshot if row else "", order, secrets)
+    return await bench.crew.prepare_hosts(prepare.bid, row.snapshot if row else "", order, secrets)
 
 
-async def launch(bench: Bench, launch: Launch, why: str) -> list[Event]:
+async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list[HistoryEvent]:
     """The command on all hosts, or on none."""
-    order, job = bench.order(launch.slot), launch.slot.rpartition("-")[0]
-    order = replace(order, env={**lived(bench.trails, launch.slot, launch.bid), **order.env})
+    order, job = bench.launch_spec(launch.slot), launch.slot.rpartition("-")[0]
+    order = replace(order, env={**lifetime_env(bench.trails, launch.slot, launch.bid), **order.env})
     if launch.trial is not None:
-        order = of_trial(order, bench.trails.sweeps[job].trials[launch.trial])
+        order = launch_spec_for_trial(order, bench.trails.sweeps[job].trials[launch.trial])
     values = bench.secrets(job)
     secrets = {name: values[name] for name in order.secrets if name in values}
-    describe(bench, launch.slot, launch.attempt, launch.number, launch.bid)
-    removed = bench.shelf.trim(job, newest=launch.attempt)
-    await bench.crew.launch(launch, order, secrets)
-    started = bench.event("attempt.started", launch.slot, attempt=launch.attempt, bid=launch.bid)
-    return [*removals(bench, job, removed), started]
+    write_attempt_info(bench, launch.slot, launch.attempt, launch.number, launch.bid)
+    removed = bench.shelf.trim_job(job, newest=launch.attempt)
+    await bench.crew.launch_attempt(launch, order, secrets)
+    started = bench.new_event(
+        "attempt.started", launch.slot, attempt=launch.attempt, bid=launch.bid
+    )
+    return [*log_removed_events(bench, job, removed), started]
 
 
-def removals(bench: Bench, job: str, removed: list[str]) -> Iterator[Event]:
+def log_removed_events(
+    bench: ActionContext, job: str, removed: list[str]
+) -> Iterator[HistoryEvent]:
     """Logs that were removed here since those of their job were too much."""
     why = f"the logs of {job} are more than the {JOB_BYTES_MAX >> 30} GiB that are kept here"
     for log in removed:
         slot = f"{job}-{log.removeprefix(f'{job}-').partition('-')[0]}"
-        yield bench.event("log.removed", slot, log=log, why=f"{why}: the oldest are removed")
+        yield bench.new_event("log.removed", slot, log=log, why=f"{why}: the oldest are removed")
 
 
-def describe(bench: Bench, slot: str, attempt: str, number: int, bid: str) -> None:
+def write_attempt_info(
+    bench: ActionContext, slot: str, attempt: str, number: int, bid: str
+) -> None:
     """Write down beside its log what an attempt is, unless that is there."""
-    known, places = bench.shelf.of(attempt), tuple(place(host) for host in bench.cloud.hosts(bid))
+    known, places = (
+        bench.shelf.find_log(attempt),
+        tuple(log_host(host) for host in bench.cloud.bid_hosts(bid)),
+    )
     if known is not None and set(places) <= set(known.places):
         return  # on other hosts it is another attempt: a lost store counts from 1 again
-    about = About(
+    about = LogInfo(
         id=attempt,
         kind=ATTEMPT,
         title=slot,
@@ -176,27 +185,27 @@ def describe(bench: Bench, slot: str, attempt: str, number: int, bid: str) -> No
         places=places,
         number=number,
     )
-    write_down(bench, about)
+    write_log_info(bench, about)
 
 
-def write_down(bench: Bench, about: About) -> None:
+def write_log_info(bench: ActionContext, about: LogInfo) -> None:
     """For those who look for logs; where the disk is full the log says enough by itself."""
     try:
-        bench.shelf.put(about)
+        bench.shelf.write_info(about)
     except OSError:
         return
 
 
-async def stop(bench: Bench, stop: Stop, why: str) -> list[Event]:
+async def stop_attempt(bench: ActionContext, stop: Stop, why: str) -> list[HistoryEvent]:
     """TERM, grace, KILL, chips free; its stacks before, if they are wanted."""
-    events = await stacks(bench, stop, why) if stop.stacks else []
-    await bench.crew.halt(stop.bid, stop.attempt, stop.grace_s, why)
+    events = await save_stacks(bench, stop, why) if stop.stacks else []
+    await bench.crew.halt_attempt(stop.bid, stop.attempt, stop.grace_s, why)
     return events
 
 
-async def stacks(bench: Bench, stop: Stop, why: str) -> list[Event]:
+async def save_stacks(bench: ActionContext, stop: Stop, why: str) -> list[HistoryEvent]:
     """What its processes were doing, as a file."""
-    found = await bench.crew.stacks(stop.bid, stop.attempt)
+    found = await bench.crew.collect_stacks(stop.bid, stop.attempt)
     file = bench.outputs / stop.slot / f"{stop.attempt}.stacks.txt"
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -204,52 +213,52 @@ async def stacks(bench: Bench, stop: Stop, why: str) -> list[Event]:
     except OSError:
         return []  # the disk is full; it is stopped all the same
     facts = {"attempt": stop.attempt, "file": str(file), "why": why}
-    return [bench.event("attempt.stacks", stop.slot, **facts)]
+    return [bench.new_event("attempt.stacks", stop.slot, **facts)]
 
 
-async def collect(bench: Bench, collect: Collect, why: str) -> list[Event]:
+async def collect_outputs(bench: ActionContext, collect: Collect, why: str) -> list[HistoryEvent]:
     """Outputs and the rest of the logs."""
     into = bench.outputs / collect.slot / collect.attempt
     facts: dict[str, Any] = {"bid": collect.bid, "attempt": collect.attempt}
     wished = collect.slot in bench.desired.wishes.slots  # of a dropped job only logs are wanted
-    order = bench.order(collect.slot) if wished else None
+    order = bench.launch_spec(collect.slot) if wished else None
     try:
-        failures = await bench.crew.collect(collect.bid, order, into)
+        failures = await bench.crew.collect_outputs(collect.bid, order, into)
     except OSError as error:
         said = f"{into} can't be written ({error.strerror})"
-        failures = [Failure(host=collect.bid, sentence=said)]
+        failures = [HostFailure(host=collect.bid, sentence=said)]
     if failures:
-        said = sentence(failures)
-        return [bench.event("slot.uncollected", collect.slot, **facts, sentence=said, why=said)]
-    return [bench.event("slot.collected", collect.slot, **facts, into=str(into), why=why)]
+        said = failure_message(failures)
+        return [bench.new_event("slot.uncollected", collect.slot, **facts, sentence=said, why=said)]
+    return [bench.new_event("slot.collected", collect.slot, **facts, into=str(into), why=why)]
 
 
-def record(bench: Bench, record: Record) -> None:
+def record_attempt(bench: ActionContext, record: RecordEvent) -> None:
     """It is written down already; what begins and ends attempts also stands beside their logs."""
     event, facts = record.event, record.event.facts
     if event.kind == "attempt.launched":  # it was found running: the store had been lost
-        describe(bench, event.slot, facts[ATTEMPT], facts["number"], facts["bid"])
+        write_attempt_info(bench, event.slot, facts[ATTEMPT], facts["number"], facts["bid"])
     elif event.kind == "attempt.ended":
-        about = bench.shelf.of(facts[ATTEMPT])
+        about = bench.shelf.find_log(facts[ATTEMPT])
         if about is not None:
-            write_down(bench, replace(about, ended=event.at, status=facts.get("exit")))
+            write_log_info(bench, replace(about, ended=event.at, status=facts.get("exit")))
 
 
-Deed = Callable[[Bench, Any, str], Coroutine[Any, Any, list[Event]]]
-DEEDS: Mapping[type[Any], Deed] = {
-    Ask: ask,
-    Withdraw: withdraw,
-    Prepare: prepare,
-    Launch: launch,
-    Stop: stop,
-    Collect: collect,
+ActionFunction = Callable[[ActionContext, Any, str], Coroutine[Any, Any, list[HistoryEvent]]]
+DEEDS: Mapping[type[Any], ActionFunction] = {
+    Ask: ask_for_node,
+    Withdraw: withdraw_bid,
+    Prepare: prepare_hosts,
+    Launch: launch_attempt,
+    Stop: stop_attempt,
+    Collect: collect_outputs,
 }
 
 
-async def outcome(bench: Bench, bid: Bid) -> list[Event]:
+async def check_creation(bench: ActionContext, bid: BidRecord) -> list[HistoryEvent]:
     """Of a creation that shows nothing: the refusal stands in its operation."""
-    no = await bench.cloud.outcome(bid.name, bid.offer)
+    no = await bench.cloud.find_refusal(bid.name, bid.offer)
     if no is None:
         return []
     facts = {"refusal": no.refusal.value, "sentence": no.sentence, "why": no.sentence}
-    return [bench.event("bid.refused", bid.slot, bid=bid.name, **facts)]
+    return [bench.new_event("bid.refused", bid.slot, bid=bid.name, **facts)]

@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import median
 
 from tpuherd.engine.host_messages import AttemptStatus, StepReport, parse_report
-from tpuherd.model.observed import HostWord, Work, WorkWord
+from tpuherd.model.observed import HostRun, HostStatus, RunState
 from tpuherd_host.agent.attempts import DEADLY
 from tpuherd_host.agent.state import CLOSING, ENDED, FREEING, LOST, SWEEPING
 
@@ -16,12 +16,12 @@ NOTHING = frozenset({"", "NONE", "FALSE"})  #: values of a notice that say that 
 ENDING = frozenset({SWEEPING, FREEING, CLOSING})
 
 
-def work(told: AttemptStatus, before: Work | None, now: float) -> Work:
+def merge_attempt_status(told: AttemptStatus, before: HostRun | None, now: float) -> HostRun:
     """An attempt as its agent tells it, with what is remembered of it here."""
-    known = before or Work(attempt=told.id, word=WorkWord.ABSENT)
+    known = before or HostRun(attempt=told.id, word=RunState.ABSENT)
     heard = replace(
         known,
-        word=word(told),
+        word=run_state(told),
         started=told.started,
         ended=told.ended,
         exit=told.exit,
@@ -30,39 +30,39 @@ def work(told: AttemptStatus, before: Work | None, now: float) -> Work:
         deadman=told.deadman,
         why=told.why or "",
         tail=told.tail[-TAIL:],
-        logged_at=last_output(told, known, now),
+        logged_at=last_output_time(told, known, now),
     )
-    return reported(heard, parse_report(told.report), now)
+    return merge_step_report(heard, parse_report(told.report), now)
 
 
-def last_output(told: AttemptStatus, known: Work, now: float) -> float:
+def last_output_time(told: AttemptStatus, known: HostRun, now: float) -> float:
     """When its log grew last: as we saw it, or by the agent's word for what came unseen."""
     grew = min(told.logged or 0.0, now)
     return max(known.logged_at or 0.0, grew) or told.started or now
 
 
-def word(told: AttemptStatus) -> WorkWord:
+def run_state(told: AttemptStatus) -> RunState:
     """How far it is. One that is being stopped is ending, whatever else its phase says."""
     if told.phase == ENDED:
-        return WorkWord.ENDED
+        return RunState.ENDED
     if told.phase == LOST:
-        return WorkWord.LOST
+        return RunState.LOST
     if told.phase in ENDING or told.stopped:
-        return WorkWord.ENDING
+        return RunState.ENDING
     if told.stage < told.stages - 1:
-        return WorkWord.SETUP
-    return WorkWord.RUNNING
+        return RunState.SETUP
+    return RunState.RUNNING
 
 
-def forget_unlisted(known: Work, boot: str, now: float) -> Work:
+def mark_unlisted_lost(known: HostRun, boot: str, now: float) -> HostRun:
     """An attempt that is not in its agent's complete list any more: nothing of it runs there."""
-    if known.word in (WorkWord.ENDED, WorkWord.LOST, WorkWord.ABSENT):
+    if known.word in (RunState.ENDED, RunState.LOST, RunState.ABSENT):
         return known
     why = f"its agent knows nothing of it any more (boot {boot[:13]})"
-    return replace(known, word=WorkWord.LOST, ended=known.ended or now, why=why)
+    return replace(known, word=RunState.LOST, ended=known.ended or now, why=why)
 
 
-def reported(known: Work, report: StepReport, now: float) -> Work:
+def merge_step_report(known: HostRun, report: StepReport, now: float) -> HostRun:
     """With what the script itself said of its steps."""
     step, saved, metrics = report.step, report.saved, report.metrics
     if step is None and saved is None and not report.complete and not metrics:
@@ -84,7 +84,7 @@ def reported(known: Work, report: StepReport, now: float) -> Work:
     )
 
 
-def pace(steps: Sequence[tuple[float, int]]) -> float | None:
+def median_step_time(steps: Sequence[tuple[float, int]]) -> float | None:
     """The median duration of a step, by when reports of it came."""
     gaps = [
         (at - before) / (step - earlier)
@@ -94,7 +94,7 @@ def pace(steps: Sequence[tuple[float, int]]) -> float | None:
     return median(gaps) if gaps else None
 
 
-def noticed(host: HostWord, key: str, value: str, at: float) -> HostWord:
+def apply_notice(host: HostStatus, key: str, value: str, at: float) -> HostStatus:
     """With what the metadata server said. A deadly word stays: nobody comes back from it."""
     deadly = value in DEADLY.get(key, ())
     mine = host.notice.partition(" ")[0] in ("", key)

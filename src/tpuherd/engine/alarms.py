@@ -2,10 +2,10 @@
 
 from math import inf
 
-from tpuherd.engine.dependencies import Parts
-from tpuherd.engine.event_log import Past
+from tpuherd.engine.dependencies import EngineDeps
+from tpuherd.engine.event_log import EventLog
 from tpuherd.errors import HerdError
-from tpuherd.model.slots_and_plan import Event
+from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.trouble import STORE
 
 AGAIN_S = 3600.0  #: the same sentence is an event once more
@@ -14,7 +14,7 @@ AGAIN_S = 3600.0  #: the same sentence is an event once more
 class Alarms:
     """Those of one engine."""
 
-    def __init__(self, parts: Parts, past: Past) -> None:
+    def __init__(self, parts: EngineDeps, past: EventLog) -> None:
         self._parts = parts
         self._past = past
         self._raised_at: dict[str, float] = {}
@@ -31,13 +31,13 @@ class Alarms:
         text = f"{sentence} ({hint})" if hint else sentence
         self._parts.note("engine.trouble", {"sentence": text})
         facts = {"sentence": text, "why": text}
-        self._past.pending.append(Event(at=now, kind="engine.trouble", facts=facts))
+        self._past.pending.append(HistoryEvent(at=now, kind="engine.trouble", facts=facts))
 
     def note_trouble(self, source: str, sentence: str, hint: str = "") -> None:
         """What commands show first, until `end_trouble`."""
         try:
             now = self._parts.clock.now()
-            self._parts.troubles.note(source, sentence, hint=hint, now=now)
+            self._parts.troubles.record_trouble(source, sentence, hint=hint, now=now)
         except OSError as error:
             self._parts.note("trouble.unwritten", {"source": source, "why": str(error)})
 
@@ -55,6 +55,6 @@ class Alarms:
     def end_trouble(self, source: str) -> None:
         """There was a good answer."""
         try:
-            self._parts.troubles.end(source)
+            self._parts.troubles.end_trouble(source)
         except OSError as error:
             self._parts.note("trouble.unwritten", {"source": source, "why": str(error)})

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from tpuherd.clock import WallClock
-from tpuherd.model.slots_and_plan import Event
+from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.trouble import ENGINE
 from tpuherd.store.database import Database
-from tpuherd.views.format_text import span
+from tpuherd.views.format_text import format_span
 
 CRASHED, STARTED, STOPPED = "engine.crashed", "engine.started", "engine.stopped"
 PAUSE_S, PAUSE_S_MAX = 5.0, 300.0
@@ -16,9 +16,9 @@ WITHOUT_A_WORD = "it was killed, ran out of memory, or the machine went down"
 RENEW_S = 10.0
 
 
-def crashes_in_a_row(store: Database, now: float) -> int:
+def count_recent_crashes(store: Database, now: float) -> int:
     """How many there were lately, without an engine that ended as it should."""
-    for _, event in store.events(kinds=(CRASHED, STOPPED), limit=1, newest=True):
+    for _, event in store.read_events(kinds=(CRASHED, STOPPED), limit=1, newest=True):
         if event.kind == CRASHED and now - event.at < ROW_S:
             return int(event.facts.get("count", 1))
     return 0
@@ -29,27 +29,29 @@ def record_crash(store: Database, why: str, now: float, *, killed: bool = False)
 
     One that was killed makes nobody wait: somebody else ended it, and it does not start by itself.
     """
-    count = crashes_in_a_row(store, now) + 1
+    count = count_recent_crashes(store, now) + 1
     pause_s = 0.0 if killed else min(PAUSE_S_MAX, PAUSE_S * 2.0 ** min(count - 1, 10))
     facts = {"count": count, "why": why, "again_s": pause_s}
-    store.append([Event(at=now, kind=CRASHED, facts=facts)])
+    store.append_events([HistoryEvent(at=now, kind=CRASHED, facts=facts)])
     if count > 1:
         sentence = f"it ended unexpectedly {count} times in a row: {why}"
-        again = f"; it starts again in {span(pause_s)}" if pause_s else ""
-        store.troubles.note(ENGINE, sentence, hint=f"herd engine logs shows where{again}", now=now)
+        again = f"; it starts again in {format_span(pause_s)}" if pause_s else ""
+        store.troubles.record_trouble(
+            ENGINE, sentence, hint=f"herd engine logs shows where{again}", now=now
+        )
     return pause_s
 
 
 def record_kill(store: Database, now: float) -> None:
     """The same of the engine before, where it ended without a word."""
-    for _, event in last_life(store):
+    for _, event in last_lifecycle_event(store):
         if event.kind == STARTED:
             record_crash(store, WITHOUT_A_WORD, now, killed=True)
 
 
-def last_life(store: Database) -> Iterator[tuple[int, Event]]:
+def last_lifecycle_event(store: Database) -> Iterator[tuple[int, HistoryEvent]]:
     """How the engine before began or ended."""
-    return store.events(kinds=(STARTED, STOPPED, CRASHED), limit=1, newest=True)
+    return store.read_events(kinds=(STARTED, STOPPED, CRASHED), limit=1, newest=True)
 
 
 async def hold_lease(store: Database, epoch: int, seconds: float) -> None:
@@ -58,7 +60,7 @@ async def hold_lease(store: Database, epoch: int, seconds: float) -> None:
     end = clock.now() + seconds
     while (now := clock.now()) < end:
         await clock.sleep(min(RENEW_S, end - now))
-        store.renew(epoch, clock.now())
+        store.renew_lease(epoch, clock.now())
 
 
 STARTING_FILE = 3  #: the descriptor by which it has that lock

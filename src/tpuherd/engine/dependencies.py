@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tpuherd.clock import Clock
-from tpuherd.engine.desired import Desire
+from tpuherd.engine.desired import JobExpander
 from tpuherd.ports import CloudPort, HostsPort, Store
-from tpuherd.store.log_store import Shelf
-from tpuherd.store.trouble_files import Troubles
-from tpuherd.sweeps.scheduler import OURS, Advice
+from tpuherd.store.log_store import LogStore
+from tpuherd.store.trouble_files import TroubleStore
+from tpuherd.sweeps.scheduler import OURS, SweepAdvisor
 
-Note = Callable[[str, Mapping[str, Any]], None]
+LogFunction = Callable[[str, Mapping[str, Any]], None]
 
 
-class Ended(StrEnum):
+class EndReason(StrEnum):
     """Why an engine has ended by itself."""
 
     REST = "rest"  #: nothing is wished that is not there
@@ -28,33 +28,33 @@ class Ended(StrEnum):
     DAMAGED = "damaged"  #: the store is: who opens it next sets it aside
 
 
-class Secrets(Protocol):
+class SecretSource(Protocol):
     """Where the values of secrets are."""
 
     def get(self, job: str) -> Mapping[str, str]: ...
 
 
-def silent(name: str, facts: Mapping[str, Any]) -> None:
+def ignore_log(name: str, facts: Mapping[str, Any]) -> None:
     """A log that nobody reads."""
 
 
-def at_home() -> bool:
+def never_moved() -> bool:
     """A cloud that is always at one address."""
     return False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parts:
+class EngineDeps:
     """All that it gets from outside."""
 
     store: Store
-    secrets: Secrets
+    secrets: SecretSource
     cloud: CloudPort
     hosts: HostsPort
-    shelf: Shelf
-    troubles: Troubles
+    shelf: LogStore
+    troubles: TroubleStore
     clock: Clock
-    desire: Desire
+    desire: JobExpander
     owner: str
     outputs: Path
     who: str = "the engine"
@@ -62,6 +62,6 @@ class Parts:
     look_s: float = 5.0  #: at least so often the cloud is looked at while we hold nodes
     rest_s: float = 600.0  #: at rest for so long, then it ends
     gone_s: float = inf  #: nobody listens at the cloud for so long, then it ends
-    astray: Callable[[], bool] = at_home  #: the cloud is said to be at another address now
-    note: Note = silent  #: its own log: a constant name and facts
-    advice: Advice = OURS  #: on the trials of sweeps
+    astray: Callable[[], bool] = never_moved  #: the cloud is said to be at another address now
+    note: LogFunction = ignore_log  #: its own log: a constant name and facts
+    advice: SweepAdvisor = OURS  #: on the trials of sweeps

@@ -2,53 +2,55 @@
 
 from collections.abc import Mapping
 
-from tpuherd.engine.desired import Desired
+from tpuherd.engine.desired import DesiredState
 from tpuherd.jobfile import read_job
-from tpuherd.jobfile.expand_slots import expand, order_of
-from tpuherd.jobfile.grants import Allowed
-from tpuherd.jobfile.launch_spec import launch_of
-from tpuherd.model.node_spec import LaunchOrder, Order
-from tpuherd.model.slots_and_plan import Slot, Wishes
-from tpuherd.model.stored_job import Wish
+from tpuherd.jobfile.expand_slots import build_node_spec, expand_slots
+from tpuherd.jobfile.grants import Allowance
+from tpuherd.jobfile.launch_spec import build_launch_spec
+from tpuherd.model.node_spec import LaunchSpec, NodeSpec
+from tpuherd.model.slots_and_plan import DesiredSlots, Slot
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.settings import project_settings
-from tpuherd.settings.project_access import Place
-from tpuherd.sync.snapshot_store import Archive, archived
-from tpuherd_host.agent.snapshots_rows import parsed
+from tpuherd.settings.project_access import ProjectAccess
+from tpuherd.sync.snapshot_store import Archive, open_archive
+from tpuherd_host.agent.snapshots_rows import parse_row
 
 
-def of_place(rows: Mapping[str, Wish], place: Place, *, owner: str) -> Desired:
+def load_desired_state(
+    rows: Mapping[str, StoredJob], place: ProjectAccess, *, owner: str
+) -> DesiredState:
     """By what is configured for a place, as it stands in the file now."""
     where, world, project = place.folders.config, place.world, place.project
-    return desired(
+    return build_desired_state(
         rows,
-        project_settings.allowed(where, world=world, project=project),
+        project_settings.load_allowance(where, world=world, project=project),
         owner=owner,
-        adopted=project_settings.adopted(where, world=world, project=project),
-        archive=archived(place.folders.state),
+        adopted=project_settings.adopted_owners(where, world=world, project=project),
+        archive=open_archive(place.folders.state),
     )
 
 
-def desired(
-    rows: Mapping[str, Wish],
-    allowed: Allowed,
+def build_desired_state(
+    rows: Mapping[str, StoredJob],
+    allowed: Allowance,
     *,
     owner: str,
     adopted: frozenset[str] = frozenset(),
     archive: Archive | None = None,
-) -> Desired:
+) -> DesiredState:
     """Of all wishes. One in words of a newer herd is left out, and what it has is left alone."""
-    jobs = {name: job for name, wish in rows.items() if (job := understood(wish))}
-    slots = [slot for name, job in jobs.items() for slot in expand(job, rows[name], allowed)]
+    jobs = {name: job for name, wish in rows.items() if (job := parse_stored_job(wish))}
+    slots = [slot for name, job in jobs.items() for slot in expand_slots(job, rows[name], allowed)]
 
-    def order(slot: Slot) -> Order:
-        return order_of(jobs[slot.job], slot)
+    def order(slot: Slot) -> NodeSpec:
+        return build_node_spec(jobs[slot.job], slot)
 
-    def launch(slot: Slot) -> LaunchOrder:
+    def launch(slot: Slot) -> LaunchSpec:
         wish = rows[slot.job]
-        return launch_of(jobs[slot.job], slot, wish, files(archive, wish.snapshot))
+        return build_launch_spec(jobs[slot.job], slot, wish, snapshot_files(archive, wish.snapshot))
 
-    return Desired(
-        wishes=Wishes(
+    return DesiredState(
+        wishes=DesiredSlots(
             slots={slot.name: slot for slot in slots},
             owner=owner,
             creates_per_min=allowed.creates_per_min,
@@ -62,15 +64,15 @@ def desired(
     )
 
 
-def understood(wish: Wish) -> read_job.Job | None:
+def parse_stored_job(wish: StoredJob) -> read_job.JobSpec | None:
     """The job of a wish as it is kept; None where its words are not ours."""
-    found = read_job.checked(wish.document)
-    return found if isinstance(found, read_job.Job) else None
+    found = read_job.read_fields(wish.document)
+    return found if isinstance(found, read_job.JobSpec) else None
 
 
-def files(archive: Archive | None, snapshot: str) -> Mapping[str, str] | None:
+def snapshot_files(archive: Archive | None, snapshot: str) -> Mapping[str, str] | None:
     """The content id of each of its files; None where they are not here."""
-    rows = archive.rows(snapshot) if archive and snapshot else None
+    rows = archive.load_rows(snapshot) if archive and snapshot else None
     if rows is None:
         return None
-    return {one.path.decode(errors="replace"): one.id.hex() for one in map(parsed, rows)}
+    return {one.path.decode(errors="replace"): one.id.hex() for one in map(parse_row, rows)}

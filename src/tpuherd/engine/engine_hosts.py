@@ -7,19 +7,19 @@ from pathlib import Path
 
 from tpuherd.errors import HerdError, NotFound
 from tpuherd.ports import Host, Link
-from tpuherd.remote.connection_pool import Ways
-from tpuherd.sync.copy_files import fetch
-from tpuherd.sync.ship import ship, ship_id
-from tpuherd.sync.snapshot_recover import recover
+from tpuherd.remote.connection_pool import ConnectionPool
+from tpuherd.sync.copy_files import fetch_files
+from tpuherd.sync.ship import ship, ship_stored
+from tpuherd.sync.snapshot_recover import recover_snapshot
 from tpuherd.sync.snapshot_store import Archive
-from tpuherd.sync.take_snapshot import again, take_commit
+from tpuherd.sync.take_snapshot import load_snapshot, snapshot_commit
 
 
-class Yard:
+class EngineHosts:
     """The HostsPort of a place."""
 
     def __init__(
-        self, ways: Ways, archive: Archive, environment: Mapping[str, str], who: str
+        self, ways: ConnectionPool, archive: Archive, environment: Mapping[str, str], who: str
     ) -> None:
         self.ways = ways
         self.archive = archive
@@ -29,43 +29,47 @@ class Yard:
         self._here: set[str] = set()
         self._recovering = asyncio.Lock()
 
-    async def open(self, host: Host) -> Link:
+    async def open_link(self, host: Host) -> Link:
         """The link to its agent."""
-        return await self.ways.link(host)
+        return await self.ways.get_link(host)
 
     async def ship(self, snapshot: str, dest: str, links: Sequence[Link]) -> Mapping[str, str]:
         """By its id, or as `url@commit`: then it is fetched here, unless it was before."""
         url, at, commit = snapshot.rpartition("@")
         if not at:
-            return (await ship_id(snapshot, dest, links, archive=self.archive)).failed
-        taken = await asyncio.to_thread(take_commit, url, commit, self.archive, self.environment)
+            return (await ship_stored(snapshot, dest, links, archive=self.archive)).failed
+        taken = await asyncio.to_thread(
+            snapshot_commit, url, commit, self.archive, self.environment
+        )
         return (await ship(taken, dest, links, archive=self.archive)).failed
 
-    async def fetch(self, paths: Sequence[str], link: Link, into: Path) -> None:
+    async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
         """Into a folder."""
-        await fetch(paths, link, into, new=True)
+        await fetch_files(paths, link, into, new=True)
 
-    def keep(self, snapshots: Collection[str]) -> Collection[str]:
+    def retain_snapshots(self, snapshots: Collection[str]) -> Collection[str]:
         """Pinned under our name; those that are not here."""
         wanted = frozenset(one for one in snapshots if "@" not in one)
         if wanted != self._kept:
-            self.archive.pin(self.who, wanted)
+            self.archive.pin_snapshots(self.who, wanted)
             self._kept = wanted
         self._here &= wanted
         if self._here != wanted:
-            with self.archive.blobs.held():
-                self._here |= {one for one in wanted - self._here if again(one, self.archive)}
+            with self.archive.blobs.shared_lock():
+                self._here |= {
+                    one for one in wanted - self._here if load_snapshot(one, self.archive)
+                }
         return wanted - self._here
 
-    async def recover(self, snapshot: str, links: Sequence[Link]) -> None:
+    async def recover_snapshot(self, snapshot: str, links: Sequence[Link]) -> None:
         """From one host after another, until one has it."""
         troubles: list[str] = []
         async with self._recovering:
-            if await asyncio.to_thread(again, snapshot, self.archive) is not None:
+            if await asyncio.to_thread(load_snapshot, snapshot, self.archive) is not None:
                 return
             for link in links:
                 try:
-                    await recover(snapshot, link, self.archive)
+                    await recover_snapshot(snapshot, link, self.archive)
                 except NotFound:
                     continue
                 except HerdError as error:

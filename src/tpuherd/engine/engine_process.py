@@ -21,12 +21,12 @@ from tpuherd.engine.crash_records import (
     record_crash,
     record_kill,
 )
-from tpuherd.engine.create_engine import GONE_S, TTL_S, founded, holder
-from tpuherd.engine.loop import Ended
+from tpuherd.engine.create_engine import GONE_S, TTL_S, create_engine, new_lease_holder
+from tpuherd.engine.loop import EndReason
 from tpuherd.errors import HerdError
 from tpuherd.model.trouble import ENGINE
 from tpuherd.settings import project_access
-from tpuherd.settings.project_access import Place
+from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.store.database import Database
 
 LOG = "engine.log"
@@ -34,13 +34,13 @@ LOG_MAX = 8 << 20  #: then it is put aside, and what was aside before goes
 
 
 @dataclass(kw_only=True)
-class Diary:
+class EngineLog:
     """The engine's own log: a line of JSON an event."""
 
     file: Path
     aloud: bool = False
 
-    def note(self, name: str, facts: Mapping[str, Any]) -> None:
+    def write_event(self, name: str, facts: Mapping[str, Any]) -> None:
         """Write a line; a disk that is full is no reason to end."""
         at = datetime.fromtimestamp(WallClock().now(), UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"at": at, "name": name, **facts}, ensure_ascii=False, default=str)
@@ -58,8 +58,8 @@ class Diary:
             return
 
 
-def live(
-    place: Place,
+def run_engine(
+    place: ProjectAccess,
     environ: Mapping[str, str],
     *,
     aloud: bool,
@@ -67,12 +67,12 @@ def live(
 ) -> str:
     """Work until there is nothing to do; why it ended, or why it did not begin."""
     clock = WallClock()
-    store = Database(place.store, clock.now())
-    diary = Diary(file=store.folder / LOG, aloud=aloud)
+    store = Database(place.store_folder, clock.now())
+    diary = EngineLog(file=store.folder / LOG, aloud=aloud)
     first = True
     try:
         while True:
-            epoch = store.take(holder(os.getpid()), clock.now(), TTL_S)
+            epoch = store.take_lease(new_lease_holder(os.getpid()), clock.now(), TTL_S)
             if epoch is None:
                 return "another engine runs"
             if first:
@@ -80,60 +80,64 @@ def live(
                 record_kill(store, clock.now())
             first = False
             try:
-                ended = asyncio.run(life(place, store, environ, epoch, diary))
+                ended = asyncio.run(run_until_ended(place, store, environ, epoch, diary))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is written down
-                outlive_crash(store, epoch, error, diary)
+                handle_crash(store, epoch, error, diary)
                 continue
-            if ended is Ended.DAMAGED:
+            if ended is EndReason.DAMAGED:
                 store.close()
-                store = Database(place.store, clock.now())
-                diary.note("engine.restored", {"why": store.told})
+                store = Database(place.store_folder, clock.now())
+                diary.write_event("engine.restored", {"why": store.told})
                 continue
-            if ended is not Ended.OUTDATED:
-                store.release(epoch)
-            if ended is Ended.MOVED:
-                place = project_access.place(environ, world=place.world)
-                diary.note("engine.moved", {"why": f"{place.title} is at {place.urls.tpu} now"})
+            if ended is not EndReason.OUTDATED:
+                store.release_lease(epoch)
+            if ended is EndReason.MOVED:
+                place = project_access.resolve_access(environ, world=place.world)
+                diary.write_event(
+                    "engine.moved", {"why": f"{place.title} is at {place.urls.tpu} now"}
+                )
                 continue
-            if ended is Ended.GONE:
+            if ended is EndReason.GONE:
                 why = f"nobody has listened for {GONE_S / 60:g} min at {place.title}"
-                diary.note("engine.gone", {"why": f"{why}: the engine has ended"})
+                diary.write_event("engine.gone", {"why": f"{why}: the engine has ended"})
             return f"the engine has ended: {ended.value}"
     finally:
         store.close()
 
 
-async def life(
-    place: Place, store: Database, environ: Mapping[str, str], epoch: int, diary: Diary
-) -> Ended:
+async def run_until_ended(
+    place: ProjectAccess, store: Database, environ: Mapping[str, str], epoch: int, diary: EngineLog
+) -> EndReason:
     """One life, ended by SIGTERM, SIGINT or SIGHUP."""
     loop = asyncio.get_running_loop()
-    async with founded(place, store, WallClock(), environ, epoch=epoch, note=diary.note) as engine:
+    async with create_engine(
+        place, store, WallClock(), environ, epoch=epoch, note=diary.write_event
+    ) as engine:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, engine.stop)
-        loop.call_later(CALM_S, end_trouble, store)
+        loop.call_later(CALM_S, clear_crash_trouble, store)
         return await engine.run()
 
 
-def outlive_crash(store: Database, epoch: int, error: Exception, diary: Diary) -> None:
+def handle_crash(store: Database, epoch: int, error: Exception, diary: EngineLog) -> None:
     """Write it down and wait, longer each time; a sentence of ours ends the process."""
     text = "".join(traceback.format_exception(error))
-    diary.note("engine.surprised", {"why": repr(error), "trace": text})
+    diary.write_event("engine.surprised", {"why": repr(error), "trace": text})
     if isinstance(error, HerdError):
-        store.release(epoch)
+        store.release_lease(epoch)
         raise error
     pause_s = record_crash(store, repr(error), WallClock().now())
     asyncio.run(hold_lease(store, epoch, pause_s))
-    store.release(epoch)
+    store.release_lease(epoch)
 
 
-def end_trouble(store: Database) -> None:
+def clear_crash_trouble(store: Database) -> None:
     """It has lived for long enough: it does not crash again and again."""
     with suppress(OSError):
-        store.troubles.end(ENGINE)
+        store.troubles.end_trouble(ENGINE)
 
 
-def end_start() -> None:
+def release_start_lock() -> None:
     """It leads now: the lock that said that it was about to is let go."""
     with suppress(OSError):
         os.close(STARTING_FILE)
@@ -145,9 +149,9 @@ def main() -> int:
     os.umask(0o077)
     world = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     try:
-        place = project_access.place(os.environ, world=world)
+        place = project_access.resolve_access(os.environ, world=world)
         os.chdir("/")  # whatever folder it was begun in may go
-        print(live(place, os.environ, aloud=False, on_lead=end_start), flush=True)
+        print(run_engine(place, os.environ, aloud=False, on_lead=release_start_lock), flush=True)
     except HerdError as error:
         print(f"herd engine: {error.sentence}", file=sys.stderr)
         return 1

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from math import inf
 
-from tpuherd.engine.dependencies import Note
+from tpuherd.engine.dependencies import LogFunction
 from tpuherd.history import history_codec
-from tpuherd.history.apply_event import ROUTINE, fold
-from tpuherd.model.slot_history import Trails
-from tpuherd.model.slots_and_plan import Event
+from tpuherd.history.apply_event import ROUTINE, apply_event
+from tpuherd.model.slot_history import History
+from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.ports import Store
 
 KEEP_S = 30 * 86_400.0  #: so long the routine of a job that was dropped stays in the log
@@ -17,41 +17,41 @@ SET_ASIDE, RECOVERED = "store.set_aside", "store.recovered"
 BEGINNINGS = ("wish.made", "bid.asked", "bid.adopted")  #: a store without these knows nothing
 
 
-class Past:
+class EventLog:
     """The log, and what it comes to."""
 
-    def __init__(self, store: Store, epoch: int, note: Note) -> None:
-        self.trails = Trails()
-        self.pending: list[Event] = []  #: happened, and not written down yet
+    def __init__(self, store: Store, epoch: int, note: LogFunction) -> None:
+        self.trails = History()
+        self.pending: list[HistoryEvent] = []  #: happened, and not written down yet
         self._store = store
         self._epoch = epoch
         self._note = note
         self._seq: int | None = None
         self._pruned_at = -inf
 
-    def write(self, events: Sequence[Event]) -> None:
+    def write(self, events: Sequence[HistoryEvent]) -> None:
         """On the disk, with what is pending; then into what is remembered."""
         batch = [*self.pending, *events]
         if batch:
-            self._store.append(batch, epoch=self._epoch)
+            self._store.append_events(batch, epoch=self._epoch)
             self.pending = []
             self.read()
 
     def read(self) -> None:
         """Take what was written since: by us, and by commands."""
         first = self._seq is None
-        read = self._recall() if self._seq is None else self._seq
-        for seq, event in self._store.events(after=read):
-            self.trails = fold(self.trails, event)
+        read = self._load_history() if self._seq is None else self._seq
+        for seq, event in self._store.read_events(after=read):
+            self.trails = apply_event(self.trails, event)
             self._seq = read = seq
             if not first:
                 self._note(event.kind, {"of": event.slot or event.job, **event.facts})
         self._seq = read
 
-    def _recall(self) -> int:
+    def _load_history(self) -> int:
         """What an engine before us has written down as a whole."""
-        seq, document = self._store.load_trails() or (0, None)
-        found = history_codec.trails(document)
+        seq, document = self._store.load_history() or (0, None)
+        found = history_codec.decode_history(document)
         if found is None:
             return 0
         self.trails = found
@@ -62,32 +62,32 @@ class Past:
         jobs that were dropped so long ago that only their names matter.
         """
         if self._seq is not None:
-            self._store.save_trails(self._seq, history_codec.document(self.trails))
+            self._store.save_history(self._seq, history_codec.encode_history(self.trails))
         if now < self._pruned_at + DAY_S:
             return frozenset()
-        gone = self._store.prune(ROUTINE, before=now - KEEP_S, most=PRUNED)
+        gone = self._store.prune_events(ROUTINE, before=now - KEEP_S, most=PRUNED)
         self._pruned_at = now if gone < PRUNED else -inf
-        dropped = self.dropped()
-        wishes = self._store.wishes()
+        dropped = self.dropped_jobs()
+        wishes = self._store.stored_jobs()
         return frozenset(
             job for job, at in dropped.items() if at < now - KEEP_S and job not in wishes
         )
 
-    def dropped(self) -> dict[str, float]:
+    def dropped_jobs(self) -> dict[str, float]:
         """When each job was dropped last."""
-        return {one.job: one.at for _, one in self._store.events(kinds=("wish.dropped",))}
+        return {one.job: one.at for _, one in self._store.read_events(kinds=("wish.dropped",))}
 
     def is_incomplete(self) -> bool:
         """Whether the cloud may show what the store does not know: it was lost, or damaged."""
-        return self.lost() is not None or self.blank()
+        return self.unrecovered_loss() is not None or self.is_blank()
 
-    def lost(self) -> Event | None:
+    def unrecovered_loss(self) -> HistoryEvent | None:
         """What was carried over of a damaged store, until what the cloud shows was added."""
-        for _, event in self._store.events(kinds=(SET_ASIDE, RECOVERED), limit=1, newest=True):
+        for _, event in self._store.read_events(kinds=(SET_ASIDE, RECOVERED), limit=1, newest=True):
             return event if event.kind == SET_ASIDE else None
         return None
 
-    def blank(self) -> bool:
+    def is_blank(self) -> bool:
         """Whether the store knows of no wish and of no bid: it is new, or it was lost."""
-        nothing = not any(self._store.events(kinds=BEGINNINGS, limit=1))
-        return nothing and not self._store.wishes()
+        nothing = not any(self._store.read_events(kinds=BEGINNINGS, limit=1))
+        return nothing and not self._store.stored_jobs()

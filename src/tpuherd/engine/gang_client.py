@@ -12,21 +12,21 @@ from typing import Any
 from tpuherd.engine import gang_env
 from tpuherd.engine.host_messages import (
     AttemptStatus,
-    Nonsense,
-    Pong,
-    Stacks,
+    InvalidMessage,
+    PingReply,
+    StacksReply,
     parse_attempt,
     parse_message,
 )
-from tpuherd.engine.host_watcher import Means, Watch, over
-from tpuherd.errors import Broken, HerdError, NotFound, NotReached, Outdated
-from tpuherd.jobfile.launch_spec import staggered
-from tpuherd.model.node_spec import LaunchOrder
-from tpuherd.model.observed import HostWord
+from tpuherd.engine.host_watcher import HostWatcher, WatcherDeps, has_ended
+from tpuherd.errors import HerdError, NotFound, NotReached, OperationFailed, Superseded
+from tpuherd.jobfile.launch_spec import stagger_steps
+from tpuherd.model.node_spec import LaunchSpec
+from tpuherd.model.observed import HostStatus
 from tpuherd.model.slots_and_plan import Launch
 from tpuherd.planner.verdict import UNBORN
-from tpuherd.ports import Host, Verb
-from tpuherd.targets import fold, title
+from tpuherd.ports import Host, RpcRequest
+from tpuherd.targets import fold_names, node_title
 
 DEADMAN_S = 72 * 3600.0  #: without any word of an engine, then hosts help themselves
 LEASE_S = 300.0  #: from one renewal of the agents' leases to the next
@@ -40,7 +40,7 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Failure:
+class HostFailure:
     """What went wrong on one host."""
 
     host: str
@@ -51,107 +51,111 @@ class Failure:
     tail: tuple[str, ...] = ()
 
 
-class Crew:
+class GangClient:
     """The watches, by bid, and what is done on all hosts of one at the same time."""
 
-    def __init__(self, means: Means, spawn: Callable[[Coroutine[Any, Any, None]], Any]) -> None:
+    def __init__(
+        self, means: WatcherDeps, spawn: Callable[[Coroutine[Any, Any, None]], Any]
+    ) -> None:
         self.outdated = ""  #: why we are not the engine any more, as an agent said
         self._means = means
         self._spawn = spawn
-        self._watches: dict[str, list[Watch]] = {}
-        self._tasks: dict[Watch, asyncio.Task[None]] = {}
+        self._watches: dict[str, list[HostWatcher]] = {}
+        self._tasks: dict[HostWatcher, asyncio.Task[None]] = {}
         self._setups: dict[str, int] = {}
 
-    def words(self) -> Mapping[str, tuple[HostWord, ...]]:
+    def host_statuses(self) -> Mapping[str, tuple[HostStatus, ...]]:
         """What is known of every host, by bid."""
         return {
             bid: tuple(watch.word for watch in watches) for bid, watches in self._watches.items()
         }
 
-    def watch(self, held: Mapping[str, str], hosts: Mapping[str, Sequence[Host]]) -> None:
+    def watch_bids(self, held: Mapping[str, str], hosts: Mapping[str, Sequence[Host]]) -> None:
         """Watch these: slots by bid, and of bids that can be reached their hosts.
 
         What a host said last is kept as long as its bid is held, also when it can't say more.
         """
         for bid in [bid for bid in self._watches if bid not in held]:
             for watch in self._watches.pop(bid):
-                self._end(watch)
+                self._stop_watcher(watch)
         for bid, slot in held.items():
             there = hosts.get(bid, ())
             if there:
-                self._renew(bid, slot, there)
+                self._update_watchers(bid, slot, there)
             else:
                 for watch in self._watches.get(bid, ()):
                     watch.wanted.clear()
 
-    def _renew(self, bid: str, slot: str, hosts: Sequence[Host]) -> None:
+    def _update_watchers(self, bid: str, slot: str, hosts: Sequence[Host]) -> None:
         known = {(one.host.incarnation, one.host.worker): one for one in self._watches.get(bid, ())}
         watches = []
         for host in hosts:
             watch = known.pop((host.incarnation, host.worker), None)
             if watch is None:
-                watch = Watch(host, slot, self._means)
-                self._tasks[watch] = self._spawn(watch.live())
+                watch = HostWatcher(host, slot, self._means)
+                self._tasks[watch] = self._spawn(watch.run())
             watch.host = host
             watch.wanted.set()
             watches.append(watch)
         for watch in known.values():
-            self._end(watch)
+            self._stop_watcher(watch)
         self._watches[bid] = watches
 
-    def _end(self, watch: Watch) -> None:
+    def _stop_watcher(self, watch: HostWatcher) -> None:
         self._tasks.pop(watch).cancel()
 
     # ---- on all hosts of a bid -------------------------------------------------------------------
 
-    async def prepare(
-        self, bid: str, snapshot: str, order: LaunchOrder, secrets: Mapping[str, str]
-    ) -> list[Failure]:
+    async def prepare_hosts(
+        self, bid: str, snapshot: str, order: LaunchSpec, secrets: Mapping[str, str]
+    ) -> list[HostFailure]:
         """Ship the code to all hosts, then set all of them up; what went wrong, by host."""
         watches = self._watches.get(bid, [])
-        missing = [unreached(one) for one in watches if one.link is None]
+        missing = [unreached_failure(one) for one in watches if one.link is None]
         if missing or not watches:
-            return missing or [Failure(host=bid, sentence="its hosts are not known yet")]
+            return missing or [HostFailure(host=bid, sentence="its hosts are not known yet")]
         if snapshot:
             try:
-                failed = await self._ship(watches, snapshot, order.dest)
+                failed = await self._ship_code(watches, snapshot, order.dest)
             except HerdError as error:
                 lost = isinstance(error, NotFound)
-                return [Failure(host=bid, sentence=error.sentence, missing=lost)]
+                return [HostFailure(host=bid, sentence=error.sentence, missing=lost)]
             if failed:
-                return [Failure(host=host, sentence=why) for host, why in failed.items()]
+                return [HostFailure(host=host, sentence=why) for host, why in failed.items()]
         if not order.setup:
             return []
         name = f"{bid}-setup-{sha256(json.dumps(order.setup).encode()).hexdigest()[:6]}"
 
-        def set_up(watch: Watch) -> Coroutine[Any, Any, Failure | None]:
-            steps = staggered(order.setup, watches.index(watch), len(watches))
+        def set_up(watch: HostWatcher) -> Coroutine[Any, Any, HostFailure | None]:
+            steps = stagger_steps(order.setup, watches.index(watch), len(watches))
             return self._set_up(watch, name, {"steps": steps, "secrets": dict(secrets)})
 
-        found = await self._all(watches, set_up)
-        return [one for one in found if isinstance(one, Failure)]
+        found = await self._run_on_all(watches, set_up)
+        return [one for one in found if isinstance(one, HostFailure)]
 
-    async def _ship(self, watches: Sequence[Watch], snapshot: str, dest: str) -> Mapping[str, str]:
+    async def _ship_code(
+        self, watches: Sequence[HostWatcher], snapshot: str, dest: str
+    ) -> Mapping[str, str]:
         """The code, brought back first from a host that has it where it was lost here."""
         links = [one.link for one in watches if one.link is not None]
         with only_known_errors():
             try:
                 return await self._means.hosts.ship(snapshot, dest, links)
             except NotFound:
-                await self._recover(job_of(watches[0].slot), snapshot)
+                await self._recover_code(job_of(watches[0].slot), snapshot)
             return await self._means.hosts.ship(snapshot, dest, links)
 
-    async def keep(self, codes: Mapping[str, str]) -> None:
+    async def retain_code(self, codes: Mapping[str, str]) -> None:
         """The code of these jobs stays here; what was lost is brought back while a host has it."""
-        lost = self._means.hosts.keep(set(codes.values()))
+        lost = self._means.hosts.retain_snapshots(set(codes.values()))
         for job in [job for job, code in codes.items() if code in lost]:
             try:
                 with only_known_errors():
-                    await self._recover(job, codes[job])
-            except (NotFound, Broken):
+                    await self._recover_code(job, codes[job])
+            except (NotFound, OperationFailed):
                 continue  # said where it is wanted
 
-    async def _recover(self, job: str, snapshot: str) -> None:
+    async def _recover_code(self, job: str, snapshot: str) -> None:
         """From the hosts that the job has now."""
         links = [
             watch.link
@@ -159,15 +163,15 @@ class Crew:
             for watch in many
             if watch.link is not None and job_of(watch.slot) == job
         ]
-        await self._means.hosts.recover(snapshot, links)
+        await self._means.hosts.recover_snapshot(snapshot, links)
 
-    async def _set_up(self, watch: Watch, name: str, what: Json) -> Failure | None:
+    async def _set_up(self, watch: HostWatcher, name: str, what: Json) -> HostFailure | None:
         """The user's steps on one host. A failure of long ago is no answer: then once more."""
-        began = parse_message(Pong, await asked(watch, "ping", {}, CALL_S)).time
+        began = parse_message(PingReply, await call_agent(watch, "ping", {}, CALL_S)).time
         many = self._setups.get(watch.word.name, 0)
         for _ in range(SETUPS_MAX):
             id = f"{name}-{many}"
-            answer = await asked(watch, "setup", {"id": id, "slot": watch.slot, **what}, None)
+            answer = await call_agent(watch, "setup", {"id": id, "slot": watch.slot, **what}, None)
             told = parse_attempt(answer)
             if told.id != id:
                 continue  # that was another one, which had to end first
@@ -175,137 +179,145 @@ class Crew:
                 return None
             many = self._setups[watch.word.name] = many + 1
             if told.asked is None or told.asked >= began:
-                return failure(watch, told)
-        raise Nonsense(f"{SETUPS_MAX} setups in a row are of before")
+                return setup_failure(watch, told)
+        raise InvalidMessage(f"{SETUPS_MAX} setups in a row are of before")
 
-    async def launch(self, launch: Launch, order: LaunchOrder, env: Mapping[str, str]) -> None:
+    async def launch_attempt(
+        self, launch: Launch, order: LaunchSpec, env: Mapping[str, str]
+    ) -> None:
         """Start on all hosts, or on none: where one refuses, those that began are halted."""
         watches = self._watches.get(launch.bid, [])
         hosts = [watch.host for watch in watches]
 
-        async def start(watch: Watch) -> Failure | None:
-            place = gang_env.environment(hosts, watches.index(watch), launch)
-            verb = start_verb(launch, order, {**order.env, **env, **place, **order.trial})
-            await asked(watch, "start", verb, CALL_S)
+        async def start(watch: HostWatcher) -> HostFailure | None:
+            place = gang_env.gang_environment(hosts, watches.index(watch), launch)
+            verb = start_arguments(launch, order, {**order.env, **env, **place, **order.trial})
+            await call_agent(watch, "start", verb, CALL_S)
             return None
 
-        found = await self._all(watches, start)
-        failures = [one for one in found if isinstance(one, Failure)]
+        found = await self._run_on_all(watches, start)
+        failures = [one for one in found if isinstance(one, HostFailure)]
         if not failures and watches:
             return
         if all(one.unknown for one in failures):  # the same launch again will tell
-            raise NotReached(sentence(failures) or f"{launch.bid} has no hosts")
-        await self.halt(launch.bid, launch.attempt, 0.0, "not all of its hosts could begin")
-        raise Broken(sentence(failures))
+            raise NotReached(failure_message(failures) or f"{launch.bid} has no hosts")
+        await self.halt_attempt(launch.bid, launch.attempt, 0.0, "not all of its hosts could begin")
+        raise OperationFailed(failure_message(failures))
 
-    async def halt(self, bid: str, attempt: str, grace_s: float, why: str) -> None:
+    async def halt_attempt(self, bid: str, attempt: str, grace_s: float, why: str) -> None:
         """Stop it on all hosts that are reached; returns when their chips are free."""
 
-        async def halt(watch: Watch) -> None:
+        async def halt(watch: HostWatcher) -> None:
             arguments = {"attempt": attempt, "grace_s": grace_s, "why": why}
-            await asked(watch, "halt", arguments, grace_s + CALL_S)
+            await call_agent(watch, "halt", arguments, grace_s + CALL_S)
 
-        await self._all([one for one in self._watches.get(bid, []) if one.link], halt)
+        await self._run_on_all([one for one in self._watches.get(bid, []) if one.link], halt)
 
-    async def stacks(self, bid: str, attempt: str) -> Mapping[str, str]:
+    async def collect_stacks(self, bid: str, attempt: str) -> Mapping[str, str]:
         """What its processes are doing, a text a host."""
 
-        async def look(watch: Watch) -> str:
-            told = parse_message(Stacks, await asked(watch, "stacks", {"attempt": attempt}, CALL_S))
+        async def look(watch: HostWatcher) -> str:
+            told = parse_message(
+                StacksReply, await call_agent(watch, "stacks", {"attempt": attempt}, CALL_S)
+            )
             parts = [f"# {one.pid} {one.command}\n{one.text}\n" for one in told.processes]
             return "\n".join(parts)
 
         watches = [one for one in self._watches.get(bid, []) if one.link]
-        found = await self._all(watches, look)
+        found = await self._run_on_all(watches, look)
         return {
-            watch.word.name: text if isinstance(text, str) else f"# {sentence([text])}\n"
+            watch.word.name: text if isinstance(text, str) else f"# {failure_message([text])}\n"
             for watch, text in zip(watches, found, strict=True)
             if text is not None
         }
 
-    async def collect(self, bid: str, order: LaunchOrder | None, into: Path) -> list[Failure]:
+    async def collect_outputs(
+        self, bid: str, order: LaunchSpec | None, into: Path
+    ) -> list[HostFailure]:
         """The outputs of every host, a folder each, and the rest of the logs; None: those alone."""
         watches = self._watches.get(bid, [])
-        missing = [unreached(one) for one in watches if one.link is None]
+        missing = [unreached_failure(one) for one in watches if one.link is None]
         if missing or not watches:
-            return missing or [Failure(host=bid, sentence="its hosts are not known yet")]
+            return missing or [HostFailure(host=bid, sentence="its hosts are not known yet")]
         paths: list[str] = []
         if order is not None:
             paths = [f"{order.directory or '.'}/{path}" for path in order.outputs]
 
-        async def fetch(watch: Watch) -> None:
+        async def fetch(watch: HostWatcher) -> None:
             if watch.link is not None:
                 folder = into / f"{watch.host.node}.w{watch.host.worker}"
                 for path in paths:
                     try:
-                        await self._means.hosts.fetch([path], watch.link, folder)
+                        await self._means.hosts.fetch_files([path], watch.link, folder)
                     except NotFound:
                         pass  # this host has not made it
             async with asyncio.timeout(DRAIN_S):
-                while any(over(work) and not work.drained for work in watch.word.works):
+                while any(has_ended(work) and not work.drained for work in watch.word.works):
                     await self._means.clock.sleep(0.2)
 
-        found = await self._all(watches, fetch)
-        return [one for one in found if isinstance(one, Failure)]
+        found = await self._run_on_all(watches, fetch)
+        return [one for one in found if isinstance(one, HostFailure)]
 
-    async def renew_leases(self) -> None:
+    async def keep_leases_alive(self) -> None:
         """All is well up here: again and again renew what keeps the dead man's switches open."""
         while True:
             await self._means.clock.sleep(LEASE_S)
-            await self.lease()
+            await self.renew_leases()
 
-    async def lease(self) -> None:
+    async def renew_leases(self) -> None:
         """The same once."""
         watches = [
             one
             for many in self._watches.values()
             for one in many
-            if one.link and any(not over(work) for work in one.word.works)
+            if one.link and any(not has_ended(work) for work in one.word.works)
         ]
         terms = {"seconds": DEADMAN_S}
-        await self._all(watches, lambda watch: asked(watch, "lease", terms, CALL_S))
+        await self._run_on_all(watches, lambda watch: call_agent(watch, "lease", terms, CALL_S))
 
-    async def _all(
-        self, watches: Collection[Watch], work: Callable[[Watch], Coroutine[Any, Any, Any]]
+    async def _run_on_all(
+        self,
+        watches: Collection[HostWatcher],
+        work: Callable[[HostWatcher], Coroutine[Any, Any, Any]],
     ) -> list[Any]:
         """On all at the same time: what came of it, or a Failure, in their order."""
 
-        async def one(watch: Watch) -> Any:
+        async def one(watch: HostWatcher) -> Any:
             try:
                 return await work(watch)
-            except Outdated as error:
+            except Superseded as error:
                 self.outdated = error.sentence
                 self._means.stir()
-                return Failure(host=watch.word.name, sentence=error.sentence)
+                return HostFailure(host=watch.word.name, sentence=error.sentence)
             except NotReached as error:
-                return Failure(host=watch.word.name, sentence=error.sentence, unknown=True)
+                return HostFailure(host=watch.word.name, sentence=error.sentence, unknown=True)
             except HerdError as error:
-                return Failure(host=watch.word.name, sentence=error.sentence)
+                return HostFailure(host=watch.word.name, sentence=error.sentence)
             except TimeoutError:
                 sentence = "it gave no answer in time"
-                return Failure(host=watch.word.name, sentence=sentence, unknown=True)
-            except Nonsense as nonsense:
-                watch.refuse(nonsense)
+                return HostFailure(host=watch.word.name, sentence=sentence, unknown=True)
+            except InvalidMessage as nonsense:
+                watch.report_invalid(nonsense)
                 sentence = f"its answer makes no sense: {nonsense}"
-                return Failure(host=watch.word.name, sentence=sentence)
+                return HostFailure(host=watch.word.name, sentence=sentence)
             except OSError as error:
                 sentence = f"a file can't be written here ({error})"
-                return Failure(host=watch.word.name, sentence=sentence)
+                return HostFailure(host=watch.word.name, sentence=sentence)
             except Exception as error:  # noqa: BLE001 - one host never ends the engine
-                return Failure(host=watch.word.name, sentence=watch.report_failure(error))
+                return HostFailure(host=watch.word.name, sentence=watch.report_failure(error))
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(watch)) for watch in watches]
         return [task.result() for task in tasks]
 
 
-async def asked(watch: Watch, verb: str, arguments: Json, seconds: float | None) -> Json:
+async def call_agent(watch: HostWatcher, verb: str, arguments: Json, seconds: float | None) -> Json:
     """A host's answer, by the link there is."""
     link = watch.link
     if link is None:
         raise NotReached(watch.word.trouble or "it is not reached")
     async with asyncio.timeout(seconds):
-        return await link.call(Verb(name=verb, arguments=arguments))
+        return await link.call(RpcRequest(name=verb, arguments=arguments))
 
 
 @contextmanager
@@ -317,10 +329,10 @@ def only_known_errors() -> Iterator[None]:
         raise
     except Exception as error:
         what = f"{type(error).__name__}: {error}"[:300]
-        raise Broken(f"what the hosts answered makes no sense ({what})") from error
+        raise OperationFailed(f"what the hosts answered makes no sense ({what})") from error
 
 
-def start_verb(launch: Launch, order: LaunchOrder, env: Json) -> Json:
+def start_arguments(launch: Launch, order: LaunchSpec, env: Json) -> Json:
     """The arguments of `start`: the same again for the same launch."""
     what = {"argv": list(order.argv)} if order.argv else {"shell": order.shell}
     return {
@@ -341,17 +353,17 @@ def job_of(slot: str) -> str:
     return slot.rpartition("-")[0]
 
 
-def unreached(watch: Watch) -> Failure:
+def unreached_failure(watch: HostWatcher) -> HostFailure:
     """A host without a link."""
-    return Failure(host=watch.word.name, sentence=watch.word.trouble or "it is not reached")
+    return HostFailure(host=watch.word.name, sentence=watch.word.trouble or "it is not reached")
 
 
-def failure(watch: Watch, told: AttemptStatus) -> Failure:
+def setup_failure(watch: HostWatcher, told: AttemptStatus) -> HostFailure:
     """How the user's steps ended on a host."""
     number, _, command = told.stage_name.partition(" ")
     ending = f"signal {told.signal}" if told.exit is None else f"status {told.exit}"
     why = told.why or f"setup step {number} ({command}) ended with {ending}"
-    return Failure(
+    return HostFailure(
         host=watch.word.name,
         sentence=why,
         # What could not even begin is the host's affair: no failure of the user's.
@@ -360,17 +372,17 @@ def failure(watch: Watch, told: AttemptStatus) -> Failure:
     )
 
 
-def sentence(failures: Sequence[Failure]) -> str:
+def failure_message(failures: Sequence[HostFailure]) -> str:
     """All of them with their last lines, those of equal cause together."""
     by_cause: dict[str, list[str]] = {}
     for one in failures:
         node, _, worker = one.host.partition("/")
-        cause = ": ".join([one.sentence, *filter(None, [last(one.tail)])])
-        by_cause.setdefault(cause, []).append("/".join(filter(None, [title(node), worker])))
-    return "; ".join(f"{fold(hosts)}: {cause}" for cause, hosts in by_cause.items())
+        cause = ": ".join([one.sentence, *filter(None, [last_lines(one.tail)])])
+        by_cause.setdefault(cause, []).append("/".join(filter(None, [node_title(node), worker])))
+    return "; ".join(f"{fold_names(hosts)}: {cause}" for cause, hosts in by_cause.items())
 
 
-def last(tail: Sequence[str]) -> str:
+def last_lines(tail: Sequence[str]) -> str:
     """The last lines, as a part of a sentence; not what the agent says between steps."""
     plain = ("".join(c if c.isprintable() else " " for c in line).strip() for line in tail)
     own = [line[:LINE_MAX] for line in plain if line and not line.startswith("herd: ")]

@@ -10,7 +10,7 @@ COORDINATOR_PORT = 8476
 MEGASCALE_PORT = 8081
 
 
-def environment(hosts: Sequence[Host], index: int, launch: Launch) -> Mapping[str, str]:
+def gang_environment(hosts: Sequence[Host], index: int, launch: Launch) -> Mapping[str, str]:
     """For the host at this place. The agent removes what the login has of these by itself."""
     mine, first = hosts[index], hosts[0]
     told = {

@@ -42,7 +42,7 @@ Count = Annotated[int, Meta(ge=0, le=1 << 53)]
 Few = Annotated[int, Meta(ge=0, le=1 << 16)]
 
 
-class Nonsense(Exception):
+class InvalidMessage(Exception):
     """Something a host said that can't be meant so."""
 
 
@@ -85,14 +85,14 @@ class StepReport(Struct, frozen=True, kw_only=True):
     refused: tuple[str, ...] = ()  #: fields that make no sense
 
 
-class Notice(Struct, frozen=True, kw_only=True):
+class MetadataNotice(Struct, frozen=True, kw_only=True):
     """What the metadata server told the host."""
 
     what: str
     value: Short
 
 
-class HostStatus(Struct, frozen=True, kw_only=True):
+class AttemptsReply(Struct, frozen=True, kw_only=True):
     """The answer to `attempts`: everything that the agent knows."""
 
     attempts: list[Any] = []
@@ -108,20 +108,20 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
     report: dict[str, Any] | None = None
 
 
-class Heartbeat(Struct, frozen=True, kw_only=True):
+class AttemptHeartbeat(Struct, frozen=True, kw_only=True):
     """One attempt of a heartbeat."""
 
     id: Name
     report: dict[str, Any] | None = None
 
 
-class Pong(Struct, frozen=True, kw_only=True):
+class PingReply(Struct, frozen=True, kw_only=True):
     """The answer to `ping`."""
 
     time: Time = 0.0
 
 
-class Stack(Struct, frozen=True, kw_only=True):
+class ProcessStack(Struct, frozen=True, kw_only=True):
     """What one process is doing."""
 
     pid: Count | None = None
@@ -129,10 +129,10 @@ class Stack(Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
-class Stacks(Struct, frozen=True, kw_only=True):
+class StacksReply(Struct, frozen=True, kw_only=True):
     """The answer to `stacks`."""
 
-    processes: list[Stack] = []
+    processes: list[ProcessStack] = []
 
 
 def parse_message(kind: type[Message], content: object) -> Message:
@@ -140,28 +140,34 @@ def parse_message(kind: type[Message], content: object) -> Message:
     try:
         return convert(content, kind)
     except msgspec.ValidationError as error:
-        raise Nonsense(f"{_title(kind)}: {error}") from None
+        raise InvalidMessage(f"{_message_title(kind)}: {error}") from None
 
 
 def parse_attempt(content: object) -> AttemptStatus:
     """An attempt, a setup or a command, with a phase that we have a word for."""
     found = parse_message(AttemptStatus, content)
     if found.phase not in PHASES:
-        raise Nonsense(f"{_title(AttemptStatus)}: there is no phase {found.phase[:NAME_MAX]!r}")
+        raise InvalidMessage(
+            f"{_message_title(AttemptStatus)}: there is no phase {found.phase[:NAME_MAX]!r}"
+        )
     return found
 
 
-def parse_notices(content: Mapping[str, Any]) -> Iterator[Notice]:
+def parse_notices(content: Mapping[str, Any]) -> Iterator[MetadataNotice]:
     """Those that were told; Nonsense at the first that nobody knows."""
     for what, value in content.items():
         yield parse_notice({"what": what, "value": value})
 
 
-def parse_notice(content: Json) -> Notice:
+def parse_notice(content: Json) -> MetadataNotice:
     """One of them."""
-    found = parse_message(Notice, {"what": content.get("what"), "value": content.get("value")})
+    found = parse_message(
+        MetadataNotice, {"what": content.get("what"), "value": content.get("value")}
+    )
     if found.what not in NOTICES:
-        raise Nonsense(f"{_title(Notice)}: there is no notice {found.what[:NAME_MAX]!r}")
+        raise InvalidMessage(
+            f"{_message_title(MetadataNotice)}: there is no notice {found.what[:NAME_MAX]!r}"
+        )
     return found
 
 
@@ -212,28 +218,28 @@ FIELDS: Mapping[str, Any] = {
 }
 TITLES: Mapping[object, str] = {
     AttemptStatus: "an attempt",
-    Notice: "a notice",
-    HostStatus: "its list of attempts",
+    MetadataNotice: "a notice",
+    AttemptsReply: "its list of attempts",
     AgentEvent: "an event",
-    Heartbeat: "a heartbeat",
-    Pong: "the answer to ping",
-    Stacks: "the answer to stacks",
+    AttemptHeartbeat: "a heartbeat",
+    PingReply: "the answer to ping",
+    StacksReply: "the answer to stacks",
 }
 
 
-def _title(kind: type[Any]) -> str:
+def _message_title(kind: type[Any]) -> str:
     return TITLES.get(kind, kind.__name__)
 
 
 __all__ = [
     "AgentEvent",
+    "AttemptHeartbeat",
     "AttemptStatus",
-    "Heartbeat",
-    "HostStatus",
-    "Nonsense",
-    "Notice",
-    "Pong",
-    "Stacks",
+    "AttemptsReply",
+    "InvalidMessage",
+    "MetadataNotice",
+    "PingReply",
+    "StacksReply",
     "StepReport",
     "parse_attempt",
     "parse_message",

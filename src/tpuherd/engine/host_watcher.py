@@ -11,10 +11,10 @@ from tpuherd.engine import agent_updates
 from tpuherd.engine.host_messages import (
     ATTEMPTS_MAX,
     AgentEvent,
+    AttemptHeartbeat,
+    AttemptsReply,
     AttemptStatus,
-    Heartbeat,
-    HostStatus,
-    Nonsense,
+    InvalidMessage,
     StepReport,
     parse_attempt,
     parse_message,
@@ -23,16 +23,16 @@ from tpuherd.engine.host_messages import (
     parse_report,
 )
 from tpuherd.errors import HerdError, NotFound, NotReached
-from tpuherd.model.observed import HostWord, Work, WorkWord
-from tpuherd.ports import Host, HostsPort, Link, Verb
-from tpuherd.store.log_store import SETUP, About, Place, Shelf, Writer
-from tpuherd_host.agent.records import JUMP, BadRecord, Records
+from tpuherd.model.observed import HostRun, HostStatus, RunState
+from tpuherd.ports import Host, HostsPort, Link, RpcRequest
+from tpuherd.store.log_store import SETUP, LogHost, LogInfo, LogStore, LogWriter
+from tpuherd_host.agent.records import JUMP, BadRecord, RecordReader
 from tpuherd_host.agent.turn import LOG_PORT
 
 PAUSE_S, PAUSE_S_MAX = 1.0, 30.0  #: from one try to reach a host to the next
 SOON_S = 0.1  #: the first, after a link that has lived: what cut it is worth knowing at once
 LIVED_S = 2.0
-LIVING = frozenset({WorkWord.SETUP, WorkWord.RUNNING})
+LIVING = frozenset({RunState.SETUP, RunState.RUNNING})
 LATER_S = 30.0  #: until a log that could not be written down is followed again
 PROBE_S, PONG_S = 60.0, 30.0  #: an agent silent for so long is asked, and may take so long
 NONSENSE_S = 600.0  #: of what makes no sense one event is written in this time, with a count
@@ -43,24 +43,24 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Means:
+class WatcherDeps:
     """What every watch needs."""
 
     hosts: HostsPort
-    shelf: Shelf
+    shelf: LogStore
     clock: Clock
     stir: Callable[[], None]  #: something has happened that the judgement should know
     tell: Callable[[str, str, Json], None] = lambda kind, slot, facts: None  #: an event, by slot
 
 
-class Watch:
+class HostWatcher:
     """A host as it was created once."""
 
-    def __init__(self, host: Host, slot: str, means: Means) -> None:
+    def __init__(self, host: Host, slot: str, means: WatcherDeps) -> None:
         self.host = host
         self.slot = slot
         self.link: Link | None = None
-        self.word = HostWord(
+        self.word = HostStatus(
             node=host.node,
             worker=host.worker,
             incarnation=host.incarnation,
@@ -68,7 +68,7 @@ class Watch:
             heard_at=0.0,
         )
         self.wanted = asyncio.Event()  #: it makes sense to try to reach it
-        self._works: dict[str, Work] = {}
+        self._works: dict[str, HostRun] = {}
         self._paces: dict[str, deque[tuple[float, int]]] = {}
         self._followed: set[str] = set()
         self._silence = ""  #: why we hung up
@@ -78,21 +78,21 @@ class Watch:
         self._refused_at = -NONSENSE_S
         self._means = means
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         """Reach it, hear it, and again. Whatever goes wrong here is this host's affair alone."""
         clock, pause_s = self._means.clock, PAUSE_S
         while True:
             await self.wanted.wait()
             try:
-                self.link = await self._means.hosts.open(self.host)
+                self.link = await self._means.hosts.open_link(self.host)
                 begun = clock.now()
-                trouble = await self._hear(self.link)
+                trouble = await self._use_link(self.link)
                 pause_s = SOON_S if clock.now() >= begun + LIVED_S else PAUSE_S
             except HerdError as error:
                 trouble = error.sentence
             except Exception as error:  # noqa: BLE001 - one host never ends the engine
                 trouble, pause_s = self.report_failure(error), PAUSE_S_MAX
-            self._lost(trouble)
+            self._mark_lost(trouble)
             await clock.sleep(pause_s)
             pause_s = min(max(PAUSE_S, pause_s * 2), PAUSE_S_MAX)
 
@@ -106,7 +106,7 @@ class Watch:
         self._means.tell("host.failed", self.slot, facts)
         return why
 
-    def refuse(self, nonsense: Nonsense | str) -> None:
+    def report_invalid(self, nonsense: InvalidMessage | str) -> None:
         """It said what makes no sense: that is counted, and told from time to time."""
         self._refused += 1
         now = self._means.clock.now()
@@ -119,17 +119,17 @@ class Watch:
         facts = {"host": self.word.name, "what": what, "many": many, "why": why}
         self._means.tell("host.nonsense", self.slot, facts)
 
-    def _lost(self, trouble: str) -> None:
+    def _mark_lost(self, trouble: str) -> None:
         self.link = None
         self._followed.clear()
         if self.word.reached or self.word.trouble != trouble:
-            self._put(replace(self.word, reached=False, trouble=trouble))
+            self._publish_status(replace(self.word, reached=False, trouble=trouble))
 
-    async def _hear(self, link: Link) -> str:
+    async def _use_link(self, link: Link) -> str:
         """As long as the link lives; why it doesn't any more."""
         async with asyncio.TaskGroup() as group:
-            listening = group.create_task(self._listen(link, group))
-            probing = group.create_task(self._probe(link))
+            listening = group.create_task(self._read_events(link, group))
+            probing = group.create_task(self._probe_agent(link))
             try:
                 await self._catch_up(link, group)
             except HerdError as error:
@@ -140,7 +140,7 @@ class Watch:
             probing.cancel()
         return self._silence or "the link was cut"
 
-    async def _probe(self, link: Link) -> None:
+    async def _probe_agent(self, link: Link) -> None:
         """Ask an agent that says nothing whether it is there; one that gives no answer, not even to
         its list of attempts, is hung up on: a link to who is silent is worth nothing.
         """
@@ -153,10 +153,10 @@ class Watch:
                 continue
             try:
                 async with asyncio.timeout(PONG_S):
-                    await link.call(Verb(name="ping"))
+                    await link.call(RpcRequest(name="ping"))
             except TimeoutError:
                 self._silence = f"its agent has said nothing for {quiet_s + PONG_S:.0f} s"
-                link.drop(self._silence)
+                link.disconnect(self._silence)
                 return
             except HerdError:
                 return
@@ -164,7 +164,7 @@ class Watch:
             if self.word.reached:
                 self.word = replace(self.word, heard_at=heard_at)
 
-    async def _listen(self, link: Link, group: asyncio.TaskGroup) -> None:
+    async def _read_events(self, link: Link, group: asyncio.TaskGroup) -> None:
         async for event in link.events():
             if event.get("event") == "missed":
                 try:
@@ -173,9 +173,9 @@ class Watch:
                     return
                 continue
             try:
-                self._take(event, link, group)
-            except Nonsense as nonsense:
-                self.refuse(nonsense)
+                self._take_event(event, link, group)
+            except InvalidMessage as nonsense:
+                self.report_invalid(nonsense)
 
     async def _catch_up(self, link: Link, group: asyncio.TaskGroup) -> None:
         """How all stands now: what happened before we listened is in it.
@@ -184,159 +184,163 @@ class Watch:
         """
         before = set(self._works)
         self._told.clear()
-        told = await link.call(Verb(name="attempts"))
+        told = await link.call(RpcRequest(name="attempts"))
         now = self._means.clock.now()
         boot = str(link.hello.get("boot") or "")[:BOOT_MAX]
         word = replace(self.word, reached=True, heard_at=now, trouble="", boot=boot)
         try:
-            status = parse_message(HostStatus, told)
+            status = parse_message(AttemptsReply, told)
             for notice in parse_notices(status.notices):
-                word = agent_updates.noticed(word, notice.what, notice.value, now)
-            understood = [self._understood(one, link, group) for one in status.attempts]
+                word = agent_updates.apply_notice(word, notice.what, notice.value, now)
+            understood = [self._take_row(one, link, group) for one in status.attempts]
             if all(understood):
                 self._forget_unlisted(before - self._told, boot, now)
-        except Nonsense as nonsense:
-            self.refuse(nonsense)
-        self._put(replace(word, works=self._all()))
+        except InvalidMessage as nonsense:
+            self.report_invalid(nonsense)
+        self._publish_status(replace(word, works=self._all_runs()))
 
-    def _understood(self, content: object, link: Link, group: asyncio.TaskGroup) -> bool:
+    def _take_row(self, content: object, link: Link, group: asyncio.TaskGroup) -> bool:
         """Take one row of its list; whether it makes sense."""
         try:
-            self._tell(parse_attempt(content), link, group)
-        except Nonsense as nonsense:
-            self.refuse(nonsense)
+            self._update_attempt(parse_attempt(content), link, group)
+        except InvalidMessage as nonsense:
+            self.report_invalid(nonsense)
             return False
         return True
 
     def _forget_unlisted(self, attempts: set[str], boot: str, now: float) -> None:
         """These were known, and are not in the complete list: they have ended, log and all."""
         for id in attempts:
-            gone = agent_updates.forget_unlisted(self._works[id], boot, now)
+            gone = agent_updates.mark_unlisted_lost(self._works[id], boot, now)
             self._works[id] = replace(gone, drained=True)
 
-    def _take(self, event: Json, link: Link, group: asyncio.TaskGroup) -> None:
+    def _take_event(self, event: Json, link: Link, group: asyncio.TaskGroup) -> None:
         """Something that the agent said unasked."""
         now = self._means.clock.now()
         said = parse_message(AgentEvent, event)
         word = self.word
         if said.event == "notice":
             notice = parse_notice(event)
-            word = agent_updates.noticed(word, notice.what, notice.value, now)
+            word = agent_updates.apply_notice(word, notice.what, notice.value, now)
         elif said.event in ("attempt", "ended"):
-            self._tell(parse_attempt(event), link, group)
+            self._update_attempt(parse_attempt(event), link, group)
         elif said.event == "step" and said.attempt is not None:
-            self._report(said.attempt, said.report, now)
+            self._update_report(said.attempt, said.report, now)
         elif said.event == "heartbeat":
             for one in said.attempts:
-                beat = parse_message(Heartbeat, one)
-                self._report(beat.id, beat.report, now)
-        word = replace(word, heard_at=now, works=self._all())
-        if essence(word) != essence(self.word):
-            self._put(word)
+                beat = parse_message(AttemptHeartbeat, one)
+                self._update_report(beat.id, beat.report, now)
+        word = replace(word, heard_at=now, works=self._all_runs())
+        if planner_relevant(word) != planner_relevant(self.word):
+            self._publish_status(word)
         else:
             self.word = word
 
-    def _tell(self, told: AttemptStatus, link: Link, group: asyncio.TaskGroup) -> None:
+    def _update_attempt(self, told: AttemptStatus, link: Link, group: asyncio.TaskGroup) -> None:
         """How an attempt stands, or a setup; its log is followed from now on."""
         kind, id = told.kind, told.id
         if told.slot != self.slot:
             return
         if kind == "attempt":
             if id not in self._works and len(self._works) >= ATTEMPTS_MAX:
-                raise Nonsense(f"it tells of more than {ATTEMPTS_MAX} attempts")
+                raise InvalidMessage(f"it tells of more than {ATTEMPTS_MAX} attempts")
             self._told.add(id)
             self._check_report(told.report)
-            self._works[id] = agent_updates.work(told, self._works.get(id), self._means.clock.now())
+            self._works[id] = agent_updates.merge_attempt_status(
+                told, self._works.get(id), self._means.clock.now()
+            )
             speaks = not self._works[id].drained
         else:
             speaks = told.phase == "running" or bool(told.length)
         if speaks and id not in self._followed:
             self._followed.add(id)
             if kind == SETUP:
-                self._describe(id, told.asked or 0.0)
-            group.create_task(self._follow(link, id))
+                self._write_setup_info(id, told.asked or 0.0)
+            group.create_task(self._follow_log(link, id))
 
     def _check_report(self, content: Json | None) -> StepReport:
         """A script's report, of which what makes no sense is counted."""
         report = parse_report(content)
         if report.refused:
-            self.refuse(f"{', '.join(report.refused[:5])} in the report of a script")
+            self.report_invalid(f"{', '.join(report.refused[:5])} in the report of a script")
         return report
 
-    def _describe(self, setup: str, asked: float) -> None:
+    def _write_setup_info(self, setup: str, asked: float) -> None:
         """Write down beside its log what it is, and that it was done here too."""
-        here, shelf = place(self.host), self._means.shelf
-        about = shelf.of(setup) or About(
+        here, shelf = log_host(self.host), self._means.shelf
+        about = shelf.find_log(setup) or LogInfo(
             id=setup, kind=SETUP, title=f"{self.slot}: setup", target=self.slot, started=asked,
             places=(),
         )  # fmt: skip
         if here not in about.places:
             try:
-                shelf.put(replace(about, places=(*about.places, here)))
+                shelf.write_info(replace(about, places=(*about.places, here)))
             except OSError:
                 return  # the disk is full; it is set up all the same
 
-    def _report(self, attempt: str, content: Json | None, now: float) -> None:
+    def _update_report(self, attempt: str, content: Json | None, now: float) -> None:
         """How far its script is."""
         known = self._works.get(attempt)
         if known is None or not content:
             return
         report = self._check_report(content)
-        work = agent_updates.reported(known, report, now)
+        work = agent_updates.merge_step_report(known, report, now)
         if work.step is not None and work.step != known.step:
             pace = self._paces.setdefault(attempt, deque(maxlen=agent_updates.STEPS_KEPT))
             pace.append((now, work.step))
             if report.step_s is None:
-                work = replace(work, step_s=agent_updates.pace(tuple(pace)) or work.step_s)
+                work = replace(
+                    work, step_s=agent_updates.median_step_time(tuple(pace)) or work.step_s
+                )
         self._works[attempt] = work
 
-    async def _follow(self, link: Link, attempt: str) -> None:
+    async def _follow_log(self, link: Link, attempt: str) -> None:
         """Bring its log here, to the end; through gaps, and again when there was no room."""
-        writer = self._means.shelf.writer(attempt, place(self.host))
+        writer = self._means.shelf.open_writer(attempt, log_host(self.host))
         try:
-            while not await self._followed_up(link, attempt, writer):
+            while not await self._copy_log(link, attempt, writer):
                 await self._means.clock.sleep(LATER_S if writer.silent else PAUSE_S)
                 writer.close()
-                writer = self._means.shelf.writer(attempt, place(self.host))
+                writer = self._means.shelf.open_writer(attempt, log_host(self.host))
         except NotReached:
             return  # it is followed again by the next link
         except NotFound:
-            self._done(attempt)  # its agent has forgotten it: there is no more
+            self._mark_drained(attempt)  # its agent has forgotten it: there is no more
         except BadRecord as error:
-            self.refuse(f"the log of {attempt} ({error})")  # of this link no more is taken
-            self._done(attempt)
+            self.report_invalid(f"the log of {attempt} ({error})")  # of this link no more is taken
+            self._mark_drained(attempt)
         finally:
             writer.close()
 
-    async def _followed_up(self, link: Link, attempt: str, writer: Writer) -> bool:
+    async def _copy_log(self, link: Link, attempt: str, writer: LogWriter) -> bool:
         """By one call; whether all of it is here."""
-        reader = Records(self._means.shelf.end(attempt, place(self.host)))
+        reader = RecordReader(self._means.shelf.end_offset(attempt, log_host(self.host)))
         asked = {"attempt": attempt, "from": reader.offset}
         try:
-            async with link.stream(Verb(name="follow", arguments=asked)) as call:
+            async with link.open_stream(RpcRequest(name="follow", arguments=asked)) as call:
                 while (got := await call.read()) is not None:
                     port, piece = got
                     if port == LOG_PORT:
-                        write(writer, reader, piece)
-                        self._logged(attempt)
-                        self._tell_trimmed(attempt, writer)
+                        write_records(writer, reader, piece)
+                        self._mark_output(attempt)
+                        self._report_trimmed(attempt, writer)
                 await call.reply()
         except (NotReached, NotFound):
             raise
         except HerdError:
             return False  # "dropped", or not now: from where we are, once more
         if not writer.silent:
-            self._done(attempt)
+            self._mark_drained(attempt)
         return not writer.silent
 
-    def _logged(self, attempt: str) -> None:
+    def _mark_output(self, attempt: str) -> None:
         """It has said something; what it says when it is told to end is no sign of its work."""
         known = self._works.get(attempt)
         if known is not None and known.word in LIVING:
             self._works[attempt] = replace(known, logged_at=self._means.clock.now())
-            self.word = replace(self.word, works=self._all())
+            self.word = replace(self.word, works=self._all_runs())
 
-    def _tell_trimmed(self, attempt: str, writer: Writer) -> None:
+    def _report_trimmed(self, attempt: str, writer: LogWriter) -> None:
         """Its log has become longer than what is kept of it here: said once."""
         if writer.dropped and attempt not in self._trimmed:
             self._trimmed.add(attempt)
@@ -347,22 +351,22 @@ class Watch:
             facts = {"host": self.word.name, "attempt": attempt, "why": why}
             self._means.tell("log.trimmed", self.slot, facts)
 
-    def _done(self, attempt: str) -> None:
+    def _mark_drained(self, attempt: str) -> None:
         """All its log is here."""
         known = self._works.get(attempt)
         if known is not None and not known.drained:
             self._works[attempt] = replace(known, drained=True)
-            self._put(replace(self.word, works=self._all()))
+            self._publish_status(replace(self.word, works=self._all_runs()))
 
-    def _all(self) -> tuple[Work, ...]:
+    def _all_runs(self) -> tuple[HostRun, ...]:
         return tuple(self._works.values())
 
-    def _put(self, word: HostWord) -> None:
+    def _publish_status(self, word: HostStatus) -> None:
         self.word = word
         self._means.stir()
 
 
-def essence(word: HostWord) -> tuple[Any, ...]:
+def planner_relevant(word: HostStatus) -> tuple[Any, ...]:
     """What the judgement should think again for: not each step, nor each sign of life."""
     told = [
         (one.attempt, one.word, one.exit, one.complete, one.termed, one.step is None, one.saved)
@@ -371,7 +375,7 @@ def essence(word: HostWord) -> tuple[Any, ...]:
     return word.reached, word.boot, word.notice, word.deadly, word.trouble, told
 
 
-def write(writer: Writer, reader: Records, piece: bytes) -> None:
+def write_records(writer: LogWriter, reader: RecordReader, piece: bytes) -> None:
     """Records as they came, each at its place."""
     before = reader.offset
     for record in reader.feed(piece):
@@ -383,11 +387,11 @@ def write(writer: Writer, reader: Records, piece: bytes) -> None:
     writer.flush()
 
 
-def place(host: Host) -> Place:
+def log_host(host: Host) -> LogHost:
     """The host, as logs know it."""
-    return Place(zone=host.zone, node=host.node, worker=host.worker, incarnation=host.incarnation)
+    return LogHost(zone=host.zone, node=host.node, worker=host.worker, incarnation=host.incarnation)
 
 
-def over(work: Work) -> bool:
+def has_ended(work: HostRun) -> bool:
     """Whether nothing of it runs any more."""
-    return work.word in (WorkWord.ENDED, WorkWord.LOST)
+    return work.word in (RunState.ENDED, RunState.LOST)

@@ -6,7 +6,7 @@ from math import inf
 
 from tpuherd.clock import Clock
 from tpuherd.engine.observe import NOTHING
-from tpuherd.errors import Absent, HerdError
+from tpuherd.errors import HerdError, NotListening
 from tpuherd.ports import CloudPort, Survey
 
 PERIOD_S_MIN, PERIOD_S_MAX = 3.0, 60.0
@@ -37,36 +37,36 @@ class Informer:
         self._period_s = PERIOD_S_MIN
         self._changed = asyncio.Event()
 
-    def every(self, seconds: float) -> None:
+    def set_period(self, seconds: float) -> None:
         """Look as often as this from now on."""
         period_s = min(max(seconds, PERIOD_S_MIN), PERIOD_S_MAX)
         if period_s != self._period_s:
             self._period_s = period_s
             self._changed.set()
 
-    async def look(self) -> None:
+    async def poll_cloud(self) -> None:
         """Without an end."""
         many = 0
         while True:
             begun_at = self._clock.now()
             try:
-                self.survey = await self._cloud.survey(self._zones())
+                self.survey = await self._cloud.survey_bids(self._zones())
                 self.absent_at = inf
                 self._seen()
             except HerdError as error:
-                absent = isinstance(error, Absent)
+                absent = isinstance(error, NotListening)
                 self.absent_at = min(self.absent_at, begun_at) if absent else inf
                 self._failed(error)
             many += 1
-            await self._rest(begun_at, 1 + JITTER * (2 * (many * GOLDEN % 1) - 1))
+            await self._wait_period(begun_at, 1 + JITTER * (2 * (many * GOLDEN % 1) - 1))
 
-    def _pace_s(self) -> float:
+    def _budgeted_period(self) -> float:
         """As was said, but within the budget: a list of many pages costs as many reads."""
         return max(self._period_s, 60.0 * self.survey.reads / READS_PER_MIN)
 
-    async def _rest(self, begun_at: float, jitter: float) -> None:
+    async def _wait_period(self, begun_at: float, jitter: float) -> None:
         """Until it is time again; that may change meanwhile."""
-        while (left := begun_at + self._pace_s() * jitter - self._clock.now()) > 0:
+        while (left := begun_at + self._budgeted_period() * jitter - self._clock.now()) > 0:
             self._changed.clear()
             try:
                 async with asyncio.timeout(left):

@@ -7,26 +7,35 @@ from math import inf
 from typing import Any
 
 from tpuherd.engine import actions, observe, sweep_step
-from tpuherd.engine.actions import DEEDS, Bench
+from tpuherd.engine.actions import DEEDS, ActionContext
 from tpuherd.engine.alarms import Alarms
-from tpuherd.engine.dependencies import Ended, Note, Parts
-from tpuherd.engine.desired import Desired
-from tpuherd.engine.event_log import Past
-from tpuherd.engine.gang_client import Crew
-from tpuherd.engine.host_watcher import Means
+from tpuherd.engine.dependencies import EndReason, EngineDeps, LogFunction
+from tpuherd.engine.desired import DesiredState
+from tpuherd.engine.event_log import EventLog
+from tpuherd.engine.gang_client import GangClient
+from tpuherd.engine.host_watcher import WatcherDeps
 from tpuherd.engine.informer import Informer
-from tpuherd.engine.recover_store import EVERYWHERE, rebuilt
-from tpuherd.errors import Damaged, HerdError, NotAllowed, Outdated
-from tpuherd.history.apply_event import journal
-from tpuherd.model.observed import Observed
-from tpuherd.model.slots_and_plan import Ask, Event, Plan, Prepare, Record, Step, Wishes, Withdraw
+from tpuherd.engine.recover_store import EVERYWHERE, recover_store
+from tpuherd.errors import HerdError, NotAllowed, StoreDamaged, Superseded
+from tpuherd.history.apply_event import events_before_step
+from tpuherd.model.observed import ObservedState
+from tpuherd.model.slots_and_plan import (
+    Ask,
+    DesiredSlots,
+    EnginePlan,
+    HistoryEvent,
+    PlannedStep,
+    Prepare,
+    RecordEvent,
+    Withdraw,
+)
 from tpuherd.model.trouble import CLOUD
 from tpuherd.planner.plan import plan as judge
 from tpuherd.ports import Survey
 
-__all__ = ["Ended", "Engine", "Note", "Parts"]
+__all__ = ["EndReason", "Engine", "EngineDeps", "LogFunction"]
 
-Work = Coroutine[Any, Any, list[Event]]
+ActionWork = Coroutine[Any, Any, list[HistoryEvent]]
 
 POLL_S = 0.5  #: how soon a wish that another process wrote is seen
 ASLEEP_S = 30.0  #: a poll that comes so late: the machine has slept
@@ -43,16 +52,16 @@ SAVE_S = 300.0  #: what is remembered is written down as a whole
 class Engine:
     """One life of it, with one lease."""
 
-    def __init__(self, parts: Parts, *, epoch: int) -> None:
+    def __init__(self, parts: EngineDeps, *, epoch: int) -> None:
         self.parts = parts
         self.epoch = epoch
-        self.plan = Plan()
-        self.past = Past(parts.store, epoch, parts.note)
+        self.plan = EnginePlan()
+        self.past = EventLog(parts.store, epoch, parts.note)
         self._alarms = Alarms(parts, self.past)
         self._shout = self._alarms.raise_alarm
         self._version: int | None = None
-        self._desired = Desired(
-            wishes=Wishes(slots={}, owner=parts.owner),
+        self._desired = DesiredState(
+            wishes=DesiredSlots(slots={}, owner=parts.owner),
             order=lambda slot: NotImplemented,
             launch=lambda slot: NotImplemented,
             rows={},
@@ -61,9 +70,9 @@ class Engine:
         self._informer = Informer(
             parts.cloud,
             parts.clock,
-            zones=self._zones,
-            seen=self._seen,
-            failed=self._unseen,
+            zones=self._zones_to_survey,
+            seen=self._handle_survey,
+            failed=self._handle_survey_failure,
         )
         self._calling: Counter[str] = Counter()
         self._working: Counter[str] = Counter()
@@ -86,69 +95,73 @@ class Engine:
         self._stopping = True
         self._news.set()
 
-    async def run(self) -> Ended:
+    async def run(self) -> EndReason:
         """Until it is told to end, another engine leads, or nothing is to be done for long."""
         parts = self.parts
         async with asyncio.TaskGroup() as group:
             self._group = group
             hosts, shelf, clock, stir = parts.hosts, parts.shelf, parts.clock, self._news.set
-            means = Means(hosts=hosts, shelf=shelf, clock=clock, stir=stir, tell=self._tell)
-            self._crew = Crew(means, self._spawn)
+            means = WatcherDeps(
+                hosts=hosts, shelf=shelf, clock=clock, stir=stir, tell=self._record_host_event
+            )
+            self._crew = GangClient(means, self._spawn_task)
             self._awake_at = parts.clock.now()
             parts.note("engine.begun", {"epoch": self.epoch})
-            self.past.pending += [self._event("engine.started", **parts.process, epoch=self.epoch)]
-            ours = (self._poll, self._renew, self._save_on, self._keep)
-            for work in (self._informer.look, self._crew.renew_leases, *ours):
-                self._spawn(work())
-            ended = await self._think()
+            self.past.pending += [
+                self._new_event("engine.started", **parts.process, epoch=self.epoch)
+            ]
+            ours = (self._poll_store, self._renew_lease, self._save_periodically, self._retain_code)
+            for work in (self._informer.poll_cloud, self._crew.keep_leases_alive, *ours):
+                self._spawn_task(work())
+            ended = await self._run_planning()
             if self._deeds:
                 await asyncio.wait(self._deeds, timeout=PATIENCE_S)
             for task in self._tasks:
                 task.cancel()
-        if ended not in (Ended.OUTDATED, Ended.DAMAGED):
+        if ended not in (EndReason.OUTDATED, EndReason.DAMAGED):
             try:
-                self.past.write([self._event("engine.stopped", why=ended.value)])
-                self._save()
+                self.past.write([self._new_event("engine.stopped", why=ended.value)])
+                self._save_history()
             except HerdError as error:
                 parts.note("engine.unwritten", {"why": error.sentence})
         return ended
 
     # ---- thinking --------------------------------------------------------------------------------
 
-    async def _think(self) -> Ended:
+    async def _run_planning(self) -> EndReason:
         """One thought after another."""
         while True:
             self._news.clear()
             try:
-                self._tick()
-            except Outdated:
-                return Ended.OUTDATED
-            except Damaged:  # what is under way is found again in the cloud
-                return Ended.DAMAGED
+                self._plan_once()
+            except Superseded:
+                return EndReason.OUTDATED
+            except StoreDamaged:  # what is under way is found again in the cloud
+                return EndReason.DAMAGED
             except HerdError as error:  # nothing was done that is not written down
                 self._alarms.note_store_trouble(error)
                 self._wake_at = self.parts.clock.now() + AGAIN_S
             if self._stopping:
-                return Ended.STOPPED
+                return EndReason.STOPPED
             if self._outdated or self._crew.outdated:
-                return Ended.OUTDATED
+                return EndReason.OUTDATED
             if self._astray:
-                return Ended.MOVED
+                return EndReason.MOVED
             now = self.parts.clock.now()
-            if now >= self._forsaken_at():
-                return Ended.GONE
+            if now >= self._abandon_world_at():
+                return EndReason.GONE
             if now >= self._resting_at + self.parts.rest_s:
-                return Ended.REST
-            await self._wait()
+                return EndReason.REST
+            await self._wait_for_news()
 
-    def _forsaken_at(self) -> float:
+    def _abandon_world_at(self) -> float:
         """When a world that is not there will have been away for too long, while we were awake."""
         return max(self._informer.absent_at, self._awake_at) + self.parts.gone_s
 
-    async def _wait(self) -> None:
+    async def _wait_for_news(self) -> None:
         """For news, or for the time that the plan has named."""
         resting_until = self._resting_at + self.parts.rest_s
-        wake_at = min(self._wake_at, resting_until, self._forsaken_at())
+        wake_at = min(self._wake_at, resting_until, self._abandon_world_at())
         left = max(0.0, wake_at - self.parts.clock.now())
         try:
             async with asyncio.timeout(None if left == inf else left):
@@ -157,60 +170,64 @@ class Engine:
             return
         await self.parts.clock.sleep(min(max(GATHER_S, self._thought_s), GATHER_S_MAX))
 
-    def _tick(self) -> None:
+    def _plan_once(self) -> None:
         """Look, judge, write down, begin."""
         now = self.parts.clock.now()
         if self._version is None:
             self._blank = self.past.is_incomplete()
         self.past.write(())
-        self._read(now)
-        self._desist()
+        self._read_store(now)
+        self._cancel_outdated()
         if self._blank and self._desired.rows:
             self._wake_at, self._resting_at = inf, inf  # to ask now might be to ask twice
-            self.parts.store.put_states(dict.fromkeys(self._desired.wishes.slots, INCOMPLETE))
+            self.parts.store.put_slot_messages(
+                dict.fromkeys(self._desired.wishes.slots, INCOMPLETE)
+            )
             return
-        self._watch()
-        observed = self._observed()
-        turn_at = sweep_step.turn(self.parts, self._desired, self.past, observed, self._shout)
+        self._watch_hosts()
+        observed = self._build_observed_state()
+        turn_at = sweep_step.run_sweep_steps(
+            self.parts, self._desired, self.past, observed, self._shout
+        )
         self.plan = judge(self._desired.wishes, observed, self.past.trails, now)
-        self._begin(self.plan.steps, now)
+        self._start_steps(self.plan.steps, now)
         self._wake_at = max(min(self.plan.wake_at, turn_at), now + SOON_S)
         if not self.plan.rest:
             self._resting_at = inf
         elif self._resting_at == inf:
             self._resting_at = now
-        look_s = self.parts.look_s if observe.holding(self.past.trails) else inf
-        self._informer.every(min(self.plan.survey_s, look_s))
+        look_s = self.parts.look_s if observe.has_granted_node(self.past.trails) else inf
+        self._informer.set_period(min(self.plan.survey_s, look_s))
         if self.plan.states != self._states:
-            self.parts.store.put_states(self.plan.states)
+            self.parts.store.put_slot_messages(self.plan.states)
             self._states = self.plan.states
         self._alarms.end_store_trouble()
         self._thought_s = self.parts.clock.now() - now
 
-    def _observed(self) -> Observed:
-        return Observed(
+    def _build_observed_state(self) -> ObservedState:
+        return ObservedState(
             sights=self._informer.survey.sights,
             zones=self._informer.survey.zones,
             surveyed_at=self._informer.survey.begun_at,
             awake_at=self._awake_at,
-            hosts=self._crew.words(),
+            hosts=self._crew.host_statuses(),
             calling=frozenset(+self._calling),
             working=frozenset(+self._working),
         )
 
-    def _watch(self) -> None:
+    def _watch_hosts(self) -> None:
         """The hosts of all that we hold, where they can be reached."""
-        survey, held = self._informer.survey, observe.held(self.past.trails)
+        survey, held = self._informer.survey, observe.slots_by_bid(self.past.trails)
         if self._held is None or self._held[0] is not survey or self._held[1] != held:
             self._held = survey, held
-            self._crew.watch(held, observe.standing(self.parts.cloud, survey, held))
+            self._crew.watch_bids(held, observe.reachable_hosts(self.parts.cloud, survey, held))
 
-    def _read(self, now: float) -> None:
+    def _read_store(self, now: float) -> None:
         """Wishes and events that other processes wrote."""
-        version = self.parts.store.version()
+        version = self.parts.store.change_counter()
         if version == self._version and now < self._expand_at:
             return
-        rows = self.parts.store.wishes()
+        rows = self.parts.store.stored_jobs()
         self.past.read()
         try:
             self._desired = self.parts.desire(rows)
@@ -223,28 +240,28 @@ class Engine:
 
     # ---- doing -----------------------------------------------------------------------------------
 
-    def _desist(self) -> None:
+    def _cancel_outdated(self) -> None:
         """Nothing is prepared any longer for what is not wished any more."""
-        for task in observe.outdated(self._desired.wishes, self._preparing):
+        for task in observe.outdated_preparations(self._desired.wishes, self._preparing):
             task.cancel()
             del self._preparing[task]
 
-    def _begin(self, steps: Sequence[Step], now: float) -> None:
+    def _start_steps(self, steps: Sequence[PlannedStep], now: float) -> None:
         """Journalled in one go, then begun."""
-        events = [event for step in steps for event in journal(step, now)]
+        events = [event for step in steps for event in events_before_step(step, now)]
         self.past.write(events)
         if not steps:
             return
-        bench = self._bench()
+        bench = self._action_context()
         for step in steps:
-            if isinstance(step.action, Record):
-                actions.record(bench, step.action)
+            if isinstance(step.action, RecordEvent):
+                actions.record_attempt(bench, step.action)
             else:
-                self._do(bench, step)
+                self._start_step(bench, step)
 
-    def _bench(self) -> Bench:
+    def _action_context(self) -> ActionContext:
         parts = self.parts
-        return Bench(
+        return ActionContext(
             cloud=parts.cloud,
             crew=self._crew,
             shelf=parts.shelf,
@@ -257,20 +274,20 @@ class Engine:
             trails=self.past.trails,
         )
 
-    def _do(self, bench: Bench, step: Step) -> None:
+    def _start_step(self, bench: ActionContext, step: PlannedStep) -> None:
         """One action as a task; until it is over its bid or its slot is under way."""
         action = step.action
         work = DEEDS[type(action)](bench, action, step.why)
         if isinstance(action, Ask | Withdraw):
-            self._deed(work, self._calling, action.bid)
-        elif not isinstance(action, Record):
-            task = self._deed(work, self._working, action.slot)
+            self._start_action(work, self._calling, action.bid)
+        elif not isinstance(action, RecordEvent):
+            task = self._start_action(work, self._working, action.slot)
             if isinstance(action, Prepare):
                 self._preparing[task] = action
                 task.add_done_callback(lambda task: self._preparing.pop(task, None))
 
-    def _deed(
-        self, work: Coroutine[Any, Any, list[Event]], under_way: Counter[str], name: str
+    def _start_action(
+        self, work: Coroutine[Any, Any, list[HistoryEvent]], under_way: Counter[str], name: str
     ) -> asyncio.Task[None]:
         """Do it, and keep what came of it to be written down."""
         under_way[name] += 1
@@ -289,12 +306,12 @@ class Engine:
                 under_way.subtract([name])
                 self._news.set()
 
-        task = self._spawn(deed())
+        task = self._spawn_task(deed())
         self._deeds.add(task)
         task.add_done_callback(self._deeds.discard)
         return task
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _spawn_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._group.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -302,7 +319,7 @@ class Engine:
 
     # ---- beside ----------------------------------------------------------------------------------
 
-    def _unseen(self, error: HerdError) -> None:
+    def _handle_survey_failure(self, error: HerdError) -> None:
         """The cloud could not be looked at."""
         self._alarms.note_trouble(CLOUD, error.sentence, error.hint)
         if isinstance(error, NotAllowed):
@@ -311,7 +328,7 @@ class Engine:
         self._astray = self.parts.astray()
         self._news.set()
 
-    def _seen(self) -> None:
+    def _handle_survey(self) -> None:
         """There is a new survey."""
         if senseless := self._informer.survey.trouble:
             self._alarms.note_trouble(CLOUD, senseless)
@@ -319,23 +336,23 @@ class Engine:
             self._alarms.end_trouble(CLOUD)
         if self._blank:
             survey, since = self._informer.survey, self._awake_at
-            self._blank = not rebuilt(self.parts, self.past, survey, since, self._shout)
-        self._ask_for_outcomes()
+            self._blank = not recover_store(self.parts, self.past, survey, since, self._shout)
+        self._check_creations()
         self._news.set()
 
-    def _zones(self) -> frozenset[str]:
+    def _zones_to_survey(self) -> frozenset[str]:
         """Those that we must hear of; what a lost store has forgotten may be anywhere."""
         wishes, trails = self._desired.wishes, self.past.trails
-        return EVERYWHERE if self._blank else observe.zones(wishes, trails)
+        return EVERYWHERE if self._blank else observe.zones_to_survey(wishes, trails)
 
-    def _ask_for_outcomes(self) -> None:
+    def _check_creations(self) -> None:
         """Of creations that show nothing."""
-        bench = self._bench()
-        for bid in observe.unlisted(self._informer.survey, self.past.trails):
+        bench = self._action_context()
+        for bid in observe.unlisted_creations(self._informer.survey, self.past.trails):
             if not self._calling[bid.name]:
-                self._deed(actions.outcome(bench, bid), self._calling, bid.name)
+                self._start_action(actions.check_creation(bench, bid), self._calling, bid.name)
 
-    async def _poll(self) -> None:
+    async def _poll_store(self) -> None:
         """See what other processes write, and whether the machine has slept."""
         clock = self.parts.clock
         while True:
@@ -347,55 +364,57 @@ class Engine:
                 self.parts.note("engine.awake", {"slept_s": now - before})
                 self._news.set()
             try:
-                changed = self.parts.store.version() != self._version
+                changed = self.parts.store.change_counter() != self._version
             except HerdError:
                 changed = True  # the next thought meets it, and says so
             if changed or now >= self._wake_at:
                 self._news.set()
 
-    async def _renew(self) -> None:
+    async def _renew_lease(self) -> None:
         """Our lease in the store."""
         while True:
             await self.parts.clock.sleep(RENEW_S)
             try:
-                self.parts.store.renew(self.epoch, self.parts.clock.now())
+                self.parts.store.renew_lease(self.epoch, self.parts.clock.now())
                 self._alarms.unrenewed = False
-            except Outdated:
+            except Superseded:
                 self._outdated = True
                 self._news.set()
             except HerdError as error:
                 self._alarms.note_store_trouble(error, renewing=True)
                 self._news.set()  # so that a thought writes it down
 
-    async def _save_on(self) -> None:
+    async def _save_periodically(self) -> None:
         """What is remembered, so that the next start is quick."""
         while True:
             await self.parts.clock.sleep(SAVE_S)
             try:
-                self._save()
+                self._save_history()
             except HerdError as error:
                 self._shout(error.sentence, hint=error.hint)
 
-    def _save(self) -> None:
+    def _save_history(self) -> None:
         """Now, and forget what nobody asks for any more."""
-        self.parts.shelf.forget(self.past.save(self.parts.clock.now()))
+        self.parts.shelf.remove_jobs(self.past.save(self.parts.clock.now()))
 
-    async def _keep(self) -> None:
+    async def _retain_code(self) -> None:
         """The code of what is wished: it stays here, or is brought back."""
         while True:
             await self.parts.clock.sleep(KEEP_S)
             rows = self._desired.rows.values()
             try:
                 if self._version is not None:
-                    await self._crew.keep({one.job: one.snapshot for one in rows if one.snapshot})
+                    await self._crew.retain_code(
+                        {one.job: one.snapshot for one in rows if one.snapshot}
+                    )
             except OSError as error:
                 self._shout(f"the code of jobs can't be kept ({error})")
 
-    def _tell(self, kind: str, slot: str, facts: Mapping[str, Any]) -> None:
+    def _record_host_event(self, kind: str, slot: str, facts: Mapping[str, Any]) -> None:
         """Something that a host of this slot has given rise to."""
-        self.past.pending.append(self._event(kind, slot, **facts))
+        self.past.pending.append(self._new_event(kind, slot, **facts))
         self._news.set()
 
-    def _event(self, kind: str, slot: str = "", **facts: Any) -> Event:
+    def _new_event(self, kind: str, slot: str = "", **facts: Any) -> HistoryEvent:
         job = slot.rpartition("-")[0]
-        return Event(at=self.parts.clock.now(), kind=kind, job=job, slot=slot, facts=facts)
+        return HistoryEvent(at=self.parts.clock.now(), kind=kind, job=job, slot=slot, facts=facts)

@@ -4,47 +4,47 @@ from collections.abc import Callable, Mapping
 
 from tpuherd.catalogue import zones
 from tpuherd.engine import observe
-from tpuherd.engine.dependencies import Parts
-from tpuherd.engine.event_log import RECOVERED, Past
+from tpuherd.engine.dependencies import EngineDeps
+from tpuherd.engine.event_log import RECOVERED, EventLog
 from tpuherd.errors import HerdError
-from tpuherd.jobfile.jobs_from_cards import adopted
-from tpuherd.model.observed import Sight
-from tpuherd.model.slots_and_plan import Event
-from tpuherd.model.stored_job import Wish
+from tpuherd.jobfile.jobs_from_cards import rebuild_records
+from tpuherd.model.observed import BidObservation
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import Survey
-from tpuherd.targets import fold, slot_of
+from tpuherd.targets import fold_names, split_bid_name
 
 SILENT_S = 300.0  #: a zone that does not answer is waited for: what it has would be strays
 EVERYWHERE = frozenset(zones())  #: what was forgotten may be anywhere
 
 
-def rebuilt(
-    parts: Parts, past: Past, survey: Survey, since: float, shout: Callable[[str], None]
+def recover_store(
+    parts: EngineDeps, past: EventLog, survey: Survey, since: float, shout: Callable[[str], None]
 ) -> bool:
     """Adopt all that the store does not know; false: not yet."""
     now = parts.clock.now()
     try:
-        lost = past.lost()
+        lost = past.unrecovered_loss()
         late = now >= since + SILENT_S and not (lost and lost.facts.get("lost_jobs"))
         if EVERYWHERE - survey.zones and not late:
             return False  # a lost job's node there would be nobody's, and be given back
-        known = parts.store.wishes()
-        if lost is None and not past.blank():
+        known = parts.store.stored_jobs()
+        if lost is None and not past.is_blank():
             return True  # somebody has wished meanwhile: herd adopt does it
-        dropped = past.dropped()
+        dropped = past.dropped_jobs()
         sights = [
             one
-            for one in observe.owned(survey, parts.owner)
+            for one in observe.own_observations(survey, parts.owner)
             if is_unknown(one, past, known) and not was_dropped(one, dropped, known)
         ]
         remembered = lost.facts.get("lost_jobs", ()) if lost else ()
-        found = adopted(sights, known, now, parts.who, remembered=remembered)
+        found = rebuild_records(sights, known, now, parts.who, remembered=remembered)
         events = list(found.events)
         if lost is not None:
-            events.append(recovered(sights, now))
+            events.append(recovered_event(sights, now))
         # In one transaction: a wish without its bids would ask for them anew, and a store
         # that knows some jobs would leave the others to be strays.
-        parts.store.adopt(found.wishes, events)
+        parts.store.add_jobs(found.wishes, events)
     except HerdError as error:
         shout(error.sentence)
         return False
@@ -53,9 +53,9 @@ def rebuilt(
     return True
 
 
-def is_unknown(sight: Sight, past: Past, known: Mapping[str, Wish]) -> bool:
+def is_unknown(sight: BidObservation, past: EventLog, known: Mapping[str, StoredJob]) -> bool:
     """Whether the store lacks this bid, or the job that it is for."""
-    named = slot_of(sight.bid)
+    named = split_bid_name(sight.bid)
     if named is None:
         return False
     wish, made = known.get(named.job), sight.card.get("made_at")
@@ -66,18 +66,20 @@ def is_unknown(sight: Sight, past: Past, known: Mapping[str, Wish]) -> bool:
     return not other_job and (trail is None or sight.bid not in trail.bids)
 
 
-def was_dropped(sight: Sight, dropped: Mapping[str, float], known: Mapping[str, Wish]) -> bool:
+def was_dropped(
+    sight: BidObservation, dropped: Mapping[str, float], known: Mapping[str, StoredJob]
+) -> bool:
     """Whether the job that it was asked for is known to have been dropped since: it is on its way
     out, and to adopt it would bring the job back."""
-    named, made = slot_of(sight.bid), sight.card.get("made_at")
+    named, made = split_bid_name(sight.bid), sight.card.get("made_at")
     if named is None or named.job in known or not isinstance(made, int | float):
         return False
     return named.job in dropped and made <= dropped[named.job]
 
 
-def recovered(sights: list[Sight], now: float) -> Event:
+def recovered_event(sights: list[BidObservation], now: float) -> HistoryEvent:
     """The line that ends the time in which the store may lack what the cloud shows."""
     bids = sorted(sight.bid for sight in sights)
-    what = fold(bids) if bids else "nothing"
+    what = fold_names(bids) if bids else "nothing"
     why = f"of what the cloud shows {what} was missing in the store that was damaged"
-    return Event(at=now, kind=RECOVERED, facts={"bids": bids, "why": why})
+    return HistoryEvent(at=now, kind=RECOVERED, facts={"bids": bids, "why": why})

@@ -3,21 +3,25 @@
 from collections.abc import Callable
 from math import inf
 
-from tpuherd.engine.dependencies import Parts
-from tpuherd.engine.desired import Desired
-from tpuherd.engine.event_log import Past
+from tpuherd.engine.dependencies import EngineDeps
+from tpuherd.engine.desired import DesiredState
+from tpuherd.engine.event_log import EventLog
 from tpuherd.errors import HerdError
-from tpuherd.model.observed import Observed
-from tpuherd.sweeps.scheduler import Turn, every, take
+from tpuherd.model.observed import ObservedState
+from tpuherd.sweeps.scheduler import SweepStep, run_step, sweeps_with_slots
 
 
-def turn(
-    parts: Parts, desired: Desired, past: Past, observed: Observed, shout: Callable[..., None]
+def run_sweep_steps(
+    parts: EngineDeps,
+    desired: DesiredState,
+    past: EventLog,
+    observed: ObservedState,
+    shout: Callable[..., None],
 ) -> float:
     """What was decided is written down; when to look again at the latest."""
     wake_at = inf
-    for job, search, slots in every(desired.sweeps, desired.wishes.slots):
-        one = Turn(
+    for job, search, slots in sweeps_with_slots(desired.sweeps, desired.wishes.slots):
+        one = SweepStep(
             job=job,
             search=search,
             slots=slots,
@@ -27,7 +31,7 @@ def turn(
             advice=parts.advice,
         )
         try:
-            take(one)
+            run_step(one)
         except HerdError as error:  # advice can't be had: what was found before it holds
             shout(f"{job}: {error.sentence}", hint=error.hint)
         past.write(one.events)

@@ -4,28 +4,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from tpuherd.model.slot_history import Bid, Trail, cost
-from tpuherd.model.slots_and_plan import Event, Kind, Offer, Refusal
-from tpuherd.targets import slot_of
+from tpuherd.model.slot_history import BidRecord, SlotHistory, bid_cost
+from tpuherd.model.slots_and_plan import HistoryEvent, Offer, Refusal, RequestKind
+from tpuherd.targets import split_bid_name
 
 GONE_KEPT = 1000  #: so many withdrawn generations of a slot are known again when they show up
 
-Fold = Callable[[Trail, Event], Trail]
+SlotEventHandler = Callable[[SlotHistory, HistoryEvent], SlotHistory]
 
 
 def read_offer(document: Mapping[str, Any]) -> Offer:
     """An offer as it was written down."""
     known = {one.name for one in fields(Offer)}
     kept = {name: value for name, value in document.items() if name in known}
-    return Offer(**kept | {"kind": Kind(kept.get("kind", Kind.QUEUED))})
+    return Offer(**kept | {"kind": RequestKind(kept.get("kind", RequestKind.QUEUED))})
 
 
-def asked(trail: Trail, event: Event) -> Trail:
+def apply_asked(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     facts = event.facts
     old = trail.bids.get(facts["bid"])
     if old is not None:
         return with_bid(trail, replace(old, sent_at=event.at, sends=old.sends + 1))
-    bid = Bid(
+    bid = BidRecord(
         name=facts["bid"],
         slot=event.slot,
         generation=facts["generation"],
@@ -40,11 +40,11 @@ def asked(trail: Trail, event: Event) -> Trail:
     return with_bid(replace(trail, generation=generation, searching_at=since), bid)
 
 
-def adopted(trail: Trail, event: Event) -> Trail:
+def apply_adopted(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     facts = event.facts
-    known = {one.name for one in fields(Bid)} - {"name", "slot", "offer"}
+    known = {one.name for one in fields(BidRecord)} - {"name", "slot", "offer"}
     kept = {name: value for name, value in facts.items() if name in known}
-    bid = Bid(
+    bid = BidRecord(
         **{"asked_at": event.at, "sent_at": event.at}
         | kept
         | {
@@ -58,14 +58,14 @@ def adopted(trail: Trail, event: Event) -> Trail:
     return with_bid(replace(trail, generation=max(trail.generation, bid.generation)), bid)
 
 
-def withdrawn(trail: Trail, event: Event) -> Trail:
+def apply_withdrawn(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     name, facts = event.facts["bid"], event.facts
-    named = slot_of(name)
+    named = split_bid_name(name)
     bid = trail.bids.get(name)
     if bid is None and named is not None:
         # One that was gone and has shown up again: only its name and its zone still matter.
         offer = Offer(zone=str(facts.get("zone", "")), type="", runtime="", tier="")
-        bid = Bid(
+        bid = BidRecord(
             name=name,
             slot=event.slot,
             generation=named.generation,
@@ -82,18 +82,18 @@ def withdrawn(trail: Trail, event: Event) -> Trail:
     return with_bid(trail, replace(bid, withdrawn_at=event.at, withdrawn_why=why, withdrawals=many))
 
 
-def gone(trail: Trail, event: Event) -> Trail:
+def apply_gone(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     bid = trail.bids.get(event.facts["bid"])
     if bid is None:
         return trail
-    left = without(trail, bid.name)
+    left = bids_without(trail, bid.name)
     memory = (*(one for one in trail.gone if one != bid.generation), bid.generation)
-    spent = trail.spent + cost(bid, event.at)
+    spent = trail.spent + bid_cost(bid, event.at)
     trail = give_back_quota(trail, bid, event.at)
     return replace(trail, bids=left, gone=memory[-GONE_KEPT:], spent=spent)
 
 
-def lost(trail: Trail, event: Event) -> Trail:
+def apply_lost(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     bid = trail.bids.get(event.facts["bid"])
     if bid is None:
         return trail
@@ -101,7 +101,7 @@ def lost(trail: Trail, event: Event) -> Trail:
     return with_bid(trail, replace(bid, lost_at=event.at, lost_how=event.facts["how"]))
 
 
-def give_back_quota(trail: Trail, bid: Bid, now: float) -> Trail:
+def give_back_quota(trail: SlotHistory, bid: BidRecord, now: float) -> SlotHistory:
     """A node that is gone uses no quota: its own slot need not wait until others were refused."""
     if bid.granted_at is None:
         return trail
@@ -113,14 +113,14 @@ def quota_key(offer: Offer) -> str:
     return f"{offer.zone} {offer.type} {offer.tier}"
 
 
-def refused(trail: Trail, event: Event) -> Trail:
+def apply_refused(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     refusal, sentence = Refusal(event.facts["refusal"]), event.facts["sentence"]
     bid = trail.bids.get(event.facts["bid"])
     if bid is None:
         return trail
     if refusal is Refusal.TAKEN:
         # What bears the name is not known to be ours: it is forgotten, and never withdrawn.
-        return replace(trail, bids=without(trail, bid.name))
+        return replace(trail, bids=bids_without(trail, bid.name))
     trail = with_bid(trail, replace(bid, refusal=refusal, sentence=sentence))
     if refusal is not Refusal.CONFIGURATION:
         return trail
@@ -132,25 +132,25 @@ def unfit_key(offer: Offer, node_digest: str) -> str:
     return " ".join((offer.zone, offer.type, offer.runtime, offer.tier, offer.kind, node_digest))
 
 
-def granted(trail: Trail, event: Event) -> Trail:
+def apply_granted(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     if event.facts["bid"] not in trail.bids:
         return trail
-    return replace(of_bid(granted_at="$at")(trail, event), searching_at=None)
+    return replace(bid_setter(granted_at="$at")(trail, event), searching_at=None)
 
 
-def of_bid(**changes: Any) -> Fold:
+def bid_setter(**changes: Any) -> SlotEventHandler:
     """A change of the bid that the event names; "$at" is the time, "$name" a fact."""
 
-    def change(trail: Trail, event: Event) -> Trail:
+    def change(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
         bid = trail.bids.get(event.facts["bid"])
         if bid is None:
             return trail
-        return with_bid(trail, replace(bid, **meant(changes, event)))
+        return with_bid(trail, replace(bid, **resolve_values(changes, event)))
 
     return change
 
 
-def meant(changes: Mapping[str, Any], event: Event) -> dict[str, Any]:
+def resolve_values(changes: Mapping[str, Any], event: HistoryEvent) -> dict[str, Any]:
     """The values that stand for themselves, for the time or for a fact of the event."""
     known = {"at": event.at, **event.facts}
     return {
@@ -159,16 +159,16 @@ def meant(changes: Mapping[str, Any], event: Event) -> dict[str, Any]:
     }
 
 
-def without(trail: Trail, name: str) -> dict[str, Bid]:
+def bids_without(trail: SlotHistory, name: str) -> dict[str, BidRecord]:
     """All bids but this one."""
     return {other: bid for other, bid in trail.bids.items() if other != name}
 
 
-def with_bid(trail: Trail, bid: Bid) -> Trail:
+def with_bid(trail: SlotHistory, bid: BidRecord) -> SlotHistory:
     return replace(trail, bids={**trail.bids, bid.name: bid})
 
 
-def prepared(trail: Trail, event: Event) -> Trail:
+def apply_prepared(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     bid = trail.bids.get(event.facts["bid"])
     if bid is None:
         return trail
@@ -184,30 +184,30 @@ def prepared(trail: Trail, event: Event) -> Trail:
     return with_bid(trail, bid)
 
 
-def uncollected(trail: Trail, event: Event) -> Trail:
+def apply_uncollected(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     bid = trail.bids.get(event.facts["bid"])
     if bid is None:
         return trail
     return with_bid(trail, replace(bid, uncollected=bid.uncollected + 1, uncollected_at=event.at))
 
 
-BIDS: Mapping[str, Fold] = {
-    "bid.asked": asked,
-    "bid.adopted": adopted,
-    "bid.answered": of_bid(answered_at="$at"),
-    "bid.refused": refused,
-    "bid.granted": granted,
-    "bid.ready": of_bid(ready_at="$at"),
-    "bid.sick": of_bid(sick_at="$at", sick_how="$state"),
-    "bid.well": of_bid(sick_at=None, sick_how=""),
-    "bid.noticed": of_bid(noticed_at="$at"),
-    "bid.missed": of_bid(missed_at="$at"),
-    "bid.seen": of_bid(missed_at=None),
-    "bid.lost": lost,
-    "bid.freed": of_bid(freed_at="$at"),
-    "bid.withdrawn": withdrawn,
-    "bid.gone": gone,
-    "slot.prepared": prepared,
-    "slot.collected": of_bid(collected=True),
-    "slot.uncollected": uncollected,
+BIDS: Mapping[str, SlotEventHandler] = {
+    "bid.asked": apply_asked,
+    "bid.adopted": apply_adopted,
+    "bid.answered": bid_setter(answered_at="$at"),
+    "bid.refused": apply_refused,
+    "bid.granted": apply_granted,
+    "bid.ready": bid_setter(ready_at="$at"),
+    "bid.sick": bid_setter(sick_at="$at", sick_how="$state"),
+    "bid.well": bid_setter(sick_at=None, sick_how=""),
+    "bid.noticed": bid_setter(noticed_at="$at"),
+    "bid.missed": bid_setter(missed_at="$at"),
+    "bid.seen": bid_setter(missed_at=None),
+    "bid.lost": apply_lost,
+    "bid.freed": bid_setter(freed_at="$at"),
+    "bid.withdrawn": apply_withdrawn,
+    "bid.gone": apply_gone,
+    "slot.prepared": apply_prepared,
+    "slot.collected": bid_setter(collected=True),
+    "slot.uncollected": apply_uncollected,
 }

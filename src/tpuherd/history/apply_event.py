@@ -3,12 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
-from tpuherd.history.apply_bid_events import BIDS, Fold
+from tpuherd.history.apply_bid_events import BIDS, SlotEventHandler
 from tpuherd.history.apply_slot_events import SLOTS
-from tpuherd.history.apply_trial_events import SWEEPS, folded
+from tpuherd.history.apply_trial_events import SWEEPS, apply_trial_event
 from tpuherd.history.apply_zone_events import LEARNS
-from tpuherd.model.slot_history import Trail, Trails
-from tpuherd.model.slots_and_plan import Ask, Event, Launch, Record, Step, Stop, Withdraw
+from tpuherd.model.slot_history import History, SlotHistory
+from tpuherd.model.slots_and_plan import (
+    Ask,
+    HistoryEvent,
+    Launch,
+    PlannedStep,
+    RecordEvent,
+    Stop,
+    Withdraw,
+)
 from tpuherd.model.sweep_trials import Sweep
 
 #: Every kind of event, and the facts without which it says nothing.
@@ -72,49 +80,49 @@ ROUTINE = frozenset(
     {"attempt.saved", "bid.answered", "bid.missed", "bid.seen", "trial.told"}
 )  # fmt: skip
 
-FOLDS: Mapping[str, Fold] = {**BIDS, **SLOTS}
+FOLDS: Mapping[str, SlotEventHandler] = {**BIDS, **SLOTS}
 
 
-def fold(trails: Trails, event: Event) -> Trails:
+def apply_event(trails: History, event: HistoryEvent) -> History:
     """What is remembered after this event; what a newer engine wrote is passed over."""
     if not KINDS.get(event.kind, frozenset()) <= event.facts.keys():
         return trails
     if event.kind in LEARNS:
         trails = LEARNS[event.kind](trails, event)
     if event.kind in SWEEPS:
-        trails = swept(trails, event)
+        trails = apply_to_sweep(trails, event)
     if event.kind not in FOLDS:
         return trails
-    names = (event.slot,) if event.slot else touched(trails, event)
+    names = (event.slot,) if event.slot else slots_of_job(trails, event)
     slots = dict(trails.slots)
     for name in names:
-        slots[name] = fold_trail(slots.get(name, Trail()), event)
+        slots[name] = apply_slot_event(slots.get(name, SlotHistory()), event)
     return replace(trails, slots=slots)
 
 
-def swept(trails: Trails, event: Event) -> Trails:
+def apply_to_sweep(trails: History, event: HistoryEvent) -> History:
     """With what it tells of its job's sweep, if that has any trials."""
     before = trails.sweeps.get(event.job, Sweep())
-    after = folded(before, event)
+    after = apply_trial_event(before, event)
     return trails if after == before else replace(
         trails, sweeps={**trails.sweeps, event.job: after}
     )  # fmt: skip
 
 
-def fold_trail(trail: Trail, event: Event) -> Trail:
+def apply_slot_event(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     """The same for the one slot that it tells of."""
     return FOLDS[event.kind](trail, event) if event.kind in FOLDS else trail
 
 
-def touched(trails: Trails, event: Event) -> tuple[str, ...]:
+def slots_of_job(trails: History, event: HistoryEvent) -> tuple[str, ...]:
     """All slots that the wish's job ever had."""
     return tuple(name for name in trails.slots if name.rpartition("-")[0] == event.job)
 
 
-def journal(step: Step, now: float) -> tuple[Event, ...]:
+def events_before_step(step: PlannedStep, now: float) -> tuple[HistoryEvent, ...]:
     """What is written down before a step is taken."""
     match step.action:
-        case Record(event=event):
+        case RecordEvent(event=event):
             return (event,)
         case Ask() as ask:
             kind, facts = (
@@ -156,4 +164,4 @@ def journal(step: Step, now: float) -> tuple[Event, ...]:
             return ()
     slot = step.action.slot
     job = slot.rpartition("-")[0]
-    return (Event(at=now, kind=kind, job=job, slot=slot, facts=facts | {"why": step.why}),)
+    return (HistoryEvent(at=now, kind=kind, job=job, slot=slot, facts=facts | {"why": step.why}),)

@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tpuherd.history.apply_bid_events import Fold, meant, of_bid, with_bid
-from tpuherd.model.slot_history import Attempt, Bid, Trail, Verdict
-from tpuherd.model.slots_and_plan import Event
-from tpuherd.model.sweep_trials import Spent
+from tpuherd.history.apply_bid_events import SlotEventHandler, bid_setter, resolve_values, with_bid
+from tpuherd.model.slot_history import AttemptRecord, BidRecord, SlotHistory, Verdict
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.model.sweep_trials import TrialUsage
 
 
-def launched(trail: Trail, event: Event) -> Trail:
+def apply_launched(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     facts, last = event.facts, trail.attempt
     boots = tuple(facts.get("boots", ()))
     if last is not None and last.id == facts["attempt"]:
         again = replace(last, launched_at=event.at, launches=last.launches + 1, boots=boots)
         return replace(trail, attempt=again)
-    attempt = Attempt(
+    attempt = AttemptRecord(
         id=facts["attempt"],
         number=facts["number"],
         bid=facts["bid"],
@@ -28,10 +28,10 @@ def launched(trail: Trail, event: Event) -> Trail:
     first = event.at if trail.first_launch_at is None else trail.first_launch_at
     many = max(trail.attempts, attempt.number)
     trail = replace(trail, attempt=attempt, attempts=many, first_launch_at=first)
-    return of_bid(collected=False, uncollected=0)(trail, event)
+    return bid_setter(collected=False, uncollected=0)(trail, event)
 
 
-def stopping(trail: Trail, event: Event) -> Trail:
+def apply_stopping(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     attempt, facts = trail.attempt, event.facts
     if attempt is None or attempt.id != facts["attempt"] or attempt.ended_at is not None:
         return replace(trail, halted_at=event.at)
@@ -47,29 +47,31 @@ def stopping(trail: Trail, event: Event) -> Trail:
     return replace(trail, attempt=attempt)
 
 
-def of_attempt(**changes: Any) -> Fold:
+def attempt_setter(**changes: Any) -> SlotEventHandler:
     """A change of the latest attempt, if it is the one that the event names."""
 
-    def change(trail: Trail, event: Event) -> Trail:
+    def change(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
         attempt = trail.attempt
         if attempt is None or attempt.id != event.facts["attempt"]:
             return trail
-        return replace(trail, attempt=replace(attempt, **meant(changes, event)))
+        return replace(trail, attempt=replace(attempt, **resolve_values(changes, event)))
 
     return change
 
 
-def stepped(trail: Trail, event: Event) -> Trail:
-    return replace(of_attempt(first_step_at="$at")(trail, event), faults=0)
+def apply_first_step(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    return replace(attempt_setter(first_step_at="$at")(trail, event), faults=0)
 
 
-def saved(trail: Trail, event: Event) -> Trail:
+def apply_saved(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     if trail.attempt is None or trail.attempt.id != event.facts["attempt"]:
         return trail
-    return further(of_attempt(saved="$step", saved_at="$at")(trail, event), event.facts["step"])
+    return forgive_after_progress(
+        attempt_setter(saved="$step", saved_at="$at")(trail, event), event.facts["step"]
+    )
 
 
-def further(trail: Trail, step: int | None) -> Trail:
+def forgive_after_progress(trail: SlotHistory, step: int | None) -> SlotHistory:
     """A checkpoint that is further than all before forgives what failed until then."""
     if step is None or (trail.saved is not None and step <= trail.saved):
         return trail
@@ -77,7 +79,7 @@ def further(trail: Trail, step: int | None) -> Trail:
     return replace(trail, saved=step, failures=0, stalls=0, faults=0, bids=bids)
 
 
-def ended(trail: Trail, event: Event) -> Trail:
+def apply_ended(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     facts, attempt = event.facts, trail.attempt
     if attempt is None or attempt.id != facts["attempt"] or attempt.ended_at is not None:
         return trail
@@ -93,10 +95,10 @@ def ended(trail: Trail, event: Event) -> Trail:
         sure=bool(facts.get("sure", True)),
         unfit=bool(facts.get("unfit")),
     )
-    trail = further(replace(trail, attempt=attempt), attempt.saved)
+    trail = forgive_after_progress(replace(trail, attempt=attempt), attempt.saved)
     bid, chips = trail.bids.get(attempt.bid), bool(facts.get("chips"))
     if bid is not None:
-        trail = with_bid(trail, stumbled(bid, verdict, chips=chips))
+        trail = with_bid(trail, update_node_failures(bid, verdict, chips=chips))
     if chips:
         trail = replace(trail, faults=trail.faults + 1)
     if attempt.trial != trail.trial:
@@ -117,7 +119,7 @@ COUNTS = {
 }
 
 
-def stumbled(bid: Bid, verdict: Verdict, *, chips: bool) -> Bid:
+def update_node_failures(bid: BidRecord, verdict: Verdict, *, chips: bool) -> BidRecord:
     """How well the node stands after such an end."""
     match verdict:
         case Verdict.NODE_FAULT | Verdict.LOST if chips:
@@ -130,7 +132,7 @@ def stumbled(bid: Bid, verdict: Verdict, *, chips: bool) -> Bid:
             return bid
 
 
-def unprepared(trail: Trail, event: Event) -> Trail:
+def apply_unprepared(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     facts = event.facts
     bid = trail.bids.get(facts["bid"])
     if bid is None:
@@ -151,13 +153,13 @@ def unprepared(trail: Trail, event: Event) -> Trail:
     )
 
 
-def afresh(trail: Trail, event: Event) -> Trail:
+def start_afresh(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     """A wish that is made anew starts from nothing, save for names that were used."""
     last = trail.attempt
     if last is not None and last.ended_at is not None:
         last = replace(last, verdict=Verdict.STOPPED)
     return replace(
-        changed(trail, event),
+        forgive_failures(trail, event),
         attempt=last,
         preemptions=0,
         saved=None,
@@ -168,7 +170,7 @@ def afresh(trail: Trail, event: Event) -> Trail:
     )
 
 
-def changed(trail: Trail, event: Event) -> Trail:
+def forgive_failures(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     """The user has seen to it: what failed until now is forgiven."""
     return replace(
         trail,
@@ -184,21 +186,21 @@ def changed(trail: Trail, event: Event) -> Trail:
     )
 
 
-def dropped(trail: Trail, event: Event) -> Trail:
+def apply_dropped(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     return replace(trail, dropped=True, trial=None)
 
 
-def given(trail: Trail, event: Event) -> Trail:
+def apply_trial_given(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     """A trial of a sweep: what it has used up of its budgets comes with it."""
-    return at_trial(trail, event.facts["trial"], Spent(**event.facts["spent"]))
+    return with_trial(trail, event.facts["trial"], TrialUsage(**event.facts["spent"]))
 
 
-def left(trail: Trail, event: Event) -> Trail:
+def apply_trial_left(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     """It is over, or is taken up elsewhere."""
-    return at_trial(trail, None, Spent()) if trail.trial == event.facts["trial"] else trail
+    return with_trial(trail, None, TrialUsage()) if trail.trial == event.facts["trial"] else trail
 
 
-def at_trial(trail: Trail, trial: int | None, spent: Spent) -> Trail:
+def with_trial(trail: SlotHistory, trial: int | None, spent: TrialUsage) -> SlotHistory:
     return replace(
         trail,
         trial=trial,
@@ -212,23 +214,23 @@ def at_trial(trail: Trail, trial: int | None, spent: Spent) -> Trail:
     )
 
 
-SLOTS: Mapping[str, Fold] = {
-    "wish.made": afresh,
-    "wish.changed": changed,
-    "wish.resumed": changed,
-    "wish.dropped": dropped,
-    "slot.unprepared": unprepared,
+SLOTS: Mapping[str, SlotEventHandler] = {
+    "wish.made": start_afresh,
+    "wish.changed": forgive_failures,
+    "wish.resumed": forgive_failures,
+    "wish.dropped": apply_dropped,
+    "slot.unprepared": apply_unprepared,
     "slot.done": lambda trail, event: replace(trail, done_at=event.at),
     "slot.gave_up": lambda trail, event: replace(
         trail, gave_up_at=event.at, gave_up_why=str(event.facts["why"])
     ),
-    "trial.given": given,
-    "trial.waits": left,
-    "trial.ended": left,
-    "attempt.launched": launched,
-    "attempt.started": of_attempt(started_at="$at"),
-    "attempt.stepped": stepped,
-    "attempt.saved": saved,
-    "attempt.stopping": stopping,
-    "attempt.ended": ended,
+    "trial.given": apply_trial_given,
+    "trial.waits": apply_trial_left,
+    "trial.ended": apply_trial_left,
+    "attempt.launched": apply_launched,
+    "attempt.started": attempt_setter(started_at="$at"),
+    "attempt.stepped": apply_first_step,
+    "attempt.saved": apply_saved,
+    "attempt.stopping": apply_stopping,
+    "attempt.ended": apply_ended,
 }

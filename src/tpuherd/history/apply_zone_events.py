@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from statistics import fmean
 
-from tpuherd.model.slot_history import Bid, Season, Trails
-from tpuherd.model.slots_and_plan import Event, Offer, Refusal
+from tpuherd.model.slot_history import BidRecord, History, ZoneStats
+from tpuherd.model.slots_and_plan import HistoryEvent, Offer, Refusal
 
 KEPT = 20  #: so many of the latest waits and lives are remembered a season
 PAUSE_S_MIN, PAUSE_S_MAX = 15.0, 600.0
@@ -17,36 +17,36 @@ WAITS_S: Mapping[Refusal, float] = {
     Refusal.PERMISSION: 300.0,
 }
 
-Learn = Callable[[Trails, Event], Trails]
+StatsHandler = Callable[[History, HistoryEvent], History]
 
 
-def season_key(offer: Offer) -> tuple[str, str, str]:
+def zone_stats_key(offer: Offer) -> tuple[str, str, str]:
     """By what capacity is learnt."""
     return offer.zone, offer.type, offer.tier
 
 
-def find(trails: Trails, event: Event) -> Bid | None:
+def find_bid(trails: History, event: HistoryEvent) -> BidRecord | None:
     """The bid that the event names."""
     trail = trails.slots.get(event.slot)
     return trail.bids.get(event.facts["bid"]) if trail else None
 
 
-def with_season(trails: Trails, key: tuple[str, str, str], season: Season) -> Trails:
+def with_zone_stats(trails: History, key: tuple[str, str, str], season: ZoneStats) -> History:
     return replace(trails, seasons={**trails.seasons, key: season})
 
 
-def asked(trails: Trails, event: Event) -> Trails:
+def count_ask(trails: History, event: HistoryEvent) -> History:
     kept = tuple(at for at in trails.asks if at > event.at - 60)
     return replace(trails, asks=(*kept, event.at))
 
 
-def refused(trails: Trails, event: Event) -> Trails:
-    bid = find(trails, event)
+def learn_refusal(trails: History, event: HistoryEvent) -> History:
+    bid = find_bid(trails, event)
     refusal = Refusal(event.facts["refusal"])
     if bid is None or refusal in {Refusal.TAKEN, Refusal.CONFIGURATION}:
         return trails
-    key = season_key(bid.offer)
-    season = trails.seasons.get(key, Season())
+    key = zone_stats_key(bid.offer)
+    season = trails.seasons.get(key, ZoneStats())
     if bid.refusal is not None:
         return trails  # told twice
     season = replace(
@@ -56,12 +56,12 @@ def refused(trails: Trails, event: Event) -> Trails:
         refusal=refusal,
         sentence=event.facts["sentence"],
         hint=str(event.facts.get("hint") or ""),
-        pause_s=WAITS_S.get(refusal, longer(season, bid)),
+        pause_s=WAITS_S.get(refusal, next_pause(season, bid)),
     )
-    return with_season(trails, key, season)
+    return with_zone_stats(trails, key, season)
 
 
-def longer(season: Season, bid: Bid) -> float:
+def next_pause(season: ZoneStats, bid: BidRecord) -> float:
     """The next pause: twice the last, but once only for all that was asked before it was over."""
     last = 0.0 if season.refusal in WAITS_S else season.pause_s
     if last and bid.sent_at < season.refused_at:
@@ -69,12 +69,12 @@ def longer(season: Season, bid: Bid) -> float:
     return min(PAUSE_S_MAX, max(PAUSE_S_MIN, last * 2))
 
 
-def granted(trails: Trails, event: Event) -> Trails:
-    bid = find(trails, event)
+def learn_grant(trails: History, event: HistoryEvent) -> History:
+    bid = find_bid(trails, event)
     if bid is None or bid.granted_at is not None:
         return trails
-    key = season_key(bid.offer)
-    season = trails.seasons.get(key, Season())
+    key = zone_stats_key(bid.offer)
+    season = trails.seasons.get(key, ZoneStats())
     season = replace(
         season,
         refusals=0,
@@ -84,41 +84,41 @@ def granted(trails: Trails, event: Event) -> Trails:
         grants=season.grants + 1,
         pause_s=max(0.0, min(season.pause_s, PAUSE_S_MAX) - PAUSE_LESS_S),
     )
-    return with_season(trails, key, season)
+    return with_zone_stats(trails, key, season)
 
 
-def ready(trails: Trails, event: Event) -> Trails:
-    bid = find(trails, event)
+def learn_wait(trails: History, event: HistoryEvent) -> History:
+    bid = find_bid(trails, event)
     if bid is None or bid.ready_at is not None:
         return trails
-    key = season_key(bid.offer)
-    season = trails.seasons.get(key, Season())
+    key = zone_stats_key(bid.offer)
+    season = trails.seasons.get(key, ZoneStats())
     waits = (*season.waits_s, event.at - bid.asked_at)[-KEPT:]
-    return with_season(trails, key, replace(season, waits_s=waits))
+    return with_zone_stats(trails, key, replace(season, waits_s=waits))
 
 
-def over(trails: Trails, event: Event) -> Trails:
+def learn_lifetime(trails: History, event: HistoryEvent) -> History:
     """The end of a life: what is told to go may be given back before anybody sees it lost."""
-    bid = find(trails, event)
+    bid = find_bid(trails, event)
     if bid is None or bid.ready_at is None:
         return trails
     if bid.noticed_at is not None or bid.lost_at is not None:
         return trails
-    key = season_key(bid.offer)
-    season = trails.seasons.get(key, Season())
+    key = zone_stats_key(bid.offer)
+    season = trails.seasons.get(key, ZoneStats())
     lives = (*season.lives_s, event.at - bid.ready_at)[-KEPT:]
-    return with_season(trails, key, replace(season, lives_s=lives))
+    return with_zone_stats(trails, key, replace(season, lives_s=lives))
 
 
-def lived(trails: Trails, slot: str, bid: str) -> Mapping[str, str]:
+def lifetime_env(trails: History, slot: str, bid: str) -> Mapping[str, str]:
     """How long nodes like this one last there, for scripts that save: as a variable, if known."""
     trail = trails.slots.get(slot)
     mine = trail.bids.get(bid) if trail else None
-    season = trails.seasons.get(season_key(mine.offer)) if mine else None
+    season = trails.seasons.get(zone_stats_key(mine.offer)) if mine else None
     return {"HERD_LIFE_S": f"{fmean(season.lives_s):.0f}"} if season and season.lives_s else {}
 
 
-def forgive(trails: Trails, event: Event) -> Trails:
+def forget_refusals(trails: History, event: HistoryEvent) -> History:
     """The user has seen to it: what was not allowed may be by now."""
     seasons = {
         key: replace(season, refusal=None, pause_s=0.0, sentence="", hint="")
@@ -129,11 +129,11 @@ def forgive(trails: Trails, event: Event) -> Trails:
     return replace(trails, seasons=seasons)
 
 
-def quarantined(trails: Trails, event: Event) -> Trails:
+def quarantine_node(trails: History, event: HistoryEvent) -> History:
     return replace(trails, bad_nodes={**trails.bad_nodes, event.facts["node"]: event.at})
 
 
-def gone(trails: Trails, event: Event) -> Trails:
+def release_quarantine(trails: History, event: HistoryEvent) -> History:
     if event.facts["bid"] not in trails.bad_nodes:
         return trails
     left = {name: at for name, at in trails.bad_nodes.items() if name != event.facts["bid"]}
@@ -141,18 +141,18 @@ def gone(trails: Trails, event: Event) -> Trails:
 
 
 #: Told before the slot's own trail changes, so that the bid is seen as it was.
-LEARNS: Mapping[str, Learn] = {
-    "wish.made": forgive,
-    "wish.changed": forgive,
-    "wish.resumed": forgive,
-    "bid.asked": asked,
-    "bid.refused": refused,
-    "bid.granted": granted,
-    "bid.ready": ready,
-    "bid.noticed": over,
-    "bid.lost": over,
-    "bid.gone": gone,
-    "node.quarantined": quarantined,
+LEARNS: Mapping[str, StatsHandler] = {
+    "wish.made": forget_refusals,
+    "wish.changed": forget_refusals,
+    "wish.resumed": forget_refusals,
+    "bid.asked": count_ask,
+    "bid.refused": learn_refusal,
+    "bid.granted": learn_grant,
+    "bid.ready": learn_wait,
+    "bid.noticed": learn_lifetime,
+    "bid.lost": learn_lifetime,
+    "bid.gone": release_quarantine,
+    "node.quarantined": quarantine_node,
     "engine.started": lambda trails, event: replace(trails, started_at=event.at),
     "engine.frozen": lambda trails, event: replace(
         trails, frozen_at=event.at, frozen_why=str(event.facts["why"])

@@ -7,74 +7,74 @@ from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from tpuherd.model.slot_history import Trails
+from tpuherd.model.slot_history import History
 
 VERSION = 1  #: of the nouns in it: another is not read, and the log is folded anew
 
 
-def document(trails: Trails) -> Any:
+def encode_history(trails: History) -> Any:
     """As JSON."""
-    return {"v": VERSION, "shape": shape(Trails), "trails": plain(trails)}
+    return {"v": VERSION, "shape": type_fingerprint(History), "trails": to_plain(trails)}
 
 
-def trails(document: Any) -> Trails | None:
+def decode_history(document: Any) -> History | None:
     """From JSON; None if it was written by another version."""
-    if not isinstance(document, Mapping) or document.get("shape") != shape(Trails):
+    if not isinstance(document, Mapping) or document.get("shape") != type_fingerprint(History):
         return None
-    found = made(Trails, document["trails"])
-    assert isinstance(found, Trails)
+    found = from_plain(History, document["trails"])
+    assert isinstance(found, History)
     return found
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """A noun as JSON; mappings as pairs, since their keys may be more than texts."""
     if is_dataclass(value):
-        return [plain(getattr(value, field.name)) for field in fields(value)]
+        return [to_plain(getattr(value, field.name)) for field in fields(value)]
     if isinstance(value, Mapping):
-        return [[plain(key), plain(one)] for key, one in value.items()]
+        return [[to_plain(key), to_plain(one)] for key, one in value.items()]
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [to_plain(one) for one in value]
     return value.value if isinstance(value, Enum) else value
 
 
-def made(kind: Any, value: Any) -> Any:
+def from_plain(kind: Any, value: Any) -> Any:
     """The other way, by the types of the fields."""
     origin = get_origin(kind)
     if origin is UnionType:
         inner = [one for one in get_args(kind) if one is not type(None)]
-        return None if value is None else made(inner[0], value)
+        return None if value is None else from_plain(inner[0], value)
     if isinstance(kind, type) and is_dataclass(kind):
-        types = hints(kind)
+        types = field_types(kind)
         names = [field.name for field in fields(kind)]
         return kind(
-            **{name: made(types[name], one) for name, one in zip(names, value, strict=True)}
+            **{name: from_plain(types[name], one) for name, one in zip(names, value, strict=True)}
         )
     if origin is tuple:
         types_of = get_args(kind)
         if len(types_of) == 2 and types_of[1] is Ellipsis:
-            return tuple(made(types_of[0], one) for one in value)
-        return tuple(made(one, item) for one, item in zip(types_of, value, strict=True))
+            return tuple(from_plain(types_of[0], one) for one in value)
+        return tuple(from_plain(one, item) for one, item in zip(types_of, value, strict=True))
     if origin is not None and issubclass(origin, Mapping):
         key, item = get_args(kind)
-        return {made(key, one): made(item, other) for one, other in value}
+        return {from_plain(key, one): from_plain(item, other) for one, other in value}
     return kind(value) if isinstance(kind, type) and issubclass(kind, Enum) else value
 
 
 @cache
-def hints(kind: Any) -> Mapping[str, Any]:
+def field_types(kind: Any) -> Mapping[str, Any]:
     """The types of its fields."""
     return get_type_hints(kind)
 
 
 @cache
-def shape(kind: Any) -> str:
+def type_fingerprint(kind: Any) -> str:
     """All nouns in it with their fields: when one changes, what was written is another version."""
     seen: dict[str, str] = {}
 
     def look(one: Any) -> None:
         if is_dataclass(one) and isinstance(one, type) and one.__name__ not in seen:
             seen[one.__name__] = ",".join(field.name for field in fields(one))
-            for inner in hints(one).values():
+            for inner in field_types(one).values():
                 look(inner)
         for inner in get_args(one):
             look(inner)

@@ -6,23 +6,23 @@ from difflib import get_close_matches
 from typing import Any
 
 from tpuherd.catalogue import accelerators, generations, regions, runtimes, zones
-from tpuherd.jobfile.yaml_with_lines import Where
+from tpuherd.jobfile.yaml_with_lines import FieldPath
 from tpuherd.near_names import near_names
 
 NAME_MAX = 40
-Wrong = Callable[[Where, str], None]
+ReportMistake = Callable[[FieldPath, str], None]
 Values = Mapping[str, Any]
 TYPE = re.compile(r"([a-z0-9]+?)-?(?:pod)?-([0-9]+)")
 OURS = re.compile(r"HERD_.*|RUN_ID")
 OWN_METADATA = ("tpuherd", "ssh-keys", "enable-oslogin")
 
 
-def at(values: Values, name: str, place: int) -> Where:
+def item_path(values: Values, name: str, place: int) -> FieldPath:
     """Where one of several stands; in a file, one may stand without brackets."""
     return (name, place) if len(values[name]) > 1 else (name,)
 
 
-def name_fits(values: Values, wrong: Wrong) -> None:
+def check_name(values: Values, wrong: ReportMistake) -> None:
     """Short enough, and nothing that could be a slot's."""
     name = values.get("name", "")
     if len(name) > NAME_MAX:
@@ -32,18 +32,18 @@ def name_fits(values: Values, wrong: Wrong) -> None:
         wrong(("name",), f"{name!r} ends in a number, as slots do: call it {bare}, or {bare}x")
 
 
-def types_exist(values: Values, wrong: Wrong) -> None:
+def check_types(values: Values, wrong: ReportMistake) -> None:
     """The Cloud TPU API has them."""
     for place, type_ in enumerate(values.get("accelerator", ())):
         known = accelerators().get(type_)
         if known is None:
-            wrong(at(values, "accelerator", place), no_type(type_))
+            wrong(item_path(values, "accelerator", place), unknown_type_message(type_))
         elif known.enum is None:
             said = f"{type_} is offered by Kubernetes only, not by the Cloud TPU API"
-            wrong(at(values, "accelerator", place), said)
+            wrong(item_path(values, "accelerator", place), said)
 
 
-def no_type(type_: str) -> str:
+def unknown_type_message(type_: str) -> str:
     """The sentence for a type that there is none of, with what comes near."""
     match = TYPE.fullmatch(type_.lower().removeprefix("tpu-"))
     if match:
@@ -65,27 +65,27 @@ def no_type(type_: str) -> str:
     return f"there is no {type_}: types begin with {kinds}, such as v4-32"
 
 
-def zones_exist(values: Values, wrong: Wrong) -> None:
+def check_zones(values: Values, wrong: ReportMistake) -> None:
     """And have one of the types; and each type is in one of them."""
     chosen = [one for one in values.get("accelerator", ()) if one in accelerators()]
     wished = values.get("zones", ())
     for place, name in enumerate(wished):
         zone = zones().get(name)
         if zone is None:
-            wrong(at(values, "zones", place), no_zone(name))
+            wrong(item_path(values, "zones", place), unknown_zone_message(name))
         elif chosen and not zone.types.intersection(chosen):
             there = [one.name for one in zones().values() if one.types.intersection(chosen)]
             said = f"{name} has no {' or '.join(chosen)}: it is in {', '.join(there)}"
-            wrong(at(values, "zones", place), said)
+            wrong(item_path(values, "zones", place), said)
     if wished and all(name in zones() for name in wished):
         for type_ in chosen:
             if len(chosen) > 1 and not any(type_ in zones()[name].types for name in wished):
                 place = values["accelerator"].index(type_)
                 said = f"{type_} is in none of the zones {', '.join(wished)}"
-                wrong(at(values, "accelerator", place), said)
+                wrong(item_path(values, "accelerator", place), said)
 
 
-def no_zone(name: str) -> str:
+def unknown_zone_message(name: str) -> str:
     """The sentence for a zone without TPUs, or that is none."""
     if any(name in one.zones for one in regions().values()):
         beside = [one for one in zones() if one.startswith(name.rpartition("-")[0])]
@@ -94,7 +94,7 @@ def no_zone(name: str) -> str:
     return f"there is no zone {name}{': did you mean ' + ' or '.join(near) + '?' if near else ''}"
 
 
-def runtimes_fit(values: Values, wrong: Wrong) -> None:
+def check_runtimes(values: Values, wrong: ReportMistake) -> None:
     """Each type has one that it can boot; one we have never heard of may be new."""
     wished = values.get("runtime", ())
     kinds = {
@@ -104,10 +104,10 @@ def runtimes_fit(values: Values, wrong: Wrong) -> None:
     }
     for place, version in enumerate(wished):
         if version not in runtimes():
-            near = misspelt(version)
+            near = closest_runtime(version)
             if near:
                 said = f"there is no runtime {version}: did you mean {near}?"
-                wrong(at(values, "runtime", place), said)
+                wrong(item_path(values, "runtime", place), said)
     if not wished or any(version not in runtimes() for version in wished):
         return
     for type_, kind in kinds.items():
@@ -119,7 +119,7 @@ def runtimes_fit(values: Values, wrong: Wrong) -> None:
             wrong(("runtime",), said + (f", {', '.join(others)}" if others else ""))
 
 
-def misspelt(version: str) -> str:
+def closest_runtime(version: str) -> str:
     """A known one from which it differs by letters, not by numbers only."""
     near = get_close_matches(version, runtimes(), n=1, cutoff=0.85)
     if near and re.sub(r"[0-9]", "", near[0]) != re.sub(r"[0-9]", "", version):
@@ -127,7 +127,7 @@ def misspelt(version: str) -> str:
     return ""
 
 
-def one_of_each(values: Values, wrong: Wrong) -> None:
+def check_exclusive_fields(values: Values, wrong: ReportMistake) -> None:
     """Fields that say the same thing differently, or need each other."""
     if values.get("copies", 1) > 1 and values.get("slices", 1) > 1:
         wrong(
@@ -141,7 +141,7 @@ def one_of_each(values: Values, wrong: Wrong) -> None:
         wrong(("reservation",), "goes with tier: reserved")
 
 
-def variables_are_free(values: Values, wrong: Wrong) -> None:
+def check_variables(values: Values, wrong: ReportMistake) -> None:
     """None that herd sets itself, none twice."""
     names = {one.name for one in values.get("secrets", ())}
     for field, words in (("env", values.get("env", {})), ("secrets", names)):
@@ -155,21 +155,21 @@ def variables_are_free(values: Values, wrong: Wrong) -> None:
             wrong(("metadata", name), "is set by herd itself")
 
 
-def disks_are_there(values: Values, wrong: Wrong) -> None:
+def check_disks(values: Values, wrong: ReportMistake) -> None:
     """A disk is in a zone, and its node must be there."""
     wished = values.get("zones", ())
     for place, disk in enumerate(values.get("data_disks", ())):
         zone = disk.split("/")[3]
         if wished != (zone,):
-            wrong(at(values, "data_disks", place), f"is in {zone} only: write zones: {zone}")
+            wrong(item_path(values, "data_disks", place), f"is in {zone} only: write zones: {zone}")
 
 
-CHECKS: tuple[Callable[[Values, Wrong], None], ...] = (
-    name_fits,
-    types_exist,
-    zones_exist,
-    runtimes_fit,
-    one_of_each,
-    variables_are_free,
-    disks_are_there,
+CHECKS: tuple[Callable[[Values, ReportMistake], None], ...] = (
+    check_name,
+    check_types,
+    check_zones,
+    check_runtimes,
+    check_exclusive_fields,
+    check_variables,
+    check_disks,
 )

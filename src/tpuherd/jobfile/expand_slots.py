@@ -7,22 +7,29 @@ from hashlib import sha256
 from typing import Any
 
 from tpuherd.catalogue import Accelerator, generations, runtimes
-from tpuherd.jobfile.fields import FIELDS, Need
-from tpuherd.jobfile.grants import Allowed, bucket_of, near, other_tiers, places, price
-from tpuherd.jobfile.read_job import Job, document
-from tpuherd.model.node_spec import Order
-from tpuherd.model.slots_and_plan import Goal, Kind, Limits, Offer, Slot
-from tpuherd.model.stored_job import Wish
+from tpuherd.jobfile.fields import FIELDS, ChangeImpact
+from tpuherd.jobfile.grants import (
+    Allowance,
+    find_places,
+    hourly_price,
+    nearby_regions,
+    other_tiers,
+    parse_bucket,
+)
+from tpuherd.jobfile.read_job import JobSpec, job_document
+from tpuherd.model.node_spec import NodeSpec
+from tpuherd.model.slots_and_plan import Goal, Limits, Offer, RequestKind, Slot
+from tpuherd.model.stored_job import StoredJob
 
 DIGEST_LENGTH = 16
 #: These are in an offer, and the judgement compares offers; the rest is in the digest.
 IN_OFFER = frozenset(("accelerator",))
 
 
-def expand(job: Job, wish: Wish, allowed: Allowed) -> tuple[Slot, ...]:
+def expand_slots(job: JobSpec, wish: StoredJob, allowed: Allowance) -> tuple[Slot, ...]:
     """The slots of a job, each with all offers that it may take."""
-    offers, obstacle = offered(job, allowed)
-    node, code = digests(job, wish.snapshot)
+    offers, obstacle = find_offers(job, allowed)
+    node, code = job_digests(job, wish.snapshot)
     return tuple(
         Slot(
             name=f"{job.name}-{index}",
@@ -33,7 +40,7 @@ def expand(job: Job, wish: Wish, allowed: Allowed) -> tuple[Slot, ...]:
             code_digest=code,
             wished_at=wish.made_at,
             nodes=job.slices,
-            limits=limits(job),
+            limits=slot_limits(job),
             outputs=bool(job.outputs),
             exact=job.exact,
             patient=wish.patient,
@@ -44,7 +51,7 @@ def expand(job: Job, wish: Wish, allowed: Allowed) -> tuple[Slot, ...]:
     )
 
 
-def limits(job: Job) -> Limits:
+def slot_limits(job: JobSpec) -> Limits:
     """How long and how often a slot of it may try; what the job may cost is shared equally."""
     return Limits(
         failures=job.retry.failures,
@@ -63,9 +70,9 @@ def limits(job: Job) -> Limits:
     )
 
 
-def offered(job: Job, allowed: Allowed) -> tuple[tuple[Offer, ...], str]:
+def find_offers(job: JobSpec, allowed: Allowance) -> tuple[tuple[Offer, ...], str]:
     """Every allowed way to have a node, the best liked first; and why there is none."""
-    found = places(job.accelerator, job.tier, allowed)
+    found = find_places(job.accelerator, job.tier, allowed)
     wished = " or ".join(job.accelerator)
     if not found:
         tiers = " or ".join(job.tier)
@@ -77,24 +84,24 @@ def offered(job: Job, allowed: Allowed) -> tuple[tuple[Offer, ...], str]:
     inside = [one for one in found if one[0] in job.zones] if job.zones else found
     if not inside:
         return (), f"no grant covers {wished} in {', '.join(job.zones)}: herd context grant"
-    bucket = bucket_of(job.checkpoint)
+    bucket = parse_bucket(job.checkpoint)
     if bucket in allowed.buckets and not job.zones:
-        close = near(allowed.buckets[bucket])
+        close = nearby_regions(allowed.buckets[bucket])
         inside = [one for one in inside if one[0].rpartition("-")[0] in close]
         if not inside:
             where = allowed.buckets[bucket]
             said = f"bucket {bucket} is in {where}, and there is no {wished} to be had nearby"
             return (), f"{said}: name zones to read it from afar, which is billed"
-    offers = [offer(job, *one) for one in inside]
-    dear = [one for one in offers if not affordable(one, job)]
-    offers = [one for one in offers if affordable(one, job)]
+    offers = [make_offer(job, *one) for one in inside]
+    dear = [one for one in offers if not is_affordable(one, job)]
+    offers = [one for one in offers if is_affordable(one, job)]
     if not offers:
-        return (), too_dear(job, dear)
-    order = sorted(offers, key=lambda one: (one.rank, dearness(one), one.zone))
+        return (), cost_limit_message(job, dear)
+    order = sorted(offers, key=lambda one: (one.rank, price_key(one), one.zone))
     return tuple(order), ""
 
 
-def too_dear(job: Job, dear: Iterable[Offer]) -> str:
+def cost_limit_message(job: JobSpec, dear: Iterable[Offer]) -> str:
     """What the user's limit allows, and what the cheapest of these would cost."""
     prices = [one.price * job.copies for one in dear if one.price is not None]
     most = f"max_cost_per_hour allows ${job.max_cost_per_hour:,.2f} for all copies together"
@@ -105,23 +112,23 @@ def too_dear(job: Job, dear: Iterable[Offer]) -> str:
     return f"{most}, and {many}{what} {verb if prices else 'has'} {least}"
 
 
-def offer(job: Job, zone: str, accelerator: Accelerator, tier: str, free: bool) -> Offer:
+def make_offer(job: JobSpec, zone: str, accelerator: Accelerator, tier: str, free: bool) -> Offer:
     """One of them."""
-    cost = 0.0 if free else price(zone, accelerator, tier)
+    cost = 0.0 if free else hourly_price(zone, accelerator, tier)
     rank = job.accelerator.index(accelerator.type) * len(job.tier) + job.tier.index(tier)
     return Offer(
         zone=zone,
         type=accelerator.type,
-        runtime=runtime(job, accelerator.generation),
+        runtime=choose_runtime(job, accelerator.generation),
         tier=tier,
-        kind=Kind(job.request),
+        kind=RequestKind(job.request),
         rank=rank,
         hosts=accelerator.hosts,
         price=None if cost is None else cost * job.slices,
     )
 
 
-def runtime(job: Job, generation: str) -> str:
+def choose_runtime(job: JobSpec, generation: str) -> str:
     """The first listed image that fits or is unknown to us; else the documented one."""
     for version in job.runtime:
         known = runtimes().get(version)
@@ -130,41 +137,43 @@ def runtime(job: Job, generation: str) -> str:
     return generations()[generation].runtime
 
 
-def affordable(one: Offer, job: Job) -> bool:
+def is_affordable(one: Offer, job: JobSpec) -> bool:
     """Whether all copies of it together cost no more than may be."""
     if job.max_cost_per_hour == float("inf"):
         return True
     return one.price is not None and one.price * job.copies <= job.max_cost_per_hour
 
 
-def dearness(one: Offer) -> float:
+def price_key(one: Offer) -> float:
     """What has no known price comes last."""
     return float("inf") if one.price is None else one.price
 
 
-def digests(job: Job, snapshot: str) -> tuple[str, str]:
+def job_digests(job: JobSpec, snapshot: str) -> tuple[str, str]:
     """Of all that needs another node, and of all that needs another attempt."""
-    said = document(job)
-    node = {name: said.get(name) for name in of_need(Need.NODE) if name not in IN_OFFER}
-    code = {name: said.get(name) for name in of_need(Need.ATTEMPT)}
-    return digest(node), digest({**code, "snapshot": snapshot})
+    said = job_document(job)
+    node = {
+        name: said.get(name) for name in fields_needing(ChangeImpact.NODE) if name not in IN_OFFER
+    }
+    code = {name: said.get(name) for name in fields_needing(ChangeImpact.ATTEMPT)}
+    return content_digest(node), content_digest({**code, "snapshot": snapshot})
 
 
-def of_need(need: Need) -> list[str]:
+def fields_needing(need: ChangeImpact) -> list[str]:
     """The fields whose change takes that."""
     return [field.name for field in FIELDS.values() if field.needs is need]
 
 
-def digest(content: Mapping[str, Any]) -> str:
+def content_digest(content: Mapping[str, Any]) -> str:
     """The same for the same; what says nothing does not count, so new fields change none."""
     said = {name: value for name, value in content.items() if value not in (None, "", [], {})}
     text = json.dumps(said, sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
 
 
-def order_of(job: Job, slot: Slot) -> Order:
+def build_node_spec(job: JobSpec, slot: Slot) -> NodeSpec:
     """What the offer does not say of a node's making."""
-    return Order(
+    return NodeSpec(
         labels={"herd-job": job.name, **job.labels},
         metadata=job.metadata,
         tags=job.tags,

@@ -6,7 +6,7 @@ from enum import StrEnum
 from math import inf
 from typing import Any
 
-from tpuherd.jobfile.job_spec import DIRECT, QUEUED, Fate, Job, Retry, Secret
+from tpuherd.jobfile.job_spec import DIRECT, QUEUED, JobSpec, NodeRetention, Retry, Secret
 from tpuherd.jobfile.sweep_fields import SEARCH
 from tpuherd.jobfile.value_types import (
     AMOUNT,
@@ -14,17 +14,17 @@ from tpuherd.jobfile.value_types import (
     FLAG,
     PLAIN,
     SHELL,
-    Kind,
-    Wrong,
-    choice,
-    duration,
-    listing,
-    naming,
-    nearest,
-    record,
-    shown,
-    text,
-    whole,
+    ReportMistake,
+    ValueType,
+    choice_type,
+    duration_type,
+    integer_type,
+    list_type,
+    mapping_type,
+    record_type,
+    show_value,
+    suggest_name,
+    text_type,
 )
 
 TIERS = ("spot", "preemptible", "on-demand", "reserved")
@@ -36,7 +36,7 @@ LABEL = r"[a-z0-9_-]{0,63}"
 SOURCES = ("env", "file", "command")
 
 
-class Need(StrEnum):
+class ChangeImpact(StrEnum):
     """What it takes until a changed field counts."""
 
     NODE = "node"  #: another node
@@ -44,12 +44,12 @@ class Need(StrEnum):
     NOTHING = "nothing"
 
 
-def read_secrets(value: Any, wrong: Wrong) -> tuple[Secret, ...] | None:
+def read_secrets(value: Any, wrong: ReportMistake) -> tuple[Secret, ...] | None:
     """Names, or names with where each comes from."""
     if isinstance(value, list | tuple | str):
         names = [value] if isinstance(value, str) else value
-        value = {name if isinstance(name, str) else shown(name): None for name in names}
-    named = naming(VARIABLE, "a variable's name", SOURCE).read(value, wrong)
+        value = {name if isinstance(name, str) else show_value(name): None for name in names}
+    named = mapping_type(VARIABLE, "a variable's name", SOURCE).read(value, wrong)
     if named is None:
         return None
     return tuple(
@@ -58,7 +58,7 @@ def read_secrets(value: Any, wrong: Wrong) -> tuple[Secret, ...] | None:
     )
 
 
-def read_source(value: Any, wrong: Wrong) -> tuple[str, str] | None:
+def read_source(value: Any, wrong: ReportMistake) -> tuple[str, str] | None:
     """Where one secret comes from; nothing said: the variable of its name."""
     if value is None:
         return ("env", "")
@@ -67,10 +67,10 @@ def read_source(value: Any, wrong: Wrong) -> tuple[str, str] | None:
         return None
     source, it = next(iter(value.items()))
     if source not in SOURCES:
-        wrong(f"there is no such source: {nearest(str(source), SOURCES)}", (str(source),))
+        wrong(f"there is no such source: {suggest_name(str(source), SOURCES)}", (str(source),))
         return None
     if not isinstance(it, str) or not it.strip():
-        wrong(f"should be a text, not {shown(it)}", (str(source),))
+        wrong(f"should be a text, not {show_value(it)}", (str(source),))
         return None
     return (str(source), it)
 
@@ -81,8 +81,8 @@ SOURCE_SCHEMA: Mapping[str, Any] = {
         "properties": {source: {"type": "string"}},
     } for source in SOURCES)],
 }  # fmt: skip
-SOURCE = Kind(read=read_source, schema=SOURCE_SCHEMA)
-SECRETS = Kind(
+SOURCE = ValueType(read=read_source, schema=SOURCE_SCHEMA)
+SECRETS = ValueType(
     read=read_secrets,
     schema={"anyOf": [
         {"type": "string", "pattern": f"^{VARIABLE}$"},
@@ -91,117 +91,140 @@ SECRETS = Kind(
     ]},
     write=lambda secrets: {one.name: {one.source: one.value} for one in secrets},
 )  # fmt: skip
-FATE = duration(delete=0.0, keep=inf)
-TIMES = whole(0, 1_000_000, endless="unlimited")
+FATE = duration_type(delete=0.0, keep=inf)
+TIMES = integer_type(0, 1_000_000, endless="unlimited")
 RESOURCE = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Field:
+class JobField:
     """One field: what it means, what may stand there, and what a change of it takes."""
 
     name: str
-    kind: Kind
+    kind: ValueType
     means: str
     example: str
-    needs: Need = Need.NOTHING
+    needs: ChangeImpact = ChangeImpact.NOTHING
 
     @property
     def default(self) -> Any:
         """What holds where nothing is said; MISSING where something must be."""
-        found = next(one for one in fields(Job) if one.name == self.name)
+        found = next(one for one in fields(JobSpec) if one.name == self.name)
         return found.default if found.default_factory is MISSING else found.default_factory()
 
 
-def of(name: str, kind: Kind, example: str, means: str, needs: Need = Need.NOTHING) -> Field:
+def job_field(
+    name: str, kind: ValueType, example: str, means: str, needs: ChangeImpact = ChangeImpact.NOTHING
+) -> JobField:
     """A row of the table."""
-    return Field(name=name, kind=kind, means=means, example=example, needs=needs)
+    return JobField(name=name, kind=kind, means=means, example=example, needs=needs)
 
 
-NODE, ATTEMPT = Need.NODE, Need.ATTEMPT
-FIELDS: Mapping[str, Field] = {one.name: one for one in (
-    of("name", text(r"[a-z]([a-z0-9-]*[a-z0-9])?", "a name: a-z, 0-9 and -, a letter first"),
+NODE, ATTEMPT = ChangeImpact.NODE, ChangeImpact.ATTEMPT
+FIELDS: Mapping[str, JobField] = {one.name: one for one in (
+    job_field("name", text_type(r"[a-z]([a-z0-9-]*[a-z0-9])?",
+        "a name: a-z, 0-9 and -, a letter first"),
        "gpt", f"What the job is called: up to {NAME_MAX} of a-z, 0-9 and -, a letter first, and"
        " no number after the last -: `gpt-0` is its first slot."),
-    of("accelerator", listing(text(words="a type such as v4-32")), "v4-32",
+    job_field("accelerator", list_type(text_type(words="a type such as v4-32")), "v4-32",
        "The type of TPU; several in order of preference.", NODE),
-    of("runtime", listing(text(r"[a-z0-9][a-z0-9._-]*", "a runtime version"), none=True),
+    job_field("runtime", list_type(text_type(r"[a-z0-9][a-z0-9._-]*", "a runtime version"),
+        none=True),
        "tpu-ubuntu2204-base", "The image of the TPU VM; if several are given, each type uses"
        " the first that fits it. Default: the image that Google documents for the type,"
        " `tpu-ubuntu2204-base` for v2 to v4.", NODE),
-    of("zones", listing(text(r"[a-z]+-[a-z]+[0-9]+-[a-z]", "a zone such as us-central2-b"),
+    job_field("zones", list_type(text_type(r"[a-z]+-[a-z]+[0-9]+-[a-z]",
+        "a zone such as us-central2-b"),
        empty="any"), "any", "Where it may be. `any`: wherever your grants allow, in the region of"
        " the bucket of `checkpoint`."),
-    of("tier", listing(choice(*TIERS)), "spot", "How it is paid for: spot, preemptible, on-demand"
+    job_field("tier", list_type(choice_type(*TIERS)), "spot",
+        "How it is paid for: spot, preemptible, on-demand"
        " or reserved; several in order of preference."),
-    of("copies", whole(1, COPIES_MAX), "3", "So many nodes, each running the command by itself:"
+    job_field("copies", integer_type(1, COPIES_MAX), "3",
+        "So many nodes, each running the command by itself:"
        " a swarm."),
-    of("slices", whole(1, SLICES_MAX), "2", "So many nodes that run the command together: one"
+    job_field("slices", integer_type(1, SLICES_MAX), "2",
+        "So many nodes that run the command together: one"
        " multislice run.", NODE),
-    of("workdir", text(words="a folder"), ".", "The folder that is shipped to all hosts, as git"
+    job_field("workdir", text_type(words="a folder"), ".",
+        "The folder that is shipped to all hosts, as git"
        " would ship it; the command runs in it. From the job file on."),
-    of("repo", text(r"[^\s-]\S*", "a repository such as https://example.com/x.git@main"),
+    job_field("repo", text_type(r"[^\s-]\S*", "a repository such as https://example.com/x.git@main"),
        "https://example.com/x.git@main", "A repository instead of `workdir`, and a commit, tag or"
        " branch of it behind an @."),
-    of("setup", listing(SHELL, repeats=True, none=True), "pip install -r requirements.txt",
+    job_field("setup", list_type(SHELL, repeats=True, none=True), "pip install -r requirements.txt",
        "What prepares a host; several steps as a list. A step that was done on a host is done"
        " again only when it, or a file that it depends on, has changed.", ATTEMPT),
-    of("run", COMMAND, "python3 train.py", "The command, run on all hosts of a node at once: a"
+    job_field("run", COMMAND, "python3 train.py",
+        "The command, run on all hosts of a node at once: a"
        " text for the shell, or a list of words.", ATTEMPT),
-    of("env", naming(VARIABLE, "a variable's name", PLAIN), "{LR: 0.1}",
+    job_field("env", mapping_type(VARIABLE, "a variable's name", PLAIN), "{LR: 0.1}",
        "Variables of the command and of its setup.", ATTEMPT),
-    of("secrets", SECRETS, "[WANDB_API_KEY]", "Variables of command and setup whose values are kept"
+    job_field("secrets", SECRETS, "[WANDB_API_KEY]",
+        "Variables of command and setup whose values are kept"
        " out of files, logs and events: names from your environment, or each with where it comes"
        " from: `{env: NAME}`, `{file: PATH}` or `{command: TEXT}`.", ATTEMPT),
-    of("checkpoint", text(r"(gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?|[~/].*)",
+    job_field("checkpoint", text_type(r"(gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?|[~/].*)",
        "a place such as gs://bucket/path"), "gs://bucket/gpt", "Where the script saves its state;"
        " it finds it in HERD_CHECKPOINT.", ATTEMPT),
-    of("outputs", listing(text(r"[^/~\s][^\0]*", "a path from the command's folder on"), none=True),
+    job_field("outputs", list_type(text_type(r"[^/~\s][^\0]*",
+        "a path from the command's folder on"), none=True),
        "[results, '*.csv']", "Paths that are brought back before a node goes, from the command's"
        " folder on; patterns are allowed."),
-    of("retry", record(Retry, failures=TIMES, preemptions=TIMES, stalls=TIMES),
+    job_field("retry", record_type(Retry, failures=TIMES, preemptions=TIMES, stalls=TIMES),
        "{failures: 3, preemptions: unlimited, stalls: 3}", "How often the command is started again"
        " after it failed, was preempted, or stood still; of these by itself as the example says."
        " Failures count from the last progress of its checkpoints on."),
-    of("stall", duration(10.0, never=inf), "10m", "So long without a line of log and without a"
+    job_field("stall", duration_type(10.0, never=inf), "10m",
+        "So long without a line of log and without a"
        " step, or 20 times a usual step if that is longer, and the command is started again."),
-    of("first_step", duration(10.0, never=inf), "45m", "The same until the first step, which"
+    job_field("first_step", duration_type(10.0, never=inf), "45m",
+        "The same until the first step, which"
        " takes longer."),
-    of("grace", duration(0.0), "30s", "How long a command may take to end when it is asked to."),
-    of("max_lifetime", duration(1.0), "3d", "So long after its first start the job ends."),
-    of("idle_timeout", duration(1.0), "2h", "So long without a command a node that is kept is"
+    job_field("grace", duration_type(0.0), "30s",
+        "How long a command may take to end when it is asked to."),
+    job_field("max_lifetime", duration_type(1.0), "3d",
+        "So long after its first start the job ends."),
+    job_field("idle_timeout", duration_type(1.0), "2h",
+        "So long without a command a node that is kept is"
        " given back."),
-    of("max_cost", AMOUNT, "100", "Dollars by list prices, for all copies: then it ends."),
-    of("max_cost_per_hour", AMOUNT, "12.50", "The most that all copies together may cost, in"
+    job_field("max_cost", AMOUNT, "100", "Dollars by list prices, for all copies: then it ends."),
+    job_field("max_cost_per_hour", AMOUNT, "12.50", "The most that all copies together may cost, in"
        " dollars an hour. Offers that cost more, or whose price is unknown, are not requested."),
-    of("node", record(Fate, done=FATE, failed=FATE), "{done: delete, failed: 30m}",
+    job_field("node", record_type(NodeRetention, done=FATE, failed=FATE),
+        "{done: delete, failed: 30m}",
        "What becomes of the node when the job is done or has failed: `delete`, `keep`, or keep it"
        " for so long. Both are `delete` unless said."),
-    of("patience", duration(1.0), "10m", "So long without a node, then the next of the"
+    job_field("patience", duration_type(1.0), "10m", "So long without a node, then the next of the"
        " accelerators and tiers is asked for too."),
-    of("request", choice(QUEUED, DIRECT), QUEUED, "Ask by queued resources, or create nodes"
+    job_field("request", choice_type(QUEUED, DIRECT), QUEUED,
+        "Ask by queued resources, or create nodes"
        " directly."),
-    of("exact", FLAG, "true", "One request at a time, for tools that insist on a node's name."),
-    of("reservation", text(RESOURCE, "the name of a reservation"), "my-reservation",
+    job_field("exact", FLAG, "true",
+        "One request at a time, for tools that insist on a node's name."),
+    job_field("reservation", text_type(RESOURCE, "the name of a reservation"), "my-reservation",
        "The reservation to take from, with tier reserved.", NODE),
-    of("service_account", text(r"[^\s@]+@[^\s@]+\.[^\s@]+", "an account's e-mail address"),
+    job_field("service_account", text_type(r"[^\s@]+@[^\s@]+\.[^\s@]+",
+        "an account's e-mail address"),
        "trainer@my-project.iam.gserviceaccount.com", "The account that the node acts as.", NODE),
-    of("network", text(r"[A-Za-z0-9/._-]+", "a network"), "default",
+    job_field("network", text_type(r"[A-Za-z0-9/._-]+", "a network"), "default",
        "The node's network.", NODE),
-    of("subnetwork", text(r"[A-Za-z0-9/._-]+", "a subnetwork"), "default",
+    job_field("subnetwork", text_type(r"[A-Za-z0-9/._-]+", "a subnetwork"), "default",
        "The node's subnetwork.", NODE),
-    of("external_ips", FLAG, "true", "Whether hosts have addresses in the internet.", NODE),
-    of("tags", listing(text(RESOURCE, "a network tag"), none=True), "[ssh]", "Network tags.", NODE),
-    of("labels", naming(r"[a-z]" + LABEL.replace("63", "62"), "a label's name",
-       text(LABEL, "a label's value: a-z, 0-9, _ and -")), "{team: vision}",
+    job_field("external_ips", FLAG, "true", "Whether hosts have addresses in the internet.", NODE),
+    job_field("tags", list_type(text_type(RESOURCE, "a network tag"), none=True), "[ssh]",
+        "Network tags.", NODE),
+    job_field("labels", mapping_type(r"[a-z]" + LABEL.replace("63", "62"), "a label's name",
+       text_type(LABEL, "a label's value: a-z, 0-9, _ and -")), "{team: vision}",
        "Labels of the node.", NODE),
-    of("data_disks", listing(text(r"projects/[^/\s]+/zones/[^/\s]+/disks/[^/\s]+",
+    job_field("data_disks", list_type(text_type(r"projects/[^/\s]+/zones/[^/\s]+/disks/[^/\s]+",
        "a disk such as projects/P/zones/Z/disks/D"), none=True),
        "projects/my-project/zones/us-central2-b/disks/images",
        "Disks to attach, by their full names.", NODE),
-    of("metadata", naming(r"[A-Za-z0-9_-]{1,128}", "a metadata key", PLAIN),
+    job_field("metadata", mapping_type(r"[A-Za-z0-9_-]{1,128}", "a metadata key", PLAIN),
        "{startup-script: 'echo hello'}", "Metadata of the node.", NODE),
-    of("sweep", SEARCH, "{method: random, parameters: {lr: {min: 1e-5, max: 1e-2, log: true}},"
+    job_field("sweep", SEARCH,
+        "{method: random, parameters: {lr: {min: 1e-5, max: 1e-2, log: true}},"
        " trials: 20}", "Try many parameters: each trial is a run of the command on one of the"
        " `copies`; docs/howto/sweeps.md tells what stands below it."),
 )}  # fmt: skip
@@ -219,7 +242,7 @@ ALSO = {
 }  # fmt: skip
 
 
-def json_schema() -> dict[str, Any]:
+def job_json_schema() -> dict[str, Any]:
     """For editors: the same table as JSON Schema."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

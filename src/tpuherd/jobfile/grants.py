@@ -36,7 +36,7 @@ class Grant:
     chips: int | None = None  #: in all; None: nobody said
     free: bool = False  #: nothing is billed for them
 
-    def covers(self, zone: str, accelerator: Accelerator, tier: str) -> bool:
+    def covers_node(self, zone: str, accelerator: Accelerator, tier: str) -> bool:
         """Whether one such node is within it."""
         same_tier = tier == self.tier or {tier, self.tier} <= CHEAP
         same_type = self.type in (accelerator.generation, accelerator.type)
@@ -45,7 +45,7 @@ class Grant:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Allowed:
+class Allowance:
     """What one project may do."""
 
     everything: bool = False  #: a world, or the user said so: wherever there is such a type
@@ -55,7 +55,7 @@ class Allowed:
     hedge: int | None = None
 
 
-def of_mail(text: str) -> list[Grant]:
+def parse_mail_grants(text: str) -> list[Grant]:
     """The grants of a mail, each once."""
     plain = " ".join(QUOTE.sub("", text).split())
     found: dict[Grant, None] = {}
@@ -72,7 +72,7 @@ def of_mail(text: str) -> list[Grant]:
     return list(found)
 
 
-def as_written(grant: Grant) -> dict[str, Any]:
+def grant_document(grant: Grant) -> dict[str, Any]:
     """For the file."""
     told: dict[str, Any] = {"zone": grant.zone, "type": grant.type, "tier": grant.tier}
     if grant.chips is not None:
@@ -80,12 +80,12 @@ def as_written(grant: Grant) -> dict[str, Any]:
     return {**told, **({"free": True} if grant.free else {})}
 
 
-def bucket_of(place: str) -> str:
+def parse_bucket(place: str) -> str:
     """Of gs://bucket/path; "" where it is none."""
     return place[5:].partition("/")[0] if place.startswith("gs://") else ""
 
 
-def near(location: str) -> frozenset[str]:
+def nearby_regions(location: str) -> frozenset[str]:
     """The regions that a bucket's data is in, or close to."""
     known = bucket_locations().get(location.upper())
     if known is None:
@@ -95,7 +95,7 @@ def near(location: str) -> frozenset[str]:
     return frozenset(name for name, one in regions().items() if one.continent == known.continent)
 
 
-def price(zone: str, accelerator: Accelerator, tier: str) -> float | None:
+def hourly_price(zone: str, accelerator: Accelerator, tier: str) -> float | None:
     """Dollars an hour for a node of it, by list; None: not known."""
     region = zone.rpartition("-")[0]
     size = "single" if accelerator.hosts == 1 else "pods"
@@ -109,8 +109,8 @@ def price(zone: str, accelerator: Accelerator, tier: str) -> float | None:
     return None
 
 
-def places(
-    types: Iterable[str], tiers: Iterable[str], allowed: Allowed
+def find_places(
+    types: Iterable[str], tiers: Iterable[str], allowed: Allowance
 ) -> list[tuple[str, Accelerator, str, bool]]:
     """All (zone, type, tier) that are allowed, and whether each is free; in the order of wishes."""
     found = []
@@ -118,27 +118,28 @@ def places(
     tiers = tuple(tiers)
     for one in wished:
         for tier in tiers:
-            for zone in granted(one, tier, allowed):
-                free = any(g.free and g.covers(zone, one, tier) for g in allowed.grants)
+            for zone in granted_zones(one, tier, allowed):
+                free = any(g.free and g.covers_node(zone, one, tier) for g in allowed.grants)
                 found.append((zone, one, tier, free))
     return found
 
 
-def granted(accelerator: Accelerator, tier: str, allowed: Allowed) -> list[str]:
+def granted_zones(accelerator: Accelerator, tier: str, allowed: Allowance) -> list[str]:
     """The zones where one may be had."""
-    named = {one.zone for one in allowed.grants if one.covers(one.zone, accelerator, tier)}
+    named = {one.zone for one in allowed.grants if one.covers_node(one.zone, accelerator, tier)}
     if allowed.everything:
         named |= {one.name for one in zones().values() if accelerator.type in one.types}
     return sorted(named)
 
 
-def other_tiers(types: Iterable[str], tiers: Iterable[str], allowed: Allowed) -> str:
+def other_tiers(types: Iterable[str], tiers: Iterable[str], allowed: Allowance) -> str:
     """The same types that are granted at tiers that were not asked for, in words; "" for none."""
     asked = set(tiers)
     found = dict.fromkeys(
         f"{grant.tier} {name} in {grant.zone}"
         for name in types
         for grant in allowed.grants
-        if grant.tier not in asked and grant.covers(grant.zone, accelerators()[name], grant.tier)
+        if grant.tier not in asked
+        and grant.covers_node(grant.zone, accelerators()[name], grant.tier)
     )
     return ", ".join(found)

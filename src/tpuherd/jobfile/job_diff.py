@@ -5,25 +5,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tpuherd.jobfile.fields import FIELDS, Need
+from tpuherd.jobfile.fields import FIELDS, ChangeImpact
 
 #: By what is needed, the sentence that is said before it happens.
 SENTENCES = {
-    Need.NODE: "this needs new nodes: those that are there work on until the new ones are ready",
-    Need.ATTEMPT: "this needs a new attempt: the command is stopped and started again",
-    Need.NOTHING: "nothing is interrupted by it",
+    ChangeImpact.NODE: "this needs new nodes: those that are there work on until the"
+    " new ones are ready",
+    ChangeImpact.ATTEMPT: "this needs a new attempt: the command is stopped and started again",
+    ChangeImpact.NOTHING: "nothing is interrupted by it",
 }
-ORDER = (Need.NOTHING, Need.ATTEMPT, Need.NODE)
+ORDER = (ChangeImpact.NOTHING, ChangeImpact.ATTEMPT, ChangeImpact.NODE)
 WIDTH = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class JobDiff:
     """A difference."""
 
     fields: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()  #: accelerator: v4-16 → v4-32
-    needs: Need = Need.NOTHING
+    needs: ChangeImpact = ChangeImpact.NOTHING
     fewer: int = 0  #: so many of its nodes go
 
     @property
@@ -32,55 +33,60 @@ class Change:
         if not self.fewer:
             return SENTENCES[self.needs]
         going = f"{self.fewer} of its nodes {'goes' if self.fewer == 1 else 'go'}"
-        more = "" if self.needs is Need.NOTHING else f"; for the others {SENTENCES[self.needs]}"
+        more = (
+            ""
+            if self.needs is ChangeImpact.NOTHING
+            else f"; for the others {SENTENCES[self.needs]}"
+        )
         return f"{going}, with what runs there{more}"
 
 
-def difference(
+def diff_documents(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
     *,
     code: tuple[str, str] = ("", ""),
-) -> Change:
+) -> JobDiff:
     """Between two documents; `code` are the snapshots before and after."""
     names = [name for name in FIELDS if old.get(name) != new.get(name)]
-    lines = [line for name in names for line in told(name, old, new)]
+    lines = [line for name in names for line in diff_field(name, old, new)]
     needs = [FIELDS[name].needs for name in names]
     if code[0] != code[1]:
         names.append("code")
         lines.append(f"code: {code[0][:12] or 'none'} → {code[1][:12] or 'none'}")
-        needs.append(Need.ATTEMPT)
-    return Change(
+        needs.append(ChangeImpact.ATTEMPT)
+    return JobDiff(
         fields=tuple(names),
         lines=tuple(lines),
-        needs=max(needs, key=ORDER.index, default=Need.NOTHING),
+        needs=max(needs, key=ORDER.index, default=ChangeImpact.NOTHING),
         fewer=max(0, old.get("copies", 1) - new.get("copies", 1)),
     )
 
 
-def told(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def diff_field(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What differs in a field; in a sweep, which has many below it, in those."""
     before, after = old.get(name), new.get(name)
     if name != "sweep" or not isinstance(before, Mapping) or not isinstance(after, Mapping):
-        return [f"{name}: {shown(name, old)} → {shown(name, new)}"]
+        return [f"{name}: {show_field(name, old)} → {show_field(name, new)}"]
     below = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     return [
-        f"{name}.{key}: {worded(before.get(key, 'none'))} → {worded(after.get(key, 'none'))}"
+        f"{name}.{key}: {shorten_value(before.get(key, 'none'))}"
+        f" → {shorten_value(after.get(key, 'none'))}"
         for key in below
     ]
 
 
-def shown(name: str, document: Mapping[str, Any]) -> str:
+def show_field(name: str, document: Mapping[str, Any]) -> str:
     """A value for people."""
     if name not in document:
         default = FIELDS[name].default
         plain = isinstance(default, str | int | float | tuple) and default != ""
         value = FIELDS[name].kind.write(default) if plain else None
-        return "none" if value in (None, [], "infs") else worded(value)
-    return worded(document[name])
+        return "none" if value in (None, [], "infs") else shorten_value(value)
+    return shorten_value(document[name])
 
 
-def worded(value: Any) -> str:
+def shorten_value(value: Any) -> str:
     """Short."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text.split())

@@ -20,7 +20,7 @@ class Retry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fate:
+class NodeRetention:
     """How long the node stays when all is over."""
 
     done: float = 0.0
@@ -37,7 +37,7 @@ class Secret:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
+class JobSpec:
     """What a user wishes."""
 
     name: str
@@ -63,7 +63,7 @@ class Job:
     idle_timeout: float = inf
     max_cost: float = inf
     max_cost_per_hour: float = inf
-    node: Fate = field(default_factory=Fate)
+    node: NodeRetention = field(default_factory=NodeRetention)
     patience: float = 600.0
     request: str = QUEUED
     exact: bool = False

@@ -4,67 +4,69 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tpuherd.jobfile.read_job import Job, checked
-from tpuherd.model.observed import NodeWord, Sight
-from tpuherd.model.slots_and_plan import Event, Goal
-from tpuherd.model.stored_job import Wish
-from tpuherd.targets import slot_of
+from tpuherd.jobfile.read_job import JobSpec, read_fields
+from tpuherd.model.observed import BidObservation, NodeState
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
+from tpuherd.model.stored_job import StoredJob
+from tpuherd.targets import split_bid_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Adoption:
+class RebuiltRecords:
     """What a store gets that knows nothing of these bids."""
 
-    wishes: tuple[Wish, ...]  #: of jobs that it does not know either
-    events: tuple[Event, ...]  #: to be written with them
+    wishes: tuple[StoredJob, ...]  #: of jobs that it does not know either
+    events: tuple[HistoryEvent, ...]  #: to be written with them
     unknown: tuple[str, ...]  #: bids whose card tells too little
 
 
-def adopted(
-    sights: Iterable[Sight],
-    known: Mapping[str, Wish],
+def rebuild_records(
+    sights: Iterable[BidObservation],
+    known: Mapping[str, StoredJob],
     now: float,
     who: str,
     *,
     remembered: Collection[str] = (),
-) -> Adoption:
+) -> RebuiltRecords:
     """Takes these bids over: each for the job of its card, as its newest card has it.
 
     The attempts on their hosts need nothing here: the plan takes up what it finds running. Jobs
     that are remembered have their events still, with their trials: they don't begin anew.
     """
-    jobs: dict[str, list[Sight]] = {}
+    jobs: dict[str, list[BidObservation]] = {}
     unknown: list[str] = []
     for sight in sights:
-        named = slot_of(sight.bid)
-        if named is None or not readable(sight, named.job):
+        named = split_bid_name(sight.bid)
+        if named is None or not is_readable_card(sight, named.job):
             unknown.append(sight.bid)
         else:
             jobs.setdefault(named.job, []).append(sight)
-    wishes: list[Wish] = []
-    events: list[Event] = []
+    wishes: list[StoredJob] = []
+    events: list[HistoryEvent] = []
     for job, mine in sorted(jobs.items()):
         kind = "wish.changed"
         if job not in known:
             kind = "wish.changed" if job in remembered else "wish.made"
-            wishes.append(wish_of(job, mine, now, who))
+            wishes.append(build_stored_job(job, mine, now, who))
         why = f"{who} adopted {', '.join(sorted(sight.bid for sight in mine))}"
-        events.append(Event(at=now, kind=kind, job=job, facts={"who": who, "why": why}))
-        events += (bid_of(sight, now, who) for sight in mine)
-    return Adoption(wishes=tuple(wishes), events=tuple(events), unknown=tuple(sorted(unknown)))
+        events.append(HistoryEvent(at=now, kind=kind, job=job, facts={"who": who, "why": why}))
+        events += (build_adopted_event(sight, now, who) for sight in mine)
+    return RebuiltRecords(
+        wishes=tuple(wishes), events=tuple(events), unknown=tuple(sorted(unknown))
+    )
 
 
-def readable(sight: Sight, job: str) -> bool:
+def is_readable_card(sight: BidObservation, job: str) -> bool:
     """Its card says what it was asked for, and by which wish."""
     document = sight.card.get("job")
-    found = checked(document) if isinstance(document, Mapping) else None
-    return isinstance(found, Job) and found.name == job and bool(sight.card.get("offer"))
+    found = read_fields(document) if isinstance(document, Mapping) else None
+    return isinstance(found, JobSpec) and found.name == job and bool(sight.card.get("offer"))
 
 
-def wish_of(job: str, sights: Iterable[Sight], now: float, who: str) -> Wish:
+def build_stored_job(job: str, sights: Iterable[BidObservation], now: float, who: str) -> StoredJob:
     """The wish that the newest card tells of."""
     card = max(sights, key=lambda sight: float(sight.card.get("asked_at") or 0.0)).card
-    return Wish(
+    return StoredJob(
         job=job,
         goal=Goal(card.get("goal", Goal.RUN)),
         document=dict(card["job"]),
@@ -75,9 +77,9 @@ def wish_of(job: str, sights: Iterable[Sight], now: float, who: str) -> Wish:
     )
 
 
-def bid_of(sight: Sight, now: float, who: str) -> Event:
+def build_adopted_event(sight: BidObservation, now: float, who: str) -> HistoryEvent:
     """A bid of ours from now on."""
-    named, card = slot_of(sight.bid), sight.card
+    named, card = split_bid_name(sight.bid), sight.card
     assert named is not None
     asked_at = float(card.get("asked_at") or now)
     facts: dict[str, Any] = {
@@ -93,6 +95,6 @@ def bid_of(sight: Sight, now: float, who: str) -> Event:
     # When it was granted nobody knows any more: what it costs is counted from the ask.
     if sight.nodes:
         facts["granted_at"] = asked_at
-    if sight.nodes and all(node.word is NodeWord.READY for node in sight.nodes):
+    if sight.nodes and all(node.word is NodeState.READY for node in sight.nodes):
         facts["ready_at"] = asked_at
-    return Event(at=now, kind="bid.adopted", job=named.job, slot=named.slot, facts=facts)
+    return HistoryEvent(at=now, kind="bid.adopted", job=named.job, slot=named.slot, facts=facts)

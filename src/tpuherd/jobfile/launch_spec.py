@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from tpuherd.jobfile.read_job import Job
-from tpuherd.model.node_spec import LaunchOrder
+from tpuherd.jobfile.read_job import JobSpec
+from tpuherd.model.node_spec import LaunchSpec
 from tpuherd.model.slots_and_plan import Slot
-from tpuherd.model.stored_job import Wish
+from tpuherd.model.stored_job import StoredJob
 
 FOLDER = "herd"  #: where code goes, from the login's home on
 STAMP_LENGTH = 24
@@ -37,18 +37,18 @@ PRESENCE = {
 FETCHES = re.compile(r"(?:^|[\s;&|(/])(?:pip3?|uv|apt|apt-get|conda|mamba|poetry|pdm)\s")
 
 
-def launch_of(
-    job: Job, slot: Slot, wish: Wish, files: Mapping[str, str] | None = None
-) -> LaunchOrder:
+def build_launch_spec(
+    job: JobSpec, slot: Slot, wish: StoredJob, files: Mapping[str, str] | None = None
+) -> LaunchSpec:
     """The order of a slot. `files`: the content id of each of the code's; None: not known."""
     dest = f"{FOLDER}/{job.name}"
     run = job.run or ""
-    return LaunchOrder(
+    return LaunchSpec(
         shell=run if isinstance(run, str) else "",
         argv=() if isinstance(run, str) else run,
-        env={**variables(job, slot, wish), **job.env},
+        env={**slot_env(job, slot, wish), **job.env},
         secrets=tuple(secret.name for secret in job.secrets),
-        setup=setup(job, wish.snapshot, dest, files),
+        setup=setup_steps(job, wish.snapshot, dest, files),
         dest=dest if wish.snapshot else "",
         directory=dest if wish.snapshot else "",
         outputs=job.outputs,
@@ -57,7 +57,7 @@ def launch_of(
     )
 
 
-def variables(job: Job, slot: Slot, wish: Wish) -> dict[str, str]:
+def slot_env(job: JobSpec, slot: Slot, wish: StoredJob) -> dict[str, str]:
     """What stays the same over all attempts of a slot."""
     run = run_id(slot, wish)
     told = {
@@ -70,14 +70,14 @@ def variables(job: Job, slot: Slot, wish: Wish) -> dict[str, str]:
     return {**told, **({"HERD_CHECKPOINT": job.checkpoint} if job.checkpoint else {})}
 
 
-def run_id(slot: Slot, wish: Wish) -> str:
+def run_id(slot: Slot, wish: StoredJob) -> str:
     """The same for every attempt; another where the job was dropped and made anew."""
     word = sha256(f"{slot.name} {wish.made_at!r}".encode()).hexdigest()[:8]
     return f"{slot.name}-{word}"
 
 
-def setup(
-    job: Job, snapshot: str, dest: str, files: Mapping[str, str] | None
+def setup_steps(
+    job: JobSpec, snapshot: str, dest: str, files: Mapping[str, str] | None
 ) -> tuple[Mapping[str, Any], ...]:
     """Its steps as the agent takes them, each with the stamp by which it is not done again.
 
@@ -87,11 +87,11 @@ def setup(
     before = ""
     for number, text in enumerate(job.setup, 1):
         depends = [before, text, *(f"{key}={value}" for key, value in sorted(job.env.items()))]
-        depends += read_by(text, snapshot, files)
+        depends += step_inputs(text, snapshot, files)
         before = sha256("\0".join(depends).encode()).hexdigest()[:STAMP_LENGTH]
         steps.append({
             "name": f"{number} {text.splitlines()[0][:60]}",
-            "shell": equipped(text),
+            "shell": with_installers(text),
             "env": dict(job.env),
             "hash": before,
             "apt": bool(APT.search(text)),
@@ -100,17 +100,17 @@ def setup(
     return tuple(steps)
 
 
-def equipped(text: str) -> str:
+def with_installers(text: str) -> str:
     """A step that has what it installs packages with, if the host's Python can give it that."""
     used = set(re.findall(r"(?:^|[\s;&|(])(pip3?(?=\s)|uv(?=x?\s))", text))
     return "\n".join([*(line for tool, line in PRESENCE.items() if tool in used), text])
 
 
-def read_by(text: str, snapshot: str, files: Mapping[str, str] | None) -> list[str]:
+def step_inputs(text: str, snapshot: str, files: Mapping[str, str] | None) -> list[str]:
     """What a step may read of the code: some files where it is known, else all of it."""
     if not snapshot:
         return []
-    if files is None or not all(word in KNOWN for word in programs(text)):
+    if files is None or not all(word in KNOWN for word in find_programs(text)):
         return [snapshot]
     words = set(re.split(r"[\s'\"=;&|()]+", text))
     named = {word.removeprefix("./") for word in words}
@@ -118,7 +118,7 @@ def read_by(text: str, snapshot: str, files: Mapping[str, str] | None) -> list[s
             if path in named or LOCKS.fullmatch(path)]  # fmt: skip
 
 
-def programs(text: str) -> Iterable[str]:
+def find_programs(text: str) -> Iterable[str]:
     """The programs that a shell's text runs, as far as can be seen; a word of its own if not."""
     if re.search(r"[`$<]|\beval\b|\bsource\b", text):
         yield "?"
@@ -131,7 +131,7 @@ def programs(text: str) -> Iterable[str]:
         yield words[1] if python else name
 
 
-def staggered(
+def stagger_steps(
     steps: Sequence[Mapping[str, Any]], worker: int, workers: int
 ) -> list[Mapping[str, Any]]:
     """The steps of one host of many: those that fetch packages don't all begin at once."""

@@ -7,11 +7,21 @@ from typing import Any
 
 from tpuherd.jobfile.cross_checks import CHECKS
 from tpuherd.jobfile.fields import ALSO, FIELDS
-from tpuherd.jobfile.job_spec import Fate, Job, Retry, Secret
-from tpuherd.jobfile.yaml_with_lines import Mistake, Page, page
+from tpuherd.jobfile.job_spec import JobSpec, NodeRetention, Retry, Secret
+from tpuherd.jobfile.yaml_with_lines import Mistake, YamlDocument, read_yaml
 from tpuherd.near_names import near_names
 
-__all__ = ["Fate", "Job", "Mistake", "Retry", "Secret", "checked", "document", "read", "repository"]
+__all__ = [
+    "JobSpec",
+    "Mistake",
+    "NodeRetention",
+    "Retry",
+    "Secret",
+    "job_document",
+    "read_fields",
+    "read_job",
+    "split_repository",
+]
 
 #: Values in these are texts as they were written: 0.10 stays 0.10, and no stays no.
 AS_WRITTEN = ("env", "labels", "metadata")
@@ -20,35 +30,35 @@ AS_WRITTEN = ("env", "labels", "metadata")
 NO_FIELDS = "a job is written as fields with values: name: gpt, accelerator: v4-32, …"
 
 
-def read(text: str) -> Job | list[Mistake]:
+def read_job(text: str) -> JobSpec | list[Mistake]:
     """The job of a YAML text (JSON is YAML too)."""
-    return judged(page(text))
+    return read_document(read_yaml(text))
 
 
-def checked(fields: Mapping[str, Any]) -> Job | list[Mistake]:
+def read_fields(fields: Mapping[str, Any]) -> JobSpec | list[Mistake]:
     """The job of values that Python holds."""
-    return judged(Page(value=dict(fields)))
+    return read_document(YamlDocument(value=dict(fields)))
 
 
-def judged(page: Page) -> Job | list[Mistake]:
+def read_document(page: YamlDocument) -> JobSpec | list[Mistake]:
     """Every field by itself, then what they say together."""
     if not isinstance(page.value, Mapping):
-        none = Mistake(line=page.line(()), field="", sentence=NO_FIELDS)
+        none = Mistake(line=page.line_of(()), field="", sentence=NO_FIELDS)
         page.mistakes = page.mistakes or [none]  # what can't be read is told already
         return page.mistakes
     values: dict[str, Any] = {}
     for name, value in page.value.items():
         if name not in FIELDS:
-            page.wrong((str(name),), unknown(str(name)))
+            page.add_mistake((str(name),), unknown_field_message(str(name)))
             continue
         if name in AS_WRITTEN and isinstance(value, Mapping):
-            value = {key: written(page, (name, key), below) for key, below in value.items()}
+            value = {key: text_as_written(page, (name, key), below) for key, below in value.items()}
         if value is None:
-            page.wrong((name,), "has no value")
+            page.add_mistake((name,), "has no value")
             continue
 
         def wrong(sentence: str, at: tuple[str | int, ...], name: str = name) -> None:
-            page.wrong((name, *at), sentence)
+            page.add_mistake((name, *at), sentence)
 
         found = FIELDS[name].kind.read(value, wrong)
         if found is not None:
@@ -56,15 +66,15 @@ def judged(page: Page) -> Job | list[Mistake]:
     named = named_fields(page.value)
     for field in FIELDS.values():
         if field.default is MISSING and field.name not in named:
-            page.wrong((), f"{field.name} is missing: write {field.name}: {field.example}")
+            page.add_mistake((), f"{field.name} is missing: write {field.name}: {field.example}")
     for check in CHECKS:
-        check(values, page.wrong)
+        check(values, page.add_mistake)
     if page.mistakes:
         return sorted(page.mistakes, key=lambda one: one.line)
-    return Job(**values)
+    return JobSpec(**values)
 
 
-def written(page: Page, where: tuple[str, str], value: Any) -> Any:
+def text_as_written(page: YamlDocument, where: tuple[str, str], value: Any) -> Any:
     """A plain value as its text; what is quoted or empty stays what it is."""
     return value if value is None else page.texts.get(where, value)
 
@@ -81,14 +91,14 @@ def near_field(name: str) -> str:
     return ALSO.get(near, near)
 
 
-def unknown(name: str) -> str:
+def unknown_field_message(name: str) -> str:
     """The sentence for it."""
     near = near_field(name)
     advice = f"did you mean {near}?" if near else "docs/reference/job.md lists what there is"
     return f"there is no such field: {advice}"
 
 
-def document(job: Job) -> dict[str, Any]:
+def job_document(job: JobSpec) -> dict[str, Any]:
     """What `checked` reads the same: every field that says something, as JSON has it."""
     return {
         field.name: field.kind.write(getattr(job, field.name))
@@ -97,7 +107,7 @@ def document(job: Job) -> dict[str, Any]:
     }
 
 
-def repository(repo: str) -> tuple[str, str]:
+def split_repository(repo: str) -> tuple[str, str]:
     """URL and ref of `url@ref`; without one, whatever is its HEAD."""
     start = repo.find("/", repo.find("://") + 3) if "://" in repo else max(0, repo.find(":"))
     at = repo.rfind("@")

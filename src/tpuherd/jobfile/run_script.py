@@ -5,8 +5,8 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from tpuherd.jobfile.job_spec import Job
-from tpuherd.jobfile.launch_spec import BEFORE, KNOWN, programs
+from tpuherd.jobfile.job_spec import JobSpec
+from tpuherd.jobfile.launch_spec import BEFORE, KNOWN, find_programs
 
 INTERPRETER = re.compile(r"(?:python[0-9.]*|bash|sh)")
 #: What may go before it and changes neither the folder nor the files.
@@ -16,14 +16,14 @@ INSTALLING = KNOWN - {"git", "curl", "wget", "cd", "ln", "touch", "mkdir"}
 WITH_VALUE = frozenset(("-W", "-X", "-o"))  #: options whose value is the next word
 
 
-def find_script(job: Job) -> str:
+def find_script(job: JobSpec) -> str:
     """The path from the command's folder on; "" where it can't be told, or setup may make it."""
     if job.run is None or "startup-script" in job.metadata:
         return ""
-    if any(">" in step or not set(programs(step)) <= INSTALLING for step in job.setup):
+    if any(">" in step or not set(find_programs(step)) <= INSTALLING for step in job.setup):
         return ""
     words = first_command(job.run) if isinstance(job.run, str) else list(job.run)
-    path = script_of(words)
+    path = script_argument(words)
     if not path or path[0] in "/~-" or re.search(r"[$*?{`\[]", path):
         return ""
     path = posixpath.normpath(path)
@@ -42,7 +42,7 @@ def first_command(text: str) -> list[str]:
     return []
 
 
-def script_of(words: Sequence[str]) -> str:
+def script_argument(words: Sequence[str]) -> str:
     """What an interpreter is to read, or the program itself where it is a file of the code."""
     rest = [*words]
     while rest and (rest[0] in BEFORE or re.fullmatch(r"\w+=.*", rest[0])):

@@ -8,16 +8,25 @@ from typing import Any
 
 from tpuherd.jobfile.value_types import (
     FLAG,
-    Kind,
-    Wrong,
-    choice,
-    naming,
-    nearest,
-    record,
-    shown,
-    whole,
+    ReportMistake,
+    ValueType,
+    choice_type,
+    integer_type,
+    mapping_type,
+    record_type,
+    show_value,
+    suggest_name,
 )
-from tpuherd.model.search import GRID_MAX, Parameter, Prune, Search, many, of_grid, size, variable
+from tpuherd.model.search import (
+    GRID_MAX,
+    Parameter,
+    Prune,
+    Search,
+    count_grid_values,
+    count_trials,
+    grid_size,
+    parameter_variable,
+)
 
 METHODS = ("grid", "random", "bayes")
 GOALS = ("minimize", "maximize")
@@ -28,7 +37,7 @@ TRIALS_MAX = 100_000
 SHAPE = "write a list of values, or {min: 1e-5, max: 1e-2, log: true}"
 
 
-def number(value: Any) -> float | int | None:
+def parse_number(value: Any) -> float | int | None:
     """A number; YAML takes 1e-3 for a text."""
     if isinstance(value, str) and NUMBER.fullmatch(value):
         return float(value)
@@ -37,36 +46,36 @@ def number(value: Any) -> float | int | None:
     return value
 
 
-def read_number(value: Any, wrong: Wrong) -> float | None:
+def read_number(value: Any, wrong: ReportMistake) -> float | None:
     """For ranges."""
-    found = number(value)
+    found = parse_number(value)
     if found is None:
-        wrong(f"should be a number, not {shown(value)}", ())
+        wrong(f"should be a number, not {show_value(value)}", ())
     return found
 
 
-def read_values(value: Any, wrong: Wrong) -> tuple[Any, ...] | None:
+def read_values(value: Any, wrong: ReportMistake) -> tuple[Any, ...] | None:
     """One of these."""
     if not isinstance(value, list | tuple) or not value:
-        wrong(f"should be a list of values, not {shown(value)}", ())
+        wrong(f"should be a list of values, not {show_value(value)}", ())
         return None
     for place, one in enumerate(value):
         if not isinstance(one, bool | int | float | str):
-            wrong(f"should be a number, a text, true or false, not {shown(one)}", (place,))
+            wrong(f"should be a number, a text, true or false, not {show_value(one)}", (place,))
             return None
-    texts = [one if isinstance(one, bool) else number(one) for one in value]
+    texts = [one if isinstance(one, bool) else parse_number(one) for one in value]
     return tuple(one if text is None else text for text, one in zip(texts, value, strict=True))
 
 
 SCALARS = {"type": ["number", "string", "boolean"]}
-VALUES = Kind(
+VALUES = ValueType(
     read=read_values, write=list, schema={"type": "array", "items": SCALARS, "minItems": 1}
 )
-REAL = Kind(read=read_number, schema={"type": "number"})
-RANGE = record(Parameter, values=VALUES, min=REAL, max=REAL, step=REAL, log=FLAG, int=FLAG)
+REAL = ValueType(read=read_number, schema={"type": "number"})
+RANGE = record_type(Parameter, values=VALUES, min=REAL, max=REAL, step=REAL, log=FLAG, int=FLAG)
 
 
-def read_parameter(value: Any, wrong: Wrong) -> Parameter | None:
+def read_parameter(value: Any, wrong: ReportMistake) -> Parameter | None:
     """A list, a range, or one value that does not vary."""
     if isinstance(value, list | tuple):
         value = {"values": value}
@@ -84,13 +93,13 @@ def read_parameter(value: Any, wrong: Wrong) -> Parameter | None:
     found: Parameter = RANGE.read(value, note)
     if mistakes:
         return None
-    sentence = unfit(found, value.keys())
+    sentence = parameter_problem(found, value.keys())
     if sentence:
         wrong(sentence, ())
     return None if sentence else found
 
 
-def unfit(one: Parameter, said: Any) -> str:
+def parameter_problem(one: Parameter, said: Any) -> str:
     """What is wrong with it as a whole."""
     if "values" in said:
         return "has values: a range has none" if len(said) > 1 else ""
@@ -114,47 +123,47 @@ def write_parameter(one: Parameter) -> Any:
     return {"min": one.min, "max": one.max, **RANGE.write(one)}
 
 
-PARAMETER = Kind(
+PARAMETER = ValueType(
     read=read_parameter, write=write_parameter,
     schema={"anyOf": [SCALARS, VALUES.schema, RANGE.schema]},
 )  # fmt: skip
-COUNT = whole(0, 1_000_000_000)
-PRUNING = record(Prune, rule=choice(*RULES), warm_up=COUNT, after=whole(1, 10_000))
+COUNT = integer_type(0, 1_000_000_000)
+PRUNING = record_type(Prune, rule=choice_type(*RULES), warm_up=COUNT, after=integer_type(1, 10_000))
 
 
-def read_prune(value: Any, wrong: Wrong) -> Prune | None:
+def read_prune(value: Any, wrong: ReportMistake) -> Prune | None:
     """A rule by its name, or with its fields."""
     found: Prune | None = PRUNING.read({"rule": value} if isinstance(value, str) else value, wrong)
     return found
 
 
-KINDS: Mapping[str, Kind] = {
-    "method": choice(*METHODS),
-    "parameters": naming(NAME, "a parameter's name", PARAMETER),
-    "metric": Kind(
+KINDS: Mapping[str, ValueType] = {
+    "method": choice_type(*METHODS),
+    "parameters": mapping_type(NAME, "a parameter's name", PARAMETER),
+    "metric": ValueType(
         read=lambda value, wrong: value if isinstance(value, str) and value else
-        wrong(f"should be the name of what is told, such as loss, not {shown(value)}", ()),
+        wrong(f"should be the name of what is told, such as loss, not {show_value(value)}", ()),
         schema={"type": "string"},
     ),
-    "goal": choice(*GOALS),
-    "trials": whole(1, TRIALS_MAX),
+    "goal": choice_type(*GOALS),
+    "trials": integer_type(1, TRIALS_MAX),
     "seed": COUNT,
-    "prune": Kind(
+    "prune": ValueType(
         read=read_prune, write=PRUNING.write,
         schema={"anyOf": [{"enum": list(RULES)}, PRUNING.schema]},
     ),
 }  # fmt: skip
 
 
-def read_search(value: Any, wrong: Wrong) -> Search | None:
+def read_search(value: Any, wrong: ReportMistake) -> Search | None:
     """Every field by itself, then what they say together."""
     if not isinstance(value, Mapping):
-        wrong(f"should have method and parameters below it, not {shown(value)}", ())
+        wrong(f"should have method and parameters below it, not {show_value(value)}", ())
         return None
     found: dict[str, Any] = {}
     for key, below in value.items():
         if key not in KINDS:
-            wrong(f"there is no such field: {nearest(str(key), list(KINDS))}", (str(key),))
+            wrong(f"there is no such field: {suggest_name(str(key), list(KINDS))}", (str(key),))
             continue
         found[key] = KINDS[key].read(below, lambda said, at, k=key: wrong(said, (k, *at)))  # type: ignore[misc]
     if "method" not in value:
@@ -166,21 +175,21 @@ def read_search(value: Any, wrong: Wrong) -> Search | None:
     if len(found["parameters"]) < len(value["parameters"]):
         return None  # one of them has its mistake
     search = Search(**found)
-    for at, sentence in mistaken(search):
+    for at, sentence in search_problems(search):
         wrong(sentence, at)
     return search
 
 
-def mistaken(search: Search) -> list[tuple[tuple[str, ...], str]]:
+def search_problems(search: Search) -> list[tuple[tuple[str, ...], str]]:
     """Where, and what: fields that need each other."""
     found: list[tuple[tuple[str, ...], str]] = []
     names: dict[str, str] = {}
     for name, one in search.parameters.items():
-        first = names.setdefault(variable(name), name)
+        first = names.setdefault(parameter_variable(name), name)
         if first != name:
-            said = f"{first} and {name} are both {variable(name)}"
+            said = f"{first} and {name} are both {parameter_variable(name)}"
             found.append((("parameters", name), said))
-        if search.method == "grid" and of_grid(one) is None:
+        if search.method == "grid" and count_grid_values(one) is None:
             said = "a grid has no end there: give values, a step, or int: true"
             found.append((("parameters", name), said))
     if search.method != "grid" and search.trials is None:
@@ -188,10 +197,10 @@ def mistaken(search: Search) -> list[tuple[tuple[str, ...], str]]:
     if (
         search.method == "grid"
         and not found
-        and size(search) > GRID_MAX
-        and many(search) > GRID_MAX
+        and grid_size(search) > GRID_MAX
+        and count_trials(search) > GRID_MAX
     ):
-        found.append((("parameters",), f"make {size(search)} trials: say how many by trials"))
+        found.append((("parameters",), f"make {grid_size(search)} trials: say how many by trials"))
     if not search.metric and (search.method == "bayes" or search.prune.rule != "none"):
         what = "bayes" if search.method == "bayes" else f"prune: {search.prune.rule}"
         found.append((("metric",), f"is missing: {what} judges trials by what they tell"))
@@ -211,7 +220,7 @@ def write_search(search: Search) -> dict[str, Any]:
     }
 
 
-SEARCH = Kind(
+SEARCH = ValueType(
     read=read_search, write=lambda value: None if value is None else write_search(value),
     schema={
         "type": "object", "additionalProperties": False, "required": ["method", "parameters"],

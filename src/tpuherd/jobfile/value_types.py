@@ -14,20 +14,22 @@ MONEY = re.compile(r"(?:\$ ?|USD ?)?([0-9]+(?:\.[0-9]+)?)(?: ?(?:\$|USD|dollars?
 DURATION_MAX_S = 10 * 366 * 86_400.0
 MANY = 1000  #: so many entries a list may have
 
-Wrong = Callable[[str, tuple[str | int, ...]], None]  #: note a mistake: its sentence, and where
+ReportMistake = Callable[
+    [str, tuple[str | int, ...]], None
+]  #: note a mistake: its sentence, and where
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kind:
+class ValueType:
     """A kind of value. `read` returns None where it noted a mistake."""
 
-    read: Callable[[Any, Wrong], Any]
+    read: Callable[[Any, ReportMistake], Any]
     schema: Json
     write: Callable[[Any], Any] = lambda value: value
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """A value in a sentence, not too long."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -35,7 +37,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def nearest(word: str, words: Sequence[str]) -> str:
+def suggest_name(word: str, words: Sequence[str]) -> str:
     """`: did you mean …?`, or what there is."""
     plain = {re.sub(r"[^a-z0-9]", "", each.lower()): each for each in words}
     near = near_names(re.sub(r"[^a-z0-9]", "", word.lower()), plain, most=1)
@@ -44,15 +46,15 @@ def nearest(word: str, words: Sequence[str]) -> str:
     return f"it is one of {', '.join(words)}"
 
 
-def text(pattern: str = r"(?s).*\S.*", words: str = "a text") -> Kind:
+def text_type(pattern: str = r"(?s).*\S.*", words: str = "a text") -> ValueType:
     """A text that fits; numbers are taken for texts where they fit."""
     whole = re.compile(pattern)
 
-    def read(value: Any, wrong: Wrong) -> str | None:
+    def read(value: Any, wrong: ReportMistake) -> str | None:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            wrong(f"should be {words}, not {shown(value)}{quoted(value)}", ())
+            wrong(f"should be {words}, not {show_value(value)}{quote_hint(value)}", ())
         elif "\0" in str(value) or not whole.fullmatch(str(value)):
-            wrong(f"{shown(value)} is not {words}", ())
+            wrong(f"{show_value(value)} is not {words}", ())
         else:
             return str(value)
         return None
@@ -60,46 +62,46 @@ def text(pattern: str = r"(?s).*\S.*", words: str = "a text") -> Kind:
     schema: Json = {"type": "string"} if "(?s)" in pattern else {
         "type": "string", "pattern": f"^{pattern}$",
     }  # fmt: skip
-    return Kind(read=read, schema=schema)
+    return ValueType(read=read, schema=schema)
 
 
-def quoted(value: Any) -> str:
+def quote_hint(value: Any) -> str:
     """YAML takes some words for truths: what to do about it."""
     return " (put it in quotes to mean the word)" if isinstance(value, bool) else ""
 
 
-def choice(*words: str) -> Kind:
+def choice_type(*words: str) -> ValueType:
     """One of some words."""
 
-    def read(value: Any, wrong: Wrong) -> str | None:
+    def read(value: Any, wrong: ReportMistake) -> str | None:
         if value in words:
             return str(value)
-        wrong(f"{shown(value)} is none: {nearest(str(value), words)}", ())
+        wrong(f"{show_value(value)} is none: {suggest_name(str(value), words)}", ())
         return None
 
-    return Kind(read=read, schema={"enum": list(words)})
+    return ValueType(read=read, schema={"enum": list(words)})
 
 
-def read_flag(value: Any, wrong: Wrong) -> bool | None:
+def read_flag(value: Any, wrong: ReportMistake) -> bool | None:
     """Yes or no."""
     if not isinstance(value, bool):
-        wrong(f"should be true or false, not {shown(value)}", ())
+        wrong(f"should be true or false, not {show_value(value)}", ())
         return None
     return value
 
 
-FLAG = Kind(read=read_flag, schema={"type": "boolean"})
+FLAG = ValueType(read=read_flag, schema={"type": "boolean"})
 
 
-def whole(least: int, most: int, *, endless: str = "") -> Kind:
+def integer_type(least: int, most: int, *, endless: str = "") -> ValueType:
     """A whole number; or a word for no end, which is read as None wrapped in a list."""
 
-    def read(value: Any, wrong: Wrong) -> Any:
+    def read(value: Any, wrong: ReportMistake) -> Any:
         if endless and value == endless:
-            return Endless
+            return Unlimited
         if isinstance(value, bool) or not isinstance(value, int):
             also = f" or {endless}" if endless else ""
-            wrong(f"should be a whole number{also}, not {shown(value)}", ())
+            wrong(f"should be a whole number{also}, not {show_value(value)}", ())
         elif not least <= value <= most:
             wrong(f"{value} is out of range: from {least} to {most}", ())
         else:
@@ -108,14 +110,16 @@ def whole(least: int, most: int, *, endless: str = "") -> Kind:
 
     number = {"type": "integer", "minimum": least, "maximum": most}
     schema = {"anyOf": [number, {"const": endless}]} if endless else number
-    return Kind(read=read, schema=schema, write=lambda value: endless if value is None else value)
+    return ValueType(
+        read=read, schema=schema, write=lambda value: endless if value is None else value
+    )
 
 
-class Endless:
+class Unlimited:
     """What `unlimited` is read as, so that it is not taken for a mistake."""
 
 
-def seconds(value: Any) -> float | None:
+def parse_duration(value: Any) -> float | None:
     """Of 90m, 2h, 3d, or a number; None if it is none."""
     if isinstance(value, bool):
         return None
@@ -125,7 +129,7 @@ def seconds(value: Any) -> float | None:
     return float(match[1]) * UNITS[match[2]] if match else None
 
 
-def lasting(duration_s: float) -> str:
+def format_duration(duration_s: float) -> str:
     """5400 → 90m: what `seconds` reads the same."""
     for unit in ("d", "h", "m"):
         if duration_s and duration_s % UNITS[unit] == 0:
@@ -133,24 +137,26 @@ def lasting(duration_s: float) -> str:
     return f"{duration_s:.3f}".rstrip("0").rstrip(".") + "s"
 
 
-def duration(least_s: float = 0.0, **words: float) -> Kind:
+def duration_type(least_s: float = 0.0, **words: float) -> ValueType:
     """How long; or one of these words, which stand for so long."""
 
-    def read(value: Any, wrong: Wrong) -> float | None:
+    def read(value: Any, wrong: ReportMistake) -> float | None:
         if isinstance(value, str) and value in words:
             return words[value]
-        found = seconds(value)
+        found = parse_duration(value)
         if found is None:
             also = "".join(f", or {word}" for word in words)
-            wrong(f"{shown(value)} is no duration: write 30s, 90m, 2h or 3d{also}", ())
+            wrong(f"{show_value(value)} is no duration: write 30s, 90m, 2h or 3d{also}", ())
         elif not least_s <= found <= DURATION_MAX_S:
-            end = f"at least {lasting(least_s)}" if found < least_s else "at most ten years"
-            wrong(f"{shown(value)} is out of range: {end}", ())
+            end = f"at least {format_duration(least_s)}" if found < least_s else "at most ten years"
+            wrong(f"{show_value(value)} is out of range: {end}", ())
             return None
         return found
 
     def write(value: float) -> str:
-        return next((word for word, it in words.items() if it == value), "") or lasting(value)
+        return next((word for word, it in words.items() if it == value), "") or format_duration(
+            value
+        )
 
     either: list[Json] = [
         {"type": "string", "pattern": f"^{DURATION.pattern}$"},
@@ -158,17 +164,17 @@ def duration(least_s: float = 0.0, **words: float) -> Kind:
     ]
     if words:
         either.append({"enum": list(words)})
-    return Kind(read=read, schema={"anyOf": either}, write=write)
+    return ValueType(read=read, schema={"anyOf": either}, write=write)
 
 
-def read_money(value: Any, wrong: Wrong) -> float | None:
+def read_money(value: Any, wrong: ReportMistake) -> float | None:
     """Dollars."""
     match = MONEY.fullmatch(value.strip()) if isinstance(value, str) else None
     number = float(match[1]) if match else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
-        wrong(f"{shown(value)} is no amount: write 12.50, in dollars", ())
+        wrong(f"{show_value(value)} is no amount: write 12.50, in dollars", ())
     elif number <= 0:
-        wrong(f"{shown(value)} is out of range: more than nothing", ())
+        wrong(f"{show_value(value)} is out of range: more than nothing", ())
     else:
         return float(number)
     return None
@@ -177,15 +183,17 @@ def read_money(value: Any, wrong: Wrong) -> float | None:
 MONEY_SCHEMA = {"anyOf": [
     {"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": f"^{MONEY.pattern}$"},
 ]}  # fmt: skip
-AMOUNT = Kind(
+AMOUNT = ValueType(
     read=read_money, schema=MONEY_SCHEMA, write=lambda value: None if value == inf else value
 )
 
 
-def listing(item: Kind, *, empty: str = "", repeats: bool = False, none: bool = False) -> Kind:
+def list_type(
+    item: ValueType, *, empty: str = "", repeats: bool = False, none: bool = False
+) -> ValueType:
     """Several, or one without brackets; none too, or by a word that is `empty`, where that is."""
 
-    def read(value: Any, wrong: Wrong) -> tuple[Any, ...] | None:
+    def read(value: Any, wrong: ReportMistake) -> tuple[Any, ...] | None:
         if empty and value in (empty, [empty]):
             return ()
         if not isinstance(value, list | tuple):
@@ -203,7 +211,7 @@ def listing(item: Kind, *, empty: str = "", repeats: bool = False, none: bool = 
         found_all = tuple(one for one in several if one is not None)
         if not repeats and len(set(map(str, found_all))) < len(found_all):
             twice = next(one for at, one in enumerate(found_all) if one in found_all[:at])
-            wrong(f"{shown(twice)} stands in it twice", ())
+            wrong(f"{show_value(twice)} stands in it twice", ())
         return found_all
 
     def write(value: Sequence[Any]) -> Any:
@@ -211,21 +219,21 @@ def listing(item: Kind, *, empty: str = "", repeats: bool = False, none: bool = 
         return (empty or []) if not told else told[0] if len(told) == 1 else told
 
     several: Json = {"type": "array", "items": item.schema, **({} if none else {"minItems": 1})}
-    return Kind(read=read, schema={"anyOf": [dict(item.schema), several]}, write=write)
+    return ValueType(read=read, schema={"anyOf": [dict(item.schema), several]}, write=write)
 
 
-def naming(name: str, words: str, item: Kind) -> Kind:
+def mapping_type(name: str, words: str, item: ValueType) -> ValueType:
     """Names with a value each."""
     fits = re.compile(name)
 
-    def read(value: Any, wrong: Wrong) -> dict[str, Any] | None:
+    def read(value: Any, wrong: ReportMistake) -> dict[str, Any] | None:
         if not isinstance(value, Mapping):
-            wrong(f"should be names with a value each, not {shown(value)}", ())
+            wrong(f"should be names with a value each, not {show_value(value)}", ())
             return None
         found = {}
         for key, below in value.items():
             if not isinstance(key, str) or not fits.fullmatch(key):
-                wrong(f"{shown(key)} is not {words}", (str(key),))
+                wrong(f"{show_value(key)} is not {words}", (str(key),))
             else:
                 found[key] = item.read(below, lambda said, at, k=key: wrong(said, (k, *at)))  # type: ignore[misc]
         return {key: one for key, one in found.items() if one is not None}
@@ -234,24 +242,24 @@ def naming(name: str, words: str, item: Kind) -> Kind:
         "type": "object", "additionalProperties": item.schema,
         "propertyNames": {"pattern": f"^{name}$"},
     }  # fmt: skip
-    return Kind(read=read, schema=schema, write=lambda value: dict(value))
+    return ValueType(read=read, schema=schema, write=lambda value: dict(value))
 
 
-def read_plain(value: Any, wrong: Wrong) -> str | None:
+def read_plain(value: Any, wrong: ReportMistake) -> str | None:
     """A text or a number, as it was written."""
     if value is None:
         wrong('has no value: write "" for an empty one', ())
     elif isinstance(value, bool) or not isinstance(value, str | int | float) or "\0" in str(value):
-        wrong(f"should be a text, not {shown(value)}{quoted(value)}", ())
+        wrong(f"should be a text, not {show_value(value)}{quote_hint(value)}", ())
     else:
         return str(value)
     return None
 
 
-PLAIN = Kind(read=read_plain, schema={"type": ["string", "number", "boolean"]})
+PLAIN = ValueType(read=read_plain, schema={"type": ["string", "number", "boolean"]})
 
 
-def read_command(value: Any, wrong: Wrong) -> str | tuple[str, ...] | None:
+def read_command(value: Any, wrong: ReportMistake) -> str | tuple[str, ...] | None:
     """A shell's text, or words that need no shell."""
     if isinstance(value, list | tuple):
         if not value or not all(isinstance(word, str | int | float) for word in value):
@@ -261,29 +269,29 @@ def read_command(value: Any, wrong: Wrong) -> str | tuple[str, ...] | None:
     return SHELL.read(value, wrong)  # type: ignore[no-any-return]
 
 
-SHELL = text(words="a command")
-COMMAND = Kind(
+SHELL = text_type(words="a command")
+COMMAND = ValueType(
     read=read_command,
     schema={"anyOf": [SHELL.schema, {"type": "array", "items": {"type": "string"}, "minItems": 1}]},
     write=lambda value: value if isinstance(value, str) else list(value),
 )
 
 
-def record(build: Callable[..., Any], **kinds: Kind) -> Kind:
+def record_type(build: Callable[..., Any], **kinds: ValueType) -> ValueType:
     """A few fields of their own; those not said keep what they are by themselves."""
 
-    def read(value: Any, wrong: Wrong) -> Any:
+    def read(value: Any, wrong: ReportMistake) -> Any:
         if not isinstance(value, Mapping):
-            wrong(f"should have {' and '.join(kinds)} below it, not {shown(value)}", ())
+            wrong(f"should have {' and '.join(kinds)} below it, not {show_value(value)}", ())
             return None
         found = {}
         for key, below in value.items():
             if key not in kinds:
-                wrong(f"there is no such field: {nearest(str(key), list(kinds))}", (str(key),))
+                wrong(f"there is no such field: {suggest_name(str(key), list(kinds))}", (str(key),))
                 continue
             found[key] = kinds[key].read(below, lambda said, at, k=key: wrong(said, (k, *at)))  # type: ignore[misc]
         return build(**{
-            key: None if one is Endless else one for key, one in found.items() if one is not None
+            key: None if one is Unlimited else one for key, one in found.items() if one is not None
         })  # fmt: skip
 
     def write(value: Any) -> dict[str, Any]:
@@ -298,4 +306,4 @@ def record(build: Callable[..., Any], **kinds: Kind) -> Kind:
         "type": "object", "additionalProperties": False,
         "properties": {key: kind.schema for key, kind in kinds.items()},
     }  # fmt: skip
-    return Kind(read=read, schema=schema, write=write)
+    return ValueType(read=read, schema=schema, write=write)

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-Where = tuple[str | int, ...]  #: the way to a value: ("retry", "failures"), ("setup", 0)
+FieldPath = tuple[str | int, ...]  #: the way to a value: ("retry", "failures"), ("setup", 0)
 
 BYTES_MAX = 1_000_000
 VALUES_MAX = 20_000
@@ -21,35 +21,35 @@ class Mistake:
     field: str
     sentence: str
 
-    def said(self, file: str) -> str:
+    def format_line(self, file: str) -> str:
         """As compilers say it."""
         place = f"{file}:{self.line}: " if self.line else ""
         return f"{place}{self.field}: {self.sentence}" if self.field else place + self.sentence
 
 
 @dataclass(kw_only=True, slots=True)
-class Page:
+class YamlDocument:
     """What a text says, and where it says so. Filled while it is read."""
 
     value: Any = None
-    lines: dict[Where, int] = field(default_factory=dict)
-    texts: dict[Where, str] = field(default_factory=dict)  #: of plain values, as written
+    lines: dict[FieldPath, int] = field(default_factory=dict)
+    texts: dict[FieldPath, str] = field(default_factory=dict)  #: of plain values, as written
     mistakes: list[Mistake] = field(default_factory=list)
 
-    def line(self, where: Where) -> int:
+    def line_of(self, where: FieldPath) -> int:
         """Where a value stands, or what it is in."""
         for end in range(len(where), -1, -1):
             if where[:end] in self.lines:
                 return self.lines[where[:end]]
         return 0
 
-    def wrong(self, where: Where, sentence: str) -> None:
+    def add_mistake(self, where: FieldPath, sentence: str) -> None:
         """Note a mistake."""
-        name = spelt(where)
-        self.mistakes.append(Mistake(line=self.line(where), field=name, sentence=sentence))
+        name = format_path(where)
+        self.mistakes.append(Mistake(line=self.line_of(where), field=name, sentence=sentence))
 
 
-class Unreadable(Exception):
+class UnreadableYaml(Exception):
     """It is no YAML, or more than anybody writes."""
 
     def __init__(self, sentence: str, line: int = 1) -> None:
@@ -57,7 +57,7 @@ class Unreadable(Exception):
         self.line = line
 
 
-def spelt(where: Where) -> str:
+def format_path(where: FieldPath) -> str:
     """retry.failures, setup[0]"""
     text = ""
     for part in where:
@@ -65,18 +65,18 @@ def spelt(where: Where) -> str:
     return text
 
 
-def page(text: str) -> Page:
+def read_yaml(text: str) -> YamlDocument:
     """The whole of a text; what can't be read is a mistake of it."""
-    found = Page()
+    found = YamlDocument()
     try:
         if len(text) > BYTES_MAX:
-            raise Unreadable("it is larger than a megabyte: that is no job file")
+            raise UnreadableYaml("it is larger than a megabyte: that is no job file")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         if node is None:
             found.lines[()] = 1
         else:
-            found.value = value(node, (), found, ())
-    except Unreadable as unreadable:
+            found.value = read_node(node, (), found, ())
+    except UnreadableYaml as unreadable:
         found.mistakes.append(Mistake(line=unreadable.line, field="", sentence=str(unreadable)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -89,24 +89,28 @@ def page(text: str) -> Page:
     return found
 
 
-def value(node: yaml.Node, where: Where, page: Page, above: tuple[yaml.Node, ...]) -> Any:
+def read_node(
+    node: yaml.Node, where: FieldPath, page: YamlDocument, above: tuple[yaml.Node, ...]
+) -> Any:
     """What a node stands for, its lines noted."""
     line = node.start_mark.line + 1
     if node in above:
-        raise Unreadable("a value holds itself", line)
+        raise UnreadableYaml("a value holds itself", line)
     if len(page.lines) > VALUES_MAX:
-        raise Unreadable(f"it has more than {VALUES_MAX} values", line)
+        raise UnreadableYaml(f"it has more than {VALUES_MAX} values", line)
     page.lines.setdefault(where, line)
     if isinstance(node, yaml.MappingNode):
-        return mapping(node, where, page, (*above, node))
+        return read_mapping(node, where, page, (*above, node))
     if isinstance(node, yaml.SequenceNode):
-        return [value(one, (*where, at), page, (*above, node)) for at, one in enumerate(node.value)]
+        return [
+            read_node(one, (*where, at), page, (*above, node)) for at, one in enumerate(node.value)
+        ]
     assert isinstance(node, yaml.ScalarNode)
     page.texts[where] = node.value
-    return scalar(node)
+    return read_scalar(node)
 
 
-def scalar(node: yaml.ScalarNode) -> str | int | float | bool | None:
+def read_scalar(node: yaml.ScalarNode) -> str | int | float | bool | None:
     """A text, number, truth or nothing; what YAML takes for dates or base 60 is a text."""
     text: str = node.value
     if node.tag.rpartition(":")[2] not in ("int", "float", "bool", "null") or ":" in text:
@@ -115,25 +119,25 @@ def scalar(node: yaml.ScalarNode) -> str | int | float | bool | None:
     return found if isinstance(found, int | float | bool | None) else text
 
 
-def mapping(
-    node: yaml.MappingNode, where: Where, page: Page, above: tuple[yaml.Node, ...]
+def read_mapping(
+    node: yaml.MappingNode, where: FieldPath, page: YamlDocument, above: tuple[yaml.Node, ...]
 ) -> dict[str, Any]:
     """Names and their values; what stands twice is a mistake."""
     found: dict[str, Any] = {}
     merged: dict[str, Any] = {}
     for key, below in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise Unreadable("a name must be a text", key.start_mark.line + 1)
+            raise UnreadableYaml("a name must be a text", key.start_mark.line + 1)
         if key.tag == MERGE:
             for one in below.value if isinstance(below, yaml.SequenceNode) else [below]:
-                told = value(one, where, page, above)
+                told = read_node(one, where, page, above)
                 merged |= told if isinstance(told, Mapping) else {}
             continue
         name = key.value
         if name in found:
             page.lines[*where, name] = key.start_mark.line + 1
-            page.wrong((*where, name), "stands twice")
+            page.add_mistake((*where, name), "stands twice")
             continue
         page.lines[*where, name] = key.start_mark.line + 1
-        found[name] = value(below, (*where, name), page, above)
+        found[name] = read_node(below, (*where, name), page, above)
     return {**merged, **found}

@@ -3,17 +3,17 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tpuherd.errors import NotFound, Unfit
-from tpuherd.jobfile.jobs_from_cards import adopted
-from tpuherd.jobs.cloud_inventory import Seen, look, named
-from tpuherd.jobs.load_history import trails_of
-from tpuherd.jobs.open_project import Desk, who
-from tpuherd.model.observed import Sight
+from tpuherd.errors import InvalidInput, NotFound
+from tpuherd.jobfile.jobs_from_cards import rebuild_records
+from tpuherd.jobs.cloud_inventory import CloudInventory, parse_bid_name, survey_cloud
+from tpuherd.jobs.load_history import load_history
+from tpuherd.jobs.open_project import Session, user_at_machine
+from tpuherd.model.observed import BidObservation
 from tpuherd.settings import project_settings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TakenOver:
+class AdoptionResult:
     """What came of it."""
 
     bids: tuple[str, ...]
@@ -21,43 +21,47 @@ class TakenOver:
 
     def as_json(self) -> dict[str, list[str]]:
         """As `herd adopt --json` tells it."""
-        jobs = sorted({named(bid).job for bid in self.bids})
+        jobs = sorted({parse_bid_name(bid).job for bid in self.bids})
         return {"jobs": jobs, "adopted": list(self.bids), "unknown": list(self.unknown)}
 
 
-async def take_over(owner: str | None, here: Desk) -> TakenOver:
+async def adopt_resources(owner: str | None, here: Session) -> AdoptionResult:
     """That owner's, or our own that the store knows nothing of."""
-    seen = await look(here)
-    sights = loose(owner, seen, here)
-    found = adopted(sights, here.store.wishes(), here.clock.now(), who())
-    refuse_clash([one for one in sights if one.bid not in found.unknown], here)
+    seen = await survey_cloud(here)
+    sights = find_unknown_bids(owner, seen, here)
+    found = rebuild_records(sights, here.store.stored_jobs(), here.clock.now(), user_at_machine())
+    refuse_job_clash([one for one in sights if one.bid not in found.unknown], here)
     if owner is not None and owner != seen.owner:
         place = here.place
-        project_settings.adopt(here.config, world=place.world, project=place.project, owner=owner)
-    here.store.adopt(found.wishes, found.events)
+        project_settings.adopt_owner(
+            here.config_folder, world=place.world, project=place.project, owner=owner
+        )
+    here.store.add_jobs(found.wishes, found.events)
     bids = sorted({one.bid for one in sights} - set(found.unknown))
-    return TakenOver(bids=tuple(bids), unknown=found.unknown)
+    return AdoptionResult(bids=tuple(bids), unknown=found.unknown)
 
 
-def loose(owner: str | None, seen: Seen, here: Desk) -> list[Sight]:
+def find_unknown_bids(
+    owner: str | None, seen: CloudInventory, here: Session
+) -> list[BidObservation]:
     """What bears that owner's name, or ours, and the store knows nothing of."""
     if owner is None:
-        return list(seen.strays(trails_of(here.store)).values())
-    owners = {named(bid).owner for bid in seen.survey.sights}
+        return list(seen.find_orphans(load_history(here.store)).values())
+    owners = {parse_bid_name(bid).owner for bid in seen.survey.sights}
     if owner not in owners:
         others = sorted(owners - seen.owners)
         there = f": there is {', '.join(others)}" if others else ""
         raise NotFound(f"nothing bears the name of an owner {owner}{there}")
-    return list(seen.strays(trails_of(here.store), of=frozenset((owner,))).values())
+    return list(seen.find_orphans(load_history(here.store), of=frozenset((owner,))).values())
 
 
-def refuse_clash(sights: Iterable[Sight], here: Desk) -> None:
+def refuse_job_clash(sights: Iterable[BidObservation], here: Session) -> None:
     """Two jobs of one name can't be one."""
-    wishes = here.store.wishes()
+    wishes = here.store.stored_jobs()
     for sight in sights:
-        wish, made = wishes.get(named(sight.bid).job), sight.card.get("made_at")
+        wish, made = wishes.get(parse_bid_name(sight.bid).job), sight.card.get("made_at")
         if wish is not None and isinstance(made, int | float) and made != wish.made_at:
-            raise Unfit(
+            raise InvalidInput(
                 f"{wish.job} is another job here than that of {sight.bid}",
                 hint=f"herd down {wish.job} first, or herd gc {sight.bid}",
             )

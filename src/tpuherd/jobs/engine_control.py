@@ -9,11 +9,11 @@ from typing import Any
 
 from tpuherd.clock import WallClock
 from tpuherd.engine.crash_records import STARTING_FILE
-from tpuherd.errors import Broken, NotReached
-from tpuherd.ports import Holder
-from tpuherd.settings.project_access import Place, Scope
+from tpuherd.errors import NotReached, OperationFailed
+from tpuherd.ports import LeaseHolder
+from tpuherd.settings.project_access import ProjectAccess, ProjectScope
 from tpuherd.store.database import Database
-from tpuherd.store.lease import lock
+from tpuherd.store.lease import try_lock
 from tpuherd.store.set_aside import SET_ASIDE
 from tpuherd.views.trouble_line import trouble_rows
 
@@ -38,66 +38,66 @@ START_S, STOP_S = 20.0, 15.0
 LOOK_S = 0.05
 
 
-def opened(scope: Scope) -> Database:
+def open_store(scope: ProjectScope) -> Database:
     """Its store."""
-    return Database(scope.store, WallClock().now())
+    return Database(scope.store_folder, WallClock().now())
 
 
-def ensure(place: Place, environ: Mapping[str, str]) -> None:
+def ensure_engine(place: ProjectAccess, environ: Mapping[str, str]) -> None:
     """Begin the engine where none runs and something is wished that may not be there yet."""
-    store = opened(place)
+    store = open_store(place)
     try:
-        if not is_there(store, WallClock().now()) and unsettled(store, place):
-            begin(place, environ)
+        if not is_engine_running(store, WallClock().now()) and has_unsettled_changes(store, place):
+            spawn_engine(place, environ)
     finally:
         store.close()
 
 
-def is_there(store: Database, now: float) -> bool:
+def is_engine_running(store: Database, now: float) -> bool:
     """Whether an engine runs, or has been begun and is about to: it holds a lock until it leads."""
-    return store.holder(now) is not None or is_held(store.folder / STARTING)
+    return store.lease_holder(now) is not None or is_lock_held(store.folder / STARTING)
 
 
-def is_held(file: Path) -> bool:
+def is_lock_held(file: Path) -> bool:
     """Whether a process holds the lock of this file."""
     if not file.exists():
         return False
-    held = lock(file)
+    held = try_lock(file)
     if held is not None:
         os.close(held)
     return held is None
 
 
-def unsettled(store: Database, place: Place) -> bool:
+def has_unsettled_changes(store: Database, place: ProjectAccess) -> bool:
     """Whether anything has happened since an engine found nothing more to do.
 
     A store that knows nothing is new, or it was lost: if our name exists already, it may stand on
     something in the cloud.
     """
-    for _, event in store.events(kinds=TOLD, limit=1, newest=True):
+    for _, event in store.read_events(kinds=TOLD, limit=1, newest=True):
         return not (event.kind == "engine.stopped" and event.facts.get("why") == REST)
     return (place.folders.config / "owner").exists()
 
 
-def knows_jobs(store: Database) -> bool:
+def has_known_jobs(store: Database) -> bool:
     """Whether the store has ever known of a job since it was new, or set aside."""
     return any(
-        event.kind != SET_ASIDE for _, event in store.events(kinds=TOLD, limit=1, newest=True)
+        event.kind != SET_ASIDE for _, event in store.read_events(kinds=TOLD, limit=1, newest=True)
     )
 
 
-def begin(place: Place, environ: Mapping[str, str]) -> None:
+def spawn_engine(place: ProjectAccess, environ: Mapping[str, str]) -> None:
     """As a process of its own, which outlives us. Where two do so at once, one of them ends."""
     words = [sys.executable, "-P", "-m", PROGRAM]
     if place.world is not None:
         words.append(str(place.world))
-    starting = lock(place.store / STARTING)
+    starting = try_lock(place.store_folder / STARTING)
     if starting is None:
         return  # another one is about to lead
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, str(place.store / LOG), flags, 0o600),
+        (os.POSIX_SPAWN_OPEN, 1, str(place.store_folder / LOG), flags, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
         (os.POSIX_SPAWN_DUP2, starting, STARTING_FILE),
     ]
@@ -107,67 +107,69 @@ def begin(place: Place, environ: Mapping[str, str]) -> None:
         os.close(starting)  # the lock is the engine's now
 
 
-async def start(place: Place, environ: Mapping[str, str]) -> Mapping[str, Any]:
+async def start_engine(place: ProjectAccess, environ: Mapping[str, str]) -> Mapping[str, Any]:
     """Begin it, and wait until it is at work; or find that one runs."""
-    store = opened(place)
+    store = open_store(place)
     try:
-        if store.holder(WallClock().now()) is None:
-            begin(place, environ)
-            if not await waited(lambda: working(store), START_S):
+        if store.lease_holder(WallClock().now()) is None:
+            spawn_engine(place, environ)
+            if not await wait_until(lambda: has_started_work(store), START_S):
                 raise NotReached(
                     f"the engine did not begin in {START_S:g} s",
                     hint=f"look at {store.folder / LOG}",
                 )
-        return described(store.holder(WallClock().now()), place)
+        return lease_as_json(store.lease_holder(WallClock().now()), place)
     finally:
         store.close()
 
 
-async def stop(scope: Scope) -> bool:
+async def stop_engine(scope: ProjectScope) -> bool:
     """End it; whether there was one. What runs on hosts goes on."""
-    store = opened(scope)
+    store = open_store(scope)
     try:
-        holder = store.holder(WallClock().now())
+        holder = store.lease_holder(WallClock().now())
         if holder is None:
             return False
         if holder.host != os.uname().nodename:
-            raise Broken(f"the engine runs on {holder.host}: stop it there (pid {holder.pid})")
+            raise OperationFailed(
+                f"the engine runs on {holder.host}: stop it there (pid {holder.pid})"
+            )
         try:
             os.kill(holder.pid, signal.SIGTERM)
         except ProcessLookupError:
             return True
-        ended = await waited(lambda: not leads(store, holder), STOP_S)
+        ended = await wait_until(lambda: not has_lease(store, holder), STOP_S)
         if not ended:
-            raise Broken(f"the engine, process {holder.pid}, does not end")
+            raise OperationFailed(f"the engine, process {holder.pid}, does not end")
         return True
     finally:
         store.close()
 
 
-def working(store: Database) -> bool:
+def has_started_work(store: Database) -> bool:
     """Whether the one that has the lease has written down that it begins."""
-    now = store.holder(WallClock().now())
-    begun = (event for _, event in store.events(kinds=(STARTED,), limit=1, newest=True))
+    now = store.lease_holder(WallClock().now())
+    begun = (event for _, event in store.read_events(kinds=(STARTED,), limit=1, newest=True))
     return now is not None and any(event.facts["epoch"] == now.epoch for event in begun)
 
 
-def leads(store: Database, holder: Holder) -> bool:
+def has_lease(store: Database, holder: LeaseHolder) -> bool:
     """Whether this one still has the lease."""
-    now = store.holder(WallClock().now())
+    now = store.lease_holder(WallClock().now())
     return now is not None and now.epoch == holder.epoch
 
 
-def state(scope: Scope) -> Mapping[str, Any]:
+def engine_status(scope: ProjectScope) -> Mapping[str, Any]:
     """How it is, as `herd engine status --json` tells it."""
-    store = opened(scope)
+    store = open_store(scope)
     try:
         troubles = trouble_rows(store.troubles.read())
-        return {**described(store.holder(WallClock().now()), scope), "troubles": troubles}
+        return {**lease_as_json(store.lease_holder(WallClock().now()), scope), "troubles": troubles}
     finally:
         store.close()
 
 
-def described(holder: Holder | None, scope: Scope) -> Mapping[str, Any]:
+def lease_as_json(holder: LeaseHolder | None, scope: ProjectScope) -> Mapping[str, Any]:
     """A holder of the lease, as JSON."""
     return {
         "place": scope.title,
@@ -181,7 +183,7 @@ def described(holder: Holder | None, scope: Scope) -> Mapping[str, Any]:
     }
 
 
-async def waited(happens: Callable[[], bool], seconds: float) -> bool:
+async def wait_until(happens: Callable[[], bool], seconds: float) -> bool:
     """Until it is so, or the time is over."""
     clock = WallClock()
     end = clock.now() + seconds

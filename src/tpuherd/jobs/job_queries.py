@@ -4,94 +4,94 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from fnmatch import filter as fitting
 from typing import Any
 
-from tpuherd.accounting.accounts import Ledger, closed
-from tpuherd.accounting.goodput import Account, State
+from tpuherd.accounting.accounts import Ledger, current_accounts
+from tpuherd.accounting.goodput import GoodputState, SlotAccount
 from tpuherd.clock import Clock
 from tpuherd.errors import NotFound
 from tpuherd.history.apply_event import ROUTINE
 from tpuherd.jobs import engine_control
-from tpuherd.jobs.ledger_cache import go_on, ledger
-from tpuherd.jobs.open_project import no_job
+from tpuherd.jobs.ledger_cache import load_ledger, read_new_events
+from tpuherd.jobs.open_project import no_job_message
 from tpuherd.model.slot_history import Verdict
-from tpuherd.model.slots_and_plan import Event, Goal
-from tpuherd.model.stored_job import Wish
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.store.database import Database
 from tpuherd.views.capacity_table import KINDS as OF_CAPACITY
-from tpuherd.views.capacity_table import capacity as learnt
-from tpuherd.views.event_lines import record
-from tpuherd.views.job_rows import Scene, job_page, job_row, names_of, slots_of
+from tpuherd.views.capacity_table import capacity_rows as learnt
+from tpuherd.views.event_lines import event_json
+from tpuherd.views.job_rows import StoreView, job_page, job_row, job_slot_names, wanted_slots
 from tpuherd.views.trouble_line import trouble_rows
 
 RECENT = 6  #: events in `herd why`
 
 
-def scene(store: Database, now: float, kept: Ledger | None = None) -> Scene:
+def load_scene(store: Database, now: float, kept: Ledger | None = None) -> StoreView:
     """All that is known now; with books that were kept, what has come since is read."""
     if kept is None:
-        kept = ledger(store)
-    return Scene(
+        kept = load_ledger(store)
+    return StoreView(
         now=now,
-        wishes=store.wishes(),
-        accounts=closed(kept, now),
-        states=store.states(),
-        engine=engine_control.is_there(store, now),
+        wishes=store.stored_jobs(),
+        accounts=current_accounts(kept, now),
+        states=store.slot_messages(),
+        engine=engine_control.is_engine_running(store, now),
         troubles=store.troubles.read(),
     )
 
 
-def jobs(store: Database, now: float) -> list[dict[str, Any]]:
+def job_rows(store: Database, now: float) -> list[dict[str, Any]]:
     """What `herd ls` shows: a row for each job."""
-    seen = scene(store, now)
+    seen = load_scene(store, now)
     left = {one.job for one in seen.accounts.values() if one.bids}  # also of those dropped
     return [job_row(seen, job) for job in sorted({*seen.wishes, *left})]
 
 
-def status(store: Database, now: float, name: str) -> dict[str, Any]:
+def job_status(store: Database, now: float, name: str) -> dict[str, Any]:
     """What `herd status` shows of a job or a slot."""
-    job, slot = named(store, name)
-    seen = scene(store, now)
-    names = names_of(seen, job) if slot is None else (slot,)
+    job, slot = resolve_name(store, name)
+    seen = load_scene(store, now)
+    names = job_slot_names(seen, job) if slot is None else (slot,)
     return job_page(seen, job, names)
 
 
-def why(
+def slot_reasons(
     store: Database, now: float, name: str
-) -> tuple[Mapping[str, str], list[tuple[int, Event]], bool]:
+) -> tuple[Mapping[str, str], list[tuple[int, HistoryEvent]], bool]:
     """The sentence of each slot, what happened last, and whether an engine runs."""
-    job, slot = named(store, name)
-    wish = store.wishes().get(job)
-    states = store.states()
+    job, slot = resolve_name(store, name)
+    wish = store.stored_jobs().get(job)
+    states = store.slot_messages()
     there = tuple(one for one in states if one.rpartition("-")[0] == job)
-    names = (slot,) if slot is not None else (wish and slots_of(wish)) or there
-    found = store.events(job=job, slot=slot, limit=RECENT * 5, newest=True)
+    names = (slot,) if slot is not None else (wish and wanted_slots(wish)) or there
+    found = store.read_events(job=job, slot=slot, limit=RECENT * 5, newest=True)
     recent = [(seq, event) for seq, event in found if event.kind not in ROUTINE]
-    running = engine_control.is_there(store, now)
+    running = engine_control.is_engine_running(store, now)
     return {one: states.get(one, "") for one in names}, recent[-RECENT:], running
 
 
-def why_told(store: Database, now: float, name: str) -> dict[str, Any]:
+def why_as_json(store: Database, now: float, name: str) -> dict[str, Any]:
     """The same as `herd why --json` tells it."""
-    slots, recent, engine = why(store, now, name)
-    told = [record(seq, one) for seq, one in recent]
+    slots, recent, engine = slot_reasons(store, now, name)
+    told = [event_json(seq, one) for seq, one in recent]
     troubles = trouble_rows(store.troubles.read())
     return {"slots": dict(slots), "engine": engine, "recent": told, "troubles": troubles}
 
 
-def capacity(store: Database, now: float) -> list[dict[str, Any]]:
+def capacity_rows(store: Database, now: float) -> list[dict[str, Any]]:
     """What `herd capacity` shows."""
-    return learnt((event for _, event in store.events(kinds=OF_CAPACITY)), now)
+    return learnt((event for _, event in store.read_events(kinds=OF_CAPACITY)), now)
 
 
-def named(store: Database, name: str) -> tuple[str, str | None]:
+def resolve_name(store: Database, name: str) -> tuple[str, str | None]:
     """Which job, or which slot of it, is meant: no other's, and one that there is or was."""
-    wishes = store.wishes()
+    wishes = store.stored_jobs()
     head, _, tail = name.rpartition("-")
-    if name in wishes or any(store.events(job=name, limit=1)):
+    if name in wishes or any(store.read_events(job=name, limit=1)):
         return name, None
-    slots = slots_of(wishes[head]) if head in wishes else ()
-    if tail.isdecimal() and (name in slots or any(store.events(slot=name, job=head, limit=1))):
+    slots = wanted_slots(wishes[head]) if head in wishes else ()
+    if tail.isdecimal() and (name in slots or any(store.read_events(slot=name, job=head, limit=1))):
         return head, name
-    raise NotFound(no_job(name, wishes))
+    raise NotFound(no_job_message(name, wishes))
 
 
 AWAITED = "{} has no node yet: herd why says what it waits for"
@@ -100,15 +100,15 @@ GAVE_UP = "{} is finished and has no node any more: it gave up, and herd why say
 STOPPED = "{} is stopped and has no node: herd resume lets it go on"
 
 
-def say_without_nodes(store: Database, now: float) -> dict[str, str]:
+def no_node_messages(store: Database, now: float) -> dict[str, str]:
     """What is to be said of each job and slot ({}) if no node of it is there."""
-    seen = scene(store, now)
+    seen = load_scene(store, now)
     said: dict[str, str] = {}
     for wish in seen.wishes.values():
         if wish.goal is Goal.GONE:
-            said |= dict.fromkeys((wish.job, *wish.slots), STOPPED)
+            said |= dict.fromkeys((wish.job, *wish.slot_names), STOPPED)
             continue
-        each = {name: say_without_node(seen.accounts.get(name)) for name in slots_of(wish)}
+        each = {name: no_node_message(seen.accounts.get(name)) for name in wanted_slots(wish)}
         said |= each
         words = set(each.values())
         ended = words <= {DONE, GAVE_UP}
@@ -116,15 +116,21 @@ def say_without_nodes(store: Database, now: float) -> dict[str, str]:
     return said
 
 
-def say_without_node(account: Account | None) -> str:
+def no_node_message(account: SlotAccount | None) -> str:
     """The same of one slot."""
     state = None if account is None else account.state
-    return DONE if state is State.DONE else GAVE_UP if state is State.GAVE_UP else AWAITED
+    return (
+        DONE
+        if state is GoodputState.DONE
+        else GAVE_UP
+        if state is GoodputState.GAVE_UP
+        else AWAITED
+    )
 
 
-def last_submitted(store: Database, job: str) -> tuple[int, Event] | None:
+def last_submission(store: Database, job: str) -> tuple[int, HistoryEvent] | None:
     """The event with which a job began, the last one of this name."""
-    found = store.events(job=job, kinds=("wish.made",), limit=1, newest=True)
+    found = store.read_events(job=job, kinds=("wish.made",), limit=1, newest=True)
     return next(iter(found), None)
 
 
@@ -132,30 +138,30 @@ ENDED = 5  #: the status of what ended without its command's own end
 LOOK_S = 0.2
 
 
-def chosen(names: Iterable[str], wishes: Mapping[str, Wish]) -> tuple[str, ...]:
+def match_jobs(names: Iterable[str], wishes: Mapping[str, StoredJob]) -> tuple[str, ...]:
     """The jobs of these names, or of patterns such as gpt-*; each that is said must be there."""
     found: list[str] = []
     for name in names:
         fit = [name] if name in wishes else fitting(wishes, name)
         if not fit:
-            raise NotFound(no_job(name, wishes))
+            raise NotFound(no_job_message(name, wishes))
         found += fit
     return tuple(dict.fromkeys(found))
 
 
-async def endings(
+async def watch_job_ends(
     jobs: Iterable[str], store: Database, clock: Clock, *, timeout_s: float | None
 ) -> AsyncIterator[tuple[str, int, str]]:
     """Each job as it ends, with its exit status and why; no more when the time is over."""
-    left, version, kept = list(jobs), -1, ledger(store)
+    left, version, kept = list(jobs), -1, load_ledger(store)
     end = None if timeout_s is None else clock.now() + timeout_s
     while True:
-        before, version = version, store.version()
+        before, version = version, store.change_counter()
         if version != before:
-            go_on(kept, store)
-            seen = scene(store, clock.now(), kept)
+            read_new_events(kept, store)
+            seen = load_scene(store, clock.now(), kept)
             for job in tuple(left):
-                if (found := ending(seen, job)) is not None:
+                if (found := job_ending(seen, job)) is not None:
                     left.remove(job)
                     yield job, *found
         if not left or (end is not None and clock.now() >= end):
@@ -163,7 +169,7 @@ async def endings(
         await clock.sleep(LOOK_S)
 
 
-def ending(seen: Scene, job: str) -> tuple[int, str] | None:
+def job_ending(seen: StoreView, job: str) -> tuple[int, str] | None:
     """The exit status of a job and why; None while it goes on.
 
     0 when every slot has succeeded (or its node is ready, where only that is wished); the greatest
@@ -174,21 +180,21 @@ def ending(seen: Scene, job: str) -> tuple[int, str] | None:
         return ENDED, f"{job} was dropped"
     if wish.goal is Goal.GONE:
         return ENDED, f"{job} is stopped"
-    found = [of_slot(wish, seen.accounts.get(name)) for name in slots_of(wish)]
+    found = [slot_ending(wish, seen.accounts.get(name)) for name in wanted_slots(wish)]
     if any(one is None for one in found):
         return None
     return max((one for one in found if one is not None), default=(0, f"{job} has no slots"))
 
 
-def of_slot(wish: Wish, account: Account | None) -> tuple[int, str] | None:
+def slot_ending(wish: StoredJob, account: SlotAccount | None) -> tuple[int, str] | None:
     """The same of one slot."""
     if account is None:
         return None
-    if account.state is State.DONE:
+    if account.state is GoodputState.DONE:
         return 0, f"{account.slot} is done"
-    if account.state is State.IDLE and wish.goal is Goal.IDLE:
+    if account.state is GoodputState.IDLE and wish.goal is Goal.IDLE:
         return 0, f"{account.slot} is ready"
-    if account.state is not State.GAVE_UP:
+    if account.state is not GoodputState.GAVE_UP:
         return None
     last = account.runs[-1].attempt if account.runs else None
     failed = last is not None and last.verdict is Verdict.FAILURE

@@ -1,38 +1,39 @@
 """What the store remembers of slots: folded from where the engine was last."""
 
 from tpuherd.history import history_codec
-from tpuherd.history.apply_event import fold
+from tpuherd.history.apply_event import apply_event
 from tpuherd.history.apply_zone_events import WAITS_S
-from tpuherd.model.slot_history import Trail, Trails
-from tpuherd.model.stored_job import Wish
+from tpuherd.model.slot_history import History, SlotHistory
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.store.database import Database
 
 
-def trails_of(store: Database) -> Trails:
+def load_history(store: Database) -> History:
     """All that is remembered."""
-    seq, document = store.load_trails() or (0, None)
-    trails = history_codec.trails(document) if document is not None else None
+    seq, document = store.load_history() or (0, None)
+    trails = history_codec.decode_history(document) if document is not None else None
     if trails is None:
-        seq, trails = 0, Trails()
-    for _, event in store.events(after=seq):
-        trails = fold(trails, event)
+        seq, trails = 0, History()
+    for _, event in store.read_events(after=seq):
+        trails = apply_event(trails, event)
     return trails
 
 
-def lived(store: Database, wish: Wish) -> list[Trail]:
+def slot_histories(store: Database, wish: StoredJob) -> list[SlotHistory]:
     """What each slot of a wish has lived through."""
-    trails = trails_of(store)
-    return [trails.slots.get(slot, Trail()) for slot in wish.slots]
+    trails = load_history(store)
+    return [trails.slots.get(slot, SlotHistory()) for slot in wish.slot_names]
 
 
-def over(store: Database, wish: Wish) -> bool:
+def has_finished(store: Database, wish: StoredJob) -> bool:
     """Whether all slots are done, or have given up."""
     return all(
-        trail.done_at is not None or trail.gave_up_at is not None for trail in lived(store, wish)
+        trail.done_at is not None or trail.gave_up_at is not None
+        for trail in slot_histories(store, wish)
     )
 
 
 def refused_zones(store: Database) -> set[str]:
     """Where quota, a role, an API or a reservation was lacking when it was asked last."""
-    seasons = trails_of(store).seasons
+    seasons = load_history(store).seasons
     return {zone for (zone, _, _), season in seasons.items() if season.refusal in WAITS_S}

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tpuherd.clock import Clock
 from tpuherd.errors import NotFound
-from tpuherd.model.slots_and_plan import Event
-from tpuherd.model.stored_job import Wish
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.near_names import near_names
 from tpuherd.settings import project_access
 from tpuherd.store.database import Database
-from tpuherd.targets import fold
+from tpuherd.targets import fold_names
 
 if TYPE_CHECKING:  # it loads what is heavy, and who only reads reaches no cloud
     from tpuherd.cloud.nodes_api import Cloud
-    from tpuherd.jobfile.job_diff import Change
+    from tpuherd.jobfile.job_diff import JobDiff
 
 
-class Talk(Protocol):
+class Prompter(Protocol):
     """Who wishes."""
 
     @property
@@ -28,54 +28,61 @@ class Talk(Protocol):
         """His environment."""
         ...
 
-    async def tell(self, sentence: str) -> None:
+    async def show_message(self, sentence: str) -> None:
         """Something he should know."""
         ...
 
-    async def agree(self, question: str, details: str = "") -> bool:
+    async def ask_confirmation(self, question: str, details: str = "") -> bool:
         """Whether he wants that. Unfit where nobody can be asked."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Desk:
+class Session:
     """Open as long as one thing is done."""
 
-    place: project_access.Place
+    place: project_access.ProjectAccess
     store: Database
     clock: Clock
-    talk: Talk
+    talk: Prompter
     cloud: Callable[[], "Awaitable[Cloud]"]  #: reached when it is first needed
 
     @property
-    def config(self) -> Path:
+    def config_folder(self) -> Path:
         """Where contexts and grants are."""
         return self.place.folders.config
 
-    def wish(self, job: str, *, hint: str = "") -> Wish:
+    def get_job(self, job: str, *, hint: str = "") -> StoredJob:
         """The one of this name, and of no other."""
-        wishes = self.store.wishes()
+        wishes = self.store.stored_jobs()
         if job in wishes:
             return wishes[job]
-        raise NotFound(no_job(job, wishes), hint=hint)
+        raise NotFound(no_job_message(job, wishes), hint=hint)
 
 
-def no_job(job: str, wishes: Mapping[str, Wish]) -> str:
+def no_job_message(job: str, wishes: Mapping[str, StoredJob]) -> str:
     """The sentence for a name that no job has."""
     near = near_names(job, wishes)
     if near:
         return f"there is no job {job}: did you mean {' or '.join(near)}?"
-    return f"there is no job {job}{': there is ' + fold(wishes) if wishes else ', nor any other'}"
+    others = f": there is {fold_names(wishes)}" if wishes else ", nor any other"
+    return f"there is no job {job}{others}"
 
 
-def who() -> str:
+def user_at_machine() -> str:
     """user@machine"""
     return f"{project_access.local_user()}@{socket.gethostname()}"
 
 
-def event(kind: str, wish: Wish, why: str, change: "Change | None" = None) -> Event:
+def job_event(
+    kind: str, wish: StoredJob, why: str, change: "JobDiff | None" = None
+) -> HistoryEvent:
     """A wish's line in the log, at the time of its change."""
-    told: dict[str, Any] = {"who": who(), "why": f"{who()} {why}", "goal": wish.goal.value}
+    told: dict[str, Any] = {
+        "who": user_at_machine(),
+        "why": f"{user_at_machine()} {why}",
+        "goal": wish.goal.value,
+    }
     if change is not None:
         told["difference"] = list(change.lines)
-    return Event(at=wish.changed_at, kind=kind, job=wish.job, facts=told)
+    return HistoryEvent(at=wish.changed_at, kind=kind, job=wish.job, facts=told)

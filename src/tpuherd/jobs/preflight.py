@@ -5,31 +5,35 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tpuherd.catalogue import runtimes
-from tpuherd.errors import HerdError, NotFound, Unfit
-from tpuherd.jobfile.read_job import Job
+from tpuherd.errors import HerdError, InvalidInput, NotFound
+from tpuherd.jobfile.read_job import JobSpec
 from tpuherd.jobfile.run_script import find_script
-from tpuherd.jobfile.yaml_with_lines import Page
+from tpuherd.jobfile.yaml_with_lines import YamlDocument
 from tpuherd.jobs import via_parcel
-from tpuherd.jobs.open_project import Desk
+from tpuherd.jobs.open_project import Session
 from tpuherd.model.slots_and_plan import Offer
 from tpuherd.sync.snapshot_store import Archive
-from tpuherd_host.agent.snapshots_rows import parsed
+from tpuherd_host.agent.snapshots_rows import parse_row
 
 #: Setup steps that may bring a folder that all hosts share.
 MOUNTS = re.compile(r"\b(mount|gcsfuse|sshfs|s3fs|rclone|lustre|nfs)\b")
 
 
-async def check_job(job: Job, offers: Sequence[Offer], page: Page, base: Path, here: Desk) -> None:
+async def check_job(
+    job: JobSpec, offers: Sequence[Offer], page: YamlDocument, base: Path, here: Session
+) -> None:
     """Write each mistake onto the page."""
     await check_runtimes(job, offers, page, here)
     if job.run is None:
         return
     check_checkpoint(job, offers, page)
-    if not job.repo and not via_parcel.snapshot(here.talk.environ):
+    if not job.repo and not via_parcel.carried_snapshot(here.talk.environ):
         check_script(job, page, base, here)
 
 
-async def check_runtimes(job: Job, offers: Sequence[Offer], page: Page, here: Desk) -> None:
+async def check_runtimes(
+    job: JobSpec, offers: Sequence[Offer], page: YamlDocument, here: Session
+) -> None:
     """A runtime that the catalogue does not know must be known to the cloud, where it answers."""
     for version in dict.fromkeys(one.runtime for one in offers):
         if version in runtimes():
@@ -38,7 +42,7 @@ async def check_runtimes(job: Job, offers: Sequence[Offer], page: Page, here: De
         try:
             await (await here.cloud()).check_runtime(zone, version)
         except NotFound:
-            page.wrong(
+            page.add_mistake(
                 ("runtime",),
                 f"there is no runtime {version} in {zone}: leave it out to get the usual one, or"
                 " see: gcloud compute tpus tpu-vm versions list",
@@ -47,7 +51,7 @@ async def check_runtimes(job: Job, offers: Sequence[Offer], page: Page, here: De
             continue  # the cloud is not heard: that is said elsewhere
 
 
-def check_checkpoint(job: Job, offers: Sequence[Offer], page: Page) -> None:
+def check_checkpoint(job: JobSpec, offers: Sequence[Offer], page: YamlDocument) -> None:
     """Hosts that save together must save into one place."""
     hosts = max(one.hosts for one in offers) * job.slices
     if hosts == 1 or not job.checkpoint or job.checkpoint.startswith("gs://"):
@@ -55,39 +59,41 @@ def check_checkpoint(job: Job, offers: Sequence[Offer], page: Page) -> None:
     mounted = bool(job.data_disks) or "startup-script" in job.metadata
     if mounted or any(MOUNTS.search(step) for step in job.setup):
         return
-    page.wrong(
+    page.add_mistake(
         ("checkpoint",),
         f"{job.checkpoint} is another folder on each of the {hosts} hosts: write a bucket,"
         " gs://BUCKET/PATH, or mount a shared folder in setup",
     )
 
 
-def check_script(job: Job, page: Page, base: Path, here: Desk) -> None:
+def check_script(job: JobSpec, page: YamlDocument, base: Path, here: Session) -> None:
     """The script must be in the folder that is shipped."""
     script = find_script(job)
     if not script:
         return
     if job.workdir:
         if not (base / Path(job.workdir).expanduser() / script).exists():
-            page.wrong(("run",), f"there is no {script} in workdir {job.workdir}")
+            page.add_mistake(("run",), f"there is no {script} in workdir {job.workdir}")
     elif (base / script).exists():
-        page.wrong(("run",), f"{script} would not be shipped: add --workdir . (workdir: .)")
-    elif job.name not in here.store.wishes():  # its node may have been filled by hand
-        page.wrong(("run",), f"a new host has no {script}: say what to ship (workdir or repo)")
+        page.add_mistake(("run",), f"{script} would not be shipped: add --workdir . (workdir: .)")
+    elif job.name not in here.store.stored_jobs():  # its node may have been filled by hand
+        page.add_mistake(
+            ("run",), f"a new host has no {script}: say what to ship (workdir or repo)"
+        )
 
 
-def check_shipped(job: Job, snapshot: str, archive: Archive) -> None:
+def check_shipped(job: JobSpec, snapshot: str, archive: Archive) -> None:
     """The same of what was taken: git may ignore the script, a repository may lack it."""
     script = find_script(job)
-    rows = archive.rows(snapshot) if script else None
+    rows = archive.load_rows(snapshot) if script else None
     if rows is None:
         return
-    names = {one.path.decode(errors="replace") for one in map(parsed, rows)}
+    names = {one.path.decode(errors="replace") for one in map(parse_row, rows)}
     if any(name == script or name.startswith(f"{script}/") for name in names):
         return
     if job.repo:
-        raise Unfit(f"run: there is no {script} in {job.repo}")
-    raise Unfit(
+        raise InvalidInput(f"run: there is no {script} in {job.repo}")
+    raise InvalidInput(
         f"run: {script} would not be shipped, because git or .herdignore ignores it",
         hint="herd ships what git would: take it off the list of ignored files",
     )

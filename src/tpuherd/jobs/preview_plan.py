@@ -5,41 +5,41 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpuherd.engine import desired_slots
-from tpuherd.jobs.cloud_inventory import look
-from tpuherd.jobs.load_history import trails_of
-from tpuherd.jobs.open_project import Desk
-from tpuherd.model.observed import Observed
-from tpuherd.model.slots_and_plan import Ask, Step, Withdraw
+from tpuherd.jobs.cloud_inventory import survey_cloud
+from tpuherd.jobs.load_history import load_history
+from tpuherd.jobs.open_project import Session
+from tpuherd.model.observed import ObservedState
+from tpuherd.model.slots_and_plan import Ask, PlannedStep, Withdraw
 from tpuherd.planner.plan import plan
 from tpuherd.ports import Survey
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Planned:
+class PlanPreview:
     """Steps in the cloud, which need no word of a host; of slots what the engine last said."""
 
     states: Mapping[str, str]
     frozen: str
-    steps: Sequence[Step]
+    steps: Sequence[PlannedStep]
 
     def as_json(self) -> dict[str, Any]:
         """As `herd plan --json` tells it."""
-        steps = [as_json(step) for step in self.steps]
+        steps = [step_as_json(step) for step in self.steps]
         return {"states": dict(self.states), "frozen": self.frozen, "steps": steps}
 
 
-async def planned(name: str | None, here: Desk) -> Planned:
+async def preview_plan(name: str | None, here: Session) -> PlanPreview:
     """Of one job, or of all."""
-    seen = await look(here)
-    rows = here.store.wishes()
+    seen = await survey_cloud(here)
+    rows = here.store.stored_jobs()
     if name is not None:
-        rows = {name: here.wish(name)}
-    wishes = desired_slots.of_place(rows, here.place, owner=seen.owner).wishes
-    trails = trails_of(here.store)
+        rows = {name: here.get_job(name)}
+    wishes = desired_slots.load_desired_state(rows, here.place, owner=seen.owner).wishes
+    trails = load_history(here.store)
     now = here.clock.now()
-    found = plan(wishes, observed(seen.survey, now), trails, now)
-    said = here.store.states()
-    return Planned(
+    found = plan(wishes, observed_cloud(seen.survey, now), trails, now)
+    said = here.store.slot_messages()
+    return PlanPreview(
         states={slot: said.get(slot) or found.states.get(slot, "") for slot in wishes.slots},
         frozen=found.frozen,
         steps=[step for step in found.steps if isinstance(step.action, Ask | Withdraw)
@@ -47,14 +47,14 @@ async def planned(name: str | None, here: Desk) -> Planned:
     )  # fmt: skip
 
 
-def observed(survey: Survey, now: float) -> Observed:
+def observed_cloud(survey: Survey, now: float) -> ObservedState:
     """One look at the cloud, and none at hosts."""
-    return Observed(
+    return ObservedState(
         sights=survey.sights, zones=survey.zones, surveyed_at=survey.begun_at, awake_at=now
     )
 
 
-def as_json(step: Step) -> dict[str, str]:
+def step_as_json(step: PlannedStep) -> dict[str, str]:
     """One of them."""
     action = step.action
     assert isinstance(action, Ask | Withdraw)

@@ -4,69 +4,75 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tpuherd.errors import NotFound
-from tpuherd.jobs.cloud_inventory import Seen, look, named, withdraw, withdrawal
-from tpuherd.jobs.load_history import trails_of
-from tpuherd.jobs.open_project import Desk, no_job, who
-from tpuherd.model.observed import Sight
-from tpuherd.model.slot_history import Trail, Trails
-from tpuherd.model.slots_and_plan import Event
-from tpuherd.model.stored_job import Wish
-from tpuherd.sync.snapshot_store import archived
-from tpuherd.targets import fold
+from tpuherd.jobs.cloud_inventory import (
+    CloudInventory,
+    parse_bid_name,
+    survey_cloud,
+    withdraw_bids,
+    withdrawal_event,
+)
+from tpuherd.jobs.load_history import load_history
+from tpuherd.jobs.open_project import Session, no_job_message, user_at_machine
+from tpuherd.model.observed import BidObservation
+from tpuherd.model.slot_history import History, SlotHistory
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.model.stored_job import StoredJob
+from tpuherd.sync.snapshot_store import open_archive
+from tpuherd.targets import fold_names
 
 LOOK_S = 2.0
 STUCK_S = 180.0  #: a request that is being suspended is usually deleted within half of that
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Doomed:
+class RemovalPreview:
     """What goes."""
 
     jobs: tuple[str, ...]
     known: tuple[str, ...]  #: of these, what the store knows of
-    strays: Mapping[str, Sight]  #: and what it does not
+    strays: Mapping[str, BidObservation]  #: and what it does not
     losses: tuple[str, ...]  #: a line each
 
     @property
     def question(self) -> str:
         """What a user is asked."""
-        return f"{fold(self.jobs)} goes, with all that is there"
+        return f"{fold_names(self.jobs)} goes, with all that is there"
 
 
-def doomed(names: Sequence[str], seen: Seen, here: Desk) -> Doomed:
+def removal_preview(names: Sequence[str], seen: CloudInventory, here: Session) -> RemovalPreview:
     """The jobs of these names, to the letter; of none: all."""
-    wishes = here.store.wishes()
-    trails = trails_of(here.store)
+    wishes = here.store.stored_jobs()
+    trails = load_history(here.store)
     strays = {
         bid: sight
-        for bid, sight in seen.strays(trails).items()
-        if not names or named(bid).job in names
+        for bid, sight in seen.find_orphans(trails).items()
+        if not names or parse_bid_name(bid).job in names
     }
     held = sorted({name.rpartition("-")[0] for name, trail in trails.slots.items() if trail.bids})
     known = tuple(dict.fromkeys((*wishes, *held)))
-    there = tuple(dict.fromkeys((*known, *sorted(named(bid).job for bid in strays))))
+    there = tuple(dict.fromkeys((*known, *sorted(parse_bid_name(bid).job for bid in strays))))
     for name in names:
         if name not in there:
-            raise NotFound(no_job(name, wishes))
+            raise NotFound(no_job_message(name, wishes))
     jobs = tuple(dict.fromkeys(names)) or there
-    return Doomed(
+    return RemovalPreview(
         jobs=jobs,
         known=tuple(job for job in jobs if job in known),
         strays=strays,
-        losses=tuple(line for job in jobs for line in losses(job, wishes, trails, strays)),
+        losses=tuple(line for job in jobs for line in job_losses(job, wishes, trails, strays)),
     )
 
 
-def losses(
-    job: str, wishes: Mapping[str, Wish], trails: Trails, strays: Mapping[str, Sight]
+def job_losses(
+    job: str, wishes: Mapping[str, StoredJob], trails: History, strays: Mapping[str, BidObservation]
 ) -> list[str]:
     """What goes with a job."""
     slots = {name: trail for name, trail in trails.slots.items() if name.rpartition("-")[0] == job}
-    lines = [f"{name}: {said}" for name, trail in slots.items() if (said := loss(trail))]
+    lines = [f"{name}: {said}" for name, trail in slots.items() if (said := slot_losses(trail))]
     lines += [
         f"{bid} in {sight.zone}, which nobody wished"
         for bid, sight in strays.items()
-        if named(bid).job == job
+        if parse_bid_name(bid).job == job
     ]
     outputs = job in wishes and wishes[job].document.get("outputs")
     if outputs and any(trail.bids for trail in slots.values()):
@@ -74,7 +80,7 @@ def losses(
     return lines or [f"{job}: it has no node"]
 
 
-def loss(trail: Trail) -> str:
+def slot_losses(trail: SlotHistory) -> str:
     """Of one slot."""
     nodes = [one for one in trail.bids.values() if one.ready_at is not None and not one.lost_at]
     asked = len(trail.bids) - len(nodes)
@@ -87,44 +93,50 @@ def loss(trail: Trail) -> str:
     return ", ".join(said)
 
 
-async def drop(found: Doomed, seen: Seen, here: Desk) -> None:
+async def remove_jobs(found: RemovalPreview, seen: CloudInventory, here: Session) -> None:
     """Forget the wishes: the engine gives back what they have. What it doesn't know goes here."""
     now = here.clock.now()
-    archive = archived(here.place.folders.state)
+    archive = open_archive(here.place.folders.state)
     for job in found.known:
-        facts = {"who": who(), "why": f"{who()} dropped it"}
-        here.store.drop(job, [Event(at=now, kind="wish.dropped", job=job, facts=facts)])
-        here.store.secrets.drop(job)
-        archive.pin(job, ())
-    why = f"{who()} took it down"
+        facts = {"who": user_at_machine(), "why": f"{user_at_machine()} dropped it"}
+        here.store.remove_job(
+            job, [HistoryEvent(at=now, kind="wish.dropped", job=job, facts=facts)]
+        )
+        here.store.secrets.remove(job)
+        archive.pin_snapshots(job, ())
+    why = f"{user_at_machine()} took it down"
     if found.strays:
-        here.store.append([withdrawal(sight, now, why) for sight in found.strays.values()])
-        await withdraw(seen, found.strays.values())
+        here.store.append_events(
+            [withdrawal_event(sight, now, why) for sight in found.strays.values()]
+        )
+        await withdraw_bids(seen, found.strays.values())
 
 
-async def watched(jobs: Sequence[str], here: Desk) -> AsyncIterator[tuple[str, Seen]]:
+async def wait_until_gone(
+    jobs: Sequence[str], here: Session
+) -> AsyncIterator[tuple[str, CloudInventory]]:
     """What is still there, look after look, until zones that all answered list nothing: ""."""
     while True:
-        trails = trails_of(here.store)
-        seen = await look(here)
-        there = [bid for bid in seen.ours if named(bid).job in jobs]
-        late = stuck(there, trails, here.clock.now())
-        left = [bid for bid in there if bid not in late] or owed(jobs, trails)
-        silent = sorted(seen.silent)
+        trails = load_history(here.store)
+        seen = await survey_cloud(here)
+        there = [bid for bid in seen.own_bids if parse_bid_name(bid).job in jobs]
+        late = stuck_bids(there, trails, here.clock.now())
+        left = [bid for bid in there if bid not in late] or not_yet_returned(jobs, trails)
+        silent = sorted(seen.silent_zones)
         if left:
-            yield f"{fold(left)} still there{reasons(left, here)}", seen
+            yield f"{fold_names(left)} still there{remaining_reasons(left, here)}", seen
         elif silent:
             yield f"no answer from {', '.join(silent)}", seen
         else:
-            proved = gone(jobs, trails, seen.survey.begun_at, here.clock.now())
+            proved = gone_events(jobs, trails, seen.survey.begun_at, here.clock.now())
             if events := [one for one in proved if one.facts["bid"] not in there]:
-                here.store.append(events)
+                here.store.append_events(events)
             yield "", seen
             return
         await here.clock.sleep(LOOK_S)
 
 
-def stuck(there: Sequence[str], trails: Trails, now: float) -> set[str]:
+def stuck_bids(there: Sequence[str], trails: History, now: float) -> set[str]:
     """Withdrawn requests that have had no node for long, and that the cloud does not delete yet.
 
     They cost nothing, and the engine deletes them as soon as the cloud lets it.
@@ -137,28 +149,30 @@ def stuck(there: Sequence[str], trails: Trails, now: float) -> set[str]:
     }
 
 
-def reasons(bids: Sequence[str], here: Desk) -> str:
+def remaining_reasons(bids: Sequence[str], here: Session) -> str:
     """Why they are, as far as it is known: whether an engine runs, and what it says of each."""
-    if here.store.holder(here.clock.now()) is None:
+    if here.store.lease_holder(here.clock.now()) is None:
         return ": no engine runs yet that gives them back"
-    states = here.store.states()
-    slots = sorted({named(bid).slot for bid in bids})
+    states = here.store.slot_messages()
+    slots = sorted({parse_bid_name(bid).slot for bid in bids})
     said = dict.fromkeys(state for slot in slots if (state := states.get(slot)))
     return f": {'; '.join(said)}" if said else ""
 
 
-def owed(jobs: Sequence[str], trails: Trails) -> list[str]:
+def not_yet_returned(jobs: Sequence[str], trails: History) -> list[str]:
     """What was asked for and is not given back yet: it may be about to be listed."""
     mine = (trail for slot, trail in trails.slots.items() if slot.rpartition("-")[0] in jobs)
     bids = (bid for trail in mine for bid in trail.bids.values())
     return [bid.name for bid in bids if bid.withdrawn_at is None and bid.refusal is None]
 
 
-def gone(jobs: Sequence[str], trails: Trails, listed_at: float, now: float) -> Iterator[Event]:
+def gone_events(
+    jobs: Sequence[str], trails: History, listed_at: float, now: float
+) -> Iterator[HistoryEvent]:
     """What they had given back before a list that shows nothing of it: the engine sees it later."""
     for slot, trail in trails.slots.items():
         job = slot.rpartition("-")[0]
         for bid in trail.bids.values() if job in jobs else ():
             if bid.withdrawn_at is not None and listed_at > max(bid.withdrawn_at, bid.sent_at):
                 facts = {"bid": bid.name, "why": "not there any more"}
-                yield Event(at=now, kind="bid.gone", job=job, slot=slot, facts=facts)
+                yield HistoryEvent(at=now, kind="bid.gone", job=job, slot=slot, facts=facts)

@@ -11,11 +11,11 @@ COMMAND_S = 60.0
 BYTES_MAX = 65_536
 
 
-class Missing(Exception):
+class SecretMissing(Exception):
     """It can't be had, and why."""
 
 
-async def found(
+async def collect_secrets(
     secrets: Sequence[Secret], base: Path, environ: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """By name: the values, and for each that is missing a sentence."""
@@ -23,49 +23,49 @@ async def found(
     missing: dict[str, str] = {}
     for one in secrets:
         try:
-            values[one.name] = await value(one, base, environ)
-        except Missing as reason:
+            values[one.name] = await read_secret(one, base, environ)
+        except SecretMissing as reason:
             missing[one.name] = str(reason)
     return values, missing
 
 
-async def value(secret: Secret, base: Path, environ: Mapping[str, str]) -> str:
+async def read_secret(secret: Secret, base: Path, environ: Mapping[str, str]) -> str:
     """Of one."""
-    folder = via_parcel.along(environ)
+    folder = via_parcel.carried_folder(environ)
     if folder is not None:
-        given, why = via_parcel.secret(folder, secret.name)
+        given, why = via_parcel.carried_secret(folder, secret.name)
         if given is None:
-            raise Missing(why)
+            raise SecretMissing(why)
         return given
     if secret.source == "env":
         if not environ.get(secret.value):
-            raise Missing(f"there is no variable {secret.value} in your environment")
+            raise SecretMissing(f"there is no variable {secret.value} in your environment")
         return environ[secret.value]
     if secret.source == "file":
-        return of_file(base / Path(secret.value).expanduser(), secret.value)
-    return await of_command(secret.value, base, environ)
+        return read_secret_file(base / Path(secret.value).expanduser(), secret.value)
+    return await run_secret_command(secret.value, base, environ)
 
 
-def of_file(file: Path, name: str) -> str:
+def read_secret_file(file: Path, name: str) -> str:
     """All of it, but for the line's end."""
     try:
         content = file.read_bytes()
     except OSError as error:
-        raise Missing(f"{name} can't be read: {error.strerror}") from error
-    return of_bytes(content, name)
+        raise SecretMissing(f"{name} can't be read: {error.strerror}") from error
+    return decode_secret(content, name)
 
 
-def of_bytes(content: bytes, name: str) -> str:
+def decode_secret(content: bytes, name: str) -> str:
     """A text that a variable can hold."""
     if len(content) > BYTES_MAX or b"\0" in content:
-        raise Missing(f"{name} holds no text that a variable can hold")
+        raise SecretMissing(f"{name} holds no text that a variable can hold")
     text = content.decode(errors="replace").rstrip("\r\n")
     if not text:
-        raise Missing(f"{name} is empty")
+        raise SecretMissing(f"{name} is empty")
     return text
 
 
-async def of_command(text: str, base: Path, environ: Mapping[str, str]) -> str:
+async def run_secret_command(text: str, base: Path, environ: Mapping[str, str]) -> str:
     """What it prints."""
     process = await asyncio.create_subprocess_shell(
         text,
@@ -80,7 +80,7 @@ async def of_command(text: str, base: Path, environ: Mapping[str, str]) -> str:
     except TimeoutError as error:
         process.kill()
         await process.wait()
-        raise Missing(f"its command took longer than {COMMAND_S:.0f} s") from error
+        raise SecretMissing(f"its command took longer than {COMMAND_S:.0f} s") from error
     if process.returncode:
-        raise Missing(f"its command ended with exit status {process.returncode}")
-    return of_bytes(printed, "what its command printed")
+        raise SecretMissing(f"its command ended with exit status {process.returncode}")
+    return decode_secret(printed, "what its command printed")

@@ -6,25 +6,31 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from tpuherd.errors import Broken, NoLogin, NotAllowed, NotFound, NotReached, Unfit
-from tpuherd.jobfile.expand_slots import expand
-from tpuherd.jobfile.fields import SECRETS, Need
-from tpuherd.jobfile.grants import Allowed, bucket_of
-from tpuherd.jobfile.job_diff import Change, difference
-from tpuherd.jobfile.read_job import Job, document, judged, named_fields, repository
-from tpuherd.jobfile.yaml_with_lines import Page
+from tpuherd.errors import InvalidInput, NoLogin, NotAllowed, NotFound, NotReached, OperationFailed
+from tpuherd.jobfile.expand_slots import expand_slots
+from tpuherd.jobfile.fields import SECRETS, ChangeImpact
+from tpuherd.jobfile.grants import Allowance, parse_bucket
+from tpuherd.jobfile.job_diff import JobDiff, diff_documents
+from tpuherd.jobfile.read_job import (
+    JobSpec,
+    job_document,
+    named_fields,
+    read_document,
+    split_repository,
+)
+from tpuherd.jobfile.yaml_with_lines import YamlDocument
 from tpuherd.jobs import secret_values, via_parcel
 from tpuherd.jobs.check_access import check_access
-from tpuherd.jobs.load_history import lived, over, refused_zones
-from tpuherd.jobs.open_project import Desk, event, who
+from tpuherd.jobs.load_history import has_finished, refused_zones, slot_histories
+from tpuherd.jobs.open_project import Session, job_event, user_at_machine
 from tpuherd.jobs.preflight import check_job, check_shipped
-from tpuherd.jobs.upload_consent import consented
+from tpuherd.jobs.upload_consent import ask_upload_consent
 from tpuherd.model.slots_and_plan import Goal, Offer, Slot
-from tpuherd.model.stored_job import Wish
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.settings import project_settings
 from tpuherd.sweeps import optuna_sampler
-from tpuherd.sync.snapshot_store import archived
-from tpuherd.sync.take_snapshot import take, take_commit
+from tpuherd.sync.snapshot_store import open_archive
+from tpuherd.sync.take_snapshot import snapshot_commit, snapshot_folder
 
 RUN_MISSING = "run is missing: write run: python3 train.py, or say it: -- python3 train.py"
 #: What only a run finds out.
@@ -39,10 +45,10 @@ BY_COMMAND = "herd run FILE wishes for a job that has a command, herd up FILE fo
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ready:
+class CheckedJob:
     """A job that is right in itself and fits the place, and what it comes to."""
 
-    job: Job
+    job: JobSpec
     goal: Goal
     base: Path  #: where its paths are from
     slots: tuple[Slot, ...]
@@ -56,92 +62,102 @@ class Ready:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Made:
+class SubmitResult:
     """What became of a wish."""
 
     word: str  #: made, changed, same, again, resumed
-    wish: Wish
-    change: Change
+    wish: StoredJob
+    change: JobDiff
 
 
-async def ready(page: Page, base: Path, goal: Goal, here: Desk) -> Ready | None:
+async def check_submission(
+    page: YamlDocument, base: Path, goal: Goal, here: Session
+) -> CheckedJob | None:
     """Everything that can be wrong is found; None: the page has its mistakes now."""
     content = page.value
     if goal is Goal.RUN and isinstance(content, Mapping) and "run" not in named_fields(content):
-        page.wrong((), RUN_MISSING)
-    job = judged(page)
+        page.add_mistake((), RUN_MISSING)
+    job = read_document(page)
     if (
-        isinstance(job, Job)
+        isinstance(job, JobSpec)
         and job.sweep is not None
-        and (absent := optuna_sampler.missing(job.sweep))
+        and (absent := optuna_sampler.missing_dependency(job.sweep))
     ):
-        page.wrong(("sweep", "method"), absent)
-    values = await outside(page, base, here) if isinstance(content, Mapping) else {}
-    if page.mistakes or not isinstance(job, Job):
+        page.add_mistake(("sweep", "method"), absent)
+    values = await check_named_resources(page, base, here) if isinstance(content, Mapping) else {}
+    if page.mistakes or not isinstance(job, JobSpec):
         return None
     job = replace(job, run=job.run if goal is Goal.RUN else None)
     place = here.place
-    allowed = project_settings.allowed(here.config, world=place.world, project=place.project)
+    allowed = project_settings.load_allowance(
+        here.config_folder, world=place.world, project=place.project
+    )
     granted = allowed.everything or bool(allowed.grants)
-    slots = fitting(job, goal, here, allowed if granted else replace(allowed, everything=True))
+    slots = slots_with_offers(
+        job, goal, here, allowed if granted else replace(allowed, everything=True)
+    )
     await check_job(job, slots[0].offers, page, base, here)
     if page.mistakes:
         return None
-    return Ready(job=job, goal=goal, base=base, slots=slots, secrets=values, granted=granted)
+    return CheckedJob(job=job, goal=goal, base=base, slots=slots, secrets=values, granted=granted)
 
 
-def fitting(job: Job, goal: Goal, here: Desk, allowed: Allowed) -> tuple[Slot, ...]:
+def slots_with_offers(
+    job: JobSpec, goal: Goal, here: Session, allowed: Allowance
+) -> tuple[Slot, ...]:
     """Its slots; Unfit where there is no node to be had for them."""
-    slots = expand(job, row(job, goal, "", here.clock.now()), allowed)
+    slots = expand_slots(job, new_job_record(job, goal, "", here.clock.now()), allowed)
     if not slots[0].offers:
-        raise Unfit(slots[0].no_offer)
+        raise InvalidInput(slots[0].no_offer)
     return slots
 
 
-async def outside(page: Page, base: Path, here: Desk) -> dict[str, str]:
+async def check_named_resources(page: YamlDocument, base: Path, here: Session) -> dict[str, str]:
     """What the page names and must be there: secrets, the folder, the bucket. The secrets."""
     raw = page.value.get("secrets")
     named = SECRETS.read(raw, lambda *_: None) or () if raw is not None else ()
-    values, missing = await secret_values.found(named, base, here.talk.environ)
+    values, missing = await secret_values.collect_secrets(named, base, here.talk.environ)
     for name, sentence in missing.items():
-        page.wrong(("secrets", name), sentence)
+        page.add_mistake(("secrets", name), sentence)
     workdir = page.value.get("workdir")
-    here_too = not via_parcel.snapshot(here.talk.environ)
+    here_too = not via_parcel.carried_snapshot(here.talk.environ)
     if here_too and isinstance(workdir, str) and not (base / Path(workdir).expanduser()).is_dir():
-        page.wrong(("workdir",), f"{workdir} is no folder")
-    bucket = bucket_of(str(page.value.get("checkpoint") or ""))
+        page.add_mistake(("workdir",), f"{workdir} is no folder")
+    bucket = parse_bucket(str(page.value.get("checkpoint") or ""))
     if bucket:
-        await look_at(bucket, page, here)
+        await check_bucket(bucket, page, here)
     return values
 
 
-async def look_at(bucket: str, page: Page, here: Desk) -> None:
+async def check_bucket(bucket: str, page: YamlDocument, here: Session) -> None:
     """Whether it is there and may be read; where it is is remembered."""
     world, project = here.place.world, here.place.project
     cloud = await here.cloud()
     try:
-        location = await cloud.bucket(bucket)
+        location = await cloud.get_bucket_location(bucket)
     except NotFound:
-        page.wrong(("checkpoint",), f"there is no bucket {bucket}")
+        page.add_mistake(("checkpoint",), f"there is no bucket {bucket}")
         return
     except NoLogin:
         raise
     except NotAllowed:
-        page.wrong(("checkpoint",), f"you may not look at the bucket {bucket}")
+        page.add_mistake(("checkpoint",), f"you may not look at the bucket {bucket}")
         return
-    except (NotReached, Broken):
+    except (NotReached, OperationFailed):
         if (
             bucket
-            not in project_settings.allowed(here.config, world=world, project=project).buckets
+            not in project_settings.load_allowance(
+                here.config_folder, world=world, project=project
+            ).buckets
         ):
             raise  # where nodes may be is not known without it
         return
     project_settings.remember_bucket(
-        here.config, world=world, project=project, bucket=(bucket, location)
+        here.config_folder, world=world, project=project, bucket=(bucket, location)
     )
 
 
-async def wished(found: Ready, here: Desk, details: str) -> Made | None:
+async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult | None:
     """Ask what is to be asked, and write it; None where the user says no.
 
     NotAllowed where nobody is logged in: then nothing is written.
@@ -153,159 +169,165 @@ async def wished(found: Ready, here: Desk, details: str) -> Made | None:
             f"no grants are known for {project}: this may be asked for, and is billed;"
             " `herd context grant` says what is free"
         )
-        if not await here.talk.agree(question, details):
+        if not await here.talk.ask_confirmation(question, details):
             return None
-        project_settings.allow_everything(here.config, project)
-    snapshot = await taken(found, here)
+        project_settings.allow_everything(here.config_folder, project)
+    snapshot = await snapshot_code(found, here)
     if snapshot is None:
         return None
-    fresh = row(found.job, found.goal, snapshot, here.clock.now())
-    before = here.store.wishes().get(fresh.job)
-    made = weighed(before, fresh, is_over=before is not None and over(here.store, before))
+    fresh = new_job_record(found.job, found.goal, snapshot, here.clock.now())
+    before = here.store.stored_jobs().get(fresh.job)
+    made = classify_change(
+        before, fresh, is_over=before is not None and has_finished(here.store, before)
+    )
     if made.word == "changed":
         question = f"{fresh.job} is there already: {made.change.sentence}"
-        if not await here.talk.agree(question, "\n".join(f"  {one}" for one in made.change.lines)):
+        if not await here.talk.ask_confirmation(
+            question, "\n".join(f"  {one}" for one in made.change.lines)
+        ):
             return None
-    return written(made, before, found, here)
+    return write_job(made, before, found, here)
 
 
-async def taken(found: Ready, here: Desk) -> str | None:
+async def snapshot_code(found: CheckedJob, here: Session) -> str | None:
     """The code as it is now, by its id; "" where there is none, None where the user says no."""
     job, environ = found.job, here.talk.environ
-    archive = archived(here.place.folders.state)
-    along = via_parcel.snapshot(environ)
+    archive = open_archive(here.place.folders.state)
+    along = via_parcel.carried_snapshot(environ)
     if along and not job.repo:
         check_shipped(job, along, archive)
-        archive.pin(job.name, [along])
+        archive.pin_snapshots(job.name, [along])
         return along
     if job.repo:
-        commit = repository(job.repo)
-        taking = partial(take_commit, *commit, archive, environ)
+        commit = split_repository(job.repo)
+        taking = partial(snapshot_commit, *commit, archive, environ)
     elif job.workdir:
         folder = found.base / Path(job.workdir).expanduser()
         if not any(folder.iterdir()):
             return ""  # an empty folder ships nothing
-        taking = partial(take, folder, archive, environ)
+        taking = partial(snapshot_folder, folder, archive, environ)
     else:
         return ""
     first = await asyncio.to_thread(taking)
-    snapshot = await consented(first, taking, archive, here.talk)
+    snapshot = await ask_upload_consent(first, taking, archive, here.talk)
     if snapshot is None:
         return None
     check_shipped(job, snapshot.id, archive)
-    archive.pin(job.name, [snapshot.id])
+    archive.pin_snapshots(job.name, [snapshot.id])
     return snapshot.id
 
 
-def row(job: Job, goal: Goal, snapshot: str, now: float) -> Wish:
+def new_job_record(job: JobSpec, goal: Goal, snapshot: str, now: float) -> StoredJob:
     """A wish that is made now."""
-    return Wish(
+    return StoredJob(
         job=job.name,
         goal=goal,
-        document=document(job),
+        document=job_document(job),
         snapshot=snapshot,
         made_at=now,
         changed_at=now,
-        who=who(),
+        who=user_at_machine(),
     )
 
 
-def weighed(before: Wish | None, fresh: Wish, *, is_over: bool) -> Made:
+def classify_change(before: StoredJob | None, fresh: StoredJob, *, is_over: bool) -> SubmitResult:
     """What a wish means where there may be one of that name."""
     if before is None:
-        return Made(word="made", wish=fresh, change=Change())
-    change = difference(before.document, fresh.document, code=(before.snapshot, fresh.snapshot))
+        return SubmitResult(word="made", wish=fresh, change=JobDiff())
+    change = diff_documents(before.document, fresh.document, code=(before.snapshot, fresh.snapshot))
     if is_over:
-        return Made(word="again", wish=fresh, change=change)
+        return SubmitResult(word="again", wish=fresh, change=change)
     kept = replace(fresh, made_at=before.made_at)
     if before.goal is Goal.GONE:
-        return Made(word="resumed", wish=kept, change=change)
+        return SubmitResult(word="resumed", wish=kept, change=change)
     if before.goal is not fresh.goal:
         lines = (*change.lines, f"goal: {before.goal} → {fresh.goal}")
         change = replace(change, fields=(*change.fields, "goal"), lines=lines)
     if not change.lines:
-        return Made(word="same", wish=before, change=change)
-    return Made(word="changed", wish=kept, change=change)
+        return SubmitResult(word="same", wish=before, change=change)
+    return SubmitResult(word="changed", wish=kept, change=change)
 
 
-def written(made: Made, before: Wish | None, found: Ready, here: Desk) -> Made:
+def write_job(
+    made: SubmitResult, before: StoredJob | None, found: CheckedJob, here: Session
+) -> SubmitResult:
     """Into the store; secrets first, so that nobody misses them."""
     for name, value in found.secrets.items():
         here.store.secrets.put(made.wish.job, name, value)
     if made.word == "same":
-        trails = lived(here.store, made.wish)
+        trails = slot_histories(here.store, made.wish)
         if any(bid.lacking for trail in trails for bid in trail.bids.values()):
-            append("wish.changed", "gave what was missing", made.wish, here)
+            append_job_event("wish.changed", "gave what was missing", made.wish, here)
         elif refused_zones(here.store):
-            append("wish.changed", ASKED_AGAIN, made.wish, here)
+            append_job_event("wish.changed", ASKED_AGAIN, made.wish, here)
         return made
     kind = {"changed": "wish.changed", "resumed": "wish.resumed"}.get(made.word, "wish.made")
     why = f"wished it: {', '.join(made.change.fields) or made.word}"
-    line = event(kind, made.wish, why, made.change)
+    line = job_event(kind, made.wish, why, made.change)
     revision = before.revision if before else 0
-    return replace(made, wish=here.store.put(made.wish, [line], expected=revision))
+    return replace(made, wish=here.store.put_job(made.wish, [line], expected=revision))
 
 
 # ---- wishes that are there -----------------------------------------------------------------------
 
 
-async def changed(name: str, page: Page, here: Desk) -> Made | None:
+async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResult | None:
     """By a page that says the whole document anew; None: mistakes on the page, or a no."""
-    before = here.wish(name)
-    job = judged(page)
-    if not isinstance(job, Job):
+    before = here.get_job(name)
+    job = read_document(page)
+    if not isinstance(job, JobSpec):
         return None
-    change = difference(before.document, document(job))
+    change = diff_documents(before.document, job_document(job))
     for field in change.fields:
         if field in BY_RUN:
-            raise Unfit(f"{field} can't be set: {BY_RUN[field]}", hint="herd run FILE")
+            raise InvalidInput(f"{field} can't be set: {BY_RUN[field]}", hint="herd run FILE")
     if bool(job.run) != bool(before.document.get("run")):
-        raise Unfit(f"run can't be {'set' if job.run else 'taken back'}: {BY_COMMAND}")
+        raise InvalidInput(f"run can't be {'set' if job.run else 'taken back'}: {BY_COMMAND}")
     if not change.lines:
-        return Made(word="same", wish=before, change=change)
+        return SubmitResult(word="same", wish=before, change=change)
     place, now = here.place, here.clock.now()
-    fitting(job, before.goal, here, project_settings.allowed(
-        here.config, world=place.world, project=place.project
+    slots_with_offers(job, before.goal, here, project_settings.load_allowance(
+        here.config_folder, world=place.world, project=place.project
     ))  # fmt: skip
-    if change.fewer or change.needs is not Need.NOTHING:
+    if change.fewer or change.needs is not ChangeImpact.NOTHING:
         details = "\n".join(f"  {line}" for line in change.lines)
-        if not await here.talk.agree(f"{name}: {change.sentence}", details):
+        if not await here.talk.ask_confirmation(f"{name}: {change.sentence}", details):
             return None
-    fresh = replace(before, document=document(job), changed_at=now, who=who())
-    line = event("wish.changed", fresh, f"changed {', '.join(change.fields)}", change)
-    wish = here.store.put(fresh, [line], expected=before.revision)
-    return Made(word="changed", wish=wish, change=change)
+    fresh = replace(before, document=job_document(job), changed_at=now, who=user_at_machine())
+    line = job_event("wish.changed", fresh, f"changed {', '.join(change.fields)}", change)
+    wish = here.store.put_job(fresh, [line], expected=before.revision)
+    return SubmitResult(word="changed", wish=wish, change=change)
 
 
-def stopped(wish: Wish, here: Desk) -> bool:
+def stop_job(wish: StoredJob, here: Session) -> bool:
     """Its nodes go, the wish stays; false: it was so."""
     if wish.goal is Goal.GONE:
         return False
-    put(wish, Goal.GONE, "wish.stopped", "stopped it", here)
+    set_goal(wish, Goal.GONE, "wish.stopped", "stopped it", here)
     return True
 
 
-def resumed(wish: Wish, here: Desk) -> bool:
+def resume_job(wish: StoredJob, here: Session) -> bool:
     """It goes on after a stop, or after it gave up; false: it does."""
-    trails = lived(here.store, wish)
+    trails = slot_histories(here.store, wish)
     if wish.goal is not Goal.GONE and not any(one.gave_up_at is not None for one in trails):
         if not refused_zones(here.store):
             return False
-        append("wish.resumed", ASKED_AGAIN, wish, here)
+        append_job_event("wish.resumed", ASKED_AGAIN, wish, here)
         return True
     if all(one.done_at is not None for one in trails):
-        raise Unfit(f"{wish.job} is done", hint="herd run FILE runs it again")
+        raise InvalidInput(f"{wish.job} is done", hint="herd run FILE runs it again")
     goal = Goal.RUN if wish.document.get("run") else Goal.IDLE
-    put(wish, goal, "wish.resumed", "let it go on", here)
+    set_goal(wish, goal, "wish.resumed", "let it go on", here)
     return True
 
 
-def append(kind: str, why: str, wish: Wish, here: Desk) -> None:
+def append_job_event(kind: str, why: str, wish: StoredJob, here: Session) -> None:
     """A line in the log of a wish that stays as it is."""
-    here.store.append([replace(event(kind, wish, why), at=here.clock.now())])
+    here.store.append_events([replace(job_event(kind, wish, why), at=here.clock.now())])
 
 
-def put(wish: Wish, goal: Goal, kind: str, why: str, here: Desk) -> None:
+def set_goal(wish: StoredJob, goal: Goal, kind: str, why: str, here: Session) -> None:
     """The same wish with another goal."""
-    fresh = replace(wish, goal=goal, changed_at=here.clock.now(), who=who())
-    here.store.put(fresh, [event(kind, fresh, why)], expected=wish.revision)
+    fresh = replace(wish, goal=goal, changed_at=here.clock.now(), who=user_at_machine())
+    here.store.put_job(fresh, [job_event(kind, fresh, why)], expected=wish.revision)

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from tpuherd.jobs.open_project import Desk, event, who
+from tpuherd.jobs.open_project import Session, job_event, user_at_machine
 from tpuherd.model.slots_and_plan import Goal
-from tpuherd.model.stored_job import Wish
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.sync.snapshot_store import Archive
 
 SHORT = 12
@@ -15,13 +15,15 @@ WHEN = {
 }
 
 
-def recoded(wish: Wish, snapshot: str, archive: Archive, here: Desk) -> str:
+def update_code(wish: StoredJob, snapshot: str, archive: Archive, here: Session) -> str:
     """Kept as the code of this wish; what is to be said of it."""
     short = snapshot[:SHORT]
     if snapshot == wish.snapshot:
         return f"{wish.job} has snapshot {short} already"
-    archive.pin(wish.job, [snapshot, *([wish.snapshot] if wish.snapshot else [])])
-    fresh = replace(wish, snapshot=snapshot, patient=True, changed_at=here.clock.now(), who=who())
-    line = event("wish.changed", fresh, f"gave it snapshot {short}, {WHEN[wish.goal]}")
-    here.store.put(fresh, [line], expected=wish.revision)
+    archive.pin_snapshots(wish.job, [snapshot, *([wish.snapshot] if wish.snapshot else [])])
+    fresh = replace(
+        wish, snapshot=snapshot, patient=True, changed_at=here.clock.now(), who=user_at_machine()
+    )
+    line = job_event("wish.changed", fresh, f"gave it snapshot {short}, {WHEN[wish.goal]}")
+    here.store.put_job(fresh, [line], expected=wish.revision)
     return f"{wish.job} has snapshot {short}, {WHEN[wish.goal]}"

@@ -3,29 +3,31 @@
 import asyncio
 from collections.abc import Callable
 
-from tpuherd.jobs.open_project import Talk
+from tpuherd.jobs.open_project import Prompter
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import Snapshot
 
 FINDINGS_MAX = 5
 
 
-async def consented(
-    snapshot: Snapshot, taking: Callable[[], Snapshot], archive: Archive, talk: Talk
+async def ask_upload_consent(
+    snapshot: Snapshot, taking: Callable[[], Snapshot], archive: Archive, talk: Prompter
 ) -> Snapshot | None:
     """Tell what was noted; ask about what looks secret or is large, once for all. What was not read
     since it is large is taken by `taking` then; None: it stays here.
     """
     while True:
         for note in snapshot.notes:
-            await talk.tell(note)
+            await talk.show_message(note)
         if snapshot.findings:
             whys = [finding.why for finding in snapshot.findings]
             more = len(whys) - FINDINGS_MAX
             said = "; ".join(whys[:FINDINGS_MAX]) + (f"; and {more} more" if more > 0 else "")
-            if not await talk.agree(f"{said} (to leave it here, name it in .herdignore)"):
+            if not await talk.ask_confirmation(
+                f"{said} (to leave it here, name it in .herdignore)"
+            ):
                 return None
-            archive.approve(snapshot.findings)
+            archive.approve_findings(snapshot.findings)
         if snapshot.id:
             return snapshot
         snapshot = await asyncio.to_thread(taking)

@@ -7,24 +7,26 @@ VARIABLE = "HERD_CARRIED"  #: a folder; the command is done here, and was said e
 SNAPSHOT, SECRETS, MISSING = "snapshot", "secrets", "missing"
 
 
-def along(environ: Mapping[str, str]) -> Path | None:
+def carried_folder(environ: Mapping[str, str]) -> Path | None:
     """The folder; None: the command was said here."""
     found = environ.get(VARIABLE)
     return Path(found) if found else None
 
 
-def snapshot(environ: Mapping[str, str]) -> str:
+def carried_snapshot(environ: Mapping[str, str]) -> str:
     """The code that is meant, which is in the archive; "" where none came along."""
-    folder = along(environ)
-    return text(folder / SNAPSHOT) or "" if folder else ""
+    folder = carried_folder(environ)
+    return read_text_file(folder / SNAPSHOT) or "" if folder else ""
 
 
-def secret(folder: Path, name: str) -> tuple[str | None, str]:
+def carried_secret(folder: Path, name: str) -> tuple[str | None, str]:
     """A value, or why there is none."""
-    return text(folder / SECRETS / name), text(folder / MISSING / name) or f"{name} did not come"
+    return read_text_file(folder / SECRETS / name), read_text_file(
+        folder / MISSING / name
+    ) or f"{name} did not come"
 
 
-def text(file: Path) -> str | None:
+def read_text_file(file: Path) -> str | None:
     """What it holds; None where it is not there."""
     try:
         return file.read_bytes().decode()

@@ -8,7 +8,7 @@ CARD = "tpuherd"  #: the key of a node's metadata that says what it is for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
+class NodeSpec:
     """Everything of a node's making that the offer does not say."""
 
     card: Mapping[str, Any] = field(default_factory=dict)  #: without secrets; the engine fills it
@@ -25,7 +25,7 @@ class Order:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LaunchOrder:
+class LaunchSpec:
     """What the agents are told to do: the same on every host of a gang."""
 
     shell: str = ""

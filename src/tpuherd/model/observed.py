@@ -12,7 +12,7 @@ from typing import Any
 from tpuherd.model.slots_and_plan import Refusal
 
 
-class RequestWord(StrEnum):
+class RequestState(StrEnum):
     """How far a queued resource is."""
 
     QUEUED = "queued"  #: CREATING, ACCEPTED, WAITING_FOR_RESOURCES
@@ -25,7 +25,7 @@ class RequestWord(StrEnum):
     UNKNOWN = "unknown"
 
 
-class NodeWord(StrEnum):
+class NodeState(StrEnum):
     """How a node is."""
 
     MAKING = "making"  #: CREATING, STARTING, RESTARTING, REIMAGING
@@ -37,11 +37,11 @@ class NodeWord(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NodeSight:
+class NodeObservation:
     """One node as the cloud shows it."""
 
     name: str
-    word: NodeWord
+    word: NodeState
     state: str  #: the cloud's own word, for people
     incarnation: str
     hosts: int
@@ -50,20 +50,20 @@ class NodeSight:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sight:
+class BidObservation:
     """One bid as the cloud shows it: its queued resource, its nodes, or both."""
 
     bid: str
     zone: str
-    request: RequestWord | None = None  #: None: there is no queued resource of this name
-    nodes: tuple[NodeSight, ...] = ()
+    request: RequestState | None = None  #: None: there is no queued resource of this name
+    nodes: tuple[NodeObservation, ...] = ()
     state: str = ""  #: the request's own word
     refusal: Refusal | None = None  #: of a request that is REFUSED
     sentence: str = ""  #: what the cloud says of it
     card: Mapping[str, Any] = field(default_factory=dict)  #: what we put into its metadata
 
 
-class WorkWord(StrEnum):
+class RunState(StrEnum):
     """How far an attempt is on one host."""
 
     ABSENT = "absent"  #: the agent has never heard of it
@@ -75,11 +75,11 @@ class WorkWord(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
+class HostRun:
     """An attempt on one host, in its agent's words."""
 
     attempt: str
-    word: WorkWord
+    word: RunState
     started: float | None = None
     ended: float | None = None
     exit: int | None = None
@@ -102,7 +102,7 @@ class Work:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HostWord:
+class HostStatus:
     """One host of a bid that we hold, as last heard."""
 
     node: str
@@ -114,7 +114,7 @@ class HostWord:
     notice: str = ""  #: preempted, maintenance, shutdown, in a word
     noticed_at: float | None = None
     deadly: bool = False  #: the notice says that this host goes away
-    works: tuple[Work, ...] = ()  #: those of the bid's slot
+    works: tuple[HostRun, ...] = ()  #: those of the bid's slot
     trouble: str = ""  #: why it is not reached, for people
 
     @property
@@ -124,13 +124,15 @@ class HostWord:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Observed:
+class ObservedState:
     """All that is seen."""
 
-    sights: Mapping[str, Sight] = field(default_factory=dict)  #: by bid; all that bear an owner
+    sights: Mapping[str, BidObservation] = field(
+        default_factory=dict
+    )  #: by bid; all that bear an owner
     zones: frozenset[str] = frozenset()  #: those that answered this time, for nodes and requests
     surveyed_at: float = 0.0  #: when the survey behind `sights` was begun
     awake_at: float = 0.0  #: since when the engine has run without a break: before, nobody listened
-    hosts: Mapping[str, tuple[HostWord, ...]] = field(default_factory=dict)  #: by bid
+    hosts: Mapping[str, tuple[HostStatus, ...]] = field(default_factory=dict)  #: by bid
     calling: frozenset[str] = frozenset()  #: bids between our call and its answer
     working: frozenset[str] = frozenset()  #: slots being prepared, launched, stopped or collected

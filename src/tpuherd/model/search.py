@@ -43,12 +43,12 @@ class Search:
 GRID_MAX = 10_000  #: so many trials nobody means by accident
 
 
-def variable(name: str) -> str:
+def parameter_variable(name: str) -> str:
     """The variable by which a command finds a parameter."""
     return "HERD_PARAM_" + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
 
 
-def of_grid(one: Parameter) -> int | None:
+def count_grid_values(one: Parameter) -> int | None:
     """So many values a grid has of it; None: without end."""
     if one.values:
         return len(one.values)
@@ -56,13 +56,13 @@ def of_grid(one: Parameter) -> int | None:
     return None if step is None else int((one.max - one.min) / step + 1e-9) + 1
 
 
-def size(search: Search) -> int:
+def grid_size(search: Search) -> int:
     """So many points the whole grid has."""
-    return prod(of_grid(one) or 1 for one in search.parameters.values())
+    return prod(count_grid_values(one) or 1 for one in search.parameters.values())
 
 
-def many(search: Search) -> int:
+def count_trials(search: Search) -> int:
     """So many trials it makes in all."""
     if search.method != "grid":
         return search.trials or 0
-    return min(size(search), search.trials or size(search))
+    return min(grid_size(search), search.trials or grid_size(search))

@@ -21,7 +21,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bid:
+class BidRecord:
     """One request for a node, as recorded: what the cloud can't be asked again."""
 
     name: str
@@ -61,7 +61,7 @@ class Bid:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Attempt:
+class AttemptRecord:
     """One gang launch, as recorded."""
 
     id: str  #: gpt-0-a3-7kq
@@ -92,13 +92,13 @@ class Attempt:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trail:
+class SlotHistory:
     """What one slot has lived through."""
 
     generation: int = 0  #: the highest ever used
     gone: tuple[int, ...] = ()  #: generations withdrawn and not there any more; the latest ones
-    bids: Mapping[str, Bid] = field(default_factory=dict)  #: asked and not known to be gone
-    attempt: Attempt | None = None  #: the latest
+    bids: Mapping[str, BidRecord] = field(default_factory=dict)  #: asked and not known to be gone
+    attempt: AttemptRecord | None = None  #: the latest
     attempts: int = 0
     failures: int = 0  #: since the last progress
     preemptions: int = 0
@@ -122,7 +122,7 @@ class Trail:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Season:
+class ZoneStats:
     """What was learnt of one type and tier in one zone."""
 
     refusals: int = 0  #: stock-outs in a row
@@ -137,11 +137,11 @@ class Season:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trails:
+class History:
     """All that is remembered."""
 
-    slots: Mapping[str, Trail] = field(default_factory=dict)
-    seasons: Mapping[tuple[str, str, str], Season] = field(default_factory=dict)
+    slots: Mapping[str, SlotHistory] = field(default_factory=dict)
+    seasons: Mapping[tuple[str, str, str], ZoneStats] = field(default_factory=dict)
     #: by (zone, type, tier)
     asks: tuple[float, ...] = ()  #: when creates were sent, of the last minute
     bad_nodes: Mapping[str, float] = field(default_factory=dict)  #: quarantined, and since when
@@ -151,7 +151,7 @@ class Trails:
     sweeps: Mapping[str, Sweep] = field(default_factory=dict)  #: by job
 
 
-def running(trail: Trail, bid: str | None = None) -> bool:
+def has_running_attempt(trail: SlotHistory, bid: str | None = None) -> bool:
     """An attempt is not known to be over (on this bid)."""
     attempt = trail.attempt
     return attempt is not None and attempt.ended_at is None and bid in {None, attempt.bid}
@@ -160,7 +160,7 @@ def running(trail: Trail, bid: str | None = None) -> bool:
 UNFIT = 78  #: that of one which can't run like this, as `Run` finds out: no other try helps
 
 
-def cost(bid: Bid, now: float) -> float:
+def bid_cost(bid: BidRecord, now: float) -> float:
     """What a bid has cost until now, as far as its price is known."""
     since = bid.ready_at or bid.granted_at
     if since is None or bid.offer.price is None:

@@ -23,7 +23,7 @@ class Goal(StrEnum):
     GONE = "gone"  #: nothing, and nothing left over
 
 
-class Kind(StrEnum):
+class RequestKind(StrEnum):
     """How a node is asked for."""
 
     QUEUED = "queued"  #: a queued resource
@@ -38,7 +38,7 @@ class Offer:
     type: str  #: v4-32
     runtime: str
     tier: str  #: spot, preemptible, on-demand, reserved
-    kind: Kind = Kind.QUEUED
+    kind: RequestKind = RequestKind.QUEUED
     rank: int = 0  #: 0 is liked best: the user's order of accelerators, then of tiers
     hosts: int = 1  #: of one node
     price: float | None = None  #: dollars an hour for all nodes of the slot; None: not known
@@ -84,7 +84,7 @@ class Slot:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wishes:
+class DesiredSlots:
     """All slots, and what one project may do to its cloud."""
 
     slots: Mapping[str, Slot]
@@ -108,7 +108,7 @@ class Refusal(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
+class HistoryEvent:
     """One line of the log: a constant kind and its facts."""
 
     at: float
@@ -188,17 +188,17 @@ class Collect:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class RecordEvent:
     """Only a line in the log: a verdict, a grant, a loss, an end."""
 
-    event: Event
+    event: HistoryEvent
 
 
-Action = Ask | Withdraw | Prepare | Launch | Stop | Collect | Record
+Action = Ask | Withdraw | Prepare | Launch | Stop | Collect | RecordEvent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class PlannedStep:
     """An action and the sentence that a person reads for it."""
 
     action: Action
@@ -206,10 +206,10 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class EnginePlan:
     """What to do now."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlannedStep, ...] = ()
     wake_at: float = inf  #: think again by then, even if nothing stirs
     survey_s: float = 60.0  #: look at the cloud this often until the next plan
     states: Mapping[str, str] = field(default_factory=dict)  #: a sentence a slot: `herd why`

@@ -8,7 +8,7 @@ from tpuherd.model.slots_and_plan import Goal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class StoredJob:
     """One row a job: its document is the whole of it, slots are expanded from that."""
 
     job: str
@@ -22,6 +22,6 @@ class Wish:
     patient: bool = False  #: its code counts from the next attempt on: none is stopped for it
 
     @property
-    def slots(self) -> tuple[str, ...]:
+    def slot_names(self) -> tuple[str, ...]:
         """The names of all its slots, whether they are to be filled or not."""
         return tuple(f"{self.job}-{at}" for at in range(int(self.document.get("copies", 1))))

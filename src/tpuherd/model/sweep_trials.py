@@ -8,7 +8,7 @@ Value = float | int | str | bool  #: of a parameter
 POINTS_MAX = 64  #: so many of a trial are remembered: then each second one; the log has them all
 
 
-class How(StrEnum):
+class TrialEnd(StrEnum):
     """How a trial ended."""
 
     COMPLETE = "complete"
@@ -18,7 +18,7 @@ class How(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Spent:
+class TrialUsage:
     """What a trial has used up of its budgets; it takes that along to another slot."""
 
     failures: int = 0
@@ -29,7 +29,7 @@ class Spent:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trial:
+class TrialRecord:
     """One try of a sweep: its parameters, where it is, and what it has told."""
 
     number: int
@@ -43,8 +43,8 @@ class Trial:
     points: tuple[tuple[int, float], ...] = ()  #: (step, value) as told, in the order of time
     lost: bool = False  #: the last that it told was no number
     told_at: float | None = None
-    spent: Spent = field(default_factory=Spent)
-    how: How | None = None  #: None: it is not over
+    spent: TrialUsage = field(default_factory=TrialUsage)
+    how: TrialEnd | None = None  #: None: it is not over
     ended_at: float | None = None
     why: str = ""  #: of its end
 
@@ -59,32 +59,32 @@ class Trial:
         return self.points[-1][0] if self.points else None
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """It is not over, and no slot has it."""
         return self.how is None and self.given_at is None
 
     @property
-    def word(self) -> str:
+    def status_word(self) -> str:
         """runs, waits, or how it ended."""
-        return str(self.how or ("waits" if self.waits else "runs"))
+        return str(self.how or ("waits" if self.is_waiting else "runs"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sweep:
     """All trials of a job since it was wished (anew): trials[k] has the number k."""
 
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[TrialRecord, ...] = ()
     metric: str = ""  #: what trials are judged by; "" where nothing is
     goal: str = ""  #: minimize, maximize
 
     @property
-    def left(self) -> tuple[Trial, ...]:
+    def unfinished(self) -> tuple[TrialRecord, ...]:
         """Those that are not over."""
         return tuple(one for one in self.trials if one.how is None)
 
-    def best_first(self) -> tuple[Trial, ...]:
+    def best_first(self) -> tuple[TrialRecord, ...]:
         """Complete trials that told a value, the best first."""
         sign = -1.0 if self.goal == "maximize" else 1.0
-        judged = [(one.value, one) for one in self.trials if one.how is How.COMPLETE]
+        judged = [(one.value, one) for one in self.trials if one.how is TrialEnd.COMPLETE]
         known = [(sign * value, one.number, one) for value, one in judged if value is not None]
         return tuple(one for _, _, one in sorted(known, key=lambda each: each[:2]))

@@ -7,7 +7,7 @@ CLOUD, STORE, ENGINE, LOGIN = "cloud", "store", "engine", "login"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trouble:
+class TroubleRecord:
     """The last trouble of one source. A good answer ends it."""
 
     source: str

@@ -4,10 +4,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tpuherd.model.observed import HostWord, NodeWord, Observed, RequestWord, Sight
-from tpuherd.model.slot_history import Bid, Trail, Trails, Verdict, running
+from tpuherd.model.observed import (
+    BidObservation,
+    HostStatus,
+    NodeState,
+    ObservedState,
+    RequestState,
+)
+from tpuherd.model.slot_history import BidRecord, History, SlotHistory, Verdict, has_running_attempt
 from tpuherd.model.slots_and_plan import Goal, Slot
-from tpuherd.planner.policy import Role, Stage
+from tpuherd.planner.policy import BidPhase, Role
 
 LAG_S = 60.0  #: what the cloud took may be missing from its lists for so long
 SICK_S_MAX = 900.0  #: then a sick or silent node is replaced beside it
@@ -17,7 +23,7 @@ FAULTS_MAX = 2  #: chips that did not come up, in a row: the node is not tried a
 STUMBLES_MAX = 5  #: other ends by the node's fault, or preparations in vain, in a row
 
 
-class Need(StrEnum):
+class NodeNeed(StrEnum):
     """Whether a slot wants nodes at all."""
 
     SEEK = "seek"  #: one, and asks for it
@@ -26,108 +32,118 @@ class Need(StrEnum):
 
 
 @dataclass(kw_only=True, slots=True)
-class Standing:
+class BidStatus:
     """One bid with what is seen of it; its role is found when all of them are known."""
 
-    bid: Bid
-    stage: Stage
-    sight: Sight | None
-    hosts: tuple[HostWord, ...]
+    bid: BidRecord
+    stage: BidPhase
+    sight: BidObservation | None
+    hosts: tuple[HostStatus, ...]
     whole: bool  #: every host is reached, and is the one that the cloud shows
     role: Role = Role.CANDIDATE
     why: str = ""  #: the role's reason, where it is not plain
     unfit: bool = False  #: it is to be replaced because something is wrong with it
 
 
-def mark(host: HostWord) -> str:
+def host_fingerprint(host: HostStatus) -> str:
     """What a host was prepared on: `slot.prepared` has these in `on`."""
     return f"{host.incarnation} {host.boot}"
 
 
-def need(slot: Slot, trail: Trail, now: float) -> Need:
+def node_need(slot: Slot, trail: SlotHistory, now: float) -> NodeNeed:
     """Whether the slot asks, keeps or gives back."""
     if slot.goal is Goal.GONE:
-        return Need.NONE
+        return NodeNeed.NONE
     if trail.gave_up_at is not None:
-        return Need.HOLD if now < trail.gave_up_at + slot.limits.failed_keep_s else Need.NONE
+        return (
+            NodeNeed.HOLD if now < trail.gave_up_at + slot.limits.failed_keep_s else NodeNeed.NONE
+        )
     if slot.goal is Goal.IDLE:
-        return Need.SEEK
+        return NodeNeed.SEEK
     if trail.done_at is not None:
-        return Need.HOLD if now < trail.done_at + slot.limits.done_keep_s else Need.NONE
-    return Need.HOLD if succeeded(slot, trail) else Need.SEEK
+        return NodeNeed.HOLD if now < trail.done_at + slot.limits.done_keep_s else NodeNeed.NONE
+    return NodeNeed.HOLD if has_succeeded(slot, trail) else NodeNeed.SEEK
 
 
-def succeeded(slot: Slot, trail: Trail) -> bool:
+def has_succeeded(slot: Slot, trail: SlotHistory) -> bool:
     """The latest attempt did what it should, and what the slot is still to do."""
     attempt = trail.attempt
-    return attempt is not None and attempt.verdict is Verdict.SUCCESS and current(slot, trail)
+    return (
+        attempt is not None
+        and attempt.verdict is Verdict.SUCCESS
+        and is_current_attempt(slot, trail)
+    )
 
 
-def current(slot: Slot, trail: Trail) -> bool:
+def is_current_attempt(slot: Slot, trail: SlotHistory) -> bool:
     """The latest attempt is of what the slot works on now: in a sweep, of its trial."""
     if trail.attempt is None or not slot.trials:
         return trail.attempt is not None
     return trail.trial is not None and trail.attempt.trial == trail.trial
 
 
-def stage(bid: Bid, sight: Sight | None, observed: Observed, now: float) -> Stage:
+def bid_phase(
+    bid: BidRecord, sight: BidObservation | None, observed: ObservedState, now: float
+) -> BidPhase:
     """How far a bid is."""
     if bid.name in observed.calling:
-        return Stage.CALLING
+        return BidPhase.CALLING
     since = max(bid.sent_at, bid.withdrawn_at or 0.0)
     if bid.offer.zone not in observed.zones or observed.surveyed_at <= since:
-        return Stage.HIDDEN
+        return BidPhase.HIDDEN
     if sight is not None:
-        return seen(bid, sight, observed.hosts.get(bid.name, ()))
+        return phase_from_cloud(bid, sight, observed.hosts.get(bid.name, ()))
     if bid.lost_at is not None or bid.withdrawn_at is not None:
-        return Stage.VANISHED
+        return BidPhase.VANISHED
     taken = bid.answered_at is not None and now < bid.sent_at + LAG_S
-    return Stage.HIDDEN if taken or bid.granted_at is not None else Stage.UNSEEN
+    return BidPhase.HIDDEN if taken or bid.granted_at is not None else BidPhase.UNSEEN
 
 
 #: The cloud's words for a request that need no look at its nodes, the weightiest first.
 REQUESTS = {
-    RequestWord.LEAVING: Stage.LEAVING,
-    RequestWord.ENDING: Stage.ENDING,
-    RequestWord.LOST: Stage.LOST,
-    RequestWord.REFUSED: Stage.REFUSED,
-    RequestWord.UNKNOWN: Stage.UNKNOWN,
+    RequestState.LEAVING: BidPhase.LEAVING,
+    RequestState.ENDING: BidPhase.ENDING,
+    RequestState.LOST: BidPhase.LOST,
+    RequestState.REFUSED: BidPhase.REFUSED,
+    RequestState.UNKNOWN: BidPhase.UNKNOWN,
 }
 #: The same for nodes: one such node says it of the bid.
 NODES = {
-    NodeWord.LOST: Stage.LOST,
-    NodeWord.LEAVING: Stage.LEAVING,
-    NodeWord.UNKNOWN: Stage.UNKNOWN,
-    NodeWord.SICK: Stage.SICK,
+    NodeState.LOST: BidPhase.LOST,
+    NodeState.LEAVING: BidPhase.LEAVING,
+    NodeState.UNKNOWN: BidPhase.UNKNOWN,
+    NodeState.SICK: BidPhase.SICK,
 }
 
 
-def seen(bid: Bid, sight: Sight, hosts: tuple[HostWord, ...] = ()) -> Stage:
+def phase_from_cloud(
+    bid: BidRecord, sight: BidObservation, hosts: tuple[HostStatus, ...] = ()
+) -> BidPhase:
     """What the cloud shows, in one word."""
     request, nodes = sight.request, sight.nodes
     if request in REQUESTS:
         return REQUESTS[request]
-    if request is RequestWord.QUEUED and not nodes:
-        return Stage.QUEUED
+    if request is RequestState.QUEUED and not nodes:
+        return BidPhase.QUEUED
     words = {node.word for node in nodes}
-    if words != {NodeWord.READY}:
+    if words != {NodeState.READY}:
         for word, found in NODES.items():
             if word in words:
                 return found
         # A node of its own that waits for machines may be refused yet.
         if request is None and bid.ready_at is None and not any(node.hosts for node in nodes):
-            return Stage.QUEUED
-        if bid.ready_at is not None and request is RequestWord.ACTIVE and not nodes:
+            return BidPhase.QUEUED
+        if bid.ready_at is not None and request is RequestState.ACTIVE and not nodes:
             # The request lives on for a while when its node was deleted behind it; but a list of
             # nodes that is behind the times, or empty, says the same: whoever speaks is not gone.
-            return Stage.HIDDEN if speaking(hosts) else Stage.LOST
-        return Stage.GRANTED
-    if request in {None, RequestWord.ACTIVE} and len(nodes) >= bid.nodes:
-        return Stage.READY
-    return Stage.GRANTED
+            return BidPhase.HIDDEN if has_reached_host(hosts) else BidPhase.LOST
+        return BidPhase.GRANTED
+    if request in {None, RequestState.ACTIVE} and len(nodes) >= bid.nodes:
+        return BidPhase.READY
+    return BidPhase.GRANTED
 
 
-def expected(bid: Bid, sight: Sight | None) -> int:
+def expected_hosts(bid: BidRecord, sight: BidObservation | None) -> int:
     """So many hosts a bid has in all."""
     told, least = 0, bid.offer.hosts * bid.nodes
     for node in sight.nodes if sight is not None else ():
@@ -135,22 +151,26 @@ def expected(bid: Bid, sight: Sight | None) -> int:
     return max(told, least)
 
 
-def speaking(hosts: Iterable[HostWord]) -> bool:
+def has_reached_host(hosts: Iterable[HostStatus]) -> bool:
     """Somebody is heard there."""
     return any(host.reached for host in hosts)
 
 
-def standing(bid: Bid, observed: Observed, now: float) -> Standing:
+def build_bid_status(bid: BidRecord, observed: ObservedState, now: float) -> BidStatus:
     """A bid with all that is seen of it."""
     sight = observed.sights.get(bid.name)
     hosts = observed.hosts.get(bid.name, ())
-    seen = stage(bid, sight, observed, now)
-    return Standing(bid=bid, stage=seen, sight=sight, hosts=hosts, whole=whole(bid, sight, hosts))
+    seen = bid_phase(bid, sight, observed, now)
+    return BidStatus(
+        bid=bid, stage=seen, sight=sight, hosts=hosts, whole=is_fully_reached(bid, sight, hosts)
+    )
 
 
-def whole(bid: Bid, sight: Sight | None, hosts: tuple[HostWord, ...]) -> bool:
+def is_fully_reached(
+    bid: BidRecord, sight: BidObservation | None, hosts: tuple[HostStatus, ...]
+) -> bool:
     """Every host is reached, and is the one that the cloud shows."""
-    if not hosts or len(hosts) < expected(bid, sight):
+    if not hosts or len(hosts) < expected_hosts(bid, sight):
         return False
     shown = {} if sight is None else {node.name: node.incarnation for node in sight.nodes}
     for host in hosts:
@@ -159,15 +179,15 @@ def whole(bid: Bid, sight: Sight | None, hosts: tuple[HostWord, ...]) -> bool:
     return True
 
 
-def prepared(standing: Standing, code_digest: str) -> bool:
+def is_prepared(standing: BidStatus, code_digest: str) -> bool:
     """All hosts are set up for this code since they were made and booted."""
     bid = standing.bid
-    return bid.prepared == code_digest and {mark(host) for host in standing.hosts} == set(
-        bid.prepared_on
-    )
+    return bid.prepared == code_digest and {
+        host_fingerprint(host) for host in standing.hosts
+    } == set(bid.prepared_on)
 
 
-def silent_since(standing: Standing, observed: Observed, trails: Trails) -> float | None:
+def silent_since(standing: BidStatus, observed: ObservedState, trails: History) -> float | None:
     """Since when a host that was heard before is not; None: all are heard, or none ever was."""
     silent = [host.heard_at for host in standing.hosts if not host.reached and host.heard_at]
     if not silent:
@@ -175,8 +195,8 @@ def silent_since(standing: Standing, observed: Observed, trails: Trails) -> floa
     return max(min(silent), observed.awake_at, trails.started_at)
 
 
-def worn(
-    standing: Standing, observed: Observed, trails: Trails, now: float
+def needs_replacement(
+    standing: BidStatus, observed: ObservedState, trails: History, now: float
 ) -> tuple[str, float | None]:
     """Why a node is to be replaced beside it, and else when it might have to be."""
     bid, dues = standing.bid, list[float]()
@@ -191,7 +211,7 @@ def worn(
     if bid.ready_at is None and bid.granted_at is not None:
         dues.append(bid.granted_at + MAKING_S_MAX)
     if bid.ready_at is not None and trails.frozen_at is None:
-        dues.append(unheard_until(standing, bid.ready_at, observed, trails))
+        dues.append(silence_deadline(standing, bid.ready_at, observed, trails))
     due = min(dues, default=float("inf"))
     if now < due:
         return "", due
@@ -202,18 +222,20 @@ def worn(
     return "its hosts have not been heard of for too long", None
 
 
-def unheard_until(standing: Standing, ready_at: float, observed: Observed, trails: Trails) -> float:
+def silence_deadline(
+    standing: BidStatus, ready_at: float, observed: ObservedState, trails: History
+) -> float:
     """When the silence of a READY node will have been too long."""
     if standing.whole:
         return float("inf")
     silent = silent_since(standing, observed, trails)
     if silent is not None:
         return silent + SICK_S_MAX
-    many = expected(standing.bid, standing.sight) >= 64
+    many = expected_hosts(standing.bid, standing.sight) >= 64
     return max(ready_at, observed.awake_at, trails.started_at) + BOOT_S_MAX * (1 + many)
 
 
-def outdated(bid: Bid, slot: Slot) -> bool:
+def is_outdated(bid: BidRecord, slot: Slot) -> bool:
     """The wish asks for something else now."""
     if bid.node_digest != slot.node_digest:
         return True
@@ -228,11 +250,11 @@ def outdated(bid: Bid, slot: Slot) -> bool:
     return True
 
 
-def best(held: Sequence[Standing], trail: Trail) -> Standing:
+def choose_incumbent(held: Sequence[BidStatus], trail: SlotHistory) -> BidStatus:
     """The incumbent: launched on or prepared, else the earliest grant, then the lowest number."""
-    used = trail.attempt.bid if running(trail) and trail.attempt is not None else ""
+    used = trail.attempt.bid if has_running_attempt(trail) and trail.attempt is not None else ""
 
-    def order(one: Standing) -> tuple[bool, bool, float, int]:
+    def order(one: BidStatus) -> tuple[bool, bool, float, int]:
         bid = one.bid
         return bid.name != used, not bid.prepared, bid.granted_at or 0.0, bid.generation
 

@@ -1,23 +1,23 @@
 """What becomes of a slot's bids: their roles, the move for each, and the asks for new ones."""
 
-from tpuherd.history.apply_zone_events import season_key
-from tpuherd.model.observed import NodeWord, RequestWord, Sight
-from tpuherd.model.slot_history import Bid, running
-from tpuherd.model.slots_and_plan import Ask, Goal, Kind, Withdraw
+from tpuherd.history.apply_zone_events import zone_stats_key
+from tpuherd.model.observed import BidObservation, NodeState, RequestState
+from tpuherd.model.slot_history import BidRecord, has_running_attempt
+from tpuherd.model.slots_and_plan import Ask, Goal, RequestKind, Withdraw
 from tpuherd.planner.bid_status import (
     SICK_S_MAX,
-    Need,
-    Standing,
-    best,
-    outdated,
-    prepared,
-    speaking,
-    worn,
+    BidStatus,
+    NodeNeed,
+    choose_incumbent,
+    has_reached_host,
+    is_outdated,
+    is_prepared,
+    needs_replacement,
 )
-from tpuherd.planner.policy import BIDS, Move, Role, Stage
-from tpuherd.planner.slot_input import Case
-from tpuherd.planner.zone_choice import Request, choose, number
-from tpuherd.targets import slot_of
+from tpuherd.planner.policy import BIDS, BidAction, BidPhase, Role
+from tpuherd.planner.slot_input import SlotContext
+from tpuherd.planner.zone_choice import PendingAsk, bid_count, choose_offers
+from tpuherd.targets import split_bid_name
 
 AGAIN_S, AGAIN_S_MAX = 10.0, 300.0  #: what has no effect is sent again, later and later
 DRAIN_S = 30.0  #: so long a node that goes is kept for the last lines of its log
@@ -26,9 +26,9 @@ LOGS_S_MAX = 120.0  #: so long the rest of a log is waited for, when nothing els
 COLLECTS_MAX = 3  #: so often bringing back is tried when the user wants it gone all the same
 
 
-def assign(case: Case) -> None:
+def assign_roles(case: SlotContext) -> None:
     """Gives each bid its role."""
-    held: list[Standing] = []
+    held: list[BidStatus] = []
     used = case.trail.attempt.bid if case.trail.attempt is not None else ""
     for one in case.standings:
         one.role, one.why = fixed_role(case, one)
@@ -36,21 +36,21 @@ def assign(case: Case) -> None:
             held.append(one)
         if one.bid.name == used:
             case.home = one
-    case.incumbent = best(held, case.trail) if held else None
+    case.incumbent = choose_incumbent(held, case.trail) if held else None
     for one in case.standings:
-        late = one.role is Role.CANDIDATE and (held or case.need is not Need.SEEK)
+        late = one.role is Role.CANDIDATE and (held or case.need is not NodeNeed.SEEK)
         if late or (one.role is Role.INCUMBENT and one is not case.incumbent):
             one.role = Role.LOSER
     release_unhealthy(case)
-    release(case)
+    release_replaced(case)
 
 
-def fixed_role(case: Case, one: Standing) -> tuple[Role, str]:
+def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
     """What a bid is by itself; INCUMBENT: it might be."""
     slot, bid = case.slot, one.bid
     if bid.withdrawn_at is not None:
         return Role.WITHDRAWN, bid.withdrawn_why
-    if case.need is Need.NONE:
+    if case.need is NodeNeed.NONE:
         return Role.UNWANTED, "not wanted any more"
     if bid.refusal is not None:
         return Role.HUSK, f"refused: {bid.sentence}"
@@ -58,45 +58,45 @@ def fixed_role(case: Case, one: Standing) -> tuple[Role, str]:
         return Role.HUSK, f"it was {bid.lost_how}"
     if bid.noticed_at is not None:
         return Role.HUSK, "it was told that it goes away"
-    if case.need is Need.SEEK and outdated(bid, slot):
+    if case.need is NodeNeed.SEEK and is_outdated(bid, slot):
         why = "something else is wished now"
         return (Role.HUSK if slot.exact else Role.OUTDATED), why
     if bid.granted_at is None:
         return candidate_role(case, bid)
-    if case.need is not Need.SEEK:
+    if case.need is not NodeNeed.SEEK:
         return Role.INCUMBENT, ""
     if bid.sick_at is not None and bid.ready_at is None:
         return unhealthy_role(case, one, bid.sick_at)
-    why, worn_at = worn(one, case.world.observed, case.world.trails, case.now)
+    why, worn_at = needs_replacement(one, case.world.observed, case.world.trails, case.now)
     if worn_at is not None:
-        case.wake(worn_at)
+        case.wake_by(worn_at)
         return Role.INCUMBENT, ""
     one.unfit = True
     return (Role.HUSK if slot.exact else Role.WORN), why
 
 
-def candidate_role(case: Case, bid: Bid) -> tuple[Role, str]:
+def candidate_role(case: SlotContext, bid: BidRecord) -> tuple[Role, str]:
     """A bid that is not granted yet; where only one may be out, the next zone's turn comes."""
     slot = case.slot
     if slot.exact and len(slot.offers) > 1:
         due = bid.asked_at + slot.limits.patience_s
         if case.now >= due:
             return Role.HUSK, "no grant for too long: the next zone is tried"
-        case.wake(due)
+        case.wake_by(due)
     return Role.CANDIDATE, ""
 
 
-def unhealthy_role(case: Case, one: Standing, since: float) -> tuple[Role, str]:
+def unhealthy_role(case: SlotContext, one: BidStatus, since: float) -> tuple[Role, str]:
     """A node that was never READY and is unhealthy: another is asked for at once."""
     one.unfit = True
     what = f"it is unhealthy ({one.bid.sick_how})"
-    case.wake(since + SICK_S_MAX)
+    case.wake_by(since + SICK_S_MAX)
     if case.slot.exact or case.now >= since + SICK_S_MAX:
         return Role.HUSK, f"{what} since it was made"
     return Role.WORN, what
 
 
-def release_unhealthy(case: Case) -> None:
+def release_unhealthy(case: SlotContext) -> None:
     """A node that was born unhealthy goes when another is granted, or a newer one is there."""
     never = [one for one in case.standings if one.role is Role.WORN and one.bid.ready_at is None]
     newest = max(never, key=lambda one: one.bid.granted_at or 0.0, default=None)
@@ -105,66 +105,66 @@ def release_unhealthy(case: Case) -> None:
             one.role = Role.LOSER
 
 
-def release(case: Case) -> None:
+def release_replaced(case: SlotContext) -> None:
     """Old nodes are given back when the new one can go on from here."""
     new = case.incumbent
     if new is None or new.bid.ready_at is None or not new.whole:
         return
-    ready = prepared(new, case.slot.code_digest)
+    ready = is_prepared(new, case.slot.code_digest)
     for one in case.standings:
         old = one.role in {Role.OUTDATED, Role.WORN}
-        if old and (ready or not running(case.trail, one.bid.name)):
+        if old and (ready or not has_running_attempt(case.trail, one.bid.name)):
             one.role = Role.LOSER
 
 
-def move(case: Case) -> None:
+def apply_bid_table(case: SlotContext) -> None:
     """Carries out the table of bids."""
     for one in case.standings:
         match BIDS[one.role][one.stage]:
-            case Move.WITHDRAW if may_go(case, one):
+            case BidAction.WITHDRAW if may_withdraw(case, one):
                 why = f"{one.bid.name}: {one.why or 'another was granted'}"
                 zone = one.sight.zone if one.sight is not None else one.bid.offer.zone
                 action = Withdraw(bid=one.bid.name, slot=case.slot.name, zone=zone)
-                case.step(action, why)
-            case Move.ASK:
-                again(case, one.bid)
+                case.add_step(action, why)
+            case BidAction.ASK:
+                resend_ask(case, one.bid)
             case _:
                 pass
-        if one.role is not Role.INCUMBENT or one.stage is not Stage.READY or not one.whole:
-            case.survey(5.0)
+        if one.role is not Role.INCUMBENT or one.stage is not BidPhase.READY or not one.whole:
+            case.survey_within(5.0)
     for sight in case.world.unknown.get(case.slot.name, ()):
-        late(case, sight)
+        handle_unknown_bid(case, sight)
 
 
-def may_go(case: Case, one: Standing) -> bool:
+def may_withdraw(case: SlotContext, one: BidStatus) -> bool:
     """Nothing keeps it: no attempt, no freeze, nothing to bring back, no withdrawal under way."""
-    if running(case.trail, one.bid.name):
+    if has_running_attempt(case.trail, one.bid.name):
         return False
     if case.world.frozen and case.slot.goal is not Goal.GONE:
         return False
     if one.role is Role.WITHDRAWN:
         pause = min(AGAIN_S_MAX, AGAIN_S * 2.0 ** min(one.bid.withdrawals - 1, 10))
         due = (one.bid.withdrawn_at or 0.0) + pause
-        case.wake(due)
+        case.wake_by(due)
         return case.now >= due
     if one.role is Role.UNWANTED:
-        return not to_collect(case, one)
-    return not draining(case, one)
+        return not needs_collecting(case, one)
+    return not is_log_draining(case, one)
 
 
-def draining(case: Case, one: Standing) -> bool:
+def is_log_draining(case: SlotContext, one: BidStatus) -> bool:
     """The last lines of its log are on their way."""
     attempt = case.trail.attempt
     if attempt is None or attempt.bid != one.bid.name or one.bid.lost_at is not None:
         return False
     until = (attempt.ended_at or 0.0) + DRAIN_S
-    if case.now >= until or not undrained(one, attempt.id):
+    if case.now >= until or not has_undrained_log(one, attempt.id):
         return False
-    case.wake(until)
+    case.wake_by(until)
     return True
 
 
-def undrained(one: Standing, attempt: str) -> bool:
+def has_undrained_log(one: BidStatus, attempt: str) -> bool:
     """Lines of the log are still there only."""
     return any(
         host.reached and work.attempt == attempt and not work.drained
@@ -173,47 +173,47 @@ def undrained(one: Standing, attempt: str) -> bool:
     )
 
 
-def to_collect(case: Case, one: Standing) -> bool:
+def needs_collecting(case: SlotContext, one: BidStatus) -> bool:
     """There is something to bring back before the node goes, and it can be had."""
     attempt, bid = case.trail.attempt, one.bid
     if attempt is None or attempt.bid != bid.name or attempt.ended_at is None:
         return False
     if bid.collected or bid.lost_at is not None:
         return False
-    if not case.slot.outputs and not undrained(one, attempt.id):
+    if not case.slot.outputs and not has_undrained_log(one, attempt.id):
         return False
-    insisted = case.need is not Need.NONE and not case.limit
+    insisted = case.need is not NodeNeed.NONE and not case.limit
     if insisted:
         return True
     if not case.slot.outputs:  # `herd down` waits for logs alone, and not for ever
         due = attempt.ended_at + LOGS_S_MAX
-        case.wake(due)
+        case.wake_by(due)
         if case.now >= due:
             return False
     until = attempt.ended_at + COLLECT_S_MAX
-    case.wake(until)
-    there = one.whole or (speaking(one.hosts) and case.now < until)
+    case.wake_by(until)
+    there = one.whole or (has_reached_host(one.hosts) and case.now < until)
     return there and bid.uncollected < COLLECTS_MAX
 
 
-def late(case: Case, sight: Sight) -> None:
+def handle_unknown_bid(case: SlotContext, sight: BidObservation) -> None:
     """One that nobody knows: withdrawn again if its withdrawal is recorded, else left alone."""
-    named = slot_of(sight.bid)
+    named = split_bid_name(sight.bid)
     if named is None or named.generation not in case.trail.gone:
         return
-    case.survey(5.0)
-    leaving = sight.request in {RequestWord.ENDING, RequestWord.LEAVING} or (
-        sight.request is None and all(node.word is NodeWord.LEAVING for node in sight.nodes)
+    case.survey_within(5.0)
+    leaving = sight.request in {RequestState.ENDING, RequestState.LEAVING} or (
+        sight.request is None and all(node.word is NodeState.LEAVING for node in sight.nodes)
     )
     if leaving or sight.bid in case.world.observed.calling:
         return
     if case.world.frozen and case.slot.goal is not Goal.GONE:
         return
     why = f"{sight.bid} was withdrawn, and the cloud still lists it"
-    case.step(Withdraw(bid=sight.bid, slot=case.slot.name, zone=sight.zone), why)
+    case.add_step(Withdraw(bid=sight.bid, slot=case.slot.name, zone=sight.zone), why)
 
 
-def again(case: Case, bid: Bid) -> None:
+def resend_ask(case: SlotContext, bid: BidRecord) -> None:
     """An ask that nobody answered and nobody sees is sent once more, under the same name.
 
     The second time at once (we may have died before the call), then later and later.
@@ -221,7 +221,7 @@ def again(case: Case, bid: Bid) -> None:
     pause = AGAIN_S * 2.0 ** min(bid.sends - 2, 10) if bid.sends > 1 else 0.0
     due = bid.sent_at + min(AGAIN_S_MAX, pause)
     if case.now < due:
-        case.wake(due)
+        case.wake_by(due)
         return
     ask = Ask(
         bid=bid.name,
@@ -233,30 +233,30 @@ def again(case: Case, bid: Bid) -> None:
     )
     why = f"{bid.name} was asked for, and the cloud does not know it"
     turn = (-1, bid.asked_at, bid.slot, bid.generation)
-    case.requests.append(Request(turn=turn, ask=ask, why=why))
+    case.requests.append(PendingAsk(turn=turn, ask=ask, why=why))
 
 
-def seek(case: Case) -> None:
+def ask_for_nodes(case: SlotContext) -> None:
     """Asks for nodes where none fills the slot."""
     slot, trail, world = case.slot, case.trail, case.world
-    if case.need is not Need.SEEK or case.incumbent is not None or case.limit:
+    if case.need is not NodeNeed.SEEK or case.incumbent is not None or case.limit:
         return
     live = [one.bid for one in case.standings if one.role is Role.CANDIDATE]
-    choice = choose(slot, trail, live, world.trails.seasons, world.probed, case.now)
-    case.wake(choice.wake_at)
+    choice = choose_offers(slot, trail, live, world.trails.seasons, world.probed, case.now)
+    case.wake_by(choice.wake_at)
     case.waits = choice.why_not
     if choice.fatal:
         if not trail.bids:
             case.give_up(f"nothing can be had: {choice.fatal}")
         return
-    many = number(choice, slot, len(live), len(trail.bids), world.wishes.hedge)
+    many = bid_count(choice, slot, len(live), len(trail.bids), world.wishes.hedge)
     sick = {one.bid.offer.zone for one in case.standings if one.unfit}
     offers = tuple(sorted(choice.offers, key=lambda offer: offer.zone in sick))
     if slot.exact and offers:
         first = trail.generation % len(offers)
         offers = offers[first:] + offers[:first]
     since = waiting_since(case)
-    generation, instead = above(case), instead_of(case)
+    generation, instead = highest_generation(case), reason_to_ask(case)
     for place, offer in enumerate(offers[:many]):
         generation += 1
         ask = Ask(
@@ -269,13 +269,13 @@ def seek(case: Case) -> None:
         )
         turn = (len(live) + place, since, slot.name, generation)
         why = f"{offer.type} ({offer.tier}) in {offer.zone} {instead}"
-        case.requests.append(Request(turn=turn, ask=ask, why=why))
+        case.requests.append(PendingAsk(turn=turn, ask=ask, why=why))
         world.probed.add(offer.zone)
-        if offer.kind is Kind.DIRECT:
-            world.probed.add(season_key(offer))
+        if offer.kind is RequestKind.DIRECT:
+            world.probed.add(zone_stats_key(offer))
 
 
-def waiting_since(case: Case) -> float:
+def waiting_since(case: SlotContext) -> float:
     """When the slot began to wait for a node: who waits longest has its request sent first."""
     trail, attempt = case.trail, case.trail.attempt
     if trail.searching_at is not None:
@@ -286,15 +286,15 @@ def waiting_since(case: Case) -> float:
     return min(case.now, max(marks))
 
 
-def above(case: Case) -> int:
+def highest_generation(case: SlotContext) -> int:
     """The highest number that was ever used for the slot, by whomever."""
     shown = case.world.unknown.get(case.slot.name, ())
-    named = (slot_of(sight.bid) for sight in shown)
+    named = (split_bid_name(sight.bid) for sight in shown)
     numbers = (one.generation for one in named if one is not None)
     return max(case.trail.generation, *numbers) if shown else case.trail.generation
 
 
-def instead_of(case: Case) -> str:
+def reason_to_ask(case: SlotContext) -> str:
     """Why nodes are asked for."""
     old = next((one for one in case.standings if one.why and one.role is not Role.WITHDRAWN), None)
     return "is wished" if old is None else f"instead of {old.bid.name}: {old.why}"

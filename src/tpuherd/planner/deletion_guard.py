@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from tpuherd.model.observed import HostWord, NodeWord, Observed, Sight
-from tpuherd.model.slot_history import Bid, Trails
+from tpuherd.model.observed import BidObservation, HostStatus, NodeState, ObservedState
+from tpuherd.model.slot_history import BidRecord, History
 
 HOSTS_MIN = 4  #: so many silent hosts are a mass
 SHARE = 0.5
@@ -11,17 +11,17 @@ BIDS_MIN = 2  #: so many bids that vanish together, and none left, are an emptie
 BELIEVED_S = 60.0  #: an emptied list is believed after so long, if it is seen again
 
 
-def suspicion(observed: Observed, trails: Trails) -> str:
+def freeze_reason(observed: ObservedState, trails: History) -> str:
     """Why nothing should be deleted now, in a sentence; empty: all is plausible."""
-    return silence(observed, trails) or emptiness(observed, trails)
+    return silence_reason(observed, trails) or empty_list_reason(observed, trails)
 
 
-def silence(observed: Observed, trails: Trails) -> str:
+def silence_reason(observed: ObservedState, trails: History) -> str:
     """More than half of the hosts that we hold are silent, though the cloud calls them well."""
     held = silent = 0
-    for bid in known(trails):
+    for bid in known_bids(trails):
         hosts = observed.hosts.get(bid.name, ())
-        if hosts and alive(observed.sights.get(bid.name)):
+        if hosts and has_ready_nodes(observed.sights.get(bid.name)):
             heard = [host for host in hosts if host.heard_at]
             held += len(heard)
             silent += sum(not host.reached for host in heard)
@@ -33,13 +33,13 @@ def silence(observed: Observed, trails: Trails) -> str:
     )
 
 
-def emptiness(observed: Observed, trails: Trails) -> str:
+def empty_list_reason(observed: ObservedState, trails: History) -> str:
     """All bids that were there are missing from lists that did answer."""
     missing = 0
-    for bid in known(trails):
+    for bid in known_bids(trails):
         if bid.offer.zone not in observed.zones or observed.surveyed_at <= bid.sent_at:
             continue
-        if bid.name in observed.sights or speaking(observed.hosts, bid.name):
+        if bid.name in observed.sights or is_bid_reached(observed.hosts, bid.name):
             return ""
         missing += 1
     if missing < BIDS_MIN:
@@ -50,13 +50,13 @@ def emptiness(observed: Observed, trails: Trails) -> str:
     )
 
 
-def believed(observed: Observed, trails: Trails, now: float) -> bool:
+def can_trust_absence(observed: ObservedState, trails: History, now: float) -> bool:
     """What the lists don't show is not there: nothing is suspect, or that was long enough ago."""
     since = trails.frozen_at
     return since is None or (now >= since + BELIEVED_S and observed.surveyed_at > since)
 
 
-def known(trails: Trails) -> Iterator[Bid]:
+def known_bids(trails: History) -> Iterator[BidRecord]:
     """The bids whose nodes were there, and are not known to be lost or given back."""
     for trail in trails.slots.values():
         for bid in trail.bids.values():
@@ -64,11 +64,11 @@ def known(trails: Trails) -> Iterator[Bid]:
                 yield bid
 
 
-def alive(sight: Sight | None) -> bool:
+def has_ready_nodes(sight: BidObservation | None) -> bool:
     """The cloud says that its nodes are well."""
-    return sight is not None and all(node.word is NodeWord.READY for node in sight.nodes)
+    return sight is not None and all(node.word is NodeState.READY for node in sight.nodes)
 
 
-def speaking(hosts: Mapping[str, tuple[HostWord, ...]], bid: str) -> bool:
+def is_bid_reached(hosts: Mapping[str, tuple[HostStatus, ...]], bid: str) -> bool:
     """A host of it is heard."""
     return any(host.reached for host in hosts.get(bid, ()))

@@ -3,106 +3,126 @@
 from math import inf
 from statistics import median
 
-from tpuherd.model.observed import Work
-from tpuherd.model.slot_history import Verdict, running
+from tpuherd.model.observed import HostRun
+from tpuherd.model.slot_history import Verdict, has_running_attempt
 from tpuherd.model.slots_and_plan import Collect, Goal, Launch, Prepare, Stop
-from tpuherd.planner.bid_status import Need, Standing, current, prepared, silent_since
-from tpuherd.planner.bidding import to_collect
+from tpuherd.planner.bid_status import (
+    BidStatus,
+    NodeNeed,
+    is_current_attempt,
+    is_prepared,
+    silent_since,
+)
+from tpuherd.planner.bidding import needs_collecting
 from tpuherd.planner.gang_progress import LIVE, NOTICE_S
-from tpuherd.planner.policy import GANG, Deed, Role, Shape, Stage
-from tpuherd.planner.retry_limits import age, idle_since, pause_until
-from tpuherd.planner.slot_input import Case
-from tpuherd.planner.verdict import last_sign
+from tpuherd.planner.policy import GANG, BidPhase, GangAction, GangState, Role
+from tpuherd.planner.retry_limits import format_age, idle_since, pause_until
+from tpuherd.planner.slot_input import SlotContext
+from tpuherd.planner.verdict import run_last_sign
 
 UNCOLLECTED_S, UNCOLLECTED_S_MAX = 15.0, 300.0  #: bringing back is tried again, later and later
-GOING = {Stage.LOST, Stage.VANISHED, Stage.ENDING, Stage.LEAVING}
-AFTER = {Verdict.SUCCESS: Shape.SUCCEEDED, Verdict.FAILURE: Shape.FAILED}
+GOING = {BidPhase.LOST, BidPhase.VANISHED, BidPhase.ENDING, BidPhase.LEAVING}
+AFTER = {Verdict.SUCCESS: GangState.SUCCEEDED, Verdict.FAILURE: GangState.FAILED}
 
 
-def act(case: Case) -> Shape:
+def choose_gang_action(case: SlotContext) -> GangState:
     """Carries out the table of gangs."""
-    seat = seated(case)
-    shape = shaped(case, seat)
-    goal, why = aim(case)
+    seat = gang_bid(case)
+    shape = gang_state(case, seat)
+    goal, why = gang_goal(case)
     deed = GANG[shape][goal]
     if case.slot.name in case.world.observed.working:
         # A stop does not wait for what else is done there, unless that is the start itself.
-        if deed is Deed.STOP and case.trail.attempt and case.trail.attempt.started_at is not None:
-            stop(case, shape, why)
+        if (
+            deed is GangAction.STOP
+            and case.trail.attempt
+            and case.trail.attempt.started_at is not None
+        ):
+            stop_attempt(case, shape, why)
         return shape
-    if halt_older(case):
+    if stop_older_attempt(case):
         return shape
-    if deed is Deed.STOP:
-        stop(case, shape, why)
-    elif running(case.trail):
-        renew(case)
-        prepare_beside(case)
+    if deed is GangAction.STOP:
+        stop_attempt(case, shape, why)
+    elif has_running_attempt(case.trail):
+        resend_to_hosts(case)
+        prepare_replacement(case)
     elif seat is not None:
-        if deed is Deed.PREPARE:
-            prepare(case, seat)
-        elif deed is Deed.LAUNCH:
-            launch(case, seat)
-        elif deed is Deed.COLLECT:
-            collect(case, seat)
+        if deed is GangAction.PREPARE:
+            prepare_hosts(case, seat)
+        elif deed is GangAction.LAUNCH:
+            launch_attempt(case, seat)
+        elif deed is GangAction.COLLECT:
+            collect_outputs(case, seat)
     return shape
 
 
-def seated(case: Case) -> Standing | None:
+def gang_bid(case: SlotContext) -> BidStatus | None:
     """The bid that the gang is on, or is to be on."""
-    if running(case.trail):
+    if has_running_attempt(case.trail):
         return case.home
     if case.incumbent is not None:
         return case.incumbent
-    roles = {Role.OUTDATED} if case.need is Need.SEEK else {Role.UNWANTED}
+    roles = {Role.OUTDATED} if case.need is NodeNeed.SEEK else {Role.UNWANTED}
     ready = (one for one in case.standings if one.role in roles and one.bid.ready_at is not None)
     return min(ready, key=lambda one: one is not case.home, default=None)
 
 
-def shaped(case: Case, seat: Standing | None) -> Shape:
+def gang_state(case: SlotContext, seat: BidStatus | None) -> GangState:
     """How far the gang is."""
     trail = case.trail
     if trail.attempt is not None and trail.attempt.ended_at is None:
         if trail.attempt.stopping_at is not None:
-            return Shape.STOPPING
+            return GangState.STOPPING
         if case.open.broken:
-            return Shape.DOOMED
-        return Shape.STALLED if stalled(case, seat) else Shape.RUNNING
+            return GangState.DOOMED
+        return GangState.STALLED if stall_reason(case, seat) else GangState.RUNNING
     if seat is None:
-        return Shape.NOWHERE
-    if seat.stage in {Stage.UNKNOWN, Stage.CALLING}:
-        return Shape.UNKNOWN
+        return GangState.NOWHERE
+    if seat.stage in {BidPhase.UNKNOWN, BidPhase.CALLING}:
+        return GangState.UNKNOWN
     if seat.bid.ready_at is None:
-        return Shape.BOOTING
-    there, ended = seat.whole, current(case.slot, trail) and seat is case.home
-    if there and ended and (case.need is not Need.SEEK or case.limit):
-        return after(case)
-    if not there or seat.stage not in {Stage.READY, Stage.HIDDEN} or seat.bid.sick_at is not None:
+        return GangState.BOOTING
+    there, ended = seat.whole, is_current_attempt(case.slot, trail) and seat is case.home
+    if there and ended and (case.need is not NodeNeed.SEEK or case.limit):
+        return state_after_attempt(case)
+    if (
+        not there
+        or seat.stage not in {BidPhase.READY, BidPhase.HIDDEN}
+        or seat.bid.sick_at is not None
+    ):
         heard = silent_since(seat, case.world.observed, case.world.trails) is not None
-        return Shape.SILENT if heard or there or seat.stage is not Stage.READY else Shape.BOOTING
-    if not prepared(seat, case.slot.code_digest):
-        return Shape.BARE
-    return after(case) if ended else Shape.PREPARED
+        return (
+            GangState.SILENT
+            if heard or there or seat.stage is not BidPhase.READY
+            else GangState.BOOTING
+        )
+    if not is_prepared(seat, case.slot.code_digest):
+        return GangState.BARE
+    return state_after_attempt(case) if ended else GangState.PREPARED
 
 
-def after(case: Case) -> Shape:
+def state_after_attempt(case: SlotContext) -> GangState:
     """By the verdict on the latest attempt."""
     attempt = case.trail.attempt
     verdict = attempt.verdict if attempt is not None else None
-    return AFTER.get(verdict, Shape.INTERRUPTED) if verdict is not None else Shape.INTERRUPTED
+    return (
+        AFTER.get(verdict, GangState.INTERRUPTED) if verdict is not None else GangState.INTERRUPTED
+    )
 
 
-def aim(case: Case) -> tuple[Goal, str]:
+def gang_goal(case: SlotContext) -> tuple[Goal, str]:
     """What is wished of the gang just now, and why if that is not the slot's own goal."""
     slot, trail = case.slot, case.trail
     if case.limit:
         return Goal.GONE, case.limit
-    if case.need is Need.NONE or trail.gave_up_at is not None:
+    if case.need is NodeNeed.NONE or trail.gave_up_at is not None:
         return Goal.GONE, "it is not wanted any more"
     if slot.goal is Goal.RUN and trail.done_at is not None:
         return Goal.GONE, "it is done"
-    if running(trail) and trail.attempt is not None:
+    if has_running_attempt(trail) and trail.attempt is not None:
         here = case.home
-        if not current(slot, trail):
+        if not is_current_attempt(slot, trail):
             return Goal.IDLE, "its trial is over"
         if trail.attempt.code_digest != slot.code_digest and not slot.patient:
             return Goal.IDLE, "its code has changed"
@@ -111,12 +131,12 @@ def aim(case: Case) -> tuple[Goal, str]:
     return slot.goal, "nothing is to run there"
 
 
-def stalled(case: Case, seat: Standing | None) -> str:
+def stall_reason(case: SlotContext, seat: BidStatus | None) -> str:
     """Nothing goes on any more, in a sentence; else, when that would be."""
     trail, limits = case.trail, case.slot.limits
     if seat is None or trail.attempt is None or not seat.whole:
         return ""
-    works = [one for one in seat_works(seat, trail.attempt.id) if one.word in LIVE]
+    works = [one for one in attempt_runs(seat, trail.attempt.id) if one.word in LIVE]
     if len(works) < len(seat.hosts) or not works:
         return ""
     begun = trail.attempt.first_step_at is not None or any(one.step is not None for one in works)
@@ -129,20 +149,20 @@ def stalled(case: Case, seat: Standing | None) -> str:
         max(one.stepped_at or 0.0, one.logged_at or 0.0, one.started or launched) for one in works
     )
     since = max(since, case.world.observed.awake_at)  # before that nobody listened
-    case.wake(since + limit_s)
+    case.wake_by(since + limit_s)
     # The agents' last word counts, not the clock: whoever slept has not heard of progress.
     if max(host.heard_at for host in seat.hosts) < since + limit_s:
         return ""
     what = "step and no line of its log" if begun else "first step and no line of its log"
-    return f"no {what} for {age(limit_s)}"
+    return f"no {what} for {format_age(limit_s)}"
 
 
-def seat_works(seat: Standing, attempt: str) -> list[Work]:
+def attempt_runs(seat: BidStatus, attempt: str) -> list[HostRun]:
     """The attempt on each host that knows of it."""
     return [work for host in seat.hosts for work in host.works if work.attempt == attempt]
 
 
-def stop(case: Case, shape: Shape, why: str) -> None:
+def stop_attempt(case: SlotContext, shape: GangState, why: str) -> None:
     """TERM, grace, KILL."""
     attempt, here = case.trail.attempt, case.home
     if attempt is None or here is None:
@@ -150,32 +170,32 @@ def stop(case: Case, shape: Shape, why: str) -> None:
     doomed = here.bid.lost_at is not None or here.bid.noticed_at is not None
     limits = case.slot.limits
     reason = why
-    if shape is Shape.DOOMED:
+    if shape is GangState.DOOMED:
         reason = case.open.broken
-    elif shape is Shape.STALLED:
-        reason = stalled(case, here)
-    case.step(
+    elif shape is GangState.STALLED:
+        reason = stall_reason(case, here)
+    case.add_step(
         Stop(
             bid=attempt.bid,
             slot=case.slot.name,
             attempt=attempt.id,
             grace_s=limits.notice_grace_s if doomed else limits.grace_s,
-            stacks=shape is Shape.STALLED,
-            last_at=max(map(last_sign, seat_works(here, attempt.id)), default=None),
+            stacks=shape is GangState.STALLED,
+            last_at=max(map(run_last_sign, attempt_runs(here, attempt.id)), default=None),
             node_fault=here.unfit and case.slot.goal is Goal.RUN,
         ),
         reason,
     )
 
 
-def renew(case: Case) -> None:
+def resend_to_hosts(case: SlotContext) -> None:
     """Says once more what some host has not heard: to start, or to stop."""
     attempt, here = case.trail.attempt, case.home
     if attempt is None or here is None:
         return
     if case.open.absent and not attempt.stopping_at:
         boots = tuple(host.boot for host in here.hosts)
-        case.step(
+        case.add_step(
             Launch(
                 bid=attempt.bid,
                 slot=case.slot.name,
@@ -189,7 +209,7 @@ def renew(case: Case) -> None:
             f"{case.open.absent} has not heard of attempt {attempt.number}",
         )
     elif case.open.deaf:
-        case.step(
+        case.add_step(
             Stop(
                 bid=attempt.bid,
                 slot=case.slot.name,
@@ -203,44 +223,44 @@ def renew(case: Case) -> None:
         )
 
 
-def prepare_beside(case: Case) -> None:
+def prepare_replacement(case: SlotContext) -> None:
     """The successor of a node that still works is set up meanwhile."""
     new = case.incumbent
     if new is None or new is case.home or case.slot.goal is Goal.GONE or case.limit:
         return
-    ready = new.stage in {Stage.READY, Stage.HIDDEN} and new.bid.ready_at is not None
-    if ready and new.whole and not prepared(new, case.slot.code_digest):
-        prepare(case, new)
+    ready = new.stage in {BidPhase.READY, BidPhase.HIDDEN} and new.bid.ready_at is not None
+    if ready and new.whole and not is_prepared(new, case.slot.code_digest):
+        prepare_hosts(case, new)
 
 
-def prepare(case: Case, seat: Standing) -> None:
+def prepare_hosts(case: SlotContext, seat: BidStatus) -> None:
     """Ships the code, and sets the hosts up."""
     until = pause_until(case.trail, seat.bid)
     if case.now < until:
-        case.wake(until)
+        case.wake_by(until)
         return
     slot = case.slot
     what = f"{seat.bid.name} is READY, and not set up for this code"
-    case.step(Prepare(bid=seat.bid.name, slot=slot.name, code_digest=slot.code_digest), what)
+    case.add_step(Prepare(bid=seat.bid.name, slot=slot.name, code_digest=slot.code_digest), what)
 
 
-def launch(case: Case, seat: Standing) -> None:
+def launch_attempt(case: SlotContext, seat: BidStatus) -> None:
     """Starts the next attempt, when the last one is surely over everywhere."""
     trail, slot = case.trail, case.slot
     until = pause_until(trail, seat.bid)
     if case.now < until:
-        case.wake(until)
+        case.wake_by(until)
         return
     if slot.trials and trail.trial is None:
         return
-    if haunted(case, seat):
+    if may_still_run_elsewhere(case, seat):
         return
     many = trail.attempts + 1
     last = trail.attempt
     why = f"{seat.bid.name} is prepared"
     if last is not None and last.verdict is not None and trail.first_launch_at is not None:
         why = f"{why}, and attempt {last.number} ended: {last.verdict}"
-    case.step(
+    case.add_step(
         Launch(
             bid=seat.bid.name,
             slot=slot.name,
@@ -255,19 +275,19 @@ def launch(case: Case, seat: Standing) -> None:
     )
 
 
-def haunted(case: Case, seat: Standing) -> bool:
+def may_still_run_elsewhere(case: SlotContext, seat: BidStatus) -> bool:
     """The last attempt may still be alive on another node that has not gone yet."""
     attempt, here = case.trail.attempt, case.home
     if attempt is None or attempt.sure or here is None or here is seat:
         return False
     if here.stage in GOING:
         return False
-    works = seat_works(here, attempt.id)
+    works = attempt_runs(here, attempt.id)
     told = here.whole and all(work.word not in LIVE for work in works)
     return not told
 
 
-def halt_older(case: Case) -> bool:
+def stop_older_attempt(case: SlotContext) -> bool:
     """An attempt that was given up on is found alive: it is stopped before anything else."""
     attempt = case.trail.attempt
     current = attempt.id if attempt is not None and attempt.ended_at is None else ""
@@ -278,11 +298,11 @@ def halt_older(case: Case) -> bool:
                     continue
                 last = case.trail.halted_at
                 due = 0.0 if last is None else last + case.slot.limits.grace_s + NOTICE_S
-                case.wake(due)
+                case.wake_by(due)
                 if case.now < due:
                     return True
                 why = f"{work.attempt} is over, and still lives on {host.name}"
-                case.step(
+                case.add_step(
                     Stop(
                         bid=one.bid.name,
                         slot=case.slot.name,
@@ -295,27 +315,32 @@ def halt_older(case: Case) -> bool:
     return False
 
 
-def collect(case: Case, seat: Standing) -> None:
+def collect_outputs(case: SlotContext, seat: BidStatus) -> None:
     """Brings outputs and the rest of the logs back."""
     attempt, bid = case.trail.attempt, seat.bid
-    if attempt is None or not to_collect(case, seat) or not seat.whole:
+    if attempt is None or not needs_collecting(case, seat) or not seat.whole:
         return
     if bid.uncollected:
         pause = UNCOLLECTED_S * 2 ** min(bid.uncollected - 1, 10)
         until = bid.uncollected_at + min(UNCOLLECTED_S_MAX, pause)
         if case.now < until:
-            case.wake(until)
+            case.wake_by(until)
             return
     why = f"attempt {attempt.number} ended: {attempt.verdict}"
-    case.step(Collect(bid=bid.name, slot=case.slot.name, attempt=attempt.id), why)
+    case.add_step(Collect(bid=bid.name, slot=case.slot.name, attempt=attempt.id), why)
 
 
-def idle_for_too_long(case: Case) -> str:
+def idle_limit_reason(case: SlotContext) -> str:
     """A node that is kept, and on which nothing runs."""
     seat = case.incumbent
     limit_s = case.slot.limits.idle_s
-    if case.slot.goal is not Goal.IDLE or seat is None or limit_s == inf or running(case.trail):
+    if (
+        case.slot.goal is not Goal.IDLE
+        or seat is None
+        or limit_s == inf
+        or has_running_attempt(case.trail)
+    ):
         return ""
     due = idle_since(case.trail, seat.bid) + limit_s
-    case.wake(due)
-    return f"nothing has run on it for {age(limit_s)}" if case.now >= due else ""
+    case.wake_by(due)
+    return f"nothing has run on it for {format_age(limit_s)}" if case.now >= due else ""

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from math import inf
 
-from tpuherd.model.observed import HostWord, Observed, Work, WorkWord
-from tpuherd.model.slot_history import Attempt, Bid
+from tpuherd.model.observed import HostRun, HostStatus, ObservedState, RunState
+from tpuherd.model.slot_history import AttemptRecord, BidRecord
 from tpuherd.model.slots_and_plan import Slot
-from tpuherd.planner.bid_status import expected
+from tpuherd.planner.bid_status import expected_hosts
 
 HOLD_S = 20.0  #: so long after the first end the others are waited for
 STOP_S = 45.0  #: hosts take so long beyond the grace: KILL, and until the chips are free
@@ -14,12 +14,12 @@ NOTICE_S = 5.0  #: the same when the node is about to go
 LAUNCH_S = 10.0  #: what a host has not heard of after so long is sent again
 LAUNCHES_MAX = 5
 
-LIVE = {WorkWord.SETUP, WorkWord.RUNNING, WorkWord.ENDING}
-OVER = {WorkWord.ENDED, WorkWord.LOST}
+LIVE = {RunState.SETUP, RunState.RUNNING, RunState.ENDING}
+OVER = {RunState.ENDED, RunState.LOST}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Open:
+class Pending:
     """The attempt goes on, or more has to be heard first."""
 
     wake_at: float = inf
@@ -31,22 +31,22 @@ class Open:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Member:
+class GangMember:
     """One host of the gang."""
 
-    host: HostWord
-    work: Work | None
+    host: HostStatus
+    work: HostRun | None
     over: bool
     lost: str  #: why its end was not its own
     absent: bool  #: it has not heard of the attempt
 
     @property
-    def termed(self) -> bool:
+    def was_sent_term(self) -> bool:
         """It was told to end."""
         return self.work is not None and self.work.termed
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """It ended by itself, and not well."""
         work = self.work
         if work is None or not self.over or self.lost or work.termed:
@@ -54,22 +54,22 @@ class Member:
         return bool(work.signal) or work.exit != 0
 
 
-def member(host: HostWord, attempt: Attempt) -> Member:
+def build_member(host: HostStatus, attempt: AttemptRecord) -> GangMember:
     """What one host says of the attempt."""
     work = next((one for one in host.works if one.attempt == attempt.id), None)
     rebooted = bool(host.boot and attempt.boots) and host.boot not in attempt.boots
-    absent = host.reached and not rebooted and (work is None or work.word is WorkWord.ABSENT)
+    absent = host.reached and not rebooted and (work is None or work.word is RunState.ABSENT)
     lost = ""
     if rebooted:
         lost = f"{host.name} was rebooted"
-    elif work is not None and work.word is WorkWord.LOST:
+    elif work is not None and work.word is RunState.LOST:
         lost = work.why or f"nobody saw its end on {host.name}"
     elif work is not None and work.deadman and work.word in OVER:
         lost = "no engine was heard of for too long"
     elif absent and attempt.started_at is not None:
         lost = f"{host.name} knows nothing of it any more"
     over = bool(lost) or (work is not None and work.word in OVER)
-    return Member(host=host, work=work, over=over, lost=lost, absent=absent)
+    return GangMember(host=host, work=work, over=over, lost=lost, absent=absent)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,9 +77,9 @@ class Gang:
     """An attempt with all that is heard of it."""
 
     slot: Slot
-    attempt: Attempt
-    bid: Bid
-    members: tuple[Member, ...]
+    attempt: AttemptRecord
+    bid: BidRecord
+    members: tuple[GangMember, ...]
     hosts: int  #: so many there should be
     whole: bool  #: every host that there should be has told of its end
     working: bool  #: it is being launched or stopped just now
@@ -87,20 +87,20 @@ class Gang:
     awake_at: float  #: what was launched before was launched by another, who may not have sent it
 
     @property
-    def live_works(self) -> bool:
+    def has_live_runs(self) -> bool:
         """Somebody runs it."""
-        return any(not one.absent for one in self.live)
+        return any(not one.absent for one in self.live_members)
 
     @property
-    def live(self) -> list[Member]:
+    def live_members(self) -> list[GangMember]:
         """Those that are heard, and go on."""
         return [one for one in self.members if one.host.reached and not one.over]
 
 
-def gather(slot: Slot, attempt: Attempt, bid: Bid, observed: Observed) -> Gang:
+def build_gang(slot: Slot, attempt: AttemptRecord, bid: BidRecord, observed: ObservedState) -> Gang:
     """The gang of an attempt on this bid."""
-    members = tuple(member(host, attempt) for host in observed.hosts.get(bid.name, ()))
-    hosts = expected(bid, observed.sights.get(bid.name))
+    members = tuple(build_member(host, attempt) for host in observed.hosts.get(bid.name, ()))
+    hosts = expected_hosts(bid, observed.sights.get(bid.name))
     return Gang(
         slot=slot,
         attempt=attempt,
@@ -114,88 +114,88 @@ def gather(slot: Slot, attempt: Attempt, bid: Bid, observed: Observed) -> Gang:
     )
 
 
-def waiting(gang: Gang, now: float) -> Open | None:
+def pending_state(gang: Gang, now: float) -> Pending | None:
     """What is waited for; None: all have spoken, or time is over."""
     bid, attempt = gang.bid, gang.attempt
     if attempt.stopping_at is not None:
-        return stopping(gang, attempt.stopping_at, now)
+        return pending_stop(gang, attempt.stopping_at, now)
     if bid.lost_at is not None:
-        return Open(broken=f"{bid.name} was {bid.lost_how}") if gang.live else None
+        return Pending(broken=f"{bid.name} was {bid.lost_how}") if gang.live_members else None
     if bid.noticed_at is not None:
         # The agents stop it by themselves: we say so too, as long as anybody listens.
         until = bid.noticed_at + gang.slot.limits.notice_grace_s + NOTICE_S
-        if gang.whole or (now >= until and not gang.live):
+        if gang.whole or (now >= until and not gang.live_members):
             return None
-        broken = "its node was told that it goes away" if gang.live else ""
-        return Open(broken=broken, wake_at=until, held=True)
+        broken = "its node was told that it goes away" if gang.live_members else ""
+        return Pending(broken=broken, wake_at=until, held=True)
     if attempt.started_at is None:
-        return starting(gang, now)
-    return running(gang, now)
+        return pending_start(gang, now)
+    return pending_run(gang, now)
 
 
-def stopping(gang: Gang, since: float, now: float) -> Open | None:
+def pending_stop(gang: Gang, since: float, now: float) -> Pending | None:
     """TERM was sent: until all have ended, or the time for it is over."""
     doomed = gang.bid.lost_at is not None or gang.bid.noticed_at is not None
     until = since + gang.attempt.stopping_s + (NOTICE_S if doomed else STOP_S)
-    nobody = gang.bid.lost_at is not None and not gang.live
+    nobody = gang.bid.lost_at is not None and not gang.live_members
     if gang.whole or now >= until or nobody:
         return None
-    return Open(wake_at=until, held=True, deaf=deaf(gang, since))
+    return Pending(wake_at=until, held=True, deaf=has_missed_stop(gang, since))
 
 
-def deaf(gang: Gang, since: float) -> bool:
+def has_missed_stop(gang: Gang, since: float) -> bool:
     """A host that was heard after the stop was sent goes on as if it had not been."""
     return not gang.working and any(
         one.work is not None
-        and one.work.word in {WorkWord.RUNNING, WorkWord.SETUP}
+        and one.work.word in {RunState.RUNNING, RunState.SETUP}
         and one.host.heard_at > since + NOTICE_S
-        for one in gang.live
+        for one in gang.live_members
     )
 
 
-def starting(gang: Gang, now: float) -> Open | None:
+def pending_start(gang: Gang, now: float) -> Pending | None:
     """Launched, and not every host is known to have heard of it."""
     if gang.working:
-        return Open(held=True)
+        return Pending(held=True)
     again_at = gang.attempt.launched_at + LAUNCH_S
     missing = next((one.host.name for one in gang.members if one.absent), "")
     if missing and any(one.over for one in gang.members):
         # It could not begin everywhere: those that had begun were told to end again.
-        return Open(broken=f"{missing} could not start it") if gang.live_works else None
+        return Pending(broken=f"{missing} could not start it") if gang.has_live_runs else None
     ours = gang.attempt.launched_at >= gang.awake_at
     if now < again_at and not gang.whole and (ours or not missing):
-        return Open(wake_at=again_at, held=True)
+        return Pending(wake_at=again_at, held=True)
     if not missing:
-        found = running(gang, now)
+        found = pending_run(gang, now)
         every = len(gang.members) >= gang.hosts and all(one.work for one in gang.members)
         return replace(found, begun=True) if every and found is not None else found
     if gang.attempt.launches < LAUNCHES_MAX:
-        return Open(absent=missing)
-    return Open(broken=f"{missing} could not be made to start it")
+        return Pending(absent=missing)
+    return Pending(broken=f"{missing} could not be made to start it")
 
 
-def running(gang: Gang, now: float) -> Open | None:
+def pending_run(gang: Gang, now: float) -> Pending | None:
     """On its way: goes on as long as nobody fails, ends when all have ended."""
     over = [one for one in gang.members if one.over]
     if not over:
-        return Open()
+        return Pending()
     ends = [(one.work.ended or 0.0) if one.work is not None else 0.0 for one in over]
     if gang.whole:
         done = any(one.work is not None and one.work.complete for one in over)
         until = max(ends) + HOLD_S
         if done or gang.told_at > max(ends) or now >= until:
             return None
-        return Open(wake_at=until, held=True)
-    bad = next((one for one in over if one.lost or one.failed or one.termed), None)
+        return Pending(wake_at=until, held=True)
+    bad = next((one for one in over if one.lost or one.has_failed or one.was_sent_term), None)
     if bad is None:
-        return Open()
+        return Pending()
     until = min(ends) + HOLD_S
     if not bad.lost and now < until:
-        return Open(wake_at=until, held=True)
-    return Open(broken=bad.lost or f"{bad.host.name} {how_it_ended(bad.work)}")
+        return Pending(wake_at=until, held=True)
+    return Pending(broken=bad.lost or f"{bad.host.name} {describe_end(bad.work)}")
 
 
-def how_it_ended(work: Work | None) -> str:
+def describe_end(work: HostRun | None) -> str:
     """exited with 1"""
     if work is None:
         return "is gone"

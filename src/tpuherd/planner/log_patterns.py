@@ -69,7 +69,7 @@ def chips_failed(lines: Sequence[str]) -> bool:
     return any(CHIPS.search(line) for line in lines)
 
 
-def own_cause(lines: Sequence[str], exit_code: int | None, signal: int | None) -> bool:
+def has_own_cause(lines: Sequence[str], exit_code: int | None, signal: int | None) -> bool:
     """A host that failed by itself, not because another did."""
     for line in lines:
         if CONSEQUENCES.search(line):
@@ -77,11 +77,11 @@ def own_cause(lines: Sequence[str], exit_code: int | None, signal: int | None) -
         if ALARMS.search(line) and not line.startswith("Traceback"):
             return True
     if exit_code == UNFIT:
-        return bool(told(lines))  # all end with it, and one says why
+        return bool(library_message(lines))  # all end with it, and one says why
     return exit_code not in ABORTED and signal not in ABORTED
 
 
-def told(lines: Sequence[str]) -> str:
+def library_message(lines: Sequence[str]) -> str:
     """The last sentence that the library on the host has said."""
     said = (line.removeprefix(OURS) for line in reversed(lines) if line.startswith(OURS))
     return next(said, "")
@@ -97,8 +97,8 @@ def find_cause(lines: Sequence[str]) -> str:
     alarms = [line for line in plain if ALARMS.search(line) and not starts_traceback(line)]
     spoken = [line for line in plain if line.strip()]
     said = (
-        told(plain)
-        or end_of_traceback(plain)
+        library_message(plain)
+        or traceback_error(plain)
         or next((line for line in alarms if not line.startswith(" ")), "")
         or next(iter(alarms + spoken[-1:]), "")
     )
@@ -106,7 +106,7 @@ def find_cause(lines: Sequence[str]) -> str:
     return said if len(said) <= CAUSE_CHARS_MAX else f"{said[:CAUSE_CHARS_MAX]}…"
 
 
-def end_of_traceback(lines: Sequence[str]) -> str:
+def traceback_error(lines: Sequence[str]) -> str:
     """The error that the first traceback was about: its first line that is not indented."""
     start = next((n for n, line in enumerate(lines) if starts_traceback(line)), len(lines))
     return next((line for line in lines[start + 1 :] if line.strip() and line[0] != " "), "")

@@ -4,19 +4,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tpuherd.model.observed import HostWord, NodeWord, Observed, Sight
-from tpuherd.model.slot_history import Bid, Trails
+from tpuherd.model.observed import BidObservation, HostStatus, NodeState, ObservedState
+from tpuherd.model.slot_history import BidRecord, History
 from tpuherd.model.slots_and_plan import Refusal
-from tpuherd.planner.bid_status import FAULTS_MAX, speaking
-from tpuherd.planner.policy import Stage
-from tpuherd.planner.retry_limits import times
+from tpuherd.planner.bid_status import FAULTS_MAX, has_reached_host
+from tpuherd.planner.policy import BidPhase
+from tpuherd.planner.retry_limits import format_times
 
-THERE = {Stage.GRANTED, Stage.READY, Stage.SICK}
-OVER = {Stage.LOST, Stage.ENDING, Stage.LEAVING}
+THERE = {BidPhase.GRANTED, BidPhase.READY, BidPhase.SICK}
+OVER = {BidPhase.LOST, BidPhase.ENDING, BidPhase.LEAVING}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Note:
+class BidEvent:
     """An event of one bid, before it is dated."""
 
     kind: str
@@ -24,91 +24,97 @@ class Note:
     facts: Mapping[str, Any]
 
 
-def notes(
-    bid: Bid, stage: Stage, sight: Sight | None, hosts: tuple[HostWord, ...]
-) -> Iterator[Note]:
+def find_bid_events(
+    bid: BidRecord, stage: BidPhase, sight: BidObservation | None, hosts: tuple[HostStatus, ...]
+) -> Iterator[BidEvent]:
     """What is to be remembered of this bid."""
     if sight is None:
-        yield from of_none(bid, stage)
-    elif stage not in {Stage.CALLING, Stage.HIDDEN}:
-        yield from of_sight(bid, stage, sight)
+        yield from absence_events(bid, stage)
+    elif stage not in {BidPhase.CALLING, BidPhase.HIDDEN}:
+        yield from observation_events(bid, stage, sight)
     if hosts and bid.noticed_at is None and bid.withdrawn_at is None:
-        yield from of_hosts(bid, hosts)
+        yield from notice_events(bid, hosts)
 
 
-def of_sight(bid: Bid, stage: Stage, sight: Sight) -> Iterator[Note]:
+def observation_events(
+    bid: BidRecord, stage: BidPhase, sight: BidObservation
+) -> Iterator[BidEvent]:
     """A bid that the cloud shows."""
     if bid.missed_at is not None:
-        yield note("bid.seen", bid, "the cloud shows it again")
+        yield make_bid_event("bid.seen", bid, "the cloud shows it again")
     if stage in THERE and bid.granted_at is None:
-        yield note("bid.granted", bid, f"granted in {bid.offer.zone}")
-    if stage is Stage.READY and bid.ready_at is None:
-        yield note("bid.ready", bid, "READY")
-    if stage is Stage.READY and bid.sick_at is not None:
-        yield note("bid.well", bid, "well again")
-    if stage is Stage.SICK and bid.sick_at is None:
-        state = next(one.health or one.state for one in sight.nodes if one.word is NodeWord.SICK)
-        yield note("bid.sick", bid, f"the cloud calls it {state}", state=state)
-    if stage is Stage.REFUSED and bid.refusal is None:
+        yield make_bid_event("bid.granted", bid, f"granted in {bid.offer.zone}")
+    if stage is BidPhase.READY and bid.ready_at is None:
+        yield make_bid_event("bid.ready", bid, "READY")
+    if stage is BidPhase.READY and bid.sick_at is not None:
+        yield make_bid_event("bid.well", bid, "well again")
+    if stage is BidPhase.SICK and bid.sick_at is None:
+        state = next(one.health or one.state for one in sight.nodes if one.word is NodeState.SICK)
+        yield make_bid_event("bid.sick", bid, f"the cloud calls it {state}", state=state)
+    if stage is BidPhase.REFUSED and bid.refusal is None:
         refusal, sentence = sight.refusal or Refusal.BROKEN, sight.sentence or sight.state
-        yield note("bid.refused", bid, sentence, refusal=str(refusal), sentence=sentence)
+        yield make_bid_event("bid.refused", bid, sentence, refusal=str(refusal), sentence=sentence)
     if stage not in OVER or bid.lost_at is not None:
         return
     if bid.withdrawn_at is None:
-        how = ended_how(stage, sight)
-        yield note("bid.lost", bid, f"{bid.name} was {how}", how=how)
+        how = describe_loss(stage, sight)
+        yield make_bid_event("bid.lost", bid, f"{bid.name} was {how}", how=how)
     elif bid.granted_at is not None and bid.freed_at is None and not sight.nodes:
-        yield note("bid.freed", bid, "its nodes are gone; its request is still being deleted")
+        yield make_bid_event(
+            "bid.freed", bid, "its nodes are gone; its request is still being deleted"
+        )
 
 
-def of_hosts(bid: Bid, hosts: tuple[HostWord, ...]) -> Iterator[Note]:
+def notice_events(bid: BidRecord, hosts: tuple[HostStatus, ...]) -> Iterator[BidEvent]:
     """The first host that was told that it goes away."""
     told = next((host for host in hosts if host.deadly), None)
     if told is not None:
         why = f"{told.name} was told: {told.notice}"
-        yield note("bid.noticed", bid, why, host=told.name, what=told.notice)
+        yield make_bid_event("bid.noticed", bid, why, host=told.name, what=told.notice)
 
 
-def of_none(bid: Bid, stage: Stage) -> Iterator[Note]:
+def absence_events(bid: BidRecord, stage: BidPhase) -> Iterator[BidEvent]:
     """A bid that the cloud does not show, in a zone that answered after it was asked for."""
-    if stage is Stage.VANISHED and bid.withdrawn_at is not None:
-        yield note("bid.gone", bid, "not there any more")
-    elif bid.refusal is not None and stage is Stage.UNSEEN:
-        yield note("bid.gone", bid, "refused, and not there")
+    if stage is BidPhase.VANISHED and bid.withdrawn_at is not None:
+        yield make_bid_event("bid.gone", bid, "not there any more")
+    elif bid.refusal is not None and stage is BidPhase.UNSEEN:
+        yield make_bid_event("bid.gone", bid, "refused, and not there")
 
 
-def missing(
-    bid: Bid, hosts: tuple[HostWord, ...], observed: Observed, *, sure: bool
-) -> Iterator[Note]:
+def vanishing_events(
+    bid: BidRecord, hosts: tuple[HostStatus, ...], observed: ObservedState, *, sure: bool
+) -> Iterator[BidEvent]:
     """One that was there, and is not shown: believed when seen twice, and nobody speaks there."""
     known = bid.granted_at is not None and bid.lost_at is None and bid.withdrawn_at is None
     fresh = bid.offer.zone in observed.zones and observed.surveyed_at > bid.sent_at
     if not known or not fresh or bid.name in observed.sights or bid.name in observed.calling:
         return
-    if speaking(hosts):
+    if has_reached_host(hosts):
         return
     if bid.missed_at is None:
-        yield note("bid.missed", bid, "the cloud's lists do not show it")
+        yield make_bid_event("bid.missed", bid, "the cloud's lists do not show it")
     elif observed.surveyed_at > bid.missed_at and sure:
-        yield note("bid.lost", bid, f"{bid.name} vanished from the cloud's lists", how="vanished")
+        yield make_bid_event(
+            "bid.lost", bid, f"{bid.name} vanished from the cloud's lists", how="vanished"
+        )
 
 
-def ended_how(stage: Stage, sight: Sight) -> str:
+def describe_loss(stage: BidPhase, sight: BidObservation) -> str:
     """In the cloud's own word, if it has one."""
-    if stage is Stage.LEAVING:
+    if stage is BidPhase.LEAVING:
         return "deleted by somebody"
     for node in sight.nodes:
-        if node.word is NodeWord.LOST:
+        if node.word is NodeState.LOST:
             return node.state.lower() or "lost"
     return (sight.state or "lost").lower()
 
 
-def quarantine(bid: Bid, trails: Trails) -> Iterator[Note]:
+def quarantine_events(bid: BidRecord, trails: History) -> Iterator[BidEvent]:
     """A node whose chips did not come up twice in a row is not tried any more."""
     if bid.faults >= FAULTS_MAX and bid.name not in trails.bad_nodes:
-        why = f"its chips did not come up {times(bid.faults)} in a row"
-        yield Note(kind="node.quarantined", why=why, facts={"node": bid.name, "why": why})
+        why = f"its chips did not come up {format_times(bid.faults)} in a row"
+        yield BidEvent(kind="node.quarantined", why=why, facts={"node": bid.name, "why": why})
 
 
-def note(kind: str, bid: Bid, why: str, **facts: Any) -> Note:
-    return Note(kind=kind, why=why, facts={"bid": bid.name, **facts})
+def make_bid_event(kind: str, bid: BidRecord, why: str, **facts: Any) -> BidEvent:
+    return BidEvent(kind=kind, why=why, facts={"bid": bid.name, **facts})

@@ -3,49 +3,70 @@
 from collections.abc import Collection, Iterator
 from math import inf
 
-from tpuherd.history.apply_zone_events import season_key
-from tpuherd.model.observed import Observed, Sight
-from tpuherd.model.slot_history import Trail, Trails, running
-from tpuherd.model.slots_and_plan import Event, Goal, Kind, Plan, Record, Slot, Step, Wishes
-from tpuherd.model.sweep_trials import How
+from tpuherd.history.apply_zone_events import zone_stats_key
+from tpuherd.model.observed import BidObservation, ObservedState
+from tpuherd.model.slot_history import History, SlotHistory, has_running_attempt
+from tpuherd.model.slots_and_plan import (
+    DesiredSlots,
+    EnginePlan,
+    Goal,
+    HistoryEvent,
+    PlannedStep,
+    RecordEvent,
+    RequestKind,
+    Slot,
+)
+from tpuherd.model.sweep_trials import TrialEnd
 from tpuherd.planner import bidding, deletion_guard, gang_actions, retry_limits, slot_messages
-from tpuherd.planner.bid_status import Need, mark, need, standing, succeeded
-from tpuherd.planner.gang_progress import Open
-from tpuherd.planner.observations_to_events import missing, notes, quarantine
-from tpuherd.planner.slot_input import Case, World
-from tpuherd.planner.step_events import progress
-from tpuherd.planner.verdict import Ended, conclude
-from tpuherd.planner.zone_choice import Request, admitted
-from tpuherd.targets import slot_of
+from tpuherd.planner.bid_status import (
+    NodeNeed,
+    build_bid_status,
+    has_succeeded,
+    host_fingerprint,
+    node_need,
+)
+from tpuherd.planner.gang_progress import Pending
+from tpuherd.planner.observations_to_events import (
+    find_bid_events,
+    quarantine_events,
+    vanishing_events,
+)
+from tpuherd.planner.slot_input import PlanContext, SlotContext
+from tpuherd.planner.step_events import record_progress
+from tpuherd.planner.verdict import AttemptEnd, judge_attempt
+from tpuherd.planner.zone_choice import PendingAsk, admit_requests
+from tpuherd.targets import split_bid_name
 
-__all__ = ["mark", "plan", "strays"]
+__all__ = ["find_orphans", "host_fingerprint", "plan"]
 
 DIGITS_MAX = 6  #: of an attempt's number; what a host calls one with more is none of ours
 SURVEY_S, QUICK_S, HELD_S = 60.0, 5.0, 3.0
 
 
-def plan(wishes: Wishes, observed: Observed, trails: Trails, now: float) -> Plan:
+def plan(wishes: DesiredSlots, observed: ObservedState, trails: History, now: float) -> EnginePlan:
     """What to do now to bring the world nearer to the wishes."""
-    world = overview(wishes, observed, trails, now)
-    steps = list(freeze(world))
-    requests: list[Request] = []
+    world = build_plan_context(wishes, observed, trails, now)
+    steps = list(freeze_steps(world))
+    requests: list[PendingAsk] = []
     told: dict[str, str] = {}
     wake, survey, rest = inf, SURVEY_S, True
-    for slot in wanted(wishes, trails, world.unknown):
-        case = Case(world=world, slot=slot, trail=trails.slots.get(slot.name) or Trail(), now=now)
-        judge(case)
+    for slot in slots_to_plan(wishes, trails, world.unknown):
+        case = SlotContext(
+            world=world, slot=slot, trail=trails.slots.get(slot.name) or SlotHistory(), now=now
+        )
+        plan_slot(case)
         steps += case.steps
         requests += case.requests
         told[slot.name] = case.state
         wake, survey = min(wake, case.wake_at), min(survey, case.survey_s)
-        rest = rest and at_rest(case)
-    now_asked, later, room_at = admitted(requests, trails.asks, wishes.creates_per_min, now)
-    steps += (Step(action=one.ask, why=one.why) for one in now_asked)
+        rest = rest and is_at_rest(case)
+    now_asked, later, room_at = admit_requests(requests, trails.asks, wishes.creates_per_min, now)
+    steps += (PlannedStep(action=one.ask, why=one.why) for one in now_asked)
     for one in later:
         told[one.ask.slot] = f"waits for its turn: {wishes.creates_per_min} creates a minute"
     if world.frozen:
         wake, survey = min(wake, now + deletion_guard.BELIEVED_S), min(survey, QUICK_S)
-    return Plan(
+    return EnginePlan(
         steps=tuple(steps),
         wake_at=min(wake, room_at),
         survey_s=survey,
@@ -55,7 +76,9 @@ def plan(wishes: Wishes, observed: Observed, trails: Trails, now: float) -> Plan
     )
 
 
-def overview(wishes: Wishes, observed: Observed, trails: Trails, now: float) -> World:
+def build_plan_context(
+    wishes: DesiredSlots, observed: ObservedState, trails: History, now: float
+) -> PlanContext:
     """What all slots share, looked up once."""
     known: set[str] = set()
     probed: set[object] = set()
@@ -65,44 +88,50 @@ def overview(wishes: Wishes, observed: Observed, trails: Trails, now: float) -> 
             waits = bid.granted_at is None and bid.refusal is None and bid.withdrawn_at is None
             if waits and bid.answered_at is None:
                 probed.add(bid.offer.zone)
-            if waits and bid.offer.kind is Kind.DIRECT:
-                probed.add(season_key(bid.offer))
-    unknown: dict[str, list[Sight]] = {}
+            if waits and bid.offer.kind is RequestKind.DIRECT:
+                probed.add(zone_stats_key(bid.offer))
+    unknown: dict[str, list[BidObservation]] = {}
     for name, sight in observed.sights.items():
-        named = slot_of(name) if name not in known else None
+        named = split_bid_name(name) if name not in known else None
         if named is not None and named.owner in {wishes.owner, *wishes.adopted}:
             unknown.setdefault(named.slot, []).append(sight)
-    return World(
+    return PlanContext(
         wishes=wishes,
         observed=observed,
         trails=trails,
         now=now,
-        sure=deletion_guard.believed(observed, trails, now),
-        frozen=deletion_guard.suspicion(observed, trails),
+        sure=deletion_guard.can_trust_absence(observed, trails, now),
+        frozen=deletion_guard.freeze_reason(observed, trails),
         unknown=unknown,
         probed=probed,
     )
 
 
-def freeze(world: World) -> Iterator[Step]:
+def freeze_steps(world: PlanContext) -> Iterator[PlannedStep]:
     """Says when deletions stop and when they go on."""
     if bool(world.frozen) == (world.trails.frozen_at is not None):
         return
     kind, why = "engine.frozen", world.frozen
     if not world.frozen:
         kind, why = "engine.thawed", "what was missed is heard and seen again, or is believed"
-    yield Step(action=Record(event=Event(at=world.now, kind=kind, facts={"why": why})), why=why)
+    yield PlannedStep(
+        action=RecordEvent(event=HistoryEvent(at=world.now, kind=kind, facts={"why": why})), why=why
+    )
 
 
-def wanted(wishes: Wishes, trails: Trails, unknown: Collection[str]) -> Iterator[Slot]:
+def slots_to_plan(
+    wishes: DesiredSlots, trails: History, unknown: Collection[str]
+) -> Iterator[Slot]:
     """Every wished slot, then those that were taken back, or that their job has no more of."""
     yield from wishes.slots.values()
     jobs = {slot.job for slot in wishes.slots.values()}
     for name, trail in trails.slots.items():
-        if name in wishes.slots or not (trail.bids or running(trail) or name in unknown):
+        if name in wishes.slots or not (
+            trail.bids or has_running_attempt(trail) or name in unknown
+        ):
             continue
         job = name.rpartition("-")[0]
-        if trail.dropped or job in jobs or withdrawn(trail):
+        if trail.dropped or job in jobs or is_fully_withdrawn(trail):
             yield Slot(
                 name=name,
                 job=job,
@@ -114,49 +143,49 @@ def wanted(wishes: Wishes, trails: Trails, unknown: Collection[str]) -> Iterator
             )
 
 
-def withdrawn(trail: Trail) -> bool:
+def is_fully_withdrawn(trail: SlotHistory) -> bool:
     """All that is known of it was taken back, be it ever wished or not."""
     return all(bid.withdrawn_at is not None for bid in trail.bids.values())
 
 
-def judge(case: Case) -> None:
+def plan_slot(case: SlotContext) -> None:
     """One slot, from what is new to what is to be done."""
-    look(case)
+    record_observations(case)
     conclude_attempt(case)
-    finish(case)
-    case.need = need(case.slot, case.trail, case.now)
-    bidding.assign(case)
-    idle = gang_actions.idle_for_too_long(case)
+    check_slot_end(case)
+    case.need = node_need(case.slot, case.trail, case.now)
+    bidding.assign_roles(case)
+    idle = gang_actions.idle_limit_reason(case)
     if idle:
         case.give_up(idle)
-    for due in retry_limits.dues(case.slot, case.trail, case.now):
-        case.wake(due)
-    if case.need is Need.HOLD:
+    for due in retry_limits.limit_times(case.slot, case.trail, case.now):
+        case.wake_by(due)
+    if case.need is NodeNeed.HOLD:
         keeps = case.slot.limits
-        case.wake((case.trail.done_at or inf) + keeps.done_keep_s)
-        case.wake((case.trail.gave_up_at or inf) + keeps.failed_keep_s)
-    shape = gang_actions.act(case)
-    bidding.move(case)
-    bidding.seek(case)
-    case.state = slot_messages.told(case, shape)
+        case.wake_by((case.trail.done_at or inf) + keeps.done_keep_s)
+        case.wake_by((case.trail.gave_up_at or inf) + keeps.failed_keep_s)
+    shape = gang_actions.choose_gang_action(case)
+    bidding.apply_bid_table(case)
+    bidding.ask_for_nodes(case)
+    case.state = slot_messages.slot_message(case, shape)
 
 
-def look(case: Case) -> None:
+def record_observations(case: SlotContext) -> None:
     """Notes what is new about the slot's bids."""
     world, observed = case.world, case.world.observed
     for bid in tuple(case.trail.bids.values()):
-        one = standing(bid, observed, case.now)
+        one = build_bid_status(bid, observed, case.now)
         case.standings.append(one)
-        for note in notes(bid, one.stage, one.sight, one.hosts):
-            case.record(note.kind, note.why, note.facts)
-        for note in missing(bid, one.hosts, observed, sure=world.sure):
-            case.record(note.kind, note.why, note.facts)
-    take_up(case)
+        for note in find_bid_events(bid, one.stage, one.sight, one.hosts):
+            case.record_event(note.kind, note.why, note.facts)
+        for note in vanishing_events(bid, one.hosts, observed, sure=world.sure):
+            case.record_event(note.kind, note.why, note.facts)
+    adopt_running_attempts(case)
     if case.steps:
-        renew(case)
+        refresh_statuses(case)
 
 
-def take_up(case: Case) -> None:
+def adopt_running_attempts(case: SlotContext) -> None:
     """An attempt that nobody remembers, on a host of ours: the store was lost, its work was not."""
     known = case.trail.attempt.id if case.trail.attempt is not None else ""
     for one in case.standings:
@@ -175,7 +204,7 @@ def take_up(case: Case) -> None:
                     "boots": [each.boot for each in one.hosts] if one.whole else [],
                 }
                 why = f"{work.attempt} was found on {host.name}"
-                case.record("attempt.launched", why, facts)
+                case.record_event("attempt.launched", why, facts)
 
 
 def attempt_number(attempt: str, slot: str) -> int:
@@ -185,59 +214,59 @@ def attempt_number(attempt: str, slot: str) -> int:
     return int(head) if named else 0
 
 
-def renew(case: Case) -> None:
+def refresh_statuses(case: SlotContext) -> None:
     """The bids as they are remembered now."""
     bids, observed = case.trail.bids, case.world.observed
-    case.standings = [standing(bid, observed, case.now) for bid in bids.values()]
+    case.standings = [build_bid_status(bid, observed, case.now) for bid in bids.values()]
 
 
-def conclude_attempt(case: Case) -> None:
+def conclude_attempt(case: SlotContext) -> None:
     """The verdict on the latest attempt, if it can be given."""
     attempt = case.trail.attempt
     if attempt is None or attempt.ended_at is not None:
         return
-    progress(case)
+    record_progress(case)
     bid = case.trail.bids.get(attempt.bid)
-    found = conclude(case.slot, case.trail, bid, case.world.observed, case.now)
-    if isinstance(found, Open):
+    found = judge_attempt(case.slot, case.trail, bid, case.world.observed, case.now)
+    if isinstance(found, Pending):
         case.open = found
         if found.begun:
-            case.record("attempt.started", "every host knows of it", {"attempt": attempt.id})
-        case.wake(found.wake_at)
+            case.record_event("attempt.started", "every host knows of it", {"attempt": attempt.id})
+        case.wake_by(found.wake_at)
         # Links may hang in silence: who runs is looked after by the cloud's lists as well.
-        case.survey(HELD_S if found.held else QUICK_S)
+        case.survey_within(HELD_S if found.held else QUICK_S)
         return
-    assert isinstance(found, Ended)
-    case.record("attempt.ended", found.why, found.facts(attempt))
+    assert isinstance(found, AttemptEnd)
+    case.record_event("attempt.ended", found.why, found.event_facts(attempt))
     bid = case.trail.bids.get(attempt.bid)
-    for note in quarantine(bid, case.world.trails) if bid is not None else ():
-        case.record(note.kind, note.why, note.facts)
-    renew(case)
+    for note in quarantine_events(bid, case.world.trails) if bid is not None else ():
+        case.record_event(note.kind, note.why, note.facts)
+    refresh_statuses(case)
 
 
-def finish(case: Case) -> None:
+def check_slot_end(case: SlotContext) -> None:
     """Done, or the end of a budget."""
     slot, trail = case.slot, case.trail
     if trail.gave_up_at is not None or slot.goal is Goal.GONE:
         return
     over = trail.attempt is not None and trail.attempt.ended_at is not None
-    if slot.goal is Goal.RUN and trail.done_at is None and over and succeeded(slot, trail):
-        finished(case)
+    if slot.goal is Goal.RUN and trail.done_at is None and over and has_succeeded(slot, trail):
+        finish_slot(case)
         return
     if slot.goal is Goal.RUN and trail.done_at is not None:
         return
-    case.limit = retry_limits.reached(slot, trail, case.now)
-    if not case.limit or running(trail):
+    case.limit = retry_limits.reached_limit(slot, trail, case.now)
+    if not case.limit or has_running_attempt(trail):
         return
-    if not any(bidding.to_collect(case, one) for one in case.standings):
-        if trail.trial is not None and retry_limits.tried(slot, trail, case.now):
-            case.end_trial(How.FAILED, case.limit)
+    if not any(bidding.needs_collecting(case, one) for one in case.standings):
+        if trail.trial is not None and retry_limits.reached_retry_limit(slot, trail, case.now):
+            case.end_trial(TrialEnd.FAILED, case.limit)
         else:
             case.give_up(case.limit)
         case.limit = ""
 
 
-def finished(case: Case) -> None:
+def finish_slot(case: SlotContext) -> None:
     """It has succeeded: done when all is here that should be, or can't be had any more."""
     attempt = case.trail.attempt
     assert attempt is not None
@@ -246,18 +275,18 @@ def finished(case: Case) -> None:
     if bid is None or bid.lost_at is not None or bid.withdrawn_at is not None:
         if case.slot.outputs and (bid is None or not bid.collected):
             why = f"{why}; its node was lost before its outputs were brought back"
-        case.done(why)
+        case.mark_done(why)
         return
-    case.need = need(case.slot, case.trail, case.now)
+    case.need = node_need(case.slot, case.trail, case.now)
     one = next(one for one in case.standings if one.bid.name == bid.name)
-    if not bidding.to_collect(case, one):
-        case.done(why)
+    if not bidding.needs_collecting(case, one):
+        case.mark_done(why)
 
 
-def at_rest(case: Case) -> bool:
+def is_at_rest(case: SlotContext) -> bool:
     """Nothing is to come of this slot."""
     trail = case.trail
-    if trail.bids or running(trail):
+    if trail.bids or has_running_attempt(trail):
         return False
     over = trail.gave_up_at is not None or (
         case.slot.goal is Goal.RUN and trail.done_at is not None
@@ -265,15 +294,17 @@ def at_rest(case: Case) -> bool:
     return case.slot.goal is Goal.GONE or over
 
 
-def strays(wishes: Wishes, observed: Observed, trails: Trails) -> tuple[Sight, ...]:
+def find_orphans(
+    wishes: DesiredSlots, observed: ObservedState, trails: History
+) -> tuple[BidObservation, ...]:
     """What bears our name and was neither asked for nor withdrawn as far as is remembered."""
-    world = overview(wishes, observed, trails, 0.0)
-    named = {slot.name for slot in wanted(wishes, trails, ())}
+    world = build_plan_context(wishes, observed, trails, 0.0)
+    named = {slot.name for slot in slots_to_plan(wishes, trails, ())}
     loose = [
         sight
         for slot, sights in world.unknown.items()
         for sight in sights
-        if not withdrawn_before(trails, slot, sight)
+        if not was_withdrawn(trails, slot, sight)
     ]
     held = [
         observed.sights[name]
@@ -285,7 +316,7 @@ def strays(wishes: Wishes, observed: Observed, trails: Trails) -> tuple[Sight, .
     return (*loose, *held)
 
 
-def withdrawn_before(trails: Trails, slot: str, sight: Sight) -> bool:
+def was_withdrawn(trails: History, slot: str, sight: BidObservation) -> bool:
     """Its withdrawal is recorded: it will be withdrawn again."""
-    found, trail = slot_of(sight.bid), trails.slots.get(slot)
+    found, trail = split_bid_name(sight.bid), trails.slots.get(slot)
     return found is not None and trail is not None and found.generation in trail.gone

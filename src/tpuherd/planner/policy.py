@@ -6,7 +6,7 @@ from enum import StrEnum
 from tpuherd.model.slots_and_plan import Goal
 
 
-class Shape(StrEnum):
+class GangState(StrEnum):
     """The gang of a slot, as a phase."""
 
     NOWHERE = "nowhere"  #: no bid is granted
@@ -24,7 +24,7 @@ class Shape(StrEnum):
     UNKNOWN = "unknown"  #: hands off
 
 
-class Stage(StrEnum):
+class BidPhase(StrEnum):
     """How far a bid is, by what is seen of it now."""
 
     CALLING = "calling"  #: between our call and its answer
@@ -56,7 +56,7 @@ class Role(StrEnum):
     STRAY = "stray"  #: bears our name, and nobody knows it
 
 
-class Move(StrEnum):
+class BidAction(StrEnum):
     """What is done with a bid."""
 
     ASK = "ask"  #: once more, under the same name
@@ -65,7 +65,7 @@ class Move(StrEnum):
     LEAVE = "leave"
 
 
-class Deed(StrEnum):
+class GangAction(StrEnum):
     """What is done with a gang."""
 
     PREPARE = "prepare"
@@ -76,55 +76,56 @@ class Deed(StrEnum):
     LEAVE = "leave"
 
 
-_COLUMNS = tuple(Stage)
-_MOVES = {"a": Move.ASK, "w": Move.WAIT, "x": Move.WITHDRAW, ".": Move.LEAVE}
+_COLUMNS = tuple(BidPhase)
+_MOVES = {"a": BidAction.ASK, "w": BidAction.WAIT, "x": BidAction.WITHDRAW, ".": BidAction.LEAVE}
 _DEEDS = {
-    "prepare": Deed.PREPARE, "launch": Deed.LAUNCH, "wait": Deed.WAIT, "stop": Deed.STOP,
-    "collect": Deed.COLLECT, "leave": Deed.LEAVE,
+    "prepare": GangAction.PREPARE, "launch": GangAction.LAUNCH, "wait": GangAction.WAIT,
+    "stop": GangAction.STOP,
+    "collect": GangAction.COLLECT, "leave": GangAction.LEAVE,
 }  # fmt: skip
 
 
-def _row(letters: str) -> Mapping[Stage, Move]:
+def _bid_row(letters: str) -> Mapping[BidPhase, BidAction]:
     return dict(zip(_COLUMNS, map(_MOVES.__getitem__, letters.split()), strict=True))
 
 
-def _gang(run: str, idle: str, gone: str) -> Mapping[Goal, Deed]:
+def _gang_row(run: str, idle: str, gone: str) -> Mapping[Goal, GangAction]:
     return {Goal.RUN: _DEEDS[run], Goal.IDLE: _DEEDS[idle], Goal.GONE: _DEEDS[gone]}
 
 
 #: Rows: the bid's role. Columns: its stage. a ask, w wait, x withdraw, . leave. A bid on which an
 #: attempt is not over is withdrawn only when it is.
-BIDS: Mapping[Role, Mapping[Stage, Move]] = {
+BIDS: Mapping[Role, Mapping[BidPhase, BidAction]] = {
     #                    calling            ready             vanished
     #                    |   hidden         |   sick          |   refused
     #                    |   |   unseen     |   |   ending    |   |   leaving
     #                    |   |   |   queued |   |   |   lost  |   |   |   unknown
     #                    |   |   |   |   granted|   |   |     |   |   |   |
-    Role.INCUMBENT: _row(".   .   a   w   w   .   w   w   x   x   x   w   ."),
-    Role.CANDIDATE: _row(".   .   a   w   w   w   w   w   x   x   x   w   ."),
-    Role.LOSER:     _row(".   .   x   x   x   x   x   w   x   x   x   w   ."),
-    Role.OUTDATED:  _row(".   .   x   x   x   .   .   w   x   x   x   w   ."),
-    Role.WORN:      _row(".   .   x   x   w   .   .   w   x   x   x   w   ."),
-    Role.HUSK:      _row(".   .   x   x   x   x   x   w   x   x   x   w   ."),
-    Role.UNWANTED:  _row(".   .   x   x   x   x   x   w   x   x   x   w   x"),
-    Role.WITHDRAWN: _row(".   .   w   x   x   x   x   w   x   w   x   w   x"),
-    Role.STRAY:     _row(".   .   .   .   .   .   .   .   .   .   .   .   ."),
+    Role.INCUMBENT: _bid_row(".   .   a   w   w   .   w   w   x   x   x   w   ."),
+    Role.CANDIDATE: _bid_row(".   .   a   w   w   w   w   w   x   x   x   w   ."),
+    Role.LOSER:     _bid_row(".   .   x   x   x   x   x   w   x   x   x   w   ."),
+    Role.OUTDATED:  _bid_row(".   .   x   x   x   .   .   w   x   x   x   w   ."),
+    Role.WORN:      _bid_row(".   .   x   x   w   .   .   w   x   x   x   w   ."),
+    Role.HUSK:      _bid_row(".   .   x   x   x   x   x   w   x   x   x   w   ."),
+    Role.UNWANTED:  _bid_row(".   .   x   x   x   x   x   w   x   x   x   w   x"),
+    Role.WITHDRAWN: _bid_row(".   .   w   x   x   x   x   w   x   w   x   w   x"),
+    Role.STRAY:     _bid_row(".   .   .   .   .   .   .   .   .   .   .   .   ."),
 }  # fmt: skip
 
 #: Rows: the gang's shape. Columns: what is wished of the slot.
-GANG: Mapping[Shape, Mapping[Goal, Deed]] = {
+GANG: Mapping[GangState, Mapping[Goal, GangAction]] = {
     #                         RUN        IDLE       GONE
-    Shape.NOWHERE:     _gang("wait",    "wait",    "leave"),
-    Shape.BOOTING:     _gang("wait",    "wait",    "leave"),
-    Shape.BARE:        _gang("prepare", "prepare", "leave"),
-    Shape.PREPARED:    _gang("launch",  "wait",    "leave"),
-    Shape.RUNNING:     _gang("wait",    "stop",    "stop"),
-    Shape.DOOMED:      _gang("stop",    "stop",    "stop"),
-    Shape.STALLED:     _gang("stop",    "stop",    "stop"),
-    Shape.STOPPING:    _gang("wait",    "wait",    "wait"),
-    Shape.SUCCEEDED:   _gang("collect", "wait",    "collect"),
-    Shape.FAILED:      _gang("launch",  "wait",    "collect"),
-    Shape.INTERRUPTED: _gang("launch",  "wait",    "collect"),
-    Shape.SILENT:      _gang("wait",    "wait",    "leave"),
-    Shape.UNKNOWN:     _gang("leave",   "leave",   "leave"),
+    GangState.NOWHERE:     _gang_row("wait",    "wait",    "leave"),
+    GangState.BOOTING:     _gang_row("wait",    "wait",    "leave"),
+    GangState.BARE:        _gang_row("prepare", "prepare", "leave"),
+    GangState.PREPARED:    _gang_row("launch",  "wait",    "leave"),
+    GangState.RUNNING:     _gang_row("wait",    "stop",    "stop"),
+    GangState.DOOMED:      _gang_row("stop",    "stop",    "stop"),
+    GangState.STALLED:     _gang_row("stop",    "stop",    "stop"),
+    GangState.STOPPING:    _gang_row("wait",    "wait",    "wait"),
+    GangState.SUCCEEDED:   _gang_row("collect", "wait",    "collect"),
+    GangState.FAILED:      _gang_row("launch",  "wait",    "collect"),
+    GangState.INTERRUPTED: _gang_row("launch",  "wait",    "collect"),
+    GangState.SILENT:      _gang_row("wait",    "wait",    "leave"),
+    GangState.UNKNOWN:     _gang_row("leave",   "leave",   "leave"),
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import inf
 
-from tpuherd.model.slot_history import Bid, Trail, Verdict, cost
+from tpuherd.model.slot_history import BidRecord, SlotHistory, Verdict, bid_cost
 from tpuherd.model.slots_and_plan import Goal, Slot
 from tpuherd.planner.log_patterns import find_cause
 
@@ -11,7 +11,7 @@ PAUSE_S_MAX = 300.0
 CHIPS_PAUSE_S = 15.0  #: what held the chips may need so long to let go
 
 
-def age(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """A span of time as people say it, so coarse that it does not change all the time."""
     for many, word in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= many:
@@ -19,31 +19,31 @@ def age(seconds: float) -> str:
     return "less than a minute"
 
 
-def times(many: int) -> str:
+def format_times(many: int) -> str:
     """How often, as people say it."""
     return {1: "once", 2: "twice"}.get(many, f"{many} times")
 
 
-def spent(trail: Trail, now: float) -> float:
+def total_cost(trail: SlotHistory, now: float) -> float:
     """Dollars until now, those of the running nodes included."""
-    return trail.spent + sum(cost(bid, now) for bid in trail.bids.values())
+    return trail.spent + sum(bid_cost(bid, now) for bid in trail.bids.values())
 
 
-def reached(slot: Slot, trail: Trail, now: float) -> str:
+def reached_limit(slot: Slot, trail: SlotHistory, now: float) -> str:
     """The limit that ends this slot, in a sentence; empty: it may go on."""
     limits = slot.limits
-    if found := tried(slot, trail, now):
+    if found := reached_retry_limit(slot, trail, now):
         return found
-    if limits.cost < inf and spent(trail, now) >= limits.cost:
-        return f"it has cost {spent(trail, now):.2f} dollars of {limits.cost:.2f}"
+    if limits.cost < inf and total_cost(trail, now) >= limits.cost:
+        return f"it has cost {total_cost(trail, now):.2f} dollars of {limits.cost:.2f}"
     return ""
 
 
-def tried(slot: Slot, trail: Trail, now: float) -> str:
+def reached_retry_limit(slot: Slot, trail: SlotHistory, now: float) -> str:
     """The limit of what it works on: failures, preemptions, stalls, and time."""
     limits = slot.limits
     if slot.goal is Goal.RUN:
-        if refusal := unfit(trail):
+        if refusal := unfit_reason(trail):
             return f"it can't run like this: {refusal}"
         for many, most, what in (
             (trail.failures, limits.failures, "failed"),
@@ -53,13 +53,13 @@ def tried(slot: Slot, trail: Trail, now: float) -> str:
             if most is not None and many > most:
                 last = f": {trail.failed_why}" if what == "failed" and trail.failed_why else ""
                 are = f"{most or 'none'} {'is' if most < 2 else 'are'} forgiven"
-                return f"it {what} {times(many)} without progress, {are}{last}"
+                return f"it {what} {format_times(many)} without progress, {are}{last}"
         if trail.first_launch_at is not None and now >= trail.first_launch_at + limits.lifetime_s:
-            return f"it has lived for {age(limits.lifetime_s)}, as long as it may"
+            return f"it has lived for {format_age(limits.lifetime_s)}, as long as it may"
     return ""
 
 
-def unfit(trail: Trail) -> str:
+def unfit_reason(trail: SlotHistory) -> str:
     """Why no other try can help; empty since something was changed."""
     last = trail.attempt
     if last is None or last.verdict is not Verdict.FAILURE or trail.failed_at is None:
@@ -67,19 +67,21 @@ def unfit(trail: Trail) -> str:
     return (find_cause(last.lines) or trail.failed_why) if last.unfit else ""
 
 
-def dues(slot: Slot, trail: Trail, now: float) -> Iterator[float]:
+def limit_times(slot: Slot, trail: SlotHistory, now: float) -> Iterator[float]:
     """When a limit will be reached if nothing changes."""
     limits = slot.limits
     if trail.first_launch_at is not None and slot.goal is Goal.RUN:
         yield trail.first_launch_at + limits.lifetime_s
     if limits.cost < inf:
-        running = [bid for bid in trail.bids.values() if cost(bid, now + 3600) > cost(bid, now)]
+        running = [
+            bid for bid in trail.bids.values() if bid_cost(bid, now + 3600) > bid_cost(bid, now)
+        ]
         rate = sum(bid.offer.price or 0.0 for bid in running)
         if rate > 0:
-            yield now + max(1.0, (limits.cost - spent(trail, now)) / rate * 3600)
+            yield now + max(1.0, (limits.cost - total_cost(trail, now)) / rate * 3600)
 
 
-def pause_until(trail: Trail, bid: Bid) -> float:
+def pause_until(trail: SlotHistory, bid: BidRecord) -> float:
     """When to prepare or launch again: at once after one failure, then later and later.
 
     Not at once where preparing failed: what it lacked a moment ago it lacks still.
@@ -93,7 +95,7 @@ def pause_until(trail: Trail, bid: Bid) -> float:
     return trail.failed_at + max(pause, CHIPS_PAUSE_S if bid.faults else 0.0)
 
 
-def idle_since(trail: Trail, bid: Bid) -> float:
+def idle_since(trail: SlotHistory, bid: BidRecord) -> float:
     """Since when nothing runs on a prepared node."""
     ended = trail.attempt.ended_at if trail.attempt is not None else None
     return max(bid.prepared_at or inf, ended or 0.0)

@@ -5,85 +5,94 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from tpuherd.history.apply_event import fold_trail
-from tpuherd.model.observed import Observed, Sight
-from tpuherd.model.slot_history import Trail, Trails
-from tpuherd.model.slots_and_plan import Action, Event, Record, Slot, Step, Wishes
-from tpuherd.model.sweep_trials import How
-from tpuherd.planner.bid_status import Need, Standing
-from tpuherd.planner.gang_progress import Open
-from tpuherd.planner.zone_choice import Request
+from tpuherd.history.apply_event import apply_slot_event
+from tpuherd.model.observed import BidObservation, ObservedState
+from tpuherd.model.slot_history import History, SlotHistory
+from tpuherd.model.slots_and_plan import (
+    Action,
+    DesiredSlots,
+    HistoryEvent,
+    PlannedStep,
+    RecordEvent,
+    Slot,
+)
+from tpuherd.model.sweep_trials import TrialEnd
+from tpuherd.planner.bid_status import BidStatus, NodeNeed
+from tpuherd.planner.gang_progress import Pending
+from tpuherd.planner.zone_choice import PendingAsk
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class World:
+class PlanContext:
     """What all slots share."""
 
-    wishes: Wishes
-    observed: Observed
-    trails: Trails
+    wishes: DesiredSlots
+    observed: ObservedState
+    trails: History
     now: float
     sure: bool  #: what the lists don't show is not there
     frozen: str  #: why nothing is deleted now
-    unknown: Mapping[str, Sequence[Sight]]  #: by slot: what bears our name, and no trail knows
+    unknown: Mapping[
+        str, Sequence[BidObservation]
+    ]  #: by slot: what bears our name, and no trail knows
     probed: set[object]  #: seasons that somebody tries just now after a refusal
 
 
 @dataclass(kw_only=True, slots=True)
-class Case:
+class SlotContext:
     """The one thing here that changes while it is looked at: what has been found so far."""
 
-    world: World
+    world: PlanContext
     slot: Slot
-    trail: Trail
+    trail: SlotHistory
     now: float
-    need: Need = Need.SEEK
+    need: NodeNeed = NodeNeed.SEEK
     limit: str = ""  #: the limit that ends it
-    standings: list[Standing] = field(default_factory=list)
-    incumbent: Standing | None = None
-    home: Standing | None = None  #: the bid of the latest attempt
-    open: Open = field(default_factory=Open)
-    steps: list[Step] = field(default_factory=list)
-    requests: list[Request] = field(default_factory=list)
+    standings: list[BidStatus] = field(default_factory=list)
+    incumbent: BidStatus | None = None
+    home: BidStatus | None = None  #: the bid of the latest attempt
+    open: Pending = field(default_factory=Pending)
+    steps: list[PlannedStep] = field(default_factory=list)
+    requests: list[PendingAsk] = field(default_factory=list)
     wake_at: float = inf
     survey_s: float = 60.0
     waits: tuple[str, ...] = ()  #: why some zones are not asked now
     state: str = ""
 
-    def record(self, kind: str, why: str, facts: Mapping[str, Any]) -> None:
+    def record_event(self, kind: str, why: str, facts: Mapping[str, Any]) -> None:
         """Notes an event, and goes on from what is remembered then."""
         facts = {**facts, "why": why}
         slot = self.slot
-        event = Event(at=self.now, kind=kind, job=slot.job, slot=slot.name, facts=facts)
-        self.trail = fold_trail(self.trail, event)
-        self.steps.append(Step(action=Record(event=event), why=why))
+        event = HistoryEvent(at=self.now, kind=kind, job=slot.job, slot=slot.name, facts=facts)
+        self.trail = apply_slot_event(self.trail, event)
+        self.steps.append(PlannedStep(action=RecordEvent(event=event), why=why))
 
-    def done(self, why: str) -> None:
+    def mark_done(self, why: str) -> None:
         """The end of the slot, or of the trial that it was given."""
         if self.slot.trials:
-            self.end_trial(How.COMPLETE, why)
+            self.end_trial(TrialEnd.COMPLETE, why)
         else:
-            self.record("slot.done", why, {})
+            self.record_event("slot.done", why, {})
 
     def give_up(self, why: str) -> None:
         """The end of the slot, for a reason."""
-        self.record("slot.gave_up", why, {})
+        self.record_event("slot.gave_up", why, {})
         self.wake_at = self.now
 
-    def end_trial(self, how: How, why: str) -> None:
+    def end_trial(self, how: TrialEnd, why: str) -> None:
         """The slot is free for another one."""
-        self.record("trial.ended", why, {"trial": self.trail.trial, "how": str(how)})
+        self.record_event("trial.ended", why, {"trial": self.trail.trial, "how": str(how)})
         self.wake_at = self.now
 
-    def step(self, action: Action, why: str) -> None:
+    def add_step(self, action: Action, why: str) -> None:
         """Something to be done."""
-        self.steps.append(Step(action=action, why=why))
+        self.steps.append(PlannedStep(action=action, why=why))
 
-    def wake(self, at: float) -> None:
+    def wake_by(self, at: float) -> None:
         """Think again by then; what is past already is thought of now."""
         if at > self.now:
             self.wake_at = min(self.wake_at, at)
 
-    def survey(self, seconds: float) -> None:
+    def survey_within(self, seconds: float) -> None:
         """Look at the cloud at least this often."""
         self.survey_s = min(self.survey_s, seconds)

@@ -1,30 +1,30 @@
 """The sentence that a user reads for a slot: what it waits for, since when, what comes next."""
 
 from tpuherd.model.slots_and_plan import Goal
-from tpuherd.planner.bid_status import Need, Standing
-from tpuherd.planner.bidding import to_collect
-from tpuherd.planner.policy import Role, Shape, Stage
-from tpuherd.planner.retry_limits import age, pause_until
-from tpuherd.planner.slot_input import Case
+from tpuherd.planner.bid_status import BidStatus, NodeNeed
+from tpuherd.planner.bidding import needs_collecting
+from tpuherd.planner.policy import BidPhase, GangState, Role
+from tpuherd.planner.retry_limits import format_age, pause_until
+from tpuherd.planner.slot_input import SlotContext
 
 
-def told(case: Case, shape: Shape) -> str:
+def slot_message(case: SlotContext, shape: GangState) -> str:
     """What `herd why` says of it."""
-    if case.need is Need.NONE:
-        return ending(case)
+    if case.need is NodeNeed.NONE:
+        return ending_message(case)
     if case.limit:
         return f"is ended: {case.limit}"
     if case.trail.attempt is not None and case.trail.attempt.ended_at is None:
-        return working(case, shape)
-    if case.need is Need.HOLD:
-        return holding(case)
+        return attempt_message(case, shape)
+    if case.need is NodeNeed.HOLD:
+        return holding_message(case)
     seat = case.incumbent
     if seat is None:
-        return searching(case)
-    return settling(case, seat, shape)
+        return searching_message(case)
+    return granted_node_message(case, seat, shape)
 
 
-def ending(case: Case) -> str:
+def ending_message(case: SlotContext) -> str:
     """Everything is given back."""
     trail = case.trail
     head = "not wanted"
@@ -36,7 +36,7 @@ def ending(case: Case) -> str:
         return f"{head}; is not given back now: {case.world.frozen}"
     if trail.attempt is not None and trail.attempt.ended_at is None:
         return f"{head}; attempt {trail.attempt.number} is being stopped"
-    if any(to_collect(case, one) for one in case.standings):
+    if any(needs_collecting(case, one) for one in case.standings):
         what = "its outputs and the last lines" if case.slot.outputs else "the last lines"
         return f"{head}; {what} of its log are brought here first"
     seen = {one.bid.name: one.sight.state for one in case.standings if one.sight is not None}
@@ -44,7 +44,7 @@ def ending(case: Case) -> str:
     return f"{head}; is being given back: {', '.join(names)}"
 
 
-def working(case: Case, shape: Shape) -> str:
+def attempt_message(case: SlotContext, shape: GangState) -> str:
     """An attempt is under way."""
     attempt = case.trail.attempt
     assert attempt is not None
@@ -53,7 +53,7 @@ def working(case: Case, shape: Shape) -> str:
     where = f"{trial}attempt {attempt.number} on {attempt.bid}"
     if here is not None:
         where = f"{where} in {here.bid.offer.zone}"
-    if shape is Shape.STOPPING:
+    if shape is GangState.STOPPING:
         return f"{where} is being stopped: {attempt.stopping_why}"
     if case.open.broken:
         return f"{where} is about to be stopped: {case.open.broken}"
@@ -65,29 +65,29 @@ def working(case: Case, shape: Shape) -> str:
     since = attempt.started_at
     if since is None:
         return f"{where} is being started"
-    return f"{where} has run for {age(case.now - since)}"
+    return f"{where} has run for {format_age(case.now - since)}"
 
 
-def holding(case: Case) -> str:
+def holding_message(case: SlotContext) -> str:
     """Done or given up, and the node is kept for a while."""
     trail, limits = case.trail, case.slot.limits
     if trail.gave_up_at is not None:
         left = trail.gave_up_at + limits.failed_keep_s - case.now
-        return f"gave up: {trail.gave_up_why}; the node is kept for {age(left)} more"
+        return f"gave up: {trail.gave_up_why}; the node is kept for {format_age(left)} more"
     if trail.done_at is not None:
         left = trail.done_at + limits.done_keep_s - case.now
-        return f"done; the node is kept for {age(left)} more"
+        return f"done; the node is kept for {format_age(left)} more"
     return "has succeeded; its outputs and logs are brought back before the node goes"
 
 
-def searching(case: Case) -> str:
+def searching_message(case: SlotContext) -> str:
     """No node is granted."""
     asked = [one for one in case.standings if one.role is Role.CANDIDATE]
     parts: list[str] = []
     if asked:
         since = min(one.bid.asked_at for one in asked)
         zones = ", ".join(sorted({one.bid.offer.zone for one in asked}))
-        parts.append(f"waits for capacity in {zones} for {age(case.now - since)}")
+        parts.append(f"waits for capacity in {zones} for {format_age(case.now - since)}")
     new = sorted({one.ask.offer.zone for one in case.requests if one.turn[0] >= 0})
     if new:
         parts.append(f"asks in {', '.join(new)}")
@@ -97,16 +97,16 @@ def searching(case: Case) -> str:
     return "; ".join(parts) or "waits until its last node is gone"
 
 
-def settling(case: Case, seat: Standing, shape: Shape) -> str:
+def granted_node_message(case: SlotContext, seat: BidStatus, shape: GangState) -> str:
     """A node is granted, and nothing runs on it."""
     name, bid = seat.bid.name, seat.bid
     where = f"{name} in {bid.offer.zone}"
     if bid.ready_at is None and bid.sick_at is None:
-        return f"{where} is being made, for {age(case.now - (bid.granted_at or case.now))}"
-    if seat.stage is Stage.UNKNOWN:
+        return f"{where} is being made, for {format_age(case.now - (bid.granted_at or case.now))}"
+    if seat.stage is BidPhase.UNKNOWN:
         return f"{where} is in a state that we have no word for ({seat.sight and seat.sight.state})"
     if bid.sick_at is not None:
-        since = age(case.now - bid.sick_at)
+        since = format_age(case.now - bid.sick_at)
         return f"{where} is unhealthy ({bid.sick_how}), for {since}; it is waited for"
     if not seat.whole:
         reached = sum(host.reached for host in seat.hosts)
@@ -116,7 +116,7 @@ def settling(case: Case, seat: Standing, shape: Shape) -> str:
     until = pause_until(case.trail, bid)
     if case.now < until:
         return f"{where} is tried again in a while: {case.trail.failed_why}"
-    if case.slot.name in case.world.observed.working or shape is Shape.BARE:
+    if case.slot.name in case.world.observed.working or shape is GangState.BARE:
         return f"{where} is being set up"
     if case.slot.goal is Goal.IDLE:
         return f"{where} is ready for use"

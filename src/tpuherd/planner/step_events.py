@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
-from tpuherd.model.observed import Work
-from tpuherd.planner.slot_input import Case
+from tpuherd.model.observed import HostRun
+from tpuherd.planner.slot_input import SlotContext
 
 #: Checkpoints are noted no more often than this, and later on with each hundredth of the attempt's
 #: age: the log is kept for long, and read whole.
 SAVED_S, SAVED_SHARE = 60.0, 0.01
 
 
-def progress(case: Case) -> None:
+def record_progress(case: SlotContext) -> None:
     """Notes how far the latest attempt is, while it lives."""
     attempt = case.trail.attempt
     assert attempt is not None
@@ -24,22 +24,24 @@ def progress(case: Case) -> None:
         for work in host.works
         if work.attempt == attempt.id
     ]
-    told = first(works) if attempt.first_step_at is None else {}
+    told = first_step_facts(works) if attempt.first_step_at is None else {}
     if told:
         why = f"attempt {attempt.number} gets on: step {told['step']}"
-        case.record("attempt.stepped", why, {"attempt": attempt.id, **told})
+        case.record_event("attempt.stepped", why, {"attempt": attempt.id, **told})
     saved = max((work.saved for work in works if work.saved is not None), default=None)
     if saved is None or (attempt.saved is not None and saved <= attempt.saved):
         return
     pause_s = max(SAVED_S, SAVED_SHARE * (case.now - attempt.launched_at))
     due = (-inf if attempt.saved_at is None else attempt.saved_at) + pause_s
     if case.now < due:
-        case.wake(due)
+        case.wake_by(due)
         return
-    case.record("attempt.saved", f"step {saved} is saved", {"attempt": attempt.id, "step": saved})
+    case.record_event(
+        "attempt.saved", f"step {saved} is saved", {"attempt": attempt.id, "step": saved}
+    )
 
 
-def first(works: list[Work]) -> dict[str, Any]:
+def first_step_facts(works: list[HostRun]) -> dict[str, Any]:
     """Which step it was, and the checkpoint that it came from, if the command tells of any."""
     steps = [work.step for work in works if work.step is not None]
     if not steps:

@@ -4,14 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tpuherd.model.observed import HostWord, Observed, Work, WorkWord
-from tpuherd.model.slot_history import UNFIT, Attempt, Bid, Trail, Verdict
+from tpuherd.model.observed import HostRun, HostStatus, ObservedState, RunState
+from tpuherd.model.slot_history import UNFIT, AttemptRecord, BidRecord, SlotHistory, Verdict
 from tpuherd.model.slots_and_plan import Slot
-from tpuherd.planner.gang_progress import Gang, Member, Open, gather, how_it_ended, waiting
-from tpuherd.planner.log_patterns import chips_failed, end_of_traceback, find_cause, own_cause
+from tpuherd.planner.gang_progress import (
+    Gang,
+    GangMember,
+    Pending,
+    build_gang,
+    describe_end,
+    pending_state,
+)
+from tpuherd.planner.log_patterns import chips_failed, find_cause, has_own_cause, traceback_error
 
 LINES = 20  #: so many last lines are kept of the host that failed first
-GOING = Open()
+GOING = Pending()
 INTERRUPTED = 75  #: the exit status of a script with `Run` that has saved and is to be run again
 CLEANED = "ended by herd clean"  #: as agents say: a user has ended it there by that command
 UNBORN = "the host could not begin it"  #: as agents say: the disk is full, and the like
@@ -23,7 +30,7 @@ CHIPS_MAX = 4  #: so often in a row, on whatever nodes: then it is the command's
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ended:
+class AttemptEnd:
     """The verdict."""
 
     verdict: Verdict
@@ -38,7 +45,7 @@ class Ended:
     chips: bool = False
     unfit: bool = False  #: no other try can help
 
-    def facts(self, attempt: Attempt) -> dict[str, Any]:
+    def event_facts(self, attempt: AttemptRecord) -> dict[str, Any]:
         """As the event has them."""
         return {
             "attempt": attempt.id,
@@ -56,21 +63,21 @@ class Ended:
         }
 
 
-def conclude(
-    slot: Slot, trail: Trail, bid: Bid | None, observed: Observed, now: float
-) -> Ended | Open:
+def judge_attempt(
+    slot: Slot, trail: SlotHistory, bid: BidRecord | None, observed: ObservedState, now: float
+) -> AttemptEnd | Pending:
     """The verdict on the latest attempt, or what it still waits for."""
     attempt = trail.attempt
     assert attempt is not None
     if bid is None:
-        return Ended(verdict=Verdict.LOST, why="its node is not known any more")
-    if undisturbed(attempt, bid, observed.hosts.get(bid.name, ())):
+        return AttemptEnd(verdict=Verdict.LOST, why="its node is not known any more")
+    if is_undisturbed(attempt, bid, observed.hosts.get(bid.name, ())):
         return GOING
-    gang = gather(slot, attempt, bid, observed)
-    return waiting(gang, now) or verdict(gang, trail.faults)
+    gang = build_gang(slot, attempt, bid, observed)
+    return pending_state(gang, now) or gang_verdict(gang, trail.faults)
 
 
-def undisturbed(attempt: Attempt, bid: Bid, hosts: tuple[HostWord, ...]) -> bool:
+def is_undisturbed(attempt: AttemptRecord, bid: BidRecord, hosts: tuple[HostStatus, ...]) -> bool:
     """Started, and every host that is heard says that it runs: there is nothing to think about."""
     if attempt.started_at is None or attempt.stopping_at is not None:
         return False
@@ -81,7 +88,7 @@ def undisturbed(attempt: Attempt, bid: Bid, hosts: tuple[HostWord, ...]) -> bool
             return False
         for work in host.works:
             if work.attempt == attempt.id:
-                if work.word is not WorkWord.RUNNING:
+                if work.word is not RunState.RUNNING:
                     return False
                 break
         else:
@@ -89,14 +96,14 @@ def undisturbed(attempt: Attempt, bid: Bid, hosts: tuple[HostWord, ...]) -> bool
     return True
 
 
-def verdict(gang: Gang, faults: int) -> Ended:
+def gang_verdict(gang: Gang, faults: int) -> AttemptEnd:
     """What all that was heard comes to; the weightiest reason wins."""
     attempt = gang.attempt
     works = [one.work for one in gang.members if one.work is not None]
     saved = max((work.saved for work in works if work.saved is not None), default=attempt.saved)
-    kind, why, one = of_node(gang, works) or of_command(gang, works, faults)
+    kind, why, one = node_verdict(gang, works) or command_verdict(gang, works, faults)
     work = one.work if one is not None else None
-    return Ended(
+    return AttemptEnd(
         verdict=kind,
         why=f"attempt {attempt.number} ended: {why}",
         host=one.host.name if one is not None else "",
@@ -104,14 +111,14 @@ def verdict(gang: Gang, faults: int) -> Ended:
         lines=tuple(work.tail[-LINES:]) if work is not None else (),
         saved=saved,
         step=max((work.step for work in works if work.step is not None), default=None),
-        last_at=last_life(attempt, kind, works, work),
+        last_at=attempt_last_sign(attempt, kind, works, work),
         sure=gang.whole or gang.bid.lost_at is not None,
-        chips=kind is Verdict.NODE_FAULT and one is not None and one.failed,
+        chips=kind is Verdict.NODE_FAULT and one is not None and one.has_failed,
         unfit=kind is Verdict.FAILURE and is_unfit(work, gang),
     )
 
 
-def is_unfit(work: Work | None, gang: Gang) -> bool:
+def is_unfit(work: HostRun | None, gang: Gang) -> bool:
     """The script says that it can't run like this, or no host has a program or module it names."""
     if work is not None and work.exit == UNFIT:
         return True
@@ -120,10 +127,10 @@ def is_unfit(work: Work | None, gang: Gang) -> bool:
     return all(map(lacks_program, gang.members)) or all(map(lacks_module, gang.members))
 
 
-def lacks_program(one: Member) -> bool:
+def lacks_program(one: GangMember) -> bool:
     """The shell of this host found nothing to execute, and said so at once."""
     work = one.work
-    if work is None or not one.failed or work.exit not in NO_COMMAND or work.step is not None:
+    if work is None or not one.has_failed or work.exit not in NO_COMMAND or work.step is not None:
         return False
     return (
         work.ended is not None
@@ -132,42 +139,42 @@ def lacks_program(one: Member) -> bool:
     )
 
 
-def lacks_module(one: Member) -> bool:
+def lacks_module(one: GangMember) -> bool:
     """The Python of this host has not what the script imports, JAX for instance."""
     work = one.work
-    if work is None or not one.failed or work.step is not None:
+    if work is None or not one.has_failed or work.step is not None:
         return False
-    return end_of_traceback(work.tail).startswith(NO_MODULE)
+    return traceback_error(work.tail).startswith(NO_MODULE)
 
 
-def last_life(
-    attempt: Attempt, kind: Verdict, works: Sequence[Work], culprit: Work | None
+def attempt_last_sign(
+    attempt: AttemptRecord, kind: Verdict, works: Sequence[HostRun], culprit: HostRun | None
 ) -> float | None:
     """When the attempt last showed that it worked, on any host.
 
     What it does after we told it to end shows nothing: then the sign before that counts.
     """
     if kind is Verdict.FAILURE and culprit is not None:
-        return last_sign(culprit)
-    found = max((last_sign(work) for work in works), default=None)
+        return run_last_sign(culprit)
+    found = max((run_last_sign(work) for work in works), default=None)
     if kind is Verdict.SUCCESS or attempt.last_at is None:
         return found
     return attempt.last_at if found is None else min(attempt.last_at, found)
 
 
-def last_sign(work: Work) -> float:
+def run_last_sign(work: HostRun) -> float:
     """When a host last showed that it worked; an end that it did not make itself shows nothing."""
     shown = max(work.stepped_at or 0.0, work.logged_at or 0.0, work.started or 0.0)
     if work.ended is None:
         return shown
-    killed = work.termed or work.deadman or work.word is WorkWord.LOST
+    killed = work.termed or work.deadman or work.word is RunState.LOST
     return min(shown, work.ended) if killed else work.ended
 
 
-Judged = tuple[Verdict, str, Member | None]
+VerdictReason = tuple[Verdict, str, GangMember | None]
 
 
-def of_node(gang: Gang, works: Sequence[Work]) -> Judged | None:
+def node_verdict(gang: Gang, works: Sequence[HostRun]) -> VerdictReason | None:
     """What outweighs all exits: completion, the cloud, a notice, a reboot, a silent host."""
     bid = gang.bid
     if any(work.complete for work in works):
@@ -180,13 +187,13 @@ def of_node(gang: Gang, works: Sequence[Work]) -> Judged | None:
         if one.lost:
             return Verdict.NODE_FAULT, one.lost, one
     silent = next((one for one in gang.members if not one.over and not one.host.reached), None)
-    broken = gang.attempt.stopping_at is None or any(one.failed for one in gang.members)
+    broken = gang.attempt.stopping_at is None or any(one.has_failed for one in gang.members)
     if silent is not None and broken:
         return Verdict.NODE_FAULT, f"{silent.host.name} is not heard of", silent
     return None
 
 
-def of_command(gang: Gang, works: Sequence[Work], faults: int) -> Judged:
+def command_verdict(gang: Gang, works: Sequence[HostRun], faults: int) -> VerdictReason:
     """The node is well: what the exits and our own stop say."""
     attempt = gang.attempt
     termed = any(work.termed for work in works)
@@ -194,13 +201,13 @@ def of_command(gang: Gang, works: Sequence[Work], faults: int) -> Judged:
     if cleaned is not None and cleaned.work is not None:
         # What others of the gang end with now is a consequence.
         return Verdict.STOPPED, f"{cleaned.host.name} was {cleaned.work.why}", None
-    culprit = first_failing(gang.members, told=termed or attempt.stopping_at is not None)
+    culprit = first_failed_member(gang.members, told=termed or attempt.stopping_at is not None)
     if culprit is not None:
         late = find_late_start(gang, culprit)
         if late is not None:
             why = f"{late.host.name} began long after {culprit.host.name}, which ended first"
             return Verdict.NODE_FAULT, why, None
-        return failure(attempt, culprit, faults)
+        return failure_verdict(attempt, culprit, faults)
     if gang.whole and not termed and all(work.exit == 0 for work in works):
         # Be it that a stop was on its way: it did not reach anybody in time.
         return Verdict.SUCCESS, "every host has ended well", None
@@ -211,14 +218,14 @@ def of_command(gang: Gang, works: Sequence[Work], faults: int) -> Judged:
     return Verdict.LOST, "nobody knows how", None
 
 
-def stop_verdict(attempt: Attempt) -> Verdict:
+def stop_verdict(attempt: AttemptRecord) -> Verdict:
     """What a stop of ours makes of the attempt, by its reason."""
     if attempt.stalled:
         return Verdict.STALLED
     return Verdict.NODE_FAULT if attempt.node_fault else Verdict.STOPPED
 
 
-def find_late_start(gang: Gang, culprit: Member) -> Member | None:
+def find_late_start(gang: Gang, culprit: GangMember) -> GangMember | None:
     """A host that began so late that the one that failed had waited for it in vain."""
     works = [one.work for one in gang.members if one.work is not None]
     if gang.attempt.first_step_at is not None or any(one.step is not None for one in works):
@@ -231,36 +238,36 @@ def find_late_start(gang: Gang, culprit: Member) -> Member | None:
     return None
 
 
-def was_cleaned(one: Member) -> bool:
+def was_cleaned(one: GangMember) -> bool:
     """A user's `herd clean` ended it, and nobody had told it to end before."""
     work = one.work
     return one.over and work is not None and work.why.startswith(CLEANED)
 
 
-def first_failing(members: Sequence[Member], *, told: bool) -> Member | None:
+def first_failed_member(members: Sequence[GangMember], *, told: bool) -> GangMember | None:
     """The earliest whose log shows a cause of its own, else the earliest that ended.
 
     `told`: some host was told to end, so that others may have ended because of that.
     """
     failed = sorted(
-        (one for one in members if one.failed and not (told and saved_and_left(one))),
+        (one for one in members if one.has_failed and not (told and has_saved_and_left(one))),
         key=lambda one: (one.work.ended or 0.0 if one.work is not None else 0.0, one.host.worker),
     )
     for one in failed:
-        if one.work is not None and own_cause(one.work.tail, one.work.exit, one.work.signal):
+        if one.work is not None and has_own_cause(one.work.tail, one.work.exit, one.work.signal):
             return one
     return failed[0] if failed else None
 
 
-def saved_and_left(one: Member) -> bool:
+def has_saved_and_left(one: GangMember) -> bool:
     """It ended as a `Run` does when its gang has agreed to stop."""
     return one.work is not None and one.work.exit == INTERRUPTED
 
 
-def failure(attempt: Attempt, culprit: Member, faults: int) -> Judged:
+def failure_verdict(attempt: AttemptRecord, culprit: GangMember, faults: int) -> VerdictReason:
     """The user's command failed there, or the chips did not come up."""
     assert culprit.work is not None
-    how = f"{culprit.host.name} {how_it_ended(culprit.work)}"
+    how = f"{culprit.host.name} {describe_end(culprit.work)}"
     begun = attempt.first_step_at is not None or culprit.work.step is not None
     unborn = culprit.work.why.startswith(UNBORN)
     cause = find_cause(culprit.work.tail)

@@ -6,13 +6,13 @@ from math import inf
 from statistics import median
 
 from tpuherd.history.apply_bid_events import quota_key, unfit_key
-from tpuherd.history.apply_zone_events import season_key
-from tpuherd.model.slot_history import Bid, Season, Trail
-from tpuherd.model.slots_and_plan import Ask, Kind, Offer, Refusal, Slot
-from tpuherd.planner.retry_limits import age
+from tpuherd.history.apply_zone_events import zone_stats_key
+from tpuherd.model.slot_history import BidRecord, SlotHistory, ZoneStats
+from tpuherd.model.slots_and_plan import Ask, Offer, Refusal, RequestKind, Slot
+from tpuherd.planner.retry_limits import format_age
 
-Seasons = Mapping[tuple[str, str, str], Season]
-PLAIN = Season()
+StatsByZone = Mapping[tuple[str, str, str], ZoneStats]
+PLAIN = ZoneStats()
 #: What a user can do about a refusal. A job that is wished or changed is asked for at once.
 ADVICE: Mapping[Refusal, str] = {
     Refusal.QUOTA: " (have the quota raised, or allow other zones)",
@@ -22,7 +22,7 @@ ADVICE: Mapping[Refusal, str] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class OfferChoice:
     """What a slot would bid for now."""
 
     offers: tuple[Offer, ...] = ()  #: in this order
@@ -31,20 +31,25 @@ class Choice:
     fatal: str = ""  #: no offer can ever be granted, in a sentence
 
 
-def choose(
-    slot: Slot, trail: Trail, live: Sequence[Bid], seasons: Seasons, probed: set[object], now: float
-) -> Choice:
+def choose_offers(
+    slot: Slot,
+    trail: SlotHistory,
+    live: Sequence[BidRecord],
+    seasons: StatsByZone,
+    probed: set[object],
+    now: float,
+) -> OfferChoice:
     """The offers to bid for beside the live bids, best first.
 
     `probed`: the seasons, and zones, that somebody tries just now after a refusal.
     """
-    fit = fitting(slot, trail)
+    fit = fitting_offers(slot, trail)
     if not fit:
-        return Choice(fatal=slot.no_offer or "; ".join(dict.fromkeys(trail.unfit.values())))
+        return OfferChoice(fatal=slot.no_offer or "; ".join(dict.fromkeys(trail.unfit.values())))
     taken = {(bid.offer.zone, bid.offer.rank) for bid in live}
     if all((one.zone, one.rank) in taken for one in fit):
-        return Choice()
-    closed = shut(seasons, now)
+        return OfferChoice()
+    closed = closed_zones(seasons, now)
     ranks = sorted({one.rank for one in fit})
     since = trail.searching_at if trail.searching_at is not None else now
     found: list[Offer] = []
@@ -57,27 +62,27 @@ def choose(
         if place and now < opens and before:
             wake = min(wake, opens)
             break
-        for offer in ordered([one for one in fit if one.rank == rank], seasons):
+        for offer in sort_offers([one for one in fit if one.rank == rank], seasons):
             if (offer.zone, rank) in taken:
                 continue
-            due, reason = pause(offer, seasons, closed, probed, trail.freed, now)
+            due, reason = offer_pause(offer, seasons, closed, probed, trail.freed, now)
             if due > now:
                 wake, soonest = min(wake, due), min(soonest, due)
                 reasons.append(reason)
                 continue
             taken.add((offer.zone, rank))
             found.append(offer)
-    return Choice(offers=tuple(found), wake_at=wake, why_not=tuple(reasons))
+    return OfferChoice(offers=tuple(found), wake_at=wake, why_not=tuple(reasons))
 
 
-def fitting(slot: Slot, trail: Trail) -> Sequence[Offer]:
+def fitting_offers(slot: Slot, trail: SlotHistory) -> Sequence[Offer]:
     """All offers but those that were refused for good."""
     if not trail.unfit:
         return slot.offers
     return [one for one in slot.offers if unfit_key(one, slot.node_digest) not in trail.unfit]
 
 
-def shut(seasons: Seasons, now: float) -> Mapping[str, Season]:
+def closed_zones(seasons: StatsByZone, now: float) -> Mapping[str, ZoneStats]:
     """The zones where we are not allowed to make anything, with what the cloud said."""
     return {
         zone: season
@@ -86,10 +91,10 @@ def shut(seasons: Seasons, now: float) -> Mapping[str, Season]:
     }
 
 
-def pause(
+def offer_pause(
     offer: Offer,
-    seasons: Seasons,
-    closed: Mapping[str, Season],
+    seasons: StatsByZone,
+    closed: Mapping[str, ZoneStats],
     probed: set[object],
     freed: Mapping[str, float],
     now: float,
@@ -98,7 +103,7 @@ def pause(
 
     `freed`: when nodes of the slot's own gave quota back.
     """
-    key = season_key(offer)
+    key = zone_stats_key(offer)
     season = closed.get(offer.zone) or seasons.get(key)
     if season is None or season.refusal is None:
         return now, ""
@@ -108,19 +113,19 @@ def pause(
     if due > now:
         hint = f" ({season.hint})" if season.hint else ADVICE.get(season.refusal, "")
         said = f"{offer.zone}: {season.sentence}{hint}"
-        return due, f"{said}; asked again in {age(due - now)}"
+        return due, f"{said}; asked again in {format_age(due - now)}"
     alone = offer.zone if season.refusal is Refusal.PERMISSION else key
-    if alone in probed and (offer.kind is Kind.DIRECT or alone is not key):
+    if alone in probed and (offer.kind is RequestKind.DIRECT or alone is not key):
         # After a refusal one alone tries, and the others go where it succeeds.
         return now + season.pause_s + 1, f"{offer.zone}: another slot tries it"
     return now, ""
 
 
-def ordered(offers: Sequence[Offer], seasons: Seasons) -> list[Offer]:
+def sort_offers(offers: Sequence[Offer], seasons: StatsByZone) -> list[Offer]:
     """Zones that grant soon and let nodes live, first; then the cheap ones."""
 
     def key(offer: Offer) -> tuple[int, float, float, float, str]:
-        season = seasons.get(season_key(offer), PLAIN)
+        season = seasons.get(zone_stats_key(offer), PLAIN)
         wait = median(season.waits_s) if season.waits_s else inf
         life = median(season.lives_s) if season.lives_s else 0.0
         return season.refusals, wait, -life, offer.price or 0.0, offer.zone
@@ -128,7 +133,7 @@ def ordered(offers: Sequence[Offer], seasons: Seasons) -> list[Offer]:
     return sorted(offers, key=key)
 
 
-def number(choice: Choice, slot: Slot, live: int, held: int, hedge: int | None) -> int:
+def bid_count(choice: OfferChoice, slot: Slot, live: int, held: int, hedge: int | None) -> int:
     """How many of them: one alone for tools that insist on a name, else as the hedge allows."""
     if slot.exact:
         return 0 if held else 1
@@ -136,7 +141,7 @@ def number(choice: Choice, slot: Slot, live: int, held: int, hedge: int | None) 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
+class PendingAsk:
     """An ask that waits for its share of the budget; the lesser goes first."""
 
     turn: tuple[int, float, str, int]
@@ -144,9 +149,9 @@ class Request:
     why: str
 
 
-def admitted(
-    requests: Sequence[Request], asks: Sequence[float], per_min: int, now: float
-) -> tuple[list[Request], list[Request], float]:
+def admit_requests(
+    requests: Sequence[PendingAsk], asks: Sequence[float], per_min: int, now: float
+) -> tuple[list[PendingAsk], list[PendingAsk], float]:
     """Those within the budget in fair order, the rest, and when there is room again."""
     sent = sorted(at for at in asks if at > now - 60)
     room = max(0, per_min - len(sent))

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import asyncssh
 from asyncssh.channel import SSHChannel
 
-from tpuherd.errors import Broken, HerdError, NotReached
-from tpuherd.remote.agent_channel import Lane
+from tpuherd.errors import HerdError, NotReached, OperationFailed
+from tpuherd.remote.agent_channel import Multiplexer
 from tpuherd.remote.asyncssh_patches import hush
 from tpuherd_host.agent.attach import FOLDER, SOCKET
 from tpuherd_host.agent.frames import PROTOCOL
@@ -30,24 +30,24 @@ NEAR_US = 3000
 HERE = Path(__file__).parent
 
 
-class Parcel(Protocol):
+class AgentBundle(Protocol):
     """The agent as it is sent: a file whose name changes with what is in it."""
 
     @property
     def name(self) -> str: ...
 
-    def sent(self, python: str) -> bytes:
+    def bytes_to_send(self, python: str) -> bytes:
         """For a host whose Python says this of itself; "": as little as possible. zlib's format."""
         ...
 
 
-class End:
+class AgentSession:
     """The client's end of a channel, as a lane's wire."""
 
     _channel: SSHChannel[bytes]
 
     def __init__(self, hello: Mapping[str, Any]) -> None:
-        self.lane = Lane(self)
+        self.lane = Multiplexer(self)
         self._hello = hello
 
     def connection_made(self, chan: Any) -> None:
@@ -73,27 +73,27 @@ class End:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.lane.lose(self._end())
+        self.lane.mark_broken(self._closing_error())
 
-    def _end(self) -> HerdError:
+    def _closing_error(self) -> HerdError:
         """Why there is nothing more."""
         return NotReached("the connection was cut")
 
 
-class Door(End, asyncssh.SSHUNIXSession[bytes]):
+class SocketSession(AgentSession, asyncssh.SSHUNIXSession[bytes]):
     """Leads to the socket of an agent that lives: nothing is started on the host for it."""
 
     def session_started(self) -> None:
-        self.lane.greet(self._hello)
+        self.lane.send_hello(self._hello)
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         self.lane.feed(data)
 
 
-class Arrival(End, asyncssh.SSHClientSession[bytes]):
+class BootstrapSession(AgentSession, asyncssh.SSHClientSession[bytes]):
     """Starts what finds the agent, or starts that; then frames come."""
 
-    def __init__(self, parcel: Parcel, hello: Mapping[str, Any]) -> None:
+    def __init__(self, parcel: AgentBundle, hello: Mapping[str, Any]) -> None:
         super().__init__(hello)
         self._parcel = parcel
         self._noise = b""
@@ -108,61 +108,66 @@ class Arrival(End, asyncssh.SSHClientSession[bytes]):
             self.lane.feed(data)
         else:
             self._noise += data
-            self._listen()
+            self._parse_script_output()
 
-    def _listen(self) -> None:
+    def _parse_script_output(self) -> None:
         """Look for what the start script has to say."""
         while not self._there:
             start = self._noise.find(MARK)
             end = self._noise.find(b"\n", start)
             if start < 0 or end < 0:
                 if len(self._noise) > NOISE_MAX:
-                    self.lane.lose(Broken("its shell says too much before the agent can start"))
+                    self.lane.mark_broken(
+                        OperationFailed("its shell says too much before the agent can start")
+                    )
                     self.close()
                 return
             word, self._noise = self._noise[start + len(MARK) : end], self._noise[end + 1 :]
             if word.startswith(b"want"):
-                self._send(word[len(b"want ") :].decode(errors="replace"))
+                self._send_agent(word[len(b"want ") :].decode(errors="replace"))
             elif word == b"have":
                 self._there = True
-                self.lane.greet(self._hello)
+                self.lane.send_hello(self._hello)
                 self.lane.feed(self._noise)
                 self._noise = b""
             else:
-                self.lane.lose(
-                    Broken("it has no python3", hint="the agent needs Python 3.8 or newer")
+                self.lane.mark_broken(
+                    OperationFailed("it has no python3", hint="the agent needs Python 3.8 or newer")
                 )
 
-    def _send(self, python: str) -> None:
+    def _send_agent(self, python: str) -> None:
         """The agent. Near hosts save time by more bytes, far ones save bytes."""
         near = is_near(self._channel.get_extra_info("socket"))
-        parcel = self._parcel.sent(python if near else "")
-        for part in (text("install.py").encode(), parcel):
+        parcel = self._parcel.bytes_to_send(python if near else "")
+        for part in (minified_script("install.py").encode(), parcel):
             self.write(b"%d\n" % len(part) + part)
 
     def exit_status_received(self, status: int) -> None:
         self._status = status
 
-    def _end(self) -> HerdError:
+    def _closing_error(self) -> HerdError:
         words = self._last_words.decode("utf-8", "replace").strip().splitlines()
         if self._status is not None and words:
-            kind = NotReached if self.lane.hello.done() else Broken
+            kind = NotReached if self.lane.hello.done() else OperationFailed
             return kind(f"the agent ended: {words[-1]}")
         if self._status is not None:
             return NotReached(f"the agent ended with status {self._status}")
-        return super()._end()
+        return super()._closing_error()
 
 
 @cache
-def text(name: str) -> str:
+def minified_script(name: str) -> str:
     """A program for hosts, without comments and docstrings, which have a line each."""
     lines = (HERE / name).read_text().splitlines()
     return "\n".join(line for line in lines if line.strip() and line.lstrip()[0] not in '#"')
 
 
-def command(parcel: Parcel) -> str:
+def bootstrap_command(parcel: AgentBundle) -> str:
     """What the login shell of the host is given: what looks for Python, and what that does."""
-    shell, python = shlex.quote(text("arrive.sh")), shlex.quote(text("begin.py"))
+    shell, python = (
+        shlex.quote(minified_script("arrive.sh")),
+        shlex.quote(minified_script("begin.py")),
+    )
     return " ".join(["exec sh -c", shell, "tpuherd", parcel.name, python])
 
 
@@ -177,25 +182,28 @@ def is_near(line: socket.socket | None) -> bool:
     return len(told) == RTT.size and RTT.unpack(told)[0] < NEAR_US
 
 
-def door(login: str) -> str:
+def agent_socket_path(login: str) -> str:
     """Where the agent of a login listens, on hosts that put homes where all do."""
     home = "/root" if login == "root" else f"/home/{login}"
     return f"{home}/{FOLDER}/{SOCKET}"
 
 
-async def enter(
-    connection: asyncssh.SSHClientConnection, path: str, parcel: Parcel, hello: Mapping[str, Any]
-) -> tuple[Lane, Mapping[str, Any]] | None:
+async def connect_to_agent(
+    connection: asyncssh.SSHClientConnection,
+    path: str,
+    parcel: AgentBundle,
+    hello: Mapping[str, Any],
+) -> tuple[Multiplexer, Mapping[str, Any]] | None:
     """A lane to an agent that lives and is this one; None: `arrive` finds out what is there."""
     try:
         _, end = await connection.create_unix_connection(
-            lambda: Door(hello), path, encoding=None, window=WINDOW
+            lambda: SocketSession(hello), path, encoding=None, window=WINDOW
         )
     except (OSError, asyncssh.Error):
         return None  # nobody is there, or its sshd allows no such way
-    assert isinstance(end, Door)
+    assert isinstance(end, SocketSession)
     try:
-        theirs = await greeted(end)
+        theirs = await wait_for_hello(end)
     except HerdError:
         return None
     if PREFIX + str(theirs.get("agent")) + SUFFIX == parcel.name:
@@ -204,32 +212,32 @@ async def enter(
     return None
 
 
-async def arrive(
-    connection: asyncssh.SSHClientConnection, parcel: Parcel, hello: Mapping[str, Any]
-) -> tuple[Lane, Mapping[str, Any]]:
+async def bootstrap_agent(
+    connection: asyncssh.SSHClientConnection, parcel: AgentBundle, hello: Mapping[str, Any]
+) -> tuple[Multiplexer, Mapping[str, Any]]:
     """A lane to the host's agent, and what that said of itself."""
     try:
         _, arrival = await connection.create_session(
-            lambda: Arrival(parcel, hello),
-            command(parcel),
+            lambda: BootstrapSession(parcel, hello),
+            bootstrap_command(parcel),
             encoding=None,
             window=WINDOW,
             request_pty=False,
         )
     except (OSError, asyncssh.Error) as error:
         raise NotReached(f"it opens no channel ({error})") from error
-    assert isinstance(arrival, Arrival)
-    theirs = await greeted(arrival)
+    assert isinstance(arrival, BootstrapSession)
+    theirs = await wait_for_hello(arrival)
     if theirs.get("protocol") != PROTOCOL:
         arrival.close()
-        raise Broken(
+        raise OperationFailed(
             f"its agent speaks protocol {theirs.get('protocol')}, we speak {PROTOCOL}",
             hint="another tpuherd, newer than this one, is at work there: use that one",
         )
     return arrival.lane, theirs
 
 
-async def greeted(end: End) -> Mapping[str, Any]:
+async def wait_for_hello(end: AgentSession) -> Mapping[str, Any]:
     """What the agent says of itself; nobody stays behind where nobody waits for it any more."""
     try:
         return await end.lane.hello

@@ -64,59 +64,65 @@ class Zipapp:
     @property
     def content(self) -> bytes:
         """As it is on hosts."""
-        return content(compiled=False)
+        return archive_content(compiled=False)
 
-    def sent(self, python: str) -> bytes:
+    def bytes_to_send(self, python: str) -> bytes:
         """As it travels: small, or with bytecode where the host's Python takes it."""
-        return sent(compiled=python == OURS)
+        return compressed_archive(compiled=python == OURS)
 
 
 @cache
-def agent() -> Zipapp:
+def current_agent() -> Zipapp:
     """The agent that goes with this version of ours."""
     told = hashlib.sha256()
-    for name, text in sorted(sources().items()):
+    for name, text in sorted(agent_sources().items()):
         told.update(f"{name}\n{len(text)}\n{text}".encode())
     return Zipapp(hash=told.hexdigest()[:16])
 
 
 @cache
-def sources() -> Mapping[str, str]:
+def agent_sources() -> Mapping[str, str]:
     """All of it, by the places in the archive."""
     main = MAIN.format(room=f"{PACKAGE}.{ROOM}", protocol=PROTOCOL)
     report = (files(PACKAGE) / REPORT).read_text(encoding="utf-8")
-    rooms = {**modules(ROOM), **modules(SCRIPTS)}
+    rooms = {**package_sources(ROOM), **package_sources(SCRIPTS)}
     return {"__main__.py": main, f"{PACKAGE}/{REPORT}": report, **rooms}
 
 
 @cache
-def sent(*, compiled: bool) -> bytes:
+def compressed_archive(*, compiled: bool) -> bytes:
     """In one piece that is half as long as with each file compressed for itself."""
-    return zlib.compress(content(compiled=compiled), 1 if compiled else 9)
+    return zlib.compress(archive_content(compiled=compiled), 1 if compiled else 9)
 
 
 @cache
-def content(*, compiled: bool) -> bytes:
+def archive_content(*, compiled: bool) -> bytes:
     """The archive. With bytecode it begins with what a start loads, in one piece."""
     if not compiled:
-        return packed({name: bare(text).encode() for name, text in sources().items()})
-    ours = {dotted(name): name for name in sources() if f"/{ROOM}/" in name or "/__" in name}
-    pack: list[CodeType | bytes] = [code(ours[PACK])]
+        return pack_archive(
+            {name: strip_docs(text).encode() for name, text in agent_sources().items()}
+        )
+    ours = {
+        module_name(name): name for name in agent_sources() if f"/{ROOM}/" in name or "/__" in name
+    }
+    pack: list[CodeType | bytes] = [module_code(ours[PACK])]
     later = set(ours) - {PACK}
     for names in PIECES:
-        piece = needed(*names) & later
-        pack.append(marshal.dumps({name: code(ours[name]) for name in sorted(piece)}))
+        piece = needed_modules(*names) & later
+        pack.append(marshal.dumps({name: module_code(ours[name]) for name in sorted(piece)}))
         later -= piece
-    rest = {name: text.encode() for name, text in sources().items() if f"/{ROOM}/" not in name}
-    rest |= {f"{ours[name]}c": PYC_HEAD + marshal.dumps(code(ours[name])) for name in later}
+    rest = {
+        name: text.encode() for name, text in agent_sources().items() if f"/{ROOM}/" not in name
+    }
+    rest |= {f"{ours[name]}c": PYC_HEAD + marshal.dumps(module_code(ours[name])) for name in later}
     rest["__main__.py"] = PACKED_MAIN.encode()
     head = f"{OURS} {PROTOCOL}\n".encode()
-    return head + marshal.dumps(tuple(pack)) + packed(rest, zipfile.ZIP_DEFLATED)
+    return head + marshal.dumps(tuple(pack)) + pack_archive(rest, zipfile.ZIP_DEFLATED)
 
 
-def needed(*names: str) -> set[str]:
+def needed_modules(*names: str) -> set[str]:
     """These modules of the agent, and whatever they load at once."""
-    texts = {dotted(name): text for name, text in sources().items()}
+    texts = {module_name(name): text for name, text in agent_sources().items()}
     found: set[str] = {PACKAGE}
     waiting = [f"{PACKAGE}.{ROOM}.{name}" for name in names]
     while waiting:
@@ -132,20 +138,20 @@ def needed(*names: str) -> set[str]:
     return found
 
 
-def dotted(name: str) -> str:
+def module_name(name: str) -> str:
     """A module's name, by its place in the archive."""
     return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def code(name: str) -> CodeType:
+def module_code(name: str) -> CodeType:
     """What our own Python has in its cache of the same source, mostly."""
-    spec = importlib.util.find_spec(dotted(name))
+    spec = importlib.util.find_spec(module_name(name))
     loader = spec.loader if spec else None
-    found = loader.get_code(dotted(name)) if isinstance(loader, InspectLoader) else None
-    return found or compile(sources()[name], name, "exec", dont_inherit=True)
+    found = loader.get_code(module_name(name)) if isinstance(loader, InspectLoader) else None
+    return found or compile(agent_sources()[name], name, "exec", dont_inherit=True)
 
 
-def modules(room: str) -> dict[str, str]:
+def package_sources(room: str) -> dict[str, str]:
     """The sources of one of our rooms, by their places in the archive."""
     found = {f"{PACKAGE}/__init__.py": ""}
     for file in (files(PACKAGE) / room).iterdir():
@@ -154,10 +160,10 @@ def modules(room: str) -> dict[str, str]:
     return found
 
 
-def bare(text: str) -> str:
+def strip_docs(text: str) -> str:
     """Without docstrings and comments, which nobody reads there; every line keeps its number."""
     lines = text.split("\n")
-    for node in documented(ast.parse(text)):
+    for node in documented_nodes(ast.parse(text)):
         first = node.body[0] if node.body else None
         if first is not None and ast.get_docstring(node, clean=False) is not None:
             end = first.end_lineno or first.lineno
@@ -167,17 +173,17 @@ def bare(text: str) -> str:
     return "\n".join("" if line.lstrip().startswith("#") else line for line in lines)
 
 
-def documented(
+def documented_nodes(
     node: ast.Module | ast.ClassDef | ast.FunctionDef,
 ) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef]:
     """Whatever may begin with a docstring."""
     yield node
     for one in node.body:
         if isinstance(one, ast.ClassDef | ast.FunctionDef):
-            yield from documented(one)
+            yield from documented_nodes(one)
 
 
-def packed(contents: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+def pack_archive(contents: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
     """An archive of them, with nothing in it of where and when it was made. What a start loads is
     not compressed: that would have to be undone each time."""
     whole = io.BytesIO()

@@ -7,8 +7,16 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-from tpuherd.errors import Broken, HerdError, NotAllowed, NotFound, NotReached, Outdated, Unfit
-from tpuherd.ports import Verb
+from tpuherd.errors import (
+    HerdError,
+    InvalidInput,
+    NotAllowed,
+    NotFound,
+    NotReached,
+    OperationFailed,
+    Superseded,
+)
+from tpuherd.ports import RpcRequest
 from tpuherd_host.agent import frames
 
 EVENTS_MAX = 10_000  #: unread ones; whoever is so late is cut off, and looks anew
@@ -19,9 +27,9 @@ WORDS: Mapping[str, type[HerdError]] = {
     "not-found": NotFound,
     "not-allowed": NotAllowed,
     "not-reached": NotReached,
-    "unfit": Unfit,
+    "unfit": InvalidInput,
     "unknown": NotFound,
-    "outdated": Outdated,  # another engine has taken over
+    "outdated": Superseded,  # another engine has taken over
 }
 
 
@@ -33,7 +41,7 @@ class Wire(Protocol):
     def close(self) -> None: ...
 
 
-class Lane:
+class Multiplexer:
     """One stream of bytes with an agent at its other end."""
 
     def __init__(self, wire: Wire) -> None:
@@ -41,15 +49,15 @@ class Lane:
         self.error: HerdError | None = None  #: why it is broken
         self.hello: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self.calls: dict[int, Call] = {}
-        self.listeners: set[Listener] = set()
+        self.listeners: set[EventQueue] = set()
         self.free = asyncio.Event()  #: the wire takes more
         self.free.set()
-        self._reader = frames.Reader()
+        self._reader = frames.FrameReader()
         self._id = 0
 
-    def greet(self, hello: Mapping[str, Any]) -> None:
+    def send_hello(self, hello: Mapping[str, Any]) -> None:
         """Say who we are: the first thing on the wire."""
-        self.wire.write(frames.said(frames.HELLO, 0, dict(hello)))
+        self.wire.write(frames.pack_json(frames.HELLO, 0, dict(hello)))
 
     def feed(self, piece: bytes) -> None:
         """Take what came."""
@@ -57,30 +65,32 @@ class Lane:
             return
         try:
             for frame in self._reader.feed(piece):
-                self._take(frame)
+                self._dispatch_frame(frame)
         except (frames.BadFrame, struct.error, IndexError) as error:
-            self.lose(Broken(f"its agent speaks something else ({error}); the link was cut"))
+            self.mark_broken(
+                OperationFailed(f"its agent speaks something else ({error}); the link was cut")
+            )
             self.wire.close()
 
-    def _take(self, frame: frames.Frame) -> None:
+    def _dispatch_frame(self, frame: frames.Frame) -> None:
         if frame.kind == frames.HELLO:
             if not self.hello.done():
                 self.hello.set_result(frame.content)
         elif frame.kind == frames.EVENT:
-            self._tell(frame.content, len(frame.payload))
+            self._publish_event(frame.content, len(frame.payload))
         elif (call := self.calls.get(frame.id)) is not None:
-            call.take(frame)
+            call.handle_frame(frame)
             if frame.kind in (frames.REPLY, frames.FAIL):
                 del self.calls[frame.id]
 
-    def _tell(self, event: Mapping[str, Any], size: int) -> None:
+    def _publish_event(self, event: Mapping[str, Any], size: int) -> None:
         for listener in list(self.listeners):
             listener.put(event, size)
-            if listener.full:
+            if listener.is_full:
                 self.listeners.discard(listener)
-                listener.end()
+                listener.close()
 
-    def lose(self, error: HerdError) -> None:
+    def mark_broken(self, error: HerdError) -> None:
         """It is broken: whatever was under way fails."""
         if self.error is not None:
             return
@@ -89,13 +99,13 @@ class Lane:
             self.hello.set_exception(error)
             self.hello.exception()  # whether somebody waits for it or not
         for call in self.calls.values():
-            call.fail(error)
+            call.fail_with(error)
         self.calls.clear()
         for listener in self.listeners:
-            listener.end()
+            listener.close()
         self.free.set()
 
-    def open(self, verb: Verb) -> "Call":
+    def open_call(self, verb: RpcRequest) -> "Call":
         """Begin a call."""
         if self.error is not None:
             raise self.error
@@ -103,25 +113,25 @@ class Lane:
         while self._id in self.calls:
             self._id = self._id % 0xFFFFFFFF + 1
         call = Call(self, self._id)
-        opening = frames.said(frames.CALL, call.id, {**verb.arguments, "verb": verb.name})
+        opening = frames.pack_json(frames.CALL, call.id, {**verb.arguments, "verb": verb.name})
         self.calls[call.id] = call
         self.wire.write(opening)
         return call
 
     @asynccontextmanager
-    async def stream(self, verb: Verb) -> AsyncIterator["Call"]:
+    async def open_stream(self, verb: RpcRequest) -> AsyncIterator["Call"]:
         """A call whose bytes flow as long as the block lasts."""
-        call = self.open(verb)
+        call = self.open_call(verb)
         try:
             yield call
         finally:
-            call.leave()
+            call.cancel()
 
-    async def events(self) -> AsyncIterator[Mapping[str, Any]]:
+    async def iter_events(self) -> AsyncIterator[Mapping[str, Any]]:
         """What comes unasked from now on."""
         if self.error is not None:
             return
-        listener = Listener()
+        listener = EventQueue()
         self.listeners.add(listener)
         try:
             while (event := await listener.get()) is not None:
@@ -130,7 +140,7 @@ class Lane:
             self.listeners.discard(listener)
 
 
-class Listener:
+class EventQueue:
     """Events that somebody has not read yet, with a bound on how many and how large they are."""
 
     def __init__(self) -> None:
@@ -138,7 +148,7 @@ class Listener:
         self._bytes = 0
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whoever reads is too late for more."""
         return self._queue.qsize() >= EVENTS_MAX or self._bytes >= EVENT_BYTES_MAX
 
@@ -147,7 +157,7 @@ class Listener:
         self._bytes += size
         self._queue.put_nowait((event, size))
 
-    def end(self) -> None:
+    def close(self) -> None:
         """No more comes."""
         self._queue.put_nowait((None, 0))
 
@@ -161,7 +171,7 @@ class Listener:
 class Call:
     """One of them: a Stream."""
 
-    def __init__(self, lane: Lane, id: int) -> None:
+    def __init__(self, lane: Multiplexer, id: int) -> None:
         self.lane = lane
         self.id = id
         self._pieces: deque[bytes] = deque()  #: each behind the byte of its port
@@ -175,7 +185,7 @@ class Call:
         self._reply: Mapping[str, Any] | None = None
         self._error: HerdError | None = None
 
-    def take(self, frame: frames.Frame) -> None:
+    def handle_frame(self, frame: frames.Frame) -> None:
         """A frame of this call came."""
         if frame.kind == frames.DATA:
             if not frame.payload:
@@ -191,25 +201,25 @@ class Call:
             self._credit.set()
         elif frame.kind == frames.REPLY:
             self._reply = frame.content
-            self._end()
+            self._mark_done()
         elif frame.kind == frames.FAIL:
             said = frame.content
-            kind = WORDS.get(str(said.get("error")), Broken)
+            kind = WORDS.get(str(said.get("error")), OperationFailed)
             sentence = str(said.get("sentence") or said.get("error") or "it failed on the host")
-            self.fail(kind(sentence, hint=str(said.get("hint") or "")))
+            self.fail_with(kind(sentence, hint=str(said.get("hint") or "")))
 
-    def fail(self, error: HerdError) -> None:
+    def fail_with(self, error: HerdError) -> None:
         """It ended badly."""
         self._error = error
-        self._end()
+        self._mark_done()
 
-    def _end(self) -> None:
+    def _mark_done(self) -> None:
         self._over = True
         self._come.set()
         self._credit.set()
 
     @property
-    def unread(self) -> int:
+    def unacked_bytes(self) -> int:
         """Bytes that were sent and that the agent has not given credit for again."""
         return max(0, frames.WINDOW - self._may_send)
 
@@ -218,7 +228,7 @@ class Call:
 
         Credit for it is given by the next reading: who can't go on holds no more than a window.
         """
-        self._repay()
+        self._grant_credit()
         while not self._pieces:
             if self._over:
                 if isinstance(self._error, NotReached):
@@ -234,10 +244,10 @@ class Call:
         self._read += len(piece)
         return port, piece
 
-    def _repay(self) -> None:
+    def _grant_credit(self) -> None:
         """Give credit for what was read."""
         if self._read >= frames.WINDOW // 2 and not self._over:
-            self.lane.wire.write(frames.credit(self.id, self._read))
+            self.lane.wire.write(frames.pack_credit(self.id, self._read))
             self._may_come += self._read
             self._read = 0
 
@@ -254,15 +264,15 @@ class Call:
             if self._over:
                 break
             self._may_send -= many
-            self.lane.wire.write(frames.data(self.id, port, bytes(rest[:many])))
+            self.lane.wire.write(frames.pack_data(self.id, port, bytes(rest[:many])))
             rest = rest[many:]
         if isinstance(self._error, NotReached):
             raise self._error
 
-    async def end(self, port: int) -> None:
+    async def send_eof(self, port: int) -> None:
         """No more will be sent on this port."""
         if not self._over:
-            self.lane.wire.write(frames.packed(frames.END, self.id, bytes([port])))
+            self.lane.wire.write(frames.pack_frame(frames.END, self.id, bytes([port])))
 
     async def reply(self) -> Mapping[str, Any]:
         """What came back at the end. Data that nobody has read by then is dropped."""
@@ -271,16 +281,16 @@ class Call:
             if self._pieces:
                 await self.read()
             else:
-                self._repay()
+                self._grant_credit()
                 await self._come.wait()
         if self._error is not None:
             raise self._error
         return self._reply or {}
 
-    def leave(self) -> None:
+    def cancel(self) -> None:
         """Nobody is interested any more: what it began goes on."""
         self._left = True
         self._pieces.clear()
         if not self._over:
-            self.lane.wire.write(frames.packed(frames.CANCEL, self.id, b""))
-            self.fail(Broken("it was left"))
+            self.lane.wire.write(frames.pack_frame(frames.CANCEL, self.id, b""))
+            self.fail_with(OperationFailed("it was left"))

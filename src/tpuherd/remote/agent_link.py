@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import asyncssh
 
 from tpuherd.errors import NotReached
-from tpuherd.ports import Host, Verb
-from tpuherd.remote.agent_channel import Call, Lane
+from tpuherd.ports import Host, RpcRequest
+from tpuherd.remote.agent_channel import Call, Multiplexer
 
 LOOPBACK = "127.0.0.1"
 
 
-class Tunnels(Protocol):
+class PortForwarder(Protocol):
     """What makes local ports that lead to a host: an SSH connection."""
 
     def forward_local_port(
@@ -25,7 +25,9 @@ class Tunnels(Protocol):
 class AgentLink:
     """The Link to one host. Many may use it at the same time."""
 
-    def __init__(self, host: Host, hello: Mapping[str, Any], lane: Lane, tunnels: Tunnels) -> None:
+    def __init__(
+        self, host: Host, hello: Mapping[str, Any], lane: Multiplexer, tunnels: PortForwarder
+    ) -> None:
         self.host = host
         self.hello = hello
         self.lane = lane
@@ -36,26 +38,26 @@ class AgentLink:
         """Whether it can be used, as far as is known."""
         return self.lane.error is None
 
-    async def call(self, verb: Verb) -> Mapping[str, Any]:
+    async def call(self, verb: RpcRequest) -> Mapping[str, Any]:
         """Ask and get the answer."""
-        async with self.stream(verb) as call:
+        async with self.open_stream(verb) as call:
             return await call.reply()
 
-    def stream(self, verb: Verb) -> AbstractAsyncContextManager[Call]:
+    def open_stream(self, verb: RpcRequest) -> AbstractAsyncContextManager[Call]:
         """Ask, with bytes both ways."""
-        return self.lane.stream(verb)
+        return self.lane.open_stream(verb)
 
     def events(self) -> AsyncIterator[Mapping[str, Any]]:
         """What the agent has to say unasked; ends with the link."""
-        return self.lane.events()
+        return self.lane.iter_events()
 
-    def drop(self, why: str) -> None:
+    def disconnect(self, why: str) -> None:
         """Hang up."""
-        self.lane.lose(NotReached(why))
+        self.lane.mark_broken(NotReached(why))
         self.lane.wire.close()
 
     @asynccontextmanager
-    async def forward(self, port: int) -> AsyncIterator[int]:
+    async def forward_port(self, port: int) -> AsyncIterator[int]:
         """A local port that leads to that port of the host's own loopback."""
         if self.lane.error is not None:
             raise self.lane.error

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 PYTHON = sys.implementation.cache_tag + "-" + MAGIC_NUMBER.hex()
 
 
-def say(word: str) -> None:
+def send_status(word: str) -> None:
     """To whoever waits for it at the other end."""
     sys.stdout.write(chr(1) + "tpuherd " + word + chr(10))
     sys.stdout.flush()
 
 
-def there(file: str) -> bytes:
+def read_agent_file(file: str) -> bytes:
     """The agent in a file; nothing where there is none, or another Python's."""
     try:
         with open(file, "rb") as stream:
@@ -28,7 +28,7 @@ def there(file: str) -> bytes:
     return content if content.startswith((PYTHON.encode(), b"PK")) else b""
 
 
-def defined(program: "Any") -> "Any":
+def defined_names(program: "Any") -> "Any":
     """What a program defines."""
     room: dict[str, Any] = {}
     exec(program, room)
@@ -37,12 +37,12 @@ def defined(program: "Any") -> "Any":
 
 def main(file: str) -> None:
     """What is in the file need not be read again, nor looked for in an archive."""
-    content = there(file)
+    content = read_agent_file(file)
     if not content:
-        say("want " + PYTHON)
+        send_status("want " + PYTHON)
         stdin = sys.stdin.buffer
-        content = defined(stdin.read(int(stdin.readline())))["taken"](file)
-    say("have")
+        content = defined_names(stdin.read(int(stdin.readline())))["taken"](file)
+    send_status("have")
     sys.argv = [file, "attach"]
     if content.startswith(b"PK"):
         sys.path.insert(0, file)
@@ -52,7 +52,7 @@ def main(file: str) -> None:
     head = content[:99].splitlines(True)[0]
     begin, *pieces = marshal.loads(memoryview(content)[len(head) :])
     del content
-    sys.exit(defined(begin)["begin"](pieces, file, int(head.split()[1])))
+    sys.exit(defined_names(begin)["begin"](pieces, file, int(head.split()[1])))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import asyncssh
 
-from tpuherd.errors import Unfit
+from tpuherd.errors import InvalidInput
 
 FILE = "id_ed25519"
 
@@ -26,12 +26,12 @@ def key_pair(folder: Path) -> KeyPair:
     file = folder / FILE
     try:
         if not file.exists():
-            make(file)
+            make_key_pair(file)
         private = asyncssh.import_private_key(file.read_bytes())
     except OSError as error:
-        raise Unfit(f"{file} can't be used ({error.strerror})") from error
+        raise InvalidInput(f"{file} can't be used ({error.strerror})") from error
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-        raise Unfit(
+        raise InvalidInput(
             f"{file} is no private key without a passphrase ({error})",
             hint="move it away, and a new one will be made",
         ) from error
@@ -39,7 +39,7 @@ def key_pair(folder: Path) -> KeyPair:
     return KeyPair(private=private, public=" ".join(words[:2]), file=file)
 
 
-def make(file: Path) -> None:
+def make_key_pair(file: Path) -> None:
     """Make a pair; where two do so at once, the first one's stays."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     private = asyncssh.generate_private_key("ssh-ed25519", comment="tpuherd")

@@ -8,16 +8,28 @@ from typing import Any, Protocol, TypeVar
 import asyncssh
 
 from tpuherd.clock import Clock
-from tpuherd.errors import Broken, HerdError, NotAllowed, NotFound, NotReached, Stranger
+from tpuherd.errors import (
+    HerdError,
+    IdentityMismatch,
+    NotAllowed,
+    NotFound,
+    NotReached,
+    OperationFailed,
+)
 from tpuherd.ports import Host
-from tpuherd.remote.agent_bootstrap import Parcel, arrive, door, enter
-from tpuherd.remote.agent_channel import Lane
+from tpuherd.remote.agent_bootstrap import (
+    AgentBundle,
+    agent_socket_path,
+    bootstrap_agent,
+    connect_to_agent,
+)
+from tpuherd.remote.agent_channel import Multiplexer
 from tpuherd.remote.agent_link import AgentLink
 from tpuherd.remote.asyncssh_patches import lean
 from tpuherd.remote.client_key import KeyPair
-from tpuherd.remote.handshake_limits import Patience, Turnstile, unreached
+from tpuherd.remote.handshake_limits import HandshakeLimiter, SharedTimeout, unreachable_sentence
 from tpuherd.remote.host_key_pins import Pins
-from tpuherd.settings.host_routes import Kind, Way, command, usual
+from tpuherd.settings.host_routes import Route, RouteKind, default_routes, proxy_command
 
 T = TypeVar("T")
 PATIENCE_S = 10.0  #: for one host to say the next thing, until it has let us in
@@ -43,98 +55,100 @@ KEEPALIVE_S = 5.0
 KEEPALIVES_MAX = 3  #: unanswered ones, until a connection counts as lost
 
 
-class Register(Protocol):
+class HostDirectory(Protocol):
     """What the cloud knows of hosts. Asked when a host is met for the first time, or lost."""
 
-    def obstacle(self, host: Host) -> str | None:
+    def unreachable_reason(self, host: Host) -> str | None:
         """Why it makes no sense to try, if it doesn't: its node is PREEMPTED."""
         ...
 
-    async def vouch(self, host: Host) -> tuple[Host, str]:
+    async def look_up_host(self, host: Host) -> tuple[Host, str]:
         """The host with its own host keys, if the cloud has them, and its instance name."""
         ...
 
-    async def find(self, host: Host) -> Host | None:
+    async def find_current(self, host: Host) -> Host | None:
         """The same worker of the same node as it is now, with its host keys; None: it is gone."""
         ...
 
-    async def admit(self, host: Host, login: str, public: str) -> None:
+    async def install_key(self, host: Host, login: str, public: str) -> None:
         """Let this key in. NotAllowed, with a sentence, where that can't be done."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Caller:
+class ClientIdentity:
     """Who we are to hosts and agents."""
 
     login: str
     keys: KeyPair
     hello: Mapping[str, Any]
-    parcel: Parcel  #: the agent, as it is sent
-    ways: tuple[Way, ...] = ()  #: to be tried in order; none: whichever address the host has
+    parcel: AgentBundle  #: the agent, as it is sent
+    ways: tuple[Route, ...] = ()  #: to be tried in order; none: whichever address the host has
 
 
-class Refused(Exception):
+class KeyRejected(Exception):
     """The host does not know our key."""
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class IncarnationKey:
     """A host as created once."""
 
     incarnation: str
     worker: int
 
 
-class Ways:
+class ConnectionPool:
     """Opens connections and links, keeps them, and shares them among all who ask."""
 
-    def __init__(self, register: Register, caller: Caller, pins: Pins, clock: Clock) -> None:
+    def __init__(
+        self, register: HostDirectory, caller: ClientIdentity, pins: Pins, clock: Clock
+    ) -> None:
         self.register = register
         self.caller = caller
         self.pins = pins
         self.clock = clock
-        self._links: dict[Key, AgentLink] = {}
-        self._connections: dict[Key, asyncssh.SSHClientConnection] = {}
-        self._under_way: dict[Key | str, asyncio.Task[Any]] = {}
-        self._failed_at: dict[Key, float] = {}
+        self._links: dict[IncarnationKey, AgentLink] = {}
+        self._connections: dict[IncarnationKey, asyncssh.SSHClientConnection] = {}
+        self._under_way: dict[IncarnationKey | str, asyncio.Task[Any]] = {}
+        self._failed_at: dict[IncarnationKey, float] = {}
         self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
-        self._turnstile = Turnstile(GREETINGS, GREETING_S)
-        self._jump_turnstile = Turnstile(GREETINGS_BY_JUMP, GREETING_S)
-        self._arrivals = Turnstile(ARRIVALS, GREETING_S)
-        self._agents = Patience(AGENT_PATIENCE_S)
-        self._options = options(caller)
+        self._turnstile = HandshakeLimiter(GREETINGS, GREETING_S)
+        self._jump_turnstile = HandshakeLimiter(GREETINGS_BY_JUMP, GREETING_S)
+        self._arrivals = HandshakeLimiter(ARRIVALS, GREETING_S)
+        self._agents = SharedTimeout(AGENT_PATIENCE_S)
+        self._options = connection_options(caller)
 
-    def alive(self, host: Host) -> bool:
+    def is_alive(self, host: Host) -> bool:
         """Whether there is a link to this host, as far as is known."""
-        link = self._links.get(Key(host.incarnation, host.worker))
+        link = self._links.get(IncarnationKey(host.incarnation, host.worker))
         return link is not None and link.alive
 
-    def met(self, host: Host) -> bool:
+    def has_pinned_key(self, host: Host) -> bool:
         """Whether it can prove that it is this host: its key is known."""
-        return bool(self.pins.of(host))
+        return bool(self.pins.pinned_keys(host))
 
-    def drop(self, host: Host) -> None:
+    def drop_connection(self, host: Host) -> None:
         """It does not answer any more: nobody else need find that out by waiting."""
-        key = Key(host.incarnation, host.worker)
+        key = IncarnationKey(host.incarnation, host.worker)
         self._links.pop(key, None)
         connection = self._connections.pop(key, None)
         if connection is not None:
             self._failed_at[key] = self.clock.now()
             connection.abort()
 
-    async def link(self, host: Host) -> AgentLink:
+    async def get_link(self, host: Host) -> AgentLink:
         """The link to the host's agent: the one there is, or a new one."""
-        key = Key(host.incarnation, host.worker)
+        key = IncarnationKey(host.incarnation, host.worker)
         link = self._links.get(key)
         if link is not None and link.alive:
             return link
-        return await self._once(key, lambda: self._bring(key, host))
+        return await self._single_flight(key, lambda: self._open_link(key, host))
 
-    async def connection(self, host: Host) -> asyncssh.SSHClientConnection:
+    async def get_connection(self, host: Host) -> asyncssh.SSHClientConnection:
         """The SSH connection itself: for terminals, and whatever has no agent yet."""
-        await self.link(host)
-        return self._connections[Key(host.incarnation, host.worker)]
+        await self.get_link(host)
+        return self._connections[IncarnationKey(host.incarnation, host.worker)]
 
     async def close(self) -> None:
         """Hang up everywhere. What agents do goes on."""
@@ -150,88 +164,98 @@ class Ways:
             connection.abort()
         await asyncio.gather(*(connection.wait_closed() for connection in connections))
 
-    async def _once(self, key: Key | str, work: Callable[[], Awaitable[T]]) -> T:
+    async def _single_flight(
+        self, key: IncarnationKey | str, work: Callable[[], Awaitable[T]]
+    ) -> T:
         """Do it, or wait for who does it already. A waiter that gives up stops nobody else's."""
         task = self._under_way.get(key)
         if task is None:
             task = self._under_way[key] = asyncio.ensure_future(work())
-            task.add_done_callback(lambda done: self._over(key, done))
+            task.add_done_callback(lambda done: self._forget_task(key, done))
         result: T = await asyncio.shield(task)
         return result
 
-    def _over(self, key: Key | str, task: asyncio.Future[Any]) -> None:
+    def _forget_task(self, key: IncarnationKey | str, task: asyncio.Future[Any]) -> None:
         self._under_way.pop(key, None)
         if not task.cancelled():
             task.exception()  # perhaps nobody waits for it any more
 
-    async def _bring(self, key: Key, host: Host) -> AgentLink:
+    async def _open_link(self, key: IncarnationKey, host: Host) -> AgentLink:
         """Connect if need be, and bring up the agent."""
         connection = self._connections.get(key)
-        seen = self.met(host)  # then its agent may still live
+        seen = self.has_pinned_key(host)  # then its agent may still live
         if connection is None or connection.is_closed():
-            connection = self._connections[key] = await self._reach(key, host)
+            connection = self._connections[key] = await self._connect_with_refresh(key, host)
         try:
-            lane, hello = await self._agents.wait_for(self._met(connection, seen=seen))
+            lane, hello = await self._agents.wait_for(self._reach_agent(connection, seen=seen))
         except TimeoutError as error:
             connection.abort()
             raise NotReached(f"its agent gave no answer in {AGENT_PATIENCE_S:g} s") from error
         link = self._links[key] = AgentLink(host, hello, lane, connection)
         return link
 
-    async def _met(
+    async def _reach_agent(
         self, connection: asyncssh.SSHClientConnection, *, seen: bool
-    ) -> tuple[Lane, Mapping[str, Any]]:
+    ) -> tuple[Multiplexer, Mapping[str, Any]]:
         """Its agent, at its door if it may be there, else started."""
         parcel, words = self.caller.parcel, self.caller.hello
-        if seen and (found := await enter(connection, door(self.caller.login), parcel, words)):
+        if seen and (
+            found := await connect_to_agent(
+                connection, agent_socket_path(self.caller.login), parcel, words
+            )
+        ):
             return found
-        async with self._arrivals.through():
-            return await arrive(connection, parcel, words)
+        async with self._arrivals.handshake_slot():
+            return await bootstrap_agent(connection, parcel, words)
 
-    async def _reach(self, key: Key, host: Host) -> asyncssh.SSHClientConnection:
+    async def _connect_with_refresh(
+        self, key: IncarnationKey, host: Host
+    ) -> asyncssh.SSHClientConnection:
         """Connect; where that fails, once more if the cloud knows better than we did."""
-        obstacle = self.register.obstacle(host)
+        obstacle = self.register.unreachable_reason(host)
         if obstacle is not None:
             raise NotReached(obstacle)
-        host, instance = await self._vouched(host)
+        host, instance = await self._resolve_host(host)
         try:
-            connection = await self._enter(key, host, instance)
-        except (NotReached, Stranger) as error:
+            connection = await self._connect_by_routes(key, host, instance)
+        except (NotReached, IdentityMismatch) as error:
             self._failed_at[key] = self.clock.now()
-            now = await self.register.find(host)
+            now = await self.register.find_current(host)
             if now is None:
                 raise NotFound("it is no more") from error
             if now.incarnation != host.incarnation:
                 raise NotFound("it was created anew since", hint="look again") from error
-            known = self.pins.of(host) or host.host_keys
+            known = self.pins.pinned_keys(host) or host.host_keys
             if now.host_keys and set(now.host_keys) != set(known):
-                self.pins.keep(now, now.host_keys)
-            elif place(now) == place(host):
+                self.pins.pin_keys(now, now.host_keys)
+            elif without_keys(now) == without_keys(host):
                 raise
-            connection = await self._enter(key, now, instance)
+            connection = await self._connect_by_routes(key, now, instance)
         self._failed_at.pop(key, None)
         return connection
 
-    async def _vouched(self, host: Host) -> tuple[Host, str]:
+    async def _resolve_host(self, host: Host) -> tuple[Host, str]:
         """The host with its keys and its instance name, as far as they are known and needed."""
         wants_name = any("%n" in way.by for way in self.caller.ways)
-        if wants_name or not (self.pins.of(host) or host.host_keys):
-            return await self.register.vouch(host)
+        if wants_name or not (self.pins.pinned_keys(host) or host.host_keys):
+            return await self.register.look_up_host(host)
         return host, ""
 
-    async def _enter(self, key: Key, host: Host, instance: str) -> asyncssh.SSHClientConnection:
+    async def _connect_by_routes(
+        self, key: IncarnationKey, host: Host, instance: str
+    ) -> asyncssh.SSHClientConnection:
         """Connect to where the host is said to be, by the first way that leads there."""
-        ways = [way for way in self.caller.ways or usual(host) if way.leads_to(host)]
+        ways = [way for way in self.caller.ways or default_routes(host) if way.can_reach(host)]
         failed: HerdError = NotReached("none of the ways leads there: it has no external address")
         for way in ways:
             try:
-                return await self._let_in(key, host, way, instance)
-            except (NotReached, Stranger) as error:
+                return await self._connect_with_key_install(key, host, way, instance)
+            except (NotReached, IdentityMismatch) as error:
                 failed = error
         raise failed
 
-    async def _let_in(
-        self, key: Key, host: Host, way: Way, instance: str
+    async def _connect_with_key_install(
+        self, key: IncarnationKey, host: Host, way: Route, instance: str
     ) -> asyncssh.SSHClientConnection:
         """Connect by this way, and have our key let in where it is not known yet."""
         end = self.clock.now() + ADMISSION_S
@@ -239,66 +263,68 @@ class Ways:
         while True:
             try:
                 return await self._connect(key, host, way, instance)
-            except Refused as refusal:
+            except KeyRejected as refusal:
                 if self.clock.now() > end:
                     raise NotAllowed(
                         f"it does not take our key for {self.caller.login},"
                         f" though it is in the metadata for {ADMISSION_S:g} s",
                         hint="its guest agent may be broken: look at its serial console",
                     ) from refusal
-            await self.register.admit(host, self.caller.login, self.caller.keys.public)
+            await self.register.install_key(host, self.caller.login, self.caller.keys.public)
             await self.clock.sleep(pause_s)
             pause_s = min(pause_s * 1.5, 5.0)
 
     async def _connect(
-        self, key: Key, host: Host, way: Way, instance: str
+        self, key: IncarnationKey, host: Host, way: Route, instance: str
     ) -> asyncssh.SSHClientConnection:
         """One try by one way."""
-        doorman = Doorman(host, self.pins)
-        more = await self._by(way, host, instance)
-        direct = way.kind in (Kind.EXTERNAL, Kind.INTERNAL)
+        doorman = HostKeyVerifier(host, self.pins)
+        more = await self._route_options(way, host, instance)
+        direct = way.kind in (RouteKind.EXTERNAL, RouteKind.INTERNAL)
         turnstile = self._turnstile if direct else self._jump_turnstile
-        seconds = self._patience(key)
+        seconds = self._answer_timeout(key)
         try:
-            async with turnstile.through(), asyncio.timeout(seconds) as patience:
+            async with turnstile.handshake_slot(), asyncio.timeout(seconds) as patience:
                 doorman.heard = lambda: patience.reschedule(
                     asyncio.get_running_loop().time() + seconds
                 )
                 connection = await asyncssh.connect(
-                    way.address(host),
+                    way.host_address(host),
                     host.ssh_port,
                     options=self._options,
                     config=None,
                     client_factory=lambda: doorman,
-                    server_host_key_algs=algorithms(doorman.known),
+                    server_host_key_algs=host_key_algorithms(doorman.known),
                     **more,
                 )
-                doorman.remember()
+                doorman.pin_shown_key()
                 return lean(connection)
         except TimeoutError as error:
             raise NotReached(f"no answer in {seconds:g} s") from error
         except asyncssh.PermissionDenied as error:
-            raise Refused from error
+            raise KeyRejected from error
         except asyncssh.HostKeyNotVerifiable as error:
-            raise doorman.stranger() from error
+            raise doorman.stranger_error() from error
         except asyncssh.KeyExchangeFailed as error:
             if doorman.known and "host key" in str(error).lower():
-                raise doorman.stranger() from error
-            raise Broken(f"it speaks another SSH than we do ({error})") from error
+                raise doorman.stranger_error() from error
+            raise OperationFailed(f"it speaks another SSH than we do ({error})") from error
         except asyncssh.Error as error:
             raise NotReached(f"it hung up before it let us in ({error.reason})") from error
         except OSError as error:
-            raise NotReached(unreached(error, host.ssh_port)) from error
+            raise NotReached(unreachable_sentence(error, host.ssh_port)) from error
 
-    async def _by(self, way: Way, host: Host, instance: str) -> dict[str, Any]:
+    async def _route_options(self, way: Route, host: Host, instance: str) -> dict[str, Any]:
         """What asyncssh must know of the way."""
-        if way.kind is Kind.COMMAND:
-            return {"proxy_command": command(way, host, instance)}
-        if way.kind is Kind.JUMP:
-            return {"tunnel": await self._once(way.by, lambda: self._jump(way.by))}
+        if way.kind is RouteKind.COMMAND:
+            return {"proxy_command": proxy_command(way, host, instance)}
+        if way.kind is RouteKind.JUMP:
+            return {
+                "tunnel": await self._single_flight(way.by, lambda: self._jump_connection(way.by))
+            }
         return {}
 
-    async def _jump(self, by: str) -> asyncssh.SSHClientConnection:
+    async def _jump_connection(self, by: str) -> asyncssh.SSHClientConnection:
         """The connection to a jump host, one for all: by the user's own SSH settings and keys."""
         jump = self._jumps.get(by)
         if jump is not None and not jump.is_closed():
@@ -318,20 +344,20 @@ class Ways:
         self._jumps[by] = jump
         return jump
 
-    def _patience(self, key: Key) -> float:
+    def _answer_timeout(self, key: IncarnationKey) -> float:
         """How long to wait for a host: not as long again for one that has just been waited for."""
         failed_at = self._failed_at.get(key)
         recent = failed_at is not None and self.clock.now() - failed_at < MOMENT_S
         return SHORT_PATIENCE_S if recent else PATIENCE_S
 
 
-class Doorman(asyncssh.SSHClient):
+class HostKeyVerifier(asyncssh.SSHClient):
     """Looks at the host key before anything is said to the host."""
 
     def __init__(self, host: Host, pins: Pins) -> None:
         self.host = host
         self.pins = pins
-        self.known = pins.of(host) or host.host_keys
+        self.known = pins.pinned_keys(host) or host.host_keys
         self.shown = ""
         self.heard: Callable[[], None] = lambda: None  #: it lives, however slow we all are
 
@@ -345,23 +371,23 @@ class Doorman(asyncssh.SSHClient):
         self.shown = " ".join(key.export_public_key().decode().split()[:2])
         return not self.known or self.shown in self.known
 
-    def remember(self) -> None:
+    def pin_shown_key(self) -> None:
         """It has proven that the key is its own: pin what the cloud said, else what it showed."""
-        self.pins.keep(self.host, self.known or (self.shown,))
+        self.pins.pin_keys(self.host, self.known or (self.shown,))
 
-    def stranger(self) -> Stranger:
+    def stranger_error(self) -> IdentityMismatch:
         """The sentence for a key that is not the host's."""
-        owner = self.pins.owner(self.shown)
+        owner = self.pins.key_owner(self.shown)
         if owner is not None and owner.incarnation != self.host.incarnation:
-            return Stranger(f"another node has its address now: {owner.name} answers there")
-        return Stranger(
+            return IdentityMismatch(f"another node has its address now: {owner.name} answers there")
+        return IdentityMismatch(
             "who answers at its address shows another host key: another node has this address"
             " now, or somebody stands in between",
             hint="nothing was sent there; `herd exec` looks again at every call",
         )
 
 
-def options(caller: Caller) -> asyncssh.SSHClientConnectionOptions:
+def connection_options(caller: ClientIdentity) -> asyncssh.SSHClientConnectionOptions:
     """What all connections have in common. Nothing of the user's SSH settings, agent or files."""
     return asyncssh.SSHClientConnectionOptions(
         config=None,
@@ -383,7 +409,7 @@ def options(caller: Caller) -> asyncssh.SSHClientConnectionOptions:
     )
 
 
-def algorithms(known: tuple[str, ...]) -> list[str]:
+def host_key_algorithms(known: tuple[str, ...]) -> list[str]:
     """The kinds of host keys to ask for: those that are known, else all, the best first."""
     kinds = {key.partition(" ")[0] for key in known}
     wanted = [
@@ -392,6 +418,6 @@ def algorithms(known: tuple[str, ...]) -> list[str]:
     return wanted or list(HOST_KEYS)
 
 
-def place(host: Host) -> Host:
+def without_keys(host: Host) -> Host:
     """A host without its keys: where it is."""
     return replace(host, host_keys=())

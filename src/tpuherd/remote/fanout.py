@@ -8,14 +8,14 @@ from typing import Generic, TypeVar
 
 from tpuherd.errors import HerdError, NotReached
 from tpuherd.ports import Host, host_labels
-from tpuherd.targets import fold
+from tpuherd.targets import fold_names
 
 T = TypeVar("T")
 AT_ONCE = 256  #: hosts that are worked on at the same time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Done(Generic[T]):
+class FanoutResult(Generic[T]):
     """What came of it on one host: a value, or why there is none."""
 
     host: Host
@@ -23,25 +23,25 @@ class Done(Generic[T]):
     error: HerdError | None = None
 
 
-async def each(
+async def run_on_each(
     hosts: Iterable[Host],
     work: Callable[[Host], Awaitable[T]],
     *,
     at_once: int = AT_ONCE,
     seconds: float | None = None,
-) -> AsyncGenerator[Done[T], None]:
+) -> AsyncGenerator[FanoutResult[T], None]:
     """Do `work` on every host, and give what came of it in the order in which it came.
 
     A HerdError of one host is its result and stops no other; anything else is a bug and stops all.
     After `seconds` the work on a host is cancelled, and that host was not reached. Leaving the loop
     cancels what is still under way: `async with aclosing(each(...)) as results: async for ...`.
     """
-    results: asyncio.Queue[Done[T] | None] = asyncio.Queue()
+    results: asyncio.Queue[FanoutResult[T] | None] = asyncio.Queue()
     slots = asyncio.Semaphore(at_once)
 
     async def one(host: Host) -> None:
         async with slots:
-            results.put_nowait(await tried(host, work, seconds))
+            results.put_nowait(await try_host(host, work, seconds))
 
     async def all_of_them() -> None:
         try:
@@ -63,38 +63,40 @@ async def each(
             parent.exception()  # raised above already, where it was not the caller who left
 
 
-async def tried(host: Host, work: Callable[[Host], Awaitable[T]], seconds: float | None) -> Done[T]:
+async def try_host(
+    host: Host, work: Callable[[Host], Awaitable[T]], seconds: float | None
+) -> FanoutResult[T]:
     """The work on one host, in its time."""
     limit = nullcontext() if seconds is None else asyncio.timeout(seconds)
     try:
         async with limit:
-            return Done(host=host, value=await work(host))
+            return FanoutResult(host=host, value=await work(host))
     except HerdError as error:
-        return Done(host=host, error=error)
+        return FanoutResult(host=host, error=error)
     except TimeoutError:
-        return Done(host=host, error=NotReached(f"no answer in {seconds:g} s"))
+        return FanoutResult(host=host, error=NotReached(f"no answer in {seconds:g} s"))
 
 
-async def everyone(
+async def run_on_all(
     hosts: Sequence[Host],
     work: Callable[[Host], Awaitable[T]],
     *,
     at_once: int = AT_ONCE,
     seconds: float | None = None,
-) -> list[Done[T]]:
+) -> list[FanoutResult[T]]:
     """The same, all results together, in the order of the hosts."""
     results = {
-        done.host: done async for done in each(hosts, work, at_once=at_once, seconds=seconds)
+        done.host: done async for done in run_on_each(hosts, work, at_once=at_once, seconds=seconds)
     }
     return [results[host] for host in hosts]
 
 
-def names(hosts: Iterable[Host]) -> str:
+def host_names(hosts: Iterable[Host]) -> str:
     """gpt-[0-2]/w[0-7]"""
-    return fold(host_labels(list(hosts)))
+    return fold_names(host_labels(list(hosts)))
 
 
-def failures(results: Iterable[Done[T]]) -> list[str]:
+def failure_lines(results: Iterable[FanoutResult[T]]) -> list[str]:
     """A line for every reason, with whom it befell: `gpt/w[3,9]: no answer in 10 s`."""
     befell: dict[tuple[str, str], list[Host]] = {}
     for done in results:
@@ -102,6 +104,6 @@ def failures(results: Iterable[Done[T]]) -> list[str]:
             reason = (done.error.sentence, done.error.hint)
             befell.setdefault(reason, []).append(done.host)
     return [
-        f"{names(hosts)}: {sentence}{f' ({hint})' if hint else ''}"
+        f"{host_names(hosts)}: {sentence}{f' ({hint})' if hint else ''}"
         for (sentence, hint), hosts in befell.items()
     ]

@@ -9,7 +9,7 @@ T = TypeVar("T")
 TURNS = 5  #: so often a patience begins anew
 
 
-def unreached(error: OSError, port: int) -> str:
+def unreachable_sentence(error: OSError, port: int) -> str:
     """The sentence for what the network said."""
     if isinstance(error, ConnectionRefusedError):
         return f"nobody listens on its port {port}"
@@ -18,7 +18,7 @@ def unreached(error: OSError, port: int) -> str:
     return (error.strerror or str(error)).lower()
 
 
-class Turnstile:
+class HandshakeLimiter:
     """Lets so many greetings be under way; whoever takes long gives its place to the next."""
 
     def __init__(self, many: int, seconds: float) -> None:
@@ -26,7 +26,7 @@ class Turnstile:
         self._seconds = seconds
 
     @asynccontextmanager
-    async def through(self) -> AsyncIterator[None]:
+    async def handshake_slot(self) -> AsyncIterator[None]:
         """Greet within the block."""
         await self._places.acquire()
         given = asyncio.get_running_loop().call_later(self._seconds, self._places.release)
@@ -38,7 +38,7 @@ class Turnstile:
                 self._places.release()
 
 
-class Patience:
+class SharedTimeout:
     """Waits for many as long as any of them comes: a slow machine takes long for all together."""
 
     def __init__(self, seconds: float) -> None:

@@ -30,29 +30,29 @@ class Pins:
         self._pins: dict[tuple[str, int], Pin] = {}
         self._owners: dict[str, Pin] = {}
 
-    def of(self, host: Host) -> tuple[str, ...]:
+    def pinned_keys(self, host: Host) -> tuple[str, ...]:
         """The keys that are pinned for a host: none if it was never seen."""
-        self._read()
+        self._read_new_lines()
         pin = self._pins.get((host.incarnation, host.worker))
         return pin.keys if pin else ()
 
-    def owner(self, key: str) -> Pin | None:
+    def key_owner(self, key: str) -> Pin | None:
         """Whose key this is."""
-        self._read()
+        self._read_new_lines()
         return self._owners.get(key)
 
-    def keep(self, host: Host, keys: Sequence[str]) -> None:
+    def pin_keys(self, host: Host, keys: Sequence[str]) -> None:
         """Pin these keys to this incarnation of the host."""
-        if self.of(host) == tuple(keys):
+        if self.pinned_keys(host) == tuple(keys):
             return
         line = [host.incarnation, host.worker, host.name, *keys]
         self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with open(descriptor, "ab") as stream:
             stream.write(json.dumps(line).encode() + b"\n")
-        self._read()
+        self._read_new_lines()
 
-    def _read(self) -> None:
+    def _read_new_lines(self) -> None:
         """Take what was appended since."""
         try:
             size = self.file.stat().st_size
@@ -67,11 +67,11 @@ class Pins:
             whole = text.rfind(b"\n") + 1
             self._read_up_to = stream.tell() - len(text) + whole
         for line in text[:whole].splitlines():
-            self._take(line)
+            self._add_line(line)
         while len(self._pins) > PINS_MAX:
             del self._pins[next(iter(self._pins))]
 
-    def _take(self, line: bytes) -> None:
+    def _add_line(self, line: bytes) -> None:
         try:
             incarnation, worker, name, *keys = json.loads(line)
         except ValueError:  # somebody's half line

@@ -13,49 +13,61 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 from tpuherd.clock import Clock
-from tpuherd.cloud.auth import Account, Nobody
-from tpuherd.cloud.lazy_http import Later
-from tpuherd.cloud.node_cache import Seen
+from tpuherd.cloud.auth import AnonymousAuth, GoogleAuth
+from tpuherd.cloud.lazy_http import LazyHttpClient
+from tpuherd.cloud.node_cache import NodeCache
 from tpuherd.cloud.nodes_api import Cloud
-from tpuherd.cloud.rest import Bearer, Rest, client, client_outside
-from tpuherd.cloud.retrying_rest import Patient
-from tpuherd.remote.agent_bundle import agent
+from tpuherd.cloud.rest import RequestAuth, RestClient, google_http_client, world_http_client
+from tpuherd.cloud.retrying_rest import RetryingRest
+from tpuherd.remote.agent_bundle import current_agent
 from tpuherd.remote.client_key import key_pair
-from tpuherd.remote.connection_pool import Caller, Ways
+from tpuherd.remote.connection_pool import ClientIdentity, ConnectionPool
 from tpuherd.remote.host_key_pins import Pins
-from tpuherd.remote.resolve_hosts import Reach, Registrar
-from tpuherd.settings.project_access import Place, local_user, owner, owners
+from tpuherd.remote.resolve_hosts import CloudNodeDirectory, RemoteSession
+from tpuherd.settings.project_access import ProjectAccess, get_owner_id, local_user, own_owner_ids
 from tpuherd_host.agent.frames import PROTOCOL
 
 DESCRIPTORS = 65_536
 
 
 @asynccontextmanager
-async def reaching(place: Place, clock: Clock, *, epoch: int = 0) -> AsyncIterator[Reach]:
+async def open_remote_session(
+    place: ProjectAccess, clock: Clock, *, epoch: int = 0
+) -> AsyncIterator[RemoteSession]:
     """The ways to the hosts of a place, open as long as the block lasts. Engines have an epoch."""
-    room_for_many()
+    raise_descriptor_limit()
     keys = key_pair(place.folders.config)
     hello = {
         "protocol": PROTOCOL,
         "who": f"{local_user()}@{socket.gethostname()}",
-        "owner": owner(place.folders.config),
+        "owner": get_owner_id(place.folders.config),
         "epoch": epoch,
     }
-    caller = Caller(login=place.login, keys=keys, hello=hello, parcel=agent(), ways=place.ways)
-    async with aclosing(Later(client if place.world else client_outside)) as http:
-        bearer: Bearer = Nobody() if place.world else Account(place.credentials, http, clock)
-        rest = Rest(http, place.urls, bearer) if epoch else Patient(http, place.urls, bearer, clock)
+    caller = ClientIdentity(
+        login=place.login, keys=keys, hello=hello, parcel=current_agent(), ways=place.ways
+    )
+    async with aclosing(
+        LazyHttpClient(world_http_client if place.world else google_http_client)
+    ) as http:
+        bearer: RequestAuth = (
+            AnonymousAuth() if place.world else GoogleAuth(place.credentials, http, clock)
+        )
+        rest = (
+            RestClient(http, place.urls, bearer)
+            if epoch
+            else RetryingRest(http, place.urls, bearer, clock)
+        )
         cloud = Cloud(rest, place.project, project_keys=place.project_keys)
-        seen = None if epoch else Seen(place.folders.state / "nodes" / place.logs.name)
-        registrar = Registrar(cloud, place.ssh_port, clock, seen)
-        roads = Ways(registrar, caller, Pins(place.folders.state / "pins"), clock)
+        seen = None if epoch else NodeCache(place.folders.state / "nodes" / place.logs_folder.name)
+        registrar = CloudNodeDirectory(cloud, place.ssh_port, clock, seen)
+        roads = ConnectionPool(registrar, caller, Pins(place.folders.state / "pins"), clock)
         try:
-            yield Reach(registrar, roads, clock, lambda: owners(place))
+            yield RemoteSession(registrar, roads, clock, lambda: own_owner_ids(place))
         finally:
             await roads.close()
 
 
-def room_for_many() -> None:
+def raise_descriptor_limit() -> None:
     """Hundreds of connections need as many descriptors: take as many as we may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)

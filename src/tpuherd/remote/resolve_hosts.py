@@ -7,14 +7,21 @@ from typing import Any, TypeVar
 
 from tpuherd.clock import Clock
 from tpuherd.cloud import parse
-from tpuherd.cloud.node_cache import Seen
-from tpuherd.cloud.nodes_api import Cloud, Survey
-from tpuherd.cloud.parse import Guest, Node
-from tpuherd.errors import NotFound, NotReached, Unfit
+from tpuherd.cloud.node_cache import NodeCache
+from tpuherd.cloud.nodes_api import Cloud, NodeList
+from tpuherd.cloud.parse import GuestInfo, Node
+from tpuherd.errors import InvalidInput, NotFound, NotReached
 from tpuherd.ports import Host
-from tpuherd.remote.connection_pool import Ways
-from tpuherd.targets import BadTarget, There, Wanted, choose, is_foreign, slot_of
-from tpuherd.targets import parse as parse_targets
+from tpuherd.remote.connection_pool import ConnectionPool
+from tpuherd.targets import (
+    BadTarget,
+    KnownNode,
+    TargetName,
+    choose_workers,
+    is_foreign,
+    split_bid_name,
+)
+from tpuherd.targets import parse_target_names as parse_targets
 
 T = TypeVar("T")
 NO_WORDS: Mapping[str, str] = {}
@@ -27,14 +34,14 @@ PROOF_S = 2.0  #: while one that was seen before proves itself in each, the othe
 OFF = frozenset({"PREEMPTED", "TERMINATED", "STOPPED", "STOPPING", "SUSPENDED", "HIDDEN"})
 
 
-class Memory:
+class SingleFlightCache:
     """Answers of a moment ago: many who ask the same at once ask the cloud once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._answers: dict[tuple[str, ...], tuple[float, asyncio.Task[Any]]] = {}
 
-    async def ask(
+    async def get(
         self, key: tuple[str, ...], work: Callable[[], Awaitable[T]], fresh_s: float = FRESH_S
     ) -> T:
         """The answer of a moment ago, the one that is on its way, or a new one."""
@@ -42,13 +49,13 @@ class Memory:
         at, task = self._answers.get(key, (0.0, None))
         broken = task is not None and task.done() and (task.cancelled() or task.exception())
         if task is None or broken or (task.done() and now - at >= fresh_s):
-            self._forget(now)
+            self._drop_expired(now)
             task = asyncio.ensure_future(work())
             self._answers[key] = (now, task)
         answer: T = await asyncio.shield(task)
         return answer
 
-    def _forget(self, now: float) -> None:
+    def _drop_expired(self, now: float) -> None:
         old = [
             key for key, (at, task) in self._answers.items() if task.done() and now - at > FRESH_S
         ]
@@ -58,86 +65,92 @@ class Memory:
                 task.exception()
 
 
-class Registrar:
+class CloudNodeDirectory:
     """The register of the hosts of one place: what `Ways` asks when it meets or loses a host."""
 
-    def __init__(self, cloud: Cloud, ssh_port: int, clock: Clock, seen: Seen | None = None) -> None:
+    def __init__(
+        self, cloud: Cloud, ssh_port: int, clock: Clock, seen: NodeCache | None = None
+    ) -> None:
         self.cloud = cloud
         self.ssh_port = ssh_port
         self.clock = clock
         self.seen = seen  #: before this process
-        self.survey: Survey | None = None
+        self.survey: NodeList | None = None
         self.surveyed_at = 0.0
-        self._memory = Memory(clock)
+        self._memory = SingleFlightCache(clock)
 
-    async def look(self) -> Survey:
+    async def list_nodes(self) -> NodeList:
         """All nodes, as they are now."""
 
-        async def work() -> Survey:
+        async def work() -> NodeList:
             now = self.clock.now()
-            self.survey = await self.cloud.survey()
+            self.survey = await self.cloud.list_nodes()
             self.surveyed_at = now
             if self.seen is not None:
-                self.seen.keep(self.survey)
+                self.seen.save_nodes(self.survey)
             return self.survey
 
-        return await self._memory.ask(("survey",), work, fresh_s=0.0)
+        return await self._memory.get(("survey",), work, fresh_s=0.0)
 
-    def known(self, host: Host) -> Node | None:
+    def find_node(self, host: Host) -> Node | None:
         """The host's node, as it was seen last."""
         for node in self.survey.nodes if self.survey else ():
             if node.incarnation == host.incarnation:
                 return node
         return None
 
-    def obstacle(self, host: Host) -> str | None:
+    def unreachable_reason(self, host: Host) -> str | None:
         """Why it makes no sense to try, if it doesn't."""
-        node = self.known(host)
+        node = self.find_node(host)
         return f"its node is {node.state}" if node is not None and node.state in OFF else None
 
-    async def vouch(self, host: Host) -> tuple[Host, str]:
+    async def look_up_host(self, host: Host) -> tuple[Host, str]:
         """With its host keys, which come late on a young node, or never: then there are none."""
-        node = self.known(host)
+        node = self.find_node(host)
         now = self.clock.now()
         young = node is not None and now - node.created < YOUNG_S
         end = now + (LATE_KEYS_S if young else 0.0)
         while True:
-            guest = await self._guest(host)
+            guest = await self._fetch_guest(host)
             if guest.host_keys or self.clock.now() >= end:
                 return replace(host, host_keys=guest.host_keys), guest.instance
             await self.clock.sleep(LATE_KEYS_LOOK_S)
 
-    async def find(self, host: Host) -> Host | None:
+    async def find_current(self, host: Host) -> Host | None:
         """Where the host is now."""
-        node = await self._memory.ask(
-            ("node", host.zone, host.node), lambda: self.cloud.node(host.zone, host.node)
+        node = await self._memory.get(
+            ("node", host.zone, host.node), lambda: self.cloud.get_node(host.zone, host.node)
         )
         if node is None or host.worker >= len(node.workers):
             return None
         if node.state in OFF and node.incarnation == host.incarnation:
             raise NotReached(f"its node is {node.state}")
-        found = parse.host(node, host.worker, self.ssh_port, await self._guest(host))
+        found = parse.worker_host(node, host.worker, self.ssh_port, await self._fetch_guest(host))
         return replace(found, foreign=host.foreign)
 
-    async def admit(self, host: Host, login: str, public: str) -> None:
+    async def install_key(self, host: Host, login: str, public: str) -> None:
         """Let this key in."""
-        await self._memory.ask(
+        await self._memory.get(
             ("admit", host.zone, host.node, login, public),
-            lambda: self.cloud.admit(host.zone, host.node, login, public),
+            lambda: self.cloud.install_key(host.zone, host.node, login, public),
         )
 
-    async def _guest(self, host: Host) -> Guest:
-        guests = await self._memory.ask(
-            ("guests", host.zone, host.node), lambda: self.cloud.guests(host.zone, host.node)
+    async def _fetch_guest(self, host: Host) -> GuestInfo:
+        guests = await self._memory.get(
+            ("guests", host.zone, host.node), lambda: self.cloud.get_guests(host.zone, host.node)
         )
-        return guests[host.worker] if host.worker < len(guests) else Guest()
+        return guests[host.worker] if host.worker < len(guests) else GuestInfo()
 
 
-class Reach:
+class RemoteSession:
     """A place in use: what its hosts are called, and the ways to them."""
 
     def __init__(
-        self, registrar: Registrar, ways: Ways, clock: Clock, owners: Callable[[], Collection[str]]
+        self,
+        registrar: CloudNodeDirectory,
+        ways: ConnectionPool,
+        clock: Clock,
+        owners: Callable[[], Collection[str]],
     ) -> None:
         self.registrar = registrar
         self.ways = ways
@@ -149,7 +162,7 @@ class Reach:
         """The cloud of this place."""
         return self.registrar.cloud
 
-    async def hosts(
+    async def resolve_hosts(
         self, target: str, without: Callable[[], Mapping[str, str]] = dict
     ) -> list[Host]:
         """The hosts that a target means, in its order; NotFound if any of its names means none,
@@ -161,34 +174,34 @@ class Reach:
         try:
             wished = parse_targets(target)
         except BadTarget as error:
-            raise Unfit(str(error)) from error
+            raise InvalidInput(str(error)) from error
         known = self.registrar.survey
         if known is not None:
-            hosts, missing = self._chosen(wished, known)
+            hosts, missing = self._select_hosts(wished, known)
             fresh = self.clock.now() - self.registrar.surveyed_at < FRESH_S
-            linked = all(self.ways.alive(host) for host in hosts)
-            if not missing and linked and (fresh or by_name(wished, known.nodes)):
+            linked = all(self.ways.is_alive(host) for host in hosts)
+            if not missing and linked and (fresh or has_only_node_names(wished, known.nodes)):
                 return hosts
         elif self.registrar.seen is not None:
-            hosts = await self._proven(wished, self.registrar.seen)
+            hosts = await self._hosts_from_cache(wished, self.registrar.seen)
             if hosts:
                 return hosts
-        survey = await self.registrar.look()
-        hosts, missing = self._chosen(wished, survey)
+        survey = await self.registrar.list_nodes()
+        hosts, missing = self._select_hosts(wished, survey)
         if missing:
-            missing = self._chosen(wished, survey, without())[1]
-            raise NotFound("; ".join(missing), hint=unknown(survey))
+            missing = self._select_hosts(wished, survey, without())[1]
+            raise NotFound("; ".join(missing), hint=silent_zones_hint(survey))
         return hosts
 
-    async def _proven(self, wished: Sequence[Wanted], seen: Seen) -> list[Host]:
+    async def _hosts_from_cache(self, wished: Sequence[TargetName], seen: NodeCache) -> list[Host]:
         """As they were seen last: named themselves, each with a link by the key that we know."""
-        survey = seen.survey()
-        if survey is None or not by_name(wished, survey.nodes):
+        survey = seen.load_nodes()
+        if survey is None or not has_only_node_names(wished, survey.nodes):
             return []
-        hosts, missing = self._chosen(wished, survey)
-        if missing or not all(map(self.ways.met, hosts)):
+        hosts, missing = self._select_hosts(wished, survey)
+        if missing or not all(map(self.ways.has_pinned_key, hosts)):
             return []
-        pending = {asyncio.ensure_future(self.ways.link(host)) for host in hosts}
+        pending = {asyncio.ensure_future(self.ways.get_link(host)) for host in hosts}
         try:
             while pending:
                 done, pending = await asyncio.wait(
@@ -203,23 +216,23 @@ class Reach:
         self.registrar.survey = survey
         return hosts
 
-    def _chosen(
-        self, wished: Sequence[Wanted], survey: Survey, without: Mapping[str, str] = NO_WORDS
+    def _select_hosts(
+        self, wished: Sequence[TargetName], survey: NodeList, without: Mapping[str, str] = NO_WORDS
     ) -> tuple[list[Host], list[str]]:
         owners = self.owners()
-        nodes = {seen_as(node, owners): node for node in survey.nodes}
-        chosen = choose(wished, nodes, without)
+        nodes = {known_node(node, owners): node for node in survey.nodes}
+        chosen = choose_workers(wished, nodes, without)
         port = self.registrar.ssh_port
         hosts = [
-            replace(parse.host(nodes[there], worker, port), foreign=there.foreign)
+            replace(parse.worker_host(nodes[there], worker, port), foreign=there.foreign)
             for there, worker in chosen.workers
         ]
         return hosts, list(chosen.missing)
 
 
-def seen_as(node: Node, owners: Collection[str]) -> There:
+def known_node(node: Node, owners: Collection[str]) -> KnownNode:
     """A node as targets name it."""
-    return There(
+    return KnownNode(
         name=node.name,
         zone=node.zone,
         workers=len(node.workers),
@@ -228,13 +241,13 @@ def seen_as(node: Node, owners: Collection[str]) -> There:
     )
 
 
-def by_name(wished: Iterable[Wanted], nodes: Iterable[Node]) -> bool:
+def has_only_node_names(wished: Iterable[TargetName], nodes: Iterable[Node]) -> bool:
     """Whether all are names of nodes themselves; what a slot or a job means may change."""
     names = {node.name for node in nodes}
-    return all(one.name in names and slot_of(one.name) is None for one in wished)
+    return all(one.name in names and split_bid_name(one.name) is None for one in wished)
 
 
-def unknown(survey: Survey) -> str:
+def silent_zones_hint(survey: NodeList) -> str:
     """What to say of zones that did not answer."""
     if not survey.unknown:
         return ""

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tpuherd.errors import NotFound, Unfit
+from tpuherd.errors import InvalidInput, NotFound
 
 FILE = "contexts.json"
 ADVICE = "mend it, or remove it"
 Json = dict[str, Any]
 
 
-def load(config: Path) -> Json:
+def load_contexts(config: Path) -> Json:
     """All of it; empty where there is none yet."""
     file = config / FILE
     try:
@@ -27,54 +27,56 @@ def load(config: Path) -> Json:
     except FileNotFoundError:
         content = {}
     except (OSError, ValueError) as error:
-        raise Unfit(f"{file} can't be used ({error})", hint=ADVICE) from error
+        raise InvalidInput(f"{file} can't be used ({error})", hint=ADVICE) from error
     if not isinstance(content, dict):
-        raise Unfit(f"{file} can't be used: it is not an object", hint=ADVICE)
+        raise InvalidInput(f"{file} can't be used: it is not an object", hint=ADVICE)
     for part in ("contexts", "projects"):
         found = content.setdefault(part, {})
         if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
-            raise Unfit(f"{file} can't be used: {part} is not as it should be", hint=ADVICE)
+            raise InvalidInput(f"{file} can't be used: {part} is not as it should be", hint=ADVICE)
     return content
 
 
 @contextmanager
-def changing(config: Path) -> Iterator[Json]:
+def edit_contexts(config: Path) -> Iterator[Json]:
     """All of it, to be changed; written whole or not at all, one after the other."""
     try:
         config.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(config / f"{FILE}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            content = load(config)
+            content = load_contexts(config)
             yield content
             draft = config / f"{FILE}.new"
-            with open(draft, "w", opener=private) as stream:
+            with open(draft, "w", opener=open_private_file) as stream:
                 json.dump(content, stream, indent=2, ensure_ascii=False)
                 stream.write("\n")
                 stream.flush()
                 os.fsync(stream.fileno())
             draft.replace(config / FILE)
     except OSError as error:
-        raise Unfit(f"{config / FILE} can't be written ({error.strerror})") from error
+        raise InvalidInput(f"{config / FILE} can't be written ({error.strerror})") from error
 
 
-def private(path: str, flags: int) -> int:
+def open_private_file(path: str, flags: int) -> int:
     """Opens files that only their owner reads."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
-def current(config: Path) -> Mapping[str, Any]:
+def current_context(config: Path) -> Mapping[str, Any]:
     """The context that is in use; empty where none is."""
-    content = load(config)
+    content = load_contexts(config)
     name = content.get("current")
     if not name:
         return {}
     if name not in content["contexts"]:
-        raise Unfit(f"{config / FILE} can't be used: there is no context {name}", hint=ADVICE)
+        raise InvalidInput(
+            f"{config / FILE} can't be used: there is no context {name}", hint=ADVICE
+        )
     found: Mapping[str, Any] = content["contexts"][name]
     return found
 
 
-def known(content: Json, name: str) -> Json:
+def find_context(content: Json, name: str) -> Json:
     """A context by its name."""
     if name not in content["contexts"]:
         there = ", ".join(sorted(content["contexts"])) or "none"

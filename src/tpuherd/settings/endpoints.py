@@ -13,7 +13,7 @@ HINT = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Urls:
+class ServiceUrls:
     """Where the services are."""
 
     tpu: str
@@ -22,7 +22,7 @@ class Urls:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Credentials:
+class CredentialSource:
     """Where a token can be had: the first that is there, and never another in its place."""
 
     file: Path | None = None  #: application default credentials
@@ -33,7 +33,7 @@ class Credentials:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Token:
+class AuthToken:
     """What to put into requests."""
 
     headers: Mapping[str, str]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Folders:
+class LocalFolders:
     """Where our files are on this machine."""
 
     config: Path  #: the key pair, the owner id, the contexts
@@ -16,13 +16,13 @@ class Folders:
     runtime: Path  #: sockets
 
 
-def resolve_folders(environ: Mapping[str, str]) -> Folders:
+def resolve_folders(environ: Mapping[str, str]) -> LocalFolders:
     """By the words of the XDG base directories."""
     home = Path(environ.get("HOME") or Path.home())
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "tpuherd"
     state = Path(environ.get("XDG_STATE_HOME") or home / ".local/state") / "tpuherd"
     run = environ.get("XDG_RUNTIME_DIR")
-    return Folders(
+    return LocalFolders(
         config=config, state=state, runtime=Path(run) / "tpuherd" if run else state / "run"
     )
 

@@ -4,11 +4,11 @@ import shlex
 from dataclasses import dataclass
 from enum import Enum
 
-from tpuherd.errors import Unfit
+from tpuherd.errors import InvalidInput
 from tpuherd.ports import Host
 
 
-class Kind(Enum):
+class RouteKind(Enum):
     """What kind of way it is."""
 
     EXTERNAL = "external"  #: the host's external address
@@ -18,42 +18,42 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Way:
+class Route:
     """One way. Several are tried in order."""
 
-    kind: Kind
+    kind: RouteKind
     by: str = ""  #: the jump host ([user@]host[:port]), or the command
 
-    def leads_to(self, host: Host) -> bool:
+    def can_reach(self, host: Host) -> bool:
         """Whether the host can be found by it at all."""
-        return self.kind is not Kind.EXTERNAL or bool(host.external_ip)
+        return self.kind is not RouteKind.EXTERNAL or bool(host.external_ip)
 
-    def address(self, host: Host) -> str:
+    def host_address(self, host: Host) -> str:
         """The address at its end."""
-        return host.external_ip or "" if self.kind is Kind.EXTERNAL else host.internal_ip
+        return host.external_ip or "" if self.kind is RouteKind.EXTERNAL else host.internal_ip
 
 
-def usual(host: Host) -> tuple[Way, ...]:
+def default_routes(host: Host) -> tuple[Route, ...]:
     """The way of whoever chose none: the external address, or the internal where there is none."""
-    return (Way(kind=Kind.EXTERNAL if host.external_ip else Kind.INTERNAL),)
+    return (Route(kind=RouteKind.EXTERNAL if host.external_ip else RouteKind.INTERNAL),)
 
 
-def parse(text: str) -> Way:
+def parse_route(text: str) -> Route:
     """external, internal, jump:me@bastion or command:gcloud … %n %p"""
     word, _, by = text.partition(":")
     try:
-        kind = Kind(word)
+        kind = RouteKind(word)
     except ValueError:
         kind = None
-    if kind is None or bool(by) != (kind in (Kind.JUMP, Kind.COMMAND)):
-        raise Unfit(
+    if kind is None or bool(by) != (kind in (RouteKind.JUMP, RouteKind.COMMAND)):
+        raise InvalidInput(
             f"{text!r} is no way to a host",
             hint="external, internal, jump:[USER@]HOST[:PORT] or command:WORDS with %h %n %p %z",
         )
-    return Way(kind=kind, by=by)
+    return Route(kind=kind, by=by)
 
 
-def command(way: Way, host: Host, instance: str) -> list[str]:
+def proxy_command(way: Route, host: Host, instance: str) -> list[str]:
     """The proxy command: %h internal address, %n instance name, %z zone, %p port."""
     meanings = {
         "%h": host.internal_ip,

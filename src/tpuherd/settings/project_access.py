@@ -18,13 +18,13 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from tpuherd.errors import NoLogin, NotFound, NotReached, Unfit
+from tpuherd.errors import InvalidInput, NoLogin, NotFound, NotReached
 from tpuherd.settings import contexts_file, host_routes, project_settings
-from tpuherd.settings.endpoints import HINT, Credentials, Urls
-from tpuherd.settings.folders import Folders, logs_folder, resolve_folders
-from tpuherd.settings.login_name import login
+from tpuherd.settings.endpoints import HINT, CredentialSource, ServiceUrls
+from tpuherd.settings.folders import LocalFolders, logs_folder, resolve_folders
+from tpuherd.settings.login_name import host_login
 
-GOOGLE = Urls(tpu="https://tpu.googleapis.com", compute="https://compute.googleapis.com")
+GOOGLE = ServiceUrls(tpu="https://tpu.googleapis.com", compute="https://compute.googleapis.com")
 SSH_PORT = 22
 OWNER_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 OWNER_LENGTH = 3
@@ -34,12 +34,12 @@ MACHINE = Path("/sys/class/dmi/id/product_name")  #: what a machine of Google's 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scope:
+class ProjectScope:
     """A cloud and a project in it; it may be gone, or out of reach."""
 
     world: Path | None  #: the folder of a simulated world; None is Google Cloud
     project: str  #: what is kept of a world is found without it
-    folders: Folders
+    folders: LocalFolders
 
     @property
     def title(self) -> str:
@@ -47,54 +47,54 @@ class Scope:
         return f"the world in {self.world}" if self.world else f"project {self.project} of Google"
 
     @property
-    def store(self) -> Path:
+    def store_folder(self) -> Path:
         """The folder of what is remembered of it."""
-        return self.folders.state / "engines" / self.logs.name
+        return self.folders.state / "engines" / self.logs_folder.name
 
     @property
-    def logs(self) -> Path:
+    def logs_folder(self) -> Path:
         """The folder of the logs of what ran there."""
         return logs_folder(self.folders.state, world=self.world, project=self.project)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place(Scope):
+class ProjectAccess(ProjectScope):
     """The same, and how we come to its hosts. Two equal ones are the same."""
 
-    urls: Urls
+    urls: ServiceUrls
     ssh_port: int
     login: str
-    ways: tuple[host_routes.Way, ...]
-    credentials: Credentials
+    ways: tuple[host_routes.Route, ...]
+    credentials: CredentialSource
     project_keys: bool = False  #: our SSH key goes to the project's metadata, not to each node's
 
 
-def place(environ: Mapping[str, str], *, world: Path | None = None) -> Place:
+def resolve_access(environ: Mapping[str, str], *, world: Path | None = None) -> ProjectAccess:
     """The cloud that is meant: of --world or HERD_WORLD, of the current context, or Google."""
     where = resolve_folders(environ)
     context = current_context(where.config)
-    named = named_world(environ, context, world)
-    user = context.get("login") or login(environ.get("USER") or local_user())
-    chosen = tuple(host_routes.parse(text) for text in context.get("ways", ()))
+    named = find_world_folder(environ, context, world)
+    user = context.get("login") or host_login(environ.get("USER") or local_user())
+    chosen = tuple(host_routes.parse_route(text) for text in context.get("ways", ()))
     if named is not None:
-        facts = world_facts(named)
-        return Place(
+        facts = read_world_facts(named)
+        return ProjectAccess(
             world=named.absolute(),
             project=facts["project"],
-            urls=Urls(tpu=facts["url"], compute=facts["url"], storage=facts["url"]),
+            urls=ServiceUrls(tpu=facts["url"], compute=facts["url"], storage=facts["url"]),
             ssh_port=facts["ssh_port"],
             login=user,
             ways=chosen,
             project_keys=context.get("keys") == "project",
-            credentials=Credentials(),
+            credentials=CredentialSource(),
             folders=where,
         )
-    found = credentials(environ, account=context.get("account"))
+    found = find_credentials(environ, account=context.get("account"))
     if not (found.file or found.metadata_url or found.gcloud):
         raise NoLogin("there are no credentials for Google Cloud", hint=HINT)
-    return Place(
+    return ProjectAccess(
         world=None,
-        project=project(environ, context, found),
+        project=resolve_project(environ, context, found),
         urls=GOOGLE,
         ssh_port=SSH_PORT,
         login=user,
@@ -105,18 +105,18 @@ def place(environ: Mapping[str, str], *, world: Path | None = None) -> Place:
     )
 
 
-def scope(environ: Mapping[str, str], *, world: Path | None = None) -> Scope:
+def resolve_scope(environ: Mapping[str, str], *, world: Path | None = None) -> ProjectScope:
     """What `place` would mean, whether it is there or not."""
     where = resolve_folders(environ)
     context = current_context(where.config)
-    named = named_world(environ, context, world)
+    named = find_world_folder(environ, context, world)
     if named is not None:
-        return Scope(world=named.absolute(), project="", folders=where)
-    found = credentials(environ, account=context.get("account"))
-    return Scope(world=None, project=project(environ, context, found), folders=where)
+        return ProjectScope(world=named.absolute(), project="", folders=where)
+    found = find_credentials(environ, account=context.get("account"))
+    return ProjectScope(world=None, project=resolve_project(environ, context, found), folders=where)
 
 
-def named_world(
+def find_world_folder(
     environ: Mapping[str, str], context: Mapping[str, Any], world: Path | None
 ) -> Path | None:
     """The folder of the world that is meant; None: it is Google."""
@@ -127,12 +127,12 @@ def named_world(
     return world
 
 
-def environment() -> Mapping[str, str]:
+def process_environment() -> Mapping[str, str]:
     """That of this process, for who calls from Python."""
     return dict(os.environ)  # noqa: TID251 - here is where it is read
 
 
-def owner(config: Path) -> str:
+def get_owner_id(config: Path) -> str:
     """The id that stands in the names of what is ours; made when it is first needed."""
     file = config / "owner"
     try:
@@ -145,23 +145,23 @@ def owner(config: Path) -> str:
             pass
         return file.read_text().strip()
     except OSError as error:
-        raise Unfit(f"{file} can't be used ({error.strerror})") from error
+        raise InvalidInput(f"{file} can't be used ({error.strerror})") from error
 
 
-def owners(place: Scope) -> frozenset[str]:
+def own_owner_ids(place: ProjectScope) -> frozenset[str]:
     """Whose marks are the user's own there: his, and those that he adopted."""
-    adopted = project_settings.adopted(
+    adopted = project_settings.adopted_owners(
         place.folders.config, world=place.world, project=place.project
     )
-    return frozenset((owner(place.folders.config), *adopted))
+    return frozenset((get_owner_id(place.folders.config), *adopted))
 
 
 def current_context(config: Path) -> Mapping[str, Any]:
     """What the user chose by `herd context use`: world or project, account, login, ways, via."""
-    return contexts_file.current(config)
+    return contexts_file.current_context(config)
 
 
-def world_facts(folder: Path) -> Mapping[str, Any]:
+def read_world_facts(folder: Path) -> Mapping[str, Any]:
     """What a running world says of itself in its folder."""
     start = f"start it: herd sim start --state-dir {folder}"
     try:
@@ -169,16 +169,16 @@ def world_facts(folder: Path) -> Mapping[str, Any]:
     except FileNotFoundError as error:
         raise NotFound(f"there is no world in {folder}", hint=start) from error
     except (OSError, ValueError) as error:
-        raise Unfit(f"{folder}/world.json can't be read ({error})") from error
+        raise InvalidInput(f"{folder}/world.json can't be read ({error})") from error
     missing = {"project", "url", "ssh_port", "pid"} - set(facts)
     if missing:
-        raise Unfit(f"{folder}/world.json has no {', '.join(sorted(missing))}", hint=start)
+        raise InvalidInput(f"{folder}/world.json has no {', '.join(sorted(missing))}", hint=start)
     if facts["pid"] is None:
         raise NotReached(f"the world in {folder} is not running", hint=start)
     return dict(facts)
 
 
-def credentials(environ: Mapping[str, str], *, account: str | None = None) -> Credentials:
+def find_credentials(environ: Mapping[str, str], *, account: str | None = None) -> CredentialSource:
     """Where tokens for Google can be had: the context's file goes before all others."""
     chosen = str(Path(account).expanduser()) if account else None
     named = chosen or environ.get("GOOGLE_APPLICATION_CREDENTIALS")
@@ -187,7 +187,7 @@ def credentials(environ: Mapping[str, str], *, account: str | None = None) -> Cr
     machine = None if file else metadata_url(environ)
     gcloud = None if file or machine else which("gcloud", path=environ.get("PATH"))
     heeded = {name: value for name, value in environ.items() if HEEDED.fullmatch(name)}
-    return Credentials(
+    return CredentialSource(
         file=file,
         metadata_url=machine,
         gcloud=gcloud,
@@ -216,7 +216,9 @@ def gcloud_folder(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("CLOUDSDK_CONFIG") or home / ".config/gcloud")
 
 
-def project(environ: Mapping[str, str], context: Mapping[str, Any], found: Credentials) -> str:
+def resolve_project(
+    environ: Mapping[str, str], context: Mapping[str, Any], found: CredentialSource
+) -> str:
     """The project that is meant."""
     named = (
         context.get("project")
@@ -226,7 +228,7 @@ def project(environ: Mapping[str, str], context: Mapping[str, Any], found: Crede
         or file_project(found.file)
     )
     if not named:
-        raise Unfit(
+        raise InvalidInput(
             "nobody says which project is meant",
             hint="set GOOGLE_CLOUD_PROJECT, or: gcloud config set project PROJECT",
         )

@@ -8,31 +8,31 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tpuherd.errors import Unfit
-from tpuherd.jobfile.grants import Allowed, Grant, as_written
-from tpuherd.settings.contexts_file import ADVICE, FILE, Json, changing, load
+from tpuherd.errors import InvalidInput
+from tpuherd.jobfile.grants import Allowance, Grant, grant_document
+from tpuherd.settings.contexts_file import ADVICE, FILE, Json, edit_contexts, load_contexts
 
 
-def allowed(config: Path, *, world: Path | None, project: str) -> Allowed:
+def load_allowance(config: Path, *, world: Path | None, project: str) -> Allowance:
     """What a project may do. A world grants everything."""
-    content = load(config)
-    said = content["projects"].get(key(world=world, project=project), {})
+    content = load_contexts(config)
+    said = content["projects"].get(project_key(world=world, project=project), {})
     try:
         limits = said.get("limits", {})
-        return Allowed(
+        return Allowance(
             everything=world is not None or bool(said.get("everything")),
             grants=()
             if world is not None
             else tuple(Grant(**one) for one in said.get("grants", ())),
             buckets=dict(said.get("buckets", {})),
-            creates_per_min=int(limits.get("creates_per_min", Allowed().creates_per_min)),
+            creates_per_min=int(limits.get("creates_per_min", Allowance().creates_per_min)),
             hedge=None if limits.get("hedge") is None else int(limits["hedge"]),
         )
     except (TypeError, ValueError, AttributeError) as error:
-        raise Unfit(f"{config / FILE} can't be used ({error})", hint=ADVICE) from error
+        raise InvalidInput(f"{config / FILE} can't be used ({error})", hint=ADVICE) from error
 
 
-def key(*, world: Path | None, project: str) -> str:
+def project_key(*, world: Path | None, project: str) -> str:
     """Under which a project's terms stand: the projects of worlds are all called the same."""
     return project if world is None else str(world.absolute())
 
@@ -41,23 +41,23 @@ def change_project(
     config: Path, *, world: Path | None, project: str, change: Callable[[Json], None]
 ) -> None:
     """Change what is known of a project."""
-    with changing(config) as content:
-        change(content["projects"].setdefault(key(world=world, project=project), {}))
+    with edit_contexts(config) as content:
+        change(content["projects"].setdefault(project_key(world=world, project=project), {}))
 
 
 def add_grants(config: Path, project: str, grants: Sequence[Grant]) -> int:
     """Remember them; one of the same zone, type and tier is replaced. How many there are now."""
 
     def change(said: Json) -> None:
-        rows = {same(one): one for one in said.get("grants", ())}
-        rows |= {same(one): one for one in map(as_written, grants)}
+        rows = {grant_key(one): one for one in said.get("grants", ())}
+        rows |= {grant_key(one): one for one in map(grant_document, grants)}
         said["grants"] = list(rows.values())
 
     change_project(config, world=None, project=project, change=change)
-    return len(allowed(config, world=None, project=project).grants)
+    return len(load_allowance(config, world=None, project=project).grants)
 
 
-def same(grant: Mapping[str, Any]) -> tuple[Any, ...]:
+def grant_key(grant: Mapping[str, Any]) -> tuple[Any, ...]:
     """By which two grants are one."""
     return (grant.get("zone"), grant.get("type"), grant.get("tier"))
 
@@ -78,17 +78,17 @@ def remember_bucket(
     def change(said: Json) -> None:
         said.setdefault("buckets", {})[name] = location
 
-    if allowed(config, world=world, project=project).buckets.get(name) != location:
+    if load_allowance(config, world=world, project=project).buckets.get(name) != location:
         change_project(config, world=world, project=project, change=change)
 
 
-def adopted(config: Path, *, world: Path | None, project: str) -> frozenset[str]:
+def adopted_owners(config: Path, *, world: Path | None, project: str) -> frozenset[str]:
     """Other owners whose names count as ours here."""
-    said = load(config)["projects"].get(key(world=world, project=project), {})
+    said = load_contexts(config)["projects"].get(project_key(world=world, project=project), {})
     return frozenset(map(str, said.get("adopted", ())))
 
 
-def adopt(config: Path, *, world: Path | None, project: str, owner: str) -> None:
+def adopt_owner(config: Path, *, world: Path | None, project: str, owner: str) -> None:
     """From now on that owner's names count as ours."""
 
     def change(said: Json) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import disk_usage
 
-from tpuherd.errors import Broken, Damaged, HerdError, NotAllowed
+from tpuherd.errors import HerdError, NotAllowed, OperationFailed, StoreDamaged
 
 NAME = "store.db"
 MARK = "store.damaged"  #: somebody met the damage: the next to open sets the file aside
@@ -27,44 +27,48 @@ FULL = "nothing is lost that was done; free some space, work goes on by itself"
 
 
 @contextmanager
-def told(folder: Path) -> Iterator[None]:
+def explain_errors(folder: Path) -> Iterator[None]:
     """Whatever SQLite or the disk says in here is told in a sentence."""
     try:
         yield
     except sqlite3.Error as error:
-        raise sentence(folder, error) from error
+        raise explained_error(folder, error) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise Broken(f"the disk is full: {folder} can't be written", hint=FULL) from error
+            raise OperationFailed(
+                f"the disk is full: {folder} can't be written", hint=FULL
+            ) from error
         raise NotAllowed(f"{folder} can't be used ({error.strerror})") from error
 
 
-def sentence(folder: Path, error: sqlite3.Error) -> HerdError:
+def explained_error(folder: Path, error: sqlite3.Error) -> HerdError:
     """The error to raise; a damage is marked."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
-        return Broken(f"the disk is full: {folder} can't be written", hint=FULL)
+        return OperationFailed(f"the disk is full: {folder} can't be written", hint=FULL)
     if code == sqlite3.SQLITE_IOERR and disk_usage(folder).free < ROOM:
-        return Broken(f"the disk is full: {folder} can't be written", hint=FULL)
+        return OperationFailed(f"the disk is full: {folder} can't be written", hint=FULL)
     if code in READ_ONLY:
         return NotAllowed(
             f"{folder / NAME} can't be written ({error})", hint="see whose it is: ls -l"
         )
     if code in BUSY:
-        return Broken(f"another process keeps the store in {folder} busy", hint="try again")
+        return OperationFailed(
+            f"another process keeps the store in {folder} busy", hint="try again"
+        )
     if code in DAMAGES or str(error).startswith(OTHER_TABLES):
-        mark(folder)
-        return Damaged(f"the store in {folder} is damaged ({error})", hint=REPEAT)
-    return Broken(f"the store in {folder} can't be used ({error})")
+        mark_damaged(folder)
+        return StoreDamaged(f"the store in {folder} is damaged ({error})", hint=REPEAT)
+    return OperationFailed(f"the store in {folder} can't be used ({error})")
 
 
 def refuse_marked(folder: Path) -> None:
     """Damaged where somebody met damage: who has the file open lets go of it."""
     if (folder / MARK).exists():
-        raise Damaged(f"the store in {folder} is damaged", hint=REPEAT)
+        raise StoreDamaged(f"the store in {folder} is damaged", hint=REPEAT)
 
 
-def mark(folder: Path) -> None:
+def mark_damaged(folder: Path) -> None:
     """Remember the damage where it was met."""
     try:
         (folder / MARK).touch(mode=0o600)
@@ -73,7 +77,7 @@ def mark(folder: Path) -> None:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def hold_opening_lock(folder: Path) -> Iterator[None]:
     """One process at a time makes the file and its tables."""
     descriptor = os.open(folder / OPENING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -83,7 +87,7 @@ def alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def opened(folder: Path) -> int:
+def share_open_lock(folder: Path) -> int:
     """Say that we have it open: a descriptor to be closed at the end."""
     descriptor = os.open(folder / OPENED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_SH)

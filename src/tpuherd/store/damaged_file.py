@@ -15,13 +15,13 @@ from shutil import copyfile
 from struct import Struct
 from typing import Any
 
-from tpuherd.model.slots_and_plan import Event
-from tpuherd.model.stored_job import Wish
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.store import event_table as log
 from tpuherd.store import job_table
 from tpuherd.store.corruption import NAME, OPENED
-from tpuherd.store.lease import lock
-from tpuherd.store.schema import garbled, migrate
+from tpuherd.store.lease import try_lock
+from tpuherd.store.schema import corrupt_error, migrate_schema
 
 PAGE = 4096  #: SQLite's own: we never chose another
 HEADER = 100
@@ -35,27 +35,27 @@ Frame = tuple[int, int, Checksum, Checksum, bytes, bytes]  #: page, size, salts,
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Readable:
+class ReadableContents:
     """What could be read."""
 
-    jobs: Sequence[Wish] = ()
-    events: Sequence[tuple[int, Event]] = ()
+    jobs: Sequence[StoredJob] = ()
+    events: Sequence[tuple[int, HistoryEvent]] = ()
     history: tuple[int, Any] | None = None  #: up to which event, and its document
     lost_jobs: Sequence[str] = ()  #: events speak of them, and they could not be read
     lost_events: int = 0
     blind: bool = False  #: more events may be lost than are counted
 
 
-def read_damaged_file(file: Path, copy: Path) -> Readable:
+def read_damaged_file(file: Path, copy: Path) -> ReadableContents:
     """All that is readable; `copy` is a file that may be written, and is removed."""
     copy.unlink(missing_ok=True)
     if not file.exists():
-        return Readable()
+        return ReadableContents()
     try:
         copyfile(file, copy)
         apply_write_ahead(file.with_name(f"{file.name}-wal"), copy)
         mend_header(copy)
-        with opened_copy(copy) as connection:
+        with open_copy(copy) as connection:
             return read_tables(connection)
     finally:
         copy.unlink(missing_ok=True)
@@ -67,7 +67,7 @@ def refuse_wrong_heads(folder: Path) -> None:
 
     Only while nobody has the store open: closing a file would give up SQLite's locks on it.
     """
-    held = lock(folder / OPENED)
+    held = try_lock(folder / OPENED)
     if held is None:
         return
     try:
@@ -79,11 +79,11 @@ def refuse_wrong_heads(folder: Path) -> None:
     if head is not None and head[: len(MAGIC)] != MAGIC:
         begun = wal_head or any(folder.glob("engine*"))  # else making it was cut short
         if head or begun:
-            raise garbled("the beginning of the file")
+            raise corrupt_error("the beginning of the file")
     if head and not wal_head and len(head) == HEADER and file_size(head) > file.stat().st_size:
-        raise garbled("the end of the file")
+        raise corrupt_error("the end of the file")
     if wal_head and begin_checksums(wal_head)[0] is None:
-        raise garbled("the beginning of the write-ahead file")
+        raise corrupt_error("the beginning of the write-ahead file")
 
 
 def read_head(file: Path) -> bytes | None:
@@ -138,7 +138,7 @@ def proven_frames(wal: Path) -> Iterator[Frame]:
             fits = (
                 known is not None
                 and same
-                and checksum(prefix + body, known, big=big) == (frame_sums)
+                and wal_checksum(prefix + body, known, big=big) == (frame_sums)
             )
             if fits and sums is None and before is not None and before[2] == frame_salts:
                 yield before
@@ -160,7 +160,7 @@ def begin_checksums(head: bytes) -> tuple[Checksum | None, Checksum | None, bool
     if (
         magic & ~1 != WAL_MAGIC
         or page != PAGE
-        or checksum(head[:24], (0, 0), big=big)
+        or wal_checksum(head[:24], (0, 0), big=big)
         != (
             sum1,
             sum2,
@@ -179,7 +179,7 @@ def read_frame(piece: bytes) -> Frame | None:
     return page, size, (salt1, salt2), (sum1, sum2), head, body
 
 
-def checksum(piece: bytes, before: Checksum, *, big: bool) -> Checksum:
+def wal_checksum(piece: bytes, before: Checksum, *, big: bool) -> Checksum:
     """SQLite's own, over words of 32 bits."""
     first, second = before
     words = memoryview(piece).cast("I")
@@ -200,14 +200,14 @@ def mend_header(copy: Path) -> None:
     with copy.open("r+b") as stream:
         first = bytearray(stream.read(PAGE).ljust(PAGE, b"\0"))
         pages = max(1, -(-copy.stat().st_size // PAGE))
-        if not tables_of(bytes(first), pages):
+        if not has_our_tables(bytes(first), pages):
             first = bytearray(first_page())
         stream.seek(0)
-        stream.write(sized(first, pages))
+        stream.write(set_page_count(first, pages))
         stream.truncate(pages * PAGE)
 
 
-def sized(first: bytearray, pages: int) -> bytes:
+def set_page_count(first: bytearray, pages: int) -> bytes:
     """A first page that says so many pages, needs no write-ahead file, and has no free pages."""
     first[18:20] = b"\1\1"
     first[28:32] = pages.to_bytes(4, "big")
@@ -216,12 +216,12 @@ def sized(first: bytearray, pages: int) -> bytes:
     return bytes(first)
 
 
-def tables_of(first: bytes, pages: int) -> bool:
+def has_our_tables(first: bytes, pages: int) -> bool:
     """Whether this first page names any table of ours."""
     if first[:16] != MAGIC or int.from_bytes(first[16:18], "big") != PAGE:
         return False
     with closing(sqlite3.connect(":memory:")) as connection, suppress(sqlite3.Error):
-        connection.deserialize(sized(bytearray(first), pages) + bytes(PAGE * (pages - 1)))
+        connection.deserialize(set_page_count(bytearray(first), pages) + bytes(PAGE * (pages - 1)))
         rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         return bool({name for (name,) in rows} & {"wishes", "events", "trails"})
     return False
@@ -230,12 +230,12 @@ def tables_of(first: bytes, pages: int) -> bool:
 def first_page() -> bytes:
     """That of a new store."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        migrate(connection)
+        migrate_schema(connection)
         return connection.serialize()[:PAGE]
 
 
 @contextmanager
-def opened_copy(copy: Path) -> Iterator[sqlite3.Connection]:
+def open_copy(copy: Path) -> Iterator[sqlite3.Connection]:
     """To be read, by nobody else, whatever is in it."""
     with closing(sqlite3.connect(f"{copy.as_uri()}?immutable=1", uri=True)) as connection:
         connection.text_factory = bytes.decode
@@ -245,67 +245,69 @@ def opened_copy(copy: Path) -> Iterator[sqlite3.Connection]:
 # ---- its rows ------------------------------------------------------------------------------------
 
 
-def read_tables(connection: sqlite3.Connection) -> Readable:
+def read_tables(connection: sqlite3.Connection) -> ReadableContents:
     """Every row that makes sense."""
     found, lost, blind = read_events(connection)
-    living = jobs_in(event for _, event in found)
+    living = undropped_jobs(event for _, event in found)
     jobs = read_jobs(connection, sorted({event.job for _, event in found if event.job}))
-    return Readable(
+    return ReadableContents(
         jobs=list(jobs.values()),
         events=found,
-        history=attempt(lambda: log.read_history(connection)),
+        history=try_read(lambda: log.read_history(connection)),
         lost_jobs=sorted(living - set(jobs)),
         lost_events=lost,
         blind=blind,
     )
 
 
-def read_events(connection: sqlite3.Connection) -> tuple[list[tuple[int, Event]], int, bool]:
+def read_events(connection: sqlite3.Connection) -> tuple[list[tuple[int, HistoryEvent]], int, bool]:
     """The events, how many could not be read, and whether there may have been more."""
-    last = attempt(lambda: last_number(connection))
-    found: list[tuple[int, Event]] = []
+    last = try_read(lambda: last_event_number(connection))
+    found: list[tuple[int, HistoryEvent]] = []
     lost = at = dark = 0
-    while not read_on(connection, f"seq > {at} ORDER BY seq", found):
+    while not read_until_error(connection, f"seq > {at} ORDER BY seq", found):
         at = max(at, found[-1][0] if found else 0)
         readable = False
         while not readable:
             if at >= last if last is not None else dark >= BLIND_MAX:
                 return found, lost, last is None
             at += 1
-            readable = read_on(connection, f"seq = {at}", found)
+            readable = read_until_error(connection, f"seq = {at}", found)
             dark = 0 if readable else dark + 1
             lost += not readable
     return found, lost, False
 
 
-def read_on(connection: sqlite3.Connection, where: str, found: list[tuple[int, Event]]) -> bool:
+def read_until_error(
+    connection: sqlite3.Connection, where: str, found: list[tuple[int, HistoryEvent]]
+) -> bool:
     """Take these up to the first that can't be read; whether there is none."""
     statement = f"SELECT {log.COLUMNS} FROM events NOT INDEXED WHERE {where}"
     try:
-        found.extend(log.event_of(row) for row in connection.execute(statement))
+        found.extend(log.parse_event_row(row) for row in connection.execute(statement))
     except sqlite3.Error:
         return False
     return True
 
 
-def last_number(connection: sqlite3.Connection) -> int | None:
+def last_event_number(connection: sqlite3.Connection) -> int | None:
     """The number of the last event that was ever written."""
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'").fetchone()
     return None if row is None else int(row[0])
 
 
-def read_jobs(connection: sqlite3.Connection, named: Sequence[str]) -> dict[str, Wish]:
+def read_jobs(connection: sqlite3.Connection, named: Sequence[str]) -> dict[str, StoredJob]:
     """All jobs; where the table can't be read through, those that events name."""
-    found = attempt(lambda: job_table.read(connection))
+    found = try_read(lambda: job_table.read_jobs(connection))
     if found is not None:
         return dict(found)
-    one_by_one: dict[str, Wish] = {}
+    one_by_one: dict[str, StoredJob] = {}
     for job in named:
-        one_by_one |= attempt(lambda job=job: job_table.read(connection, job)) or {}  # type: ignore[misc]
+        one_by_one |= try_read(lambda job=job: job_table.read_jobs(connection, job)) or {}  # type: ignore[misc]
     return one_by_one
 
 
-def jobs_in(events: Iterator[Event]) -> set[str]:
+def undropped_jobs(events: Iterator[HistoryEvent]) -> set[str]:
     """Jobs that were submitted and not dropped since."""
     living: set[str] = set()
     for event in events:
@@ -316,7 +318,7 @@ def jobs_in(events: Iterator[Event]) -> set[str]:
     return living
 
 
-def attempt(read: Callable[[], Any]) -> Any:
+def try_read(read: Callable[[], Any]) -> Any:
     """What it reads; None where that can't be read."""
     try:
         return read()

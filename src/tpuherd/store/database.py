@@ -13,19 +13,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tpuherd.errors import HerdError, Outdated
-from tpuherd.model.slots_and_plan import Event
-from tpuherd.model.stored_job import Wish
-from tpuherd.ports import Holder
+from tpuherd.errors import HerdError, Superseded
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.model.stored_job import StoredJob
+from tpuherd.ports import LeaseHolder
 from tpuherd.store import event_table as log
 from tpuherd.store import job_table, lease
-from tpuherd.store.corruption import MARK, NAME, alone, opened, refuse_marked, told
+from tpuherd.store.corruption import (
+    MARK,
+    NAME,
+    explain_errors,
+    hold_opening_lock,
+    refuse_marked,
+    share_open_lock,
+)
 from tpuherd.store.damaged_file import refuse_wrong_heads
 from tpuherd.store.moved_marker import refuse_moved
-from tpuherd.store.schema import migrate
-from tpuherd.store.secret_files import Secrets
+from tpuherd.store.schema import migrate_schema
+from tpuherd.store.secret_files import SecretFiles
 from tpuherd.store.set_aside import set_aside
-from tpuherd.store.trouble_files import Troubles
+from tpuherd.store.trouble_files import TroubleStore
 
 BUSY_S = 10.0  #: so long one waits for another's write
 WAL_MAX = 64 << 20  #: what is left of the write-ahead file after a burst
@@ -46,62 +53,64 @@ class Database:
         self._opened: int | None = None
         self._lock: int | None = None
         self._changes = 0
-        with told(folder):
+        with explain_errors(folder):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             refuse_moved(folder)
             if (folder / MARK).exists():
                 self.told = set_aside(folder, now)
             try:
-                self._open()
+                self._open_file()
             except HerdError:
                 if not (folder / MARK).exists():
                     raise
                 self.told = set_aside(folder, now)
-                self._open()
+                self._open_file()
             self._inode = self._file_inode()
-        self.secrets = Secrets(folder / "secrets")
-        self.troubles = Troubles(folder)
+        self.secrets = SecretFiles(folder / "secrets")
+        self.troubles = TroubleStore(folder)
 
-    def version(self) -> int:
-        with self._reading() as connection:
+    def change_counter(self) -> int:
+        with self._read_transaction() as connection:
             found: tuple[int] = connection.execute("PRAGMA data_version").fetchone()
         return found[0] + self._changes
 
-    def wishes(self) -> Mapping[str, Wish]:
-        with self._reading() as connection:
-            return job_table.read(connection)
+    def stored_jobs(self) -> Mapping[str, StoredJob]:
+        with self._read_transaction() as connection:
+            return job_table.read_jobs(connection)
 
-    def put(self, wish: Wish, events: Sequence[Event] = (), *, expected: int | None = None) -> Wish:
-        with self._writing() as connection:
-            written = job_table.put(connection, wish, expected)
-            log.append(connection, events)
+    def put_job(
+        self, wish: StoredJob, events: Sequence[HistoryEvent] = (), *, expected: int | None = None
+    ) -> StoredJob:
+        with self._write_transaction() as connection:
+            written = job_table.put_job(connection, wish, expected)
+            log.append_events(connection, events)
         self._changes += 1
         return written
 
-    def adopt(self, new: Sequence[Wish], events: Sequence[Event]) -> None:
-        with self._writing() as connection:
+    def add_jobs(self, new: Sequence[StoredJob], events: Sequence[HistoryEvent]) -> None:
+        with self._write_transaction() as connection:
             for wish in new:
-                job_table.put(connection, wish, expected=0)
-            log.append(connection, events)
+                job_table.put_job(connection, wish, expected=0)
+            log.append_events(connection, events)
         self._changes += 1
 
-    def drop(self, job: str, events: Sequence[Event] = ()) -> None:
-        with self._writing() as connection:
-            job_table.drop(connection, job)
-            log.append(connection, events)
+    def remove_job(self, job: str, events: Sequence[HistoryEvent] = ()) -> None:
+        with self._write_transaction() as connection:
+            job_table.remove_job(connection, job)
+            log.append_events(connection, events)
         self._changes += 1
 
-    def append(self, events: Sequence[Event], *, epoch: int | None = None) -> int:
-        with self._writing() as connection:
+    def append_events(self, events: Sequence[HistoryEvent], *, epoch: int | None = None) -> int:
+        with self._write_transaction() as connection:
             if epoch is not None:
-                lease.check(connection, epoch)
-            return log.append(connection, events)
+                lease.check_lease(connection, epoch)
+            return log.append_events(connection, events)
 
-    def prune(self, kinds: Collection[str], *, before: float, most: int) -> int:
-        with self._writing() as connection:
-            return log.prune(connection, kinds, before=before, most=most)
+    def prune_events(self, kinds: Collection[str], *, before: float, most: int) -> int:
+        with self._write_transaction() as connection:
+            return log.prune_events(connection, kinds, before=before, most=most)
 
-    def events(
+    def read_events(
         self,
         *,
         after: int = 0,
@@ -110,59 +119,59 @@ class Database:
         kinds: Collection[str] | None = None,
         limit: int | None = None,
         newest: bool = False,
-    ) -> Iterator[tuple[int, Event]]:
-        chosen = log.chosen(job=job, slot=slot, kinds=kinds)
-        with self._reading() as connection:
+    ) -> Iterator[tuple[int, HistoryEvent]]:
+        chosen = log.event_condition(job=job, slot=slot, kinds=kinds)
+        with self._read_transaction() as connection:
             if newest and limit is not None:
-                after = log.behind_newest(connection, chosen, after=after, limit=limit)
-            yield from log.read(connection, chosen, after=after, limit=limit)
+                after = log.number_before_newest(connection, chosen, after=after, limit=limit)
+            yield from log.read_events(connection, chosen, after=after, limit=limit)
 
-    def take(self, holder: Holder, now: float, ttl_s: float) -> int | None:
-        with self._writing() as connection:
-            if self._living(lease.read(connection), now) is not None:
+    def take_lease(self, holder: LeaseHolder, now: float, ttl_s: float) -> int | None:
+        with self._write_transaction() as connection:
+            if self._living_holder(lease.read_lease(connection), now) is not None:
                 return None
-            epoch = lease.take(connection, holder, now, ttl_s)
-            self._live(epoch)  # nobody sees the lease before we hold the lock
+            epoch = lease.take_lease(connection, holder, now, ttl_s)
+            self._hold_engine_lock(epoch)  # nobody sees the lease before we hold the lock
         return epoch
 
-    def renew(self, epoch: int, now: float) -> None:
-        with self._writing() as connection:
-            lease.renew(connection, epoch, now)
+    def renew_lease(self, epoch: int, now: float) -> None:
+        with self._write_transaction() as connection:
+            lease.renew_lease(connection, epoch, now)
 
-    def release(self, epoch: int) -> None:
-        with self._writing() as connection:
-            lease.release(connection, epoch)
+    def release_lease(self, epoch: int) -> None:
+        with self._write_transaction() as connection:
+            lease.release_lease(connection, epoch)
 
-    def holder(self, now: float) -> Holder | None:
-        with self._reading() as connection:
-            return self._living(lease.read(connection), now)
+    def lease_holder(self, now: float) -> LeaseHolder | None:
+        with self._read_transaction() as connection:
+            return self._living_holder(lease.read_lease(connection), now)
 
-    def load_trails(self) -> tuple[int, Any] | None:
-        with self._reading() as connection:
+    def load_history(self) -> tuple[int, Any] | None:
+        with self._read_transaction() as connection:
             return log.read_history(connection)
 
-    def save_trails(self, seq: int, document: Any) -> None:
-        with self._writing() as connection:
+    def save_history(self, seq: int, document: Any) -> None:
+        with self._write_transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO trails (one, seq, document) VALUES (1, ?, ?)",
                 (seq, json.dumps(document, ensure_ascii=False)),
             )
 
-    def states(self) -> Mapping[str, str]:
-        with self._reading() as connection:
+    def slot_messages(self) -> Mapping[str, str]:
+        with self._read_transaction() as connection:
             rows = connection.execute("SELECT slot, sentence FROM states ORDER BY slot")
             return dict(rows.fetchall())
 
-    def put_states(self, states: Mapping[str, str]) -> None:
-        if states == self.states():
+    def put_slot_messages(self, states: Mapping[str, str]) -> None:
+        if states == self.slot_messages():
             return
-        with self._writing() as connection:
+        with self._write_transaction() as connection:
             connection.execute("DELETE FROM states")
             connection.executemany("INSERT INTO states VALUES (?, ?)", states.items())
 
     def close(self) -> None:
         """No more is asked of it. The lease is not given back: that is the engine's to say."""
-        self._let_go()
+        self._release_engine_lock()
         self._connection.close()
         if self._opened is not None:
             os.close(self._opened)
@@ -170,29 +179,29 @@ class Database:
 
     # ---- how ---------------------------------------------------------------------------------
 
-    def _open(self) -> None:
-        with told(self.folder), alone(self.folder):
+    def _open_file(self) -> None:
+        with explain_errors(self.folder), hold_opening_lock(self.folder):
             refuse_wrong_heads(self.folder)
-            held = opened(self.folder)
+            held = share_open_lock(self.folder)
             try:
-                self._connection = connected(self._file)
+                self._connection = connect_file(self._file)
             except (sqlite3.Error, OSError, HerdError):
                 os.close(held)
                 raise
         self._opened = held
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
+    def _read_transaction(self) -> Iterator[sqlite3.Connection]:
         """Whatever goes wrong is told; nobody reads a file that is to be set aside."""
-        with told(self.folder):
+        with explain_errors(self.folder):
             self._check_file()
             yield self._connection
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def _write_transaction(self) -> Iterator[sqlite3.Connection]:
         """One transaction: all of it is on the disk afterwards, or nothing of it."""
         connection = self._connection
-        with told(self.folder):
+        with explain_errors(self.folder):
             self._check_file()
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -206,7 +215,7 @@ class Database:
         """SQLite goes on with a file that was removed, and nobody would ever see it again."""
         refuse_marked(self.folder)
         if self._file_inode() != self._inode:
-            raise Outdated(
+            raise Superseded(
                 f"the store in {self.folder} was removed while it was in use",
                 hint="begin anew: the next engine takes over what is there",
             )
@@ -217,35 +226,35 @@ class Database:
         except FileNotFoundError:
             return 0
 
-    def _living(self, holder: Holder | None, now: float) -> Holder | None:
+    def _living_holder(self, holder: LeaseHolder | None, now: float) -> LeaseHolder | None:
         """The holder, unless its time is over or it is known to be dead."""
         if holder is None or holder.until <= now:
             return None
-        if holder.host == socket.gethostname() and lease.dead(
-            lease.sign(self.folder, holder.epoch)
+        if holder.host == socket.gethostname() and lease.is_lock_free(
+            lease.engine_lock_file(self.folder, holder.epoch)
         ):
             return None
         return holder
 
-    def _live(self, epoch: int) -> None:
-        self._let_go()
+    def _hold_engine_lock(self, epoch: int) -> None:
+        self._release_engine_lock()
         for old in self.folder.glob("engine-*.lock"):
             old.unlink(missing_ok=True)
-        self._lock = lease.lock(lease.sign(self.folder, epoch))
+        self._lock = lease.try_lock(lease.engine_lock_file(self.folder, epoch))
 
-    def _let_go(self) -> None:
+    def _release_engine_lock(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
         self._lock = None
 
 
-def connected(file: Path) -> sqlite3.Connection:
+def connect_file(file: Path) -> sqlite3.Connection:
     """Open the file, new or old, with our tables in it."""
     connection = sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)
     try:
         file.chmod(0o600)
         connection.executescript(SETTINGS)
-        migrate(connection)
+        migrate_schema(connection)
     except (sqlite3.Error, OSError, HerdError):
         connection.close()
         raise

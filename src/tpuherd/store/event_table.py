@@ -5,14 +5,14 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from tpuherd.model.slots_and_plan import Event
-from tpuherd.store.schema import garbled
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.store.schema import corrupt_error
 
 COLUMNS = "seq, at, kind, job, slot, facts"
 PAGE = 500  #: rows at a time: nobody holds a read for long, and others may write in between
 
 
-def append(connection: sqlite3.Connection, events: Iterable[Event]) -> int:
+def append_events(connection: sqlite3.Connection, events: Iterable[HistoryEvent]) -> int:
     """Add them to the end, within a transaction; the number of the last event of all."""
     connection.executemany(
         "INSERT INTO events (at, kind, job, slot, facts) VALUES (?, ?, ?, ?, ?)",
@@ -21,10 +21,12 @@ def append(connection: sqlite3.Connection, events: Iterable[Event]) -> int:
             for one in events
         ),
     )
-    return last(connection)
+    return last_number(connection)
 
 
-def restore(connection: sqlite3.Connection, events: Iterable[tuple[int, Event]]) -> None:
+def restore_events(
+    connection: sqlite3.Connection, events: Iterable[tuple[int, HistoryEvent]]
+) -> None:
     """Write these with the numbers that they had, within a transaction, into a new store."""
     connection.executemany(
         f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
@@ -35,7 +37,7 @@ def restore(connection: sqlite3.Connection, events: Iterable[tuple[int, Event]])
     )  # fmt: skip
 
 
-def number_from(connection: sqlite3.Connection, number: int) -> None:
+def raise_next_number(connection: sqlite3.Connection, number: int) -> None:
     """Give the next event a number above this one, within a transaction."""
     connection.execute(
         "INSERT INTO sqlite_sequence (name, seq) SELECT 'events', 0"
@@ -46,7 +48,7 @@ def number_from(connection: sqlite3.Connection, number: int) -> None:
     )
 
 
-def prune(
+def prune_events(
     connection: sqlite3.Connection, kinds: Collection[str], *, before: float, most: int
 ) -> int:
     """Delete these of jobs dropped before then, within a transaction; how many there were.
@@ -72,13 +74,13 @@ def prune(
     return most - left
 
 
-def last(connection: sqlite3.Connection) -> int:
+def last_number(connection: sqlite3.Connection) -> int:
     """The number of the last event; 0 where there is none."""
     found: tuple[int] = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
     return found[0]
 
 
-def chosen(
+def event_condition(
     *, job: str | None, slot: str | None, kinds: Collection[str] | None
 ) -> tuple[str, list[str]]:
     """The condition for these, and its values."""
@@ -93,13 +95,13 @@ def chosen(
     return " AND ".join(parts), values
 
 
-def read(
+def read_events(
     connection: sqlite3.Connection,
     condition: tuple[str, list[str]],
     *,
     after: int,
     limit: int | None,
-) -> Iterator[tuple[int, Event]]:
+) -> Iterator[tuple[int, HistoryEvent]]:
     """Those behind this number, in order."""
     where, values = condition
     # By kind SQLite would sort all that is left for every page; by number it need not.
@@ -112,24 +114,24 @@ def read(
             (*values, after, many),
         ).fetchall()
         for row in rows:
-            yield event_of(row)
+            yield parse_event_row(row)
         if len(rows) < many:
             return
         after = rows[-1][0]
         left = None if left is None else left - len(rows)
 
 
-def event_of(row: tuple[Any, ...]) -> tuple[int, Event]:
+def parse_event_row(row: tuple[Any, ...]) -> tuple[int, HistoryEvent]:
     """A row with its number. SQLite checks no contents: what makes no sense is damage."""
     seq, at, kind, job, slot, facts = row
     try:
         known = json.loads(facts)
     except (ValueError, TypeError) as error:
-        raise garbled(f"event {seq}") from error
+        raise corrupt_error(f"event {seq}") from error
     words = all(isinstance(one, str) for one in (kind, job, slot))
     if not (words and isinstance(at, int | float) and isinstance(known, dict)):
-        raise garbled(f"event {seq}")
-    return seq, Event(at=at, kind=kind, job=job, slot=slot, facts=known)
+        raise corrupt_error(f"event {seq}")
+    return seq, HistoryEvent(at=at, kind=kind, job=job, slot=slot, facts=known)
 
 
 def read_history(connection: sqlite3.Connection) -> tuple[int, Any] | None:
@@ -138,10 +140,10 @@ def read_history(connection: sqlite3.Connection) -> tuple[int, Any] | None:
     try:
         return None if row is None else (int(row[0]), json.loads(row[1]))
     except (ValueError, TypeError) as error:
-        raise garbled("the history") from error
+        raise corrupt_error("the history") from error
 
 
-def behind_newest(
+def number_before_newest(
     connection: sqlite3.Connection, condition: tuple[str, list[str]], *, after: int, limit: int
 ) -> int:
     """The number behind which are the last so many of them."""
@@ -151,4 +153,4 @@ def behind_newest(
         f" (SELECT seq FROM events WHERE {where} AND seq > ? ORDER BY seq DESC LIMIT ?)",
         (*values, after, limit),
     ).fetchone()
-    return last(connection) if row[0] is None else int(row[0]) - 1
+    return last_number(connection) if row[0] is None else int(row[0]) - 1

@@ -6,34 +6,34 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tpuherd.errors import Outdated
+from tpuherd.errors import Superseded
 from tpuherd.model.slots_and_plan import Goal
-from tpuherd.model.stored_job import Wish
-from tpuherd.store.schema import garbled
+from tpuherd.model.stored_job import StoredJob
+from tpuherd.store.schema import corrupt_error
 
 COLUMNS = "job, goal, document, snapshot, made_at, changed_at, revision, who, patient"
 
 
-def read(connection: sqlite3.Connection, job: str | None = None) -> Mapping[str, Wish]:
+def read_jobs(connection: sqlite3.Connection, job: str | None = None) -> Mapping[str, StoredJob]:
     """All of them, by job; or the one of this name."""
     chosen, values = ("", ()) if job is None else ("WHERE job = ?", (job,))
     rows = connection.execute(f"SELECT {COLUMNS} FROM wishes {chosen} ORDER BY job", values)
-    return {row[0]: wish_of(row) for row in rows}
+    return {row[0]: parse_job_row(row) for row in rows}
 
 
-def wish_of(row: tuple[Any, ...]) -> Wish:
+def parse_job_row(row: tuple[Any, ...]) -> StoredJob:
     """A row. SQLite checks no contents: what makes no sense is damage."""
     job, goal, document, snapshot, made_at, changed_at, revision, who, patient = row
     try:
         content = json.loads(document)
         wanted = Goal(goal)
     except (ValueError, TypeError) as error:
-        raise garbled(f"the job {job!r}") from error
+        raise corrupt_error(f"the job {job!r}") from error
     words = all(isinstance(one, str) for one in (job, snapshot, who))
     numbers = all(isinstance(one, int | float) for one in (made_at, changed_at, revision))
     if not (words and numbers and isinstance(content, dict)):
-        raise garbled(f"the job {job!r}")
-    return Wish(
+        raise corrupt_error(f"the job {job!r}")
+    return StoredJob(
         job=job,
         goal=wanted,
         document=content,
@@ -46,12 +46,12 @@ def wish_of(row: tuple[Any, ...]) -> Wish:
     )
 
 
-def put(connection: sqlite3.Connection, wish: Wish, expected: int | None) -> Wish:
+def put_job(connection: sqlite3.Connection, wish: StoredJob, expected: int | None) -> StoredJob:
     """Write it within a transaction, as the next revision; the wish as it is then."""
     row = connection.execute("SELECT revision FROM wishes WHERE job = ?", (wish.job,)).fetchone()
     revision = 0 if row is None else int(row[0])
     if expected is not None and expected != revision:
-        raise Outdated(
+        raise Superseded(
             f"{wish.job} was changed by somebody else meanwhile", hint="look, and say it again"
         )
     new = replace(wish, revision=revision + 1)
@@ -72,6 +72,6 @@ def put(connection: sqlite3.Connection, wish: Wish, expected: int | None) -> Wis
     return new
 
 
-def drop(connection: sqlite3.Connection, job: str) -> None:
+def remove_job(connection: sqlite3.Connection, job: str) -> None:
     """Forget it, within a transaction."""
     connection.execute("DELETE FROM wishes WHERE job = ?", (job,))

@@ -10,22 +10,24 @@ import os
 import sqlite3
 from pathlib import Path
 
-from tpuherd.errors import Outdated
-from tpuherd.ports import Holder
+from tpuherd.errors import Superseded
+from tpuherd.ports import LeaseHolder
 
 
-def read(connection: sqlite3.Connection) -> Holder | None:
+def read_lease(connection: sqlite3.Connection) -> LeaseHolder | None:
     """The last one who took it."""
     row = connection.execute("SELECT pid, host, who, epoch, taken_at, until FROM lease").fetchone()
     if row is None:
         return None
     pid, host, who, epoch, taken_at, until = row
-    return Holder(pid=pid, host=host, who=who, epoch=epoch, taken_at=taken_at, until=until)
+    return LeaseHolder(pid=pid, host=host, who=who, epoch=epoch, taken_at=taken_at, until=until)
 
 
-def take(connection: sqlite3.Connection, holder: Holder, now: float, ttl_s: float) -> int:
+def take_lease(
+    connection: sqlite3.Connection, holder: LeaseHolder, now: float, ttl_s: float
+) -> int:
     """Write ourselves down, within a transaction; our epoch is above any before it."""
-    before = read(connection)
+    before = read_lease(connection)
     epoch = max(int(now * 1000), 1 if before is None else before.epoch + 1)
     connection.execute(
         "INSERT OR REPLACE INTO lease (one, epoch, pid, host, who, taken_at, until, ttl_s)"
@@ -35,31 +37,31 @@ def take(connection: sqlite3.Connection, holder: Holder, now: float, ttl_s: floa
     return epoch
 
 
-def renew(connection: sqlite3.Connection, epoch: int, now: float) -> None:
+def renew_lease(connection: sqlite3.Connection, epoch: int, now: float) -> None:
     """Hold it for another ttl."""
-    check(connection, epoch)
+    check_lease(connection, epoch)
     connection.execute("UPDATE lease SET until = ? + ttl_s", (now,))
 
 
-def release(connection: sqlite3.Connection, epoch: int) -> None:
+def release_lease(connection: sqlite3.Connection, epoch: int) -> None:
     """Give it back; the row stays, so that the next epoch is above it."""
     connection.execute("UPDATE lease SET until = 0 WHERE epoch = ?", (epoch,))
 
 
-def check(connection: sqlite3.Connection, epoch: int) -> None:
+def check_lease(connection: sqlite3.Connection, epoch: int) -> None:
     """Only the epoch of the lease may write."""
-    holder = read(connection)
+    holder = read_lease(connection)
     if holder is None or holder.epoch != epoch:
         by = "" if holder is None else f" (process {holder.pid} on {holder.host})"
-        raise Outdated(f"another engine took over{by}")
+        raise Superseded(f"another engine took over{by}")
 
 
-def sign(folder: Path, epoch: int) -> Path:
+def engine_lock_file(folder: Path, epoch: int) -> Path:
     """The file whose lock says that the engine of this epoch lives."""
     return folder / f"engine-{epoch}.lock"
 
 
-def lock(file: Path) -> int | None:
+def try_lock(file: Path) -> int | None:
     """A descriptor that holds the file's lock alone; None if another has it."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -70,7 +72,7 @@ def lock(file: Path) -> int | None:
     return descriptor
 
 
-def dead(file: Path) -> bool:
+def is_lock_free(file: Path) -> bool:
     """Whether nobody holds the lock: who had it on this machine is no more."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)

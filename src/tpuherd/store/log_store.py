@@ -26,8 +26,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tpuherd.errors import Broken
-from tpuherd_host.agent.records import JUMP, NUMBER, BadRecord, Record, Records, packed, whole
+from tpuherd.errors import OperationFailed
+from tpuherd_host.agent.records import (
+    JUMP,
+    NUMBER,
+    BadRecord,
+    Record,
+    RecordReader,
+    complete_length,
+    pack_record,
+)
 
 SEGMENT_MAX = 16 << 20
 HOST_BYTES_MAX, HOST_BYTES_MIN = 256 << 20, 8 << 20  #: of one log on one host
@@ -45,7 +53,7 @@ OF_JOB = re.compile(r"(?P<job>.+)-[0-9]+-(a[0-9]+-[a-z0-9]+|g[0-9]+-[a-z0-9]+-se
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class LogHost:
     """A host that something ran on, as created once."""
 
     zone: str
@@ -54,7 +62,7 @@ class Place:
     incarnation: str
 
     @property
-    def folder(self) -> str:
+    def folder_name(self) -> str:
         """Its name within the folder of a piece of work."""
         check_folder_name(self.zone)
         check_folder_name(self.node)
@@ -63,7 +71,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class About:
+class LogInfo:
     """What ran, where, since when, and how it ended."""
 
     id: str
@@ -71,7 +79,7 @@ class About:
     title: str
     target: str  #: as the user said it
     started: float
-    places: tuple[Place, ...]
+    places: tuple[LogHost, ...]
     number: int = 0  #: of an attempt, from 1
     ended: float | None = None
     status: int | None = None
@@ -84,83 +92,83 @@ FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 def check_folder_name(name: str) -> str:
     """The name, where it leads nowhere else; Broken for a name such as ../x."""
     if FOLDER_NAME.fullmatch(name) is None:
-        raise Broken(f"{name[:80]!r} can't be the name of a log")
+        raise OperationFailed(f"{name[:80]!r} can't be the name of a log")
     return name
 
 
-class Shelf:
+class LogStore:
     """The logs of one place."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def put(self, about: About) -> None:
+    def write_info(self, about: LogInfo) -> None:
         """Write down what it is; again when it has ended."""
-        home = self._home(about.id)
+        home = self._log_folder(about.id)
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = home / "about.new"
         draft.write_text(json.dumps(asdict(about)))
         draft.replace(home / "about.json")
 
-    def all(self) -> list[About]:
+    def list_logs(self) -> list[LogInfo]:
         """Everything that is kept, the oldest first."""
         found = []
         for file in self.folder.glob("*/about.json"):
             try:
-                found.append(about(json.loads(file.read_bytes())))
+                found.append(parse_log_info(json.loads(file.read_bytes())))
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # of another version, or just being removed
         return sorted(found, key=lambda one: one.started)
 
-    def of(self, id: str) -> About | None:
+    def find_log(self, id: str) -> LogInfo | None:
         """The one of this id."""
         try:
-            return about(json.loads((self._home(id) / "about.json").read_bytes()))
-        except (Broken, OSError, ValueError, KeyError, TypeError):
+            return parse_log_info(json.loads((self._log_folder(id) / "about.json").read_bytes()))
+        except (OperationFailed, OSError, ValueError, KeyError, TypeError):
             return None
 
-    def prune(self, now: float) -> None:
+    def prune_commands(self, now: float) -> None:
         """Forget commands of long ago."""
-        for one in self.all():
+        for one in self.list_logs():
             if one.kind == COMMAND and max(one.started, one.ended or 0) < now - KEEP_S:
                 shutil.rmtree(self.folder / one.id, ignore_errors=True)
 
-    def forget(self, jobs: Collection[str]) -> None:
+    def remove_jobs(self, jobs: Collection[str]) -> None:
         """Remove what attempts and setups of these jobs said."""
         for home in self.folder.glob("*-[ag][0-9]*-*") if jobs else ():
             named = OF_JOB.fullmatch(home.name)
             if named is not None and named["job"] in jobs:
                 shutil.rmtree(home, ignore_errors=True)
 
-    def writer(self, id: str, place: Place) -> "Writer":
+    def open_writer(self, id: str, place: LogHost) -> "LogWriter":
         """Who writes the log of a host; silent if another does so already."""
-        known = self.of(id)
+        known = self.find_log(id)
         many = len(known.places) if known is not None else 1
         most = max(HOST_BYTES_MIN, min(HOST_BYTES_MAX, LOG_BYTES_MAX // max(many, 1)))
-        return Writer(self._home(id) / place.folder, most)
+        return LogWriter(self._log_folder(id) / place.folder_name, most)
 
-    def end(self, id: str, place: Place) -> int:
+    def end_offset(self, id: str, place: LogHost) -> int:
         """The logical offset up to which the log is here."""
-        return end(self._home(id) / place.folder)
+        return find_end_offset(self._log_folder(id) / place.folder_name)
 
-    def _home(self, id: str) -> Path:
+    def _log_folder(self, id: str) -> Path:
         """The folder of a log, always one within ours."""
         return self.folder / check_folder_name(id)
 
-    def records(self, id: str, place: Place, start: int = 0) -> Iterator[tuple[int, Record]]:
+    def read_records(self, id: str, place: LogHost, start: int = 0) -> Iterator[tuple[int, Record]]:
         """What is here from this offset on, each with the offset behind it. Where the oldest was
         removed, a JUMP to what is left comes first.
         """
-        home = self._home(id) / place.folder
+        home = self._log_folder(id) / place.folder_name
         dropped = (home / DROPPED).exists()
-        for offset, path in segments(home):
-            for end, record in segment(offset, path, start):
+        for offset, path in list_segments(home):
+            for end, record in read_segment(offset, path, start):
                 if dropped and offset > start:
                     yield offset, Record(record.at, JUMP, NUMBER.pack(offset))
                 dropped = False
                 yield end, record
 
-    def trim(self, job: str, newest: str) -> list[str]:
+    def trim_job(self, job: str, newest: str) -> list[str]:
         """Remove the oldest attempts and setups of a job with too much of a log; which."""
         found: list[tuple[float, int, Path]] = []
         for home in self.folder.glob(f"{job}-[0-9]*-[ag][0-9]*-*"):
@@ -180,7 +188,7 @@ class Shelf:
         return removed
 
 
-class Writer:
+class LogWriter:
     """Appends to the log of one host."""
 
     def __init__(self, folder: Path, most: int = HOST_BYTES_MAX) -> None:
@@ -200,15 +208,15 @@ class Writer:
     def put(self, offset: int, record: Record) -> None:
         """A record that begins at this offset; what is here already is not written again."""
         if self._lock < 0 and not self.silent:
-            self._open()
+            self._open_folder()
         if self.silent or offset < self.offset:
             return
         if offset > self.offset or self._size >= self._segment_max:
             self.flush()
-            self._begin(offset)
+            self._begin_segment(offset)
         if self.silent:
             return
-        piece = packed(record.at, record.port, record.piece)
+        piece = pack_record(record.at, record.port, record.piece)
         self._pending.append(piece)
         self._waiting += len(piece)
         self._size += len(piece)
@@ -236,18 +244,18 @@ class Writer:
                 os.close(file)
         self._file = self._lock = -1
 
-    def _open(self) -> None:
+    def _open_folder(self) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             lock = self._folder / "lock"
             self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.offset = end(self._folder)
+            self.offset = find_end_offset(self._folder)
             self._size = self._segment_max  # begin a segment of our own
         except OSError as error:
             self._give_up(error)
 
-    def _begin(self, offset: int) -> None:
+    def _begin_segment(self, offset: int) -> None:
         """Another segment; none behind what had no room, which nobody would ask for again."""
         if self.silent:
             return
@@ -266,7 +274,7 @@ class Writer:
 
     def _drop_oldest(self) -> None:
         """Segments go, the oldest first, until the new one has room within the bound."""
-        kept = segments(self._folder)
+        kept = list_segments(self._folder)
         try:
             sizes = [path.stat().st_size for _, path in kept]
             room = self.most - self._segment_max
@@ -285,12 +293,12 @@ class Writer:
         self.silent = True
 
 
-def segments(folder: Path) -> list[tuple[int, Path]]:
+def list_segments(folder: Path) -> list[tuple[int, Path]]:
     """The segments of a log with their offsets, in order."""
     return sorted((int(path.stem), path) for path in folder.glob("*.log"))
 
 
-def segment(offset: int, path: Path, start: int) -> Iterator[tuple[int, Record]]:
+def read_segment(offset: int, path: Path, start: int) -> Iterator[tuple[int, Record]]:
     """The records of one file behind an offset; what is broken in it ends it."""
     try:
         if offset + path.stat().st_size <= start:
@@ -299,7 +307,7 @@ def segment(offset: int, path: Path, start: int) -> Iterator[tuple[int, Record]]
     except FileNotFoundError:
         return
     with stream:
-        reader = Records(offset)
+        reader = RecordReader(offset)
         try:
             while piece := stream.read(READ_MAX):
                 for record in reader.feed(piece):
@@ -309,16 +317,16 @@ def segment(offset: int, path: Path, start: int) -> Iterator[tuple[int, Record]]
             return
 
 
-def end(folder: Path) -> int:
+def find_end_offset(folder: Path) -> int:
     """The offset behind the last whole record."""
-    for offset, path in reversed(segments(folder)):
-        length = whole(path.read_bytes())
+    for offset, path in reversed(list_segments(folder)):
+        length = complete_length(path.read_bytes())
         if length or not offset:
             return offset + length
     return 0
 
 
-def about(content: Mapping[str, Any]) -> About:
+def parse_log_info(content: Mapping[str, Any]) -> LogInfo:
     """From JSON."""
-    places = tuple(Place(**place) for place in content["places"])
-    return replace(About(**{**content, "places": ()}), places=places)
+    places = tuple(LogHost(**place) for place in content["places"])
+    return replace(LogInfo(**{**content, "places": ()}), places=places)

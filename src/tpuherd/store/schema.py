@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 
-from tpuherd.errors import Unfit
+from tpuherd.errors import InvalidInput
 
 #: What makes version n of version n - 1. A step that was released is never edited.
 STEPS: Sequence[str] = (
@@ -36,42 +36,44 @@ STEPS: Sequence[str] = (
 TABLES = frozenset(("wishes", "events", "lease", "trails", "states"))
 
 
-def migrate(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
+def migrate_schema(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
     """Bring the store to our version; two processes may try it at once."""
-    if version(connection) < len(steps):
+    if schema_version(connection) < len(steps):
         connection.execute("BEGIN IMMEDIATE")
         try:
-            for step in steps[version(connection) :]:
+            for step in steps[schema_version(connection) :]:
                 for statement in step.split(";"):
                     connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {max(len(steps), version(connection))}")
+            connection.execute(
+                f"PRAGMA user_version = {max(len(steps), schema_version(connection))}"
+            )
             connection.execute("COMMIT")
         except sqlite3.Error:
             connection.execute("ROLLBACK")
             raise
-    if version(connection) == len(STEPS) and (absent := TABLES - tables(connection)):
-        raise garbled(f"a store without {', '.join(sorted(absent))}")
-    if version(connection) > len(steps):
-        raise Unfit(
-            f"the store was written by a newer herd (its version is {version(connection)},"
+    if schema_version(connection) == len(STEPS) and (absent := TABLES - table_names(connection)):
+        raise corrupt_error(f"a store without {', '.join(sorted(absent))}")
+    if schema_version(connection) > len(steps):
+        raise InvalidInput(
+            f"the store was written by a newer herd (its version is {schema_version(connection)},"
             f" this herd knows {len(steps)})",
             hint="use that herd here too: pip install --upgrade tpuherd",
         )
 
 
-def tables(connection: sqlite3.Connection) -> set[str]:
+def table_names(connection: sqlite3.Connection) -> set[str]:
     """The names of the tables there are."""
     rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     return {name for (name,) in rows}
 
 
-def version(connection: sqlite3.Connection) -> int:
+def schema_version(connection: sqlite3.Connection) -> int:
     """Which version the store has; 0 when it is new."""
     found: tuple[int] = connection.execute("PRAGMA user_version").fetchone()
     return found[0]
 
 
-def garbled(what: str) -> sqlite3.DatabaseError:
+def corrupt_error(what: str) -> sqlite3.DatabaseError:
     """The error for contents that nobody wrote so."""
     error = sqlite3.DatabaseError(f"{what} makes no sense")
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT

@@ -5,10 +5,10 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from tpuherd.store.corruption import told
+from tpuherd.store.corruption import explain_errors
 
 
-class Secrets:
+class SecretFiles:
     """By job and name; deleted with the job."""
 
     def __init__(self, folder: Path) -> None:
@@ -16,7 +16,7 @@ class Secrets:
 
     def put(self, job: str, name: str, value: str) -> None:
         """Keep it; it is there wholly or not at all."""
-        with told(self.folder):
+        with explain_errors(self.folder):
             home = self.folder / job
             for folder in (self.folder, home):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -30,14 +30,14 @@ class Secrets:
 
     def get(self, job: str) -> Mapping[str, str]:
         """All of the job's, by name."""
-        with told(self.folder):
+        with explain_errors(self.folder):
             return {
                 file.name: file.read_bytes().decode()
                 for file in sorted((self.folder / job).glob("[!.]*"))
             }
 
-    def drop(self, job: str) -> None:
+    def remove(self, job: str) -> None:
         """Delete the job's."""
-        with told(self.folder):
+        with explain_errors(self.folder):
             if (self.folder / job).exists():
                 shutil.rmtree(self.folder / job)

@@ -13,15 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tpuherd.clock import WallClock
-from tpuherd.errors import Damaged
-from tpuherd.model.slots_and_plan import Event
+from tpuherd.errors import StoreDamaged
+from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.store import event_table as log
 from tpuherd.store import job_table
-from tpuherd.store.corruption import ASIDE, MARK, NAME, OPENED, told
-from tpuherd.store.damaged_file import Readable, read_damaged_file
-from tpuherd.store.lease import lock
-from tpuherd.store.schema import migrate
-from tpuherd.targets import fold
+from tpuherd.store.corruption import ASIDE, MARK, NAME, OPENED, explain_errors
+from tpuherd.store.damaged_file import ReadableContents, read_damaged_file
+from tpuherd.store.lease import try_lock
+from tpuherd.store.schema import migrate_schema
+from tpuherd.targets import fold_names
 
 SET_ASIDE = "store.set_aside"  #: the event of a store that follows a damaged one
 NOTICE = "store.notice"  #: what every reading command says until it is acknowledged
@@ -30,16 +30,16 @@ LET_GO_S = 10.0  #: so long all who have it open may take to see the mark
 LOOK_S = 0.05
 
 
-def let_go(folder: Path) -> int | None:
+def wait_for_sole_use(folder: Path) -> int | None:
     """A descriptor that holds the store alone: everybody who has it open sees the mark and closes
     it. None: somebody was quicker, and the mark is gone. Damaged if somebody does not close it."""
     clock = WallClock()
     end = clock.now() + LET_GO_S
-    while (held := lock(folder / OPENED)) is None:
+    while (held := try_lock(folder / OPENED)) is None:
         if not (folder / MARK).exists():
             return None
         if clock.now() > end:
-            raise Damaged(
+            raise StoreDamaged(
                 f"the store in {folder} is damaged, and another process uses it",
                 hint="end it, so that the store can be set aside: herd engine stop",
             )
@@ -51,17 +51,17 @@ def set_aside(folder: Path, now: float) -> str:
     """Move a damaged store away, and make a new one of what can be read of it. The sentence that
     must be said; "" where somebody was quicker. Killed anywhere, the next one finishes it.
     """
-    held = let_go(folder)
+    held = wait_for_sole_use(folder)
     if held is None:
         return ""
     try:
         if not (folder / MARK).exists():
             return ""
-        aside = folder / chosen_name(folder, now)
+        aside = folder / aside_name(folder, now)
         if (folder / NAME).exists() and aside.exists():
-            sentence = notices(folder).get(aside.name, "")  # all but the last step was done
+            sentence = read_notices(folder).get(aside.name, "")  # all but the last step was done
         else:
-            sentence = rebuild(folder, aside, now)
+            sentence = rebuild_store(folder, aside, now)
         sync_folder(folder)
         (folder / MARK).unlink()
     finally:
@@ -69,7 +69,7 @@ def set_aside(folder: Path, now: float) -> str:
     return sentence
 
 
-def chosen_name(folder: Path, now: float) -> str:
+def aside_name(folder: Path, now: float) -> str:
     """Under which the damaged store is set aside: once chosen it stands in the mark."""
     if name := (folder / MARK).read_text():
         return name
@@ -79,11 +79,11 @@ def chosen_name(folder: Path, now: float) -> str:
     while (folder / free).exists():
         number += 1
         free = f"{name}-{number}"
-    write_whole(folder / MARK, free)
+    write_atomic(folder / MARK, free)
     return free
 
 
-def rebuild(folder: Path, aside: Path, now: float) -> str:
+def rebuild_store(folder: Path, aside: Path, now: float) -> str:
     """The damaged files get their new names, the file goes first; then a new store takes its place,
     all at once."""
     for ending in ASIDE:
@@ -94,44 +94,44 @@ def rebuild(folder: Path, aside: Path, now: float) -> str:
     draft = folder / f"{NAME}.new"
     for ending in ASIDE:
         Path(f"{draft}{ending}").unlink(missing_ok=True)
-    sentence = summary(aside, found)
+    sentence = loss_summary(aside, found)
     facts = {"why": sentence, "file": str(aside), "jobs": [one.job for one in found.jobs],
              "lost_jobs": list(found.lost_jobs)}  # fmt: skip
-    event = Event(at=now, kind=SET_ASIDE, facts=facts)
-    write_readable(draft, found, event)
-    write_whole(folder / NOTICE, json.dumps(notices(folder) | {aside.name: sentence}))
+    event = HistoryEvent(at=now, kind=SET_ASIDE, facts=facts)
+    write_new_store(draft, found, event)
+    write_atomic(folder / NOTICE, json.dumps(read_notices(folder) | {aside.name: sentence}))
     (folder / BOOKS).unlink(missing_ok=True)
     draft.replace(folder / NAME)
     return sentence
 
 
-def write_readable(draft: Path, found: Readable, event: Event) -> None:
+def write_new_store(draft: Path, found: ReadableContents, event: HistoryEvent) -> None:
     """A new store with what was read, and what became of the rest."""
     with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
         draft.chmod(0o600)
-        migrate(connection)
+        migrate_schema(connection)
         connection.execute("BEGIN IMMEDIATE")
         for job in found.jobs:
-            job_table.put(connection, job, expected=0)
+            job_table.put_job(connection, job, expected=0)
             connection.execute(
                 "UPDATE wishes SET revision = ? WHERE job = ?", (job.revision, job.job)
             )
-        log.restore(connection, found.events)
+        log.restore_events(connection, found.events)
         if found.history is not None:
             seq, document = found.history
-            log.number_from(connection, seq)
+            log.raise_next_number(connection, seq)
             content = json.dumps(document, ensure_ascii=False)
             connection.execute("INSERT INTO trails VALUES (1, ?, ?)", (seq, content))
-        log.append(connection, [event])
+        log.append_events(connection, [event])
         connection.execute("COMMIT")
 
 
-def summary(aside: Path, found: Readable) -> str:
+def loss_summary(aside: Path, found: ReadableContents) -> str:
     """What became of it, for people."""
-    jobs = fold(one.job for one in found.jobs) or "none"
+    jobs = fold_names(one.job for one in found.jobs) or "none"
     lost = [f"up to {found.lost_events} events"] if found.lost_events else []
     lost += ["an unknown number of later events"] if found.blind else []
-    lost += [f"the jobs {fold(found.lost_jobs)}"] if found.lost_jobs else []
+    lost += [f"the jobs {fold_names(found.lost_jobs)}"] if found.lost_jobs else []
     unread = f"; it could not read {' and '.join(lost)}" if lost else ""
     return (
         f"the store was damaged and is set aside as {aside}. herd carried over what it could read"
@@ -139,7 +139,7 @@ def summary(aside: Path, found: Readable) -> str:
     )
 
 
-def notices(folder: Path) -> dict[str, str]:
+def read_notices(folder: Path) -> dict[str, str]:
     """What was set aside here, by file, with the sentence that is repeated until acknowledged."""
     try:
         found = json.loads((folder / NOTICE).read_text())
@@ -150,15 +150,15 @@ def notices(folder: Path) -> dict[str, str]:
     return {str(name): str(sentence) for name, sentence in found.items()}
 
 
-def acknowledge(folder: Path) -> int:
+def acknowledge_notices(folder: Path) -> int:
     """Its user knows: the notices are repeated no longer. How many there were."""
-    many = len(notices(folder))
-    with told(folder):
+    many = len(read_notices(folder))
+    with explain_errors(folder):
         (folder / NOTICE).unlink(missing_ok=True)
     return many
 
 
-def write_whole(file: Path, text: str) -> None:
+def write_atomic(file: Path, text: str) -> None:
     """All of it is there, on the disk, or nothing."""
     draft = file.with_name(f"{file.name}.new")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:

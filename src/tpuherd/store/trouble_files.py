@@ -10,23 +10,23 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from tpuherd.model.trouble import Trouble
+from tpuherd.model.trouble import TroubleRecord
 from tpuherd.views.trouble_line import TITLES
 
 SIZE = 8192
 TEXT_MAX = 400  #: of a sentence, and of its hint
 
 
-class Troubles:
+class TroubleStore:
     """Those of one store. To note or to end one may raise OSError."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def note(self, source: str, sentence: str, *, hint: str = "", now: float) -> None:
+    def record_trouble(self, source: str, sentence: str, *, hint: str = "", now: float) -> None:
         """It is met, or is met still."""
         before = self._read(source)
-        trouble = Trouble(
+        trouble = TroubleRecord(
             source=source,
             sentence=sentence[:TEXT_MAX],
             hint=hint[:TEXT_MAX],
@@ -36,25 +36,25 @@ class Troubles:
         )
         self._write(source, json.dumps(asdict(trouble), ensure_ascii=False))
 
-    def end(self, source: str) -> None:
+    def end_trouble(self, source: str) -> None:
         """There was a good answer."""
-        if self._read(source) is not None or not self._file(source).exists():
+        if self._read(source) is not None or not self._source_file(source).exists():
             self._write(source, "")
 
-    def read(self) -> list[Trouble]:
+    def read(self) -> list[TroubleRecord]:
         """All there are."""
-        return list(self._found())
+        return list(self._read_all())
 
-    def _found(self) -> Iterator[Trouble]:
+    def _read_all(self) -> Iterator[TroubleRecord]:
         for source in TITLES:
             found = self._read(source)
             if found is not None:
                 yield found
 
-    def _read(self, source: str) -> Trouble | None:
+    def _read(self, source: str) -> TroubleRecord | None:
         """One that can't be read is none: it is written again soon."""
         try:
-            return Trouble(**json.loads(self._file(source).read_bytes()))
+            return TroubleRecord(**json.loads(self._source_file(source).read_bytes()))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -62,11 +62,11 @@ class Troubles:
         content = text.encode("utf-8", "replace")
         assert len(content) <= SIZE, "a text is cut before"
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self._file(source), flags, 0o600)
+        descriptor = os.open(self._source_file(source), flags, 0o600)
         try:
             os.pwrite(descriptor, content.ljust(SIZE), 0)
         finally:
             os.close(descriptor)
 
-    def _file(self, source: str) -> Path:
+    def _source_file(self, source: str) -> Path:
         return self.folder / f"trouble-{source}.json"

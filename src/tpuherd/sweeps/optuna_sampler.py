@@ -5,53 +5,54 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from tpuherd.errors import Unfit
+from tpuherd.errors import InvalidInput
 from tpuherd.model.search import Parameter, Search
-from tpuherd.model.sweep_trials import How, Sweep, Trial, Value
-from tpuherd.sweeps.scheduler import Advice
-from tpuherd.sweeps.search_space import chance, settled, suggested
+from tpuherd.model.sweep_trials import Sweep, TrialEnd, TrialRecord, Value
+from tpuherd.sweeps.scheduler import SweepAdvisor
+from tpuherd.sweeps.search_space import round_value, seeded_fraction, suggest_point
 
 MISSING = "method bayes needs Optuna, which is not installed here"
 INSTALL = "pip install 'tpuherd[sweep]' beside herd, or choose method: random"
 
 
-def missing(search: Search) -> str:
+def missing_dependency(search: Search) -> str:
     """What is not installed that this sweep needs, in a sentence."""
     absent = search.method == "bayes" and find_spec("optuna") is None
     return f"{MISSING}: {INSTALL}" if absent else ""
 
 
-def suggest(search: Search, sweep: Sweep) -> Mapping[str, Value]:
+def suggest_parameters(search: Search, sweep: Sweep) -> Mapping[str, Value]:
     """The parameters of the next trial."""
     number = len(sweep.trials)
     if search.method != "bayes":
-        return suggested(search, number)
-    if missing(search):
-        raise Unfit(MISSING, hint=INSTALL)
+        return suggest_point(search, number)
+    if missing_dependency(search):
+        raise InvalidInput(MISSING, hint=INSTALL)
     optuna = import_module("optuna")  # a second, and only for those who search so
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     ranges = {
-        name: distribution(optuna.distributions, one) for name, one in search.parameters.items()
+        name: optuna_distribution(optuna.distributions, one)
+        for name, one in search.parameters.items()
     }
     # The study lives for one question: what is true stands in our log, and Optuna is told of it by
     # what it gives to everybody. So its chance must be another one for each trial.
     sampler = optuna.samplers.TPESampler(
-        seed=int(chance(search.seed, number, "optuna") * 2**31), constant_liar=True
+        seed=int(seeded_fraction(search.seed, number, "optuna") * 2**31), constant_liar=True
     )
     study = optuna.create_study(direction=search.goal, sampler=sampler)
     study.add_trials([
-        known(optuna.trial, one, ranges)
+        optuna_trial(optuna.trial, one, ranges)
         for one in sweep.trials
-        if fits(search, one)
+        if is_in_search_space(search, one)
     ])  # fmt: skip
     found = study.ask(ranges).params
     return {
-        name: found[name] if one.values else settled(one, found[name])
+        name: found[name] if one.values else round_value(one, found[name])
         for name, one in search.parameters.items()
     }
 
 
-def distribution(kinds: Any, one: Parameter) -> Any:
+def optuna_distribution(kinds: Any, one: Parameter) -> Any:
     """A parameter in Optuna's words."""
     if one.values:
         return kinds.CategoricalDistribution(one.values)
@@ -61,7 +62,7 @@ def distribution(kinds: Any, one: Parameter) -> Any:
     return kinds.FloatDistribution(one.min, one.max, log=one.log, step=one.step)
 
 
-def fits(search: Search, trial: Trial) -> bool:
+def is_in_search_space(search: Search, trial: TrialRecord) -> bool:
     """Its parameters are of this search still: the user may have changed it."""
     return trial.params.keys() == search.parameters.keys() and all(
         trial.params[name] in one.values
@@ -71,11 +72,11 @@ def fits(search: Search, trial: Trial) -> bool:
     )
 
 
-def known(kinds: Any, trial: Trial, ranges: Mapping[str, Any]) -> Any:
+def optuna_trial(kinds: Any, trial: TrialRecord, ranges: Mapping[str, Any]) -> Any:
     """A trial of ours as one of Optuna's."""
     states = kinds.TrialState
     state = {
-        None: states.RUNNING, How.COMPLETE: states.COMPLETE, How.PRUNED: states.PRUNED,
+        None: states.RUNNING, TrialEnd.COMPLETE: states.COMPLETE, TrialEnd.PRUNED: states.PRUNED,
     }.get(trial.how, states.FAIL)  # fmt: skip
     if state is states.COMPLETE and trial.value is None:
         state = states.FAIL  # it never told how good it was
@@ -88,4 +89,4 @@ def known(kinds: Any, trial: Trial, ranges: Mapping[str, Any]) -> Any:
     )
 
 
-ADVICE = Advice(suggest=suggest)
+ADVICE = SweepAdvisor(suggest=suggest_parameters)

@@ -5,13 +5,13 @@ from math import ceil
 from statistics import median
 
 from tpuherd.model.search import Search
-from tpuherd.model.sweep_trials import How, Sweep, Trial
+from tpuherd.model.sweep_trials import Sweep, TrialEnd, TrialRecord
 
 BRACKETS = 3
 FACTOR = 3  #: of each three that come to a rung one goes on to the next
 
 
-def hopeless(search: Search, sweep: Sweep, trial: Trial) -> str:
+def prune_reason(search: Search, sweep: Sweep, trial: TrialRecord) -> str:
     """Why it is ended before its time; empty: it goes on."""
     if search.prune.rule == "none":
         return ""
@@ -20,11 +20,11 @@ def hopeless(search: Search, sweep: Sweep, trial: Trial) -> str:
         return f"{search.metric} is NaN or infinite{last}"
     if search.prune.rule not in RULES or trial.step is None or trial.step < search.prune.warm_up:
         return ""
-    others = [one for one in sweep.trials if one is not trial and one.how is not How.FAILED]
+    others = [one for one in sweep.trials if one is not trial and one.how is not TrialEnd.FAILED]
     return RULES[search.prune.rule](search, trial, others)
 
 
-def best(search: Search, trial: Trial, step: int) -> float | None:
+def best_until(search: Search, trial: TrialRecord, step: int) -> float | None:
     """The best that it told up to that step; None: it has not come so far."""
     if not trial.points or trial.points[-1][0] < step:
         return None
@@ -32,21 +32,21 @@ def best(search: Search, trial: Trial, step: int) -> float | None:
     return (max if search.goal == "maximize" else min)(values, default=None)
 
 
-def by_median(search: Search, trial: Trial, others: Sequence[Trial]) -> str:
+def median_reason(search: Search, trial: TrialRecord, others: Sequence[TrialRecord]) -> str:
     """Half of all have been better at this step."""
     assert trial.step is not None
-    mine = best(search, trial, trial.step)
-    theirs = [value for one in others if (value := best(search, one, trial.step)) is not None]
+    mine = best_until(search, trial, trial.step)
+    theirs = [value for one in others if (value := best_until(search, one, trial.step)) is not None]
     if mine is None or len(theirs) < search.prune.after:
         return ""
     middle = median(theirs)
-    if not worse(search, mine, middle):
+    if not is_worse(search, mine, middle):
         return ""
     return f"{search.metric} {mine:g} at step {trial.step}: the median of others is {middle:g}"
 
 
-def by_halving(
-    search: Search, trial: Trial, others: Sequence[Trial], first: int | None = None
+def halving_reason(
+    search: Search, trial: TrialRecord, others: Sequence[TrialRecord], first: int | None = None
 ) -> str:
     """Of all that came to its rung it is not among the best third."""
     assert trial.step is not None
@@ -55,31 +55,31 @@ def by_halving(
         return ""
     while rung * FACTOR <= trial.step:
         rung *= FACTOR
-    mine = best(search, trial, rung)
-    theirs = [value for one in others if (value := best(search, one, rung)) is not None]
+    mine = best_until(search, trial, rung)
+    theirs = [value for one in others if (value := best_until(search, one, rung)) is not None]
     if mine is None or len(theirs) < search.prune.after:
         return ""
-    better = sum(worse(search, mine, value) for value in theirs)
+    better = sum(is_worse(search, mine, value) for value in theirs)
     stay = ceil((len(theirs) + 1) / FACTOR)
     if better < stay:
         return ""
     return f"{search.metric} {mine:g} at step {rung}: {better} of {len(theirs)} others were better"
 
 
-def by_hyperband(search: Search, trial: Trial, others: Sequence[Trial]) -> str:
+def hyperband_reason(search: Search, trial: TrialRecord, others: Sequence[TrialRecord]) -> str:
     """Of three brackets each begins later than the one before: it may be that good starts lie."""
     mine = trial.number % BRACKETS
     rivals = [one for one in others if one.number % BRACKETS == mine]
-    return by_halving(search, trial, rivals, max(1, search.prune.warm_up) * FACTOR**mine)
+    return halving_reason(search, trial, rivals, max(1, search.prune.warm_up) * FACTOR**mine)
 
 
-def worse(search: Search, one: float, other: float) -> bool:
+def is_worse(search: Search, one: float, other: float) -> bool:
     """Whether the first is worse than the second."""
     return one < other if search.goal == "maximize" else one > other
 
 
-RULES: Mapping[str, Callable[[Search, Trial, Sequence[Trial]], str]] = {
-    "median": by_median,
-    "halving": by_halving,
-    "hyperband": by_hyperband,
+RULES: Mapping[str, Callable[[Search, TrialRecord, Sequence[TrialRecord]], str]] = {
+    "median": median_reason,
+    "halving": halving_reason,
+    "hyperband": hyperband_reason,
 }

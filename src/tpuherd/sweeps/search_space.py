@@ -4,57 +4,57 @@ from collections.abc import Mapping
 from hashlib import sha256
 from math import exp, log
 
-from tpuherd.model.search import Parameter, Search, of_grid
+from tpuherd.model.search import Parameter, Search, count_grid_values
 from tpuherd.model.sweep_trials import Value
 
 
-def nth(one: Parameter, place: int) -> Value:
+def grid_value(one: Parameter, place: int) -> Value:
     """The value at a place of its grid."""
     if one.values:
         return one.values[place]
-    return settled(one, one.min + place * (one.step or 1.0))
+    return round_value(one, one.min + place * (one.step or 1.0))
 
 
-def settled(one: Parameter, value: float) -> Value:
+def round_value(one: Parameter, value: float) -> Value:
     """As a number of its kind; sums of steps have no long tails."""
     return round(value) if one.int else float(f"{value:.12g}")
 
 
-def gridded(search: Search, number: int) -> Mapping[str, Value]:
+def grid_point(search: Search, number: int) -> Mapping[str, Value]:
     """The point of that number: the parameter that is said last changes first."""
     found: dict[str, Value] = {}
     for name, one in reversed(list(search.parameters.items())):
-        number, place = divmod(number, of_grid(one) or 1)
-        found[name] = nth(one, place)
+        number, place = divmod(number, count_grid_values(one) or 1)
+        found[name] = grid_value(one, place)
     return {name: found[name] for name in search.parameters}
 
 
-def chance(seed: int, number: int, name: str) -> float:
+def seeded_fraction(seed: int, number: int, name: str) -> float:
     """From 0 to 1, the same for the same: no engine's life changes what is tried."""
     word = sha256(f"{seed} {number} {name}".encode()).digest()
     return int.from_bytes(word[:7], "big") / 2**56
 
 
-def drawn(search: Search, number: int) -> Mapping[str, Value]:
+def random_point(search: Search, number: int) -> Mapping[str, Value]:
     """By chance, each parameter for itself."""
     return {
-        name: spread(one, chance(search.seed, number, name))
+        name: value_at_fraction(one, seeded_fraction(search.seed, number, name))
         for name, one in search.parameters.items()
     }
 
 
-def spread(one: Parameter, share: float) -> Value:
+def value_at_fraction(one: Parameter, share: float) -> Value:
     """The value that has so much of its range below it."""
-    places = of_grid(one)
+    places = count_grid_values(one)
     if places is not None:
-        return nth(one, min(places - 1, int(share * places)))
+        return grid_value(one, min(places - 1, int(share * places)))
     if one.log:
         low, high = log(one.min), log(one.max + (1.0 if one.int else 0.0))
         value = exp(low + share * (high - low))
-        return min(int(value), int(one.max)) if one.int else settled(one, value)
-    return settled(one, one.min + share * (one.max - one.min))
+        return min(int(value), int(one.max)) if one.int else round_value(one, value)
+    return round_value(one, one.min + share * (one.max - one.min))
 
 
-def suggested(search: Search, number: int) -> Mapping[str, Value]:
+def suggest_point(search: Search, number: int) -> Mapping[str, Value]:
     """The parameters of a trial that depends on no other."""
-    return gridded(search, number) if search.method == "grid" else drawn(search, number)
+    return grid_point(search, number) if search.method == "grid" else random_point(search, number)

@@ -6,32 +6,36 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tpuherd.model.node_spec import LaunchOrder
-from tpuherd.model.search import variable
-from tpuherd.model.sweep_trials import Trial, Value
-from tpuherd.sweeps.scheduler import text
+from tpuherd.model.node_spec import LaunchSpec
+from tpuherd.model.search import parameter_variable
+from tpuherd.model.sweep_trials import TrialRecord, Value
+from tpuherd.sweeps.scheduler import value_text
 
 
-def of_trial(order: LaunchOrder, trial: Trial) -> LaunchOrder:
+def launch_spec_for_trial(order: LaunchSpec, trial: TrialRecord) -> LaunchSpec:
     """The slot's order, for this trial."""
     return replace(
         order,
-        shell=filled(order.shell, {name: shlex.quote(text(v)) for name, v in trial.params.items()}),
+        shell=fill_placeholders(
+            order.shell, {name: shlex.quote(value_text(v)) for name, v in trial.params.items()}
+        ),
         argv=tuple(
-            filled(word, {name: text(value) for name, value in trial.params.items()})
+            fill_placeholders(
+                word, {name: value_text(value) for name, value in trial.params.items()}
+            )
             for word in order.argv
         ),
-        trial=variables(trial, order.env.get("HERD_CHECKPOINT", "")),
+        trial=trial_env(trial, order.env.get("HERD_CHECKPOINT", "")),
     )
 
 
-def filled(words: str, values: Mapping[str, str]) -> str:
+def fill_placeholders(words: str, values: Mapping[str, str]) -> str:
     """`{lr}` as its value; `${lr}` is the shell's, and other braces are what they are."""
     names = "|".join(map(re.escape, values))
     return re.sub(rf"(?<!\$)\{{({names})\}}", lambda found: values[found[1]], words)
 
 
-def variables(trial: Trial, checkpoint: str) -> dict[str, str]:
+def trial_env(trial: TrialRecord, checkpoint: str) -> dict[str, str]:
     """The same for every attempt of a trial, wherever it is, but for their count."""
     params: Mapping[str, Value] = trial.params
     told = {
@@ -40,7 +44,7 @@ def variables(trial: Trial, checkpoint: str) -> dict[str, str]:
         "HERD_TRIAL": str(trial.number),
         "HERD_ATTEMPT": str(trial.attempts),
         "HERD_PARAMS": json.dumps(dict(params)),
-        **{variable(name): text(value) for name, value in params.items()},
+        **{parameter_variable(name): value_text(value) for name, value in params.items()},
     }
     # Each has a place of its own: a trial must not go on from another one's state.
     return {

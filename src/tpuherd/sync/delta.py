@@ -5,16 +5,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tpuherd_host.agent.snapshots_rows import changed, contents, packed, parsed, replaced
-from tpuherd_host.agent.snapshots_stream import LIKE_MAX, Content
+from tpuherd_host.agent.snapshots_rows import (
+    content_sizes,
+    diff_rows,
+    pack_rows,
+    parse_row,
+    row_at_path,
+)
+from tpuherd_host.agent.snapshots_stream import LIKE_MAX, StreamContent
 
 BASE_LETTERS = 16  #: of a snapshot's id: enough to find it, for what comes of it is checked whole
 
-Rows = Callable[[str], Sequence[bytes] | None]
-Pieces = Callable[[bytes], Iterable[bytes]]
+LoadRows = Callable[[str], Sequence[bytes] | None]
+LoadPieces = Callable[[bytes], Iterable[bytes]]
 
 
-class Gift(NamedTuple):
+class SentContent(NamedTuple):
     """A content that travels."""
 
     number: int  #: of the row that has it
@@ -24,57 +30,63 @@ class Gift(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Offer:
+class Delta:
     """What must travel so that all of some hosts have a snapshot."""
 
     base: str | None  #: told as changes to this one, which all have
     gone: tuple[bytes, ...]
     put: tuple[bytes, ...]
-    give: tuple[Gift, ...]  #: contents that one of them lacks
+    give: tuple[SentContent, ...]  #: contents that one of them lacks
 
     @property
     def size(self) -> int:
         """Bytes of content, before they are compressed."""
         return sum(gift.size for gift in self.give)
 
-    def head(self) -> dict[str, Any]:
+    def stream_head(self) -> dict[str, Any]:
         """What stands at the front of the stream."""
         base = self.base and self.base[:BASE_LETTERS]
-        return {"base": base, "gone": len(packed(self.gone)), "give": len(self.give)}
+        return {"base": base, "gone": len(pack_rows(self.gone)), "give": len(self.give)}
 
-    def body(self) -> bytes:
+    def stream_body(self) -> bytes:
         """The rows, or the changes."""
-        return packed(self.gone) + packed(self.put)
+        return pack_rows(self.gone) + pack_rows(self.put)
 
-    def contents(self, pieces: Pieces, kept: Callable[[bytes], bool]) -> Iterator[Content]:
+    def iter_contents(
+        self, pieces: LoadPieces, kept: Callable[[bytes], bool]
+    ) -> Iterator[StreamContent]:
         """All that is given, with what it replaces where we have kept that too."""
         for number, id, size, old in self.give:
             like = b"".join(pieces(old)) if old and kept(old) else b""
-            yield Content(number, size, pieces(id), like)
+            yield StreamContent(number, size, pieces(id), like)
 
 
-def offer(rows: Sequence[bytes], haves: Sequence[Mapping[str, Any]], rows_of: Rows) -> Offer:
+def compute_delta(
+    rows: Sequence[bytes], haves: Sequence[Mapping[str, Any]], rows_of: LoadRows
+) -> Delta:
     """What those hosts lack, by what each says it has. `rows_of` knows snapshots by their ids."""
-    base, base_rows = shared(haves, rows_of)
-    found = [parsed(each) for each in rows]
-    wanted = contents(found)
+    base, base_rows = common_base(haves, rows_of)
+    found = [parse_row(each) for each in rows]
+    wanted = content_sizes(found)
     numbers = {one.id: number for number, one in reversed(list(enumerate(found)))}
     lacking: set[bytes] = set()
     for have in haves:
-        lacking |= wanted.keys() - held(have, list(wanted), base_rows, rows_of)
+        lacking |= wanted.keys() - contents_on_host(have, list(wanted), base_rows, rows_of)
     give = []
     for id, size in wanted.items():
         if id in lacking:
-            old = replaced(base_rows, found[numbers[id]].path)
-            like = old is not None and not old.link and max(size, old.size) <= LIKE_MAX
-            give.append(Gift(numbers[id], id, size, old.id if old and like else None))
+            old = row_at_path(base_rows, found[numbers[id]].path)
+            like = old is not None and not old.is_link and max(size, old.size) <= LIKE_MAX
+            give.append(SentContent(numbers[id], id, size, old.id if old and like else None))
     if base is None:
-        return Offer(base=None, gone=(), put=tuple(rows), give=tuple(give))
-    gone, put = changed(base_rows, rows)
-    return Offer(base=base, gone=tuple(gone), put=tuple(put), give=tuple(give))
+        return Delta(base=None, gone=(), put=tuple(rows), give=tuple(give))
+    gone, put = diff_rows(base_rows, rows)
+    return Delta(base=base, gone=tuple(gone), put=tuple(put), give=tuple(give))
 
 
-def shared(haves: Sequence[Mapping[str, Any]], rows_of: Rows) -> tuple[str | None, Sequence[bytes]]:
+def common_base(
+    haves: Sequence[Mapping[str, Any]], rows_of: LoadRows
+) -> tuple[str | None, Sequence[bytes]]:
     """The latest snapshot that all of them have whole, and that we know too."""
     everywhere = set.intersection(*(set(have.get("whole", ())) for have in haves))
     for id in haves[0].get("whole", ()):
@@ -83,8 +95,8 @@ def shared(haves: Sequence[Mapping[str, Any]], rows_of: Rows) -> tuple[str | Non
     return None, ()
 
 
-def held(
-    have: Mapping[str, Any], wanted: Sequence[bytes], base: Sequence[bytes], rows_of: Rows
+def contents_on_host(
+    have: Mapping[str, Any], wanted: Sequence[bytes], base: Sequence[bytes], rows_of: LoadRows
 ) -> set[bytes]:
     """Of the wanted contents those that a host has for sure."""
     if have.get("held"):

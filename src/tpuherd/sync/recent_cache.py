@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from tpuherd.sync.relay_tree import Pair
+from tpuherd.sync.relay_tree import NodePair
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -11,21 +11,21 @@ MOST = 10_000
 HOUR_S, DAY_S = 3600.0, 86_400.0
 
 
-class Recent(Generic[K, V]):
+class RecentCache(Generic[K, V]):
     """Values that are forgotten after a while, the oldest first where there are too many."""
 
     def __init__(self, age_s: float, most: int = MOST) -> None:
         self.age_s, self.most = age_s, most
         self._found: dict[K, tuple[float, V]] = {}  #: the oldest first
 
-    def note(self, key: K, value: V, now: float) -> None:
+    def put(self, key: K, value: V, now: float) -> None:
         """It is so now."""
         self._found.pop(key, None)
         self._found[key] = (now, value)
         while len(self._found) > self.most:
             del self._found[next(iter(self._found))]
 
-    def forget(self, key: K) -> None:
+    def remove(self, key: K) -> None:
         """It may be so no more."""
         self._found.pop(key, None)
 
@@ -34,7 +34,7 @@ class Recent(Generic[K, V]):
         at, value = self._found.get(key, (now, None))
         return value if now - at < self.age_s else None
 
-    def all(self, now: float) -> Iterator[K]:
+    def iter_recent(self, now: float) -> Iterator[K]:
         """Every key that is not too old."""
         for key in [key for key, (at, _) in self._found.items() if now - at >= self.age_s]:
             del self._found[key]
@@ -42,7 +42,7 @@ class Recent(Generic[K, V]):
 
 
 #: Nodes that don't reach each other. Networks are mended: after an hour they may try again.
-APART: Recent[Pair, None] = Recent(HOUR_S)
+APART: RecentCache[NodePair, None] = RecentCache(HOUR_S)
 #: The snapshot that a host has at a destination, by its node, its name and the destination. It is
 #: only a guess: the host itself looks.
-STANDS: Recent[tuple[str, str, str], str] = Recent(DAY_S)
+STANDS: RecentCache[tuple[str, str, str], str] = RecentCache(DAY_S)

@@ -10,11 +10,11 @@ FANOUT = 4
 NODES = 8  #: other nodes that a host feeds: wide, for each is tried, and trying takes a while
 DIRECT_AFTER = 2  #: rounds in which nothing came through the other hosts
 
-Pair = frozenset[str]  #: of nodes
+NodePair = frozenset[str]  #: of nodes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Child:
+class RelayHost:
     """A host that listens, and to whom it passes on."""
 
     name: str
@@ -22,88 +22,88 @@ class Child:
     port: int
     token: str  #: by which both ends know each other
     node: str = ""  #: of which creation
-    children: tuple["Child", ...] = ()
+    children: tuple["RelayHost", ...] = ()
 
-    def all(self) -> Iterator["Child"]:
+    def iter_subtree(self) -> Iterator["RelayHost"]:
         """Itself, and all that are below it."""
         yield self
         for child in self.children:
-            yield from child.all()
+            yield from child.iter_subtree()
 
-    def names(self) -> set[str]:
+    def descendant_names(self) -> set[str]:
         """Of those below it."""
-        return {child.name for child in self.all()} - {self.name}
+        return {child.name for child in self.iter_subtree()} - {self.name}
 
-    def json(self) -> list[Any]:
+    def to_json(self) -> list[Any]:
         """As the agents take it."""
-        below = [child.json() for child in self.children]
+        below = [child.to_json() for child in self.children]
         return [self.address, self.port, self.token, below]
 
 
-def grown(hosts: Sequence[Child], fanout: int = FANOUT) -> tuple[Child, ...]:
+def build_tree(hosts: Sequence[RelayHost], fanout: int = FANOUT) -> tuple[RelayHost, ...]:
     """Hosts as a tree: at most `fanout` more below each, all branches of about the same depth."""
     branches = (hosts[start::fanout] for start in range(min(fanout, len(hosts))))
     return tuple(
-        replace(first, children=(*grown(rest, fanout), *first.children))
+        replace(first, children=(*build_tree(rest, fanout), *first.children))
         for first, *rest in branches
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Feed:
+class RelayTree:
     """A tree of hosts, and the one at its top."""
 
     host: str
     up: bool  #: it gets it over the user's uplink; else it has it, and passes it on
-    children: tuple[Child, ...] = ()
+    children: tuple[RelayHost, ...] = ()
     alone: bool = False  #: nothing came to it through others: this is its last try
 
-    def below(self) -> Iterator[Child]:
+    def iter_descendants(self) -> Iterator[RelayHost]:
         """All that get it through others."""
         for child in self.children:
-            yield from child.all()
+            yield from child.iter_subtree()
 
 
-def planned(
-    waiting: Sequence[Child],
+def plan_relays(
+    waiting: Sequence[RelayHost],
     sources: Mapping[str, str],
     *,
     alone: Container[str] = (),
     strays: Container[str] = (),
-    apart: Container[Pair] = (),
-) -> list[Feed]:
+    apart: Container[NodePair] = (),
+) -> list[RelayTree]:
     """Who gets it from whom. Within a node always from a host of that node: from its source, else
     from its first, which alone gets it from outside: from another node, unless they are known not
     to meet or its node is a stray; then over the user's uplink."""
-    feeds = [Feed(host=one.name, up=True, alone=True) for one in waiting if one.name in alone]
-    nodes: dict[str, list[Child]] = {}
+    feeds = [RelayTree(host=one.name, up=True, alone=True) for one in waiting if one.name in alone]
+    nodes: dict[str, list[RelayHost]] = {}
     for one in waiting:
         if one.name not in alone:
             nodes.setdefault(one.node, []).append(one)
-    for top, *others in crowds(list(nodes), list(sources), strays, apart):
-        heads = [headed(nodes[node]) for node in others]
+    for top, *others in reachable_groups(list(nodes), list(sources), strays, apart):
+        heads = [rooted_at_first(nodes[node]) for node in others]
         inside = nodes.get(top, [])
         if top not in sources:
-            first = headed(inside)
-            children = (*grown(heads, NODES), *first.children)
-            feeds.append(Feed(host=first.name, up=True, children=children))
+            first = rooted_at_first(inside)
+            children = (*build_tree(heads, NODES), *first.children)
+            feeds.append(RelayTree(host=first.name, up=True, children=children))
         elif heads or inside:
-            children = (*grown(heads, NODES), *grown(inside))
-            feeds.append(Feed(host=sources[top], up=False, children=children))
+            children = (*build_tree(heads, NODES), *build_tree(inside))
+            feeds.append(RelayTree(host=sources[top], up=False, children=children))
     return feeds
 
 
-def headed(hosts: Sequence[Child]) -> Child:
+def rooted_at_first(hosts: Sequence[RelayHost]) -> RelayHost:
     """The hosts of a node, below its first."""
     first, *others = hosts
-    return replace(first, children=grown(others))
+    return replace(first, children=build_tree(others))
 
 
-def crowds(
+def reachable_groups(
     nodes: Sequence[str],
     sources: Sequence[str],
     strays: Container[str],
-    apart: Container[Pair],
+    apart: Container[NodePair],
 ) -> list[list[str]]:
     """Nodes that may reach each other, by crowds; the first of each has it, or gets it first."""
     found = [[source] for source in sources]
@@ -123,10 +123,10 @@ def crowds(
     return found
 
 
-def detours(feed: Feed, *, stray: bool, again: bool) -> dict[str, str]:
+def detour_reasons(feed: RelayTree, *, stray: bool, again: bool) -> dict[str, str]:
     """Who gets it another way than it should, and which."""
     if not feed.up:
-        return {one.name: f"from {feed.host}, at another try" for one in feed.below()}
+        return {one.name: f"from {feed.host}, at another try" for one in feed.iter_descendants()}
     if feed.alone:
         return {feed.host: "over its own link"}
     if stray:
@@ -134,6 +134,6 @@ def detours(feed: Feed, *, stray: bool, again: bool) -> dict[str, str]:
     return {feed.host: "sent once more over its own link"} if again else {}
 
 
-def node_of(host: Host) -> str:
+def node_key(host: Host) -> str:
     """The node of a host: a recreated one is another."""
     return f"{host.zone}/{host.node} {host.incarnation}"

@@ -3,24 +3,24 @@
 import asyncio
 from collections.abc import Sequence
 
-from tpuherd.errors import NotFound, Unfit
+from tpuherd.errors import InvalidInput, NotFound
 from tpuherd.ports import Link, host_labels
-from tpuherd.sync.shipment import TERMS, Cargo, Progress, Report, Shipment, Terms
+from tpuherd.sync.shipment import TERMS, Payload, Progress, ProgressCallback, Shipment, ShipOptions
 from tpuherd.sync.snapshot_store import Archive
-from tpuherd.sync.take_snapshot import Snapshot, again
-from tpuherd.sync.transfer import Voyage
+from tpuherd.sync.take_snapshot import Snapshot, load_snapshot
+from tpuherd.sync.transfer import Transfer
 
 __all__ = [
     "TERMS",
-    "Cargo",
+    "Payload",
     "Progress",
-    "Report",
+    "ProgressCallback",
+    "ShipOptions",
     "Shipment",
-    "Terms",
-    "deliver",
-    "labelled",
+    "deliver_payload",
+    "links_by_label",
     "ship",
-    "ship_id",
+    "ship_stored",
 ]
 
 
@@ -30,52 +30,57 @@ async def ship(
     links: Sequence[Link],
     *,
     archive: Archive,
-    report: Report = lambda progress: None,
-    terms: Terms = TERMS,
+    report: ProgressCallback = lambda progress: None,
+    terms: ShipOptions = TERMS,
 ) -> Shipment:
     """A snapshot to a destination on all these hosts. If one can't be filled none switches."""
     if not links:
-        raise Unfit("there is no host to ship to")
+        raise InvalidInput("there is no host to ship to")
     blobs = archive.blobs
-    with blobs.held():
-        cargo = Cargo(
+    with blobs.shared_lock():
+        cargo = Payload(
             id=snapshot.id,
             rows=snapshot.rows,
-            pieces=blobs.pieces,
-            rows_of=archive.rows,
+            pieces=blobs.read_pieces,
+            rows_of=archive.load_rows,
             kept=blobs.__contains__,
         )
-        return await deliver(cargo, dest, links, report=report, terms=terms)
+        return await deliver_payload(cargo, dest, links, report=report, terms=terms)
 
 
-async def ship_id(id: str, dest: str, links: Sequence[Link], *, archive: Archive) -> Shipment:
+async def ship_stored(id: str, dest: str, links: Sequence[Link], *, archive: Archive) -> Shipment:
     """The same with one that was taken before, exactly as it was; NotFound if it is here no more.
     It may be asked as often as one likes: a host that has it says so."""
-    snapshot = await asyncio.to_thread(again, id, archive)
+    snapshot = await asyncio.to_thread(load_snapshot, id, archive)
     if snapshot is None:
         raise NotFound(f"the snapshot {id[:12]} is here no more", hint="take another: herd sync")
     return await ship(snapshot, dest, links, archive=archive)
 
 
-def labelled(links: Sequence[Link]) -> dict[str, Link]:
+def links_by_label(links: Sequence[Link]) -> dict[str, Link]:
     """By what users call their hosts."""
     return dict(zip(host_labels([link.host for link in links]), links, strict=True))
 
 
-async def deliver(
-    cargo: Cargo, dest: str, links: Sequence[Link], *, report: Report, terms: Terms
+async def deliver_payload(
+    cargo: Payload,
+    dest: str,
+    links: Sequence[Link],
+    *,
+    report: ProgressCallback,
+    terms: ShipOptions,
 ) -> Shipment:
     """The same for anything that can be shipped."""
     begun = asyncio.get_running_loop().time()
-    voyage = Voyage(cargo, dest, labelled(links), report, terms)
+    voyage = Transfer(cargo, dest, links_by_label(links), report, terms)
     try:
-        await voyage.fill()
+        await voyage.fill_hosts()
         if voyage.failed and not terms.partial:
-            await voyage.abandon()
+            await voyage.abandon_all()
         else:
-            await voyage.switch()
+            await voyage.switch_hosts()
     except BaseException:
-        await asyncio.shield(voyage.abandon())
+        await asyncio.shield(voyage.abandon_all())
         raise
     return Shipment(
         id=cargo.id,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tpuherd.sync.delta import Pieces, Rows
+from tpuherd.sync.delta import LoadPieces, LoadRows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,11 +16,11 @@ class Progress:
     hosts: int = 0
 
 
-Report = Callable[[Progress], None]
+ProgressCallback = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Terms:
+class ShipOptions:
     """How it is to be done."""
 
     relay: bool = True  #: hosts pass it on; else each gets it over its own SSH link
@@ -29,17 +29,17 @@ class Terms:
     tops: tuple[str, ...] | None = None  #: a copy's topmost names; None: a snapshot
 
 
-TERMS = Terms()
+TERMS = ShipOptions()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cargo:
+class Payload:
     """What is shipped, and where its contents are."""
 
     id: str
     rows: Sequence[bytes]
-    pieces: Pieces
-    rows_of: Rows = lambda id: None
+    pieces: LoadPieces
+    rows_of: LoadRows = lambda id: None
     kept: Callable[[bytes], bool] = lambda id: False  #: whether a content is here, also an old one
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from tpuherd.errors import Broken, NotFound, Unfit
+from tpuherd.errors import InvalidInput, NotFound, OperationFailed
 
 HERDIGNORE = ".herdignore"
 PIECE = 1 << 20
@@ -40,7 +40,7 @@ class Listing(NamedTuple):
     tracked: frozenset[bytes] = frozenset()  #: paths that are not among those that were found
 
 
-class Stamp(NamedTuple):
+class IndexStamp(NamedTuple):
     """By what git's index is known again."""
 
     mtime_ns: int
@@ -51,79 +51,79 @@ class Stamp(NamedTuple):
     checksum: bytes
 
 
-def plain(environment: Environment) -> dict[str, str]:
+def clean_environment(environment: Environment) -> dict[str, str]:
     """Without what points git elsewhere; it answers in English and asks nobody."""
     kept = {name: value for name, value in environment.items() if name not in ELSEWHERE}
     return {**kept, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 
 
-def git(*words: str | Path, folder: Path, environment: Environment) -> bytes:
+def run_git(*words: str | Path, folder: Path, environment: Environment) -> bytes:
     """What git says; Broken with the line that tells why when it fails."""
     try:
         done = subprocess.run(
             ["git", *words],
             cwd=folder,
-            env=plain(environment),
+            env=clean_environment(environment),
             stdin=subprocess.DEVNULL,
             capture_output=True,
         )
     except FileNotFoundError:
         hint = "install git"
-        raise Unfit("git is needed to know which files to ship", hint=hint) from None
+        raise InvalidInput("git is needed to know which files to ship", hint=hint) from None
     said = done.stderr.decode(errors="replace").strip()
     if done.returncode:
-        raise Broken(f"git: {telling(said) or done.returncode}")
+        raise OperationFailed(f"git: {error_cause(said) or done.returncode}")
     if "could not open directory" in said:
-        raise Unfit(f"not all of {folder} can be read: {said.splitlines()[-1]}")
+        raise InvalidInput(f"not all of {folder} can be read: {said.splitlines()[-1]}")
     return done.stdout
 
 
-def telling(said: str) -> str:
+def error_cause(said: str) -> str:
     """Of all that git complains of the cause, which it names first."""
     lines = [line for line in said.splitlines() if not line.startswith(("warning:", "hint:"))]
     return lines[0].removeprefix("fatal: ") if lines else said
 
 
-def work_tree(folder: Path) -> bool:
+def is_work_tree(folder: Path) -> bool:
     """Whether git looks after this folder."""
     return any((above / ".git").exists() for above in (folder, *folder.parents))
 
 
-def names(listed: bytes) -> set[bytes]:
+def split_paths(listed: bytes) -> set[bytes]:
     """Paths that end in a zero byte each."""
     return {path for path in listed.split(b"\0") if path}
 
 
-def listed(said: Listing) -> set[bytes]:
+def listed_paths(said: Listing) -> set[bytes]:
     """The paths of a listing. Repositories inside may end in "/"."""
-    return (names(said.found) | said.tracked) - names(said.left)
+    return (split_paths(said.found) | said.tracked) - split_paths(said.left)
 
 
-def listing(folder: Path, empty: Path, environment: Environment, kinds: str = "-co") -> Listing:
+def list_files(folder: Path, empty: Path, environment: Environment, kinds: str = "-co") -> Listing:
     """Paths below a folder: what git would ship, or all where there is no git, and what .herdignore
     names. `empty` is where an empty repository may stand; `kinds` is "-o" without what git tracks.
     """
     ignore = folder / HERDIGNORE
     excluded: list[str | Path] = ["-X", HERDIGNORE] if ignore.is_file() else []
-    if work_tree(folder):
+    if is_work_tree(folder):
         words: list[str | Path] = ["ls-files", kinds, "--exclude-standard", "-z"]
-        found, left = git(*words, folder=folder, environment=environment), b""
+        found, left = run_git(*words, folder=folder, environment=environment), b""
         if excluded:
             words = ["ls-files", "-coi", "-z", *excluded]
-            left = git(*words, folder=folder, environment=environment)
+            left = run_git(*words, folder=folder, environment=environment)
         return Listing(found, left)
-    bare(empty, environment)
+    ensure_bare_repo(empty, environment)
     words = [f"--git-dir={empty}", f"--work-tree={folder}", "ls-files", "-o", "-z", *excluded]
-    return Listing(git(*words, folder=folder, environment=environment), b"")
+    return Listing(run_git(*words, folder=folder, environment=environment), b"")
 
 
-def index(folder: Path, environment: Environment) -> Path:
+def index_path(folder: Path, environment: Environment) -> Path:
     """Where git keeps what it knows of the files that it tracks."""
-    said = git("rev-parse", "--git-path", "index", folder=folder, environment=environment)
+    said = run_git("rev-parse", "--git-path", "index", folder=folder, environment=environment)
     return folder / os.fsdecode(said.removesuffix(b"\n"))
 
 
-def stamp(index: Path) -> Stamp | None:
+def stamp_index(index: Path) -> IndexStamp | None:
     """Of an index as it is now; None where one can't know it again."""
     try:
         with index.open("rb") as file:
@@ -134,49 +134,53 @@ def stamp(index: Path) -> Stamp | None:
     if not any(checksum):  # as index.skipHash has it
         return None
     times = found.st_mtime_ns, found.st_ctime_ns
-    return Stamp(*times, found.st_size, found.st_ino, found.st_dev, checksum)
+    return IndexStamp(*times, found.st_size, found.st_ino, found.st_dev, checksum)
 
 
-def tracked(folder: Path, environment: Environment) -> tuple[frozenset[bytes], frozenset[bytes]]:
+def tracked_paths(
+    folder: Path, environment: Environment
+) -> tuple[frozenset[bytes], frozenset[bytes]]:
     """Paths of the index; and those of them that git looks at itself: no submodules, and nothing
     that it was told to overlook.
     """
-    said = git("ls-files", "-s", "-v", "-z", folder=folder, environment=environment)
+    said = run_git("ls-files", "-s", "-v", "-z", folder=folder, environment=environment)
     lines = said.split(b"\0")[:-1]
     start = lines[0].index(b"\t") + 1 if lines else 0
     looked_at = frozenset(line[start:] for line in lines if line.startswith(ITSELF))
     return frozenset(line[start:] for line in lines), looked_at
 
 
-def changed(folder: Path, environment: Environment) -> set[bytes]:
+def changed_paths(folder: Path, environment: Environment) -> set[bytes]:
     """Paths of the index that are not as git has written them down there."""
     words = [*STRICT, "diff-files", "--name-only", "-z", "--relative", "--ignore-submodules=all"]
-    return names(git(*words, "--", ".", folder=folder, environment=environment))
+    return split_paths(run_git(*words, "--", ".", folder=folder, environment=environment))
 
 
-def bare(folder: Path, environment: Environment) -> None:
+def ensure_bare_repo(folder: Path, environment: Environment) -> None:
     """A repository without a work tree, made if it isn't there."""
     if not (folder / "HEAD").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        git("init", "-q", "--bare", folder, folder=folder, environment=environment)
+        run_git("init", "-q", "--bare", folder, folder=folder, environment=environment)
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """A URL without who asks, and with which password."""
     return re.sub(r"(?<=://)[^/@]*@", "", url)
 
 
-def fetched(url: str, ref: str, repositories: Path, environment: Environment) -> tuple[Path, str]:
+def fetch_commit(
+    url: str, ref: str, repositories: Path, environment: Environment
+) -> tuple[Path, str]:
     """A repository that has a commit, and that commit's full name."""
     if ref.startswith("-") or url.startswith("-") or not ref:
-        raise Unfit(f"{ref or url!r} names no commit")
+        raise InvalidInput(f"{ref or url!r} names no commit")
     folder = repositories / hashlib.sha256(url.encode()).hexdigest()[:16]
-    bare(folder, environment)
+    ensure_bare_repo(folder, environment)
 
     def ask(*words: str) -> str | None:
         try:
-            return git(*words, folder=folder, environment=environment).decode().strip()
-        except Broken:
+            return run_git(*words, folder=folder, environment=environment).decode().strip()
+        except OperationFailed:
             return None
 
     if SHA.fullmatch(ref) and (found := ask("rev-parse", "-q", "--verify", f"{ref}^{{commit}}")):
@@ -188,16 +192,18 @@ def fetched(url: str, ref: str, repositories: Path, environment: Environment) ->
             return folder, found
     every = ["+refs/heads/*:refs/remotes/it/*", "+refs/tags/*:refs/tags/*"]
     try:
-        git("fetch", "-q", "--prune", url, *every, folder=folder, environment=environment)
-    except Broken as error:
-        raise Broken(f"{shown(url)} could not be fetched: {shown(error.sentence)}") from None
+        run_git("fetch", "-q", "--prune", url, *every, folder=folder, environment=environment)
+    except OperationFailed as error:
+        raise OperationFailed(
+            f"{redact_url(url)} could not be fetched: {redact_url(error.sentence)}"
+        ) from None
     for name in (f"refs/remotes/it/{ref}", f"refs/tags/{ref}", ref):
         if found := ask("rev-parse", "-q", "--verify", f"{name}^{{commit}}"):
             return folder, found
-    raise NotFound(f"{shown(url)} has no {ref}", hint="push it, or name another commit")
+    raise NotFound(f"{redact_url(url)} has no {ref}", hint="push it, or name another commit")
 
 
-class Entry(NamedTuple):
+class CommitEntry(NamedTuple):
     """Something that a commit holds."""
 
     path: bytes
@@ -206,19 +212,19 @@ class Entry(NamedTuple):
     size: int
 
 
-def tree(folder: Path, commit: str, environment: Environment) -> list[Entry]:
+def list_commit(folder: Path, commit: str, environment: Environment) -> list[CommitEntry]:
     """All that a commit holds, by path."""
     found = []
     words = ["ls-tree", "-r", "-l", "-z", "--full-tree", commit]
-    for each in names(git(*words, folder=folder, environment=environment)):
+    for each in split_paths(run_git(*words, folder=folder, environment=environment)):
         facts, _, path = each.partition(b"\t")
         mode, _, name, size = facts.decode().split()
-        found.append(Entry(path, int(mode, 8), name, 0 if size == "-" else int(size)))
+        found.append(CommitEntry(path, int(mode, 8), name, 0 if size == "-" else int(size)))
     return sorted(found)
 
 
 @contextmanager
-def contents(
+def read_contents(
     folder: Path, wanted: Sequence[str], environment: Environment
 ) -> Iterator[Iterator[Iterator[bytes]]]:
     """Those contents, one after the other; each is to be read to its end."""
@@ -227,25 +233,29 @@ def contents(
         asked.seek(0)
         words = ["git", "cat-file", "--batch"]
         with subprocess.Popen(
-            words, cwd=folder, env=plain(environment), stdin=asked, stdout=subprocess.PIPE
+            words,
+            cwd=folder,
+            env=clean_environment(environment),
+            stdin=asked,
+            stdout=subprocess.PIPE,
         ) as process:
             assert process.stdout is not None
             try:
-                yield (one(process.stdout) for _ in wanted)
+                yield (read_object(process.stdout) for _ in wanted)
             finally:
                 process.kill()
 
 
-def one(said: IO[bytes]) -> Iterator[bytes]:
+def read_object(said: IO[bytes]) -> Iterator[bytes]:
     """The next content, piece by piece."""
     head = said.readline().split()
     if len(head) != 3:
-        raise Broken("git has lost a content of the commit")
+        raise OperationFailed("git has lost a content of the commit")
     left = int(head[2])
     while left:
         piece = said.read(min(left, PIECE))
         if not piece:
-            raise Broken("git ended too early")
+            raise OperationFailed("git ended too early")
         left -= len(piece)
         yield piece
     said.read(1)

@@ -2,36 +2,42 @@
 
 from collections.abc import Callable
 
-from tpuherd.ports import Link, Verb
-from tpuherd.sync.copy_files import drawn
+from tpuherd.ports import Link, RpcRequest
+from tpuherd.sync.copy_files import receive_stream
 from tpuherd.sync.snapshot_store import Archive
-from tpuherd_host.agent.snapshots_rows import BadRows, checked, contents, named, unpacked
-from tpuherd_host.agent.snapshots_stream import Source, blocks, plain
+from tpuherd_host.agent.snapshots_rows import (
+    BadRows,
+    check_rows,
+    content_sizes,
+    rows_id,
+    unpack_rows,
+)
+from tpuherd_host.agent.snapshots_stream import ContentReader, decode_blocks, read_blocks
 
 
-async def recover(id: str, link: Link, archive: Archive) -> None:
+async def recover_snapshot(id: str, link: Link, archive: Archive) -> None:
     """From this host into the archive, every content checked. NotFound: it has not got it."""
 
     def taken(come: Callable[[], bytes]) -> None:
-        keep(id, Source(plain(blocks(come))), archive)
+        store_snapshot(id, ContentReader(decode_blocks(read_blocks(come))), archive)
 
-    await drawn(link, Verb(name="snapshot.give", arguments={"id": id}), taken)
+    await receive_stream(link, RpcRequest(name="snapshot.give", arguments={"id": id}), taken)
 
 
-def keep(id: str, source: Source, archive: Archive) -> None:
+def store_snapshot(id: str, source: ContentReader, archive: Archive) -> None:
     """Out of its stream. What is not what its id says is not kept, and ends it."""
-    head = source.head()
-    rows = unpacked(source.take(int(head["body"])))
-    if named(rows).hex() != id:
+    head = source.read_head()
+    rows = unpack_rows(source.read_bytes(int(head["body"])))
+    if rows_id(rows).hex() != id:
         raise BadRows("this is another snapshot")
-    wanted = contents(checked(rows))
+    wanted = content_sizes(check_rows(rows))
     ids = [row[-32:] for row in rows]
-    with archive.blobs.held():
-        with archive.blobs.writer() as pack:
+    with archive.blobs.shared_lock():
+        with archive.blobs.new_pack() as pack:
             for _ in range(int(head["give"])):
-                content = ids[source.number()]
-                pack.add(source.pieces(wanted[content]), content)
+                content = ids[source.read_number()]
+                pack.add(source.read_pieces(wanted[content]), content)
         source.drain()
-        if archive.blobs.missing(wanted):
+        if archive.blobs.missing_ids(wanted):
             raise BadRows("contents are missing")
         archive.add(rows)

@@ -17,21 +17,21 @@ from pathlib import Path
 
 from tpuherd.sync import snapshot_git
 from tpuherd.sync.snapshot_git import Environment, Listing
-from tpuherd.sync.snapshot_store import Archive, Ground, Seen, Signature
+from tpuherd.sync.snapshot_store import Archive, FileStamp, GitIndexTrust, Signature
 
 SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class TreeScan:
     """A folder as it is now."""
 
-    seen: dict[bytes, Seen]  #: files that are as they were when they were read last
+    seen: dict[bytes, FileStamp]  #: files that are as they were when they were read last
     fresh: dict[bytes, int]  #: those that must be read, with their size
     notes: list[str]
     listing: Listing  #: what git said
     names: int  #: how many paths that are
-    ground: Ground | None  #: how far git's word is good from now on
+    ground: GitIndexTrust | None  #: how far git's word is good from now on
 
     @property
     def size(self) -> int:
@@ -39,15 +39,17 @@ class Look:
         return sum(one.signature[2] for one in self.seen.values()) + sum(self.fresh.values())
 
 
-def looked(
-    root: Path, before: Mapping[bytes, Seen], archive: Archive, now: int, env: Environment
-) -> Look:
+def scan_tree(
+    root: Path, before: Mapping[bytes, FileStamp], archive: Archive, now: int, env: Environment
+) -> TreeScan:
     """What git would ship, and what is known of it; `now` is in nanoseconds, as of files."""
-    same, listing, ground = compared(root, before, archive, now, env)
+    same, listing, ground = compare_with_git(root, before, archive, now, env)
     last = archive.last.get(root)
     if last and last.seen is before and last.listing == listing and len(same) == len(before):
-        return Look(seen=same, fresh={}, notes=[], listing=listing, names=len(same), ground=ground)
-    paths = shipped(root, listing)
+        return TreeScan(
+            seen=same, fresh={}, notes=[], listing=listing, names=len(same), ground=ground
+        )
+    paths = shipped_paths(root, listing)
     fresh: dict[bytes, int] = {}
     notes: list[str] = []
     waiting = list(paths - same.keys())
@@ -63,7 +65,9 @@ def looked(
         elif not stat.S_ISDIR(found.st_mode):
             notes.append(f"{os.fsdecode(path)} is neither file nor symlink: left out")
         elif (place / ".git").exists():
-            inner = shipped(place, snapshot_git.listing(place, empty(archive), env))
+            inner = shipped_paths(
+                place, snapshot_git.list_files(place, empty_repo_path(archive), env)
+            )
             paths |= {path + b"/" + each for each in inner}
             waiting += {path + b"/" + each for each in inner} - same.keys()
         else:
@@ -71,16 +75,16 @@ def looked(
     seen = same
     if not same.keys() <= paths:
         seen = {path: one for path, one in same.items() if path in paths}
-    return Look(
+    return TreeScan(
         seen=seen, fresh=fresh, notes=notes, listing=listing, names=len(paths), ground=ground
     )
 
 
-def shipped(root: Path, listing: Listing) -> set[bytes]:
+def shipped_paths(root: Path, listing: Listing) -> set[bytes]:
     """The paths of a listing, without those that only a symlink leads to by now: what git has there
     is deleted.
     """
-    paths = snapshot_git.listed(listing)
+    paths = snapshot_git.listed_paths(listing)
     folders: set[bytes] = set()
     above = {path.rpartition(b"/")[0] for path in paths}
     while above := above - folders - {b""}:
@@ -90,49 +94,52 @@ def shipped(root: Path, listing: Listing) -> set[bytes]:
     return {path for path in paths if not path.startswith(links)} if links else paths
 
 
-def empty(archive: Archive) -> Path:
+def empty_repo_path(archive: Archive) -> Path:
     """Where an empty repository may stand."""
     return archive.repositories / "empty"
 
 
-def compared(
-    root: Path, before: Mapping[bytes, Seen], archive: Archive, now: int, env: Environment
-) -> tuple[dict[bytes, Seen], Listing, Ground | None]:
+def compare_with_git(
+    root: Path, before: Mapping[bytes, FileStamp], archive: Archive, now: int, env: Environment
+) -> tuple[dict[bytes, FileStamp], Listing, GitIndexTrust | None]:
     """Files that are as they were, and what git says. It is asked twice at the same time: for what
     it does not track, and for what is not as its index has it.
     """
-    index = snapshot_git.index(root, env) if snapshot_git.work_tree(root) else None
-    stamp = snapshot_git.stamp(index) if index else None
+    index = snapshot_git.index_path(root, env) if snapshot_git.is_work_tree(root) else None
+    stamp = snapshot_git.stamp_index(index) if index else None
     if index is None or stamp is None or stamp.ctime_ns > now:  # the clock was set back
         with ThreadPoolExecutor(1) as asking:
-            said = asking.submit(snapshot_git.listing, root, empty(archive), env)
-            return unchanged(root, before, before), said.result(), None
+            said = asking.submit(snapshot_git.list_files, root, empty_repo_path(archive), env)
+            return unchanged_files(root, before, before), said.result(), None
     known = archive.grounds.get(root)
     if known and (known.seen is not before or known.stamp != stamp):
         known = None
     with ThreadPoolExecutor(1) as asking:
-        said = asking.submit(snapshot_git.listing, root, empty(archive), env, "-o")
+        said = asking.submit(snapshot_git.list_files, root, empty_repo_path(archive), env, "-o")
         if known is None:
-            changed = snapshot_git.changed(root, env)
-            tracked, agreed = snapshot_git.tracked(root, env)
-            same = unchanged(root, before, before)
-            sure = settled(root, same, agreed - changed, stamp)
-            ground = Ground(before, stamp, tracked, frozenset(before.keys() - sure))
+            changed = snapshot_git.changed_paths(root, env)
+            tracked, agreed = snapshot_git.tracked_paths(root, env)
+            same = unchanged_files(root, before, before)
+            sure = git_trusted_paths(root, same, agreed - changed, stamp)
+            ground = GitIndexTrust(before, stamp, tracked, frozenset(before.keys() - sure))
         elif 2 * len(known.doubted) > len(before):  # git's word would spare us little
-            same, ground = unchanged(root, before, before), known
+            same, ground = unchanged_files(root, before, before), known
         else:
-            changed = snapshot_git.changed(root, env)
+            changed = snapshot_git.changed_paths(root, env)
             doubted = known.doubted | (before.keys() & changed)
-            same, ground = unchanged(root, before, doubted), known._replace(doubted=doubted)
+            same, ground = unchanged_files(root, before, doubted), known._replace(doubted=doubted)
         listing = said.result()
-    if snapshot_git.stamp(index) != stamp:  # written meanwhile: who knows which one git read
-        listing = snapshot_git.listing(root, empty(archive), env)
-        return unchanged(root, before, before), listing, None
+    if snapshot_git.stamp_index(index) != stamp:  # written meanwhile: who knows which one git read
+        listing = snapshot_git.list_files(root, empty_repo_path(archive), env)
+        return unchanged_files(root, before, before), listing, None
     return same, listing._replace(tracked=ground.tracked), ground
 
 
-def settled(
-    root: Path, same: Mapping[bytes, Seen], agreed: Collection[bytes], stamp: snapshot_git.Stamp
+def git_trusted_paths(
+    root: Path,
+    same: Mapping[bytes, FileStamp],
+    agreed: Collection[bytes],
+    stamp: snapshot_git.IndexStamp,
 ) -> Collection[bytes]:
     """Of the files that are as they were those that can't change without git's noticing; none where
     folders have another clock than the index.
@@ -147,16 +154,16 @@ def settled(
     return sure if devices <= {stamp.device} else ()
 
 
-def unchanged(
-    root: Path, before: Mapping[bytes, Seen], doubted: Collection[bytes]
-) -> dict[bytes, Seen]:
+def unchanged_files(
+    root: Path, before: Mapping[bytes, FileStamp], doubted: Collection[bytes]
+) -> dict[bytes, FileStamp]:
     """Of the files that are known, those that are as they were; only the doubted are looked at."""
     prefix = os.fsencode(root) + b"/"
     known = map(itemgetter(0), map(before.__getitem__, doubted))
     try:  # as a rule all are there: no line of Python for each, and nothing of them is kept
         other = list(map(ne, map(signature, map(os.lstat, map(prefix.__add__, doubted))), known))
     except OSError:
-        other = [signed(prefix + path) != before[path].signature for path in doubted]
+        other = [path_signature(prefix + path) != before[path].signature for path in doubted]
     same = dict(before)
     for path in compress(doubted, other):
         del same[path]
@@ -169,7 +176,7 @@ signature: Callable[[os.stat_result], Signature] = attrgetter(
 )
 
 
-def signed(whole: bytes) -> Signature | None:
+def path_signature(whole: bytes) -> Signature | None:
     """The same of a path; None where nothing is."""
     try:
         return signature(os.lstat(whole))

@@ -14,7 +14,7 @@ STALL_S = 60.0  #: a host that takes nothing for so long is given up
 JUDGED_AFTER = 8 << 20  #: bytes; so many may be in buffers before the line is felt
 
 
-class Upload:
+class UploadMeter:
     """How long we waited for what: the compressor, or the line."""
 
     def __init__(self) -> None:
@@ -22,11 +22,11 @@ class Upload:
         self.pressing_s = 0.0  #: both since the line is felt
         self.sending_s = 0.0
 
-    def level(self) -> int:
+    def compression_level(self) -> int:
         """How hard to compress: less, once the line is faster than the compressor."""
         return WIDE_LEVEL if self.pressing_s > 3 * self.sending_s else THIN_LEVEL
 
-    def note(self, pressing_s: float, sending_s: float, many: int) -> None:
+    def record_piece(self, pressing_s: float, sending_s: float, many: int) -> None:
         """How the last piece went."""
         self.sent += many
         if self.sent > JUDGED_AFTER:
@@ -34,8 +34,8 @@ class Upload:
             self.sending_s += sending_s
 
 
-async def upload(
-    stream: Stream, blocks: Iterator[bytes], up: Upload, sent: Callable[[int], None]
+async def send_blocks(
+    stream: Stream, blocks: Iterator[bytes], up: UploadMeter, sent: Callable[[int], None]
 ) -> None:
     """All of it; the next blocks are made while the last are sent."""
     loop = asyncio.get_running_loop()
@@ -58,14 +58,14 @@ async def upload(
                     await stream.write(BLOBS, piece)
             except TimeoutError:
                 raise NotReached(f"took nothing for {STALL_S:g} s") from None
-            up.note(pressed, loop.time() - begun, len(piece))
+            up.record_piece(pressed, loop.time() - begun, len(piece))
             sent(len(piece))
-        await stream.end(BLOBS)
+        await stream.send_eof(BLOBS)
     finally:
         await asyncio.gather(coming, return_exceptions=True)
 
 
-async def answered(stream: Stream) -> Mapping[str, Any]:
+async def await_reply(stream: Stream) -> Mapping[str, Any]:
     """The answer, however long it takes, as long as there are signs of life."""
     try:
         while True:

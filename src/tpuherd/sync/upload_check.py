@@ -60,7 +60,7 @@ _CONTENTS = tuple((piece, re.compile(whole), why) for piece, whole, why in CONTE
 REASONS = ("", ENV_WHY, *(why for _, why in NAMES), *(why for _, _, why in CONTENTS))
 
 
-def verdict(path: bytes, head: bytes) -> int:
+def reason_number(path: bytes, head: bytes) -> int:
     """The number of the reason for which to ask; `head` is what the file begins with."""
     for number, (pattern, _) in enumerate(NAMES, 2):
         if pattern.search(path):
@@ -73,13 +73,13 @@ def verdict(path: bytes, head: bytes) -> int:
     return 0
 
 
-def finding(path: bytes, number: int, id: bytes) -> Finding:
+def make_finding(path: bytes, number: int, id: bytes) -> Finding:
     """That reason, for a file."""
     name = path.decode(errors="replace")
     return Finding(path=name, why=f"{name} looks like {REASONS[number]}", id=id.hex())
 
 
-def heavy(bytes: int) -> tuple[Finding, ...]:
+def size_findings(bytes: int) -> tuple[Finding, ...]:
     """Whether it is very much. An approval holds until it is a gigabyte more."""
     if bytes <= BYTES_MAX:
         return ()

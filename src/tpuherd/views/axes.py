@@ -20,25 +20,25 @@ class Axis:
     whole: bool = False  #: there is nothing between two of its numbers
     names: tuple[str, ...] = ()
 
-    def place(self, value: Value) -> float:
+    def position_of(self, value: Value) -> float:
         """From 0 to 1."""
         if self.names:
             return (self.names.index(str(value)) + 0.5) / len(self.names)
-        low, high, at = (self.turned(float(one)) for one in (self.low, self.high, value))
+        low, high, at = (self.scale_value(float(one)) for one in (self.low, self.high, value))
         return ROOM + (1 - 2 * ROOM) * (0.5 if high == low else (at - low) / (high - low))
 
-    def turned(self, value: float) -> float:
+    def scale_value(self, value: float) -> float:
         return log10(value) if self.log else value
 
-    def ticks(self) -> list[tuple[float, str]]:
+    def tick_marks(self) -> list[tuple[float, str]]:
         """Places, and what is written there."""
         if self.names:
-            return [(self.place(name), name) for name in self.names]
-        found = (decades if self.log else steps)(self.low, self.high, whole=self.whole)
-        return [(self.place(one), f"{one:.4g}") for one in found]
+            return [(self.position_of(name), name) for name in self.names]
+        found = (decade_ticks if self.log else linear_ticks)(self.low, self.high, whole=self.whole)
+        return [(self.position_of(one), f"{one:.4g}") for one in found]
 
 
-def steps(low: float, high: float, *, whole: bool = False) -> list[float]:
+def linear_ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     """Round numbers between two."""
     if low == high:
         return [low]
@@ -49,16 +49,16 @@ def steps(low: float, high: float, *, whole: bool = False) -> list[float]:
     return [float(f"{at * step:.10g}") for at in range(first, floor(high / step + 1e-9) + 1)]
 
 
-def decades(low: float, high: float, *, whole: bool = False) -> list[float]:
+def decade_ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     """Powers of ten between two; where these are too few, round numbers."""
     first, last = ceil(log10(low) - 1e-9), floor(log10(high) + 1e-9)
     if last - first < 1:
-        return steps(low, high, whole=whole)
+        return linear_ticks(low, high, whole=whole)
     stride = ceil((last - first + 1) / (TICKS + 1))
     return [10.0**at for at in range(first, last + 1, stride)]
 
 
-def axis(values: Iterable[Value], *, log: bool | None = None) -> Axis:
+def build_axis(values: Iterable[Value], *, log: bool | None = None) -> Axis:
     """For these. Whether by orders of magnitude is found out where it is not said."""
     known = list(dict.fromkeys(values))
     numbers = [float(one) for one in known if isinstance(one, int | float)]

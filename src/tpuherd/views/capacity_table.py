@@ -4,19 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tpuherd.model.slots_and_plan import Event
-from tpuherd.views.format_text import NOTHING, lined, span
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.views.format_text import NOTHING, format_span, format_table
 
 KINDS = ("bid.asked", "bid.adopted", "bid.refused", "bid.granted", "bid.ready", "bid.noticed",
          "bid.lost")  # fmt: skip
 HEAD = ("ZONE", "TYPE", "TIER", "ASKED", "REFUSED", "GRANTED", "MEDIAN WAIT", "MEDIAN LIFE",
         "LAST REFUSAL")  # fmt: skip
 
-Key = tuple[str, str, str]
+ZoneKey = tuple[str, str, str]
 
 
 @dataclass(slots=True)
-class Tally:
+class ZoneTally:
     """Of one type and tier in one zone."""
 
     asked: int = 0
@@ -30,33 +30,33 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Known:
+class OpenBid:
     """Of one bid, while its events are read."""
 
-    key: Key
+    key: ZoneKey
     asked_at: float
     told: set[str] = field(default_factory=set)
     ready_at: float | None = None
 
 
-def capacity(events: Iterable[Event], now: float) -> list[dict[str, Any]]:
+def capacity_rows(events: Iterable[HistoryEvent], now: float) -> list[dict[str, Any]]:
     """A row for each zone, type and tier that was ever asked for."""
-    bids: dict[str, Known] = {}
-    tallies: dict[Key, Tally] = {}
+    bids: dict[str, OpenBid] = {}
+    tallies: dict[ZoneKey, ZoneTally] = {}
     for event in events:
         name = str(event.facts.get("bid", ""))
         if event.kind in {"bid.asked", "bid.adopted"} and name not in bids:
             offer = event.facts.get("offer") or {}
             key = (str(offer.get("zone")), str(offer.get("type")), str(offer.get("tier")))
-            bids[name] = Known(key=key, asked_at=event.at)
-            tallies.setdefault(key, Tally()).asked += event.kind == "bid.asked"
+            bids[name] = OpenBid(key=key, asked_at=event.at)
+            tallies.setdefault(key, ZoneTally()).asked += event.kind == "bid.asked"
         elif name in bids and event.kind not in bids[name].told:
             bids[name].told.add(event.kind)
-            note(tallies[bids[name].key], bids[name], event)
-    return [row(key, tallies[key], now) for key in sorted(tallies)]
+            count_event(tallies[bids[name].key], bids[name], event)
+    return [capacity_row(key, tallies[key], now) for key in sorted(tallies)]
 
 
-def note(tally: Tally, bid: Known, event: Event) -> None:
+def count_event(tally: ZoneTally, bid: OpenBid, event: HistoryEvent) -> None:
     """What an event of a bid teaches."""
     match event.kind:
         case "bid.refused":
@@ -74,7 +74,7 @@ def note(tally: Tally, bid: Known, event: Event) -> None:
             bid.ready_at = None  # it dies once
 
 
-def row(key: Key, tally: Tally, now: float) -> dict[str, Any]:
+def capacity_row(key: ZoneKey, tally: ZoneTally, now: float) -> dict[str, Any]:
     """As JSON."""
     zone, type, tier = key
     return {
@@ -84,15 +84,15 @@ def row(key: Key, tally: Tally, now: float) -> dict[str, Any]:
         "asked": tally.asked,
         "refused": tally.refused,
         "granted": tally.granted,
-        "wait_s": median(tally.waits_s),
-        "life_s": median(tally.lives_s),
+        "wait_s": middle_value(tally.waits_s),
+        "life_s": middle_value(tally.lives_s),
         "refusal": tally.refusal,
         "sentence": tally.sentence,
         "refused_s_ago": None if tally.refused_at is None else now - tally.refused_at,
     }
 
 
-def median(values: Sequence[float]) -> float | None:
+def middle_value(values: Sequence[float]) -> float | None:
     """The middle one."""
     return sorted(values)[len(values) // 2] if values else None
 
@@ -111,17 +111,17 @@ def capacity_text(
             str(one["asked"]),
             str(one["refused"]),
             str(one["granted"]),
-            NOTHING if one["wait_s"] is None else span(one["wait_s"]),
-            NOTHING if one["life_s"] is None else span(one["life_s"]),
-            last(one),
+            NOTHING if one["wait_s"] is None else format_span(one["wait_s"]),
+            NOTHING if one["life_s"] is None else format_span(one["life_s"]),
+            last_refusal(one),
         )
         for one in rows
     ]
-    return lined([HEAD, *cells], right=range(3, 8), colour=colour, width=width)
+    return format_table([HEAD, *cells], right=range(3, 8), colour=colour, width=width)
 
 
-def last(one: Mapping[str, Any]) -> str:
+def last_refusal(one: Mapping[str, Any]) -> str:
     """The last refusal."""
     if one["refused_s_ago"] is None:
         return NOTHING
-    return f"{span(one['refused_s_ago'])} ago: {one['sentence'] or one['refusal']}"
+    return f"{format_span(one['refused_s_ago'])} ago: {one['sentence'] or one['refusal']}"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
-from tpuherd.model.slots_and_plan import Event
+from tpuherd.model.slots_and_plan import HistoryEvent
 
 #: What of an event's facts stands in its line; what it does not have is left out.
 SAYS: Mapping[str, str] = {
@@ -62,10 +62,10 @@ SAYS: Mapping[str, str] = {
 }
 
 
-def line(event: Event) -> str:
+def event_line(event: HistoryEvent) -> str:
     """kind, facts: why."""
     facts = event.facts
-    known = {name: word(name, value) for name, value in facts.items()}
+    known = {name: fact_text(name, value) for name, value in facts.items()}
     said = fill_line(SAYS.get(event.kind, ""), known)
     why = str(facts.get("why") or "")
     if why and why not in said:
@@ -73,7 +73,7 @@ def line(event: Event) -> str:
     return f"{event.kind}  {said}".rstrip()
 
 
-def word(name: str, value: Any) -> str:
+def fact_text(name: str, value: Any) -> str:
     """A fact in a line."""
     if value is None:
         return ""
@@ -95,7 +95,7 @@ def fill_line(template: str, known: Mapping[str, str]) -> str:
     return " ".join("".join(parts).split()).strip(" :")
 
 
-def record(seq: int, event: Event) -> dict[str, Any]:
+def event_json(seq: int, event: HistoryEvent) -> dict[str, Any]:
     """A line of JSON: the facts stand beside the rest, which no fact may hide."""
     return {
         **event.facts,

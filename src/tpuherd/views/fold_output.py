@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
-from tpuherd.targets import fold
+from tpuherd.targets import fold_names
 from tpuherd.views.printable import json_text
 
 WINDOW_S = 0.2  #: so long a line waits for the others to say the same
@@ -23,7 +23,7 @@ LINES_S = 5_000  #: lines a second that are compared; a flood of more is shown h
 LINES_AT_ONCE = 40_000
 
 
-Said = tuple[int, bytes]  #: port and line: a tuple, for there are many and they are compared
+PortLine = tuple[int, bytes]  #: port and line: a tuple, for there are many and they are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Block:
     at: float = 0.0
 
 
-class Lines:
+class LineBuffer:
     """The bytes of one port of one host, cut into whole lines."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Lines:
         self.drawn = False  #: something of the line under way has been shown
 
     @property
-    def held(self) -> int:
+    def held_bytes(self) -> int:
         """Bytes that wait here."""
         return len(self.rest) + len(self.draft)
 
@@ -60,10 +60,12 @@ class Lines:
             whole = b"".join((self.rest, memoryview(piece)[:end]))
             self.rest = bytearray(piece[end:])
         if whole and (self.draft or self.drawn or b"\r" in whole):
-            whole = b"".join(self._settled(line) for line in whole.splitlines(keepends=True))
-        return whole + self._drawn(now)
+            whole = b"".join(
+                self._resolve_overwrites(line) for line in whole.splitlines(keepends=True)
+            )
+        return whole + self._take_draft(now)
 
-    def _settled(self, line: bytes) -> bytes:
+    def _resolve_overwrites(self, line: bytes) -> bytes:
         """A line without what was overwritten in it; splitlines cuts at carriage returns, too."""
         if line.endswith(b"\r"):
             self.draft = line[:-1] or self.draft
@@ -72,7 +74,7 @@ class Lines:
         seen, self.drawn, self.draft = self.drawn and not text, False, b""
         return b"" if seen else text + b"\n"
 
-    def _drawn(self, now: float) -> bytes:
+    def _take_draft(self, now: float) -> bytes:
         """Now and then a line that is being overwritten; and parts of one without end."""
         shown = b""
         cut = self.rest.rfind(b"\r", 0, -1) + 1  # the last byte may be half of \r\n
@@ -87,7 +89,7 @@ class Lines:
             self.rest.clear()
         return shown
 
-    def end(self) -> bytes:
+    def take_rest(self) -> bytes:
         """What is left at the end, and a last line without its end."""
         rest = bytes(self.rest).rstrip(b"\r").rpartition(b"\r")[2] or self.draft
         self.rest.clear()
@@ -95,14 +97,16 @@ class Lines:
         return rest
 
 
-class Fold:
+class FoldingMerger:
     """Shows a line that many hosts say once; waits a moment for them."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self._open = set(hosts)  #: who may still say something
-        self._lines: dict[tuple[str, int], Lines] = {}
-        self._waiting: dict[str, deque[tuple[float, Said]]] = {host: deque() for host in self._open}
-        self._first: dict[Said, dict[str, None]] = {}  #: who has this line in front
+        self._lines: dict[tuple[str, int], LineBuffer] = {}
+        self._waiting: dict[str, deque[tuple[float, PortLine]]] = {
+            host: deque() for host in self._open
+        }
+        self._first: dict[PortLine, dict[str, None]] = {}  #: who has this line in front
         self._agenda: list[tuple[float, int, str]] = []  #: lines in front, the oldest first
         self._turn: dict[str, int] = {}  #: the entry there that is still true of a host
         self._number = count()
@@ -110,7 +114,7 @@ class Fold:
         self._may = float(LINES_AT_ONCE)  #: lines that may be compared now
         self._at = 0.0
 
-    def add(self, host: str) -> None:
+    def add_host(self, host: str) -> None:
         """One more host may say something, or one that had ended."""
         if host not in self._open:
             self._open.add(host)
@@ -120,32 +124,32 @@ class Fold:
 
     def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]:
         """A host said something."""
-        lines = self._lines.setdefault((host, port), Lines())
-        before = lines.held
+        lines = self._lines.setdefault((host, port), LineBuffer())
+        before = lines.held_bytes
         whole = lines.feed(piece, now)
-        self._held += lines.held - before
-        blocks = self._put(host, port, whole, now)
+        self._held += lines.held_bytes - before
+        blocks = self._enqueue_lines(host, port, whole, now)
         if self._held > HELD_MAX:
-            blocks += self._all(now)
+            blocks += self._flush_all(now)
         return blocks
 
-    def end(self, host: str, now: float) -> list[Block]:
+    def end_host(self, host: str, now: float) -> list[Block]:
         """A host will say nothing more."""
         blocks: list[Block] = []
         for (whose, port), lines in self._lines.items():
             if whose == host:
-                self._held -= lines.held
-                rest = lines.end()
-                blocks += self._put(host, port, rest + b"\n" if rest else b"", now)
+                self._held -= lines.held_bytes
+                rest = lines.take_rest()
+                blocks += self._enqueue_lines(host, port, rest + b"\n" if rest else b"", now)
         self._open.discard(host)
-        return blocks + self._agreed(list(self._first), now)
+        return blocks + self._take_agreed(list(self._first), now)
 
-    def due(self, now: float) -> list[Block]:
+    def due_blocks(self, now: float) -> list[Block]:
         """What has waited long enough."""
         blocks = []
         while (at := self.wake_at()) is not None and at <= now + 1e-9:
-            blocks.append(self._take(self._waiting[self._agenda[0][2]][0][1], now))
-        return together(blocks + self._agreed(self._first, now)) if blocks else []
+            blocks.append(self._take_line(self._waiting[self._agenda[0][2]][0][1], now))
+        return join_blocks(blocks + self._take_agreed(self._first, now)) if blocks else []
 
     def wake_at(self) -> float | None:
         """When something will have waited long enough."""
@@ -160,26 +164,26 @@ class Fold:
         """Everything that is left."""
         blocks = []
         for host in sorted(self._open):
-            blocks += self.end(host, now)
-        return together(blocks + self._all(now))
+            blocks += self.end_host(host, now)
+        return join_blocks(blocks + self._flush_all(now))
 
-    def _put(self, host: str, port: int, whole: bytes, now: float) -> list[Block]:
+    def _enqueue_lines(self, host: str, port: int, whole: bytes, now: float) -> list[Block]:
         """Lines into the host's queue."""
         if not whole:
             return []
         queue = self._waiting[host]
-        if not self._worth(whole.count(b"\n"), now):
-            return together([*self._flush(host, now), Block((host,), port, whole, now)])
+        if not self._may_compare(whole.count(b"\n"), now):
+            return join_blocks([*self._flush_host(host, now), Block((host,), port, whole, now)])
         empty = not queue
-        lines = whole.splitlines(keepends=True) if b"\r" not in whole else cut(whole)
+        lines = whole.splitlines(keepends=True) if b"\r" not in whole else split_lines(whole)
         queue.extend((now, (port, line)) for line in lines)
         self._held += len(whole)
         if not empty:
             return []
         self._step_up(host)
-        return self._agreed([queue[0][1]], now)
+        return self._take_agreed([queue[0][1]], now)
 
-    def _worth(self, many: int, now: float) -> bool:
+    def _may_compare(self, many: int, now: float) -> bool:
         """Whether so many more lines may be compared."""
         self._may = min(LINES_AT_ONCE, self._may + max(0.0, now - self._at) * LINES_S)
         self._at = now
@@ -188,7 +192,7 @@ class Fold:
         self._may -= many
         return True
 
-    def _flush(self, host: str, now: float) -> list[Block]:
+    def _flush_host(self, host: str, now: float) -> list[Block]:
         """Show what waits of one host."""
         queue = self._waiting[host]
         if not queue:
@@ -209,7 +213,7 @@ class Fold:
         number = self._turn[host] = next(self._number)
         heappush(self._agenda, (at, number, host))
 
-    def _agreed(self, fronts: Iterable[Said], now: float) -> list[Block]:
+    def _take_agreed(self, fronts: Iterable[PortLine], now: float) -> list[Block]:
         """Show what everybody says who may still say something, as long as there is such a line."""
         blocks = []
         waiting = deque(fronts)
@@ -217,11 +221,11 @@ class Fold:
             said = waiting.popleft()
             hosts = self._first.get(said)
             if hosts and len(self._open) <= len(hosts) and self._open <= hosts.keys():
-                blocks.append(self._take(said, now))
+                blocks.append(self._take_line(said, now))
                 waiting.extend(self._first)
-        return together(blocks)
+        return join_blocks(blocks)
 
-    def _take(self, said: Said, now: float) -> Block:
+    def _take_line(self, said: PortLine, now: float) -> Block:
         """Take this line from all who have it in front."""
         hosts = self._first.pop(said)
         for host in hosts:
@@ -232,38 +236,38 @@ class Fold:
         self._held -= len(said[1]) * len(hosts)
         return Block(tuple(sorted(hosts)), *said, now)
 
-    def _all(self, now: float) -> list[Block]:
+    def _flush_all(self, now: float) -> list[Block]:
         """Show everything at once, host by host: there is too much of it to wait."""
-        blocks = [block for host in self._waiting for block in self._flush(host, now)]
+        blocks = [block for host in self._waiting for block in self._flush_host(host, now)]
         for (host, port), lines in self._lines.items():
             if len(lines.rest) > PART_MIN:
                 self._held -= len(lines.rest)
                 blocks.append(Block((host,), port, bytes(lines.rest), now))
                 lines.rest.clear()
-        return together(blocks)
+        return join_blocks(blocks)
 
 
-class Plain:
+class PlainMerger:
     """Shows each host's whole lines as they come."""
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[str, int], Lines] = {}
+        self._lines: dict[tuple[str, int], LineBuffer] = {}
 
     def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]:
         """A host said something."""
-        whole = self._lines.setdefault((host, port), Lines()).feed(piece, now)
+        whole = self._lines.setdefault((host, port), LineBuffer()).feed(piece, now)
         return [Block((host,), port, whole, now)] if whole else []
 
-    def end(self, host: str, now: float) -> list[Block]:
+    def end_host(self, host: str, now: float) -> list[Block]:
         """A host will say nothing more."""
         rests = [
-            Block((host,), port, lines.end() + b"\n", now)
+            Block((host,), port, lines.take_rest() + b"\n", now)
             for (whose, port), lines in self._lines.items()
-            if whose == host and lines.held
+            if whose == host and lines.held_bytes
         ]
         return [block for block in rests if block.text != b"\n"]
 
-    def due(self, now: float) -> list[Block]:
+    def due_blocks(self, now: float) -> list[Block]:
         """Nothing waits."""
         return []
 
@@ -274,17 +278,17 @@ class Plain:
     def close(self, now: float) -> list[Block]:
         """Everything that is left."""
         hosts = sorted({host for host, _ in self._lines})
-        return [block for host in hosts for block in self.end(host, now)]
+        return [block for host in hosts for block in self.end_host(host, now)]
 
 
-def cut(whole: bytes) -> list[bytes]:
+def split_lines(whole: bytes) -> list[bytes]:
     """Lines that end at line feeds only: carriage returns within a part of a line stay."""
     lines = [line + b"\n" for line in whole.split(b"\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
 
 
-def together(blocks: Sequence[Block]) -> list[Block]:
+def join_blocks(blocks: Sequence[Block]) -> list[Block]:
     """Blocks of the same hosts that follow each other as one."""
     if len(blocks) < 2:
         return list(blocks)
@@ -303,15 +307,15 @@ def together(blocks: Sequence[Block]) -> list[Block]:
     ]
 
 
-def prefixed(block: Block, *, prefix: str | None = None) -> bytes:
+def prefix_lines(block: Block, *, prefix: str | None = None) -> bytes:
     """`gpt/w[0-7]: line` for every line; a part of a line is ended where it stops."""
-    before = (fold(block.hosts) + ": " if prefix is None else prefix).encode()
+    before = (fold_names(block.hosts) + ": " if prefix is None else prefix).encode()
     text = block.text if block.text.endswith(b"\n") else block.text + b"\n"
     follows = text.replace(b"\n", b"\n" + before)  # also the last line's end
     return b"".join((before, memoryview(follows)[: len(follows) - len(before)]))
 
 
-def as_json(host: str, port: str, piece: bytes, at: float) -> bytes:
+def json_line(host: str, port: str, piece: bytes, at: float) -> bytes:
     """One line of JSON: the text, or what is none in base64."""
     said: Mapping[str, object]
     try:

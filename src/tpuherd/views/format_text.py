@@ -29,7 +29,7 @@ COMMAND_MAX = 120  #: of a command's letters, in a line
 UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
-def span(seconds: float) -> str:
+def format_span(seconds: float) -> str:
     """42 s, 3 m 20 s, 2 h 05 m, 3 d 04 h."""
     whole = round(seconds)
     for big, word, small, below in UNITS:
@@ -38,19 +38,19 @@ def span(seconds: float) -> str:
     return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{whole} s"
 
 
-def money(dollars: float, *, known: bool = True) -> str:
+def format_money(dollars: float, *, known: bool = True) -> str:
     """$1,234.50; with a + where some price is not known."""
     if not known and not dollars:
         return NOTHING
     return f"${dollars:,.2f}{'' if known else '+'}"
 
 
-def share(part: float | None) -> str:
+def format_share(part: float | None) -> str:
     """93.1 %"""
     return NOTHING if part is None else f"{100 * part:.1f} %"
 
 
-def number(it: int | None) -> str:
+def format_number(it: int | None) -> str:
     """1200"""
     return NOTHING if it is None else str(it)
 
@@ -60,13 +60,13 @@ def count_slices(slices: int) -> str:
     return f"{slices} slices of " if slices > 1 else ""
 
 
-def command(text: str) -> str:
+def shorten_command(text: str) -> str:
     """A process's command on one line."""
     plain = " ".join(text.split())
     return plain if len(plain) <= COMMAND_MAX else f"{plain[: COMMAND_MAX - 1]}…"
 
 
-def lined(
+def format_table(
     rows: Sequence[Sequence[str]],
     *,
     right: Sequence[int] = (),
@@ -89,7 +89,7 @@ def lined(
             for at, (cell, most) in enumerate(zip(row, widths, strict=True)):
                 text = parts[at][depth].strip() if depth < len(parts[at]) else ""
                 flush = text.rjust(most) if at in right else text.ljust(most)
-                cells.append(tinted(cell, flush, colour=colour))
+                cells.append(colour_word(cell, flush, colour=colour))
             line = "  ".join(cells).rstrip()
             lines.append(f"\x1b[{DIM}m{line}\x1b[0m" if colour and not number else line)
     return "\n".join(lines)
@@ -147,7 +147,7 @@ def wrap_line(line: str, width: int) -> Iterator[str]:
     yield part
 
 
-def tinted(word: str, text: str, *, colour: bool) -> str:
+def colour_word(word: str, text: str, *, colour: bool) -> str:
     """In its colour, if it has one."""
     if not colour or word not in TINTS:
         return text

@@ -3,9 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tpuherd.accounting.goodput import MEANINGS, STARTUP, State
-from tpuherd.targets import fold
-from tpuherd.views.format_text import NOTHING, count_slices, lined, money, number, share, span
+from tpuherd.accounting.goodput import MEANINGS, STARTUP, GoodputState
+from tpuherd.targets import fold_names
+from tpuherd.views.format_text import (
+    NOTHING,
+    count_slices,
+    format_money,
+    format_number,
+    format_share,
+    format_span,
+    format_table,
+)
 
 Json = Mapping[str, Any]
 LINES = 6  #: of what a host said last
@@ -26,43 +34,44 @@ def jobs_text(rows: Sequence[Json], *, colour: bool = False, width: int | None =
             row["job"],
             row["phase"] or NOTHING,
             f"{row['ready']}/{row['slots']}",
-            where(row["zones"]) + (f", {row['slices']} slices" if row["slices"] > 1 else ""),
-            number(row["attempt"] or None),
-            span(row["age_s"]),
-            share(row["goodput"]),
-            money(row["cost"], known=row["priced"]),
-            money(row["per_hour"], known=row["priced"]),
+            show_zones(row["zones"]) + (f", {row['slices']} slices" if row["slices"] > 1 else ""),
+            format_number(row["attempt"] or None),
+            format_span(row["age_s"]),
+            format_share(row["goodput"]),
+            format_money(row["cost"], known=row["priced"]),
+            format_money(row["per_hour"], known=row["priced"]),
         )
         for row in rows
     ]
-    return lined([JOBS, *cells], right=(2, 4, 5, 6, 7, 8), colour=colour, width=width)
+    return format_table([JOBS, *cells], right=(2, 4, 5, 6, 7, 8), colour=colour, width=width)
 
 
-def where(zones: Sequence[str]) -> str:
+def show_zones(zones: Sequence[str]) -> str:
     """One zone by its name, several by their number."""
     return zones[0] if len(zones) == 1 else f"{len(zones)} zones" if zones else NOTHING
 
 
 def job_text(page: Json, *, colour: bool = False, width: int | None = None) -> str:
     """`herd status`: all of a job, each slot in full if there are few."""
-    parts = [heading(page), lined([SLOTS, *map(slot_cells, page["each"])], right=range(3, 9),
+    parts = [job_heading(page), format_table([SLOTS, *map(slot_cells, page["each"])],
+        right=range(3, 9),
                                   colour=colour, width=width)]  # fmt: skip
     parts += ["\n".join(slot_lines(slot, colour=colour)) for slot in page["each"]]
     return "\n\n".join(part for part in parts if part)
 
 
-def heading(page: Json) -> str:
+def job_heading(page: Json) -> str:
     """What is wished, and what it costs."""
     document = page["document"]
-    what = " or ".join(listed(document.get("accelerator"))) or ", ".join(page["type"])
-    tier = " or ".join(listed(document.get("tier")))
+    what = " or ".join(as_list(document.get("accelerator"))) or ", ".join(page["type"])
+    tier = " or ".join(as_list(document.get("tier")))
     by = f" by {page['who']}" if page["who"] else ""
     head = [
         f"{page['job']}: {count_slices(page['slices'])}{what} {tier}".rstrip(),
         f"{page['ready']} of {page['slots']} ready",
-        f"wished {span(page['age_s'])} ago{by}",
-        f"{money(page['cost'], known=page['priced'])} so far",
-        f"{money(page['per_hour'], known=page['priced'])} per hour now",
+        f"wished {format_span(page['age_s'])} ago{by}",
+        f"{format_money(page['cost'], known=page['priced'])} so far",
+        f"{format_money(page['per_hour'], known=page['priced'])} per hour now",
     ]
     lines = [", ".join(head)]
     if document.get("run"):
@@ -71,7 +80,7 @@ def heading(page: Json) -> str:
     return "\n".join(lines)
 
 
-def listed(value: Any) -> list[str]:
+def as_list(value: Any) -> list[str]:
     """One word or several, as a list."""
     return [] if value is None else [value] if isinstance(value, str) else list(value)
 
@@ -82,12 +91,12 @@ def slot_cells(slot: Json) -> tuple[str, ...]:
         slot["slot"],
         slot["phase"],
         slot["zone"] or NOTHING,
-        number(slot["attempt"] or None),
-        number(slot["step"]),
-        number(slot["saved"]),
-        share(slot["goodput"]),
-        money(slot["cost"], known=slot["priced"]),
-        money(slot["per_hour"], known=slot["priced"]),
+        format_number(slot["attempt"] or None),
+        format_number(slot["step"]),
+        format_number(slot["saved"]),
+        format_share(slot["goodput"]),
+        format_money(slot["cost"], known=slot["priced"]),
+        format_money(slot["per_hour"], known=slot["priced"]),
     )
 
 
@@ -97,11 +106,11 @@ def slot_lines(slot: Json, *, colour: bool) -> Iterator[str]:
     if slot["bids"]:
         yield "  bids"
         for bid in slot["bids"]:
-            price = "" if bid["per_hour"] is None else f", {money(bid['per_hour'])} per hour"
+            price = "" if bid["per_hour"] is None else f", {format_money(bid['per_hour'])} per hour"
             why = f" ({bid['sentence']})" if bid["sentence"] else ""
             yield (
                 f"    {bid['bid']}  {bid['zone']}  {bid['type']} {bid['tier']}"
-                f"  {bid['stage']} for {span(bid['for_s'])}{price}{why}"
+                f"  {bid['stage']} for {format_span(bid['for_s'])}{price}{why}"
             )
     if slot["attempts"]:
         yield "  attempts"
@@ -114,7 +123,7 @@ def slot_lines(slot: Json, *, colour: bool) -> Iterator[str]:
     if slot["seconds"]:
         yield "  where the time went"
         rows = [("", "", "", ""), *time_cells(slot["seconds"])]
-        for line in lined(rows, right=(1, 2), colour=colour).splitlines()[1:]:
+        for line in format_table(rows, right=(1, 2), colour=colour).splitlines()[1:]:
             yield f"    {line}"
 
 
@@ -127,7 +136,7 @@ def attempt_lines(attempt: Json) -> Iterator[str]:
         steps = f", steps {start}{attempt['step']}"
     why = f": {attempt['why']}" if attempt["why"] else ""
     yield (
-        f"    {attempt['number']}  {attempt['zone']}  {how} after {span(attempt['for_s'])}"
+        f"    {attempt['number']}  {attempt['zone']}  {how} after {format_span(attempt['for_s'])}"
         f"{steps}{why}"
     )
     if started := startup_text(attempt).strip(" ()"):
@@ -142,7 +151,7 @@ def attempt_lines(attempt: Json) -> Iterator[str]:
 def startup_text(row: Json) -> str:
     """(Python 0.4 s, imports 6.1 s, …): what a start took, where the command told."""
     told = row["startup"]
-    each = (f"{name} {span(told[key])}" for key, name in STARTUP.items() if told.get(key))
+    each = (f"{name} {format_span(told[key])}" for key, name in STARTUP.items() if told.get(key))
     parts = ", ".join(each)
     return f" ({parts})" if parts else ""
 
@@ -150,7 +159,7 @@ def startup_text(row: Json) -> str:
 def recovery_text(recovery: Json) -> str:
     """One loss and what it took, in a sentence."""
     parts = ", ".join(
-        f"{part} {span(seconds)}{startup_text(recovery) if part == 'start' else ''}"
+        f"{part} {format_span(seconds)}{startup_text(recovery) if part == 'start' else ''}"
         for part, seconds in recovery["parts"].items()
         if seconds > LEAST_S
     )
@@ -160,7 +169,7 @@ def recovery_text(recovery: Json) -> str:
     way = f" ({' → '.join(dict.fromkeys(ways))})" if ways else ""
     took = "back after" if recovery["over"] else "not back for"
     head = f"{recovery['verdict']} in attempt {recovery['attempt']}{way}"
-    return f"{head}: {took} {span(recovery['seconds'])}: {parts or 'at once'}{steps}"
+    return f"{head}: {took} {format_span(recovery['seconds'])}: {parts or 'at once'}{steps}"
 
 
 def time_cells(seconds: Mapping[str, float]) -> list[tuple[str, str, str, str]]:
@@ -170,9 +179,9 @@ def time_cells(seconds: Mapping[str, float]) -> list[tuple[str, str, str, str]]:
     ordered = [(name, time) for name, time in ordered if time > LEAST_S]
     return [
         (
-            MEANINGS[State(name)],
-            span(time),
-            share(time / total if total else None),
+            MEANINGS[GoodputState(name)],
+            format_span(time),
+            format_share(time / total if total else None),
             "█" * round(BAR * time / total) if total else "",
         )
         for name, time in ordered
@@ -184,7 +193,7 @@ def why_text(slots: Mapping[str, str], recent: Sequence[tuple[str, str]], *, eng
     same: dict[str, list[str]] = {}
     for name, sentence in slots.items():
         same.setdefault(sentence or "the engine has not looked at it yet", []).append(name)
-    lines = [f"{fold(names)}: {sentence}" for sentence, names in same.items()]
+    lines = [f"{fold_names(names)}: {sentence}" for sentence, names in same.items()]
     if not engine:
         lines.append("No engine runs now, so this is what was last known: herd engine start")
     if recent:

@@ -7,114 +7,129 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tpuherd.accounting.goodput import STARTUP, Account, Recovery, Run, State, ratio, recoveries
-from tpuherd.accounting.slot_account import bills, held_bids
-from tpuherd.model.slot_history import Bid, Verdict
+from tpuherd.accounting.goodput import (
+    STARTUP,
+    AttemptAccount,
+    GoodputState,
+    LossRecovery,
+    SlotAccount,
+    combined_goodput,
+    find_recoveries,
+)
+from tpuherd.accounting.slot_account import is_billed, live_bids
+from tpuherd.model.slot_history import BidRecord, Verdict
 from tpuherd.model.slots_and_plan import Goal
-from tpuherd.model.stored_job import Wish
-from tpuherd.model.trouble import Trouble
+from tpuherd.model.stored_job import StoredJob
+from tpuherd.model.trouble import TroubleRecord
 from tpuherd.views.trouble_line import trouble_rows
 
 #: A word for what a slot does, in a table.
-WORDS: Mapping[State, str] = {
-    State.QUEUE_FIRST: "queued",
-    State.CAPACITY_WAIT: "queued",
-    State.CONTROLLER_GAP: "waiting",
-    State.PROVISION: "booting",
-    State.HOST_SETUP: "setup",
-    State.STARTING: "starting",
-    State.RESTORE: "starting",
-    State.PRODUCTIVE: "running",
-    State.WASTED: "running",
-    State.STOPPING: "stopping",
-    State.DETECT: "recovering",
-    State.PROCESS_DOWN: "failing",
-    State.HUNG: "failing",
-    State.IDLE: "idle",
-    State.STOPPED: "stopped",
-    State.DONE: "done",
-    State.GAVE_UP: "gave up",
+WORDS: Mapping[GoodputState, str] = {
+    GoodputState.QUEUE_FIRST: "queued",
+    GoodputState.CAPACITY_WAIT: "queued",
+    GoodputState.CONTROLLER_GAP: "waiting",
+    GoodputState.PROVISION: "booting",
+    GoodputState.HOST_SETUP: "setup",
+    GoodputState.STARTING: "starting",
+    GoodputState.RESTORE: "starting",
+    GoodputState.PRODUCTIVE: "running",
+    GoodputState.WASTED: "running",
+    GoodputState.STOPPING: "stopping",
+    GoodputState.DETECT: "recovering",
+    GoodputState.PROCESS_DOWN: "failing",
+    GoodputState.HUNG: "failing",
+    GoodputState.IDLE: "idle",
+    GoodputState.STOPPED: "stopped",
+    GoodputState.DONE: "done",
+    GoodputState.GAVE_UP: "gave up",
 }
 #: States in which nothing runs, and a node that is there is unhealthy before all else.
-AT_NODES = frozenset({State.PROVISION, State.HOST_SETUP, State.CONTROLLER_GAP, State.IDLE})
+AT_NODES = frozenset(
+    {
+        GoodputState.PROVISION,
+        GoodputState.HOST_SETUP,
+        GoodputState.CONTROLLER_GAP,
+        GoodputState.IDLE,
+    }
+)
 LEAVING = "leaving"  #: not wanted any more, and not all is given back
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scene:
+class StoreView:
     """What the store knows at one moment."""
 
     now: float
-    wishes: Mapping[str, Wish] = field(default_factory=dict)
-    accounts: Mapping[str, Account] = field(default_factory=dict)
+    wishes: Mapping[str, StoredJob] = field(default_factory=dict)
+    accounts: Mapping[str, SlotAccount] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)  #: the engine's last sentence a slot
     engine: bool = False  #: whether one runs
-    troubles: Sequence[Trouble] = ()
+    troubles: Sequence[TroubleRecord] = ()
 
 
-def slots_of(wish: Wish) -> tuple[str, ...]:
+def wanted_slots(wish: StoredJob) -> tuple[str, ...]:
     """The names of the slots that are to be filled."""
-    return () if wish.goal is Goal.GONE else wish.slots
+    return () if wish.goal is Goal.GONE else wish.slot_names
 
 
-def names_of(scene: Scene, job: str) -> tuple[str, ...]:
+def job_slot_names(scene: StoreView, job: str) -> tuple[str, ...]:
     """All slots of a job: those wished, and those that there are, in order."""
     wish = scene.wishes.get(job)
     there = [one.slot for one in scene.accounts.values() if one.job == job]
     if wish is not None and wish.goal is not Goal.GONE:
         there = [name for name in there if scene.accounts[name].bids]  # else it was scaled away
-    names = {*(slots_of(wish) if wish else ()), *there}
+    names = {*(wanted_slots(wish) if wish else ()), *there}
     return tuple(sorted(names, key=lambda name: int(name.rpartition("-")[2])))
 
 
-def phase(account: Account | None) -> str:
+def slot_phase(account: SlotAccount | None) -> str:
     """A word for it."""
     if account is None:
         return "waiting"
-    if account.state is State.STOPPED and account.bids:
+    if account.state is GoodputState.STOPPED and account.bids:
         return LEAVING
-    if account.state in AT_NODES and any(bid.sick_at for bid in held_bids(account.bids)):
+    if account.state in AT_NODES and any(bid.sick_at for bid in live_bids(account.bids)):
         return "unhealthy"
     return WORDS[account.state]
 
 
-def job_row(scene: Scene, job: str) -> Json:
+def job_row(scene: StoreView, job: str) -> Json:
     """One job of `herd ls`."""
     wish = scene.wishes.get(job)
-    names = names_of(scene, job)
+    names = job_slot_names(scene, job)
     accounts = [scene.accounts[name] for name in names if name in scene.accounts]
     phases: dict[str, int] = {}
     for name in names:
-        word = phase(scene.accounts.get(name))
+        word = slot_phase(scene.accounts.get(name))
         phases[word] = phases.get(word, 0) + 1
-    seats = [seat for account in accounts if (seat := seat_of(account)) is not None]
+    seats = [seat for account in accounts if (seat := slot_bid(account)) is not None]
     starts = [wish.made_at] if wish else [account.start for account in accounts]
     attempts = [account.runs[-1].attempt.number for account in accounts if account.runs]
     return {
         "job": job,
         "goal": str(wish.goal) if wish else "dropped",
-        "phase": ", ".join(phases) if len(phases) < 2 else counted(phases),
+        "phase": ", ".join(phases) if len(phases) < 2 else count_phases(phases),
         "phases": phases,
-        "slots": len(slots_of(wish)) if wish else 0,
+        "slots": len(wanted_slots(wish)) if wish else 0,
         "slices": int(wish.document.get("slices") or 1) if wish else 1,
         "ready": sum(seat.ready_at is not None for seat in seats),
         "type": sorted({seat.offer.type for seat in seats}),
         "zones": sorted({seat.offer.zone for seat in seats}),
         "attempt": max(attempts, default=0),
         "age_s": scene.now - min(starts, default=scene.now),
-        **money_of(accounts),
-        "goodput": ratio(accounts),
+        **total_money(accounts),
+        "goodput": combined_goodput(accounts),
     }  # fmt: skip
 
 
-def counted(phases: Mapping[str, int]) -> str:
+def count_phases(phases: Mapping[str, int]) -> str:
     """3 running, 1 queued"""
     return ", ".join(f"{many} {word}" for word, many in phases.items())
 
 
-def money_of(accounts: Iterable[Account]) -> Json:
+def total_money(accounts: Iterable[SlotAccount]) -> Json:
     """What slots have cost and cost, together."""
     known = list(accounts)
     return {
@@ -124,9 +139,9 @@ def money_of(accounts: Iterable[Account]) -> Json:
     }
 
 
-def seat_of(account: Account) -> Bid | None:
+def slot_bid(account: SlotAccount) -> BidRecord | None:
     """The bid that fills the slot: that of its attempt, else the one furthest on."""
-    there = held_bids(account.bids)
+    there = live_bids(account.bids)
     if account.runs and account.runs[-1].attempt.ended_at is None:
         for bid in there:
             if bid.name == account.runs[-1].attempt.bid:
@@ -135,7 +150,7 @@ def seat_of(account: Account) -> Bid | None:
     return min(granted, key=lambda bid: (bid.ready_at is None, bid.granted_at), default=None)
 
 
-def job_page(scene: Scene, job: str, names: Iterable[str]) -> Json:
+def job_page(scene: StoreView, job: str, names: Iterable[str]) -> Json:
     """What `herd status` tells of a job."""
     wish = scene.wishes.get(job)
     return {
@@ -149,19 +164,19 @@ def job_page(scene: Scene, job: str, names: Iterable[str]) -> Json:
     }
 
 
-def slot_page(scene: Scene, name: str) -> Json:
+def slot_page(scene: StoreView, name: str) -> Json:
     """What it tells of a slot."""
     account = scene.accounts.get(name)
     page: Json = {
         "slot": name,
-        "phase": phase(account),
+        "phase": slot_phase(account),
         "why": scene.states.get(name, ""),
     }
     if account is None:
         return {**page, "zone": "", "attempt": 0, "step": None, "saved": None, "goodput": None,
                 "cost": 0.0, "per_hour": 0.0, "priced": True, "steps_lost": 0, "wanted_s": 0.0,
                 "seconds": {}, "bids": [], "attempts": [], "recoveries": []}  # fmt: skip
-    seat = seat_of(account)
+    seat = slot_bid(account)
     return {
         **page,
         "why": page["why"] or account.over_why,
@@ -170,19 +185,19 @@ def slot_page(scene: Scene, name: str) -> Json:
         "step": account.step,
         "saved": account.saved,
         "goodput": account.goodput,
-        **money_of([account]),
+        **total_money([account]),
         "steps_lost": account.steps_lost,
         "wanted_s": account.wanted_s,
         "seconds": {str(state): time for state, time in account.seconds.items() if time},
         "bids": [bid_row(bid, scene.now) for bid in account.bids],
-        "attempts": [run_row(run, scene.now) for run in account.runs],
-        "recoveries": [recovery_row(one) for one in recoveries(account)],
+        "attempts": [attempt_row(run, scene.now) for run in account.runs],
+        "recoveries": [recovery_row(one) for one in find_recoveries(account)],
     }
 
 
-def bid_row(bid: Bid, now: float) -> Json:
+def bid_row(bid: BidRecord, now: float) -> Json:
     """A bid that is not known to be gone."""
-    stage, since = stage_of(bid)
+    stage, since = bid_stage(bid)
     return {
         "bid": bid.name,
         "zone": bid.offer.zone,
@@ -190,12 +205,12 @@ def bid_row(bid: Bid, now: float) -> Json:
         "tier": bid.offer.tier,
         "stage": stage,
         "for_s": now - since,
-        "per_hour": bid.offer.price if bills(bid) else None,
+        "per_hour": bid.offer.price if is_billed(bid) else None,
         "sentence": (bid.withdrawn_why or bid.sentence).removeprefix(f"{bid.name}: "),
     }
 
 
-def stage_of(bid: Bid) -> tuple[str, float]:
+def bid_stage(bid: BidRecord) -> tuple[str, float]:
     """How far it is, and since when; what came last in its life goes before the rest."""
     stages = (
         (bid.withdrawn_at, "being given back"),
@@ -213,7 +228,7 @@ def stage_of(bid: Bid) -> tuple[str, float]:
     return "asked", bid.asked_at
 
 
-def run_row(run: Run, now: float) -> Json:
+def attempt_row(run: AttemptAccount, now: float) -> Json:
     """One attempt."""
     attempt = run.attempt
     return {
@@ -235,7 +250,7 @@ def run_row(run: Run, now: float) -> Json:
     }
 
 
-def startup_parts(run: Run | None) -> Json:
+def startup_parts(run: AttemptAccount | None) -> Json:
     """The parts of its start that it told of, in their order."""
     told = run.startup if run is not None else {}
     return {name: told[name] for name in STARTUP if name in told}
@@ -245,7 +260,7 @@ def startup_parts(run: Run | None) -> Json:
 QUIET = frozenset({None, Verdict.SUCCESS, Verdict.STOPPED})
 
 
-def recovery_row(recovery: Recovery) -> Json:
+def recovery_row(recovery: LossRecovery) -> Json:
     """What a loss has cost."""
     return {
         "at": recovery.at,

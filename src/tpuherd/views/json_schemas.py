@@ -16,17 +16,17 @@ FLAG: Schema = {"type": "boolean"}
 TEXTS: Schema = {"type": "array", "items": TEXT}
 
 
-def maybe(schema: Schema) -> Schema:
+def or_null(schema: Schema) -> Schema:
     """Or null: not known."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def each(schema: Schema) -> Schema:
+def list_of(schema: Schema) -> Schema:
     """A list of them."""
     return {"type": "array", "items": schema}
 
 
-def by(names: Iterable[str] | None, schema: Schema) -> Schema:
+def map_of(names: Iterable[str] | None, schema: Schema) -> Schema:
     """An object with a value for some of these names, or for any."""
     if names is None:
         return {"type": "object", "additionalProperties": schema}
@@ -34,7 +34,7 @@ def by(names: Iterable[str] | None, schema: Schema) -> Schema:
     return {"type": "object", "properties": listed, "additionalProperties": False}
 
 
-def record(fields: Mapping[str, tuple[Schema, str]]) -> Schema:
+def object_of(fields: Mapping[str, tuple[Schema, str]]) -> Schema:
     """An object with exactly these, each with its meaning."""
     return {
         "type": "object",
@@ -51,13 +51,13 @@ MONEY: Mapping[str, tuple[Schema, str]] = {
     "per_hour": (NUMBER, "dollars an hour, of what is held now"),
     "priced": (FLAG, "false: the price of some node is not known, so both are too low"),
 }
-GOODPUT = (maybe(NUMBER), "share of the wanted time in which work got on; null: nothing ran yet")
+GOODPUT = (or_null(NUMBER), "share of the wanted time in which work got on; null: nothing ran yet")
 
 JOB: Mapping[str, tuple[Schema, str]] = {
     "job": (TEXT, "its name"),
     "goal": ({"enum": ["run", "idle", "gone", "dropped"]}, "what is wished: gone is stopped"),
     "phase": (TEXT, "what its slots do, in words"),
-    "phases": (by(None, COUNT), "how many slots do each"),
+    "phases": (map_of(None, COUNT), "how many slots do each"),
     "slots": (COUNT, "how many are wished"),
     "slices": (COUNT, "how many nodes work together in each"),
     "ready": (COUNT, "how many have a node that is ready"),
@@ -68,7 +68,7 @@ JOB: Mapping[str, tuple[Schema, str]] = {
     **MONEY,
     "goodput": GOODPUT,
 }
-BID = record({
+BID = object_of({
     "bid": (TEXT, "name of the request and the node"),
     "zone": (TEXT, ""),
     "type": (TEXT, ""),
@@ -76,7 +76,7 @@ BID = record({
     "stage": (TEXT, "asked, being made, ready, sick, told that it goes away, being given back,"
                     " refused: …, or how it was lost: preempted, …"),
     "for_s": (NUMBER, "seconds in that stage"),
-    "per_hour": (maybe(NUMBER), "dollars an hour that it costs now; null: nothing, or not known"),
+    "per_hour": (or_null(NUMBER), "dollars an hour that it costs now; null: nothing, or not known"),
     "sentence": (TEXT, "why it was withdrawn, or what the cloud said"),
 })  # fmt: skip
 END: Mapping[str, tuple[Schema, str]] = {
@@ -84,7 +84,7 @@ END: Mapping[str, tuple[Schema, str]] = {
     "status": (COUNT, "the exit status"),
     "why": (TEXT, "in a sentence"),
 }
-ATTEMPT = record({
+ATTEMPT = object_of({
     "number": (COUNT, "from 1"),
     "attempt": (TEXT, "its id"),
     "bid": (TEXT, "the node it ran on"),
@@ -92,17 +92,17 @@ ATTEMPT = record({
     "type": (TEXT, ""),
     "launched_at": (NUMBER, "seconds since 1970"),
     "for_s": (NUMBER, "seconds from launch to end, or to now"),
-    "verdict": (maybe(TEXT), "success, failure, preempted, node fault, stopped, stalled, lost;"
+    "verdict": (or_null(TEXT), "success, failure, preempted, node fault, stopped, stalled, lost;"
                              " null: it runs"),
     "why": (TEXT, "how it ended, in a sentence"),
-    "resumed": (maybe(COUNT), "the step of the checkpoint that it went on from"),
-    "startup": (by(STARTUP, NUMBER), "what its start took, where it told: seconds by part"),
-    "step": (maybe(COUNT), "the furthest that it told of"),
+    "resumed": (or_null(COUNT), "the step of the checkpoint that it went on from"),
+    "startup": (map_of(STARTUP, NUMBER), "what its start took, where it told: seconds by part"),
+    "step": (or_null(COUNT), "the furthest that it told of"),
     "first_failing": (TEXT, "the host that failed first"),
-    "exit": (maybe({"type": "integer"}), "its exit status"),
+    "exit": (or_null({"type": "integer"}), "its exit status"),
     "lines": (TEXTS, "its last lines"),
 })  # fmt: skip
-RECOVERY = record(
+RECOVERY = object_of(
     {
         "at": (NUMBER, "the last sign of the attempt that was lost, in seconds since 1970"),
         "over": (FLAG, "false: it is still under way"),
@@ -110,33 +110,33 @@ RECOVERY = record(
         "why": (TEXT, "in a sentence"),
         "attempt": (COUNT, "its number"),
         "from_zone": (TEXT, ""),
-        "to_zone": (maybe(TEXT), ""),
+        "to_zone": (or_null(TEXT), ""),
         "seconds": (NUMBER, "until the next attempt's first step"),
-        "parts": (by(PARTS, NUMBER), "of these, seconds by what they were spent on"),
-        "startup": (by(STARTUP, NUMBER), "of `start`, seconds by part, where the command told"),
-        "steps_lost": (maybe(COUNT), "steps that are made twice"),
+        "parts": (map_of(PARTS, NUMBER), "of these, seconds by what they were spent on"),
+        "startup": (map_of(STARTUP, NUMBER), "of `start`, seconds by part, where the command told"),
+        "steps_lost": (or_null(COUNT), "steps that are made twice"),
     }
 )
-SLOT = record(
+SLOT = object_of(
     {
         "slot": (TEXT, "its name"),
         "phase": (TEXT, "a word"),
         "why": (TEXT, "what it does or waits for: the engine's own sentence"),
         "zone": (TEXT, "of its node"),
         "attempt": (COUNT, "the latest; 0: none yet"),
-        "step": (maybe(COUNT), "the furthest that is known"),
-        "saved": (maybe(COUNT), "the latest durable checkpoint"),
+        "step": (or_null(COUNT), "the furthest that is known"),
+        "saved": (or_null(COUNT), "the latest durable checkpoint"),
         "goodput": GOODPUT,
         **MONEY,
         "steps_lost": (COUNT, "in all losses"),
         "wanted_s": (NUMBER, "seconds in which it was wanted to work"),
-        "seconds": (by(MEANINGS, NUMBER), "by state; they add up to the time since the wish"),
-        "bids": (each(BID), "requests and nodes that are not known to be gone"),
-        "attempts": (each(ATTEMPT), "all, the oldest first"),
-        "recoveries": (each(RECOVERY), "all losses, the oldest first"),
+        "seconds": (map_of(MEANINGS, NUMBER), "by state; they add up to the time since the wish"),
+        "bids": (list_of(BID), "requests and nodes that are not known to be gone"),
+        "attempts": (list_of(ATTEMPT), "all, the oldest first"),
+        "recoveries": (list_of(RECOVERY), "all losses, the oldest first"),
     }
 )
-TROUBLE = record(
+TROUBLE = object_of(
     {
         "source": ({"enum": [*TITLES]}, "the cloud, the store of jobs, the engine, or your login"),
         "sentence": (TEXT, "the last trouble with it"),
@@ -159,7 +159,7 @@ EVENT: Schema = {
     "required": ["seq", "at", "kind", "job", "slot"],
     "additionalProperties": True,
 }
-ZONE = record(
+ZONE = object_of(
     {
         "zone": (TEXT, ""),
         "type": (TEXT, ""),
@@ -167,18 +167,18 @@ ZONE = record(
         "asked": (COUNT, "bids"),
         "refused": (COUNT, "of them"),
         "granted": (COUNT, "of them"),
-        "wait_s": (maybe(NUMBER), "median of the seconds from asking until READY"),
-        "life_s": (maybe(NUMBER), "median of the seconds from READY until a loss"),
+        "wait_s": (or_null(NUMBER), "median of the seconds from asking until READY"),
+        "life_s": (or_null(NUMBER), "median of the seconds from READY until a loss"),
         "refusal": (TEXT, "the last one: stockout, rate, quota, reservation, permission, …"),
         "sentence": (TEXT, "what the cloud said then"),
-        "refused_s_ago": (maybe(NUMBER), "how long ago that was"),
+        "refused_s_ago": (or_null(NUMBER), "how long ago that was"),
     }
 )
 TRIAL: Mapping[str, tuple[Schema, str]] = {
     "trial": (COUNT, "its number, from 0"),
     "phase": (TEXT, "running, waiting, complete, pruned, failed, stopped"),
-    "value": (maybe(NUMBER), "of the metric, as it told last; null: none, or no number"),
-    "step": (maybe(COUNT), "of that"),
+    "value": (or_null(NUMBER), "of the metric, as it told last; null: none, or no number"),
+    "step": (or_null(COUNT), "of that"),
     "params": ({"type": "object"}, "what it tries: parameters by name"),
     "slot": (TEXT, "where it is, or was last"),
     "run": (TEXT, "its RUN_ID, in all attempts"),
@@ -188,7 +188,7 @@ TRIAL: Mapping[str, tuple[Schema, str]] = {
     "why": (TEXT, "how it ended, in a sentence"),
     "nan": (FLAG, "its metric is NaN or infinite by now"),
     "points": (
-        each(each(NUMBER)),
+        list_of(list_of(NUMBER)),
         "what it told of the metric: step, value; of very many some, and the last",
     ),
 }
@@ -208,49 +208,49 @@ LINE: Schema = {
 
 #: By command.
 SCHEMAS: Mapping[str, Schema] = {
-    "herd ls --json": each(record(JOB)),
-    "herd status NAME --json": record({
+    "herd ls --json": list_of(object_of(JOB)),
+    "herd status NAME --json": object_of({
         **JOB,
-        "made_at": (maybe(NUMBER), "when it was wished, in seconds since 1970"),
+        "made_at": (or_null(NUMBER), "when it was wished, in seconds since 1970"),
         "who": (TEXT, "by whom"),
         "document": ({"type": "object"}, "the job as it was wished"),
         "engine": (FLAG, "whether an engine runs"),
-        "each": (each(SLOT), "its slots"),
-        "troubles": (each(TROUBLE), "what stands in the way of all jobs at once"),
+        "each": (list_of(SLOT), "its slots"),
+        "troubles": (list_of(TROUBLE), "what stands in the way of all jobs at once"),
     }),
-    "herd why NAME --json": record({
-        "slots": (by(None, TEXT), "the sentence of each slot"),
+    "herd why NAME --json": object_of({
+        "slots": (map_of(None, TEXT), "the sentence of each slot"),
         "engine": (FLAG, "whether an engine runs; else the sentences are what was last known"),
-        "recent": (each(EVENT), "what happened last"),
-        "troubles": (each(TROUBLE), "what stands in the way of all jobs at once"),
+        "recent": (list_of(EVENT), "what happened last"),
+        "troubles": (list_of(TROUBLE), "what stands in the way of all jobs at once"),
     }),
     "herd events --json": EVENT,
     "herd logs NAME --json": LINE,
-    "herd wait NAME --json": record({
+    "herd wait NAME --json": object_of({
         **END,
-        "each": (each(record(END)), "the same of each, where several are waited for"),
+        "each": (list_of(object_of(END)), "the same of each, where several are waited for"),
     }),
-    "herd capacity --json": each(ZONE),
-    "herd engine status --json": record({
+    "herd capacity --json": list_of(ZONE),
+    "herd engine status --json": object_of({
         "place": (TEXT, "the project or the world whose jobs it keeps"),
         "running": (FLAG, "false: none has the lease; the exit status is 7"),
-        "pid": (maybe(COUNT), "its process"),
-        "host": (maybe(TEXT), "the machine that it runs on"),
-        "who": (maybe(TEXT), "who began it"),
-        "epoch": (maybe(COUNT), "of its lease: an engine that began later has a greater one"),
-        "since": (maybe(NUMBER), "when it took the lease, in seconds since 1970"),
-        "lease_until": (maybe(NUMBER), "till when it leads, unless it renews the lease"),
-        "troubles": (each(TROUBLE), "what stands in the way of all jobs at once"),
+        "pid": (or_null(COUNT), "its process"),
+        "host": (or_null(TEXT), "the machine that it runs on"),
+        "who": (or_null(TEXT), "who began it"),
+        "epoch": (or_null(COUNT), "of its lease: an engine that began later has a greater one"),
+        "since": (or_null(NUMBER), "when it took the lease, in seconds since 1970"),
+        "lease_until": (or_null(NUMBER), "till when it leads, unless it renews the lease"),
+        "troubles": (list_of(TROUBLE), "what stands in the way of all jobs at once"),
     }),
-    "herd sweep status NAME --json": record({
+    "herd sweep status NAME --json": object_of({
         "sweep": (TEXT, "its name"),
         "method": (TEXT, "grid, random, bayes; empty: the job is forgotten"),
         "metric": (TEXT, "what trials are judged by"),
         "goal": (TEXT, "minimize, maximize"),
         "planned": (COUNT, "trials in all"),
-        "phases": (by(None, COUNT), "how many trials do each"),
-        "best": (maybe(COUNT), "number of the best trial that is complete"),
-        "each": (each(record(TRIAL)), "its trials, by number"),
+        "phases": (map_of(None, COUNT), "how many trials do each"),
+        "best": (or_null(COUNT), "number of the best trial that is complete"),
+        "each": (list_of(object_of(TRIAL)), "its trials, by number"),
     }),
-    "herd sweep best NAME --json": record(TRIAL),
+    "herd sweep best NAME --json": object_of(TRIAL),
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tpuherd.jobfile.fields import TIERS, Need
+from tpuherd.jobfile.fields import TIERS, ChangeImpact
 from tpuherd.views.json_schemas import (
     COUNT,
     FLAG,
@@ -10,23 +10,26 @@ from tpuherd.views.json_schemas import (
     TEXT,
     TEXTS,
     Schema,
-    by,
-    each,
-    maybe,
-    record,
+    list_of,
+    map_of,
+    object_of,
+    or_null,
 )
 
-PRICE = (maybe(NUMBER), "dollars an hour by list prices; null: not known")
+PRICE = (or_null(NUMBER), "dollars an hour by list prices; null: not known")
 TIER = ({"enum": list(TIERS)}, "")
 DOCUMENT = ({"type": "object"}, "the job, by the fields of a job file")
 CHANGE: Mapping[str, tuple[Schema, str]] = {
     "difference": (TEXTS, "what differs from the wish that was there"),
-    "needs": ({"enum": [str(one) for one in Need]}, "what it takes: node, attempt or nothing"),
+    "needs": (
+        {"enum": [str(one) for one in ChangeImpact]},
+        "what it takes: node, attempt or nothing",
+    ),
 }
 SUMMARY: Mapping[str, tuple[Schema, str]] = {
     "slots": (TEXTS, "their names"),
     "per_hour": (
-        record(
+        object_of(
             {
                 "least": PRICE,
                 "most": PRICE,
@@ -36,10 +39,10 @@ SUMMARY: Mapping[str, tuple[Schema, str]] = {
         "dollars an hour for all slots: `least` in the cheapest zone, `most` in the dearest;"
         " `unknown_in`: zones whose price is not known",
     ),
-    "trials": (maybe(COUNT), "of a sweep, in all; null: it is none"),
+    "trials": (or_null(COUNT), "of a sweep, in all; null: it is none"),
     **CHANGE,
 }
-OFFER = record(
+OFFER = object_of(
     {
         "zone": (TEXT, ""),
         "type": (TEXT, ""),
@@ -71,7 +74,7 @@ CONTEXT: Mapping[str, Schema] = {
     "keys": {**TEXT, "description": "whose metadata gets our SSH key: node or project"},
     "via": {**TEXT, "description": "the machine where its engine runs"},
 }
-STRAY = record(
+STRAY = object_of(
     {
         "name": (TEXT, "of the request and the node"),
         "zone": (TEXT, ""),
@@ -81,7 +84,7 @@ STRAY = record(
         "command": (TEXT, "what deletes it"),
     }
 )
-STEP = record(
+STEP = object_of(
     {
         "do": ({"enum": ["ask", "withdraw"]}, ""),
         "bid": (TEXT, "the request and the node"),
@@ -92,7 +95,7 @@ STEP = record(
         "why": (TEXT, "in a sentence"),
     }
 )
-MADE = record(
+MADE = object_of(
     {
         "job": (TEXT, "its name"),
         "did": ({"enum": ["made", "changed", "same", "again", "resumed"]}, "what became of it"),
@@ -100,8 +103,10 @@ MADE = record(
         **SUMMARY,
     }
 )
-TURNED = each(record({"job": (TEXT, "its name"), "changed": (FLAG, "false: it was so already")}))
-SET = record(
+TURNED = list_of(
+    object_of({"job": (TEXT, "its name"), "changed": (FLAG, "false: it was so already")})
+)
+SET = object_of(
     {
         "job": (TEXT, "its name"),
         "revision": (COUNT, "counts the changes of the wish"),
@@ -115,9 +120,9 @@ SCHEMAS: Mapping[str, Schema] = {
     "herd run --json": MADE,
     "herd up --json": MADE,
     "herd sweep FILE --json": MADE,
-    "herd run --dry-run --json": record({
+    "herd run --dry-run --json": object_of({
         "job": DOCUMENT,
-        "offers": (each(OFFER), "where a node may come from, the best liked first"),
+        "offers": (list_of(OFFER), "where a node may come from, the best liked first"),
         "granted": (FLAG, "false: you would be asked first"),
         **SUMMARY,
     }),
@@ -125,42 +130,42 @@ SCHEMAS: Mapping[str, Schema] = {
     "herd scale NAME --json": SET,
     "herd stop NAME --json": TURNED,
     "herd resume NAME --json": TURNED,
-    "herd down --json": record({
+    "herd down --json": object_of({
         "down": (TEXTS, "the jobs that went"),
         "gone": (FLAG, "it was proved that nothing is left"),
-        "zones": (maybe(TEXTS), "the zones that were listed for it"),
+        "zones": (or_null(TEXTS), "the zones that were listed for it"),
         "waits_for": (TEXT, "what was still there when --timeout was over, and why; else empty"),
     }),
-    "herd gc --json": record({
-        "strays": (each(STRAY), "what bears our name and is nobody's wish"),
+    "herd gc --json": object_of({
+        "strays": (list_of(STRAY), "what bears our name and is nobody's wish"),
         "withdrawn": (TEXTS, "what is being deleted"),
         "silent": (TEXTS, "zones that did not answer: what is there nobody knows"),
     }),
-    "herd adopt --json": record({
+    "herd adopt --json": object_of({
         "jobs": (TEXTS, "whose they are"),
         "adopted": (TEXTS, "requests and nodes that are ours now"),
         "unknown": (TEXTS, "those without a job in their metadata"),
     }),
-    "herd plan --json": record({
-        "states": (by(None, TEXT), "the sentence of each slot"),
+    "herd plan --json": object_of({
+        "states": (map_of(None, TEXT), "the sentence of each slot"),
         "frozen": (TEXT, "why nothing is deleted now; else empty"),
-        "steps": (each(STEP), "what would be done in the cloud now"),
+        "steps": (list_of(STEP), "what would be done in the cloud now"),
     }),
-    "herd context grant --json": each(GRANT),
+    "herd context grant --json": list_of(GRANT),
     "herd context show --json": {
         "type": "object",
         "properties": {
-            "name": {**maybe(TEXT), "description": "of the context; null: none is meant"},
+            "name": {**or_null(TEXT), "description": "of the context; null: none is meant"},
             **CONTEXT,
             "everything": {**FLAG, "description": "true: whatever there is may be asked for"},
-            "grants": {**each(GRANT), "description": "else what may be had"},
+            "grants": {**list_of(GRANT), "description": "else what may be had"},
         },
         "required": ["name", "project", "everything", "grants"],
         "additionalProperties": False,
     },
-    "herd context list --json": record({
-        "current": (maybe(TEXT), "the one that is meant"),
-        "contexts": (by(None, {"type": "object", "properties": CONTEXT,
+    "herd context list --json": object_of({
+        "current": (or_null(TEXT), "the one that is meant"),
+        "contexts": (map_of(None, {"type": "object", "properties": CONTEXT,
                                "additionalProperties": False}),
                      "by name, each with what was said of it: see above"),
     }),

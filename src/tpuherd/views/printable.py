@@ -72,7 +72,7 @@ def end_colour(line: str) -> str:
     return f"{line.removesuffix(end)}{PLAIN[0]}{end}"
 
 
-class ShownStream:
+class PrintableStream:
     """The same of output that comes in pieces of any size; \\r may draw a line again."""
 
     def __init__(self, *, colours: bool) -> None:
@@ -91,7 +91,7 @@ class ShownStream:
             self._coloured = found[-1] not in PLAIN
         return text.encode("utf-8", "surrogateescape")
 
-    def end(self) -> bytes:
+    def end_stream(self) -> bytes:
         """What is left, and the end of a colour that was left on."""
         rest = self.feed(b"", last=True)
         return rest + PLAIN[0].encode() if self._coloured else rest

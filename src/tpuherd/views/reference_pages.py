@@ -129,19 +129,19 @@ since 1970, durations seconds, money dollars. What is not known is `null`.
 def events_page() -> str:
     """docs/reference/events.md"""
     rows = [
-        f"| `{kind}` | {words(sorted(KINDS.get(kind, ())))} | {meaning} |"
+        f"| `{kind}` | {code_words(sorted(KINDS.get(kind, ())))} | {meaning} |"
         for kind, meaning in EVENTS.items()
     ]
     states = [
         f"| `{state}` | {meaning} | {'✓' if state in REST else ''} |"
         for state, meaning in MEANINGS.items()
     ]
-    parts = [f"| {part} | {words(map(str, states))} |" for part, states in PARTS.items()]
+    parts = [f"| {part} | {code_words(map(str, states))} |" for part, states in PARTS.items()]
     tables = ((EVENTS_HEAD, rows), (STATES_HEAD, states), (PARTS_HEAD, parts))
     return "".join(head + "\n".join(lines) + "\n" for head, lines in tables)
 
 
-def words(names: Any) -> str:
+def code_words(names: Any) -> str:
     """`a` `b`"""
     return " ".join(f"`{name}`" for name in names)
 
@@ -157,32 +157,32 @@ def json_page() -> str:
             head = "An object on each line, and beside these the facts of its [kind](events.md):"
         elif command == "herd logs NAME --json":
             head = "An object for each line that was said:"
-        rows = "\n".join(fields(one, ""))
+        rows = "\n".join(field_rows(one, ""))
         parts.append(f"## {command}\n\n{head}\n\n| field | type | |\n|---|---|---|\n{rows}\n")
     return "\n".join(parts)
 
 
-def fields(schema: Mapping[str, Any], above: str) -> Iterator[str]:
+def field_rows(schema: Mapping[str, Any], above: str) -> Iterator[str]:
     """A row for each field, those of objects in lists after it."""
     for name, field in schema["properties"].items():
         meaning = str(field.get("description", "")).replace("|", "\\|")
-        yield f"| `{above}{name}` | {kind(field)} | {meaning} |"
+        yield f"| `{above}{name}` | {type_name(field)} | {meaning} |"
         below = field.get("items")
         if below and "properties" in below and "seq" not in below["properties"]:
-            yield from fields(below, f"{above}{name}[].")
+            yield from field_rows(below, f"{above}{name}[].")
 
 
-def kind(schema: Mapping[str, Any]) -> str:
+def type_name(schema: Mapping[str, Any]) -> str:
     """Its type in a word."""
     if "anyOf" in schema:
-        return f"{kind(schema['anyOf'][0])} or null"
+        return f"{type_name(schema['anyOf'][0])} or null"
     if "enum" in schema:
         return "one of a few words"
     if schema["type"] == "array":
         below = schema["items"]
         if "seq" in below.get("properties", {}):
             return "events"
-        word = kind(below)
+        word = type_name(below)
         return f"list of {word.replace('list', 'lists', 1) if 'items' in below else word + 's'}"
     name = str(schema["type"])
     return {"integer": "whole number", "boolean": "true or false", "string": "text"}.get(name, name)

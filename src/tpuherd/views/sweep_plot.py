@@ -8,8 +8,8 @@ from html import escape
 from typing import Any
 
 from tpuherd.model.search import Search
-from tpuherd.views.axes import Axis, Dot, Panel, axis
-from tpuherd.views.sweep_table import heading, names, shown
+from tpuherd.views.axes import Axis, Dot, Panel, build_axis
+from tpuherd.views.sweep_table import parameter_names, show_number, sweep_heading
 
 WIDE, HIGH = 900, 260  #: of the panel above
 COLUMNS, GAP = 3, 24
@@ -24,27 +24,29 @@ STAIR = "-"
 ROWS, LEAST = 8, 24  #: of a sketch
 
 
-def panels(page: Mapping[str, Any], search: Search | None) -> list[Panel]:
+def build_panels(page: Mapping[str, Any], search: Search | None) -> list[Panel]:
     """All of a sweep, the history first; none where no trial has ended with a value."""
     rows = [row for row in page["each"] if row["value"] is not None and row["phase"] in MARKS]
     if not rows:
         return []
-    metric, y = page["metric"], axis([row["value"] for row in rows])
+    metric, y = page["metric"], build_axis([row["value"] for row in rows])
     kinds = {row["trial"]: "best" if row["trial"] == page["best"] else row["phase"] for row in rows}
     dots = [Dot(x=row["trial"], y=row["value"], kind=kinds[row["trial"]]) for row in rows]
-    x = axis([0, *(row["trial"] for row in rows)], log=False)
-    found = [Panel(title=f"{metric} by trial", x=x, y=y, dots=dots, stair=stair(page, rows))]
-    for name in names(rows):
+    x = build_axis([0, *(row["trial"] for row in rows)], log=False)
+    found = [Panel(title=f"{metric} by trial", x=x, y=y, dots=dots, stair=best_so_far(page, rows))]
+    for name in parameter_names(rows):
         mine = [row for row in rows if name in row["params"]]
         said = search.parameters.get(name) if search else None
         dots = [Dot(x=row["params"][name], y=row["value"], kind=kinds[row["trial"]])
                 for row in mine]  # fmt: skip
-        x = axis([dot.x for dot in dots], log=said.log if said else None)
+        x = build_axis([dot.x for dot in dots], log=said.log if said else None)
         found.append(Panel(title=f"{metric} by {name}", x=x, y=y, dots=dots))
     return found
 
 
-def stair(page: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+def best_so_far(
+    page: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> list[tuple[float, float]]:
     """The best value of complete trials so far, from each number at which it changes."""
     better = max if page["goal"] == "maximize" else min
     points: list[tuple[float, float]] = []
@@ -57,9 +59,9 @@ def stair(page: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[tu
     return [*points, (rows[-1]["trial"], points[-1][1])] if points else []
 
 
-def svg(page: Mapping[str, Any], search: Search | None) -> str:
+def draw_svg(page: Mapping[str, Any], search: Search | None) -> str:
     """A file that every browser shows."""
-    found = panels(page, search)
+    found = build_panels(page, search)
     small = (WIDE - (COLUMNS - 1) * GAP) / COLUMNS
     lines = -(-(len(found) - 1) // COLUMNS) if found else 0
     height = 40 + HIGH + lines * (SMALL + GAP) + GAP
@@ -67,48 +69,48 @@ def svg(page: Mapping[str, Any], search: Search | None) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE + 2 * GAP}" height="{height}"'
         f' font-family="sans-serif" font-size="11" fill="{INK}">',
         f'<rect width="{WIDE + 2 * GAP}" height="{height}" fill="white"/>',
-        text(GAP, 26, heading(page), size=14),
-        *legend(),
+        svg_text(GAP, 26, sweep_heading(page), size=14),
+        *draw_legend(),
     ]
     for number, panel in enumerate(found):
         row, column = divmod(number - 1, COLUMNS)
         left = GAP + (column * (small + GAP) if number else 0)
         top = 40 + (HIGH + GAP + row * (SMALL + GAP) if number else 0)
         parts.append(f'<g transform="translate({left:.1f} {top:.1f})">')
-        parts += drawn(panel, small if number else WIDE, SMALL if number else HIGH)
+        parts += draw_panel(panel, small if number else WIDE, SMALL if number else HIGH)
         parts.append("</g>")
     return "\n".join([*parts, "</svg>", ""])
 
 
-def legend() -> Iterator[str]:
+def draw_legend() -> Iterator[str]:
     """What the colours mean, above on the right."""
     for number, kind in enumerate(MARKS):
         x = WIDE - 210 + 80 * number
         yield f'<circle cx="{x}" cy="54" r="{RADIUS[kind]}" fill="{TINTS[kind]}"/>'
-        yield text(x + 9, 58, kind)
+        yield svg_text(x + 9, 58, kind)
 
 
-def drawn(panel: Panel, width: float, height: float) -> Iterator[str]:
+def draw_panel(panel: Panel, width: float, height: float) -> Iterator[str]:
     """One panel: its frame, its numbers, its stair and its dots."""
     wide, high = width - LEFT - RIGHT, height - TOP - BOTTOM
 
     def across(value: Any) -> float:
-        return LEFT + wide * panel.x.place(value)
+        return LEFT + wide * panel.x.position_of(value)
 
     def down(value: float) -> float:
-        return TOP + high * (1 - panel.y.place(value))
+        return TOP + high * (1 - panel.y.position_of(value))
 
-    yield text(LEFT, TOP - 10, panel.title, size=12)
-    for place, label in panel.y.ticks():
+    yield svg_text(LEFT, TOP - 10, panel.title, size=12)
+    for place, label in panel.y.tick_marks():
         y = TOP + high * (1 - place)
         yield f'<path d="M{LEFT} {y:.1f}h{wide:.1f}" stroke="{FAINT}"/>'
-        yield text(LEFT - 6, y + 4, label, anchor="end")
-    ticks = panel.x.ticks()
+        yield svg_text(LEFT - 6, y + 4, label, anchor="end")
+    ticks = panel.x.tick_marks()
     room = int(wide / max(1, len(ticks)) / LETTER)
     for place, label in ticks:
         x = LEFT + wide * place
         yield f'<path d="M{x:.1f} {TOP + high:.1f}v4" stroke="{INK}"/>'
-        yield text(x, TOP + high + 17, cut(label, room), anchor="middle")
+        yield svg_text(x, TOP + high + 17, cut_label(label, room), anchor="middle")
     yield f'<path d="M{LEFT} {TOP}v{high:.1f}h{wide:.1f}" stroke="{INK}" fill="none"/>'
     if panel.stair:
         path = f"M{across(panel.stair[0][0]):.1f} {down(panel.stair[0][1]):.1f}"
@@ -117,12 +119,12 @@ def drawn(panel: Panel, width: float, height: float) -> Iterator[str]:
     for dot in sorted(panel.dots, key=lambda one: list(MARKS).index(one.kind)):
         yield (
             f'<circle cx="{across(dot.x):.1f}" cy="{down(dot.y):.1f}" r="{RADIUS[dot.kind]}"'
-            f' fill="{TINTS[dot.kind]}" fill-opacity="0.8"><title>{dot.kind}: {shown(dot.y)}'
-            f" at {escape(shown(dot.x))}</title></circle>"
+            f' fill="{TINTS[dot.kind]}" fill-opacity="0.8"><title>{dot.kind}: {show_number(dot.y)}'
+            f" at {escape(show_number(dot.x))}</title></circle>"
         )
 
 
-def text(x: float, y: float, words: str, *, size: int = 11, anchor: str = "start") -> str:
+def svg_text(x: float, y: float, words: str, *, size: int = 11, anchor: str = "start") -> str:
     """Words in a picture."""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}">'
@@ -130,31 +132,31 @@ def text(x: float, y: float, words: str, *, size: int = 11, anchor: str = "start
     )
 
 
-def cut(label: str, room: int) -> str:
+def cut_label(label: str, room: int) -> str:
     """What there is room for."""
     return label if len(label) <= room else f"{label[: max(1, room - 1)]}…"
 
 
-def sketch(page: Mapping[str, Any], search: Search | None, columns: int) -> str:
+def draw_sketch(page: Mapping[str, Any], search: Search | None, columns: int) -> str:
     """The same for a terminal of so many columns."""
-    found = panels(page, search)
+    found = build_panels(page, search)
     if not found:
-        return f"{heading(page)}\nno trial has ended with a value yet"
-    labels = [label for _, label in found[0].y.ticks()]
+        return f"{sweep_heading(page)}\nno trial has ended with a value yet"
+    labels = [label for _, label in found[0].y.tick_marks()]
     margin = max(len(label) for label in labels) + 1
     width = max(LEAST, min(100, columns) - margin - 1)
     legend = f"{MARKS['complete']} complete  {MARKS['pruned']} pruned  {MARKS['best']} best"
-    parts = [heading(page), *("\n".join(lettered(one, width, margin)) for one in found)]
+    parts = [sweep_heading(page), *("\n".join(sketch_panel(one, width, margin)) for one in found)]
     return "\n\n".join([*parts, legend])
 
 
-def lettered(panel: Panel, width: int, margin: int) -> Iterator[str]:
+def sketch_panel(panel: Panel, width: int, margin: int) -> Iterator[str]:
     """One panel in letters."""
     grid = [[" "] * width for _ in range(ROWS)]
 
     def cell(x: Any, y: float) -> tuple[int, int]:
-        down = int((1 - panel.y.place(y)) * ROWS)
-        return min(ROWS - 1, down), min(width - 1, int(panel.x.place(x) * width))
+        down = int((1 - panel.y.position_of(y)) * ROWS)
+        return min(ROWS - 1, down), min(width - 1, int(panel.x.position_of(x) * width))
 
     for (x, y), (further, _) in zip(panel.stair, panel.stair[1:], strict=False):
         row, first = cell(x, y)
@@ -163,18 +165,20 @@ def lettered(panel: Panel, width: int, margin: int) -> Iterator[str]:
     for dot in sorted(panel.dots, key=lambda one: list(MARKS).index(one.kind)):
         row, column = cell(dot.x, dot.y)
         grid[row][column] = MARKS[dot.kind]
-    beside = {min(ROWS - 1, int((1 - place) * ROWS)): label for place, label in panel.y.ticks()}
+    beside = {
+        min(ROWS - 1, int((1 - place) * ROWS)): label for place, label in panel.y.tick_marks()
+    }
     yield " " * (margin + 1) + panel.title
     for number, row_ in enumerate(grid):
         yield f"{beside.get(number, ''):>{margin}}|{''.join(row_)}".rstrip()
     yield " " * margin + "+" + "-" * width
-    yield " " * (margin + 1) + below(panel.x, width)
+    yield " " * (margin + 1) + axis_line(panel.x, width)
 
 
-def below(x: Axis, width: int) -> str:
+def axis_line(x: Axis, width: int) -> str:
     """What is written under a sketch; what would cover another word is left away."""
     line = ""
-    for place, label in x.ticks():
+    for place, label in x.tick_marks():
         start = max(0, min(width - len(label), int(place * width) - len(label) // 2))
         if not line or start > len(line):
             line = line.ljust(start) + label

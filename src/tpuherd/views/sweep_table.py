@@ -5,9 +5,9 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tpuherd.model.search import Search, many
-from tpuherd.model.sweep_trials import How, Sweep, Trial, Value
-from tpuherd.views.format_text import NOTHING, lined, number, span
+from tpuherd.model.search import Search, count_trials
+from tpuherd.model.sweep_trials import Sweep, TrialEnd, TrialRecord, Value
+from tpuherd.views.format_text import NOTHING, format_number, format_span, format_table
 
 Json = dict[str, Any]
 #: As slots are spoken of; how a trial ended is a word already.
@@ -21,29 +21,29 @@ def sweep_page(name: str, sweep: Sweep, search: Search | None, now: float) -> Js
     """All of a sweep. Of one whose job is forgotten, `search` is None."""
     phases: dict[str, int] = {}
     for one in sweep.trials:
-        phases[phase(one)] = phases.get(phase(one), 0) + 1
+        phases[trial_phase(one)] = phases.get(trial_phase(one), 0) + 1
     return {
         "sweep": name,
         "method": search.method if search else "",
         "metric": sweep.metric or (search.metric if search else ""),
         "goal": sweep.goal or (search.goal if search else ""),
-        "planned": max(many(search) if search else 0, len(sweep.trials)),
+        "planned": max(count_trials(search) if search else 0, len(sweep.trials)),
         "phases": phases,
         "best": next((one.number for one in sweep.best_first()), None),
         "each": [trial_row(one, now) for one in sweep.trials],
     }
 
 
-def phase(trial: Trial) -> str:
+def trial_phase(trial: TrialRecord) -> str:
     """running, waiting, complete, pruned, failed, stopped"""
-    return PHASES.get(trial.word, trial.word)
+    return PHASES.get(trial.status_word, trial.status_word)
 
 
-def trial_row(trial: Trial, now: float) -> Json:
+def trial_row(trial: TrialRecord, now: float) -> Json:
     """One of its trials."""
     return {
         "trial": trial.number,
-        "phase": phase(trial),
+        "phase": trial_phase(trial),
         "value": trial.value,
         "step": trial.step,
         "params": dict(trial.params),
@@ -58,7 +58,7 @@ def trial_row(trial: Trial, now: float) -> Json:
     }
 
 
-def names(each: Iterable[Mapping[str, Any]]) -> list[str]:
+def parameter_names(each: Iterable[Mapping[str, Any]]) -> list[str]:
     """All parameters, in the order in which they were said."""
     return list(dict.fromkeys(name for row in each for name in row["params"]))
 
@@ -67,59 +67,61 @@ def sweep_text(page: Mapping[str, Any], *, colour: bool = False, width: int | No
     """`herd sweep status`"""
     each = page["each"]
     if not each:
-        return f"{heading(page)}\nno trial was made yet: no slot is ready"
-    metric, parameters = page["metric"] or "value", names(each)
+        return f"{sweep_heading(page)}\nno trial was made yet: no slot is ready"
+    metric, parameters = page["metric"] or "value", parameter_names(each)
     head = [*HEAD[:3], metric.upper(), *map(str.upper, parameters), *HEAD[3:]]
     cells = [
         [
             f"{row['trial']}{' *' if row['trial'] == page['best'] else ''}",
             row["phase"],
             row["slot"] or NOTHING,
-            "nan" if row["nan"] else shown(row["value"]),
-            *(shown(row["params"].get(name)) for name in parameters),
-            number(row["attempts"] or None),
-            number(row["step"]),
-            span(row["seconds"]),
+            "nan" if row["nan"] else show_number(row["value"]),
+            *(show_number(row["params"].get(name)) for name in parameters),
+            format_number(row["attempts"] or None),
+            format_number(row["step"]),
+            format_span(row["seconds"]),
         ]
         for row in each
     ]
     right = range(3, len(head))
-    table = lined([head, *cells], right=right, colour=colour, width=width)
-    return "\n\n".join([heading(page), table, *filter(None, ["\n".join(failures(each))])])
+    table = format_table([head, *cells], right=right, colour=colour, width=width)
+    return "\n\n".join(
+        [sweep_heading(page), table, *filter(None, ["\n".join(failure_lines(each))])]
+    )
 
 
-def failures(each: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def failure_lines(each: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Why trials failed or lost their number, each reason once: trials 3, 7 failed: …"""
     reasons: dict[tuple[str, str], list[str]] = {}
     for row in each:
-        if row["phase"] == How.FAILED or (row["phase"] == How.PRUNED and row["nan"]):
+        if row["phase"] == TrialEnd.FAILED or (row["phase"] == TrialEnd.PRUNED and row["nan"]):
             why = " ".join(row["why"].split())
             reasons.setdefault((row["phase"], why), []).append(str(row["trial"]))
     for (phase, why), trials in reasons.items():
         many = len(trials) > 1
-        said = phase if phase == How.FAILED else "were pruned" if many else "was pruned"
+        said = phase if phase == TrialEnd.FAILED else "were pruned" if many else "was pruned"
         yield f"trial{'s' if many else ''} {', '.join(trials)} {said}: {why}"
 
 
-def heading(page: Mapping[str, Any]) -> str:
+def sweep_heading(page: Mapping[str, Any]) -> str:
     """lr: minimize loss by bayes, 12 of 40 trials: 9 complete, 3 running; best 0.041 by trial 7"""
     what = f"{page['goal']} {page['metric']}".strip() or "all of a grid"
     by = f" by {page['method']}" if page["method"] else ""
     told = ", ".join(f"{many} {word}" for word, many in page["phases"].items())
     line = f"{page['sweep']}: {what}{by}, {len(page['each'])} of {page['planned']} trials"
     best = next((row for row in page["each"] if row["trial"] == page["best"]), None)
-    end = f"; best {shown(best['value'])} by trial {best['trial']}" if best else ""
+    end = f"; best {show_number(best['value'])} by trial {best['trial']}" if best else ""
     return f"{line}{': ' if told else ''}{told}{end}"
 
 
 def best_text(page: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """`herd sweep best`: what to write into a job file to have it again."""
-    lines = [f"{page['metric']} {shown(row['value'])} at step {number(row['step'])},"
+    lines = [f"{page['metric']} {show_number(row['value'])} at step {format_number(row['step'])},"
              f" trial {row['trial']} of {len(page['each'])}, run {row['run']}"]  # fmt: skip
     return "\n".join([*lines, *(f"  {name}: {it}" for name, it in row["params"].items())])
 
 
-def shown(value: Value | None) -> str:
+def show_number(value: Value | None) -> str:
     """Five digits are enough to look at."""
     if isinstance(value, bool) or not isinstance(value, float):
         return NOTHING if value is None else str(value)
@@ -129,7 +131,7 @@ def shown(value: Value | None) -> str:
 def sweep_csv(page: Mapping[str, Any]) -> str:
     """A line for each trial, with its parameters in columns of their own."""
     said = io.StringIO()
-    parameters = names(page["each"])
+    parameters = parameter_names(page["each"])
     writer = csv.writer(said, lineterminator="\n")
     writer.writerow([*COLUMNS, *(f"params.{name}" for name in parameters), "why"])
     for row in page["each"]:

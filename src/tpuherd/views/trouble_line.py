@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from tpuherd.model.trouble import CLOUD, ENGINE, LOGIN, STORE, Trouble
-from tpuherd.views.format_text import span
+from tpuherd.model.trouble import CLOUD, ENGINE, LOGIN, STORE, TroubleRecord
+from tpuherd.views.format_text import format_span
 
 TITLES = {
     CLOUD: "the cloud",
@@ -15,17 +15,17 @@ TITLES = {
 }
 
 
-def trouble_line(trouble: Trouble, now: float) -> str:
+def trouble_line(trouble: TroubleRecord, now: float) -> str:
     """One line for people."""
     hint = f"; {trouble.hint}" if trouble.hint else ""
     title = TITLES.get(trouble.source, trouble.source)
-    when = f"for {span(max(0.0, now - trouble.since))}"
+    when = f"for {format_span(max(0.0, now - trouble.since))}"
     if trouble.times > 1:
-        last = span(max(0.0, now - trouble.at))
+        last = format_span(max(0.0, now - trouble.at))
         when += f", met {trouble.times} times, last {last} ago"
     return f"Trouble with {title}, {when}: {trouble.sentence}{hint}"
 
 
-def trouble_rows(troubles: Iterable[Trouble]) -> list[dict[str, Any]]:
+def trouble_rows(troubles: Iterable[TroubleRecord]) -> list[dict[str, Any]]:
     """As JSON tells them."""
     return [asdict(one) for one in troubles]

@@ -3,7 +3,7 @@
 import os
 
 from tpuherd_host.agent.holders import listed_holder
-from tpuherd_host.agent.processes import command
+from tpuherd_host.agent.processes import command_line
 
 LOCKS = (
     "/var/lib/dpkg/lock-frontend",
@@ -18,6 +18,6 @@ def lock_holder() -> str:
     for path in LOCKS:
         pid = listed_holder(path)
         if pid is not None:
-            name = os.path.basename(command(pid).split(" ")[0]) if pid else ""
+            name = os.path.basename(command_line(pid).split(" ")[0]) if pid else ""
             return f"{name or 'a process'} ({pid})"
     return ""

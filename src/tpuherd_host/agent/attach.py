@@ -37,7 +37,7 @@ def go_home() -> str:
     return folder
 
 
-def knock() -> "Optional[_socket.socket]":
+def connect_to_agent() -> "Optional[_socket.socket]":
     """A connection to the agent; None when there is none."""
     line = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
@@ -48,7 +48,7 @@ def knock() -> "Optional[_socket.socket]":
     return line
 
 
-def received(line: "_socket.socket", seconds: "Optional[float]") -> bytes:
+def receive_byte(line: "_socket.socket", seconds: "Optional[float]") -> bytes:
     """One byte, or nothing where it ends or takes too long."""
     if not select.select([line], [], [], seconds)[0]:
         return b""
@@ -58,7 +58,7 @@ def received(line: "_socket.socket", seconds: "Optional[float]") -> bytes:
         return b""
 
 
-def handed_over(line: "_socket.socket", version: str) -> bytes:
+def hand_over_files(line: "_socket.socket", version: str) -> bytes:
     """Offer our two files; how the agent answers."""
     files = (0).to_bytes(4, sys.byteorder) + (1).to_bytes(4, sys.byteorder)
     word = GREETING + PLEASE + version.encode().ljust(40)[:40]
@@ -66,10 +66,10 @@ def handed_over(line: "_socket.socket", version: str) -> bytes:
         line.sendmsg([word], [(SOL_SOCKET, SCM_RIGHTS, files)])
     except OSError:
         return b""
-    return received(line, READY_S)
+    return receive_byte(line, READY_S)
 
 
-def environment(login: "Mapping[str, str]") -> "Dict[str, str]":
+def command_environment(login: "Mapping[str, str]") -> "Dict[str, str]":
     """What commands start with: the login's, but for what belongs to this connection."""
     env = {key: value for key, value in login.items() if key not in DROPPED}
     env = {key: value for key, value in env.items() if not key.startswith("HERD_")}
@@ -78,12 +78,12 @@ def environment(login: "Mapping[str, str]") -> "Dict[str, str]":
     return env
 
 
-def clean(login: "Mapping[str, str]") -> bool:
+def is_clean(login: "Mapping[str, str]") -> bool:
     """Whether an agent may live with this: nothing is loaded into it, and it is nobody's work."""
     return not any(key.startswith(("HERD_", "LD_PRELOAD")) and key != PRELOAD for key in login)
 
 
-def start(pyz: str, serve: "Callable[[], int]") -> bool:
+def start_agent(pyz: str, serve: "Callable[[], int]") -> bool:
     """Become the agent, in its own session, with nothing of ours; whether it is ready."""
     hear, say = os.pipe()
     if not os.fork():
@@ -96,11 +96,11 @@ def start(pyz: str, serve: "Callable[[], int]") -> bool:
             os.dup2(log if os.fstat(log).st_size < 1 << 20 else null, 2)
             os.dup2(say, 3)
             os.closerange(4, 1 << 12)
-            if clean(os.environ):
-                call_ourselves(pyz, "serve")
+            if is_clean(os.environ):
+                set_process_title(pyz, "serve")
                 os._exit(serve())
             elif not os.fork():  # else an agent that a command starts would end with it
-                env = environment(os.environ)
+                env = command_environment(os.environ)
                 env[PRELOAD] = env.pop("LD_PRELOAD", "")
                 os.execve(sys.executable, [sys.executable, "-I", "-S", pyz, "serve"], env)
             os._exit(0)
@@ -113,7 +113,7 @@ def start(pyz: str, serve: "Callable[[], int]") -> bool:
     return ready
 
 
-def call_ourselves(pyz: str, word: str) -> None:
+def set_process_title(pyz: str, word: str) -> None:
     """What lists of processes show instead of a program that fills the screen, if there is room."""
     words = "\0".join((sys.executable, pyz, word, "")).encode()
     try:
@@ -126,37 +126,37 @@ def call_ourselves(pyz: str, word: str) -> None:
         pass  # it may not
 
 
-def wait_for_leaving(line: "_socket.socket") -> None:
+def wait_until_gone(line: "_socket.socket") -> None:
     """The older agent closes its side when it is gone."""
-    received(line, READY_S)
+    receive_byte(line, READY_S)
     line.close()
 
 
 def attach(pyz: str, version: str, serve: "Callable[[], int]") -> int:
     """The exit status of `attach`."""
-    call_ourselves(pyz, "attach")
+    set_process_title(pyz, "attach")
     go_home()
     for _ in range(3):
-        line = knock()
+        line = connect_to_agent()
         if line is None:
             lock = os.open(START_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)  # others wait here and find it started
-            line = knock()
-            if line is None and not start(pyz, serve):
+            line = connect_to_agent()
+            if line is None and not start_agent(pyz, serve):
                 sys.stderr.write("the agent did not start; ~/.tpuherd/agent.log says why\n")
                 return 69
             os.close(lock)
-            line = line or knock()
+            line = line or connect_to_agent()
         if line is None:
             continue
         # A host that goes down tells all to end. The agent has a last word, and ends us.
         _signal.signal(_signal.SIGTERM, _signal.SIG_IGN)
-        answer = handed_over(line, version)
+        answer = hand_over_files(line, version)
         if answer == STAYS:
             for file in (0, 1):
                 os.close(file)
-            received(line, None)
+            receive_byte(line, None)
             return 0
-        wait_for_leaving(line) if answer == LEAVES else line.close()
+        wait_until_gone(line) if answer == LEAVES else line.close()
     sys.stderr.write("the agent does not answer; ~/.tpuherd/agent.log may say why\n")
     return 69

@@ -1,19 +1,26 @@
 """The verbs for attempts and setup, the lease with its dead-man switch, and notices."""
 
-from tpuherd_host.agent.commands import asks_something_else, awaited, named, signature, stage, title
+from tpuherd_host.agent.commands import (
+    await_task_end,
+    display_title,
+    is_different_request,
+    parse_stage,
+    request_signature,
+    require_id,
+)
 from tpuherd_host.agent.state import (
     ATTEMPT,
     ATTEMPT_KEEP_S,
     ATTEMPT_LOG_BYTES,
     SETUP,
     Connection,
-    Work,
-    shown,
+    Task,
+    task_json,
 )
 from tpuherd_host.agent.thin import Any, Dict, Mapping, Optional
-from tpuherd_host.agent.turn import Refused, Turn, fields
-from tpuherd_host.agent.words import Keep, Note, Reported
-from tpuherd_host.agent.works import WORD_PORT, begin, stop
+from tpuherd_host.agent.turn import CallRefused, Transition, parse_fields
+from tpuherd_host.agent.words import AppendNote, SaveEpochs, StepReported
+from tpuherd_host.agent.works import WORD_PORT, begin_stage, stop_task
 
 STEPS_MAX = 100
 GIVE_WAY_S = 5.0  #: for a setup in whose place there is another
@@ -25,101 +32,105 @@ DEADLY = {
     "shutdown": ("TERM",),  #: the host tells its processes to end
 }
 
-Content = Mapping[str, Any]
+CallArguments = Mapping[str, Any]
 
 
-def fenced(turn: Turn, one: Connection) -> None:
+def check_epoch(turn: Transition, one: Connection) -> None:
     """Only the newest engine of an owner may say what attempts do."""
     known = turn.state.epochs.get(one.owner, 0)
     if one.epoch < known or not one.epoch:
         sentence = f"an engine with epoch {known} leads here; this one has {one.epoch}"
-        raise Refused("outdated", sentence)
+        raise CallRefused("outdated", sentence)
     if one.epoch > known:
         epochs = {**turn.state.epochs, one.owner: one.epoch}
         turn.state = turn.state._replace(epochs=epochs)
-        turn.do(Keep(epochs))
+        turn.add_effects(SaveEpochs(epochs))
 
 
-def start(turn: Turn, one: Connection, call: int, content: Content) -> Content:
+def start_attempt(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
     """Setup steps, then the command; the same asked again is not started again."""
-    fenced(turn, one)
-    id = named(content, "attempt")
+    check_epoch(turn, one)
+    id = require_id(content, "attempt")
     work = turn.state.works.get(id)
     if work is not None:
-        if asks_something_else(work, content):
-            raise Refused("taken", f"{id} was started with another command already")
-        return {**shown(work), "again": True}
-    asked = fields(
+        if is_different_request(work, content):
+            raise CallRefused("taken", f"{id} was started with another command already")
+        return {**task_json(work), "again": True}
+    asked = parse_fields(
         content, slot=str, number=int, setup=list, grace_s=float, notice_grace_s=float,
         lease_s=float, log_bytes=int, keep_s=float,
     )  # fmt: skip
     slot = asked.get("slot", "")
     for other in turn.state.works.values():
-        if other.kind == ATTEMPT and other.live and other.slot == slot:
-            raise Refused("busy", f"attempt {other.id} of {slot or 'this slot'} still runs")
-    steps = [stage(step) for step in checked(asked.get("setup", []))]
-    work = Work(
+        if other.kind == ATTEMPT and other.is_live and other.slot == slot:
+            raise CallRefused("busy", f"attempt {other.id} of {slot or 'this slot'} still runs")
+    steps = [parse_stage(step) for step in check_steps(asked.get("setup", []))]
+    work = Task(
         id=id,
         kind=ATTEMPT,
-        stages=(*(step._replace(preload=False) for step in steps), stage(content)),
+        stages=(*(step._replace(preload=False) for step in steps), parse_stage(content)),
         asked=turn.now,
         who=one.who,
         owner=one.owner,
         slot=slot,
         number=asked.get("number", 0),
-        title=title(content),
+        title=display_title(content),
         keep_s=asked.get("keep_s", ATTEMPT_KEEP_S),
         log_bytes=max(1 << 20, asked.get("log_bytes", ATTEMPT_LOG_BYTES)),
         grace_s=asked.get("grace_s", 30.0),
         notice_grace_s=asked.get("notice_grace_s", 25.0),
-        signed=signature(content),
+        signed=request_signature(content),
     )
-    work = turn.changed(leased(work, asked.get("lease_s"), turn.now))
-    return {**shown(begin(turn, work)), "again": False}
+    work = turn.save_task(with_lease(work, asked.get("lease_s"), turn.now))
+    return {**task_json(begin_stage(turn, work)), "again": False}
 
 
-def checked(steps: Any) -> Any:
+def check_steps(steps: Any) -> Any:
     """Steps are objects, and not too many."""
     if len(steps) > STEPS_MAX or not all(isinstance(step, dict) for step in steps):
-        raise Refused("unfit", f"setup is a list of at most {STEPS_MAX} steps")
+        raise CallRefused("unfit", f"setup is a list of at most {STEPS_MAX} steps")
     return steps
 
 
-def leased(work: Work, seconds: Optional[float], now: float) -> Work:
+def with_lease(work: Task, seconds: Optional[float], now: float) -> Task:
     """With a lease that ends then; none: its switch is not armed."""
     if seconds is None:
         return work
     if seconds <= 0:
-        raise Refused("unfit", "a lease lasts longer than nothing")
+        raise CallRefused("unfit", "a lease lasts longer than nothing")
     return work._replace(lease_s=seconds, lease_until=now + seconds)
 
 
-def setup(turn: Turn, one: Connection, call: int, content: Content) -> Optional[Content]:
+def run_setup(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> Optional[CallArguments]:
     """Steps alone; answered when the last has ended. Another setup that is at work there gives way:
     then its end is the answer, and who asked for this one asks again.
     """
-    id = named(content, "id")
+    id = require_id(content, "id")
     work = turn.state.works.get(id)
     if work is None:
-        asked = fields(content, steps=list, slot=str, secrets=dict)
+        asked = parse_fields(content, steps=list, slot=str, secrets=dict)
         secret = asked.get("secrets", {})
         steps = [
-            stage({**step, "env": {**secret, **(step.get("env") or {})}})
-            for step in checked(asked.get("steps", []))
+            parse_stage({**step, "env": {**secret, **(step.get("env") or {})}})
+            for step in check_steps(asked.get("steps", []))
         ]
         if not steps:
-            raise Refused("unfit", "a setup has steps")
+            raise CallRefused("unfit", "a setup has steps")
         older = [
             other
             for other in turn.state.works.values()
-            if other.kind == SETUP and other.live and other.owner == one.owner
+            if other.kind == SETUP and other.is_live and other.owner == one.owner
         ]
         if older:
-            awaited(turn, one, call, older[0].id)
+            await_task_end(turn, one, call, older[0].id)
             for other in older:
-                stop(turn, other, GIVE_WAY_S, "another setup takes its place")
+                stop_task(turn, other, GIVE_WAY_S, "another setup takes its place")
             return None
-        work = Work(
+        work = Task(
             id=id,
             kind=SETUP,
             stages=tuple(step._replace(preload=False) for step in steps),
@@ -128,78 +139,86 @@ def setup(turn: Turn, one: Connection, call: int, content: Content) -> Optional[
             owner=one.owner,
             slot=asked.get("slot", ""),
             title=", ".join(step.name for step in steps if step.name)[:200] or "setup",
-            signed=signature(content),
+            signed=request_signature(content),
         )
-        awaited(turn, one, call, id)
-        begin(turn, turn.changed(work))
+        await_task_end(turn, one, call, id)
+        begin_stage(turn, turn.save_task(work))
         return None
-    if asks_something_else(work, content):
-        raise Refused("taken", f"{id} was begun with other steps already")
-    if not work.live:
-        return shown(work)
-    awaited(turn, one, call, id)
+    if is_different_request(work, content):
+        raise CallRefused("taken", f"{id} was begun with other steps already")
+    if not work.is_live:
+        return task_json(work)
+    await_task_end(turn, one, call, id)
     return None
 
 
-def listed(turn: Turn, one: Connection, call: int, content: Content) -> Content:
+def list_attempts(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
     """Attempts that run or are kept, setups that run, and what was noticed: who listens by now
     misses nothing.
     """
     works = [
-        shown(work)
+        task_json(work)
         for work in turn.state.works.values()
-        if work.kind == ATTEMPT or (work.kind == SETUP and work.live)
+        if work.kind == ATTEMPT or (work.kind == SETUP and work.is_live)
     ]
     return {"attempts": works, "notices": dict(turn.state.notices)}
 
 
-def halt(turn: Turn, one: Connection, call: int, content: Content) -> Optional[Content]:
+def halt_attempt(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> Optional[CallArguments]:
     """Stop an attempt properly; answered when its chips are free."""
-    fenced(turn, one)
-    id = named(content, "attempt")
+    check_epoch(turn, one)
+    id = require_id(content, "attempt")
     work = turn.state.works.get(id)
     if work is None or work.kind != ATTEMPT:
         return {"id": id, "kind": ATTEMPT, "phase": "absent"}
-    if not work.live:
-        return shown(work)
-    grace_s = fields(content, grace_s=float).get("grace_s", work.grace_s)
-    awaited(turn, one, call, id)
-    stop(turn, work, max(0.0, grace_s), str(content.get("why") or "it was stopped")[:500])
+    if not work.is_live:
+        return task_json(work)
+    grace_s = parse_fields(content, grace_s=float).get("grace_s", work.grace_s)
+    await_task_end(turn, one, call, id)
+    stop_task(turn, work, max(0.0, grace_s), str(content.get("why") or "it was stopped")[:500])
     return None
 
 
-def lease(turn: Turn, one: Connection, call: int, content: Content) -> Content:
+def renew_leases(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
     """Everything is well up there: renew the leases of this owner's attempts, or of one."""
-    fenced(turn, one)
-    asked = fields(content, seconds=float, attempt=str)
+    check_epoch(turn, one)
+    asked = parse_fields(content, seconds=float, attempt=str)
     renewed: Dict[str, float] = {}
     for work in list(turn.state.works.values()):
         meant = asked.get("attempt", work.id) == work.id and work.owner == one.owner
-        if work.kind == ATTEMPT and work.live and meant:
+        if work.kind == ATTEMPT and work.is_live and meant:
             seconds = asked.get("seconds", work.lease_s)
             if seconds is not None:
-                work = turn.changed(leased(work, seconds, turn.now), hard=False)
+                work = turn.save_task(with_lease(work, seconds, turn.now), hard=False)
                 renewed[work.id] = turn.now + seconds
     return {"leases": renewed}
 
 
-def expired(turn: Turn, work: Work) -> None:
+def expire_lease(turn: Transition, work: Task) -> None:
     """Nobody has renewed its lease: stop it, mark it, and say that its node is wanted no more."""
-    work = turn.put(work._replace(deadman=True, lease_until=None))
+    work = turn.put_task(work._replace(deadman=True, lease_until=None))
     why = f"no lease for {work.lease_s or 0:.0f} s: the dead-man switch"
-    turn.do(Note(work, WORD_PORT, f"{why}; it is stopped, and its node should be deleted"))
-    turn.tell({"event": "deadman", "attempt": work.id, "wanted": "delete", "why": why})
-    stop(turn, work, work.grace_s, why)
+    turn.add_effects(
+        AppendNote(work, WORD_PORT, f"{why}; it is stopped, and its node should be deleted")
+    )
+    turn.send_event({"event": "deadman", "attempt": work.id, "wanted": "delete", "why": why})
+    stop_task(turn, work, work.grace_s, why)
 
 
-def reported(turn: Turn, happening: Reported) -> None:
+def apply_report(turn: Transition, happening: StepReported) -> None:
     """A training program said how far it is. What the last word is silent of, holds from before.
 
     Else a bare "complete" would hide the numbers just before it, of which nobody was told.
     """
     content = dict(happening.content)
     work = turn.state.works.get(str(content.pop("attempt", "")))
-    if work is None or not work.live:
+    if work is None or not work.is_live:
         return
     passing = ("time", "refused")  # of one report each
     known = {name: value for name, value in (work.report or {}).items() if name not in passing}
@@ -207,32 +226,32 @@ def reported(turn: Turn, happening: Reported) -> None:
         content = {**known, **content}
     told = turn.now >= work.reported_at + REPORT_S
     at = turn.now if told else work.reported_at
-    turn.put(work._replace(report={**content, "time": turn.now}, reported_at=at))
+    turn.put_task(work._replace(report={**content, "time": turn.now}, reported_at=at))
     if told:
         event = {"event": "step", "attempt": work.id, "time": turn.now, "report": content}
-        turn.tell(event, engines=True)
+        turn.send_event(event, engines=True)
 
 
-def news(turn: Turn, key: str, value: str) -> None:
+def apply_notice(turn: Transition, key: str, value: str) -> None:
     """The host's metadata changed: tell all, and let attempts save while there is time."""
     if turn.state.notices.get(key) == value:
         return
     turn.state = turn.state._replace(notices={**turn.state.notices, key: value})
     deadly = value in DEADLY.get(key, ())
     event = {"event": "notice", "what": key, "value": value, "deadly": deadly, "time": turn.now}
-    turn.tell(event)
+    turn.send_event(event)
     for work in list(turn.state.works.values()):
-        if deadly and work.kind == ATTEMPT and work.live and work.kill_at is None:
+        if deadly and work.kind == ATTEMPT and work.is_live and work.kill_at is None:
             why = f"the host is going away: {key} is {value}"
-            turn.do(Note(work, WORD_PORT, why))
-            stop(turn, work, work.notice_grace_s, why)
+            turn.add_effects(AppendNote(work, WORD_PORT, why))
+            stop_task(turn, work, work.notice_grace_s, why)
 
 
-def heartbeat(turn: Turn) -> None:
+def send_heartbeat(turn: Transition) -> None:
     """Attempts are well, as engines are told from time to time."""
-    live = [w for w in turn.state.works.values() if w.kind == ATTEMPT and w.live]
+    live = [w for w in turn.state.works.values() if w.kind == ATTEMPT and w.is_live]
     if live:
         keys = ("id", "phase", "stage", "length", "report")
-        told = [{key: shown(work)[key] for key in keys} for work in live]
+        told = [{key: task_json(work)[key] for key in keys} for work in live]
         event = {"event": "heartbeat", "time": turn.now, "attempts": told}
-        turn.tell(event, engines=True)
+        turn.send_event(event, engines=True)

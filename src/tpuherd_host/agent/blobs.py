@@ -28,15 +28,15 @@ ENTRY = struct.Struct(">32sQQ")  #: id, offset, size
 INDEX = ".index"
 
 
-class Spoiled(ValueError):
+class CorruptBlob(ValueError):
     """A content is not what its id says."""
 
 
-class Busy(OSError):
+class BlobsInUse(OSError):
     """Somebody reads here just now."""
 
 
-class Blobs:
+class BlobStore:
     """A folder of packs."""
 
     def __init__(self, folder: Path) -> None:
@@ -44,18 +44,18 @@ class Blobs:
         self.places: Dict[bytes, Tuple[str, int, int]] = {}
         self.packs: Dict[str, int] = {}  #: how much of each index is known
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.look()
+        self.reload_indexes()
 
-    def look(self) -> None:
+    def reload_indexes(self) -> None:
         """See what others have added or removed."""
         there = {file.stem for file in self.folder.iterdir() if file.suffix == INDEX}
         if self.packs.keys() - there:
             self.packs.clear()
             self.places.clear()
         for name in there:
-            self._load(name)
+            self._load_index(name)
 
-    def _load(self, name: str) -> None:
+    def _load_index(self, name: str) -> None:
         known = self.packs.get(name, 0)
         with suppress(FileNotFoundError), open(str(self.folder / (name + INDEX)), "rb") as index:
             index.seek(known)
@@ -68,22 +68,22 @@ class Blobs:
     def __contains__(self, id: object) -> bool:
         return id in self.places
 
-    def all(self, ids: FrozenSet[bytes]) -> bool:
+    def has_all(self, ids: FrozenSet[bytes]) -> bool:
         """Whether none of them is missing."""
         return ids <= self.places.keys()
 
-    def missing(self, ids: Iterable[bytes]) -> Set[bytes]:
+    def missing_ids(self, ids: Iterable[bytes]) -> Set[bytes]:
         """Those of them that are not here."""
         return set(ids).difference(self.places)
 
-    def pieces(self, id: bytes) -> Iterator[bytes]:
+    def read_pieces(self, id: bytes) -> Iterator[bytes]:
         """A content, piece by piece; Spoiled at the end if it isn't what it should be."""
         try:
             name, offset, left = self.places[id]
             file = open(str(self.folder / name), "rb")  # noqa: SIM115
         except (KeyError, FileNotFoundError):
             self.places.pop(id, None)
-            raise Spoiled(f"{id.hex()} is not here") from None
+            raise CorruptBlob(f"{id.hex()} is not here") from None
         digest = hashlib.sha256()
         with file:
             file.seek(offset)
@@ -96,32 +96,32 @@ class Blobs:
                 yield piece
         if digest.digest() != id:
             self.places.pop(id, None)
-            raise Spoiled(f"{id.hex()} is spoiled in {name}")
+            raise CorruptBlob(f"{id.hex()} is spoiled in {name}")
 
-    def writer(self) -> "Pack":
+    def new_pack(self) -> "PackWriter":
         """A new pack."""
-        return Pack(self, os.urandom(8).hex())
+        return PackWriter(self, os.urandom(8).hex())
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def shared_lock(self) -> Iterator[None]:
         """Nothing is removed as long as the block lasts."""
         with open(str(self.folder / "lock"), "ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
-            self.look()
+            self.reload_indexes()
             yield
 
-    def keep(self, ids: Container[bytes]) -> None:
+    def keep_only(self, ids: Container[bytes]) -> None:
         """Remove all others; Busy when somebody reads."""
         with open(str(self.folder / "lock"), "ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise Busy from None
-            self.look()
-            self._sweep(ids)
-        self.look()
+                raise BlobsInUse from None
+            self.reload_indexes()
+            self._remove_unused(ids)
+        self.reload_indexes()
 
-    def _sweep(self, ids: Container[bytes]) -> None:
+    def _remove_unused(self, ids: Container[bytes]) -> None:
         live: Dict[str, Dict[bytes, int]] = {name: {} for name in self.packs}
         for id, (name, _, size) in self.places.items():
             if id in ids:
@@ -133,29 +133,29 @@ class Blobs:
             if (self.folder / name).stat().st_size <= 2 * sum(kept.values()):
                 continue
             if kept:
-                with self.writer() as pack:
+                with self.new_pack() as pack:
                     for id in kept:
-                        with suppress(Spoiled):
-                            pack.add(self.pieces(id), again=True)
+                        with suppress(CorruptBlob):
+                            pack.add(self.read_pieces(id), again=True)
             (self.folder / (name + INDEX)).unlink()
             (self.folder / name).unlink()
 
-    def size(self) -> int:
+    def disk_usage(self) -> int:
         """Bytes on the disk."""
         return sum(file.stat().st_size for file in self.folder.iterdir())
 
 
-class Pack:
+class PackWriter:
     """A pack that is being written. Its files are made with the first content."""
 
-    def __init__(self, blobs: Blobs, name: str) -> None:
+    def __init__(self, blobs: BlobStore, name: str) -> None:
         self.blobs = blobs
         self.name = name
         self.offset = 0
         self.file: Optional[BinaryIO] = None
         self.index: Optional[BinaryIO] = None
 
-    def __enter__(self) -> "Pack":
+    def __enter__(self) -> "PackWriter":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -164,7 +164,7 @@ class Pack:
                 with suppress(OSError):  # a full disk says so again
                     file.close()
 
-    def _open(self) -> Tuple[BinaryIO, BinaryIO]:
+    def _open_files(self) -> Tuple[BinaryIO, BinaryIO]:
         if self.file is None or self.index is None:
             path = str(self.blobs.folder / self.name)
             self.file = open(path, "xb")  # noqa: SIM115
@@ -175,7 +175,7 @@ class Pack:
         self, pieces: Iterable[bytes], id: Optional[bytes] = None, *, again: bool = False
     ) -> Tuple[bytes, int]:
         """One content; its id and size. Spoiled, and nothing added, if it isn't that of `id`."""
-        file, index = self._open()
+        file, index = self._open_files()
         digest = hashlib.sha256()
         size = 0
         try:
@@ -185,15 +185,15 @@ class Pack:
                 size += len(piece)
             found = digest.digest()
             if id is not None and found != id:
-                raise Spoiled(f"{id.hex()} came as {found.hex()}")
+                raise CorruptBlob(f"{id.hex()} came as {found.hex()}")
             if found in self.blobs.places and not again:
                 raise FileExistsError
             file.flush()
         except FileExistsError:
-            self._back(file)
+            self._roll_back(file)
             return found, size
         except BaseException:
-            self._back(file)
+            self._roll_back(file)
             raise
         index.write(ENTRY.pack(found, self.offset, size))
         self.blobs.places[found] = (self.name, self.offset, size)
@@ -201,7 +201,7 @@ class Pack:
         self.offset += size
         return found, size
 
-    def _back(self, file: BinaryIO) -> None:
+    def _roll_back(self, file: BinaryIO) -> None:
         """As before the last content."""
         with suppress(OSError):
             file.flush()

@@ -9,13 +9,13 @@ from tpuherd_host.agent.state import (
     STARTING,
     Connection,
     Stage,
-    Work,
-    shown,
+    Task,
+    task_json,
 )
 from tpuherd_host.agent.thin import Any, Dict, Mapping, Optional, Tuple, json
-from tpuherd_host.agent.turn import Refused, Turn, fields
-from tpuherd_host.agent.words import Feed, Resize, Signal
-from tpuherd_host.agent.works import begin, forget, stop
+from tpuherd_host.agent.turn import CallRefused, Transition, parse_fields
+from tpuherd_host.agent.words import FeedInput, ResizeTerminal, SendSignal
+from tpuherd_host.agent.works import begin_stage, forget_task, stop_task
 
 MARKS = "._-"
 LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789" + MARKS)
@@ -24,164 +24,178 @@ SHELL = ("$SHELL", "-c")  #: the daemon puts the login's shell there
 SIGNAL_MAX = 64
 TITLE_MAX = 200
 
-Content = Mapping[str, Any]
+CallArguments = Mapping[str, Any]
 
 
-def run(turn: Turn, one: Connection, call: int, content: Content) -> Optional[Content]:
+def run_command(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> Optional[CallArguments]:
     """Begin a command and follow it; the same asked again only follows."""
-    id = named(content, "id")
+    id = require_id(content, "id")
     work = turn.state.works.get(id)
     if work is None:
-        asked = fields(content, stdin=bool, keep_s=float, log_bytes=int, terminal=dict)
-        work = Work(
+        asked = parse_fields(content, stdin=bool, keep_s=float, log_bytes=int, terminal=dict)
+        work = Task(
             id=id,
             kind=COMMAND,
-            stages=(stage(content),),
+            stages=(parse_stage(content),),
             asked=turn.now,
             who=one.who,
             owner=one.owner,
-            title=title(content),
+            title=display_title(content),
             stdin=asked.get("stdin", False) or "terminal" in asked,
             terminal=asked.get("terminal"),
             keep_s=asked.get("keep_s", KEEP_S),
             log_bytes=max(1 << 20, asked.get("log_bytes", COMMAND_LOG_BYTES)),
-            signed=signature(content),
+            signed=request_signature(content),
         )
-        turn.put(work)
-        follow(turn, one, call, content)
-        begin(turn, turn.state.works[id])
+        turn.put_task(work)
+        follow_task(turn, one, call, content)
+        begin_stage(turn, turn.state.works[id])
         return None
-    if asks_something_else(work, content):
-        raise Refused("taken", f"{id} is another command already")
-    follow(turn, one, call, content)
+    if is_different_request(work, content):
+        raise CallRefused("taken", f"{id} is another command already")
+    follow_task(turn, one, call, content)
     return None
 
 
-def follow(turn: Turn, one: Connection, call: int, content: Content) -> None:
+def follow_task(turn: Transition, one: Connection, call: int, content: CallArguments) -> None:
     """The stream of a piece of work, from an offset; answered at its end."""
-    work = worked(turn, content)
-    asked = fields(content, stdin=bool, hold=bool, **{"from": int})
+    work = require_task(turn, content)
+    asked = parse_fields(content, stdin=bool, hold=bool, **{"from": int})
     offset = max(0, asked.get("from", 0))
     if offset > work.length:
-        raise Refused("unfit", f"the log of {work.id} has {work.length} bytes, not {offset}")
+        raise CallRefused("unfit", f"the log of {work.id} has {work.length} bytes, not {offset}")
     if work.stdin and (asked.get("stdin") or work.terminal is not None):
-        turn.put(work._replace(feeder=(one.id, call)))
+        turn.put_task(work._replace(feeder=(one.id, call)))
     kept = turn.state.connections[one.id].calls[call]
     holds = work.kind == COMMAND and asked.get("hold", True)
-    turn.call(
+    turn.put_call(
         one.id,
         kept._replace(work=work.id, follows=True, offset=offset, holds=holds),
     )
-    turn.pump(one.id)
+    turn.send_pending_logs(one.id)
     return
 
 
-def listed(turn: Turn, one: Connection, call: int, content: Content) -> Content:
+def list_commands(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
     """Commands that run or are kept."""
     works = turn.state.works.values()
-    return {"commands": [shown(work) for work in works if work.kind == COMMAND]}
+    return {"commands": [task_json(work) for work in works if work.kind == COMMAND]}
 
 
-def send_signal(turn: Turn, one: Connection, call: int, content: Content) -> Content:
+def send_signal(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
     """One signal, to the leader or to all."""
-    work = worked(turn, content)
-    asked = fields(content, signal=int, whole=bool)
+    work = require_task(turn, content)
+    asked = parse_fields(content, signal=int, whole=bool)
     number = asked.get("signal", 15)
     if not 0 < number <= SIGNAL_MAX:
-        raise Refused("unfit", f"there is no signal {number}")
+        raise CallRefused("unfit", f"there is no signal {number}")
     whole = asked.get("whole", False)
     if work.phase == STARTING:
-        turn.put(work._replace(early=(*work.early, (number, whole))))
-    elif work.live and work.pid:
-        turn.do(Signal(work, number, whole))
-    return shown(work)
+        turn.put_task(work._replace(early=(*work.early, (number, whole))))
+    elif work.is_live and work.pid:
+        turn.add_effects(SendSignal(work, number, whole))
+    return task_json(work)
 
 
-def stopped(turn: Turn, one: Connection, call: int, content: Content) -> Optional[Content]:
+def stop_command(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> Optional[CallArguments]:
     """TERM, and KILL when the grace is over; answered when it has ended."""
-    work = worked(turn, content)
+    work = require_task(turn, content)
     if work.kind != COMMAND:
-        raise Refused("unfit", f"{work.id} is no command")
-    grace_s = fields(content, grace_s=float).get("grace_s", work.grace_s)
-    if not work.live:
-        return shown(work)
-    awaited(turn, one, call, work.id)
-    stop(turn, work, max(0.0, grace_s), str(content.get("why") or "it was stopped")[:500])
+        raise CallRefused("unfit", f"{work.id} is no command")
+    grace_s = parse_fields(content, grace_s=float).get("grace_s", work.grace_s)
+    if not work.is_live:
+        return task_json(work)
+    await_task_end(turn, one, call, work.id)
+    stop_task(turn, work, max(0.0, grace_s), str(content.get("why") or "it was stopped")[:500])
     return None
 
 
-def resize(turn: Turn, one: Connection, call: int, content: Content) -> Content:
+def resize_terminal(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
     """The size of a terminal."""
-    work = worked(turn, content)
-    asked = fields(content, rows=int, columns=int)
+    work = require_task(turn, content)
+    asked = parse_fields(content, rows=int, columns=int)
     rows, columns = asked.get("rows", 24), asked.get("columns", 80)
     if work.terminal is None:
-        raise Refused("unfit", f"{work.id} has no terminal")
+        raise CallRefused("unfit", f"{work.id} has no terminal")
     if not (0 < rows < 1 << 16 and 0 < columns < 1 << 16):
-        raise Refused("unfit", f"no terminal is {rows} x {columns}")
-    turn.put(work._replace(terminal={**work.terminal, "rows": rows, "columns": columns}))
-    turn.do(Resize(work.id, rows, columns))
+        raise CallRefused("unfit", f"no terminal is {rows} x {columns}")
+    turn.put_task(work._replace(terminal={**work.terminal, "rows": rows, "columns": columns}))
+    turn.add_effects(ResizeTerminal(work.id, rows, columns))
     return {}
 
 
-def end_input(turn: Turn, one: Connection, call: int, content: Content) -> Content:
+def end_input(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
     """Whoever fed it, its standard input ends."""
-    work = worked(turn, content)
-    turn.do(Feed(work.id, None))
+    work = require_task(turn, content)
+    turn.add_effects(FeedInput(work.id, None))
     return {}
 
 
-def forgotten(turn: Turn, one: Connection, call: int, content: Content) -> Content:
+def forget_command(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
     """Its record and log go at once."""
-    work = turn.state.works.get(named(content, "id"))
-    if work is not None and work.live:
-        raise Refused("busy", f"{work.id} still runs; stop it first")
+    work = turn.state.works.get(require_id(content, "id"))
+    if work is not None and work.is_live:
+        raise CallRefused("busy", f"{work.id} still runs; stop it first")
     if work is not None:
-        forget(turn, work)
+        forget_task(turn, work)
     return {}
 
 
 # ---- arguments -----------------------------------------------------------------------------------
 
 
-def named(content: Content, field: str) -> str:
+def require_id(content: CallArguments, field: str) -> str:
     """An id, fit to be the name of a folder."""
     id = content.get(field)
     if isinstance(id, str) and LETTERS.issuperset(id) and id[:1] not in MARKS and id[ID_MAX:] == "":
         return id
-    raise Refused("unfit", f"{field} is a word of letters, digits, dots and dashes")
+    raise CallRefused("unfit", f"{field} is a word of letters, digits, dots and dashes")
 
 
-def worked(turn: Turn, content: Content) -> Work:
+def require_task(turn: Transition, content: CallArguments) -> Task:
     """The piece of work that is meant."""
-    id = named(content, "attempt" if "attempt" in content else "id")
+    id = require_id(content, "attempt" if "attempt" in content else "id")
     work = turn.state.works.get(id)
     if work is None:
-        raise Refused("unknown", f"this host has no {id}")
+        raise CallRefused("unknown", f"this host has no {id}")
     return work
 
 
-def awaited(turn: Turn, one: Connection, call: int, work: str) -> None:
+def await_task_end(turn: Transition, one: Connection, call: int, work: str) -> None:
     """The call is answered when the work is over."""
     kept = turn.state.connections[one.id].calls[call]
-    turn.call(one.id, kept._replace(work=work))
+    turn.put_call(one.id, kept._replace(work=work))
 
 
-def stage(content: Content) -> Stage:
+def parse_stage(content: CallArguments) -> Stage:
     """What is to be executed, as a call or a step says it."""
-    asked = fields(
+    asked = parse_fields(
         content, argv=list, shell=str, env=dict, directory=str, name=str, hash=str, delay_s=float,
         apt=bool, preload=bool,
     )  # fmt: skip
     env: Dict[str, str] = asked.get("env", {})
     argv: Tuple[str, ...] = tuple(asked.get("argv", ()))
     if ("shell" in asked) == bool(argv):
-        raise Refused("unfit", "give either argv or shell")
+        raise CallRefused("unfit", "give either argv or shell")
     words = [*argv, *env, *env.values(), asked.get("shell", ""), asked.get("directory", "")]
     if not all(isinstance(word, str) and "\0" not in word for word in words):
-        raise Refused("unfit", "argv, env and directory are texts without zero bytes")
+        raise CallRefused("unfit", "argv, env and directory are texts without zero bytes")
     if any("=" in name or not name for name in env):
-        raise Refused("unfit", "a variable has a name without =")
+        raise CallRefused("unfit", "a variable has a name without =")
     return Stage(
         argv=argv or (*SHELL, asked["shell"]),
         name=asked.get("name", "")[:TITLE_MAX],
@@ -194,20 +208,20 @@ def stage(content: Content) -> Stage:
     )
 
 
-def title(content: Content) -> str:
+def display_title(content: CallArguments) -> str:
     """How a list shows it."""
     words = content.get("shell") or " ".join(map(str, content.get("argv") or ()))
     return str(words)[:TITLE_MAX]
 
 
-def asks_something_else(work: Work, content: Content) -> bool:
+def is_different_request(work: Task, content: CallArguments) -> bool:
     """Whether another thing was asked under this id. Of work whose records were lost nobody knows
     what was asked, and it has no signature: it is shown as it stands.
     """
-    return work.signed not in ("", signature(content))
+    return work.signed not in ("", request_signature(content))
 
 
-def signature(content: Content) -> str:
+def request_signature(content: CallArguments) -> str:
     """The same asked again has the same."""
     keys = ("argv", "shell", "env", "directory", "terminal", "steps", "setup")
     meant = {key: content.get(key) for key in keys}

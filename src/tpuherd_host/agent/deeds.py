@@ -4,9 +4,9 @@ import os
 import sys
 
 from tpuherd_host.agent import flows, nurse, processes, shelf, threads, words
-from tpuherd_host.agent.frames import data
-from tpuherd_host.agent.reports import VARIABLE, place
-from tpuherd_host.agent.state import COMMAND, Ending, Work
+from tpuherd_host.agent.frames import pack_data
+from tpuherd_host.agent.reports import VARIABLE, socket_path
+from tpuherd_host.agent.state import COMMAND, Ending, Task
 from tpuherd_host.agent.thin import (
     TYPE_CHECKING,
     Any,
@@ -39,69 +39,69 @@ NO_DIRECTORY = (125, "no such directory on the host: {}")
 # ---- connections ---------------------------------------------------------------------------------
 
 
-def send(daemon: "Daemon", deed: words.Send) -> None:
+def send_frame(daemon: "Daemon", deed: words.SendFrame) -> None:
     """A frame."""
-    daemon.doors.say(deed.connection, deed.frame)
+    daemon.doors.queue_frame(deed.connection, deed.frame)
 
 
-def pour(daemon: "Daemon", deed: words.Pour) -> None:
+def send_log(daemon: "Daemon", deed: words.SendLog) -> None:
     """A piece of a log."""
     work = daemon.state.works.get(deed.work)
     if work is not None:
-        piece = flows.outlet_of(daemon, work).log.read(deed.offset, deed.many)
-        daemon.doors.say(deed.connection, data(deed.call, deed.port, piece))
+        piece = flows.get_pipes(daemon, work).log.read(deed.offset, deed.many)
+        daemon.doors.queue_frame(deed.connection, pack_data(deed.call, deed.port, piece))
 
 
-def hang(daemon: "Daemon", deed: words.Hang) -> None:
+def close_connection(daemon: "Daemon", deed: words.CloseConnection) -> None:
     """Close it."""
-    daemon.doors.hang(deed.connection)
+    daemon.doors.close_when_flushed(deed.connection)
 
 
-def thread(daemon: "Daemon", deed: words.Thread) -> None:
+def start_thread(daemon: "Daemon", deed: words.StartThread) -> None:
     """Begin a threaded verb."""
-    talk = threads.Talk(daemon.house, deed.content, deed.connection, deed.call)
+    talk = threads.ThreadedCall(daemon.house, deed.content, deed.connection, deed.call)
     daemon.talks[deed.connection, deed.call] = talk
-    threads.begin(THREADED[deed.verb], talk)
+    threads.start_thread(THREADED[deed.verb], talk)
 
 
-def hand(daemon: "Daemon", deed: words.Hand) -> None:
+def pass_thread_data(daemon: "Daemon", deed: words.PassThreadData) -> None:
     """Bytes for it."""
     talk = daemon.talks.get((deed.connection, deed.call))
     if talk is not None:
-        talk.hand(deed.port, deed.piece)
+        talk.add_piece(deed.port, deed.piece)
 
 
-def grant(daemon: "Daemon", deed: words.Grant) -> None:
+def grant_thread_credit(daemon: "Daemon", deed: words.GrantThreadCredit) -> None:
     """It may send more."""
     talk = daemon.talks.get((deed.connection, deed.call))
     if talk is not None:
-        talk.grant(deed.many)
+        talk.add_credit(deed.many)
 
 
-def drop(daemon: "Daemon", deed: words.Drop) -> None:
+def drop_thread(daemon: "Daemon", deed: words.DropThread) -> None:
     """Nobody waits for it, or it is through."""
     talk = daemon.talks.pop((deed.connection, deed.call), None)
     if talk is not None:
-        talk.drop()
+        talk.cancel()
 
 
 # ---- processes -----------------------------------------------------------------------------------
 
 
-def spawn(daemon: "Daemon", deed: words.Spawn) -> None:
+def spawn_process(daemon: "Daemon", deed: words.SpawnProcess) -> None:
     """Make its folder and pipes, and ask the nurse for its process."""
     work = deed.work
     stage = work.stages[work.stage]
     try:
-        folder = daemon.shelf.place(work)
+        folder = daemon.shelf.task_folder(work)
         daemon.shelf.save(work, False)
         daemon.shelf.save_env(work)
-        ends = flows.outlet_of(daemon, work).ready(work.stdin, work.terminal)
+        ends = flows.get_pipes(daemon, work).prepare_files(work.stdin, work.terminal)
     except OSError as error:
         why = f"{os.strerror(error.errno) if error.errno else error}"
-        daemon.happen(words.Unborn(work.id, 125, f"the host could not begin it: {why}"))
+        daemon.add_event(words.SpawnFailed(work.id, 125, f"the host could not begin it: {why}"))
         return
-    env = environment(daemon, work)
+    env = process_environment(daemon, work)
     shell = env.get("SHELL", daemon.house.environment.get("SHELL")) or "/bin/sh"
     order = {
         "id": work.id,
@@ -114,7 +114,7 @@ def spawn(daemon: "Daemon", deed: words.Spawn) -> None:
         **ends,
     }
     assert daemon.nurse is not None
-    daemon.nurse.sendall(nurse.packed(order))
+    daemon.nurse.sendall(nurse.pack_message(order))
     daemon.heard_out.clear()
 
 
@@ -122,7 +122,7 @@ def spawn(daemon: "Daemon", deed: words.Spawn) -> None:
 GANG = ("MEGASCALE_", "JAX_COORDINATOR_")
 
 
-def environment(daemon: "Daemon", work: Work) -> Dict[str, Optional[str]]:
+def process_environment(daemon: "Daemon", work: Task) -> Dict[str, Optional[str]]:
     """What was asked for, and by what a process is known as ours; the rest is the login's, but for
     what is None."""
     stage = work.stages[work.stage]
@@ -136,7 +136,7 @@ def environment(daemon: "Daemon", work: Work) -> Dict[str, Optional[str]]:
     if work.kind == "attempt":
         env.update((name, None) for name in login if name.startswith(GANG))
         env["HERD_ATTEMPT"] = str(work.number)
-        env[VARIABLE] = place(daemon.house.folder)
+        env[VARIABLE] = socket_path(daemon.house.folder)
     env.update(stage.env)
     archive = os.path.dirname(sys.modules["tpuherd_host"].__path__[0])
     if work.kind == "attempt" and archive.endswith(".pyz"):
@@ -146,7 +146,7 @@ def environment(daemon: "Daemon", work: Work) -> Dict[str, Optional[str]]:
     return env
 
 
-def nursed(daemon: "Daemon", told: Mapping[str, Any]) -> None:
+def handle_supervisor_message(daemon: "Daemon", told: Mapping[str, Any]) -> None:
     """What the nurse says of a process."""
     id = told["id"]
     work = daemon.state.works.get(id)
@@ -163,97 +163,97 @@ def nursed(daemon: "Daemon", told: Mapping[str, Any]) -> None:
             exit, sentence = 125, f"the host could not begin it: {os.strerror(number)}"
         name = stage.directory if where == "directory" else stage.argv[0]
         hint = LINE if exit == 127 and " " in str(name) else ""
-        daemon.happen(words.Unborn(id, exit, sentence.format(name) + hint))
+        daemon.add_event(words.SpawnFailed(id, exit, sentence.format(name) + hint))
         outlet.close()
     elif "unwritten" in told:
         daemon.shelf.unsaved[id] = work
         daemon.later.append(id)
     else:
         if "began" in told:
-            flows.began(daemon, outlet, id)
-            daemon.happen(words.Began(id, told["began"], told["ticks"]))
+            flows.handle_started(daemon, outlet, id)
+            daemon.add_event(words.ProcessStarted(id, told["began"], told["ticks"]))
         if "ended" in told:
-            flows.read_on(daemon, id)
-            daemon.happen(ending(id, told))
-        outlet.listen()
+            flows.read_remaining(daemon, id)
+            daemon.add_event(process_ended_event(id, told))
+        outlet.watch_outputs()
 
 
-def ending(id: str, told: Mapping[str, Any]) -> words.Ended:
+def process_ended_event(id: str, told: Mapping[str, Any]) -> words.ProcessEnded:
     """How a process ended, as its nurse tells."""
-    return words.Ended(id, shelf.ending(told), told["ended"])
+    return words.ProcessEnded(id, shelf.parse_ending(told), told["ended"])
 
 
-def orphaned(daemon: "Daemon") -> None:
+def handle_supervisor_death(daemon: "Daemon") -> None:
     """The nurse was killed: watch by ourselves what it began."""
     for work in list(daemon.state.works.values()):
-        if work.mortal and work.pid:
-            adopted = work._replace(adopted=True, due=daemon.now())
+        if work.has_leader and work.pid:
+            adopted = work._replace(adopted=True, due=daemon.current_time())
             daemon.state = daemon.state._replace(works={**daemon.state.works, work.id: adopted})
-        elif work.mortal:
-            daemon.happen(words.Unborn(work.id, 125, "the agent's nurse was killed"))
+        elif work.has_leader:
+            daemon.add_event(words.SpawnFailed(work.id, 125, "the agent's nurse was killed"))
 
 
-def take_up(daemon: "Daemon", work: Work) -> Work:
+def adopt_task(daemon: "Daemon", work: Task) -> Task:
     """What an earlier agent left, with its log as long as it really is."""
     try:
-        outlet = flows.outlet_of(daemon, work, fresh=False)
-        if work.live and work.terminal is None:
-            outlet.adopt()
+        outlet = flows.get_pipes(daemon, work, fresh=False)
+        if work.is_live and work.terminal is None:
+            outlet.adopt_outputs()
     except OSError:
         return work
     log = outlet.log
     log.close()
-    return work._replace(first=log.first, length=log.length)
+    return work._replace(first=log.first_offset, length=log.length)
 
 
-def look_for_end(daemon: "Daemon", deed: words.LookForEnd) -> None:
+def check_adopted(daemon: "Daemon", deed: words.CheckAdopted) -> None:
     """Does an adopted process still run, and how did it end?"""
     work = deed.work
-    told = daemon.shelf.ending(work)
-    if told is None and processes.alive(work.pid, work.ticks):
+    told = daemon.shelf.recorded_ending(work)
+    if told is None and processes.is_alive(work.pid, work.ticks):
         return
-    since = daemon.unseen.setdefault(work.id, daemon.now())
+    since = daemon.unseen.setdefault(work.id, daemon.current_time())
     if told is not None:
-        flows.read_on(daemon, work.id)
-        daemon.happen(ending(work.id, told))
-    elif daemon.now() > since + UNSEEN_S:
-        flows.read_on(daemon, work.id)
-        daemon.happen(words.Ended(work.id, Ending(), daemon.now()))
+        flows.read_remaining(daemon, work.id)
+        daemon.add_event(process_ended_event(work.id, told))
+    elif daemon.current_time() > since + UNSEEN_S:
+        flows.read_remaining(daemon, work.id)
+        daemon.add_event(words.ProcessEnded(work.id, Ending(), daemon.current_time()))
     else:
         return
     daemon.unseen.pop(work.id, None)
 
 
-def send_signal(daemon: "Daemon", deed: words.Signal) -> None:
+def send_signal(daemon: "Daemon", deed: words.SendSignal) -> None:
     """To its leader, or to all of it."""
     work = deed.work
     if not deed.whole:
-        if processes.alive(work.pid, work.ticks):
-            kill(work.pid, deed.number)
+        if processes.is_alive(work.pid, work.ticks):
+            signal_process(work.pid, deed.number)
         return
-    for one in members(daemon, work):
-        kill(one.pid, deed.number)
+    for one in task_processes(daemon, work):
+        signal_process(one.pid, deed.number)
 
 
-def sweep(daemon: "Daemon", deed: words.Sweep) -> None:
+def sweep_processes(daemon: "Daemon", deed: words.SweepProcesses) -> None:
     """To all that is left of it, and count."""
-    found = members(daemon, deed.work)
+    found = task_processes(daemon, deed.work)
     for one in found:
         if deed.number:
-            kill(one.pid, deed.number)
+            signal_process(one.pid, deed.number)
     if deed.number == signal.SIGKILL:
-        found = members(daemon, deed.work)
-    daemon.happen(words.Swept(deed.work.id, len(found)))
+        found = task_processes(daemon, deed.work)
+    daemon.add_event(words.ProcessesCounted(deed.work.id, len(found)))
 
 
-def members(daemon: "Daemon", work: Work) -> List[processes.Process]:
+def task_processes(daemon: "Daemon", work: Task) -> List[processes.Process]:
     """Its processes, never ourselves."""
-    return processes.members(
+    return processes.task_processes(
         daemon.house.folder, work.id, work.pid, (os.getpid(), daemon.nurse_pid)
     )
 
 
-def kill(pid: int, number: int) -> None:
+def signal_process(pid: int, number: int) -> None:
     """A signal; it may be gone already, or another user's."""
     try:
         os.kill(pid, number)
@@ -261,44 +261,44 @@ def kill(pid: int, number: int) -> None:
         pass
 
 
-def look_at_chips(daemon: "Daemon", deed: words.LookAtChips) -> None:
+def find_chip_users(daemon: "Daemon", deed: words.FindChipUsers) -> None:
     """Who has them: of those we may look into, which are all of ours."""
-    holders = later("holders")
+    holders = import_late("holders")
     rows = holders.told(holders.raw(daemon.house.home))
-    daemon.happen(words.Seen(deed.work, tuple(rows)))
+    daemon.add_event(words.ChipUsersFound(deed.work, tuple(rows)))
 
 
-def look_at_apt(daemon: "Daemon", deed: words.LookAtApt) -> None:
+def find_apt_holder(daemon: "Daemon", deed: words.FindAptHolder) -> None:
     """Who has its locks."""
-    daemon.happen(words.AptSeen(deed.work, later("apt").lock_holder()))
+    daemon.add_event(words.AptHolderFound(deed.work, import_late("apt").lock_holder()))
 
 
-def later(module: str) -> Any:
+def import_late(module: str) -> Any:
     """A module that most agents never need."""
     return import_module(f"{__package__}.{module}")
 
 
 DEEDS: Dict[Type[Any], Callable[["Daemon", Any], None]] = {
-    words.Send: send,
-    words.Pour: pour,
-    words.Hang: hang,
-    words.Thread: thread,
-    words.Hand: hand,
-    words.Grant: grant,
-    words.Drop: drop,
-    words.Spawn: spawn,
-    words.LookForEnd: look_for_end,
-    words.Signal: send_signal,
-    words.Sweep: sweep,
-    words.LookAtChips: look_at_chips,
-    words.LookAtApt: look_at_apt,
-    words.Feed: flows.feed,
-    words.Resize: flows.resize,
-    words.Note: flows.note,
-    words.Pause: flows.pause,
-    words.Tail: flows.tail,
-    words.Save: flows.note_down,
-    words.Forget: flows.forget,
-    words.Keep: flows.keep,
-    words.Stamp: flows.stamp,
+    words.SendFrame: send_frame,
+    words.SendLog: send_log,
+    words.CloseConnection: close_connection,
+    words.StartThread: start_thread,
+    words.PassThreadData: pass_thread_data,
+    words.GrantThreadCredit: grant_thread_credit,
+    words.DropThread: drop_thread,
+    words.SpawnProcess: spawn_process,
+    words.CheckAdopted: check_adopted,
+    words.SendSignal: send_signal,
+    words.SweepProcesses: sweep_processes,
+    words.FindChipUsers: find_chip_users,
+    words.FindAptHolder: find_apt_holder,
+    words.FeedInput: flows.feed_input,
+    words.ResizeTerminal: flows.resize_terminal,
+    words.AppendNote: flows.append_note,
+    words.PauseOutput: flows.pause_output,
+    words.ReadLogTail: flows.read_log_tail,
+    words.SaveTask: flows.save_task,
+    words.ForgetTask: flows.forget_task,
+    words.SaveEpochs: flows.save_epochs,
+    words.SaveStamp: flows.save_stamp,
 }

@@ -4,34 +4,34 @@ import os
 
 from tpuherd_host.agent import words
 from tpuherd_host.agent.attach import GREETING, LEAVES, REFUSES, STAYS
-from tpuherd_host.agent.files import Files
-from tpuherd_host.agent.line import UNSENT_MAX, Line
-from tpuherd_host.agent.state import State
+from tpuherd_host.agent.files import Poller
+from tpuherd_host.agent.line import UNSENT_MAX, ClientConnection
+from tpuherd_host.agent.state import AgentState
 from tpuherd_host.agent.thin import Any, Callable, Dict, List, Optional, Set, socket, struct
 
 WORD_MAX = 64
 
 
-class Doors:
+class ConnectionTable:
     """Owns every connection."""
 
     def __init__(
         self,
         version: str,
-        files: Files,
-        happen: Callable[[words.Happening], None],
-        state: Callable[[], State],
+        files: Poller,
+        happen: Callable[[words.Event], None],
+        state: Callable[[], AgentState],
     ) -> None:
         self.version = version
         self.files = files
         self.happen = happen
         self.state = state
-        self.lines: Dict[int, Line] = {}
+        self.lines: Dict[int, ClientConnection] = {}
         self.flushing: Set[int] = set()
         self.last_line = 0
         self.replaced = False
 
-    def open(self, door: socket.socket) -> None:
+    def accept_client(self, door: socket.socket) -> None:
         """Somebody knocks."""
         try:
             file, _ = door._accept()  # type: ignore[attr-defined]
@@ -40,11 +40,11 @@ class Doors:
         control = socket.socket(fileno=file)
         control.setblocking(False)
         self.last_line += 1
-        line = Line(self.last_line, control)
+        line = ClientConnection(self.last_line, control)
         self.lines[line.id] = line
-        self.files.watch(control.fileno(), False, lambda: self.first_word(line))
+        self.files.watch_file(control.fileno(), False, lambda: self.read_greeting(line))
 
-    def first_word(self, line: Line) -> None:
+    def read_greeting(self, line: ClientConnection) -> None:
         """`attach` hands files over; anything else speaks frames itself, and is greeted anyway."""
         control = line.control
         assert control is not None
@@ -57,61 +57,63 @@ class Doors:
             word, extra = b"", []
         files = [file for _, _, text in extra for (file,) in struct.iter_unpack("i", text)]
         if word[:1] == GREETING and len(files) == 2:
-            self.attached(line, files, word[2:].strip().decode("latin-1"))
+            self.attach_client(line, files, word[2:].strip().decode("latin-1"))
             return
         for file in files:
             os.close(file)
         if not word or word[:1] == GREETING:
-            self.close_line(line.id)
+            self.close_connection(line.id)
             return
-        self.greet(line)
-        self.frames(line, line.whole(word))
+        self.start_connection(line)
+        self.handle_frames(line, line.parse_frames(word))
 
-    def attached(self, line: Line, files: List[int], version: str) -> None:
+    def attach_client(self, line: ClientConnection, files: List[int], version: str) -> None:
         """An `attach`, maybe of another version: then an idle agent makes room for it."""
         assert line.control is not None
         others = any(other is not line for other in self.lines.values())
-        busy = others or any(work.live for work in self.state().works.values())
-        if version != self.version and not busy and not newer(self.version, version):
+        busy = others or any(work.is_live for work in self.state().works.values())
+        if version != self.version and not busy and not is_newer(self.version, version):
             for file in files:
                 os.close(file)
             line.control.send(LEAVES)
             self.replaced = True
             return
         try:
-            line.hand_over(files)
-            self.files.unwatch(line.control.fileno())
-            self.files.watch(line.control.fileno(), False, lambda: self.lost(line))
+            line.use_files(files)
+            self.files.unwatch_file(line.control.fileno())
+            self.files.watch_file(line.control.fileno(), False, lambda: self.drop_connection(line))
             line.control.send(STAYS)
-            self.greet(line)
+            self.start_connection(line)
         except OSError:  # not files that can be waited for
             line.control.send(REFUSES)
-            self.lost(line)
+            self.drop_connection(line)
 
-    def greet(self, line: Line) -> None:
+    def start_connection(self, line: ClientConnection) -> None:
         """It is a connection now."""
         line.greeted = True
         line.reading = True
         if line.control is not None and line.incoming == line.control.fileno():
-            self.files.unwatch(line.incoming)
-        self.files.watch(line.incoming, False, lambda: self.frames(line, line.take()))
-        self.happen(words.Opened(line.id))
+            self.files.unwatch_file(line.incoming)
+        self.files.watch_file(
+            line.incoming, False, lambda: self.handle_frames(line, line.read_frames())
+        )
+        self.happen(words.ConnectionOpened(line.id))
 
-    def frames(self, line: Line, found: Optional[List[Any]]) -> None:
+    def handle_frames(self, line: ClientConnection, found: Optional[List[Any]]) -> None:
         """What came; None: it is over."""
         for frame in found or ():
-            self.happen(words.Arrived(line.id, frame))
+            self.happen(words.FrameReceived(line.id, frame))
         if found is None:
-            self.lost(line)
+            self.drop_connection(line)
 
-    def lost(self, line: Line) -> None:
+    def drop_connection(self, line: ClientConnection) -> None:
         """It is over."""
         if line.id in self.lines:
-            self.close_line(line.id)
+            self.close_connection(line.id)
             if line.greeted:
-                self.happen(words.Closed(line.id))
+                self.happen(words.ConnectionClosed(line.id))
 
-    def flush(self, id: int) -> None:
+    def flush_connection(self, id: int) -> None:
         """Send what is to be sent, and wait for room for the rest."""
         self.flushing.discard(id)
         line = self.lines.get(id)
@@ -119,61 +121,61 @@ class Doors:
             return
         sent = line.flush()
         if sent is None or line.hanging:
-            self.lost(line)
+            self.drop_connection(line)
             return
         if sent:
-            self.happen(words.Flushed(id, sent))
-        self.balance(line)
+            self.happen(words.BytesFlushed(id, sent))
+        self.update_watches(line)
 
-    def balance(self, line: Line) -> None:
+    def update_watches(self, line: ClientConnection) -> None:
         """Watch for room where something is unsent; read nothing from whoever reads nothing."""
         writing, reading = bool(line.unsent), line.many < UNSENT_MAX and not line.hanging
         if (writing, reading) == (line.writing, line.reading):
             return
         line.writing, line.reading = writing, reading
         for file in {line.incoming, line.outgoing}:
-            self.files.unwatch(file)
+            self.files.unwatch_file(file)
 
         def take() -> None:
-            self.frames(line, line.take())
+            self.handle_frames(line, line.read_frames())
 
         def both() -> None:
-            self.flush(line.id)
+            self.flush_connection(line.id)
             if line.reading and line.id in self.lines:
                 take()
 
         if line.incoming == line.outgoing:
             if writing and reading:
-                self.files.watch(line.incoming, True, both)
+                self.files.watch_file(line.incoming, True, both)
             elif writing:
-                self.files.watch_writing(line.incoming, lambda: self.flush(line.id))
+                self.files.watch_writing(line.incoming, lambda: self.flush_connection(line.id))
             elif reading:
-                self.files.watch(line.incoming, False, take)
+                self.files.watch_file(line.incoming, False, take)
             return
         if reading:
-            self.files.watch(line.incoming, False, take)
+            self.files.watch_file(line.incoming, False, take)
         if writing:
-            self.files.watch_writing(line.outgoing, lambda: self.flush(line.id))
+            self.files.watch_writing(line.outgoing, lambda: self.flush_connection(line.id))
 
-    def close_line(self, id: int) -> None:
+    def close_connection(self, id: int) -> None:
         """Nothing of it stays."""
         line = self.lines.pop(id)
         files = {line.incoming, line.outgoing}
         if line.control is not None:
             files.add(line.control.fileno())
         for file in files:
-            self.files.unwatch(file)
+            self.files.unwatch_file(file)
         line.close()
         self.flushing.discard(id)
 
-    def say(self, id: int, frame: bytes) -> None:
+    def queue_frame(self, id: int, frame: bytes) -> None:
         """To be sent at the end of this round."""
         line = self.lines.get(id)
         if line is not None:
-            line.say(frame)
+            line.queue_frame(frame)
             self.flushing.add(id)
 
-    def hang(self, id: int) -> None:
+    def close_when_flushed(self, id: int) -> None:
         """Close it when what was said has left."""
         line = self.lines.get(id)
         if line is not None:
@@ -183,10 +185,10 @@ class Doors:
     def flush_all(self) -> None:
         """At the end of a round."""
         for id in list(self.flushing):
-            self.flush(id)
+            self.flush_connection(id)
 
 
-def newer(mine: str, theirs: str) -> bool:
+def is_newer(mine: str, theirs: str) -> bool:
     """Whether the running agent speaks a later protocol than the one that comes."""
     numbers = [version.partition(".")[0] for version in (mine, theirs)]
     return all(number.isdigit() for number in numbers) and int(numbers[0]) > int(numbers[1])

@@ -7,9 +7,9 @@ import sys
 import time
 
 from tpuherd_host.agent import processes
-from tpuherd_host.agent.holders import devices
+from tpuherd_host.agent.holders import chip_devices
 from tpuherd_host.agent.thin import Any, Dict, List, Mapping, Optional
-from tpuherd_host.agent.threads import Talk
+from tpuherd_host.agent.threads import ThreadedCall
 
 PCI = "/sys/bus/pci/devices"
 GOOGLE = "0x1ae0"
@@ -25,7 +25,7 @@ CHIPS = {  # by device, and by subsystem where two generations share one
 TOOLS = ("pip", "pip3", "uv", "git", "docker", "zstd", "apt-get", "sudo", "tmux")
 
 
-def text_of(path: str) -> str:
+def read_text(path: str) -> str:
     """A small file's text; empty where there is none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -34,7 +34,7 @@ def text_of(path: str) -> str:
         return ""
 
 
-def memory(meminfo: str) -> Dict[str, int]:
+def parse_meminfo(meminfo: str) -> Dict[str, int]:
     """Bytes in all and to be had, from /proc/meminfo."""
     rows = dict(line.partition(":")[::2] for line in meminfo.splitlines())
     wanted = {"total": "MemTotal", "available": "MemAvailable"}
@@ -42,7 +42,7 @@ def memory(meminfo: str) -> Dict[str, int]:
     return {name: int(words[0]) * 1024 for name, words in found.items() if words}
 
 
-def chip(vendor: str, device: str, subsystem: str) -> Optional[str]:
+def chip_generation(vendor: str, device: str, subsystem: str) -> Optional[str]:
     """Which generation a PCI device is; empty: a chip that we have no word for; None: no chip."""
     if vendor != GOOGLE:
         return None
@@ -52,7 +52,7 @@ def chip(vendor: str, device: str, subsystem: str) -> Optional[str]:
     return ""
 
 
-def chips() -> List[Dict[str, str]]:
+def list_chips() -> List[Dict[str, str]]:
     """Those on the PCI bus."""
     found = []
     try:
@@ -62,14 +62,14 @@ def chips() -> List[Dict[str, str]]:
     for place in places:
         folder = os.path.join(PCI, place)
         names = ("vendor", "device", "subsystem_device", "class")
-        vendor, device, subsystem, kind = (text_of(os.path.join(folder, name)) for name in names)
-        generation = chip(vendor, device, subsystem)
+        vendor, device, subsystem, kind = (read_text(os.path.join(folder, name)) for name in names)
+        generation = chip_generation(vendor, device, subsystem)
         if generation or (generation == "" and kind.startswith("0x12")):
             found.append({"place": place, "device": device, "generation": generation})
     return found
 
 
-def disk(path: str) -> Dict[str, int]:
+def disk_space(path: str) -> Dict[str, int]:
     """Bytes and files, in all and free."""
     facts = os.statvfs(path)
     return {
@@ -79,13 +79,13 @@ def disk(path: str) -> Dict[str, int]:
     }
 
 
-def tools(environment: Mapping[str, str]) -> Dict[str, Optional[str]]:
+def find_tools(environment: Mapping[str, str]) -> Dict[str, Optional[str]]:
     """Where programs are that a setup may want."""
     path = environment.get("PATH", os.defpath)
     return {name: shutil.which(name, path=path) for name in TOOLS}
 
 
-def facts(talk: Talk) -> Dict[str, Any]:
+def facts(talk: ThreadedCall) -> Dict[str, Any]:
     """All of them."""
     system = os.uname()
     return {
@@ -95,16 +95,16 @@ def facts(talk: Talk) -> Dict[str, Any]:
         "machine": system.machine,
         "python": ".".join(map(str, sys.version_info[:3])),
         "executable": sys.executable,
-        "uptime_s": processes.uptime(),
+        "uptime_s": processes.uptime_seconds(),
         "time": time.time(),
         "cores": os.cpu_count(),
         "load": list(os.getloadavg()),
-        "memory": memory(text_of("/proc/meminfo")),
-        "disk": disk(talk.house.home),
-        "shm": disk("/dev/shm") if os.path.isdir("/dev/shm") else None,
-        "chips": chips(),
-        "devices": devices(),
-        "hugepages": text_of("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "memory": parse_meminfo(read_text("/proc/meminfo")),
+        "disk": disk_space(talk.house.home),
+        "shm": disk_space("/dev/shm") if os.path.isdir("/dev/shm") else None,
+        "chips": list_chips(),
+        "devices": chip_devices(),
+        "hugepages": read_text("/sys/kernel/mm/transparent_hugepage/enabled"),
         "preload": talk.house.environment.get("LD_PRELOAD", ""),
-        "tools": tools(talk.house.environment),
+        "tools": find_tools(talk.house.environment),
     }

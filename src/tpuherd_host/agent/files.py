@@ -5,7 +5,7 @@ import select
 from tpuherd_host.agent.thin import Callable, Dict, Optional
 
 
-class Files:
+class Poller:
     """Owns what the kernel is asked to look at."""
 
     def __init__(self) -> None:
@@ -19,15 +19,15 @@ class Files:
             if file in self.calls:  # not dropped by one before it
                 self.calls[file]()
 
-    def watch(self, file: int, writing: bool, call: Callable[[], None]) -> None:
+    def watch_file(self, file: int, writing: bool, call: Callable[[], None]) -> None:
         """Call when a file has something, and when it takes something, if that is wanted."""
-        self.look(file, select.EPOLLIN | (select.EPOLLOUT if writing else 0), call)
+        self.set_watch(file, select.EPOLLIN | (select.EPOLLOUT if writing else 0), call)
 
     def watch_writing(self, file: int, call: Callable[[], None]) -> None:
         """Call when a file takes something."""
-        self.look(file, select.EPOLLOUT, call)
+        self.set_watch(file, select.EPOLLOUT, call)
 
-    def look(self, file: int, events: int, call: Callable[[], None]) -> None:
+    def set_watch(self, file: int, events: int, call: Callable[[], None]) -> None:
         """Have it looked at for just these."""
         if file not in self.watched:
             self.epoll.register(file, events)
@@ -36,7 +36,7 @@ class Files:
         self.watched[file] = events
         self.calls[file] = call
 
-    def unwatch(self, file: int) -> None:
+    def unwatch_file(self, file: int) -> None:
         """Call no more."""
         if self.watched.pop(file, 0):
             del self.calls[file]

@@ -49,29 +49,29 @@ class Frame(NamedTuple):
         return content
 
 
-def said(kind: int, id: int, content: Dict[str, Any]) -> bytes:
+def pack_json(kind: int, id: int, content: Dict[str, Any]) -> bytes:
     """A frame with JSON, as bytes."""
-    return packed(kind, id, json.dumps(content, separators=(",", ":")).encode())
+    return pack_frame(kind, id, json.dumps(content, separators=(",", ":")).encode())
 
 
-def data(id: int, port: int, piece: bytes) -> bytes:
+def pack_data(id: int, port: int, piece: bytes) -> bytes:
     """A frame with data, as bytes."""
-    return packed(DATA, id, bytes([port]) + piece)
+    return pack_frame(DATA, id, bytes([port]) + piece)
 
 
-def credit(id: int, many: int) -> bytes:
+def pack_credit(id: int, many: int) -> bytes:
     """A frame that lets more data come, as bytes."""
-    return packed(CREDIT, id, struct.pack(">I", many))
+    return pack_frame(CREDIT, id, struct.pack(">I", many))
 
 
-def packed(kind: int, id: int, payload: bytes) -> bytes:
+def pack_frame(kind: int, id: int, payload: bytes) -> bytes:
     """Any frame, as bytes."""
     if len(payload) > PAYLOAD_MAX:
         raise ValueError(f"too much for one frame: {len(payload)} bytes")
     return HEAD.pack(len(payload), kind, id) + payload
 
 
-class Reader:
+class FrameReader:
     """Takes bytes as they come and gives whole frames."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from tpuherd_host.agent.frames import PROTOCOL
 from tpuherd_host.agent.thin import Any, Dict, socket
 
 
-def hello(version: str, home: str, boot: str) -> Dict[str, Any]:
+def make_hello(version: str, home: str, boot: str) -> Dict[str, Any]:
     """All but epoch and time."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name

@@ -20,7 +20,7 @@ LOCKS = "/tmp/libtpu_lockfile", "/tmp/libtpu_lock_{uid}/libtpu_lockfile", "{home
 SUDO_S = 10.0
 
 
-def devices() -> List[str]:
+def chip_devices() -> List[str]:
     """The chips' files."""
     found = []
     for folder, pattern in (("/dev", ACCEL), ("/dev/vfio", NUMBER)):
@@ -39,7 +39,7 @@ def lock_files(home: str) -> List[str]:
     return [path for path in paths if os.path.exists(path)]
 
 
-def open_in(chips: Iterable[str]) -> Iterator[Tuple[str, int]]:
+def find_openers(chips: Iterable[str]) -> Iterator[Tuple[str, int]]:
     """Which process has which chip open, of those that may be looked into."""
     wanted = set(chips)
     for name in os.listdir("/proc") if wanted else ():
@@ -78,10 +78,10 @@ def listed_holder(path: str) -> Optional[int]:
             lines = file.read().splitlines()
     except OSError:
         return None
-    return locked(lines, inode)
+    return parse_lock_holder(lines, inode)
 
 
-def locked(lines: Iterable[str], inode: int) -> Optional[int]:
+def parse_lock_holder(lines: Iterable[str], inode: int) -> Optional[int]:
     """Who has a lock on an inode, by the lines of /proc/locks."""
     for line in lines:
         words = line.split()
@@ -92,7 +92,7 @@ def locked(lines: Iterable[str], inode: int) -> Optional[int]:
 
 def raw(home: str) -> List[Tuple[str, int]]:
     """Path and pid of all who can be seen."""
-    found = list(open_in(devices()))
+    found = list(find_openers(chip_devices()))
     for path in lock_files(home):
         pid = lock_holder(path)
         if pid is not None:
@@ -100,7 +100,7 @@ def raw(home: str) -> List[Tuple[str, int]]:
     return found
 
 
-def user_of(pid: int) -> str:
+def process_user(pid: int) -> str:
     """Whose process it is."""
     try:
         uid = os.stat(f"/proc/{pid}").st_uid
@@ -112,18 +112,18 @@ def user_of(pid: int) -> str:
 def told(found: Iterable[Tuple[str, int]]) -> List[Dict[str, Any]]:
     """With all that a person wants to know of them."""
     rows = []
-    uptime_s, now = processes.uptime(), time.time()
+    uptime_s, now = processes.uptime_seconds(), time.time()
     for path, pid in found:
-        one = processes.process(pid) if pid else None
+        one = processes.find_process(pid) if pid else None
         rows.append(
             {
                 "device": path,
                 "pid": pid or None,
-                "user": user_of(pid) if pid else "",
-                "command": processes.command(pid) if pid else "",
-                "since": processes.born(one.ticks, uptime_s, now) if one else None,
-                "agent": processes.marks(pid)[0] if pid else "",
-                "work": processes.marks(pid)[1] if pid else "",
+                "user": process_user(pid) if pid else "",
+                "command": processes.command_line(pid) if pid else "",
+                "since": processes.start_time(one.ticks, uptime_s, now) if one else None,
+                "agent": processes.process_marks(pid)[0] if pid else "",
+                "work": processes.process_marks(pid)[1] if pid else "",
             }
         )
     return rows
@@ -135,9 +135,9 @@ def print_all() -> int:
     return 0
 
 
-def everybody(home: str) -> List[Dict[str, Any]]:
+def all_chip_users(home: str) -> List[Dict[str, Any]]:
     """Also those of other users, where sudo asks for no password."""
-    if os.getuid() == 0 or not (devices() or lock_files(home)):
+    if os.getuid() == 0 or not (chip_devices() or lock_files(home)):
         return told(raw(home))
     words = ["sudo", "-n", sys.executable, "-I", "-S", sys.argv[0], "holders"]
     try:

@@ -6,26 +6,26 @@ import os
 from tpuherd_host.agent import deeds, metadata, processes, shelf, words
 from tpuherd_host.agent.attach import SOCKET
 from tpuherd_host.agent.daemon import Daemon
-from tpuherd_host.agent.hello import hello
-from tpuherd_host.agent.reports import listen
-from tpuherd_host.agent.state import State
+from tpuherd_host.agent.hello import make_hello
+from tpuherd_host.agent.reports import listen_for_reports
+from tpuherd_host.agent.state import AgentState
 from tpuherd_host.agent.thin import Any, Callable, Tuple, signal, socket
-from tpuherd_host.agent.works import found, orphan
+from tpuherd_host.agent.works import adopt_previous, orphan_task
 
 
 def live(daemon: Daemon, nurse: Tuple[socket.socket, int], ready: Callable[[], None]) -> None:
     """From the first to the last."""
-    daemon.take_on(*nurse)
-    take_up(daemon)
-    threads(daemon)
-    door = listening()
-    daemon.files.watch(door.fileno(), False, lambda: daemon.doors.open(door))
+    daemon.use_supervisor(*nurse)
+    adopt_tasks(daemon)
+    start_background(daemon)
+    door = open_listener()
+    daemon.files.watch_file(door.fileno(), False, lambda: daemon.doors.accept_client(door))
     ready()
-    daemon.live()
+    daemon.run_loop()
     os.unlink(SOCKET)
 
 
-def listening() -> socket.socket:
+def open_listener() -> socket.socket:
     """The socket at which controllers knock; only their own user may."""
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.path.exists(SOCKET):
@@ -38,39 +38,39 @@ def listening() -> socket.socket:
     return door
 
 
-def take_up(daemon: Daemon) -> None:
+def adopt_tasks(daemon: Daemon) -> None:
     """What an earlier agent left."""
-    boot, now = processes.boot_id(), daemon.now()
+    boot, now = processes.boot_id(), daemon.current_time()
     works = {}
     for left in daemon.shelf.load():
-        work, why = found(left, boot, shelf.same_boot(left), now)
-        works[work.id] = deeds.take_up(daemon, work)
+        work, why = adopt_previous(left, boot, shelf.is_same_process(left), now)
+        works[work.id] = deeds.adopt_task(daemon, work)
         if why:
-            daemon.save(work, False)
+            daemon.save_task(work, False)
     for mark in processes.all_marks(daemon.house.folder) - set(works):
-        lost = orphan(mark, boot, now)
+        lost = orphan_task(mark, boot, now)
         if lost is not None:
             works[mark] = lost
-    daemon.state = State(
-        hello=hello(daemon.doors.version, daemon.house.home, boot),
+    daemon.state = AgentState(
+        hello=make_hello(daemon.doors.version, daemon.house.home, boot),
         boot=boot,
         works=works,
-        epochs=daemon.shelf.epochs(),
-        stamps=daemon.shelf.stamps(),
+        epochs=daemon.shelf.load_epochs(),
+        stamps=daemon.shelf.list_stamps(),
     )
 
 
-def threads(daemon: Daemon) -> None:
+def start_background(daemon: Daemon) -> None:
     """Those that wait for the metadata server; and what signals mean."""
 
-    where = metadata.address(daemon.house.environment)
+    where = metadata.server_address(daemon.house.environment)
 
     def tell(key: str, value: str) -> None:
-        daemon.post(words.News(key, value))
+        daemon.post_event(words.HostNotice(key, value))
 
     def last_word() -> None:
-        metadata.look("preempted", where, tell)
-        daemon.leave()
+        metadata.report_current("preempted", where, tell)
+        daemon.start_leaving()
 
     def leave(*_: Any) -> None:
         tell("shutdown", "TERM")
@@ -80,5 +80,5 @@ def threads(daemon: Daemon) -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, leave)
     _thread.stack_size(256 << 10)
-    metadata.begin(where, tell)
-    listen(daemon)
+    metadata.start_watchers(where, tell)
+    listen_for_reports(daemon)

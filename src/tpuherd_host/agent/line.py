@@ -2,7 +2,7 @@
 
 import os
 
-from tpuherd_host.agent.frames import BadFrame, Frame, Reader
+from tpuherd_host.agent.frames import BadFrame, Frame, FrameReader
 from tpuherd_host.agent.thin import Deque, List, Optional, deque, socket
 
 READ_MAX = 1 << 18
@@ -10,7 +10,7 @@ PIECES_AT_ONCE = 64
 UNSENT_MAX = 1 << 20  #: with so much unsent nothing more is read from it
 
 
-class Line:
+class ClientConnection:
     """Owns the two files and, where somebody attached for them, that one's socket."""
 
     def __init__(self, id: int, control: socket.socket) -> None:
@@ -18,7 +18,7 @@ class Line:
         self.control: Optional[socket.socket] = control
         self.incoming = control.fileno()
         self.outgoing = control.fileno()
-        self.reader = Reader()
+        self.reader = FrameReader()
         self.unsent: Deque[bytes] = deque()
         self.many = 0
         self.hanging = False
@@ -27,14 +27,14 @@ class Line:
         self.reading = False
         self.writing = False
 
-    def hand_over(self, files: List[int]) -> None:
+    def use_files(self, files: List[int]) -> None:
         """The controller is at these files; the socket only tells when `attach` dies."""
         for file in files:
             os.set_blocking(file, False)
         self.files = files
         self.incoming, self.outgoing = files
 
-    def take(self) -> Optional[List[Frame]]:
+    def read_frames(self) -> Optional[List[Frame]]:
         """The frames that have come; None: it is over."""
         try:
             piece = os.read(self.incoming, READ_MAX)
@@ -44,9 +44,9 @@ class Line:
             return None
         if not piece:
             return None
-        return self.whole(piece)
+        return self.parse_frames(piece)
 
-    def whole(self, piece: bytes) -> Optional[List[Frame]]:
+    def parse_frames(self, piece: bytes) -> Optional[List[Frame]]:
         """The frames that are whole now; None: it speaks something else."""
         frames: List[Frame] = []
         try:
@@ -55,7 +55,7 @@ class Line:
             return None
         return frames
 
-    def say(self, frame: bytes) -> None:
+    def queue_frame(self, frame: bytes) -> None:
         """To be sent."""
         self.unsent.append(frame)
         self.many += len(frame)

@@ -2,7 +2,7 @@
 
 import os
 
-from tpuherd_host.agent.records import GAP, HEAD, NUMBER, PIECE_MAX, packed, whole
+from tpuherd_host.agent.records import GAP, HEAD, NUMBER, PIECE_MAX, complete_length, pack_record
 from tpuherd_host.agent.thin import BinaryIO, List, Optional
 
 SEGMENT_MAX = 16 << 20
@@ -10,7 +10,7 @@ SEGMENTS = 16  #: a full log has about so many
 PREFIX = "log."
 
 
-class Log:
+class SegmentedLog:
     """Owns the segments of a folder: `log.<the logical offset at which it begins>`."""
 
     def __init__(self, folder: str, cap: int, raw: bool = False, fresh: bool = False) -> None:
@@ -30,11 +30,11 @@ class Log:
             self.load()
 
     @property
-    def first(self) -> int:
+    def first_offset(self) -> int:
         """The oldest offset that can be read."""
         return self.starts[0] if self.starts else self.length
 
-    def path(self, start: int) -> str:
+    def segment_path(self, start: int) -> str:
         """Where a segment is."""
         return os.path.join(self.folder, f"{PREFIX}{start:020d}")
 
@@ -44,10 +44,10 @@ class Log:
         self.starts = sorted(int(name[len(PREFIX) :]) for name in names)
         if not self.starts:
             return
-        path = self.path(self.starts[-1])
+        path = self.segment_path(self.starts[-1])
         with open(path, "rb+") as file:
             text = file.read()
-            end = len(text) if self.raw else whole(text)
+            end = len(text) if self.raw else complete_length(text)
             if end < len(text):
                 file.truncate(end)
         self.length = self.starts[-1] + end
@@ -56,12 +56,12 @@ class Log:
         """Write a record; False where the disk is full: it is lost, and the next one says so."""
         text = b""
         if self.gap and not self.raw:
-            text = packed(at, GAP, NUMBER.pack(self.gap))
-        text += piece if self.raw else packed(at, port, piece)
+            text = pack_record(at, GAP, NUMBER.pack(self.gap))
+        text += piece if self.raw else pack_record(at, port, piece)
         try:
             self.write(text)
         except OSError:
-            self.mend()
+            self.truncate_partial()
             self.gap += len(piece)
             self.lost_bytes += len(piece)
             return False
@@ -71,7 +71,7 @@ class Log:
     def write(self, text: bytes) -> None:
         """All or nothing of it, into the newest segment."""
         if self.file is None or self.length - self.starts[-1] >= self.segment:
-            self.turn_over()
+            self.rotate_segment()
         assert self.file is not None
         view = memoryview(text)
         while view:
@@ -79,22 +79,22 @@ class Log:
         self.length += len(text)
         self.dirty = True
 
-    def mend(self) -> None:
+    def truncate_partial(self) -> None:
         """A write was cut: only whole records may stay."""
         if self.file is not None:
             try:
                 os.ftruncate(self.file.fileno(), self.length - self.starts[-1])
             except OSError:
-                self.shut()
+                self.close_writer()
                 self.broken = True
 
-    def turn_over(self) -> None:
+    def rotate_segment(self) -> None:
         """Begin a segment; drop the oldest where there are too many."""
         size = self.length - self.starts[-1] if self.starts else self.segment
         fresh = size >= self.segment or (self.broken and size > 0)
         start = self.length if fresh else self.starts[-1]
-        file = open(self.path(start), "ab", buffering=0, opener=private)  # noqa: SIM115
-        self.shut()
+        file = open(self.segment_path(start), "ab", buffering=0, opener=open_private)  # noqa: SIM115
+        self.close_writer()
         self.file = file
         self.broken = False
         if fresh and start not in self.starts:
@@ -105,7 +105,7 @@ class Log:
             reader = self.readers.pop(oldest, None)
             if reader is not None:
                 os.close(reader)
-            os.unlink(self.path(oldest))
+            os.unlink(self.segment_path(oldest))
 
     def read(self, offset: int, many: int) -> bytes:
         """So many bytes from there, all of them, from as many segments as it takes."""
@@ -114,7 +114,7 @@ class Log:
             index = max(i for i, start in enumerate(self.starts) if start <= offset)
             start = self.starts[index]
             end = self.starts[index + 1] if index + 1 < len(self.starts) else self.length
-            piece = os.pread(self.reader(start), min(many, end - offset), offset - start)
+            piece = os.pread(self.segment_reader(start), min(many, end - offset), offset - start)
             if not piece:
                 piece = bytes(min(many, end - offset))  # somebody cut the file: keep the count
             pieces.append(piece)
@@ -122,11 +122,11 @@ class Log:
             many -= len(piece)
         return b"".join(pieces)
 
-    def reader(self, start: int) -> int:
+    def segment_reader(self, start: int) -> int:
         """A file descriptor for a segment; only one is kept."""
         if start not in self.readers:
             self.close_readers()
-            self.readers[start] = os.open(self.path(start), os.O_RDONLY | os.O_CLOEXEC)
+            self.readers[start] = os.open(self.segment_path(start), os.O_RDONLY | os.O_CLOEXEC)
         return self.readers[start]
 
     def close_readers(self) -> None:
@@ -135,10 +135,10 @@ class Log:
             os.close(reader)
         self.readers.clear()
 
-    def tail(self, lines: int = 20, many: int = 8192) -> List[str]:
+    def last_lines(self, lines: int = 20, many: int = 8192) -> List[str]:
         """Its last lines, as well as they can be told."""
         if self.raw:
-            text = self.read(max(self.first, self.length - many), min(many, self.length))
+            text = self.read(max(self.first_offset, self.length - many), min(many, self.length))
         else:
             text = self.last_pieces(many)
         told = text.decode("utf-8", "replace").splitlines()
@@ -159,14 +159,14 @@ class Log:
                 place += length
         return pieces
 
-    def sync_file(self) -> Optional[int]:
+    def file_to_sync(self) -> Optional[int]:
         """A descriptor to be synced and closed by somebody else; None: there is nothing new."""
         if not self.dirty or self.file is None:
             return None
         self.dirty = False
         return os.dup(self.file.fileno())
 
-    def shut(self) -> None:
+    def close_writer(self) -> None:
         """Nobody writes just now."""
         if self.file is not None:
             self.file.close()
@@ -174,10 +174,10 @@ class Log:
 
     def close(self) -> None:
         """Nobody uses it just now; it opens again by itself."""
-        self.shut()
+        self.close_writer()
         self.close_readers()
 
 
-def private(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
     """Only its owner may read it."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -14,7 +14,7 @@ ANSWER_S = 0.5  #: to what needs no waiting, when there is little time
 PATIENCE_S = (0.25, 300.0)  #: between tries: a young host's server is late, others have none
 
 
-def address(environment: Mapping[str, str]) -> Tuple[str, int]:
+def server_address(environment: Mapping[str, str]) -> Tuple[str, int]:
     """Where it is."""
     for name in HOST_VARIABLES:
         host, _, port = environment.get(name, "").partition(":")
@@ -23,7 +23,7 @@ def address(environment: Mapping[str, str]) -> Tuple[str, int]:
     return SERVER, 80
 
 
-def request(key: str, host: str, tag: str) -> bytes:
+def build_request(key: str, host: str, tag: str) -> bytes:
     """Wait for a change of one key, or at most POLL_S; without a tag, what it is now."""
     wait = f"?wait_for_change=true&timeout_sec={POLL_S}&last_etag={tag}" if tag else ""
     path = f"/computeMetadata/v1/instance/{key}{wait}"
@@ -31,7 +31,7 @@ def request(key: str, host: str, tag: str) -> bytes:
     return head.encode()
 
 
-def parsed(answer: bytes) -> Optional[Tuple[str, str]]:
+def parse_answer(answer: bytes) -> Optional[Tuple[str, str]]:
     """Value and tag; None where it is no good answer."""
     head, _, body = answer.partition(b"\r\n\r\n")
     status, *lines = head.decode("latin-1").split("\r\n")
@@ -43,7 +43,7 @@ def parsed(answer: bytes) -> Optional[Tuple[str, str]]:
     return body.decode("utf-8", "replace").strip(), fields.get("etag", "0")
 
 
-def ask(
+def get_key(
     key: str, where: Tuple[str, int], tag: str, patience_s: Tuple[float, float] = (3.0, POLL_S + 15)
 ) -> Optional[Tuple[str, str]]:
     """One question, one answer."""
@@ -52,7 +52,7 @@ def ask(
         line.settimeout(patience_s[0])
         line.connect(where)
         line.settimeout(patience_s[1])
-        line.sendall(request(key, where[0], tag))
+        line.sendall(build_request(key, where[0], tag))
         answer = b""
         while len(answer) < ANSWER_MAX:
             piece = line.recv(1 << 14)
@@ -61,26 +61,26 @@ def ask(
             answer += piece
     finally:
         line.close()
-    return parsed(answer)
+    return parse_answer(answer)
 
 
-def look(key: str, where: Tuple[str, int], tell: Callable[[str, str], None]) -> None:
+def report_current(key: str, where: Tuple[str, int], tell: Callable[[str, str], None]) -> None:
     """Tell what a key is now, if that is to be had at once."""
     try:
-        found = ask(key, where, "", (ANSWER_S, ANSWER_S))
+        found = get_key(key, where, "", (ANSWER_S, ANSWER_S))
     except OSError:
         return
     if found is not None:
         tell(key, found[0])
 
 
-def watch(key: str, where: Tuple[str, int], tell: Callable[[str, str], None]) -> None:
+def watch_key(key: str, where: Tuple[str, int], tell: Callable[[str, str], None]) -> None:
     """Tell each change of a key, for ever."""
     tag = ""
     patience_s = PATIENCE_S[0]
     while True:
         try:
-            found = ask(key, where, tag)
+            found = get_key(key, where, tag)
         except OSError:
             found = None
         if found is None:
@@ -95,7 +95,7 @@ def watch(key: str, where: Tuple[str, int], tell: Callable[[str, str], None]) ->
         tell(key, found[0])
 
 
-def begin(where: Tuple[str, int], tell: Callable[[str, str], None]) -> None:
+def start_watchers(where: Tuple[str, int], tell: Callable[[str, str], None]) -> None:
     """A thread for each key."""
     for key in KEYS:
-        _thread.start_new_thread(watch, (key, where, tell))
+        _thread.start_new_thread(watch_key, (key, where, tell))

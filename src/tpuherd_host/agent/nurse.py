@@ -37,10 +37,10 @@ SUBREAPER = 36
 RESET = (
     signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP,
 )  # fmt: skip
-Begin = Callable[[str, List[str]], int]  #: a program's file and its words; its process id
+StartProgram = Callable[[str, List[str]], int]  #: a program's file and its words; its process id
 
 
-def ticks_of(pid: int) -> int:
+def start_ticks(pid: int) -> int:
     """When a process was born, in the kernel's ticks since boot; 0: there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
@@ -50,13 +50,13 @@ def ticks_of(pid: int) -> int:
     return 0 if words[0] in (b"Z", b"X") else int(words[19])
 
 
-def packed(content: Dict[str, Any]) -> bytes:
+def pack_message(content: Dict[str, Any]) -> bytes:
     """A message between agent and nurse, which are one program and one Python."""
     text = marshal.dumps(content)
     return LENGTH.pack(len(text)) + text
 
 
-def unpacked(rest: bytearray) -> List[Dict[str, Any]]:
+def take_messages(rest: bytearray) -> List[Dict[str, Any]]:
     """The messages that are whole; they leave `rest`."""
     found = []
     while len(rest) >= LENGTH.size:
@@ -71,7 +71,7 @@ def unpacked(rest: bytearray) -> List[Dict[str, Any]]:
 def write_file(path: str, content: Any, hard: bool = False) -> None:
     """JSON in one piece: who reads too early finds none. `hard`: onto the disk."""
     text = json.dumps(content).encode()
-    file = private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    file = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         if os.write(file, text) < len(text):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -81,16 +81,16 @@ def write_file(path: str, content: Any, hard: bool = False) -> None:
         os.close(file)
 
 
-def private(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
     """Only its owner may read it."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
-class Unborn(Exception):
+class StartError(Exception):
     """A process that could not begin: at what, and the errno."""
 
 
-def on_pipes(order: Mapping[str, Any]) -> int:
+def spawn_on_pipes(order: Mapping[str, Any]) -> int:
     """Begin a process. Until it is its program nothing of us runs in it: that is what is quick."""
     files = []
     try:
@@ -100,7 +100,7 @@ def on_pipes(order: Mapping[str, Any]) -> int:
             os.set_blocking(files[0], True)
         for end in ("out", "err"):  # also as a reader: it outlives the agent
             files.append(os.open(order[end], os.O_RDWR | os.O_CLOEXEC))
-        enter(order["directory"])
+        change_folder(order["directory"])
         actions = [(os.POSIX_SPAWN_DUP2, file, number) for number, file in enumerate(files)]
 
         def begin(path: str, argv: List[str]) -> int:
@@ -108,29 +108,29 @@ def on_pipes(order: Mapping[str, Any]) -> int:
                 path, argv, order["env"], file_actions=actions, setsid=True, setsigdef=RESET
             )
 
-        return executed(order["argv"], order["env"], begin)
+        return exec_program(order["argv"], order["env"], begin)
     finally:
         os.chdir("/")
         for file in files:
             os.close(file)
 
 
-def on_terminal(order: Mapping[str, Any]) -> int:
+def spawn_on_terminal(order: Mapping[str, Any]) -> int:
     """The same on a terminal, which only the process itself can make its own."""
     hear, report = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if not pid:
-        become(order, report)
+        exec_on_terminal(order, report)
     os.close(report)
     said = os.read(hear, 4096)
     os.close(hear)
     if said:
         os.waitpid(pid, 0)
-        raise Unborn(*json.loads(said))
+        raise StartError(*json.loads(said))
     return pid
 
 
-def become(order: Mapping[str, Any], report: int) -> None:
+def exec_on_terminal(order: Mapping[str, Any], report: int) -> None:
     """In the child: its own session, its terminal, its folder, and then the program."""
     why = ["argv", errno.EIO]
     try:
@@ -142,10 +142,10 @@ def become(order: Mapping[str, Any], report: int) -> None:
         fcntl.ioctl(tty, termios.TIOCSCTTY, 0)
         for number in range(3):
             os.dup2(tty, number)
-        enter(order["directory"])
+        change_folder(order["directory"])
         env = order["env"]
-        executed(order["argv"], env, lambda path, argv: os.execve(path, argv, env))
-    except Unborn as unborn:
+        exec_program(order["argv"], env, lambda path, argv: os.execve(path, argv, env))
+    except StartError as unborn:
         why = list(unborn.args)
     except OSError as error:
         why = ["argv", error.errno or 0]
@@ -154,15 +154,15 @@ def become(order: Mapping[str, Any], report: int) -> None:
         os._exit(127)
 
 
-def enter(folder: str) -> None:
+def change_folder(folder: str) -> None:
     """Be there."""
     try:
         os.chdir(folder)
     except OSError as error:
-        raise Unborn("directory", error.errno) from error
+        raise StartError("directory", error.errno) from error
 
 
-def executed(argv: List[str], env: Mapping[str, str], begin: Begin) -> int:
+def exec_program(argv: List[str], env: Mapping[str, str], begin: StartProgram) -> int:
     """As a shell does: found by PATH, and by /bin/sh where it begins with no #!."""
     name, refused = argv[0], 0
     folders = [""] if "/" in name else env.get("PATH", os.defpath).split(":")
@@ -181,10 +181,10 @@ def executed(argv: List[str], env: Mapping[str, str], begin: Begin) -> int:
                 return begin("/bin/sh", ["sh", path, *argv[1:]])
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 refused = refused or error.errno or 0
-    raise Unborn("argv", refused or errno.ENOENT)
+    raise StartError("argv", refused or errno.ENOENT)
 
 
-class Nurse:
+class Supervisor:
     """Its processes, and the line to its agent."""
 
     def __init__(self, line: socket.socket, login: Mapping[str, str]) -> None:
@@ -198,7 +198,7 @@ class Nurse:
         self.rest = bytearray()
         self.left_at = 0.0
 
-    def live(self) -> None:
+    def run(self) -> None:
         """Until there is nothing more to do."""
         wake_in, wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -208,40 +208,42 @@ class Nurse:
             self.poll.register(self.line, select.POLLIN)
         while self.line is not None or self.wards or time.monotonic() < self.left_at + LINGER_S:
             # A signal between the reaping and the poll is in the pipe: nothing is overslept.
-            for file, event in self.poll.poll(self.patience()):
+            for file, event in self.poll.poll(self.poll_timeout_ms()):
                 if file == wake_in:
                     with suppress(BlockingIOError):
                         os.read(wake_in, 4096)
-                    self.reap()
+                    self.reap_children()
                 elif file in self.ears:
-                    self.overhear(file, bool(event & select.POLLIN))
-                elif self.line is not None and file == self.line.fileno() and not self.hear():
+                    self.handle_output(file, bool(event & select.POLLIN))
+                elif (
+                    self.line is not None and file == self.line.fileno() and not self.read_orders()
+                ):
                     self.poll.unregister(file)
                     self.line = None
                     self.left_at = time.monotonic()
-            self.tell_late()
+            self.report_running()
 
-    def patience(self) -> Optional[float]:
+    def poll_timeout_ms(self) -> Optional[float]:
         """How many milliseconds to sleep at most."""
         if self.untold:
             return max(0.0, min(self.untold.values()) - time.monotonic()) * 1000
         return None if self.line is not None else 1000
 
-    def overhear(self, file: int, something: bool) -> None:
+    def handle_output(self, file: int, something: bool) -> None:
         """A ward says something, or closes this one: then its end is near."""
         pid = self.ears.pop(file)
         self.poll.unregister(file)
         if something:
-            self.say(self.beginning(pid))
+            self.send_message(self.take_started_message(pid))
 
-    def tell_late(self) -> None:
+    def report_running(self) -> None:
         """Of those who live on."""
         if self.untold:
             now = time.monotonic()
             for pid in [pid for pid, until in self.untold.items() if until <= now]:
-                self.say(self.beginning(pid))
+                self.send_message(self.take_started_message(pid))
 
-    def beginning(self, pid: int) -> Dict[str, Any]:
+    def take_started_message(self, pid: int) -> Dict[str, Any]:
         """What is to be told of it, once."""
         order = self.wards[pid]
         self.untold.pop(pid, None)
@@ -250,7 +252,7 @@ class Nurse:
             self.poll.unregister(file)
         return {"id": order["id"], "began": pid, "ticks": order["ticks"]}
 
-    def hear(self) -> bool:
+    def read_orders(self) -> bool:
         """What the agent says; False when it is gone."""
         assert self.line is not None
         try:
@@ -258,43 +260,43 @@ class Nurse:
         except OSError:
             piece = b""
         self.rest += piece
-        for order in unpacked(self.rest):
+        for order in take_messages(self.rest):
             for id in order["let"]:
-                self.let(id)
-            self.spawn(order)
+                self.release_output(id)
+            self.spawn_child(order)
         return bool(piece)
 
-    def say(self, content: Dict[str, Any]) -> None:
+    def send_message(self, content: Dict[str, Any]) -> None:
         """To the agent, if there is one."""
         if self.line is not None:
             with suppress(OSError):
-                self.line.sendall(packed(content))
+                self.line.sendall(pack_message(content))
 
-    def let(self, id: str) -> None:
+    def release_output(self, id: str) -> None:
         """Its output is not needed any more."""
         for file in self.kept.pop(id, []):
             os.close(file)
 
-    def spawn(self, order: Dict[str, Any]) -> None:
+    def spawn_child(self, order: Dict[str, Any]) -> None:
         """Begin a process. Of most it is enough to hear when they speak, or end."""
         id = order["id"]
-        self.let(id)
+        self.release_output(id)
         env = {**self.login, **order["env"]}
         order["env"] = {name: value for name, value in env.items() if value is not None}
         try:
             if not order["tty"]:
                 flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
                 self.kept[id] = [os.open(order[end], flags) for end in ("out", "err")]
-            pid = on_terminal(order) if order["tty"] else on_pipes(order)
-        except Unborn as unborn:
-            self.let(id)
-            self.say({"id": id, "failed": unborn.args})
+            pid = spawn_on_terminal(order) if order["tty"] else spawn_on_pipes(order)
+        except StartError as unborn:
+            self.release_output(id)
+            self.send_message({"id": id, "failed": unborn.args})
             return
         except OSError as error:
-            self.let(id)
-            self.say({"id": id, "failed": ["fork", error.errno]})
+            self.release_output(id)
+            self.send_message({"id": id, "failed": ["fork", error.errno]})
             return
-        order["ticks"] = ticks_of(pid)
+        order["ticks"] = start_ticks(pid)
         self.wards[pid] = order
         if order["hush"]:
             self.untold[pid] = time.monotonic() + HUSH_S
@@ -302,11 +304,11 @@ class Nurse:
                 self.ears[file] = pid
                 self.poll.register(file, select.POLLIN)
         else:
-            self.say(self.beginning(pid))
+            self.send_message(self.take_started_message(pid))
         with suppress(OSError):  # a full disk: the agent still knows it
             write_file(os.path.join(order["folder"], "pid"), [pid, order["ticks"]])
 
-    def reap(self) -> None:
+    def reap_children(self) -> None:
         """Those who have ended, and orphans."""
         while True:
             try:
@@ -317,7 +319,7 @@ class Nurse:
                 return
             if pid not in self.wards:
                 continue
-            before = self.beginning(pid) if pid in self.untold else {}
+            before = self.take_started_message(pid) if pid in self.untold else {}
             order = self.wards.pop(pid)
             signalled = os.WIFSIGNALED(status)
             content = {
@@ -332,27 +334,27 @@ class Nurse:
                     "memory_bytes": usage.ru_maxrss * 1024,
                 },
             }
-            self.say({**before, **content})
+            self.send_message({**before, **content})
             try:
                 write_file(os.path.join(order["folder"], "exit"), content)
             except OSError:  # a full disk: may the agent write it down when it can
-                self.say({"id": order["id"], "unwritten": True})
+                self.send_message({"id": order["id"], "unwritten": True})
 
 
-def hire(login: Mapping[str, str]) -> Tuple[socket.socket, int]:
+def fork_supervisor(login: Mapping[str, str]) -> Tuple[socket.socket, int]:
     """Fork one: the agent's end of the line to it, and its process id."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     pid = os.fork()
     if not pid:
         try:
-            nurse(its, login)
+            run_supervisor(its, login)
         finally:
             os._exit(0)
     its.close()
     return ours, pid
 
 
-def nurse(line: socket.socket, login: Mapping[str, str]) -> None:
+def run_supervisor(line: socket.socket, login: Mapping[str, str]) -> None:
     """The life of a nurse, in a fresh fork: it keeps nothing of the agent's open but its line."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -363,4 +365,4 @@ def nurse(line: socket.socket, login: Mapping[str, str]) -> None:
         libc = import_module("_ctypes")  # what is around it takes 3 ms to load
         prctl = libc.dlsym(libc.dlopen(None, 0), "prctl")
         libc.call_cdeclfunction(prctl, (SUBREAPER, 1, 0, 0, 0))
-    Nurse(line, login).live()
+    Supervisor(line, login).run()

@@ -5,20 +5,25 @@ import fcntl
 import os
 import termios
 
-from tpuherd_host.agent.logs import Log
+from tpuherd_host.agent.logs import SegmentedLog
 from tpuherd_host.agent.records import PIECE_MAX
 from tpuherd_host.agent.thin import Callable, Deque, Dict, List, Mapping, Optional, deque, struct
 
 STDOUT, STDERR = 1, 2
-Watch = Callable[[int, bool, Callable[[], None]], None]  #: a file, for writing?, who is called
-Unwatch = Callable[[int], None]
+WatchFile = Callable[[int, bool, Callable[[], None]], None]  #: a file, for writing?, who is called
+UnwatchFile = Callable[[int], None]
 
 
-class Outlet:
+class TaskPipes:
     """Owns pipes or terminal, and log."""
 
     def __init__(
-        self, folder: str, log: Log, watch: Watch, unwatch: Unwatch, readable: Callable[[], None]
+        self,
+        folder: str,
+        log: SegmentedLog,
+        watch: WatchFile,
+        unwatch: UnwatchFile,
+        readable: Callable[[], None],
     ) -> None:
         self.folder = folder
         self.log = log
@@ -39,33 +44,37 @@ class Outlet:
 
     # ---- before, at and after the beginning ------------------------------------------------------
 
-    def ready(self, stdin: bool, terminal: Optional[Mapping[str, int]]) -> Dict[str, Optional[str]]:
+    def prepare_files(
+        self, stdin: bool, terminal: Optional[Mapping[str, int]]
+    ) -> Dict[str, Optional[str]]:
         """Make what a process needs; how it is found."""
         self.ending = self.process_ended = False
         if terminal is not None:
             self.master, self.slave = os.openpty()
-            self.resize(int(terminal.get("rows") or 24), int(terminal.get("columns") or 80))
+            self.resize_terminal(
+                int(terminal.get("rows") or 24), int(terminal.get("columns") or 80)
+            )
             os.set_blocking(self.master, False)
             return {"tty": os.ttyname(self.slave), "in": None, "out": None, "err": None}
         paths = {end: f"{self.folder}/{end}" for end in ("in", "out", "err")}
         self.open_outputs()
         if stdin and self.input is None and self.spare is None:
-            self.spare = self.pipe(paths["in"], os.O_RDWR)
+            self.spare = self.open_fifo(paths["in"], os.O_RDWR)
         return {"tty": None, **paths, "in": paths["in"] if stdin else None}
 
     def open_outputs(self) -> None:
         """Those that are not open: a stage before may have closed them."""
         for end, port in (("out", STDOUT), ("err", STDERR)):
             if port not in self.outputs.values():
-                self.outputs[self.pipe(f"{self.folder}/{end}", os.O_RDONLY)] = port
+                self.outputs[self.open_fifo(f"{self.folder}/{end}", os.O_RDONLY)] = port
 
-    def adopt(self) -> None:
+    def adopt_outputs(self) -> None:
         """Take up the pipes of a process that an earlier agent began."""
         self.open_outputs()
-        self.listen()
+        self.watch_outputs()
 
     @staticmethod
-    def pipe(path: str, way: int) -> int:
+    def open_fifo(path: str, way: int) -> int:
         """A named pipe: another agent finds it again."""
         try:
             os.mkfifo(path, 0o600)
@@ -73,7 +82,7 @@ class Outlet:
             pass
         return os.open(path, way | os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def began(self) -> None:
+    def handle_started(self) -> None:
         """The process has its ends now."""
         if self.slave is not None:
             os.close(self.slave)
@@ -89,14 +98,14 @@ class Outlet:
             self.spare = None
         self.reading = False
 
-    def listen(self) -> None:
+    def watch_outputs(self) -> None:
         """Look at its output, if nobody does."""
         if not self.paused and not self.reading:
             for file in self.outputs:
                 self.watch(file, False, self.readable)
             self.reading = True
 
-    def pause(self, on: bool) -> None:
+    def set_paused(self, on: bool) -> None:
         """Look at its output no more, or again."""
         self.paused = on
         if on:
@@ -105,9 +114,9 @@ class Outlet:
                     self.unwatch(file)
             self.reading = False
         else:
-            self.listen()
+            self.watch_outputs()
 
-    def take(self, at: float) -> bool:
+    def read_outputs(self, at: float) -> bool:
         """What is there now goes into the log; whether that was the last."""
         for file, port in list(self.outputs.items()):
             try:
@@ -148,12 +157,12 @@ class Outlet:
             if self.ending or (self.input is None and self.spare is None and self.slave is None):
                 return len(piece)
             self.fed.append(piece)
-        return self.pass_on()
+        return self.write_input()
 
-    def pass_on(self) -> int:
+    def write_input(self) -> int:
         """As much as it takes."""
         if self.input is None:
-            return self.give_up() if self.spare is None and self.slave is None else 0
+            return self.discard_input() if self.spare is None and self.slave is None else 0
         taken = 0
         while self.fed:
             piece = self.fed[0]
@@ -162,7 +171,7 @@ class Outlet:
             except BlockingIOError:
                 break
             except OSError:  # it reads no more
-                taken += self.give_up()
+                taken += self.discard_input()
                 self.end_input()
                 break
             taken += many
@@ -174,7 +183,7 @@ class Outlet:
             self.end_input()
         return taken
 
-    def give_up(self) -> int:
+    def discard_input(self) -> int:
         """Nobody will take what is left."""
         many = sum(map(len, self.fed))
         self.fed.clear()
@@ -208,7 +217,7 @@ class Outlet:
         self.input = None
         self.writing = False
 
-    def resize(self, rows: int, columns: int) -> None:
+    def resize_terminal(self, rows: int, columns: int) -> None:
         """The terminal's size; the kernel tells who is in front of it."""
         if self.master is not None:
             size = struct.pack("HHHH", rows, columns, 0, 0)

@@ -18,35 +18,35 @@ class Process(NamedTuple):
     gone: bool  #: a zombie: only its parent can do anything about it
 
 
-def parsed(pid: int, stat: bytes) -> Process:
+def parse_stat(pid: int, stat: bytes) -> Process:
     """From the text of /proc/PID/stat."""
     words = stat.rpartition(b")")[2].split()
     gone = words[0] in (b"Z", b"X")
     return Process(pid, int(words[1]), int(words[3]), int(words[19]), gone)
 
 
-def process(pid: int) -> Optional[Process]:
+def find_process(pid: int) -> Optional[Process]:
     """One process, if there is one."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return parsed(pid, file.read())
+            return parse_stat(pid, file.read())
     except (OSError, IndexError, ValueError):
         return None
 
 
 def all_processes() -> Dict[int, Process]:
     """Those that can be seen."""
-    found = (process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    found = (find_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return {one.pid: one for one in found if one is not None}
 
 
-def alive(pid: int, ticks: int) -> bool:
+def is_alive(pid: int, ticks: int) -> bool:
     """Whether it is still the one that was born then."""
-    one = process(pid) if pid else None
+    one = find_process(pid) if pid else None
     return one is not None and not one.gone and (not ticks or one.ticks == ticks)
 
 
-def marks(pid: int) -> Tuple[str, str]:
+def process_marks(pid: int) -> Tuple[str, str]:
     """Which agent's it is, and of which work, by its environment; empty: nobody's, or hidden."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
@@ -61,18 +61,18 @@ def marks(pid: int) -> Tuple[str, str]:
     return agent, work
 
 
-def marked(pid: int, agent: str) -> str:
+def marked_task(pid: int, agent: str) -> str:
     """To which piece of work of this agent it belongs; empty: to none."""
-    whose, work = marks(pid)
+    whose, work = process_marks(pid)
     return work if whose == agent else ""
 
 
 def all_marks(agent: str) -> Set[str]:
     """The pieces of work of this agent that have processes."""
-    return {marked(int(name), agent) for name in os.listdir("/proc") if name.isdigit()} - {""}
+    return {marked_task(int(name), agent) for name in os.listdir("/proc") if name.isdigit()} - {""}
 
 
-def family(seeds: Set[int], among: Dict[int, Process]) -> Set[int]:
+def with_descendants(seeds: Set[int], among: Dict[int, Process]) -> Set[int]:
     """These and all that descend from them."""
     children: Dict[int, List[int]] = {}
     for one in among.values():
@@ -87,19 +87,20 @@ def family(seeds: Set[int], among: Dict[int, Process]) -> Set[int]:
     return found
 
 
-def members(agent: str, work: str, leader: int, spare: Iterable[int]) -> List[Process]:
+def task_processes(agent: str, work: str, leader: int, spare: Iterable[int]) -> List[Process]:
     """What runs of a piece of work: its session, what bears its mark, and what descends from it."""
     among = all_processes()
     seeds = {
         one.pid
         for one in among.values()
-        if not one.gone and ((leader and one.session == leader) or marked(one.pid, agent) == work)
+        if not one.gone
+        and ((leader and one.session == leader) or marked_task(one.pid, agent) == work)
     }
-    found = family(seeds, among) - set(spare)
+    found = with_descendants(seeds, among) - set(spare)
     return [among[pid] for pid in sorted(found) if not among[pid].gone]
 
 
-def command(pid: int) -> str:
+def command_line(pid: int) -> str:
     """What it was started as."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -109,12 +110,12 @@ def command(pid: int) -> str:
     return text.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
 
 
-def born(ticks: int, uptime_s: float, now: float) -> float:
+def start_time(ticks: int, uptime_s: float, now: float) -> float:
     """When a process began, in seconds since 1970."""
     return round(now - uptime_s + ticks / os.sysconf("SC_CLK_TCK"), 2)
 
 
-def uptime() -> float:
+def uptime_seconds() -> float:
     """Seconds since boot."""
     with open("/proc/uptime") as file:
         return float(file.read().split()[0])

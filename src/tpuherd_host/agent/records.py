@@ -36,19 +36,19 @@ class Record(NamedTuple):
         return HEAD.size + len(self.piece)
 
 
-def packed(at: float, port: int, piece: bytes) -> bytes:
+def pack_record(at: float, port: int, piece: bytes) -> bytes:
     """A record, as bytes."""
     return HEAD.pack(at, port, len(piece)) + piece
 
 
-def number(piece: bytes) -> int:
+def parse_number(piece: bytes) -> int:
     """What a GAP or JUMP says."""
     if len(piece) != NUMBER.size:
         raise BadRecord("no number")
     return int(NUMBER.unpack(piece)[0])
 
 
-class Records:
+class RecordReader:
     """Takes bytes of a log as they come, gives whole records, and knows the offset behind them."""
 
     def __init__(self, offset: int = 0) -> None:
@@ -70,7 +70,7 @@ class Records:
                 record = Record(at, port, text[start + HEAD.size : end])
                 start = end
                 if port == JUMP:
-                    self.offset = number(record.piece)
+                    self.offset = parse_number(record.piece)
                 else:
                     self.offset += record.size
                 yield record
@@ -78,7 +78,7 @@ class Records:
             self.rest = text[start:]
 
 
-def whole(text: bytes) -> int:
+def complete_length(text: bytes) -> int:
     """How many of these bytes are whole records: what is behind them was cut by a crash."""
     end = 0
     while len(text) - end >= HEAD.size:

@@ -13,7 +13,7 @@ import queue
 import socket
 import threading
 
-from tpuherd_host.agent.snapshots_stream import HEAD_MAX, NUMBER, Torn
+from tpuherd_host.agent.snapshots_stream import HEAD_MAX, NUMBER, BrokenStream
 from tpuherd_host.agent.thin import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 DIAL_S = 2.0
@@ -25,21 +25,23 @@ EARS_MAX = 64
 NONCE = 16
 PROOF = 32
 
-Plan = Sequence[Sequence[Any]]  #: address, port, token, and the plan of those below: each child
+RelayPlan = Sequence[
+    Sequence[Any]
+]  #: address, port, token, and the plan of those below: each child
 
 EARS: Dict[str, Tuple[socket.socket, threading.Timer]] = {}  #: token → who listens, and how long
 
 
-def proof(token: str, who: bytes, nonces: bytes) -> bytes:
+def token_proof(token: str, who: bytes, nonces: bytes) -> bytes:
     """That one knows the token."""
     return hmac.new(token.encode(), who + nonces, "sha256").digest()
 
 
-def listen(token: str, address: str) -> int:
+def listen_for_parent(token: str, address: str) -> int:
     """Listen for a parent; the port."""
-    forget(token)
+    stop_listening(token)
     while len(EARS) >= EARS_MAX:
-        forget(next(iter(EARS)))
+        stop_listening(next(iter(EARS)))
     ear = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     try:
         try:
@@ -50,7 +52,7 @@ def listen(token: str, address: str) -> int:
     except OSError:
         ear.close()
         raise
-    timer = threading.Timer(WAIT_S, forget, (token,))
+    timer = threading.Timer(WAIT_S, stop_listening, (token,))
     timer.daemon = True
     timer.start()
     EARS[token] = (ear, timer)
@@ -58,7 +60,7 @@ def listen(token: str, address: str) -> int:
     return port
 
 
-def forget(token: str) -> None:
+def stop_listening(token: str) -> None:
     """Listen no more."""
     ear, timer = EARS.pop(token, (None, None))
     if ear is not None and timer is not None:
@@ -68,77 +70,81 @@ def forget(token: str) -> None:
         ear.close()
 
 
-def exactly(line: socket.socket, many: int) -> bytes:
+def receive_exactly(line: socket.socket, many: int) -> bytes:
     """So many bytes."""
     found = b""
     while len(found) < many:
         piece = line.recv(many - len(found))
         if not piece:
-            raise Torn("the other host hung up")
+            raise BrokenStream("the other host hung up")
         found += piece
     return found
 
 
 @contextlib.contextmanager
-def heard(token: str, check: Callable[[], None]) -> Iterator[Tuple[Callable[[], bytes], Plan]]:
+def receive_stream(
+    token: str, check: Callable[[], None]
+) -> Iterator[Tuple[Callable[[], bytes], RelayPlan]]:
     """The parent's bytes, and to whom they are to be passed on. Strangers are sent away; `check`
     raises when nobody wants to know any more."""
     ear, timer = EARS.get(token, (None, None))
     if ear is None or timer is None:
-        raise Torn("nobody listens for this transfer any more")
+        raise BrokenStream("nobody listens for this transfer any more")
     timer.cancel()
     try:
-        line, plan = awaited(ear, token, check)
+        line, plan = accept_parent(ear, token, check)
         with line:
             line.settimeout(WAIT_S)
             yield lambda: line.recv(1 << 16), plan
     finally:
-        forget(token)
+        stop_listening(token)
 
 
-def awaited(
+def accept_parent(
     ear: socket.socket, token: str, check: Callable[[], None]
-) -> Tuple[socket.socket, Plan]:
+) -> Tuple[socket.socket, RelayPlan]:
     """The line of a parent that knows the token, and the plan it brings."""
     ear.settimeout(LOOK_S)
     for _ in range(int(WAIT_S / LOOK_S)):
         check()
         with contextlib.suppress(socket.timeout):
             line, _ = ear.accept()
-            plan = greeted(line, token)
+            plan = authenticate_parent(line, token)
             if plan is not None:
                 return line, plan
-    raise Torn("no other host came with it")
+    raise BrokenStream("no other host came with it")
 
 
-def greeted(line: socket.socket, token: str) -> "Plan | None":
+def authenticate_parent(line: socket.socket, token: str) -> "RelayPlan | None":
     """The plan, from a parent that knows the token."""
     try:
         line.settimeout(DIAL_S)
-        nonces = exactly(line, NONCE) + os.urandom(NONCE)
-        line.sendall(nonces[NONCE:] + proof(token, b"child", nonces))
-        if hmac.compare_digest(exactly(line, PROOF), proof(token, b"parent", nonces)):
-            length = NUMBER.unpack(exactly(line, NUMBER.size))[0]
-            plan: Plan = json.loads(exactly(line, min(length, HEAD_MAX)))
+        nonces = receive_exactly(line, NONCE) + os.urandom(NONCE)
+        line.sendall(nonces[NONCE:] + token_proof(token, b"child", nonces))
+        if hmac.compare_digest(receive_exactly(line, PROOF), token_proof(token, b"parent", nonces)):
+            length = NUMBER.unpack(receive_exactly(line, NUMBER.size))[0]
+            plan: RelayPlan = json.loads(receive_exactly(line, min(length, HEAD_MAX)))
             return plan
-    except (OSError, Torn):
+    except (OSError, BrokenStream):
         pass
     line.close()
     return None
 
 
-def dialled(address: str, port: int, token: str, below: Plan) -> socket.socket:
+def connect_to_child(address: str, port: int, token: str, below: RelayPlan) -> socket.socket:
     """A line to a child that knows its token; it has its plan."""
     line = socket.create_connection((address, port), DIAL_S)
     try:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         mine = os.urandom(NONCE)
         line.sendall(mine)
-        nonces = mine + exactly(line, NONCE)
-        if not hmac.compare_digest(exactly(line, PROOF), proof(token, b"child", nonces)):
-            raise Torn("somebody else is there")
+        nonces = mine + receive_exactly(line, NONCE)
+        if not hmac.compare_digest(
+            receive_exactly(line, PROOF), token_proof(token, b"child", nonces)
+        ):
+            raise BrokenStream("somebody else is there")
         plan = json.dumps(below).encode()
-        line.sendall(proof(token, b"parent", nonces) + NUMBER.pack(len(plan)) + plan)
+        line.sendall(token_proof(token, b"parent", nonces) + NUMBER.pack(len(plan)) + plan)
         line.settimeout(STALL_S)
     except BaseException:
         line.close()
@@ -149,7 +155,7 @@ def dialled(address: str, port: int, token: str, below: Plan) -> socket.socket:
 class Tee:
     """The lines to all children. One that can't be reached or stalls holds up nobody for long."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: RelayPlan) -> None:
         self.lost: List[str] = []
         self.branches: Dict[str, queue.Queue[bytes]] = {}
         self.threads: List[threading.Thread] = []
@@ -157,22 +163,24 @@ class Tee:
             branch: queue.Queue[bytes] = queue.Queue(AHEAD)
             self.branches[token] = branch
             child = (address, port, token, below)
-            thread = threading.Thread(target=self._pump, args=(child, branch), daemon=True)
+            thread = threading.Thread(target=self._send_blocks, args=(child, branch), daemon=True)
             thread.start()
             self.threads.append(thread)
 
-    def _pump(self, child: Tuple[str, int, str, Plan], branch: "queue.Queue[bytes]") -> None:
+    def _send_blocks(
+        self, child: Tuple[str, int, str, RelayPlan], branch: "queue.Queue[bytes]"
+    ) -> None:
         try:
-            with dialled(*child) as line:
+            with connect_to_child(*child) as line:
                 while True:
                     block = branch.get()
                     if not block:
                         break
                     line.sendall(block)
-        except (OSError, Torn):
-            self._lose(child[2])
+        except (OSError, BrokenStream):
+            self._drop_child(child[2])
 
-    def _lose(self, token: str) -> None:
+    def _drop_child(self, token: str) -> None:
         branch = self.branches.pop(token, None)
         if branch is not None:
             self.lost.append(token)
@@ -180,7 +188,7 @@ class Tee:
                 while True:  # whoever waits for room in it
                     branch.get_nowait()
 
-    def over(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+    def pass_through(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         """The same blocks, which all children get as well."""
         for block in blocks:
             self.put(block)
@@ -192,7 +200,7 @@ class Tee:
             try:
                 branch.put(block, timeout=STALL_S)
             except queue.Full:
-                self._lose(token)
+                self._drop_child(token)
 
     def close(self) -> List[str]:
         """No more; the tokens of those who did not get all of it."""

@@ -9,9 +9,9 @@ its name is told in "refused".
 
 import os
 
-from tpuherd_host.agent.shelf import own, ram_folder
+from tpuherd_host.agent.shelf import make_private_folder, ram_folder
 from tpuherd_host.agent.thin import TYPE_CHECKING, Any, Dict, Optional, json, socket
-from tpuherd_host.agent.words import Reported
+from tpuherd_host.agent.words import StepReported
 
 if TYPE_CHECKING:
     from tpuherd_host.agent.daemon import Daemon
@@ -25,7 +25,7 @@ AT_ONCE = 64
 PATH_MAX = 100  #: the kernel takes 107
 
 
-def place(folder: str) -> str:
+def socket_path(folder: str) -> str:
     """Where the socket is: in the agent's folder, unless that name is too long."""
     path = os.path.join(folder, NAME)
     if len(path.encode()) <= PATH_MAX:
@@ -33,21 +33,21 @@ def place(folder: str) -> str:
     return os.path.join(ram_folder(folder), NAME)
 
 
-def parsed(text: bytes) -> Optional[Reported]:
+def parse_report(text: bytes) -> Optional[StepReported]:
     """A report; None for nonsense."""
     try:
         content = json.loads(text.decode())
     except (ValueError, RecursionError):
         return None
-    return Reported(bounded(content)) if isinstance(content, dict) else None
+    return StepReported(limit_fields(content)) if isinstance(content, dict) else None
 
 
-def bounded(content: Dict[str, Any]) -> Dict[str, Any]:
+def limit_fields(content: Dict[str, Any]) -> Dict[str, Any]:
     """What of a report can be meant so; the names of the rest."""
     kept: Dict[str, Any] = {}
     refused = []
     for name, value in content.items():
-        if fits(value) and len(name) <= NAME_MAX and len(kept) < FIELDS_MAX:
+        if is_allowed_value(value) and len(name) <= NAME_MAX and len(kept) < FIELDS_MAX:
             kept[name] = value
         else:
             refused.append(name[:NAME_MAX])
@@ -57,7 +57,7 @@ def bounded(content: Dict[str, Any]) -> Dict[str, Any]:
     return kept
 
 
-def fits(value: Any) -> bool:
+def is_allowed_value(value: Any) -> bool:
     """Numbers have an end, and so have texts."""
     if isinstance(value, int):
         return -NUMBER_MAX < value < NUMBER_MAX
@@ -68,10 +68,10 @@ def fits(value: Any) -> bool:
     )
 
 
-def listen(daemon: "Daemon") -> None:
+def listen_for_reports(daemon: "Daemon") -> None:
     """Have the agent hear them."""
-    path = place(daemon.house.folder)
-    if not own(os.path.dirname(path)):
+    path = socket_path(daemon.house.folder)
+    if not make_private_folder(os.path.dirname(path)):
         return
     if os.path.exists(path):
         os.unlink(path)
@@ -88,10 +88,10 @@ def listen(daemon: "Daemon") -> None:
     def hear() -> None:
         for _ in range(AT_ONCE):
             try:
-                report = parsed(ear.recv(REPORT_MAX))
+                report = parse_report(ear.recv(REPORT_MAX))
             except BlockingIOError:
                 return
             if report is not None:
-                daemon.happen(report)
+                daemon.add_event(report)
 
-    daemon.files.watch(ear.fileno(), False, hear)
+    daemon.files.watch_file(ear.fileno(), False, hear)

@@ -6,7 +6,7 @@ import os
 import select
 
 from tpuherd_host.agent import nurse
-from tpuherd_host.agent.attach import FOLDER, environment, knock
+from tpuherd_host.agent.attach import FOLDER, command_environment, connect_to_agent
 from tpuherd_host.agent.thin import import_module
 
 LOCK = "agent.lock"
@@ -22,28 +22,30 @@ def serve(version: str) -> int:
     os.chdir(folder)
     os.umask(0o022)
     lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if alone(lock):
+    if acquire_agent_lock(lock):
         os.ftruncate(lock, 0)
         os.write(lock, f"{os.getpid()} {version}\n".encode())
-        login = {"HOME": home, **environment(os.environ)}
-        hired = nurse.hire(login)  # what is loaded from here on is not hers: each of us would pay
+        login = {"HOME": home, **command_environment(os.environ)}
+        hired = nurse.fork_supervisor(
+            login
+        )  # what is loaded from here on is not hers: each of us would pay
         life = import_module(f"{__package__}.life")
         gc.freeze()
         gc.enable()
-        life.live(life.Daemon(folder, home, version, login), hired, ready)
+        life.live(life.Daemon(folder, home, version, login), hired, signal_ready)
         return 0
-    ready()
+    signal_ready()
     return 0
 
 
-def alone(lock: int) -> bool:
+def acquire_agent_lock(lock: int) -> bool:
     """Whether no other agent lives; one that is just leaving is waited for."""
     for _ in range(LEAVING_TRIES):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
-            line = knock()
+            line = connect_to_agent()
         if line is not None:
             line.close()
             return False
@@ -51,7 +53,7 @@ def alone(lock: int) -> bool:
     return False
 
 
-def ready() -> None:
+def signal_ready() -> None:
     """Tell `attach`, which waits at file 3."""
     try:
         os.write(3, b"r")

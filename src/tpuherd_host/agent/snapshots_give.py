@@ -6,54 +6,59 @@ import stat
 from pathlib import Path
 
 from tpuherd_host.agent.frames import BLOBS
-from tpuherd_host.agent.snapshots_place import blobs, rows_of
-from tpuherd_host.agent.snapshots_rows import NOBODY, packed, parsed, row
-from tpuherd_host.agent.snapshots_stream import Content, stream
-from tpuherd_host.agent.snapshots_tree import told
+from tpuherd_host.agent.snapshots_place import load_rows, open_blobs
+from tpuherd_host.agent.snapshots_rows import NOBODY, pack_row, pack_rows, parse_row
+from tpuherd_host.agent.snapshots_stream import StreamContent, encode_stream
+from tpuherd_host.agent.snapshots_tree import error_text
 from tpuherd_host.agent.thin import Any, Dict, Iterator, List, Mapping, Tuple
-from tpuherd_host.agent.threads import Talk
-from tpuherd_host.agent.turn import Refused
+from tpuherd_host.agent.threads import ThreadedCall
+from tpuherd_host.agent.turn import CallRefused
 
 LEVEL = 3  #: a host compresses as fast as most lines carry
 PIECE = 1 << 20
 
 
-def give(talk: Talk) -> Mapping[str, Any]:
+def give(talk: ThreadedCall) -> Mapping[str, Any]:
     """Files and folders, by paths or patterns from the login's home."""
-    found, skipped = sought(Path(talk.house.home), [str(path) for path in talk.content["paths"]])
+    found, skipped = find_files(
+        Path(talk.house.home), [str(path) for path in talk.content["paths"]]
+    )
     rows = sorted(found)
-    wanted = [(n, parsed(each)) for n, each in enumerate(rows)]
-    files = [(n, one) for n, one in wanted if not one.folder]
-    contents = (Content(n, one.size, read(found[rows[n]], one.size, one.link)) for n, one in files)
+    wanted = [(n, parse_row(each)) for n, each in enumerate(rows)]
+    files = [(n, one) for n, one in wanted if not one.is_folder]
+    contents = (
+        StreamContent(n, one.size, read_file(found[rows[n]], one.size, one.is_link))
+        for n, one in files
+    )
     head = {"give": len(files)}
     try:
-        for block in stream(head, packed(rows), contents, lambda: LEVEL):
+        for block in encode_stream(head, pack_rows(rows), contents, lambda: LEVEL):
             talk.write(BLOBS, block)
     except OSError as error:
-        raise Refused("broken", told(error)) from None
-    talk.end(BLOBS)
+        raise CallRefused("broken", error_text(error)) from None
+    talk.send_eof(BLOBS)
     return {"skipped": skipped[:100]}
 
 
-def snapshot(talk: Talk) -> Mapping[str, Any]:
+def snapshot(talk: ThreadedCall) -> Mapping[str, Any]:
     """A snapshot by its id, every content once: for who has lost it."""
     house, id = Path(talk.house.folder), str(talk.content.get("id"))
-    rows = rows_of(house, id) if len(id) == 64 and id.isalnum() else None
-    first: Dict[bytes, Content] = {}
-    store = blobs(house)
-    with store.held():
-        for number, one in enumerate(map(parsed, rows or ())):
-            first.setdefault(one.id, Content(number, one.size, store.pieces(one.id)))
-        if rows is None or store.missing(first):
-            raise Refused("not-found", f"the snapshot {id[:12]} is not on this host")
+    rows = load_rows(house, id) if len(id) == 64 and id.isalnum() else None
+    first: Dict[bytes, StreamContent] = {}
+    store = open_blobs(house)
+    with store.shared_lock():
+        for number, one in enumerate(map(parse_row, rows or ())):
+            first.setdefault(one.id, StreamContent(number, one.size, store.read_pieces(one.id)))
+        if rows is None or store.missing_ids(first):
+            raise CallRefused("not-found", f"the snapshot {id[:12]} is not on this host")
         head = {"give": len(first)}
-        for block in stream(head, packed(rows), first.values(), lambda: LEVEL):
+        for block in encode_stream(head, pack_rows(rows), first.values(), lambda: LEVEL):
             talk.write(BLOBS, block)
-    talk.end(BLOBS)
+    talk.send_eof(BLOBS)
     return {}
 
 
-def sought(home: Path, paths: List[str]) -> Tuple[Dict[bytes, bytes], List[str]]:
+def find_files(home: Path, paths: List[str]) -> Tuple[Dict[bytes, bytes], List[str]]:
     """Rows with where each is; and what is neither file, folder nor symlink."""
     found: Dict[bytes, bytes] = {}
     skipped: List[str] = []
@@ -63,19 +68,21 @@ def sought(home: Path, paths: List[str]) -> Tuple[Dict[bytes, bytes], List[str]]
         whole = str(home / text) if text not in ("", "~") else str(home)
         matches = [whole] if os.path.lexists(whole) else sorted(glob.glob(whole))
         if not matches:
-            raise Refused("not-found", f"{text} is not there")
+            raise CallRefused("not-found", f"{text} is not there")
         for match in matches:
             top = os.fsencode(Path(match).name or "root")
             if top in tops:
-                raise Refused("unfit", f"{tops[top]} and {match} have one name; copy them apart")
+                raise CallRefused(
+                    "unfit", f"{tops[top]} and {match} have one name; copy them apart"
+                )
             tops[top] = match
-            gathered(os.fsencode(os.path.realpath(match)), top, found, skipped)
+            collect_files(os.fsencode(os.path.realpath(match)), top, found, skipped)
     if not found:
-        raise Refused("unfit", f"{', '.join(skipped)}: neither a file nor a folder")
+        raise CallRefused("unfit", f"{', '.join(skipped)}: neither a file nor a folder")
     return found, skipped
 
 
-def gathered(whole: bytes, path: bytes, found: Dict[bytes, bytes], skipped: List[str]) -> None:
+def collect_files(whole: bytes, path: bytes, found: Dict[bytes, bytes], skipped: List[str]) -> None:
     """A file, or a folder with all that is in it."""
     waiting = [(whole, path)]
     while waiting:
@@ -83,19 +90,19 @@ def gathered(whole: bytes, path: bytes, found: Dict[bytes, bytes], skipped: List
         facts = os.lstat(whole)
         mtime_ns = facts.st_mtime_ns or 1
         if stat.S_ISDIR(facts.st_mode):
-            found[row(path, facts.st_mode, 0, NOBODY, mtime_ns)] = whole
+            found[pack_row(path, facts.st_mode, 0, NOBODY, mtime_ns)] = whole
             with os.scandir(whole) as entries:
                 waiting += [(entry.path, path + b"/" + entry.name) for entry in entries]
         elif stat.S_ISLNK(facts.st_mode):
             target = os.readlink(whole)
-            found[row(path, facts.st_mode, len(target), NOBODY, mtime_ns)] = whole
+            found[pack_row(path, facts.st_mode, len(target), NOBODY, mtime_ns)] = whole
         elif stat.S_ISREG(facts.st_mode):
-            found[row(path, facts.st_mode, facts.st_size, NOBODY, mtime_ns)] = whole
+            found[pack_row(path, facts.st_mode, facts.st_size, NOBODY, mtime_ns)] = whole
         else:
             skipped.append(os.fsdecode(whole))
 
 
-def read(whole: bytes, size: int, link: bool) -> Iterator[bytes]:
+def read_file(whole: bytes, size: int, link: bool) -> Iterator[bytes]:
     """So much of it as there was: one that grows meanwhile is cut there, one that shrinks fails."""
     if link:
         yield os.readlink(whole)
@@ -104,6 +111,8 @@ def read(whole: bytes, size: int, link: bool) -> Iterator[bytes]:
         while size:
             piece = file.read(min(size, PIECE))
             if not piece:
-                raise Refused("broken", f"{os.fsdecode(whole)} shrank while it was read; try again")
+                raise CallRefused(
+                    "broken", f"{os.fsdecode(whole)} shrank while it was read; try again"
+                )
             size -= len(piece)
             yield piece

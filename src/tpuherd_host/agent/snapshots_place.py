@@ -14,21 +14,21 @@ import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tpuherd_host.agent.blobs import Blobs, Busy
-from tpuherd_host.agent.snapshots_rows import Row, contents, parsed, unpacked
-from tpuherd_host.agent.snapshots_tree import carry, clear
+from tpuherd_host.agent.blobs import BlobsInUse, BlobStore
+from tpuherd_host.agent.snapshots_rows import ManifestRow, content_sizes, parse_row, unpack_rows
+from tpuherd_host.agent.snapshots_tree import carry_over, remove_known
 from tpuherd_host.agent.thin import Dict, Iterator, List, NamedTuple, Optional, Set
-from tpuherd_host.agent.turn import Refused
+from tpuherd_host.agent.turn import CallRefused
 
 TREES_KEPT = 3  #: with the one in place
 ROWS_KEPT = 6
 STALE_S = 86_400
 PART = ".part"
-KNOWN: Dict[str, List[Row]] = {}  #: small snapshots, taken apart: those of the last syncs
+KNOWN: Dict[str, List[ManifestRow]] = {}  #: small snapshots, taken apart: those of the last syncs
 KNOWN_MAX, KNOWN_ROWS_MAX = 4, 5000
 
 
-class Place(NamedTuple):
+class Destination(NamedTuple):
     """A destination as it is now."""
 
     dest: Path
@@ -38,9 +38,9 @@ class Place(NamedTuple):
     current: Optional[str]  #: the id of what stands there
 
 
-def blobs(house: Path) -> Blobs:
+def open_blobs(house: Path) -> BlobStore:
     """The host's contents."""
-    return Blobs(house / "store" / "blobs")
+    return BlobStore(house / "store" / "blobs")
 
 
 def rows_file(house: Path, id: str) -> Path:
@@ -50,32 +50,32 @@ def rows_file(house: Path, id: str) -> Path:
     return folder / id
 
 
-def rows_of(house: Path, id: Optional[str], *, part: bool = False) -> Optional[List[bytes]]:
+def load_rows(house: Path, id: Optional[str], *, part: bool = False) -> Optional[List[bytes]]:
     """The rows of a snapshot that is here, or (`part`) whose contents may be missing."""
     if not id:
         return None
     path = rows_file(house, id)
     for file in (path, path.with_name(id + PART)) if part else (path,):
         with suppress(FileNotFoundError):
-            return unpacked(file.read_bytes())
+            return unpack_rows(file.read_bytes())
     return None
 
 
-def whole(house: Path) -> List[str]:
+def complete_snapshots(house: Path) -> List[str]:
     """The snapshots that are here whole, the latest first."""
     folder = rows_file(house, "x").parent
     files = [file for file in folder.iterdir() if "." not in file.name]
     return [file.name for file in sorted(files, key=lambda file: -file.stat().st_mtime)]
 
 
-def known(house: Path, id: Optional[str]) -> List[Row]:
+def known_rows(house: Path, id: Optional[str]) -> List[ManifestRow]:
     """The rows of a tree, taken apart; none where nothing is known of it."""
     if id in KNOWN:
         return KNOWN[id]
-    return remembered(id, [parsed(each) for each in rows_of(house, id, part=True) or ()])
+    return remember_rows(id, [parse_row(each) for each in load_rows(house, id, part=True) or ()])
 
 
-def remembered(id: Optional[str], rows: List[Row]) -> List[Row]:
+def remember_rows(id: Optional[str], rows: List[ManifestRow]) -> List[ManifestRow]:
     """The same; they will be asked for again soon."""
     if id and 0 < len(rows) <= KNOWN_ROWS_MAX:
         while len(KNOWN) >= KNOWN_MAX:
@@ -84,23 +84,23 @@ def remembered(id: Optional[str], rows: List[Row]) -> List[Row]:
     return rows
 
 
-def path_of(home: Path, text: str) -> Path:
+def resolve_path(home: Path, text: str) -> Path:
     """A path as a user writes it: from the login's home."""
     if not text or "\0" in text:
-        raise Refused("unfit", "a destination has a name")
+        raise CallRefused("unfit", "a destination has a name")
     if text == "~" or text.startswith("~/"):
         text = text[2:] or "."
     return Path(os.path.realpath(str(home / text)))
 
 
-def place(house: Path, home: Path, text: str, *, force: bool = False) -> Place:
+def find_destination(house: Path, home: Path, text: str, *, force: bool = False) -> Destination:
     """A destination; Refused where no tree may stand."""
-    dest = path_of(home, text)
+    dest = resolve_path(home, text)
     for no in (home.resolve(), house.resolve()):
         if dest == no or dest in no.parents:
-            raise Refused("unfit", f"{dest} cannot be a destination; name a folder below it")
+            raise CallRefused("unfit", f"{dest} cannot be a destination; name a folder below it")
     if house.resolve() in dest.parents:
-        raise Refused("unfit", f"{dest} is a folder of the agent's own; name another")
+        raise CallRefused("unfit", f"{dest} is a folder of the agent's own; name another")
     key = hashlib.sha256(os.fsencode(str(dest))).hexdigest()[:16]
     folder = house / "trees" / key
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -113,52 +113,58 @@ def place(house: Path, home: Path, text: str, *, force: bool = False) -> Place:
         above = above.parent
     if above.stat().st_dev != folder.stat().st_dev:
         folder = above / ".tpuherd-trees" / key
-    current = standing(dest, trees, force=force)
-    writable(above)
-    return Place(dest, folder, record, trees, current)
+    current = current_snapshot(dest, trees, force=force)
+    check_writable(above)
+    return Destination(dest, folder, record, trees, current)
 
 
-def writable(folder: Path) -> None:
+def check_writable(folder: Path) -> None:
     """Refused where the login may put nothing."""
     if not os.access(str(folder), os.W_OK | os.X_OK):
-        raise Refused("unfit", f"{folder} can't be written to; name another destination")
+        raise CallRefused("unfit", f"{folder} can't be written to; name another destination")
 
 
-def standing(dest: Path, trees: List[Dict[str, object]], *, force: bool) -> Optional[str]:
+def current_snapshot(dest: Path, trees: List[Dict[str, object]], *, force: bool) -> Optional[str]:
     """The id of what stands there; None for nothing, Refused for what isn't ours."""
     try:
         there = os.lstat(str(dest))
     except FileNotFoundError:
         return None
     except NotADirectoryError:
-        raise Refused("unfit", f"{dest} leads through a file; name another destination") from None
+        raise CallRefused(
+            "unfit", f"{dest} leads through a file; name another destination"
+        ) from None
     if not stat.S_ISDIR(there.st_mode):
-        raise Refused("unfit", f"{dest} is a file, not a folder; name another destination")
+        raise CallRefused("unfit", f"{dest} is a file, not a folder; name another destination")
     for tree in reversed(trees):
         if tree["inode"] == there.st_ino:
             return str(tree["id"])
     if not force and any(dest.iterdir()):
         sentence = f"{dest} holds files that did not come from here"
-        raise Refused("unfit", f"{sentence}; name another destination, or --force to mix them in")
+        raise CallRefused(
+            "unfit", f"{sentence}; name another destination, or --force to mix them in"
+        )
     return None
 
 
 @contextmanager
-def alone(spot: Place) -> Iterator[None]:
+def lock_destination(spot: Destination) -> Iterator[None]:
     """Nobody else changes this destination meanwhile."""
     with open(str(spot.record.with_name("lock")), "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def recorded(spot: Place, trees: List[Dict[str, object]]) -> None:
+def write_record(spot: Destination, trees: List[Dict[str, object]]) -> None:
     """Write down which trees there are."""
     fresh = spot.record.with_name("record.new")
     fresh.write_text(json.dumps({"dest": str(spot.dest), "trees": trees}))
     fresh.replace(spot.record)
 
 
-def tidied(house: Path, spot: Place, trees: List[Dict[str, object]]) -> List[Dict[str, object]]:
+def remove_old_trees(
+    house: Path, spot: Destination, trees: List[Dict[str, object]]
+) -> List[Dict[str, object]]:
     """Old trees go, but for what the host itself made there; the trees that are left."""
     inodes = {entry.stat().st_ino: entry for entry in spot.folder.iterdir() if entry.is_dir()}
     newest = spot.dest.stat().st_mtime
@@ -168,9 +174,9 @@ def tidied(house: Path, spot: Place, trees: List[Dict[str, object]]) -> List[Dic
         old = inodes.get(int(str(tree["inode"])))
         if old is None:
             continue
-        rows = known(house, str(tree["id"]))
-        carry(os.fsencode(str(old)), dest, rows, known(house, str(trees[-1]["id"])))
-        if not clear(os.fsencode(str(old)), dest, rows):
+        rows = known_rows(house, str(tree["id"]))
+        carry_over(os.fsencode(str(old)), dest, rows, known_rows(house, str(trees[-1]["id"])))
+        if not remove_known(os.fsencode(str(old)), dest, rows):
             left.insert(0, tree)
     ours = {tree["inode"] for tree in trees}
     for inode, entry in inodes.items():  # begun long ago, and never finished
@@ -179,7 +185,7 @@ def tidied(house: Path, spot: Place, trees: List[Dict[str, object]]) -> List[Dic
     return left
 
 
-def swept(house: Path, spare_max: int = ROWS_KEPT) -> None:
+def prune_store(house: Path, spare_max: int = ROWS_KEPT) -> None:
     """Rows and contents that no tree stands for go where there are too many, but for the latest."""
     wanted: Set[str] = set()
     for record in (house / "trees").glob("*/record.json"):
@@ -194,6 +200,6 @@ def swept(house: Path, spare_max: int = ROWS_KEPT) -> None:
         file.unlink()
     live: Set[bytes] = set()
     for file in folder.iterdir():
-        live.update(contents(parsed(each) for each in unpacked(file.read_bytes())))
-    with suppress(Busy):
-        blobs(house).keep(live)
+        live.update(content_sizes(parse_row(each) for each in unpack_rows(file.read_bytes())))
+    with suppress(BlobsInUse):
+        open_blobs(house).keep_only(live)

@@ -27,7 +27,7 @@ class BadRows(ValueError):
     """These can't be a snapshot's rows."""
 
 
-class Row(NamedTuple):
+class ManifestRow(NamedTuple):
     """One of them, taken apart."""
 
     path: bytes
@@ -37,33 +37,33 @@ class Row(NamedTuple):
     id: bytes
 
     @property
-    def folder(self) -> bool:
+    def is_folder(self) -> bool:
         """Whether it is a folder."""
         return stat.S_ISDIR(self.mode)
 
     @property
-    def link(self) -> bool:
+    def is_link(self) -> bool:
         """Whether it is a symlink."""
         return stat.S_ISLNK(self.mode)
 
 
-def row(path: bytes, mode: int, size: int, id: bytes, mtime_ns: int = 0) -> bytes:
+def pack_row(path: bytes, mode: int, size: int, id: bytes, mtime_ns: int = 0) -> bytes:
     """One row, as bytes."""
     return path + b"\0" + TAIL.pack(mode, mtime_ns, size, id)
 
 
-def parsed(row: bytes) -> Row:
+def parse_row(row: bytes) -> ManifestRow:
     """One row, taken apart."""
-    return Row(row[:-END], *TAIL.unpack_from(row, len(row) - TAIL.size))
+    return ManifestRow(row[:-END], *TAIL.unpack_from(row, len(row) - TAIL.size))
 
 
-def packed(rows: Iterable[bytes]) -> bytes:
+def pack_rows(rows: Iterable[bytes]) -> bytes:
     """All rows in one piece."""
     length = LENGTH.pack
     return b"".join([length(len(row)) + row for row in rows])
 
 
-def unpacked(piece: bytes) -> List[bytes]:
+def unpack_rows(piece: bytes) -> List[bytes]:
     """Rows again."""
     rows, at, end, length = [], 0, len(piece), LENGTH.unpack_from
     while at < end:
@@ -77,16 +77,16 @@ def unpacked(piece: bytes) -> List[bytes]:
     return rows
 
 
-def named(rows: Iterable[bytes]) -> bytes:
+def rows_id(rows: Iterable[bytes]) -> bytes:
     """The id of the snapshot with these rows."""
-    return hashlib.sha256(packed(rows)).digest()
+    return hashlib.sha256(pack_rows(rows)).digest()
 
 
-def checked(rows: Sequence[bytes]) -> List[Row]:
+def check_rows(rows: Sequence[bytes]) -> List[ManifestRow]:
     """All rows taken apart; BadRows if a path leads elsewhere or through something else."""
     if any(len(each) <= END for each in rows):
         raise BadRows("too short")
-    found = [parsed(each) for each in rows]
+    found = [parse_row(each) for each in rows]
     paths = [one.path for one in found]
     trail = b"".join([b"/" + path + b"/\0" for path in paths])  # quicker than one by one
     if any(away in trail for away in AWAY) or trail.count(b"\0") > len(paths):
@@ -97,7 +97,7 @@ def checked(rows: Sequence[bytes]) -> List[Row]:
         raise BadRows("too long a path")
     if len(set(paths)) < len(paths) or any(map(ge, rows, islice(rows, 1, None))):
         raise BadRows("out of order")
-    barred = {one.path for one in found if not one.folder}
+    barred = {one.path for one in found if not one.is_folder}
     waiting, passed = {path.rpartition(b"/")[0] for path in paths}, {b""}
     for above in waiting:
         while above not in passed:
@@ -108,16 +108,16 @@ def checked(rows: Sequence[bytes]) -> List[Row]:
     return found
 
 
-def contents(rows: Iterable[Row]) -> Dict[bytes, int]:
+def content_sizes(rows: Iterable[ManifestRow]) -> Dict[bytes, int]:
     """Every content once, in the order of the rows, with its size."""
     found: Dict[bytes, int] = {}
     for one in rows:
-        if not one.folder:
+        if not one.is_folder:
             found.setdefault(one.id, one.size)
     return found
 
 
-def changed(base: Sequence[bytes], rows: Sequence[bytes]) -> Tuple[List[bytes], List[bytes]]:
+def diff_rows(base: Sequence[bytes], rows: Sequence[bytes]) -> Tuple[List[bytes], List[bytes]]:
     """The way from one snapshot to another: paths that are gone, rows that are new or other."""
     put = sorted(set(rows).difference(base))
     stale = set(base).difference(rows)
@@ -125,15 +125,15 @@ def changed(base: Sequence[bytes], rows: Sequence[bytes]) -> Tuple[List[bytes], 
     return sorted({each[:-END] for each in stale} - paths), put
 
 
-def applied(base: Sequence[bytes], gone: Iterable[bytes], put: Iterable[bytes]) -> List[bytes]:
+def apply_diff(base: Sequence[bytes], gone: Iterable[bytes], put: Iterable[bytes]) -> List[bytes]:
     """The other snapshot again."""
     put = list(put)
     away = {*gone, *(each[:-END] for each in put)}
     return sorted([*(each for each in base if each[:-END] not in away), *put])
 
 
-def replaced(base: Sequence[bytes], path: bytes) -> Optional[Row]:
+def row_at_path(base: Sequence[bytes], path: bytes) -> Optional[ManifestRow]:
     """What a snapshot has at a path."""
     start = path + b"\0"
     at = bisect_left(base, start)
-    return parsed(base[at]) if at < len(base) and base[at].startswith(start) else None
+    return parse_row(base[at]) if at < len(base) and base[at].startswith(start) else None

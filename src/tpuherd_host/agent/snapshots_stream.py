@@ -38,14 +38,14 @@ PROBED = 1 << 16  #: smaller ones are compressed whatever they are
 HEAD_MAX = 1 << 24
 
 
-Made = Callable[[int], Any]  #: a compressor of some level
+MakeCompressor = Callable[[int], Any]  #: a compressor of some level
 
 
-class Torn(ValueError):
+class BrokenStream(ValueError):
     """The stream ended before its end, or is none."""
 
 
-class Content(NamedTuple):
+class StreamContent(NamedTuple):
     """One content to be sent: the number of its row, its size, its pieces."""
 
     number: int
@@ -54,10 +54,10 @@ class Content(NamedTuple):
     like: bytes = b""  #: the content that it replaces, if whoever gets it has that
 
 
-class Press:
+class BlockWriter:
     """Makes blocks."""
 
-    def __init__(self, level: int, made: Made) -> None:
+    def __init__(self, level: int, made: MakeCompressor) -> None:
         self.level = level
         self.made = made
         self.zlib = made(level)
@@ -68,42 +68,44 @@ class Press:
 
     def put(self, piece: bytes) -> None:
         """To be compressed."""
-        self._block(self.kind, self.zlib.compress(piece))
+        self._add_block(self.kind, self.zlib.compress(piece))
         self.open = True
 
-    def store(self, piece: bytes) -> None:
+    def put_stored(self, piece: bytes) -> None:
         """To be sent as it is."""
         self._flush(zlib.Z_SYNC_FLUSH)
-        self._block(STORED, piece)
+        self._add_block(STORED, piece)
 
-    def liken(self, number: int, piece: bytes, old: bytes) -> None:
+    def put_delta(self, number: int, piece: bytes, old: bytes) -> None:
         """A whole content, by what it replaces."""
         self.put(NUMBER.pack(number))
         self._flush(zlib.Z_SYNC_FLUSH)
-        front, back = ends(piece, old)
+        front, back = common_ends(piece, old)
         if front:
-            self._block(SAME, SAMENESS.pack(number, 0, front))
+            self._add_block(SAME, SAMENESS.pack(number, 0, front))
         for at in range(front, len(piece) - back, LIKE_PIECE):
             some = piece[at : min(at + LIKE_PIECE, len(piece) - back)]
             start = max(0, at - LIKE_SLACK)
-            press = zlib.compressobj(wbits=-zlib.MAX_WBITS, zdict=likeness(old, start))
-            self._block(LIKE, LIKENESS.pack(number, start) + press.compress(some) + press.flush())
+            press = zlib.compressobj(wbits=-zlib.MAX_WBITS, zdict=delta_dictionary(old, start))
+            self._add_block(
+                LIKE, LIKENESS.pack(number, start) + press.compress(some) + press.flush()
+            )
         if back:
-            self._block(SAME, SAMENESS.pack(number, len(old) - back, back))
+            self._add_block(SAME, SAMENESS.pack(number, len(old) - back, back))
 
-    def turn(self, level: int) -> None:
+    def set_level(self, level: int) -> None:
         """Compress at another level from here on."""
         if level != self.level:
             self.open = True
             self._flush(zlib.Z_FINISH)
             self.level, self.zlib, self.kind = level, self.made(level), FRESH
 
-    def end(self) -> None:
+    def end_stream(self) -> None:
         """No more."""
         self._flush(zlib.Z_FINISH)
-        self._block(END, b"", empty=True)
+        self._add_block(END, b"", empty=True)
 
-    def taken(self) -> bytes:
+    def take_blocks(self) -> bytes:
         """The blocks so far."""
         blocks = b"".join(self.blocks)
         self.blocks, self.size = [], 0
@@ -111,10 +113,10 @@ class Press:
 
     def _flush(self, how: int) -> None:
         if self.open:
-            self._block(self.kind, self.zlib.flush(how))
+            self._add_block(self.kind, self.zlib.flush(how))
             self.open = False
 
-    def _block(self, kind: int, piece: bytes, *, empty: bool = False) -> None:
+    def _add_block(self, kind: int, piece: bytes, *, empty: bool = False) -> None:
         if piece or empty:
             self.blocks.append(BLOCK.pack(kind, len(piece)) + piece)
             self.size += len(piece) + BLOCK.size
@@ -122,55 +124,55 @@ class Press:
                 self.kind = DEFLATED
 
 
-def stream(
+def encode_stream(
     head: Mapping[str, Any],
     body: bytes,
-    contents: Iterable[Content],
+    contents: Iterable[StreamContent],
     level: Callable[[], int],
-    made: Made = zlib.compressobj,
+    made: MakeCompressor = zlib.compressobj,
 ) -> Iterator[bytes]:
     """All blocks, some at a time. `level` is asked before each content; `made` makes compressors
     whose output zlib understands."""
-    press = Press(level(), made)
+    press = BlockWriter(level(), made)
     said = json.dumps(dict(head, body=len(body))).encode()
     press.put(NUMBER.pack(len(said)) + said)
     for at in range(0, len(body), PLAIN_MAX):
         press.put(body[at : at + PLAIN_MAX])
         if press.size >= BATCH:
-            yield press.taken()
+            yield press.take_blocks()
     for content in contents:
         if content.like:
-            press.liken(content.number, b"".join(content.pieces), content.like)
+            press.put_delta(content.number, b"".join(content.pieces), content.like)
             if press.size >= BATCH:
-                yield press.taken()
+                yield press.take_blocks()
             continue
-        press.turn(level())
+        press.set_level(level())
         press.put(NUMBER.pack(content.number))
         stored = None
         for piece in content.pieces:
             if stored is None:
-                stored = hopeless(piece) if content.size >= PROBED else False
+                stored = is_incompressible(piece) if content.size >= PROBED else False
             if stored:
-                press.store(piece)
+                press.put_stored(piece)
             else:
                 press.put(piece)
             if press.size >= BATCH:
-                yield press.taken()
+                yield press.take_blocks()
                 if not stored:
-                    press.turn(level())
-    press.end()
-    yield press.taken()
+                    press.set_level(level())
+    press.end_stream()
+    yield press.take_blocks()
 
 
-def ends(piece: bytes, old: bytes) -> Tuple[int, int]:
+def common_ends(piece: bytes, old: bytes) -> Tuple[int, int]:
     """How far two contents begin, and then end, alike; 0 where that is not much."""
-    front = alike(piece, old)
+    front = common_prefix_length(piece, old)
     front = front if front >= SAME_MIN else 0
-    back = alike(piece[front:][::-1], old[front:][::-1])
+    back = common_prefix_length(piece[front:][::-1], old[front:][::-1])
     return front, back if back >= SAME_MIN else 0
 
 
-def alike(one: bytes, other: bytes) -> int:
+def common_prefix_length(one: bytes, other: bytes) -> int:
     """How far two contents begin alike."""
     low, high = 0, min(len(one), len(other))
     while low < high:
@@ -182,49 +184,51 @@ def alike(one: bytes, other: bytes) -> int:
     return low
 
 
-def likeness(old: bytes, start: int) -> bytes:
+def delta_dictionary(old: bytes, start: int) -> bytes:
     """The part of a content by which another is told; zlib takes no empty one."""
     return old[start : start + (1 << zlib.MAX_WBITS)] or b"\0"
 
 
-def hopeless(piece: bytes) -> bool:
+def is_incompressible(piece: bytes) -> bool:
     """Whether compressing it would be for nothing, judged by its beginning."""
     probe = piece[:PROBE]
     return len(zlib.compress(probe, 1)) > 0.95 * len(probe)
 
 
-def blocks(read: Callable[[], bytes]) -> Iterator[bytes]:
+def read_blocks(read: Callable[[], bytes]) -> Iterator[bytes]:
     """The blocks again, whole, head and all; `read` gives some bytes, none at the end."""
     rest = bytearray()
     while True:
         while len(rest) < BLOCK.size:
-            rest += some(read)
+            rest += read_some(read)
         kind, length = BLOCK.unpack_from(rest)
         if length > BLOCK_MAX or not DEFLATED <= kind <= SAME:
-            raise Torn("this is no stream of a snapshot")
+            raise BrokenStream("this is no stream of a snapshot")
         whole = BLOCK.size + length
         while len(rest) < whole:
-            rest += some(read)
+            rest += read_some(read)
         yield bytes(rest[:whole])
         del rest[:whole]
         if kind == END:
             return
 
 
-def some(read: Callable[[], bytes]) -> bytes:
+def read_some(read: Callable[[], bytes]) -> bytes:
     """Some bytes; Torn if there are none."""
     piece = read()
     if not piece:
-        raise Torn("the stream was cut")
+        raise BrokenStream("the stream was cut")
     return piece
 
 
-def nothing(number: int) -> bytes:
+def no_content(number: int) -> bytes:
     """No row's content is known."""
-    raise Torn("this stream needs contents that are not here")
+    raise BrokenStream("this stream needs contents that are not here")
 
 
-def plain(blocks: Iterable[bytes], old: Callable[[int], bytes] = nothing) -> Iterator[bytes]:
+def decode_blocks(
+    blocks: Iterable[bytes], old: Callable[[int], bytes] = no_content
+) -> Iterator[bytes]:
     """What is in the blocks, at most PLAIN_MAX at a time. `old` gives what the content of a row
     replaces; it is asked when all rows have been read."""
     inflate = zlib.decompressobj()
@@ -235,9 +239,9 @@ def plain(blocks: Iterable[bytes], old: Callable[[int], bytes] = nothing) -> Ite
         if kind == FRESH:
             inflate = zlib.decompressobj()
         if kind == LIKE:
-            yield inflated(piece, old)
+            yield inflate_delta(piece, old)
         if kind == SAME:
-            yield part(piece, old)
+            yield old_part(piece, old)
         if kind in (DEFLATED, FRESH):
             try:
                 while piece:
@@ -246,44 +250,44 @@ def plain(blocks: Iterable[bytes], old: Callable[[int], bytes] = nothing) -> Ite
                 while more := inflate.decompress(b"", PLAIN_MAX):
                     yield more
             except zlib.error as error:
-                raise Torn(f"the stream is spoiled: {error}") from None
+                raise BrokenStream(f"the stream is spoiled: {error}") from None
 
 
-def inflated(piece: bytes, old: Callable[[int], bytes]) -> bytes:
+def inflate_delta(piece: bytes, old: Callable[[int], bytes]) -> bytes:
     """One piece that was told by what it replaces."""
     if len(piece) < LIKENESS.size:
-        raise Torn("this is no stream of a snapshot")
+        raise BrokenStream("this is no stream of a snapshot")
     number, start = LIKENESS.unpack_from(piece)
-    shape = likeness(old(number), start)
+    shape = delta_dictionary(old(number), start)
     inflate = zlib.decompressobj(wbits=-zlib.MAX_WBITS, zdict=shape)
     try:
         return inflate.decompress(piece[LIKENESS.size :], LIKE_PIECE)
     except zlib.error as error:
-        raise Torn(f"the stream is spoiled: {error}") from None
+        raise BrokenStream(f"the stream is spoiled: {error}") from None
 
 
-def part(piece: bytes, old: Callable[[int], bytes]) -> bytes:
+def old_part(piece: bytes, old: Callable[[int], bytes]) -> bytes:
     """A part of what is replaced, as it was."""
     if len(piece) != SAMENESS.size:
-        raise Torn("this is no stream of a snapshot")
+        raise BrokenStream("this is no stream of a snapshot")
     number, at, many = SAMENESS.unpack(piece)
     return old(number)[at : at + many]
 
 
-class Source:
+class ContentReader:
     """What is inside the stream, read from front to back."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._rest = memoryview(b"")
 
-    def pieces(self, many: int) -> Iterator[bytes]:
+    def read_pieces(self, many: int) -> Iterator[bytes]:
         """So many bytes, piece by piece."""
         while many:
             if not self._rest:
                 piece = next(self._pieces, None)
                 if piece is None:
-                    raise Torn("the stream ended too early")
+                    raise BrokenStream("the stream ended too early")
                 self._rest = memoryview(piece)
             some = self._rest[:many]
             self._rest = self._rest[len(some) :]
@@ -291,21 +295,21 @@ class Source:
             if some:
                 yield bytes(some)
 
-    def take(self, many: int) -> bytes:
+    def read_bytes(self, many: int) -> bytes:
         """So many bytes."""
-        return b"".join(self.pieces(many))
+        return b"".join(self.read_pieces(many))
 
-    def number(self) -> int:
+    def read_number(self) -> int:
         """The number of the row whose content follows."""
-        number: int = NUMBER.unpack(self.take(NUMBER.size))[0]
+        number: int = NUMBER.unpack(self.read_bytes(NUMBER.size))[0]
         return number
 
-    def head(self) -> Dict[str, Any]:
+    def read_head(self) -> Dict[str, Any]:
         """What stands at the front."""
-        length = self.number()
+        length = self.read_number()
         if length > HEAD_MAX:
-            raise Torn("this is no stream of a snapshot")
-        head: Dict[str, Any] = json.loads(self.take(length))
+            raise BrokenStream("this is no stream of a snapshot")
+        head: Dict[str, Any] = json.loads(self.read_bytes(length))
         return head
 
     def drain(self) -> None:

@@ -6,10 +6,10 @@ import shutil
 import subprocess
 import time
 
-from tpuherd_host.agent.processes import all_processes, marked
+from tpuherd_host.agent.processes import all_processes, marked_task
 from tpuherd_host.agent.thin import Any, Dict, List
-from tpuherd_host.agent.threads import Talk
-from tpuherd_host.agent.turn import Refused
+from tpuherd_host.agent.threads import ThreadedCall
+from tpuherd_host.agent.turn import CallRefused
 
 PROCESSES_MAX = 64
 TEXT_MAX = 64 << 10
@@ -20,29 +20,33 @@ FRAMES = re.compile(r"/memfd:herd-frames-(\d+)\b")
 FRAMES_S, QUIET_S = 3.0, 0.2
 
 
-def stacks(talk: Talk) -> Dict[str, Any]:
+def stacks(talk: ThreadedCall) -> Dict[str, Any]:
     """Of every process that bears the attempt's mark."""
     attempt = talk.content.get("attempt")
     if not isinstance(attempt, str) or not attempt:
-        raise Refused("unfit", "attempt is missing")
+        raise CallRefused("unfit", "attempt is missing")
     house = talk.house
-    mine = [pid for pid in sorted(all_processes()) if marked(pid, house.folder) == attempt]
+    mine = [pid for pid in sorted(all_processes()) if marked_task(pid, house.folder) == attempt]
     told: List[Dict[str, Any]] = []
     for pid in mine[:PROCESSES_MAX]:
         path = house.environment.get("PATH", os.defpath)
-        told.append({"pid": pid, "command": command(pid), "text": text(pid, path)[-TEXT_MAX:]})
+        told.append(
+            {"pid": pid, "command": command_line(pid), "text": stack_text(pid, path)[-TEXT_MAX:]}
+        )
     return {"processes": told, "more": max(0, len(mine) - PROCESSES_MAX)}
 
 
-def command(pid: int) -> str:
+def command_line(pid: int) -> str:
     """As it was begun."""
-    return read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()[:500]
+    return read_proc_file(f"/proc/{pid}/cmdline").replace("\0", " ").strip()[:500]
 
 
-def text(pid: int, path: str) -> str:
+def stack_text(pid: int, path: str) -> str:
     """Python's frames if they can be had, and where its threads are in the kernel."""
-    own = os.path.dirname(link(f"/proc/{pid}/exe"))  # a virtual environment's is beside its python
-    spy = shutil.which("py-spy", path=f"{path}:{venv(pid)}:{own}")
+    own = os.path.dirname(
+        link_target(f"/proc/{pid}/exe")
+    )  # a virtual environment's is beside its python
+    spy = shutil.which("py-spy", path=f"{path}:{venv_bin(pid)}:{own}")
     said = ""
     if spy is not None:
         try:
@@ -58,26 +62,26 @@ def text(pid: int, path: str) -> str:
                 return said
         except (OSError, subprocess.TimeoutExpired) as error:
             said = f"py-spy: {error}\n"
-    return said + own_frames(pid) + kernel(pid)
+    return said + own_frames(pid) + kernel_stacks(pid)
 
 
 def own_frames(pid: int) -> str:
     """Python's frames as the program itself writes them; empty where it does not."""
     folder = f"/proc/{pid}/fd"
     try:
-        links = {f"{folder}/{file}": link(f"{folder}/{file}") for file in os.listdir(folder)}
+        links = {f"{folder}/{file}": link_target(f"{folder}/{file}") for file in os.listdir(folder)}
         for file, target in links.items():
             found = FRAMES.match(target)
             if found:
                 before = os.stat(file).st_size
                 os.kill(pid, int(found.group(1)))
-                return grown(file, before)
+                return read_growth(file, before)
     except OSError:
         pass  # it ends just now, or is another's
     return ""
 
 
-def grown(file: str, before: int) -> str:
+def read_growth(file: str, before: int) -> str:
     """What comes to be in a file, once nothing more comes.
 
     Another process writes it, in a handler of signals that can say nothing at its end, and no file
@@ -90,18 +94,18 @@ def grown(file: str, before: int) -> str:
         if before < size == now:
             break
         size = now
-    return read(file)[before:]
+    return read_proc_file(file)[before:]
 
 
-def venv(pid: int) -> str:
+def venv_bin(pid: int) -> str:
     """The bin folder of the virtual environment it runs in, by its environment."""
-    for word in read(f"/proc/{pid}/environ").split("\0"):
+    for word in read_proc_file(f"/proc/{pid}/environ").split("\0"):
         if word.startswith("VIRTUAL_ENV="):
             return os.path.join(word.partition("=")[2], "bin")
     return ""
 
 
-def kernel(pid: int) -> str:
+def kernel_stacks(pid: int) -> str:
     """Each thread: its name, its state, what it waits for, and its kernel stack if we may."""
     folder = f"/proc/{pid}/task"
     lines = []
@@ -111,16 +115,16 @@ def kernel(pid: int) -> str:
         return "it is gone\n"
     for thread in threads[:THREADS_MAX]:
         place = f"{folder}/{thread}"
-        stat = read(f"{place}/stat").rpartition(")")[2].split()
+        stat = read_proc_file(f"{place}/stat").rpartition(")")[2].split()
         state = stat[0] if stat else "?"
-        waits = read(f"{place}/wchan").strip() or "0"
-        name = read(f"{place}/comm").strip()
+        waits = read_proc_file(f"{place}/wchan").strip() or "0"
+        name = read_proc_file(f"{place}/comm").strip()
         lines.append(f"thread {thread} {name}: state {state}, waits in {waits}")
-        lines += [f"    {line}" for line in read(f"{place}/stack").splitlines()]
+        lines += [f"    {line}" for line in read_proc_file(f"{place}/stack").splitlines()]
     return "\n".join(lines) + "\n"
 
 
-def read(path: str) -> str:
+def read_proc_file(path: str) -> str:
     """A file of /proc; empty where it may not be read."""
     try:
         with open(path, errors="replace") as file:
@@ -129,7 +133,7 @@ def read(path: str) -> str:
         return ""
 
 
-def link(path: str) -> str:
+def link_target(path: str) -> str:
     """Where a link leads; empty where that may not be seen."""
     try:
         return os.readlink(path)

@@ -17,11 +17,11 @@ def main(words: "List[str]", pyz: str, protocol: int) -> int:
     name = pyz.rpartition("/")[2]
     version = f"{protocol}.{name[len(PREFIX) : -len(SUFFIX)]}"
     if word == "attach":
-        return int(room("attach").attach(pyz, version, lambda: serve(version)))
+        return int(agent_module("attach").attach(pyz, version, lambda: serve_agent(version)))
     if word == "serve":
-        return serve(version)
+        return serve_agent(version)
     if word == "holders":
-        return int(room("holders").print_all())
+        return int(agent_module("holders").print_all())
     if word == "version":
         sys.stdout.write(version + "\n")
         return 0
@@ -29,13 +29,13 @@ def main(words: "List[str]", pyz: str, protocol: int) -> int:
     return 64
 
 
-def serve(version: str) -> int:
+def serve_agent(version: str) -> int:
     """The life of an agent."""
     gc.disable()  # nothing that is loaded now will ever be garbage: to look for it takes 5 ms
-    return int(room("serve").serve(version))
+    return int(agent_module("serve").serve(version))
 
 
-def room(name: str) -> "Any":
+def agent_module(name: str) -> "Any":
     """A module of ours."""
     whole = f"{__package__}.{name}"
     __import__(whole)

@@ -43,7 +43,7 @@ class Ending(NamedTuple):
     rusage: Mapping[str, float] = {}
 
 
-class Work(NamedTuple):
+class Task(NamedTuple):
     """A command, an attempt or a setup, from its asking until it is forgotten."""
 
     id: str
@@ -97,12 +97,12 @@ class Work(NamedTuple):
     signed: str = ""  #: hash of what was asked, so that the same may be asked twice
 
     @property
-    def live(self) -> bool:
+    def is_live(self) -> bool:
         """Whether something of it may still run."""
         return self.phase in LIVE
 
     @property
-    def mortal(self) -> bool:
+    def has_leader(self) -> bool:
         """Whether its leader runs."""
         return self.phase in (STARTING, RUNNING)
 
@@ -136,20 +136,20 @@ class Connection(NamedTuple):
     calls: Mapping[int, Call] = {}
 
 
-class State(NamedTuple):
+class AgentState(NamedTuple):
     """All of it."""
 
     hello: Mapping[str, Any] = {}
     boot: str = ""
     connections: Mapping[int, Connection] = {}
-    works: Mapping[str, Work] = {}
+    works: Mapping[str, Task] = {}
     epochs: Mapping[str, int] = {}
     stamps: FrozenSet[str] = frozenset()
     notices: Mapping[str, str] = {}
     beat_at: float = 0.0
 
 
-def shown(work: Work) -> Dict[str, Any]:
+def task_json(work: Task) -> Dict[str, Any]:
     """A piece of work, as it is told."""
     told: Dict[str, Any] = {
         "id": work.id,

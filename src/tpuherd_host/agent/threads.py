@@ -3,7 +3,7 @@
 import _thread
 
 from tpuherd_host.agent.frames import DATA_MAX, WINDOW
-from tpuherd_host.agent.state import State
+from tpuherd_host.agent.state import AgentState
 from tpuherd_host.agent.thin import (
     Any,
     Callable,
@@ -15,29 +15,29 @@ from tpuherd_host.agent.thin import (
     deque,
     import_module,
 )
-from tpuherd_host.agent.turn import Refused
-from tpuherd_host.agent.words import Answered, Consumed, Happening, Spoke, Told
+from tpuherd_host.agent.turn import CallRefused
+from tpuherd_host.agent.words import Event, ThreadAnswered, ThreadEvent, ThreadRead, ThreadSent
 
 
-class Cut(Exception):
+class CallAbandoned(Exception):
     """Nobody waits for the answer any more: leave."""
 
 
-class House(NamedTuple):
+class AgentPaths(NamedTuple):
     """What a threaded verb may know of the agent."""
 
     folder: str  #: ~/.tpuherd
     home: str
     environment: Mapping[str, str]  #: the login's, as commands have it
-    state: Callable[[], State]
-    post: Callable[[Happening], None]
+    state: Callable[[], AgentState]
+    post: Callable[[Event], None]
 
 
-class Talk:
+class ThreadedCall:
     """One call of a threaded verb. Reading and writing wait, and raise Cut when nobody is there."""
 
     def __init__(
-        self, house: House, content: Mapping[str, Any], connection: int, call: int
+        self, house: AgentPaths, content: Mapping[str, Any], connection: int, call: int
     ) -> None:
         self.house = house
         self.content = content  #: the JSON of the CALL
@@ -55,12 +55,12 @@ class Talk:
         with self.news:
             self.news.wait_for(lambda: self.pieces or self.cut, timeout_s)
             if self.cut:
-                raise Cut
+                raise CallAbandoned
             if not self.pieces:
                 return None
             port, piece = self.pieces.popleft()
         if piece:
-            self.house.post(Consumed(self.connection, self.call, len(piece)))
+            self.house.post(ThreadRead(self.connection, self.call, len(piece)))
         return port, piece
 
     def write(self, port: int, text: bytes) -> None:
@@ -70,57 +70,57 @@ class Talk:
             with self.news:
                 self.news.wait_for(lambda: self.credit > 0 or self.cut)
                 if self.cut:
-                    raise Cut
+                    raise CallAbandoned
                 many = min(len(view), self.credit, DATA_MAX - 1)
                 self.credit -= many
             piece = bytes(view[:many])
-            self.house.post(Spoke(self.connection, self.call, port, piece))
+            self.house.post(ThreadSent(self.connection, self.call, port, piece))
             view = view[many:]
 
-    def end(self, port: int) -> None:
+    def send_eof(self, port: int) -> None:
         """No more on this port."""
-        self.house.post(Spoke(self.connection, self.call, port, b"", last=True))
+        self.house.post(ThreadSent(self.connection, self.call, port, b"", last=True))
 
-    def tell(self, event: Mapping[str, Any]) -> None:
+    def send_event(self, event: Mapping[str, Any]) -> None:
         """An EVENT to all who are attached; it has a key "event"."""
-        self.house.post(Told(event))
+        self.house.post(ThreadEvent(event))
 
-    def check(self) -> None:
+    def raise_if_cut(self) -> None:
         """Raise Cut where nobody waits any more."""
         if self.cut:
-            raise Cut
+            raise CallAbandoned
 
     # ---- what the daemon does --------------------------------------------------------------------
 
-    def hand(self, port: int, piece: Optional[bytes]) -> None:
+    def add_piece(self, port: int, piece: Optional[bytes]) -> None:
         """Something came."""
         with self.news:
             self.pieces.append((port, piece))
             self.news.notify()
 
-    def grant(self, many: int) -> None:
+    def add_credit(self, many: int) -> None:
         """More may be sent."""
         with self.news:
             self.credit += many
             self.news.notify()
 
-    def drop(self) -> None:
+    def cancel(self) -> None:
         """Nobody waits."""
         with self.news:
             self.cut = True
             self.news.notify()
 
 
-def begin(place: str, talk: Talk) -> None:
+def start_thread(place: str, talk: ThreadedCall) -> None:
     """In a thread that nobody waits for. `place` is a function's, as in verbs.THREADED."""
     try:
-        _thread.start_new_thread(live, (place, talk))
+        _thread.start_new_thread(run_call, (place, talk))
     except RuntimeError:
         answer = {"sentence": "the user's processes leave no room here for one more thread"}
-        talk.house.post(Answered(talk.connection, talk.call, answer, "busy"))
+        talk.house.post(ThreadAnswered(talk.connection, talk.call, answer, "busy"))
 
 
-def live(place: str, talk: Talk) -> None:
+def run_call(place: str, talk: ThreadedCall) -> None:
     """The life of that thread. Whatever happens in it, who asked gets an answer."""
     sentence = f"{place} broke off; ~/.tpuherd/agent.log on the host says where"
     error, answer = "broken", {"sentence": sentence}
@@ -128,9 +128,9 @@ def live(place: str, talk: Talk) -> None:
         module, _, name = place.partition(".")
         function = getattr(import_module(f"{__package__}.{module}"), name)
         error, answer = "", dict(function(talk))
-    except Cut:
+    except CallAbandoned:
         error = "cancelled"
-    except Refused as refused:
+    except CallRefused as refused:
         error, answer = refused.word, {"sentence": refused.sentence}
     except (
         OSError,
@@ -143,4 +143,4 @@ def live(place: str, talk: Talk) -> None:
     ) as why:
         error, answer = "broken", {"sentence": f"{type(why).__name__}: {why}"}
     finally:
-        talk.house.post(Answered(talk.connection, talk.call, answer, error))
+        talk.house.post(ThreadAnswered(talk.connection, talk.call, answer, error))

@@ -116,34 +116,36 @@ agent itself: subprocess works there as usual.
 """
 
 from tpuherd_host.agent import attempts, commands
-from tpuherd_host.agent.calls import Answer
+from tpuherd_host.agent.calls import MethodHandler
 from tpuherd_host.agent.state import Connection
 from tpuherd_host.agent.thin import Any, Dict, Mapping
-from tpuherd_host.agent.turn import Turn
+from tpuherd_host.agent.turn import Transition
 
 
-def ping(turn: Turn, one: Connection, call: int, content: Mapping[str, Any]) -> Mapping[str, Any]:
+def answer_ping(
+    turn: Transition, one: Connection, call: int, content: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Is anybody there?"""
     return {"time": turn.now}
 
 
 #: Answered by the judgement itself: pure functions.
-PURE: Dict[str, Answer] = {
-    "ping": ping,
-    "run": commands.run,
-    "attach": commands.follow,
-    "commands": commands.listed,
+PURE: Dict[str, MethodHandler] = {
+    "ping": answer_ping,
+    "run": commands.run_command,
+    "attach": commands.follow_task,
+    "commands": commands.list_commands,
     "signal": commands.send_signal,
-    "stop": commands.stopped,
-    "resize": commands.resize,
+    "stop": commands.stop_command,
+    "resize": commands.resize_terminal,
     "close_stdin": commands.end_input,
-    "forget": commands.forgotten,
-    "start": attempts.start,
-    "attempts": attempts.listed,
-    "follow": commands.follow,
-    "halt": attempts.halt,
-    "lease": attempts.lease,
-    "setup": attempts.setup,
+    "forget": commands.forget_command,
+    "start": attempts.start_attempt,
+    "attempts": attempts.list_attempts,
+    "follow": commands.follow_task,
+    "halt": attempts.halt_attempt,
+    "lease": attempts.renew_leases,
+    "setup": attempts.run_setup,
 }
 
 #: Those that read files or wait, each call in a thread of its own.

@@ -1,39 +1,39 @@
 """What may happen to the agent, and what it may do: the words that `step` takes and gives."""
 
 from tpuherd_host.agent.frames import Frame
-from tpuherd_host.agent.state import Ending, Work
+from tpuherd_host.agent.state import Ending, Task
 from tpuherd_host.agent.thin import Any, Mapping, NamedTuple, Optional, Tuple, Union
 
 # ---- happenings ----------------------------------------------------------------------------------
 
 
-class Opened(NamedTuple):
+class ConnectionOpened(NamedTuple):
     """Somebody came."""
 
     connection: int
 
 
-class Arrived(NamedTuple):
+class FrameReceived(NamedTuple):
     """A whole frame came."""
 
     connection: int
     frame: Frame
 
 
-class Closed(NamedTuple):
+class ConnectionClosed(NamedTuple):
     """Somebody left, or spoke nonsense."""
 
     connection: int
 
 
-class Flushed(NamedTuple):
+class BytesFlushed(NamedTuple):
     """So much of what was to be sent has left."""
 
     connection: int
     many: int
 
 
-class Began(NamedTuple):
+class ProcessStarted(NamedTuple):
     """A process of a piece of work is there."""
 
     work: str
@@ -41,7 +41,7 @@ class Began(NamedTuple):
     ticks: int
 
 
-class Unborn(NamedTuple):
+class SpawnFailed(NamedTuple):
     """It could not be: `exit` is what a shell would say, 126 or 127."""
 
     work: str
@@ -49,7 +49,7 @@ class Unborn(NamedTuple):
     sentence: str
 
 
-class Ended(NamedTuple):
+class ProcessEnded(NamedTuple):
     """The leader of a piece of work has ended; all None: nobody saw how."""
 
     work: str
@@ -57,7 +57,7 @@ class Ended(NamedTuple):
     at: float
 
 
-class Grew(NamedTuple):
+class LogGrew(NamedTuple):
     """Its log reaches from `first` to `length` now."""
 
     work: str
@@ -66,61 +66,61 @@ class Grew(NamedTuple):
     lost_bytes: int = 0
 
 
-class Drained(NamedTuple):
+class OutputsClosed(NamedTuple):
     """All its outputs are closed."""
 
     work: str
 
 
-class Took(NamedTuple):
+class InputConsumed(NamedTuple):
     """Its standard input has taken so much; 0: it takes no more."""
 
     work: str
     many: int
 
 
-class Swept(NamedTuple):
+class ProcessesCounted(NamedTuple):
     """So many of its processes are left."""
 
     work: str
     left: int
 
 
-class Seen(NamedTuple):
+class ChipUsersFound(NamedTuple):
     """Who has the chips."""
 
     work: str
     holders: Tuple[Mapping[str, Any], ...]
 
 
-class AptSeen(NamedTuple):
+class AptHolderFound(NamedTuple):
     """Who has apt's locks; empty: nobody."""
 
     work: str
     holder: str
 
 
-class Tailed(NamedTuple):
+class LogTailRead(NamedTuple):
     """Its last lines."""
 
     work: str
     lines: Tuple[str, ...]
 
 
-class Reported(NamedTuple):
+class StepReported(NamedTuple):
     """A training program said how far it is."""
 
     content: Mapping[str, Any]
 
 
-class News(NamedTuple):
+class HostNotice(NamedTuple):
     """The metadata server says something new."""
 
     key: str
     value: str
 
 
-class Spoke(NamedTuple):
+class ThreadSent(NamedTuple):
     """A threaded verb sends bytes."""
 
     connection: int
@@ -130,7 +130,7 @@ class Spoke(NamedTuple):
     last: bool = False
 
 
-class Consumed(NamedTuple):
+class ThreadRead(NamedTuple):
     """A threaded verb has read so much."""
 
     connection: int
@@ -138,7 +138,7 @@ class Consumed(NamedTuple):
     many: int
 
 
-class Answered(NamedTuple):
+class ThreadAnswered(NamedTuple):
     """A threaded verb is through; with `error`, badly."""
 
     connection: int
@@ -147,34 +147,34 @@ class Answered(NamedTuple):
     error: str = ""
 
 
-class Told(NamedTuple):
+class ThreadEvent(NamedTuple):
     """A threaded verb has something to say to all."""
 
     content: Mapping[str, Any]
 
 
-class Cleaned(NamedTuple):
+class TasksCleaned(NamedTuple):
     """A user has the processes of these ended."""
 
     works: Tuple[str, ...]
     why: str
 
 
-class Woke(NamedTuple):
+class TimerFired(NamedTuple):
     """It is time to look at what is due."""
 
 
 # ---- deeds ---------------------------------------------------------------------------------------
 
 
-class Send(NamedTuple):
+class SendFrame(NamedTuple):
     """A frame."""
 
     connection: int
     frame: bytes
 
 
-class Pour(NamedTuple):
+class SendLog(NamedTuple):
     """A piece of a log, as DATA."""
 
     connection: int
@@ -185,41 +185,41 @@ class Pour(NamedTuple):
     many: int
 
 
-class Hang(NamedTuple):
+class CloseConnection(NamedTuple):
     """Close the connection when what was said has left."""
 
     connection: int
 
 
-class Spawn(NamedTuple):
+class SpawnProcess(NamedTuple):
     """Begin the current stage."""
 
-    work: Work
+    work: Task
 
 
-class Feed(NamedTuple):
+class FeedInput(NamedTuple):
     """Bytes for its standard input; None: no more."""
 
     work: str
     piece: Optional[bytes]
 
 
-class Signal(NamedTuple):
+class SendSignal(NamedTuple):
     """To its leader, or to all of it; no deed when it is gone."""
 
-    work: Work
+    work: Task
     number: int
     whole: bool
 
 
-class Sweep(NamedTuple):
+class SweepProcesses(NamedTuple):
     """A signal (0: none) to all of it that is left, and count: Swept."""
 
-    work: Work
+    work: Task
     number: int
 
 
-class Resize(NamedTuple):
+class ResizeTerminal(NamedTuple):
     """Its terminal."""
 
     work: str
@@ -227,72 +227,72 @@ class Resize(NamedTuple):
     columns: int
 
 
-class LookAtChips(NamedTuple):
+class FindChipUsers(NamedTuple):
     """Who has them: Seen."""
 
     work: str
 
 
-class LookAtApt(NamedTuple):
+class FindAptHolder(NamedTuple):
     """Who has its locks: AptSeen."""
 
     work: str
 
 
-class LookForEnd(NamedTuple):
+class CheckAdopted(NamedTuple):
     """An adopted one: does it still run, and how did it end?"""
 
-    work: Work
+    work: Task
 
 
-class Note(NamedTuple):
+class AppendNote(NamedTuple):
     """A line of the agent's own in its log."""
 
-    work: Work
+    work: Task
     port: int
     sentence: str
 
 
-class Pause(NamedTuple):
+class PauseOutput(NamedTuple):
     """Read its output no more, or again."""
 
     work: str
     on: bool
 
 
-class Tail(NamedTuple):
+class ReadLogTail(NamedTuple):
     """Read its last lines: Tailed."""
 
     work: str
 
 
-class Save(NamedTuple):
+class SaveTask(NamedTuple):
     """Write down how it stands; `hard`: onto the disk before anything else is done."""
 
-    work: Work
+    work: Task
     hard: bool
 
 
-class Forget(NamedTuple):
+class ForgetTask(NamedTuple):
     """Remove all of it."""
 
-    work: Work
+    work: Task
 
 
-class Keep(NamedTuple):
+class SaveEpochs(NamedTuple):
     """Write down the epochs."""
 
     epochs: Mapping[str, int]
 
 
-class Stamp(NamedTuple):
+class SaveStamp(NamedTuple):
     """A step went well."""
 
     stamp: str
     name: str
 
 
-class Thread(NamedTuple):
+class StartThread(NamedTuple):
     """Begin a threaded verb."""
 
     connection: int
@@ -301,7 +301,7 @@ class Thread(NamedTuple):
     content: Mapping[str, Any]
 
 
-class Hand(NamedTuple):
+class PassThreadData(NamedTuple):
     """Bytes for a threaded verb; None: no more on that port."""
 
     connection: int
@@ -310,7 +310,7 @@ class Hand(NamedTuple):
     piece: Optional[bytes]
 
 
-class Grant(NamedTuple):
+class GrantThreadCredit(NamedTuple):
     """A threaded verb may send so much more."""
 
     connection: int
@@ -318,19 +318,22 @@ class Grant(NamedTuple):
     many: int
 
 
-class Drop(NamedTuple):
+class DropThread(NamedTuple):
     """Nobody waits for a threaded verb any more."""
 
     connection: int
     call: int
 
 
-Happening = Union[
-    Opened, Arrived, Closed, Flushed, Began, Unborn, Ended, Grew, Drained, Took, Swept, Seen,
-    AptSeen, Tailed, Reported, News, Spoke, Consumed, Answered, Told,
-    Cleaned, Woke,
+Event = Union[
+    ConnectionOpened, FrameReceived, ConnectionClosed, BytesFlushed, ProcessStarted,
+    SpawnFailed, ProcessEnded, LogGrew, OutputsClosed, InputConsumed, ProcessesCounted,
+    ChipUsersFound, AptHolderFound, LogTailRead, StepReported, HostNotice, ThreadSent,
+    ThreadRead, ThreadAnswered, ThreadEvent, TasksCleaned, TimerFired,
 ]  # fmt: skip
-Deed = Union[
-    Send, Pour, Hang, Spawn, Feed, Signal, Sweep, Resize, LookAtChips, LookAtApt, LookForEnd, Note,
-    Pause, Tail, Save, Forget, Keep, Stamp, Thread, Hand, Grant, Drop,
+Effect = Union[
+    SendFrame, SendLog, CloseConnection, SpawnProcess, FeedInput, SendSignal, SweepProcesses,
+    ResizeTerminal, FindChipUsers, FindAptHolder, CheckAdopted, AppendNote, PauseOutput,
+    ReadLogTail, SaveTask, ForgetTask, SaveEpochs, SaveStamp, StartThread, PassThreadData,
+    GrantThreadCredit, DropThread,
 ]  # fmt: skip

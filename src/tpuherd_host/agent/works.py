@@ -15,32 +15,32 @@ from tpuherd_host.agent.state import (
     WAITING,
     Ending,
     Stage,
-    Work,
-    shown,
+    Task,
+    task_json,
 )
 from tpuherd_host.agent.thin import Optional, Tuple, signal
-from tpuherd_host.agent.turn import Turn
+from tpuherd_host.agent.turn import Transition
 from tpuherd_host.agent.words import (
-    AptSeen,
-    Began,
-    Cleaned,
-    Drained,
-    Ended,
-    Forget,
-    Grew,
-    LookAtApt,
-    LookAtChips,
-    LookForEnd,
-    Note,
-    Seen,
-    Signal,
-    Spawn,
-    Stamp,
-    Sweep,
-    Swept,
-    Tail,
-    Tailed,
-    Unborn,
+    AppendNote,
+    AptHolderFound,
+    CheckAdopted,
+    ChipUsersFound,
+    FindAptHolder,
+    FindChipUsers,
+    ForgetTask,
+    LogGrew,
+    LogTailRead,
+    OutputsClosed,
+    ProcessEnded,
+    ProcessesCounted,
+    ProcessStarted,
+    ReadLogTail,
+    SaveStamp,
+    SendSignal,
+    SpawnFailed,
+    SpawnProcess,
+    SweepProcesses,
+    TasksCleaned,
 )
 
 DRAIN_S = 0.25  #: how long the last output may come after the leader's end
@@ -57,7 +57,7 @@ UNSEEN = "how it ended was not seen: its agent was killed, too, as when a host g
 STDERR_PORT, WORD_PORT = 2, 3
 
 
-def begin(turn: Turn, work: Work) -> Work:
+def begin_stage(turn: Transition, work: Task) -> Task:
     """The next stage that isn't stamped: now, or when its delay is over and apt is free."""
     while work.stage < len(work.stages) - 1:
         stage = work.stages[work.stage]
@@ -66,23 +66,23 @@ def begin(turn: Turn, work: Work) -> Work:
         work = work._replace(stage=work.stage + 1)
     stage = work.stages[work.stage]
     if stage.stamp and stage.stamp in turn.state.stamps:  # the last of a setup
-        return finish(turn, work._replace(ending=Ending(exit=0)))
+        return finish_task(turn, work._replace(ending=Ending(exit=0)))
     if stage.delay_s or stage.apt:
-        return turn.put(work._replace(phase=WAITING, due=turn.now + stage.delay_s))
-    return spawn(turn, work)
+        return turn.put_task(work._replace(phase=WAITING, due=turn.now + stage.delay_s))
+    return spawn_stage(turn, work)
 
 
-def spawn(turn: Turn, work: Work) -> Work:
+def spawn_stage(turn: Transition, work: Task) -> Task:
     """The current stage, now."""
     stage = work.stages[work.stage]
     if stage.name:
-        turn.do(Note(work, WORD_PORT, f"{stage.name} begins"))
-    work = turn.put(work._replace(phase=STARTING, due=None, drained=False, pid=0))
-    turn.do(Spawn(work))
+        turn.add_effects(AppendNote(work, WORD_PORT, f"{stage.name} begins"))
+    work = turn.put_task(work._replace(phase=STARTING, due=None, drained=False, pid=0))
+    turn.add_effects(SpawnProcess(work))
     return work
 
 
-def began(turn: Turn, happening: Began) -> None:
+def handle_started(turn: Transition, happening: ProcessStarted) -> None:
     """Its process is there."""
     work = turn.state.works[happening.work]
     early = work.early
@@ -98,25 +98,25 @@ def began(turn: Turn, happening: Began) -> None:
         early=(),
     )
     if work.kind == COMMAND:  # its nurse has written its process down
-        turn.put(work)
+        turn.put_task(work)
     else:
-        turn.changed(work)
+        turn.save_task(work)
     for number, whole in early:
-        turn.do(Signal(work, number, whole))
+        turn.add_effects(SendSignal(work, number, whole))
     if work.kill_at is not None:  # stopped before it began
-        turn.do(Signal(work, signal.SIGTERM, work.kind == COMMAND))
+        turn.add_effects(SendSignal(work, signal.SIGTERM, work.kind == COMMAND))
 
 
-def unborn(turn: Turn, happening: Unborn) -> None:
+def handle_spawn_failed(turn: Transition, happening: SpawnFailed) -> None:
     """It could not begin."""
     work = turn.state.works[happening.work]
-    turn.do(Note(work, STDERR_PORT, happening.sentence))
+    turn.add_effects(AppendNote(work, STDERR_PORT, happening.sentence))
     work = work._replace(why=happening.sentence)
-    work = finish(turn, work._replace(ending=Ending(exit=happening.exit), ended=turn.now))
-    turn.put(work._replace(due=turn.now))  # not at once: what was noted is to be sent before
+    work = finish_task(turn, work._replace(ending=Ending(exit=happening.exit), ended=turn.now))
+    turn.put_task(work._replace(due=turn.now))  # not at once: what was noted is to be sent before
 
 
-def stop(turn: Turn, work: Work, grace_s: float, why: str) -> None:
+def stop_task(turn: Transition, work: Task, grace_s: float, why: str) -> None:
     """TERM now, KILL when the grace is over. An earlier end counts when it is stopped twice."""
     kill_at = turn.now + grace_s
     if work.kill_at is not None:
@@ -124,205 +124,209 @@ def stop(turn: Turn, work: Work, grace_s: float, why: str) -> None:
     if work.phase in (WAITING, STARTING, RUNNING):
         work = work._replace(stopped=True)
     if work.phase == WAITING:
-        finish(turn, work._replace(why=why, kill_at=kill_at, ended=turn.now, drained=True))
+        finish_task(turn, work._replace(why=why, kill_at=kill_at, ended=turn.now, drained=True))
     elif work.phase == STARTING:
-        turn.put(work._replace(kill_at=kill_at, why=why))
+        turn.put_task(work._replace(kill_at=kill_at, why=why))
     elif work.phase == RUNNING:
         first = work.kill_at is None
         due = turn.now if work.adopted else kill_at
         work = work._replace(kill_at=kill_at, due=due, why=work.why or why)
-        turn.changed(work)
+        turn.save_task(work)
         if first:
-            turn.do(Signal(work, signal.SIGTERM, work.kind == COMMAND))
+            turn.add_effects(SendSignal(work, signal.SIGTERM, work.kind == COMMAND))
     elif work.phase == SWEEPING:
-        turn.put(work._replace(kill_at=min(kill_at, work.kill_at or kill_at)))
+        turn.put_task(work._replace(kill_at=min(kill_at, work.kill_at or kill_at)))
 
 
-def cleaned(turn: Turn, happening: Cleaned) -> None:
+def handle_cleaned(turn: Transition, happening: TasksCleaned) -> None:
     """Their processes are about to be ended by a user's word: so they have not failed."""
     for id in happening.works:
         work = turn.state.works.get(id)
-        if work is not None and work.live:
-            turn.changed(work._replace(stopped=True, why=work.why or happening.why), hard=False)
+        if work is not None and work.is_live:
+            turn.save_task(work._replace(stopped=True, why=work.why or happening.why), hard=False)
 
 
-def ended(turn: Turn, happening: Ended) -> None:
+def handle_ended(turn: Transition, happening: ProcessEnded) -> None:
     """Its leader has ended: on to the next stage, or to the end."""
     work = turn.state.works.get(happening.work)
-    if work is None or not work.mortal:
+    if work is None or not work.has_leader:
         return
     ending = happening.ending
     if ending.exit is None and ending.signal is None:
         why = work.why or UNSEEN
-        finish(turn, work._replace(ended=happening.at, why=why, unseen=True))
+        finish_task(turn, work._replace(ended=happening.at, why=why, unseen=True))
         return
     work = work._replace(ending=ending, ended=happening.at)
     stage = work.stages[work.stage]
     if ending.exit == 0 and stage.stamp:
-        turn.do(Stamp(stage.stamp, stage.name))
+        turn.add_effects(SaveStamp(stage.stamp, stage.name))
         turn.state = turn.state._replace(stamps=turn.state.stamps | {stage.stamp})
     if ending.exit and stage.apt and work.kill_at is None and work.retried < APT_TRIES:
-        turn.put(work)
-        turn.do(Tail(work.id))  # was somebody quicker at apt's lock?
+        turn.put_task(work)
+        turn.add_effects(ReadLogTail(work.id))  # was somebody quicker at apt's lock?
         return
     if ending.exit == 0 and work.kill_at is None and work.stage < len(work.stages) - 1:
         after = work._replace(stage=work.stage + 1, retried=0, ending=Ending(), ended=None)
-        turn.changed(begin(turn, after))
+        turn.save_task(begin_stage(turn, after))
         return
-    finish(turn, work)
+    finish_task(turn, work)
 
 
-def finish(turn: Turn, work: Work) -> Work:
+def finish_task(turn: Transition, work: Task) -> Task:
     """Its leader is gone for good. What is left of an attempt, or of what was stopped, goes too."""
     if work.stage < len(work.stages) - 1 and not work.why:
         name = work.stages[work.stage].name or f"setup step {work.stage + 1}"
         work = work._replace(why=f"{name} failed")
     if work.kind == COMMAND and work.kill_at is None:
-        return close(turn, work)
+        return close_task(turn, work)
     kill_at = turn.now + REST_GRACE_S if work.kill_at is None else work.kill_at
-    return turn.put(work._replace(phase=SWEEPING, kill_at=kill_at, due=turn.now))
+    return turn.put_task(work._replace(phase=SWEEPING, kill_at=kill_at, due=turn.now))
 
 
-def close(turn: Turn, work: Work) -> Work:
+def close_task(turn: Transition, work: Task) -> Task:
     """Wait a moment for the last output."""
     if work.drained and work.kind == COMMAND:
-        return settle(turn, work)
+        return settle_task(turn, work)
     due = turn.now if work.drained else turn.now + DRAIN_S
-    work = turn.put(work._replace(phase=CLOSING, due=due))
+    work = turn.put_task(work._replace(phase=CLOSING, due=due))
     if work.drained:
-        look(turn, work)
+        on_due(turn, work)
     return work
 
 
-def look(turn: Turn, work: Work) -> None:
+def on_due(turn: Transition, work: Task) -> None:
     """What is due for it."""
     now = turn.now
     if work.phase == WAITING:
         if work.stages[work.stage].apt:
-            turn.put(work._replace(due=now + APT_S))
-            turn.do(LookAtApt(work.id))
+            turn.put_task(work._replace(due=now + APT_S))
+            turn.add_effects(FindAptHolder(work.id))
         else:
-            spawn(turn, work)
+            spawn_stage(turn, work)
     elif work.phase == RUNNING:
         kill = work.kill_at is not None and now >= work.kill_at
-        turn.put(work._replace(due=now + (1.0 if kill else LOOK_S)))
+        turn.put_task(work._replace(due=now + (1.0 if kill else LOOK_S)))
         if kill:
-            turn.do(Sweep(work, signal.SIGKILL))
+            turn.add_effects(SweepProcesses(work, signal.SIGKILL))
         if work.adopted:
-            turn.do(LookForEnd(work))
+            turn.add_effects(CheckAdopted(work))
     elif work.phase == SWEEPING:
         number = signal.SIGTERM if not work.termed else 0
         if work.kill_at is not None and now >= work.kill_at:
             number = signal.SIGKILL
-        turn.put(work._replace(termed=True, due=now + SWEEP_S))
-        turn.do(Sweep(work, number))
+        turn.put_task(work._replace(termed=True, due=now + SWEEP_S))
+        turn.add_effects(SweepProcesses(work, number))
     elif work.phase == FREEING:
-        turn.put(work._replace(due=now + LOOK_S))
-        turn.do(LookAtChips(work.id))
+        turn.put_task(work._replace(due=now + LOOK_S))
+        turn.add_effects(FindChipUsers(work.id))
     elif work.phase == CLOSING:
-        turn.put(work._replace(due=None))
+        turn.put_task(work._replace(due=None))
         if work.kind == COMMAND:
-            settle(turn, work)
+            settle_task(turn, work)
         else:
-            turn.do(Tail(work.id))
-    elif not work.live:
-        forget(turn, work)
+            turn.add_effects(ReadLogTail(work.id))
+    elif not work.is_live:
+        forget_task(turn, work)
 
 
-def swept(turn: Turn, happening: Swept) -> None:
+def handle_counted(turn: Transition, happening: ProcessesCounted) -> None:
     """Are all its processes gone?"""
     work = turn.state.works.get(happening.work)
     if work is None or work.phase != SWEEPING or happening.left:
         return
     if work.kind == ATTEMPT:
-        work = turn.put(work._replace(phase=FREEING, due=turn.now, free_by=turn.now + FREE_S))
-        look(turn, work)
+        work = turn.put_task(work._replace(phase=FREEING, due=turn.now, free_by=turn.now + FREE_S))
+        on_due(turn, work)
     else:
-        close(turn, work)
+        close_task(turn, work)
 
 
-def seen(turn: Turn, happening: Seen) -> None:
+def handle_chip_users(turn: Transition, happening: ChipUsersFound) -> None:
     """Are the chips free?"""
     work = turn.state.works.get(happening.work)
     if work is None or work.phase != FREEING:
         return
     if not happening.holders or turn.now >= work.free_by:
         free = not happening.holders
-        close(turn, work._replace(free=free, holders=happening.holders))
+        close_task(turn, work._replace(free=free, holders=happening.holders))
 
 
-def apt_seen(turn: Turn, happening: AptSeen) -> None:
+def handle_apt_holder(turn: Transition, happening: AptHolderFound) -> None:
     """Are apt's locks free?"""
     work = turn.state.works.get(happening.work)
     if work is None or work.phase != WAITING:
         return
     if not happening.holder:
-        spawn(turn, work)
+        spawn_stage(turn, work)
     elif not work.retried:
-        turn.put(work._replace(retried=1))
-        turn.do(Note(work, WORD_PORT, f"waiting for apt's lock, held by {happening.holder}"))
+        turn.put_task(work._replace(retried=1))
+        turn.add_effects(
+            AppendNote(work, WORD_PORT, f"waiting for apt's lock, held by {happening.holder}")
+        )
 
 
-def tailed(turn: Turn, happening: Tailed) -> None:
+def handle_log_tail(turn: Transition, happening: LogTailRead) -> None:
     """Its last lines: for the record, or to see why apt failed."""
     work = turn.state.works.get(happening.work)
-    if work is None or not work.live:
+    if work is None or not work.is_live:
         return
     if work.phase == CLOSING:
-        settle(turn, work._replace(tail=happening.lines))
+        settle_task(turn, work._replace(tail=happening.lines))
     elif work.phase == RUNNING:
         if any(word in line for line in happening.lines for word in APT_BUSY):
             again = work._replace(retried=work.retried + 1, ending=Ending(), ended=None)
-            turn.put(again._replace(phase=WAITING, due=turn.now + APT_S))
+            turn.put_task(again._replace(phase=WAITING, due=turn.now + APT_S))
         else:
-            finish(turn, work)
+            finish_task(turn, work)
 
 
-def settle(turn: Turn, work: Work) -> Work:
+def settle_task(turn: Transition, work: Task) -> Task:
     """It is over: for the record, for those who follow, for those who wait."""
     phase = LOST if work.unseen else ENDED
     work = work._replace(phase=phase, due=turn.now + work.keep_s, paused=False, feeder=None)
-    turn.changed(work)
-    turn.spread(work.id)
+    turn.save_task(work)
+    turn.notify_followers(work.id)
     for one in list(turn.state.connections.values()):
         for call in list(one.calls.values()):
             if call.work == work.id and not call.follows:
-                turn.reply(one.id, call.id, shown(work))
-    crowd(turn)
+                turn.send_reply(one.id, call.id, task_json(work))
+    evict_old(turn)
     return work
 
 
-def crowd(turn: Turn) -> None:
+def evict_old(turn: Transition) -> None:
     """Only so many ended commands are kept."""
     if len(turn.state.works) <= COMMANDS_KEPT:
         return
-    over = [w for w in turn.state.works.values() if w.kind == COMMAND and not w.live]
+    over = [w for w in turn.state.works.values() if w.kind == COMMAND and not w.is_live]
     if len(over) > COMMANDS_KEPT:
         over.sort(key=lambda work: work.ended or work.asked)
         for work in over[: len(over) - COMMANDS_KEPT]:
-            forget(turn, work)
+            forget_task(turn, work)
 
 
-def forget(turn: Turn, work: Work) -> None:
+def forget_task(turn: Transition, work: Task) -> None:
     """Its record and log go."""
     for one in list(turn.state.connections.values()):
         for call in list(one.calls.values()):
             if call.work == work.id:
-                turn.fail(one.id, call.id, "unknown", f"{work.id} is forgotten")
+                turn.send_failure(one.id, call.id, "unknown", f"{work.id} is forgotten")
     rest = {id: kept for id, kept in turn.state.works.items() if id != work.id}
     turn.state = turn.state._replace(works=rest)
-    turn.do(Forget(work))
+    turn.add_effects(ForgetTask(work))
 
 
-def grew(turn: Turn, happening: Grew) -> None:
+def handle_log_growth(turn: Transition, happening: LogGrew) -> None:
     """Its log has more."""
     work = turn.state.works.get(happening.work)
     if work is None:
         return
     if happening.lost_bytes > work.lost_bytes:
         sentence = f"the disk is full: output of {work.id} is lost"
-        turn.tell({"event": "gap", "work": work.id, "lost": happening.lost_bytes, "why": sentence})
-    turn.put(
+        turn.send_event(
+            {"event": "gap", "work": work.id, "lost": happening.lost_bytes, "why": sentence}
+        )
+    turn.put_task(
         work._replace(
             first=happening.first,
             length=happening.length,
@@ -330,20 +334,20 @@ def grew(turn: Turn, happening: Grew) -> None:
             logged=turn.now if happening.length > work.length else work.logged,
         )
     )
-    turn.spread(work.id)
+    turn.notify_followers(work.id)
 
 
-def drained(turn: Turn, happening: Drained) -> None:
+def handle_outputs_closed(turn: Transition, happening: OutputsClosed) -> None:
     """Its outputs are closed."""
     work = turn.state.works.get(happening.work)
     if work is None:
         return
-    work = turn.put(work._replace(drained=True))
+    work = turn.put_task(work._replace(drained=True))
     if work.phase == CLOSING and work.due is not None:
-        look(turn, work)
+        on_due(turn, work)
 
 
-def orphan(mark: str, boot: str, now: float) -> Optional[Work]:
+def orphan_task(mark: str, boot: str, now: float) -> Optional[Task]:
     """An attempt or a setup that runs, as its processes' mark tells, and of which all else is lost:
     somebody removed our folder. It is ended, for nobody could tell how it goes; None for a command
     of a user's, which harms nobody.
@@ -354,7 +358,7 @@ def orphan(mark: str, boot: str, now: float) -> Optional[Work]:
     number, _, owner = rest.partition("-")
     if not (slot and owner and number.isdigit()):
         return None
-    return Work(
+    return Task(
         id=mark,
         kind=kind,
         stages=(Stage(("true",)),),
@@ -373,9 +377,9 @@ def orphan(mark: str, boot: str, now: float) -> Optional[Work]:
     )
 
 
-def found(work: Work, boot: str, alive: bool, now: float) -> Tuple[Work, str]:
+def adopt_previous(work: Task, boot: str, alive: bool, now: float) -> Tuple[Task, str]:
     """How a piece of work that an earlier agent left stands; and what is to be told of it."""
-    if not work.live:
+    if not work.is_live:
         return work, ""
     if work.boot and work.boot != boot:
         why = "the host was rebooted"

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tpuherd_host.train.lazy_import import Late, jax, numpy
+from tpuherd_host.train.lazy_import import LazyModule, jax, numpy
 
-optax = Late("optax")
+optax = LazyModule("optax")
 
 
-def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
+def named_leaves(tree: Any) -> Iterator[tuple[str, Any]]:
     """Every array of a tree with its name: .params['w'][0]."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         yield jax.tree_util.keystr(path), leaf
@@ -40,7 +40,7 @@ def placed(tree: Any, sharding: Any) -> Any:
 
 def shapes(tree: Any) -> str:
     """A table of a tree's arrays: name, shape, type; and how many numbers there are."""
-    rows = [(name, tuple(numpy.shape(leaf)), str(leaf.dtype)) for name, leaf in leaves(tree)]
+    rows = [(name, tuple(numpy.shape(leaf)), str(leaf.dtype)) for name, leaf in named_leaves(tree)]
     wide = max((len(name) for name, _, _ in rows), default=0)
     lines = [f"{name:<{wide}}  {kind:<9} {shape}" for name, shape, kind in rows]
     total = sum(int(numpy.prod(shape)) for _, shape, _ in rows)
@@ -49,7 +49,7 @@ def shapes(tree: Any) -> str:
 
 def frozen(optimizer: Any, tree: Any, still: Callable[[str], bool]) -> Any:
     """An optimizer of optax that leaves alone the arrays whose names `still` is true of."""
-    names = [name for name, _ in leaves(tree)]
+    names = [name for name, _ in named_leaves(tree)]
     labels = jax.tree_util.tree_unflatten(
         jax.tree_util.tree_structure(tree), ["still" if still(name) else "moved" for name in names]
     )

@@ -5,18 +5,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tpuherd_host.train.array_trees import leaves
+from tpuherd_host.train.array_trees import named_leaves
 from tpuherd_host.train.lazy_import import numpy
 
 NAME = "whole.json"  #: written last: without it a step is a torso
 EMPTY: Mapping[str, Any] = {}
 
 
-class Damaged(Exception):
+class DamagedCheckpoint(Exception):
     """A checkpoint that is not whole; the sentence names the file."""
 
 
-class OtherModel(Exception):
+class ModelMismatch(Exception):
     """A whole checkpoint, but of something else; the sentence names what differs."""
 
 
@@ -35,31 +35,31 @@ class Commit:
     parts: Mapping[str, int] = field(default_factory=dict)  #: files, and what the form says of them
     leaves: Mapping[str, list[int]] = field(default_factory=dict)  #: the arrays' shapes
 
-    def text(self) -> bytes:
+    def to_json_bytes(self) -> bytes:
         return json.dumps(asdict(self)).encode()
 
 
-def folder(step: int) -> str:
+def step_folder(step: int) -> str:
     """The beginning of all names of a step."""
     return f"step-{step:08d}/"
 
 
-def read(text: bytes) -> Commit:
+def parse_commit(text: bytes) -> Commit:
     """What a checkpoint says of itself."""
     try:
         told = json.loads(text)
         known = Commit.__dataclass_fields__
         return Commit(**{name: value for name, value in told.items() if name in known})
     except (ValueError, TypeError, AttributeError) as error:
-        raise Damaged(f"{NAME} can't be read: {error}") from error
+        raise DamagedCheckpoint(f"{NAME} can't be read: {error}") from error
 
 
-def shapes(tree: Any) -> dict[str, list[int]]:
+def array_shapes(tree: Any) -> dict[str, list[int]]:
     """Of every array, by its name."""
-    return {name: list(numpy.shape(leaf)) for name, leaf in leaves(tree)}
+    return {name: list(numpy.shape(leaf)) for name, leaf in named_leaves(tree)}
 
 
-def difference(saved: Mapping[str, list[int]], wanted: Mapping[str, list[int]]) -> str | None:
+def find_difference(saved: Mapping[str, list[int]], wanted: Mapping[str, list[int]]) -> str | None:
     """The sentence about what is not the same in two trees; None where all is."""
     for name in sorted({*saved, *wanted}):
         if name not in wanted:

@@ -2,22 +2,22 @@
 
 from pathlib import Path
 
-from tpuherd_host.train.lazy_import import Late, jax, there
+from tpuherd_host.train.lazy_import import LazyModule, is_installed, jax
 from tpuherd_host.train.storage import Folder, Place
 
 BEGINNING = "programs/"
 END = "-cache"  #: of JAX's files; the others tell when one was used
 MENDED = ".herd-mended"  #: its time is that of the last look at them
-cache = Late("jax._src.compilation_cache", "jax")
+cache = LazyModule("jax._src.compilation_cache", "jax")
 
 
-def store() -> Path | None:
+def cache_folder() -> Path | None:
     """The folder in which JAX keeps them; None where it keeps none, or elsewhere."""
-    said = str(jax.config.jax_compilation_cache_dir or "") if there("jax") else ""
+    said = str(jax.config.jax_compilation_cache_dir or "") if is_installed("jax") else ""
     return Path(said) if said and "://" not in said else None
 
 
-def whole(content: bytes) -> bool:
+def is_whole(content: bytes) -> bool:
     """Whether a program is all there. JAX writes in place: who dies over it leaves a part."""
     try:
         cache.decompress_executable(content)
@@ -28,24 +28,24 @@ def whole(content: bytes) -> bool:
     return True
 
 
-def mend(folder: Path) -> None:
+def remove_damaged(folder: Path) -> None:
     """Away with what was left half-written: JAX would neither use it nor write it anew."""
     stamp = folder / MENDED
     since = stamp.stat().st_mtime if stamp.exists() else 0.0
     for file in folder.glob(f"*{END}"):
-        if file.stat().st_mtime >= since and not whole(file.read_bytes()):
+        if file.stat().st_mtime >= since and not is_whole(file.read_bytes()):
             file.unlink(missing_ok=True)
     stamp.touch()
 
 
-def fetch(place: Place) -> None:
+def fetch_programs(place: Place) -> None:
     """Bring here what others have compiled. What can't be had is compiled."""
-    folder = store()
+    folder = cache_folder()
     if folder is None:
         return
     try:
         if folder.is_dir():
-            mend(folder)
+            remove_damaged(folder)
         for name in place.names(BEGINNING):
             file = name.removeprefix(BEGINNING)
             if "/" not in file and not (folder / file).exists():
@@ -54,15 +54,15 @@ def fetch(place: Place) -> None:
         return
 
 
-def give(place: Place) -> None:
+def upload_programs(place: Place) -> None:
     """Put there what was compiled here."""
-    folder = store()
+    folder = cache_folder()
     if folder is None or not folder.is_dir():
         return
     try:
         known = set(place.names(BEGINNING))
         for file in sorted(folder.glob(f"*{END}")):
-            if BEGINNING + file.name not in known and whole(content := file.read_bytes()):
+            if BEGINNING + file.name not in known and is_whole(content := file.read_bytes()):
                 place.write(BEGINNING + file.name, [content])
     except OSError:
         return

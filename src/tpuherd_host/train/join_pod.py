@@ -16,12 +16,12 @@ from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 from tpuherd_host.train import process_env, stack_dump
-from tpuherd_host.train.lazy_import import Late, Missing, jax, multihost, there
-from tpuherd_host.train.process_group import Circle, Silent, odd_one
-from tpuherd_host.train.sample_split import Unfit
+from tpuherd_host.train.lazy_import import LazyModule, MissingPackage, is_installed, jax, multihost
+from tpuherd_host.train.process_group import PeerSilent, ProcessGroup, describe_odd_host
+from tpuherd_host.train.sample_split import InvalidSetup
 from tpuherd_host.train.startup import STARTUP
 
-distributed = Late("jax._src.distributed", "jax")
+distributed = LazyModule("jax._src.distributed", "jax")
 FAILED = 1  #: as any script fails: another try may help
 INTERRUPTED = 75  #: stopped before its end, after a save: start it again
 PEER_LOST = 76  #: another process is gone; this one is not at fault
@@ -50,7 +50,7 @@ class Pod:
 
     index: int
     count: int
-    circle: Circle
+    circle: ProcessGroup
     notices: bool  #: JAX hears SIGTERM and tells all processes
     is_child: bool = False  #: a process of a data loader: it belongs to the one that trains
 
@@ -59,17 +59,17 @@ class Pod:
         return self.index == 0 and not self.is_child
 
 
-class Notice:
+class StopNotice:
     """What a process that is alone remembers of SIGTERM."""
 
     def __init__(self) -> None:
         self.heard = False
 
-    def hear(self, number: int, frame: FrameType | None) -> None:
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
         self.heard = True
 
 
-NOTICE = Notice()
+NOTICE = StopNotice()
 PODS: list[Pod] = []  #: this one, once it has been found
 
 
@@ -84,17 +84,17 @@ def init(*, use_jax: bool = True) -> Pod:
     that are not alike the program ends here, with a sentence that names the odd one.
     """
     if not PODS:
-        sys.excepthook = ended
-        stack_dump.seen()
-        environ = process_env.environment()
+        sys.excepthook = handle_exception
+        stack_dump.register_stack_dump()
+        environ = process_env.process_environment()
         if is_child(environ):
             PODS.append(read_parents_pod(environ))
             return PODS[0]
         STARTUP.begin_meeting()
-        PODS.append(found(environ, use_jax=use_jax))
+        PODS.append(find_pod(environ, use_jax=use_jax))
         STARTUP.end_meeting()
-        process_env.export("HERD_PROCESS", str(PODS[0].index))
-        process_env.export("HERD_PROCESSES", str(PODS[0].count))
+        process_env.set_default_variable("HERD_PROCESS", str(PODS[0].index))
+        process_env.set_default_variable("HERD_PROCESSES", str(PODS[0].count))
         process_env.replace_variable(INITIALIZED, str(os.getpid()))
     return PODS[0]
 
@@ -114,28 +114,30 @@ def read_parents_pod(environ: Mapping[str, str]) -> Pod:
     if "jax" in sys.modules:
         jax.config.update("jax_platforms", "cpu")
     index, count = process_env.read_process_number(environ)
-    return Pod(index=index, count=count, circle=Circle(index, count), notices=False, is_child=True)
+    return Pod(
+        index=index, count=count, circle=ProcessGroup(index, count), notices=False, is_child=True
+    )
 
 
-def found(environ: Mapping[str, str], *, use_jax: bool) -> Pod:
+def find_pod(environ: Mapping[str, str], *, use_jax: bool) -> Pod:
     """The pod that the variables or JAX's own detection tell of."""
-    if not use_jax or not there("jax"):
-        signal.signal(signal.SIGTERM, NOTICE.hear)
+    if not use_jax or not is_installed("jax"):
+        signal.signal(signal.SIGTERM, NOTICE.on_signal)
         index, count = process_env.read_process_number(environ)
-        return Pod(index=index, count=count, circle=Circle(index, count), notices=False)
-    check_age(metadata.version("jax"))
-    remember_programs(environ)
+        return Pod(index=index, count=count, circle=ProcessGroup(index, count), notices=False)
+    check_jax_version(metadata.version("jax"))
+    enable_compile_cache(environ)
     STARTUP.count_compiling()
-    told = way(environ)
-    if told == {} or not initialized(told):
-        signal.signal(signal.SIGTERM, NOTICE.hear)
-        return Pod(index=0, count=1, circle=Circle(), notices=False)
+    told = initialize_arguments(environ)
+    if told == {} or not initialize_jax(told):
+        signal.signal(signal.SIGTERM, NOTICE.on_signal)
+        return Pod(index=0, count=1, circle=ProcessGroup(), notices=False)
     state = distributed.global_state
-    circle = Circle(state.process_id, state.num_processes, state.client)
+    circle = ProcessGroup(state.process_id, state.num_processes, state.client)
     pod = Pod(index=circle.index, count=circle.count, circle=circle, notices=True)
     PODS.append(pod)  # for refuse()
-    compare(circle, facts())
-    compare(
+    compare_hosts(circle, host_facts())
+    compare_hosts(
         circle,
         {"host": socket.gethostname(), "the number of chips in use": jax.local_device_count()},
     )
@@ -143,7 +145,7 @@ def found(environ: Mapping[str, str], *, use_jax: bool) -> Pod:
     return pod
 
 
-def remember_programs(environ: Mapping[str, str]) -> None:
+def enable_compile_cache(environ: Mapping[str, str]) -> None:
     """Have JAX keep what it compiles, the small programs too: a restart is quicker by seconds.
 
     It may be loaded already, so that variables would come too late.
@@ -160,7 +162,7 @@ def remember_programs(environ: Mapping[str, str]) -> None:
             jax.config.update(name, value)
 
 
-def way(environ: Mapping[str, str]) -> dict[str, Any] | None:
+def initialize_arguments(environ: Mapping[str, str]) -> dict[str, Any] | None:
     """Arguments for jax.distributed.initialize; {}: this process is alone; None: JAX may look."""
     count = environ.get("HERD_WORKERS", "")
     if count == "1":
@@ -174,7 +176,7 @@ def way(environ: Mapping[str, str]) -> dict[str, Any] | None:
     }
 
 
-def initialized(told: Mapping[str, Any] | None) -> bool:
+def initialize_jax(told: Mapping[str, Any] | None) -> bool:
     """Whether there is a pod; its service hears SIGTERM from now on."""
     patience = {
         "heartbeat_timeout_seconds": HEARTBEAT_S,
@@ -192,11 +194,13 @@ def initialized(told: Mapping[str, Any] | None) -> bool:
     except RuntimeError as error:
         if "before any JAX" not in str(error):
             raise
-        raise Unfit("train.init() comes before all else of JAX, jax.devices() included") from None
+        raise InvalidSetup(
+            "train.init() comes before all else of JAX, jax.devices() included"
+        ) from None
     return True
 
 
-def facts() -> dict[str, Any]:
+def host_facts() -> dict[str, Any]:
     """What must be the same on every host, found without waking up the TPU."""
     told: dict[str, Any] = {"host": socket.gethostname(), "python": platform.python_version()}
     for name in COMPARED:
@@ -209,7 +213,7 @@ def facts() -> dict[str, Any]:
     return told
 
 
-def check_age(version: str) -> None:
+def check_jax_version(version: str) -> None:
     """End here if JAX lacks what is used of it, before it is asked to connect to others."""
     numbers = tuple(int(word) for word in re.findall(r"\d+", version)[:3])
     if numbers and numbers < OLDEST:
@@ -217,9 +221,9 @@ def check_age(version: str) -> None:
         refuse(f"jax is {version}, too old for this: pip install -U 'jax>={wanted}'")
 
 
-def compare(circle: Circle, mine: Mapping[str, Any]) -> None:
+def compare_hosts(circle: ProcessGroup, mine: Mapping[str, Any]) -> None:
     """End here if hosts differ."""
-    odd = odd_one([json.loads(word) for word in circle.gather(json.dumps(mine))])
+    odd = describe_odd_host([json.loads(word) for word in circle.gather_words(json.dumps(mine))])
     if odd:
         refuse(f"the hosts are not alike: {odd}")
 
@@ -231,65 +235,67 @@ def refuse(sentence: str, status: int = UNFIT) -> NoReturn:
     """
     pod = PODS[0] if PODS else None
     if pod is None or pod.is_main or pod.is_child:
-        process_env.say(sentence)
-    leave(status)
+        process_env.log_message(sentence)
+    exit_together(status)
 
 
-def unfit(sentence: str) -> NoReturn:
+def exit_invalid(sentence: str) -> NoReturn:
     """End because of what can't be. Mostly all find it out at once: then one of them says it."""
     words = [sentence]
     try:
         if PODS and PODS[0].count > 1:
             words = PODS[0].circle.gather_connected(sentence, "unfit", TOGETHER_S)
-    except Silent:
-        process_env.say(sentence)
-        at_once(UNFIT)
+    except PeerSilent:
+        process_env.log_message(sentence)
+        exit_now(UNFIT)
     refuse("; ".join(dict.fromkeys(words)))
 
 
-def leave(status: int) -> NoReturn:
+def exit_together(status: int) -> NoReturn:
     """End in order, together with the others. All processes call it."""
     if PODS and PODS[0].notices:
         PODS[0].circle.close()
         try:
             jax.distributed.shutdown()
         except Exception as error:  # noqa: BLE001  # the status is worth more than this
-            process_env.say(f"the other processes did not say good-bye: {error}")
-            at_once(status)
+            process_env.log_message(f"the other processes did not say good-bye: {error}")
+            exit_now(status)
     sys.exit(status)  # trackers put theirs in its place, to hear of the status
 
 
-def at_once(status: int) -> NoReturn:
+def exit_now(status: int) -> NoReturn:
     """End without waiting for anybody: JAX's own way out takes up to five minutes."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
-def ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def handle_exception(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     """An exception that nobody caught.
 
     In one process of several JAX would wait for the others, and then end all of them by SIGABRT,
     the guilty one too.
     """
-    if isinstance(error, (Unfit, Missing)):
-        unfit(str(error))
+    if isinstance(error, (InvalidSetup, MissingPackage)):
+        exit_invalid(str(error))
     if isinstance(error, ModuleNotFoundError) and error.name == "jax":
-        unfit(LACKS_JAX)
+        exit_invalid(LACKS_JAX)
     if isinstance(error, RuntimeError) and "bootstrapping phase" in str(error):
-        unfit(TRAINS_AGAIN)  # multiprocessing has noticed it before us
+        exit_invalid(TRAINS_AGAIN)  # multiprocessing has noticed it before us
     sys.__excepthook__(kind, error, trace)
     if not PODS or PODS[0].count == 1:
         return
     if isinstance(error, KeyboardInterrupt):
-        at_once(130)
-    if consequence(error):
-        process_env.say("another process is gone; the cause stands in the log of that host")
-        at_once(PEER_LOST)
-    at_once(1)
+        exit_now(130)
+    if is_consequence(error):
+        process_env.log_message("another process is gone; the cause stands in the log of that host")
+        exit_now(PEER_LOST)
+    exit_now(1)
 
 
-def consequence(error: BaseException) -> bool:
+def is_consequence(error: BaseException) -> bool:
     """Whether an exception only says that another process died."""
     if not isinstance(error, (ValueError, RuntimeError)):
         return False
@@ -297,7 +303,7 @@ def consequence(error: BaseException) -> bool:
     return any(word in text for word in CONSEQUENCES)
 
 
-def stop_agreed(pod: Pod, step: int) -> bool:
+def is_stop_agreed(pod: Pod, step: int) -> bool:
     """Whether all processes end before this step: one of them heard that it must.
 
     All call it at every step. Costs a microsecond.

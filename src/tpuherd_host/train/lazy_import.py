@@ -5,11 +5,11 @@ from importlib.util import find_spec
 from typing import Any
 
 
-class Missing(ImportError):
+class MissingPackage(ImportError):
     """A package that is wanted here is not installed."""
 
 
-class Late:
+class LazyModule:
     """Stands for a module until something of it is asked for."""
 
     def __init__(self, name: str, install: str = "") -> None:
@@ -22,11 +22,11 @@ class Late:
         except ModuleNotFoundError as error:
             if error.name is None or not self._name.startswith(error.name):
                 raise
-            raise Missing(f"this needs {self._name}: pip install {self._install}") from None
+            raise MissingPackage(f"this needs {self._name}: pip install {self._install}") from None
         return getattr(module, item)
 
 
-def there(name: str) -> bool:
+def is_installed(name: str) -> bool:
     """Whether a package is installed; it is not loaded for that."""
     try:
         return find_spec(name) is not None
@@ -34,6 +34,6 @@ def there(name: str) -> bool:
         return False
 
 
-jax = Late("jax")
-numpy = Late("numpy")
-multihost = Late("jax.experimental.multihost_utils")
+jax = LazyModule("jax")
+numpy = LazyModule("numpy")
+multihost = LazyModule("jax.experimental.multihost_utils")

@@ -8,15 +8,15 @@ from queue import Full, Queue
 from typing import Any, Protocol, TypeVar
 
 from tpuherd_host.train import process_env
-from tpuherd_host.train.lazy_import import jax, numpy, there
-from tpuherd_host.train.sample_split import Sample, Split, Unfit
+from tpuherd_host.train.lazy_import import is_installed, jax, numpy
+from tpuherd_host.train.sample_split import InvalidSetup, Sample, Split
 from tpuherd_host.train.tar_shards import Shards
 
 T = TypeVar("T")
 AHEAD = 4
 
 
-class Lists(Protocol):
+class ShardList(Protocol):
     """Shards, each a list of samples: tar.Shards, lists of lists, anything with numbers."""
 
     def __len__(self) -> int: ...
@@ -35,7 +35,7 @@ class Batches:
 
     def __init__(
         self,
-        shards: Lists,
+        shards: ShardList,
         split: Split,
         *,
         decode: Callable[[Any], Any] | None = None,
@@ -43,11 +43,13 @@ class Batches:
         epochs: int = 1_000_000,
     ) -> None:
         if len(shards) != len(split.sizes):
-            raise Unfit(f"the split is of {len(split.sizes)} shards, but there are {len(shards)}")
+            raise InvalidSetup(
+                f"the split is of {len(split.sizes)} shards, but there are {len(shards)}"
+            )
         self.shards = shards
         self.split = split
         self.decode = decode
-        self.collate = collate or stacked
+        self.collate = collate or stack_samples
         self.epochs = epochs
 
     def __len__(self) -> int:
@@ -58,10 +60,10 @@ class Batches:
             raise IndexError(step)
         samples = self.split.at(step)
         if isinstance(self.shards, Shards):
-            self.shards.bring({sample.shard for sample in samples})
-        return self.collate([self._read(sample) for sample in samples])
+            self.shards.fetch_shards({sample.shard for sample in samples})
+        return self.collate([self._read_sample(sample) for sample in samples])
 
-    def _read(self, sample: Sample) -> Any:
+    def _read_sample(self, sample: Sample) -> Any:
         found = self.shards[sample.shard][sample.place]
         if self.decode is not None:
             found = self.decode(found)
@@ -102,13 +104,13 @@ class Batches:
             over.set()
 
 
-def stacked(samples: list[Any]) -> Any:
+def stack_samples(samples: list[Any]) -> Any:
     """Arrays, tuples and dictionaries of arrays, one below the other; all else as a list."""
     first = samples[0]
     if isinstance(first, dict):
-        return {name: stacked([sample[name] for sample in samples]) for name in first}
+        return {name: stack_samples([sample[name] for sample in samples]) for name in first}
     if isinstance(first, tuple):
-        return tuple(stacked(list(column)) for column in zip(*samples, strict=True))
+        return tuple(stack_samples(list(column)) for column in zip(*samples, strict=True))
     if isinstance(first, (int, float)) or hasattr(first, "shape"):
         return numpy.stack(samples)
     return samples
@@ -129,15 +131,15 @@ def of_iterator(stream: Iterable[T], split: Split, start: int = 0) -> Iterator[l
         yield batch[split.host * split.share : (split.host + 1) * split.share]
 
 
-def processes() -> tuple[int, int]:
+def process_number() -> tuple[int, int]:
     """Which process of JAX this is, or belongs to as a worker of its loader, and of how many."""
-    environ = process_env.environment()
-    if environ.get("HERD_PROCESSES") or not there("jax"):
+    environ = process_env.process_environment()
+    if environ.get("HERD_PROCESSES") or not is_installed("jax"):
         return process_env.read_process_number(environ)
     return jax.process_index(), jax.process_count()
 
 
-def workers() -> tuple[int, int]:
+def worker_number() -> tuple[int, int]:
     """Which worker of PyTorch's DataLoader this is, and of how many."""
     torch = sys.modules.get("torch.utils.data")
     found = torch.get_worker_info() if torch is not None else None
@@ -152,11 +154,11 @@ def split_by_jax_process(shards: Iterable[T]) -> Iterator[T]:
     with longer shards have more batches. Where samples can be counted, `Split` and `Batches` have
     as many on every host.
     """
-    index, count = processes()
-    worker, many = workers()
+    index, count = process_number()
+    worker, many = worker_number()
     every = list(shards)
     if len(every) < count * many:
-        raise Unfit(
+        raise InvalidSetup(
             f"{len(every)} shards are too few for {count} hosts × {many} loader workers: make more "
             "shards, or read samples by Split and Shards, which need no shard for each"
         )

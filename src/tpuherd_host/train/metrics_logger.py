@@ -7,10 +7,10 @@ from typing import Any
 
 from tpuherd_host.train import process_env
 from tpuherd_host.train.join_pod import FAILED, UNFIT, refuse
-from tpuherd_host.train.lazy_import import Late, Missing, there
+from tpuherd_host.train.lazy_import import LazyModule, MissingPackage, is_installed
 from tpuherd_host.train.run import Run
 
-weights = Late("wandb")
+weights = LazyModule("wandb")
 #: Where a SummaryWriter is to be had, the lighter first.
 WRITERS = ("tensorboardX", "torch.utils.tensorboard")
 #: What W&B says of a key or a project; of anything else another try may help.
@@ -18,7 +18,7 @@ NO = re.compile(r"api.?key|\b40[134]\b|permission|denied|logged in|not found|inv
 WITHIN_S = 300.0  #: W&B itself gives up after 90 s, and it may be loaded from a slow disk
 
 
-class Quiet:
+class NullTracker:
     """Stands for a tracker on all processes but the main one: takes every call, does nothing."""
 
     def __getattr__(self, name: str) -> Any:
@@ -31,15 +31,15 @@ def wandb(run: Run, **more: Any) -> Any:
     What is given goes to `wandb.init`. Log with `step=`: what is told twice is kept once.
     Where W&B takes it not, the program ends here, with its sentence.
     """
-    log, trouble, status = Quiet(), "", UNFIT
+    log, trouble, status = NullTracker(), "", UNFIT
     if run.is_main:
-        environ = process_env.environment()
+        environ = process_env.process_environment()
         named: dict[str, Any] = {"resume": "allow", "group": environ.get("HERD_JOB")}
         if "WANDB_SWEEP_ID" not in environ:  # there the id is W&B's own
             named["id"] = run.id
         try:
             log = weights.init(**{**named, **more})
-        except Missing as error:
+        except MissingPackage as error:
             trouble = str(error)
         except weights.Error as error:
             no = isinstance(error, weights.errors.UsageError) or NO.search(str(error))
@@ -47,7 +47,7 @@ def wandb(run: Run, **more: Any) -> Any:
             said = next(iter(str(error).splitlines()), type(error).__name__)
             key = "Give the job `secrets: [WANDB_API_KEY]`, or do" if status == UNFIT else "Do"
             trouble = f"W&B takes no run: {said.rstrip('.')}. {key} without: env WANDB_MODE=offline"
-    word = run.pod.circle.told(json.dumps([trouble, status]), within_s=WITHIN_S)
+    word = run.pod.circle.broadcast_word(json.dumps([trouble, status]), within_s=WITHIN_S)
     trouble, status = json.loads(word)
     if trouble:
         refuse(trouble, status)
@@ -57,8 +57,8 @@ def wandb(run: Run, **more: Any) -> Any:
 def board(run: Run, folder: str | Path) -> Any:
     """A SummaryWriter that goes on at the step where the run does. All processes may call it."""
     if not run.is_main:
-        return Quiet()
+        return NullTracker()
     for name in WRITERS:
-        if there(name):
-            return Late(name).SummaryWriter(str(folder), purge_step=run.start)
-    raise Missing("this needs a SummaryWriter: pip install tensorboardX")
+        if is_installed(name):
+            return LazyModule(name).SummaryWriter(str(folder), purge_step=run.start)
+    raise MissingPackage("this needs a SummaryWriter: pip install tensorboardX")

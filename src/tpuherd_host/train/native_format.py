@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tpuherd_host.train.array_trees import is_key, leaves
-from tpuherd_host.train.checkpoint_commit import Commit, Damaged, folder
+from tpuherd_host.train.array_trees import is_key, named_leaves
+from tpuherd_host.train.checkpoint_commit import Commit, DamagedCheckpoint, step_folder
 from tpuherd_host.train.lazy_import import jax, numpy
-from tpuherd_host.train.process_group import Circle
+from tpuherd_host.train.process_group import ProcessGroup
 from tpuherd_host.train.storage import Bytes, Place
 
 LENGTH = struct.Struct("<Q")  #: before the table at a part's beginning
@@ -18,38 +18,38 @@ TABLE_BYTES_MAX = 1 << 28
 WRITE_S = 600.0
 
 
-class Pieces:
+class NativeFormat:
     """Our own form of a checkpoint, which needs nothing but NumPy."""
 
-    def __init__(self, place: Place, circle: Circle) -> None:
+    def __init__(self, place: Place, circle: ProcessGroup) -> None:
         self.place = place
         self.circle = circle
 
-    def begin(self, step: int, tree: Any) -> Any:
+    def start_save(self, step: int, tree: Any) -> Any:
         """Take off the devices what this process writes."""
-        return owned(tree, self.circle.index), writers(tree)
+        return own_slices(tree, self.circle.index), writer_processes(tree)
 
-    def finish(self, step: int, begun: Any) -> Mapping[str, int]:
+    def finish_save(self, step: int, begun: Any) -> Mapping[str, int]:
         """Write it. On process 0: all parts of all processes, and their bytes."""
         content, others = begun
         told = ""
         if self.circle.index in others:
-            name = f"{folder(step)}part-{self.circle.index}"
-            pieces = part(content)
+            name = f"{step_folder(step)}part-{self.circle.index}"
+            pieces = encode_part(content)
             self.place.write(name, pieces)
             told = json.dumps([name, sum(len(one) for one in pieces)])
         words = [told]
         if others != {0}:
-            words = self.circle.gather(told, f"saved/{step}", WRITE_S)
+            words = self.circle.gather_words(told, f"saved/{step}", WRITE_S)
         return dict(json.loads(word) for word in words if word)
 
     def load(self, commit: Commit, like: Any) -> Any:
         """The tree in the shape of this one."""
-        return Parts(self.place, sorted(commit.parts)).tree(like)
+        return PartReader(self.place, sorted(commit.parts)).read_tree(like)
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class ArraySlice:
     """A cut-out of one array, as it comes off a device."""
 
     leaf: str
@@ -59,7 +59,7 @@ class Box:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class SliceEntry:
     """A box as a part's table has it."""
 
     leaf: str
@@ -72,29 +72,29 @@ class Entry:
     crc: int
 
 
-def owned(tree: Any, process: int) -> list[Box]:
+def own_slices(tree: Any, process: int) -> list[ArraySlice]:
     """All that this process writes. Replicas are written once, by who has the first of them."""
     found = []
-    for name, leaf in leaves(tree):
+    for name, leaf in named_leaves(tree):
         if is_key(leaf):
             leaf = jax.random.key_data(leaf)
         if not isinstance(leaf, jax.Array):
             if process == 0:
-                found.append(Box(name, numpy.shape(leaf), (0,) * numpy.ndim(leaf), leaf))
+                found.append(ArraySlice(name, numpy.shape(leaf), (0,) * numpy.ndim(leaf), leaf))
             continue
         for shard in leaf.addressable_shards:
             if shard.replica_id == 0:
                 shard.data.copy_to_host_async()
                 start = tuple(cut.start or 0 for cut in shard.index)
-                found.append(Box(name, leaf.shape, start, shard.data))
+                found.append(ArraySlice(name, leaf.shape, start, shard.data))
     # Copies: what is on a CPU device already would be given away with the next step's buffers.
-    return [Box(one.leaf, one.whole, one.start, numpy.array(one.content)) for one in found]
+    return [ArraySlice(one.leaf, one.whole, one.start, numpy.array(one.content)) for one in found]
 
 
-def writers(tree: Any) -> set[int]:
+def writer_processes(tree: Any) -> set[int]:
     """The processes that have something to write: known everywhere without asking."""
     found = {0}
-    for _, leaf in leaves(tree):
+    for _, leaf in named_leaves(tree):
         if isinstance(leaf, jax.Array) and leaf.is_fully_replicated:
             first = next(iter(leaf.sharding.devices_indices_map(leaf.shape)))
             found.add(first.process_index)
@@ -104,7 +104,7 @@ def writers(tree: Any) -> set[int]:
     return found
 
 
-def part(boxes: Sequence[Box]) -> list[Bytes]:
+def encode_part(boxes: Sequence[ArraySlice]) -> list[Bytes]:
     """A part's bytes: the table's length, the table, the contents."""
     table: list[dict[str, Any]] = []
     bodies: list[Bytes] = []
@@ -112,7 +112,7 @@ def part(boxes: Sequence[Box]) -> list[Bytes]:
     for box in boxes:
         flat = numpy.ascontiguousarray(box.content).reshape(-1)
         body = memoryview(flat.view(numpy.uint8))
-        entry = Entry(
+        entry = SliceEntry(
             leaf=box.leaf,
             dtype=str(flat.dtype),
             whole=tuple(box.whole),
@@ -129,58 +129,58 @@ def part(boxes: Sequence[Box]) -> list[Bytes]:
     return [LENGTH.pack(len(head)), head, *bodies]
 
 
-class Parts:
+class PartReader:
     """Reads from the parts of one checkpoint what this process needs of it."""
 
     def __init__(self, place: Place, names: Sequence[str]) -> None:
         self.place = place
-        self.at: dict[str, list[tuple[str, int, Entry]]] = {}
+        self.at: dict[str, list[tuple[str, int, SliceEntry]]] = {}
         self.seen: dict[tuple[str, int], Any] = {}
         for name in names:
-            first, table = self._table(name)
+            first, table = self._read_table(name)
             for entry in table:
                 self.at.setdefault(entry.leaf, []).append((name, first, entry))
 
-    def tree(self, like: Any) -> Any:
+    def read_tree(self, like: Any) -> Any:
         """The saved arrays in the sharding and type of this tree, whose shapes are the same."""
-        found = [self._leaf(name, leaf) for name, leaf in leaves(like)]
+        found = [self._read_leaf(name, leaf) for name, leaf in named_leaves(like)]
         return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), found)
 
-    def _table(self, name: str) -> tuple[int, list[Entry]]:
+    def _read_table(self, name: str) -> tuple[int, list[SliceEntry]]:
         try:
             (length,) = LENGTH.unpack(self.place.read(name, 0, LENGTH.size))
             if length > TABLE_BYTES_MAX:
                 raise ValueError("its table can't be so long")
             rows = json.loads(self.place.read(name, LENGTH.size, length))
-            return LENGTH.size + length, [entry_of(row) for row in rows]
+            return LENGTH.size + length, [parse_entry(row) for row in rows]
         except FileNotFoundError:
-            raise Damaged(f"{name} is missing") from None
+            raise DamagedCheckpoint(f"{name} is missing") from None
         except (ValueError, TypeError, KeyError, struct.error) as error:
-            raise Damaged(f"{name} can't be read: {error}") from error
+            raise DamagedCheckpoint(f"{name} can't be read: {error}") from error
 
-    def _leaf(self, name: str, like: Any) -> Any:
+    def _read_leaf(self, name: str, like: Any) -> Any:
         if is_key(like):
-            content = self._array(name, jax.random.key_data(like))
+            content = self._read_array(name, jax.random.key_data(like))
             return jax.random.wrap_key_data(content, impl=jax.random.key_impl(like))
         if isinstance(like, jax.Array):
-            return self._array(name, like)
-        content = self._box(name, tuple(slice(0, size) for size in numpy.shape(like)))
+            return self._read_array(name, like)
+        content = self._read_slice(name, tuple(slice(0, size) for size in numpy.shape(like)))
         if isinstance(like, numpy.ndarray):
             return content.astype(like.dtype, copy=False)
         return type(like)(content)
 
-    def _array(self, name: str, like: Any) -> Any:
+    def _read_array(self, name: str, like: Any) -> Any:
         return jax.make_array_from_callback(
             like.shape,
             like.sharding,
-            lambda index: self._box(name, index).astype(like.dtype, copy=False),
+            lambda index: self._read_slice(name, index).astype(like.dtype, copy=False),
         )
 
-    def _box(self, name: str, index: tuple[slice, ...]) -> Any:
+    def _read_slice(self, name: str, index: tuple[slice, ...]) -> Any:
         """A box of an array, put together from all that it touches."""
         entries = self.at.get(name)
         if not entries:
-            raise Damaged(f"{name} is in no part")
+            raise DamagedCheckpoint(f"{name} is in no part")
         first = entries[0][2]
         cut = [one.indices(size)[:2] for one, size in zip(index, first.whole, strict=True)]
         out = numpy.empty([end - start for start, end in cut], jax.numpy.dtype(first.dtype))
@@ -192,29 +192,29 @@ class Parts:
                 into.append(slice(low - start, high - start))
                 taken.append(slice(low - at, high - at))
             if all(one.start < one.stop for one in into):
-                content = self._content(part_name, offset, entry)[tuple(taken)]
+                content = self._read_entry(part_name, offset, entry)[tuple(taken)]
                 out[tuple(into)] = content
                 missing -= content.size
         if missing:
-            raise Damaged(f"{missing} numbers of {name} are in no part")
+            raise DamagedCheckpoint(f"{missing} numbers of {name} are in no part")
         return out
 
-    def _content(self, name: str, offset: int, entry: Entry) -> Any:
+    def _read_entry(self, name: str, offset: int, entry: SliceEntry) -> Any:
         """A box as it was written, or Damaged."""
         key = (name, entry.first)
         if key not in self.seen:
             try:
                 body = self.place.read(name, offset + entry.first, entry.length)
             except FileNotFoundError:
-                raise Damaged(f"{name} is missing or too short") from None
+                raise DamagedCheckpoint(f"{name} is missing or too short") from None
             if len(body) != entry.length or zlib.crc32(body) != entry.crc:
-                raise Damaged(f"{name} is not as it was written, at {entry.leaf}")
+                raise DamagedCheckpoint(f"{name} is not as it was written, at {entry.leaf}")
             content = numpy.frombuffer(body, jax.numpy.dtype(entry.dtype))
             self.seen[key] = content.reshape(entry.shape)
         return self.seen[key]
 
 
-def entry_of(row: Mapping[str, Any]) -> Entry:
+def parse_entry(row: Mapping[str, Any]) -> SliceEntry:
     """A row of the table; TypeError or KeyError for nonsense."""
     boxes = {name: tuple(row[name]) for name in ("whole", "start", "shape")}
-    return Entry(**{**row, **boxes})
+    return SliceEntry(**{**row, **boxes})

@@ -3,54 +3,58 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tpuherd_host.train.checkpoint_commit import Commit, Damaged, folder
-from tpuherd_host.train.lazy_import import Late, jax
-from tpuherd_host.train.process_group import Circle
+from tpuherd_host.train.checkpoint_commit import Commit, DamagedCheckpoint, step_folder
+from tpuherd_host.train.lazy_import import LazyModule, jax
+from tpuherd_host.train.process_group import ProcessGroup
 from tpuherd_host.train.storage import Folder, Place
 
-orbax = Late("orbax.checkpoint", "orbax-checkpoint")
+orbax = LazyModule("orbax.checkpoint", "orbax-checkpoint")
 STATE = "state/"
 
 
-class Orbax:
+class OrbaxFormat:
     """Holds Orbax's asynchronous writer."""
 
-    def __init__(self, place: Place, circle: Circle) -> None:
+    def __init__(self, place: Place, circle: ProcessGroup) -> None:
         self.place = place
         self.circle = circle
         self.writer: Any = None
 
-    def begin(self, step: int, tree: Any) -> Any:
+    def start_save(self, step: int, tree: Any) -> Any:
         """Orbax copies the tree off the devices, and goes on in threads of its own."""
         if self.writer is None:
             self.writer = orbax.AsyncCheckpointer(orbax.StandardCheckpointHandler())
-        self.writer.save(self._path(step), args=orbax.args.StandardSave(tree), force=True)
+        self.writer.save(self._step_path(step), args=orbax.args.StandardSave(tree), force=True)
 
-    def finish(self, step: int, begun: Any) -> Mapping[str, int]:
+    def finish_save(self, step: int, begun: Any) -> Mapping[str, int]:
         """Wait for it. On process 0: all files, each with a checksum."""
         self.writer.wait_until_finished()
-        return {} if self.circle.index else self.place.sums(folder(step) + STATE)
+        return {} if self.circle.index else self.place.file_checksums(step_folder(step) + STATE)
 
     def load(self, commit: Commit, like: Any) -> Any:
         """The tree in the shape of this one. Orbax does not see a flipped bit; process 0 does."""
-        damage = self.circle.told(self._damage(commit) if self.circle.index == 0 else "")
+        damage = self.circle.broadcast_word(
+            self._find_damage(commit) if self.circle.index == 0 else ""
+        )
         if damage:
-            raise Damaged(damage)  # on all: Orbax's processes wait for each other
-        target = jax.tree_util.tree_map(abstract, like)
+            raise DamagedCheckpoint(damage)  # on all: Orbax's processes wait for each other
+        target = jax.tree_util.tree_map(abstract_array, like)
         reader = orbax.Checkpointer(orbax.StandardCheckpointHandler())
         try:
-            return reader.restore(self._path(commit.step), args=orbax.args.StandardRestore(target))
+            return reader.restore(
+                self._step_path(commit.step), args=orbax.args.StandardRestore(target)
+            )
         except Exception as error:  # what Orbax raises for damage is a bare Exception
-            raise Damaged(str(error).partition("\n")[0][:300]) from error
+            raise DamagedCheckpoint(str(error).partition("\n")[0][:300]) from error
 
-    def _path(self, step: int) -> str:
+    def _step_path(self, step: int) -> str:
         location = self.place.location
         if isinstance(self.place, Folder):
             location = str(self.place.path.resolve())
-        return f"{location}/{folder(step)}{STATE}".rstrip("/")
+        return f"{location}/{step_folder(step)}{STATE}".rstrip("/")
 
-    def _damage(self, commit: Commit) -> str:
-        sums = self.place.sums(folder(commit.step) + STATE)
+    def _find_damage(self, commit: Commit) -> str:
+        sums = self.place.file_checksums(step_folder(commit.step) + STATE)
         for name, told in commit.parts.items():
             if name not in sums:
                 return f"{name} is missing"
@@ -59,7 +63,7 @@ class Orbax:
         return ""
 
 
-def abstract(leaf: Any) -> Any:
+def abstract_array(leaf: Any) -> Any:
     """What an array is to be like, without its numbers."""
     if isinstance(leaf, jax.Array):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)

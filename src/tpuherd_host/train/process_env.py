@@ -13,7 +13,7 @@ from multiprocessing import current_process, parent_process
 BEGAN = time.time()
 
 
-def process_began() -> float:
+def process_start_time() -> float:
     """When the kernel started this process, in seconds since 1970."""
     try:
         with open("/proc/self/stat") as file:
@@ -25,12 +25,12 @@ def process_began() -> float:
     return min(BEGAN, time.time() - up_s + ticks / os.sysconf("SC_CLK_TCK"))
 
 
-def environment() -> Mapping[str, str]:
+def process_environment() -> Mapping[str, str]:
     """The variables of this process, as they are now."""
     return os.environ
 
 
-def export(name: str, value: str) -> None:
+def set_default_variable(name: str, value: str) -> None:
     """Set a variable for this process and those that it starts, where nobody has."""
     os.environ.setdefault(name, value)
 
@@ -59,12 +59,12 @@ def read_process_number(environ: Mapping[str, str]) -> tuple[int, int]:
     return 0, 1
 
 
-def now() -> float:
+def wall_time() -> float:
     """Seconds since 1970."""
     return time.time()
 
 
-def tick() -> float:
+def monotonic_time() -> float:
     """Seconds since some moment: for durations."""
     return time.perf_counter()
 
@@ -74,7 +74,7 @@ def wait(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def say(sentence: str) -> None:
+def log_message(sentence: str) -> None:
     """Tell whoever reads the log."""
     sys.stderr.write(f"herd: {sentence}\n")
     sys.stderr.flush()

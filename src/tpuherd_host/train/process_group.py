@@ -7,18 +7,18 @@ from typing import Any
 WITHIN_S = 120.0
 
 
-class Silent(RuntimeError):
+class PeerSilent(RuntimeError):
     """Another process did not say what all have to say."""
 
 
-class Parted:
+class ClosedService:
     """The line after it was closed: a thread that still wants it hears so."""
 
     def __getattr__(self, name: str) -> Any:
-        raise Silent("the processes have parted")
+        raise PeerSilent("the processes have parted")
 
 
-class Circle:
+class ProcessGroup:
     """Holds the line to JAX's coordination service; without one each process hears only itself."""
 
     def __init__(self, index: int = 0, count: int = 1, line: Any = None) -> None:
@@ -27,65 +27,65 @@ class Circle:
         self.turns = 0
         self.line = line
 
-    def gather(self, word: str, name: str = "", within_s: float = WITHIN_S) -> list[str]:
+    def gather_words(self, word: str, name: str = "", within_s: float = WITHIN_S) -> list[str]:
         """Everybody's word, by process. All call it, in the same order or with the same name."""
         if self.line is None:
             return [word]
-        at = self._at(name)
+        at = self._next_key(name)
         if self.index:
             self.line.key_value_set(f"{at}/{self.index}", word)
-            heard: list[str] = json.loads(self._hear(f"{at}/all", within_s))
+            heard: list[str] = json.loads(self._wait_for_key(f"{at}/all", within_s))
             return heard
-        others = [self._hear(f"{at}/{one}", within_s) for one in range(1, self.count)]
+        others = [self._wait_for_key(f"{at}/{one}", within_s) for one in range(1, self.count)]
         self.line.key_value_set(f"{at}/all", json.dumps([word, *others]))
         return [word, *others]
 
     def gather_connected(self, word: str, name: str, within_s: float) -> list[str]:
         """The same; Silent where the processes have no line to each other."""
         if self.line is None:
-            raise Silent("the processes are not connected")
-        return self.gather(word, name, within_s)
+            raise PeerSilent("the processes are not connected")
+        return self.gather_words(word, name, within_s)
 
-    def meet(self, name: str, within_s: float) -> None:
+    def wait_for_all(self, name: str, within_s: float) -> None:
         """Wait until all processes are here: all hear of it, or it is Silent for all of them."""
         if self.count == 1:
             return
         if self.line is None:
-            raise Silent("the processes are not connected")
+            raise PeerSilent("the processes are not connected")
         try:
             self.line.wait_at_barrier(f"herd/{name}", int(within_s * 1000))
         except Exception as error:  # the type is JAX's own
-            raise Silent(f"not all processes came ({name}): {error}") from error
+            raise PeerSilent(f"not all processes came ({name}): {error}") from error
 
     def close(self) -> None:
         """Nothing is said any more."""
         if self.line is not None:
-            self.line = Parted()
+            self.line = ClosedService()
 
-    def told(self, word: str, name: str = "", within_s: float = WITHIN_S) -> str:
+    def broadcast_word(self, word: str, name: str = "", within_s: float = WITHIN_S) -> str:
         """The word of process 0, on all of them."""
         if self.line is None:
             return word
-        at = self._at(name)
+        at = self._next_key(name)
         if self.index:
-            return self._hear(at, within_s)
+            return self._wait_for_key(at, within_s)
         self.line.key_value_set(at, word)
         return word
 
-    def _at(self, name: str) -> str:
+    def _next_key(self, name: str) -> str:
         if name:
             return f"herd/{name}"
         self.turns += 1
         return f"herd/turn/{self.turns}"
 
-    def _hear(self, key: str, within_s: float) -> str:
+    def _wait_for_key(self, key: str, within_s: float) -> str:
         try:
             return str(self.line.blocking_key_value_get(key, int(within_s * 1000)))
         except Exception as error:  # the type is JAX's own and has moved before
-            raise Silent(f"no word from another process ({key}): {error}") from error
+            raise PeerSilent(f"no word from another process ({key}): {error}") from error
 
 
-def odd_one(facts: list[Mapping[str, Any]]) -> str | None:
+def describe_odd_host(facts: list[Mapping[str, Any]]) -> str | None:
     """The sentence about hosts that are not like the others; None where all are equal."""
     for name in sorted(set().union(*facts) - {"host"}):
         values = [str(one.get(name)) for one in facts]

@@ -8,26 +8,26 @@ from typing import Any
 
 from tpuherd_host.train import compile_cache, process_env
 from tpuherd_host.train.array_trees import is_gone
-from tpuherd_host.train.checkpoint_commit import Commit, OtherModel
+from tpuherd_host.train.checkpoint_commit import Commit, ModelMismatch
 from tpuherd_host.train.checkpoints import Checkpoints
 from tpuherd_host.train.join_pod import (
     FAILED,
     INTERRUPTED,
     TOGETHER_S,
     TRAINS_AGAIN,
+    exit_together,
     init,
-    leave,
+    is_stop_agreed,
     refuse,
-    stop_agreed,
 )
 from tpuherd_host.train.lazy_import import jax
-from tpuherd_host.train.process_group import Silent
-from tpuherd_host.train.sample_order import seed_of
-from tpuherd_host.train.sample_split import Unfit
-from tpuherd_host.train.save_interval import Costs, usual_s
-from tpuherd_host.train.send_reports import Reports
+from tpuherd_host.train.process_group import PeerSilent
+from tpuherd_host.train.sample_order import derive_seed
+from tpuherd_host.train.sample_split import InvalidSetup
+from tpuherd_host.train.save_interval import SaveCosts, parse_node_life
+from tpuherd_host.train.send_reports import ReportSender
 from tpuherd_host.train.startup import STARTUP
-from tpuherd_host.train.storage import Away, Unreachable, of_run
+from tpuherd_host.train.storage import TemporarilyUnreachable, Unreachable, of_run
 
 REPORT_S = 1.0
 STEPS_REMEMBERED = 64
@@ -35,7 +35,7 @@ EARLY = 2  #: the first save comes after so many steps: it finds out what a save
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptState:
     """The state after so many steps."""
 
     step: int
@@ -54,7 +54,7 @@ class Run:
         self, checkpoints: str = "", *, seed: int = 0, every_s: float = 0.0,
         keep: int = 2, form: str = "",
     ) -> None:  # fmt: skip
-        environ = process_env.environment()
+        environ = process_env.process_environment()
         self.pod = init()
         self.id = environ.get("HERD_RUN_ID") or environ.get("RUN_ID") or "run"
         attempt = environ.get("HERD_ATTEMPT", "")
@@ -71,12 +71,12 @@ class Run:
         self.checkpoints: Checkpoints | None = None
         if location and not self.pod.is_child:
             self.checkpoints = Checkpoints(location, self.pod.circle, keep=keep, form=form)
-            compile_cache.fetch(self.checkpoints.place)
+            compile_cache.fetch_programs(self.checkpoints.place)
         self._every_s = every_s
-        self._reports = Reports({} if self.pod.is_child else environ)
-        usual = usual_s(environ.get("HERD_LIFE_S", ""))
-        self._costs = Costs(blocked=[], took=[], usual_s=usual)
-        self._kept: Kept | None = None
+        self._reports = ReportSender({} if self.pod.is_child else environ)
+        usual = parse_node_life(environ.get("HERD_LIFE_S", ""))
+        self._costs = SaveCosts(blocked=[], took=[], usual_s=usual)
+        self._kept: KeptState | None = None
         self._metrics: Mapping[str, Any] = {}
         self._step = self._done = self._due = self._total = self._begun = self._own = 0
         self._trained_s = self._earlier_s = 0.0
@@ -93,38 +93,40 @@ class Run:
         """
         if self.checkpoints is None:
             return state
-        began = process_env.tick()
+        began = process_env.monotonic_time()
         try:
             found = self.checkpoints.load(state)
-        except Away as error:
+        except TemporarilyUnreachable as error:
             refuse(str(error), FAILED)
-        except (OtherModel, Unreachable) as error:
+        except (ModelMismatch, Unreachable) as error:
             refuse(str(error))
         if found is None:
             return state
         commit = found.commit
         self.start, self.record = commit.step, commit.record
-        self._news = {"restore_s": round(process_env.tick() - began, 3)}
+        self._news = {"restore_s": round(process_env.monotonic_time() - began, 3)}
         self._earlier_s, self._begun = commit.trained_s, commit.step
         if self.is_main:
-            process_env.say(f"resumed at step {commit.step}, saved by attempt {commit.attempt}")
+            process_env.log_message(
+                f"resumed at step {commit.step}, saved by attempt {commit.attempt}"
+            )
         return found.tree
 
     def steps(self, total: int) -> Iterator[int]:
         """The steps that are left. A stop is agreed on by all hosts between two of them."""
         if self.pod.is_child:
-            raise Unfit(TRAINS_AGAIN)
+            raise InvalidSetup(TRAINS_AGAIN)
         self._total, self._done = total, self.start
         self._news["resumed"] = self.start  # by `restore`, or by a program that loads by itself
         self._own = max(self._own, self.start)
         self._compiled_s = STARTUP.compiled_s
         self._due = self.start + EARLY
-        self._at = process_env.tick()
+        self._at = process_env.monotonic_time()
         self._told = self._at - REPORT_S
         for step in range(self.start, total):
-            if self.stopping or stop_agreed(self.pod, step):
+            if self.stopping or is_stop_agreed(self.pod, step):
                 if self._kept is not None or self.stopping:
-                    self._interrupted(step)
+                    self._end_interrupted(step)
                 self.stopping = True  # the program saves by itself: it has this step for that
             self._step = step
             try:
@@ -132,9 +134,9 @@ class Run:
             except GeneratorExit:
                 self._leave_loop(step)
                 raise
-            self._count(step)
+            self._count_step(step)
             self._check_kept(step)
-        self._finished()
+        self._end_finished()
 
     def keep(self, state: Any, record: Mapping[str, Any] | None = None, **metrics: Any) -> None:
         """At the end of a step: what to save when it is time, or when the node goes away.
@@ -145,9 +147,9 @@ class Run:
         self._done = self._step + 1
         if state is None and record is None:
             return  # there are metrics only: the program saves by itself
-        self._kept = Kept(self._step + 1, state, record or {})
+        self._kept = KeptState(self._step + 1, state, record or {})
         if self._kept.step >= self._due:
-            self._save(self._kept)
+            self._save_kept(self._kept)
 
     def saved(self, step: int) -> None:
         """A program that saves by itself says which step is on the disk.
@@ -162,7 +164,7 @@ class Run:
 
     def seed_here(self, *parts: object) -> int:
         """A seed of this process's own, for what must differ between hosts (32 bits)."""
-        return seed_of(self.seed, self.pod.index, *parts) & 0xFFFFFFFF
+        return derive_seed(self.seed, self.pod.index, *parts) & 0xFFFFFFFF
 
     def __enter__(self) -> "Run":
         self._entered = True
@@ -189,17 +191,17 @@ class Run:
 
     def complete(self) -> None:
         """Tell that all is done. Without it an attempt that was told to stop counts as stopped."""
-        self._reports.insist({**self._place(self._done), "complete": True})
+        self._reports.send_with_retries({**self._progress_report(self._done), "complete": True})
         self._reports.close()
 
-    def _count(self, step: int) -> None:
+    def _count_step(self, step: int) -> None:
         """After each step: how long it took, and now and then a word to the agent."""
-        at = process_env.tick()
+        at = process_env.monotonic_time()
         self._done = step + 1
         if step > self.start:  # the first one is compiled, and says nothing of those to come
             self._lasted.append(at - self._at)
         else:
-            self._news.update(STARTUP.finish(at - self._at, self._compiled_s))
+            self._news.update(STARTUP.finish_first_step(at - self._at, self._compiled_s))
         self._trained_s += at - self._at
         self._at = at
         if at - self._told < REPORT_S:
@@ -207,24 +209,24 @@ class Run:
         self._told = at
         del self._lasted[:-STEPS_REMEMBERED]
         pace = {"step_s": round(median(self._lasted), 6)} if self._lasted else {}
-        if self._reports.tell({**self._place(step + 1), **pace}):
+        if self._reports.send_report({**self._progress_report(step + 1), **pace}):
             self._news = {}
 
-    def _place(self, step: int) -> dict[str, Any]:
+    def _progress_report(self, step: int) -> dict[str, Any]:
         """How far it is; with the metrics that can be had without waiting for a device."""
         told: dict[str, Any] = {"step": step, "total": self._total, **self._news}
         if self.is_main:  # the others don't know when all of it was on the disk
-            told["saved"] = self._saved()
+            told["saved"] = self._saved_step()
         for name, value in self._metrics.items():
             ready = getattr(value, "is_ready", None)
             if ready is None or ready():
                 told[name] = float(value)
         return told
 
-    def _saved(self) -> int:
+    def _saved_step(self) -> int:
         return max(self._own, self.checkpoints.newest if self.checkpoints else 0)
 
-    def _save(self, kept: Kept, *, wait: bool = False) -> None:
+    def _save_kept(self, kept: KeptState, *, wait: bool = False) -> None:
         checkpoints = self.checkpoints
         if checkpoints is None or kept.step <= self._begun:
             return  # on all processes alike: what is known of the disk differs
@@ -233,23 +235,23 @@ class Run:
             step=kept.step,
             run=self.id,
             attempt=self.attempt,
-            made=process_env.now(),
+            made=process_env.wall_time(),
             trained_s=round(self._earlier_s + self._trained_s, 3),
             pod=f"{self.pod.count} × {jax.local_device_count()}",
             record=kept.record,
         )
         if checkpoints.took_s:
-            self._costs.ended(checkpoints.took_s)
-        self._costs.saw(checkpoints.save(commit, kept.state, wait=wait))
-        self._due = kept.step + int(self.pod.circle.told(str(self._pause())))
+            self._costs.add_duration(checkpoints.took_s)
+        self._costs.add_blocked(checkpoints.save(commit, kept.state, wait=wait))
+        self._due = kept.step + int(self.pod.circle.broadcast_word(str(self._steps_until_save())))
 
-    def _pause(self) -> int:
+    def _steps_until_save(self) -> int:
         """Steps until the next save; process 0 says it for all."""
         step_s = median(self._lasted[-STEPS_REMEMBERED:]) if self._lasted else 1.0
         if self._every_s:
             return max(1, round(self._every_s / max(step_s, 1e-6)))
         trained_s = self._earlier_s + self._trained_s
-        return self._costs.steps(step_s, trained_s, self.attempt - 1)
+        return self._costs.steps_until_save(step_s, trained_s, self.attempt - 1)
 
     def _check_kept(self, step: int) -> None:
         """End at the first step after which nothing could be saved, were the node to go away."""
@@ -257,7 +259,7 @@ class Run:
         if self.checkpoints is None or kept is None or kept.step > step or not is_gone(kept.state):
             return
         self.checkpoints.wait()
-        raise Unfit(
+        raise InvalidSetup(
             f"run.keep() was not called in step {step}, and the arrays that it was given in step "
             f"{kept.step - 1} have been donated since: call it in every step, where it costs "
             "nothing unless it is time to save"
@@ -268,12 +270,14 @@ class Run:
         if self._kept is None or self.checkpoints is None:
             return
         try:
-            self.pod.circle.meet(f"left/{step}/{self._kept.step}", TOGETHER_S)
-        except Silent:
+            self.pod.circle.wait_for_all(f"left/{step}/{self._kept.step}", TOGETHER_S)
+        except PeerSilent:
             return  # an exception of this process: the others are in their step
         self._save_for_good()
-        if self.is_main and self._saved() == self._kept.step:
-            process_env.say(f"the loop was left in step {step}, saved at step {self._saved()}")
+        if self.is_main and self._saved_step() == self._kept.step:
+            process_env.log_message(
+                f"the loop was left in step {step}, saved at step {self._saved_step()}"
+            )
 
     def _save_for_good(self) -> None:
         """Save what was kept last, and wait for it. All processes call it."""
@@ -282,27 +286,27 @@ class Run:
             return
         if kept is not None and kept.step > self._begun:
             if is_gone(kept.state):
-                process_env.say(
+                process_env.log_message(
                     f"what was kept in step {kept.step - 1} has been donated since and is not "
                     "saved: call run.keep() before the loop is left"
                 )
             else:
-                self._save(kept, wait=True)
+                self._save_kept(kept, wait=True)
         self.checkpoints.wait()
 
-    def _interrupted(self, step: int) -> None:
+    def _end_interrupted(self, step: int) -> None:
         """Save what is there, and end on all hosts with the same status."""
         self._save_for_good()
-        saved = self._saved()
+        saved = self._saved_step()
         if self.is_main:
-            process_env.say(
+            process_env.log_message(
                 f"stopped before step {step}, saved at step {saved}: start it again to go on"
             )
-        self._reports.insist({**self._place(step), "stopped": True})
+        self._reports.send_with_retries({**self._progress_report(step), "stopped": True})
         self._reports.close()
-        leave(INTERRUPTED)
+        exit_together(INTERRUPTED)
 
-    def _finished(self) -> None:
+    def _end_finished(self) -> None:
         """The last step is done."""
         self._save_for_good()
         if not self._entered:

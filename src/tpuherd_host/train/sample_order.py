@@ -14,12 +14,12 @@ WORD = (1 << 64) - 1
 ROUNDS = 6
 
 
-def seed_of(*parts: object) -> int:
+def derive_seed(*parts: object) -> int:
     """64 bits that depend on all of these."""
     return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
 
 
-def scrambled(number: int) -> int:
+def scramble_number(number: int) -> int:
     """A bijection of 64-bit numbers that looks like chance (splitmix64's last steps)."""
     number = (number + 0x9E3779B97F4A7C15) & WORD
     number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & WORD
@@ -39,7 +39,7 @@ class Permutation:
         self.size = size
         self.half = max(1, (max(size - 1, 1).bit_length() + 1) // 2)
         self.mask = (1 << self.half) - 1
-        self.keys = [scrambled((seed + 0x1000003 * turn) & WORD) for turn in range(ROUNDS)]
+        self.keys = [scramble_number((seed + 0x1000003 * turn) & WORD) for turn in range(ROUNDS)]
 
     def __getitem__(self, place: int) -> int:
         if not 0 <= place < self.size:
@@ -48,7 +48,7 @@ class Permutation:
         while True:
             left, right = place >> half, place & mask
             for key in self.keys:
-                left, right = right, left ^ (scrambled(right ^ key) & mask)
+                left, right = right, left ^ (scramble_number(right ^ key) & mask)
             place = (left << half) | right
             if place < self.size:
                 return place
@@ -66,7 +66,7 @@ class Block:
     def size(self) -> int:
         return self.ends[-1]
 
-    def sample(self, place: int) -> tuple[int, int]:
+    def locate_sample(self, place: int) -> tuple[int, int]:
         """Shard and place in it of the block's n-th sample."""
         found = self.places[place]
         which = bisect_right(self.ends, found)
@@ -91,30 +91,30 @@ class Blocks:
     def __post_init__(self) -> None:
         order: Sequence[int] = range(len(self.sizes))
         if self.shuffled:
-            key = seed_of(self.seed, self.epoch, "shards")
+            key = derive_seed(self.seed, self.epoch, "shards")
             turned = Permutation(len(self.sizes), key)
             order = [shard for shard in (turned[at] for at in order) if self.sizes[shard]]
         else:
             order = [shard for shard in order if self.sizes[shard]]
         blocks = tuple(
-            self.block(tuple(order[first : first + self.window]), first)
+            self.make_block(tuple(order[first : first + self.window]), first)
             for first in range(0, len(order), self.window)
         )
         object.__setattr__(self, "blocks", blocks)
         object.__setattr__(self, "ends", tuple(accumulate(block.size for block in blocks)))
 
-    def block(self, shards: tuple[int, ...], first: int) -> Block:
+    def make_block(self, shards: tuple[int, ...], first: int) -> Block:
         ends = tuple(accumulate(self.sizes[shard] for shard in shards))
         if not self.shuffled:
             return Block(shards, ends, range(ends[-1]))
         return Block(
-            shards, ends, Permutation(ends[-1], seed_of(self.seed, self.epoch, "block", first))
+            shards, ends, Permutation(ends[-1], derive_seed(self.seed, self.epoch, "block", first))
         )
 
-    def sample(self, position: int) -> tuple[int, int]:
+    def locate_sample(self, position: int) -> tuple[int, int]:
         """Shard and place in it of the epoch's n-th sample."""
         which = bisect_right(self.ends, position)
-        return self.blocks[which].sample(position - (self.ends[which - 1] if which else 0))
+        return self.blocks[which].locate_sample(position - (self.ends[which - 1] if which else 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,21 +136,21 @@ class Streams:
     def __post_init__(self) -> None:
         shards: tuple[int, ...] = tuple(range(len(self.sizes)))
         if self.shuffled:
-            turned = Permutation(len(shards), seed_of(self.seed, self.epoch, "shards"))
+            turned = Permutation(len(shards), derive_seed(self.seed, self.epoch, "shards"))
             shards = tuple(turned[at] for at in shards)
         object.__setattr__(self, "shards", shards)
         object.__setattr__(self, "ends", tuple(accumulate(self.sizes[one] for one in shards)))
 
-    def position(self, stream: int, place: int) -> int:
+    def sample_position(self, stream: int, place: int) -> int:
         """Where the n-th sample of a stream stands in the sequence of all shards."""
         block, inside = divmod(place, self.block)
         first = block * self.block
         if self.shuffled:
             size = min(self.block, self.length - first)
-            inside = Permutation(size, seed_of(self.seed, self.epoch, stream, block))[inside]
+            inside = Permutation(size, derive_seed(self.seed, self.epoch, stream, block))[inside]
         return stream * self.length + first + inside
 
-    def sample(self, position: int) -> tuple[int, int]:
+    def locate_sample(self, position: int) -> tuple[int, int]:
         """Shard and place in it at that position of the sequence of all shards."""
         which = bisect_right(self.ends, position)
         return self.shards[which], position - (self.ends[which - 1] if which else 0)

@@ -15,7 +15,7 @@ from tpuherd_host.train.sample_order import Blocks, Streams
 TAILS = ("drop", "pad", "wrap")
 
 
-class Unfit(ValueError):
+class InvalidSetup(ValueError):
     """What is asked for can't be split like that; the sentence says what can."""
 
 
@@ -53,7 +53,7 @@ class Split:
         steps = samples // self.batch if self.tail == "drop" else -(-samples // self.batch)
         object.__setattr__(self, "samples", samples)
         object.__setattr__(self, "steps", steps)
-        check(self)
+        check_split(self)
 
     @property
     def share(self) -> int:
@@ -64,31 +64,31 @@ class Split:
         """What this host reads at that step, counted over all epochs."""
         epoch, step = divmod(step, self.steps)
         if self.streams:
-            return self.of_streams(epoch, step)
+            return self.stream_samples(epoch, step)
         blocks = epoch_of_blocks(self.sizes, self.seed, epoch, self.window, self.shuffled)
         first = step * self.batch + self.host * self.share
         return [
-            Sample(epoch, *blocks.sample(place % self.samples), self.weight(place))
+            Sample(epoch, *blocks.locate_sample(place % self.samples), self.sample_weight(place))
             for place in range(first, first + self.share)
         ]
 
-    def of_streams(self, epoch: int, step: int) -> list[Sample]:
+    def stream_samples(self, epoch: int, step: int) -> list[Sample]:
         each = self.batch // self.streams
         streams = epoch_of_streams(self.sizes, self.seed, epoch, self.steps * each, self.shuffled)
         places = [
-            streams.position(stream, place)
+            streams.sample_position(stream, place)
             for stream in range(self.host, self.streams, self.hosts)
             for place in range(step * each, (step + 1) * each)
         ]
         return [
-            Sample(epoch, *streams.sample(place % self.samples), self.weight(place))
+            Sample(epoch, *streams.locate_sample(place % self.samples), self.sample_weight(place))
             for place in places
         ]
 
-    def weight(self, place: int) -> int:
+    def sample_weight(self, place: int) -> int:
         return 0 if place >= self.samples and self.tail == "pad" else 1
 
-    def walk(
+    def iterate_steps(
         self, step: int, until: int, *, worker: int = 0, workers: int = 1
     ) -> Iterator[tuple[int, list[Sample]]]:
         """Steps from one to another. Of several workers each takes whole batches, in turn."""
@@ -96,31 +96,31 @@ class Split:
             yield at, self.at(at)
 
 
-def check(split: Split) -> None:
+def check_split(split: Split) -> None:
     """Refuse what would dead-lock or lose samples, with what would do."""
     if split.tail not in TAILS:
-        raise Unfit(f"tail={split.tail!r} is none of {', '.join(TAILS)}")
+        raise InvalidSetup(f"tail={split.tail!r} is none of {', '.join(TAILS)}")
     if split.batch < 1 or split.hosts < 1 or not 0 <= split.host < split.hosts:
-        raise Unfit(
+        raise InvalidSetup(
             f"host {split.host} of {split.hosts} can't take part in a batch of {split.batch}"
         )
     if split.batch % split.hosts:
-        raise Unfit(
+        raise InvalidSetup(
             f"a global batch of {split.batch} can't be shared by {split.hosts} hosts; "
-            f"it can by {words(hosts_that_fit(split.batch))}"
+            f"it can by {join_alternatives(hosts_that_fit(split.batch))}"
         )
     if split.streams and split.batch % split.streams:
-        raise Unfit(
+        raise InvalidSetup(
             f"{split.streams} streams can't fill a batch of {split.batch} evenly: "
-            f"take {words(hosts_that_fit(split.batch))}"
+            f"take {join_alternatives(hosts_that_fit(split.batch))}"
         )
     if split.streams and split.streams % split.hosts:
-        raise Unfit(
+        raise InvalidSetup(
             f"{split.streams} streams can't be shared by {split.hosts} hosts; "
-            f"they can by {words(hosts_that_fit(split.streams))}"
+            f"they can by {join_alternatives(hosts_that_fit(split.streams))}"
         )
     if split.steps < 1:
-        raise Unfit(
+        raise InvalidSetup(
             f"all shards together have {split.samples} samples, fewer than one batch of "
             f"{split.batch}: take a smaller one, or tail='wrap'"
             if split.samples
@@ -133,7 +133,7 @@ def hosts_that_fit(number: int) -> list[int]:
     return [one for one in range(1, number + 1) if number % one == 0]
 
 
-def words(numbers: list[int]) -> str:
+def join_alternatives(numbers: list[int]) -> str:
     """2, 3 or 4."""
     told = [str(number) for number in numbers]
     return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} or {told[-1]}"

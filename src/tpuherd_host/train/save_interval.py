@@ -11,17 +11,17 @@ COST_S_MIN = 0.01
 REMEMBERED = 5
 
 
-def usual_s(told: str) -> float:
+def parse_node_life(told: str) -> float:
     """How long nodes last there, as the engine has seen it of this zone."""
     return float(told) if told.isdecimal() and int(told) else LIFE_S
 
 
-def life_s(trained_s: float, deaths: int, usual: float = LIFE_S) -> float:
+def mean_life_s(trained_s: float, deaths: int, usual: float = LIFE_S) -> float:
     """The mean time between two deaths, learning from this run's own."""
     return (usual + trained_s) / (1 + deaths)
 
 
-def interval_s(cost_s: float, life: float, took_s: float = 0.0) -> float:
+def save_interval_s(cost_s: float, life: float, took_s: float = 0.0) -> float:
     """Seconds of training between two saves, each of which is over `took_s` after its begin."""
     cost_s = max(cost_s, COST_S_MIN)
     best = sqrt(2 * cost_s * life)
@@ -29,22 +29,22 @@ def interval_s(cost_s: float, life: float, took_s: float = 0.0) -> float:
 
 
 @dataclass(kw_only=True, slots=True)
-class Costs:
+class SaveCosts:
     """What the last saves cost, and what a step takes."""
 
     blocked: list[float]  #: seconds the training stood still
     took: list[float]  #: seconds until it was on disk
     usual_s: float = LIFE_S  #: how long nodes last
 
-    def saw(self, blocked_s: float) -> None:
+    def add_blocked(self, blocked_s: float) -> None:
         self.blocked = [*self.blocked, blocked_s][-REMEMBERED:]
 
-    def ended(self, took_s: float) -> None:
+    def add_duration(self, took_s: float) -> None:
         self.took = [*self.took, took_s][-REMEMBERED:]
 
-    def steps(self, step_s: float, trained_s: float, deaths: int) -> int:
+    def steps_until_save(self, step_s: float, trained_s: float, deaths: int) -> int:
         """Steps until the next save."""
         cost = median(self.blocked) if self.blocked else 0.0
         took = median(self.took) if self.took else 0.0
-        wanted = interval_s(cost, life_s(trained_s, deaths, self.usual_s), took)
+        wanted = save_interval_s(cost, mean_life_s(trained_s, deaths, self.usual_s), took)
         return max(1, round(wanted / max(step_s, 1e-6)))

@@ -11,7 +11,7 @@ VARIABLE = "HERD_STEPS"
 TRY_AGAIN_S = 0.05
 
 
-class Reports:
+class ReportSender:
     """Holds the socket; says nothing where there is no agent."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -22,7 +22,7 @@ class Reports:
             self.line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self.line.setblocking(False)
 
-    def tell(self, content: Mapping[str, Any]) -> bool:
+    def send_report(self, content: Mapping[str, Any]) -> bool:
         """Whether it went out. A lost one is no matter: the next says more."""
         if self.line is None:
             return False
@@ -39,11 +39,11 @@ class Reports:
             self.line.close()
             self.line = None
 
-    def insist(self, content: Mapping[str, Any], within_s: float = 3.0) -> bool:
+    def send_with_retries(self, content: Mapping[str, Any], within_s: float = 3.0) -> bool:
         """For the last words: try until they are out, for a while."""
-        end = process_env.tick() + within_s
-        while self.line is not None and not self.tell(content):
-            if process_env.tick() > end:
+        end = process_env.monotonic_time() + within_s
+        while self.line is not None and not self.send_report(content):
+            if process_env.monotonic_time() > end:
                 return False
             process_env.wait(TRY_AGAIN_S)
         return self.line is not None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
-from tpuherd_host.train.sample_split import Unfit
+from tpuherd_host.train.sample_split import InvalidSetup
 from tpuherd_host.train.storage import Folder, place
 
 FOLDER = "~/.cache/tpuherd/shards"
@@ -24,26 +24,26 @@ def known_sizes(paths: Sequence[str]) -> Mapping[str, int]:
         wanted = [path for path in paths if path.rpartition("/")[0] == folder]
         missing = [path for path in wanted if path.rpartition("/")[2] not in names]
         if missing:
-            raise Unfit(f"there is no {missing[0]}")
+            raise InvalidSetup(f"there is no {missing[0]}")
         told = json.loads(there.read(SIZES)) if SIZES in names else {}
         found |= {f"{folder}/{name}": int(many) for name, many in told.items()}
     return found
 
 
-class Larder:
+class ShardCache:
     """A folder with as many shards as there is room for. Processes of a host may share it."""
 
     def __init__(self, folder: str = FOLDER, room: int = ROOM) -> None:
         self.folder = Path(folder).expanduser()
         self.room = room
 
-    def path(self, url: str) -> Path:
+    def shard_path(self, url: str) -> Path:
         """Where a shard is, or would be."""
         return self.folder / f"{blake2b(url.encode(), digest_size=8).hexdigest()}-{Path(url).name}"
 
-    def bring(self, url: str) -> Path:
+    def fetch_shard(self, url: str) -> Path:
         """Have it here."""
-        path = self.path(url)
+        path = self.shard_path(url)
         if path.exists():
             os.utime(path)
             return path
@@ -51,14 +51,14 @@ class Larder:
         try:
             content = place(folder).read(name)
         except FileNotFoundError:
-            raise Unfit(f"{url} is gone") from None
+            raise InvalidSetup(f"{url} is gone") from None
         Folder(str(self.folder)).write(path.name, [content])
         self.make_room()
         return path
 
     def make_room(self) -> None:
         """Let go of what was wanted longest ago. Who has it open reads on."""
-        files = sorted(self._files())
+        files = sorted(self._cached_files())
         used = sum(size for _, size, _ in files)
         for _, size, file in files[:-1]:
             if used <= self.room:
@@ -66,7 +66,7 @@ class Larder:
             file.unlink(missing_ok=True)
             used -= size
 
-    def _files(self) -> Iterator[tuple[float, int, Path]]:
+    def _cached_files(self) -> Iterator[tuple[float, int, Path]]:
         """When each was wanted, and how large it is."""
         for one in self.folder.iterdir() if self.folder.is_dir() else ():
             try:
@@ -77,12 +77,12 @@ class Larder:
                 yield told.st_mtime, told.st_size, one
 
 
-def all_of(location: str) -> list[str]:
+def find_shards(location: str) -> list[str]:
     """Every tar in a folder or bucket, or those that are like its last part: train-*.tar."""
     folder, like = location.rstrip("/"), "*.tar"
     if "*" in folder:
         folder, _, like = folder.rpartition("/")
     found = fnmatch.filter(place(folder).names(), like)
     if not any("/" not in name for name in found):
-        raise Unfit(f"there is no {like} in {folder}")
+        raise InvalidSetup(f"there is no {like} in {folder}")
     return [f"{folder}/{name}" for name in found if "/" not in name]

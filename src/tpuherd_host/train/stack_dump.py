@@ -7,7 +7,7 @@ import signal
 NAME = "herd-frames-"  #: of the file in memory, and the signal's number: the agent looks for that
 
 
-def seen() -> None:
+def register_stack_dump() -> None:
     """From now on, also while a thread is stuck in a library. Only Linux has what it takes."""
     if hasattr(os, "memfd_create"):
         number = signal.SIGRTMAX - 3  # of those that no library uses

@@ -22,33 +22,33 @@ class Startup:
 
     def begin_meeting(self) -> None:
         """The script has begun, and has loaded what it imports."""
-        self._met_from = process_env.now()
-        self._put("python_s", process_env.BEGAN - process_env.process_began())
-        self._put("import_s", self._met_from - process_env.BEGAN)
+        self._met_from = process_env.wall_time()
+        self._set_part("python_s", process_env.BEGAN - process_env.process_start_time())
+        self._set_part("import_s", self._met_from - process_env.BEGAN)
 
     def end_meeting(self) -> None:
         """All processes have found each other."""
-        self._put("meet_s", process_env.now() - self._met_from)
+        self._set_part("meet_s", process_env.wall_time() - self._met_from)
 
     def count_compiling(self) -> None:
         """Hear from JAX what it compiles, from now on; an older one does not tell."""
         listen = getattr(jax.monitoring, "register_event_duration_secs_listener", None)
         if listen is not None:
-            listen(self._compiled)
+            listen(self._add_compile_time)
 
-    def finish(self, first_step_s: float, compiled_before_s: float) -> dict[str, float]:
+    def finish_first_step(self, first_step_s: float, compiled_before_s: float) -> dict[str, float]:
         """All parts, when the first step is done: what it compiled is no part of it."""
         compiled_s = self.compiled_s - compiled_before_s
-        self._put("first_step_s", first_step_s - compiled_s)
+        self._set_part("first_step_s", first_step_s - compiled_s)
         if self.compiled_s:
-            self._put("compile_s", self.compiled_s)
+            self._set_part("compile_s", self.compiled_s)
         return self.parts
 
-    def _compiled(self, event: str, seconds: float, **_more: Any) -> None:
+    def _add_compile_time(self, event: str, seconds: float, **_more: Any) -> None:
         if event in COMPILING:
             self.compiled_s += seconds
 
-    def _put(self, name: str, seconds: float) -> None:
+    def _set_part(self, name: str, seconds: float) -> None:
         self.parts[name] = round(max(0.0, seconds), 3)
 
 

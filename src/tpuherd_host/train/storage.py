@@ -30,13 +30,13 @@ class Unreachable(OSError):
     """The place can't be read or written; the sentence says why."""
 
 
-class Away(Unreachable):
+class TemporarilyUnreachable(Unreachable):
     """Not now: what does not answer may answer in a while."""
 
 
-def passing(trouble: OSError) -> bool:
+def is_temporary(trouble: OSError) -> bool:
     """Whether another try may help: nothing has said that it must not be."""
-    return isinstance(trouble, Away) or not isinstance(
+    return isinstance(trouble, TemporarilyUnreachable) or not isinstance(
         trouble, (Unreachable, PermissionError, NotADirectoryError)
     )
 
@@ -50,7 +50,7 @@ class Place(Protocol):
         """All that begin so, in order."""
         ...
 
-    def sums(self, beginning: str = "") -> dict[str, int]:
+    def file_checksums(self, beginning: str = "") -> dict[str, int]:
         """All that begin so, each with a checksum of what it contains."""
         ...
 
@@ -70,7 +70,9 @@ class Place(Protocol):
 def place(location: str, environ: Mapping[str, str] | None = None) -> Place:
     """The place of `gs://bucket/path`, or of a folder."""
     if location.startswith("gs://"):
-        return Bucket(location, environ if environ is not None else process_env.environment())
+        return Bucket(
+            location, environ if environ is not None else process_env.process_environment()
+        )
     return Folder(location)
 
 
@@ -88,12 +90,12 @@ class Folder:
         self.path = Path(location).expanduser()
 
     def names(self, beginning: str = "") -> list[str]:
-        return sorted(name for name in self._all() if name.startswith(beginning))
+        return sorted(name for name in self._all_names() if name.startswith(beginning))
 
-    def sums(self, beginning: str = "") -> dict[str, int]:
+    def file_checksums(self, beginning: str = "") -> dict[str, int]:
         return {name: zlib.crc32(self.read(name)) for name in self.names(beginning)}
 
-    def _all(self) -> Iterator[str]:
+    def _all_names(self) -> Iterator[str]:
         for folder, _, files in os.walk(self.path):
             for file in files:
                 yield (Path(folder) / file).relative_to(self.path).as_posix()
@@ -114,7 +116,7 @@ class Folder:
                 stream.flush()
                 os.fsync(stream.fileno())
             half.replace(path)
-            settle(path.parent)
+            sync_directory(path.parent)
         except OSError:
             half.unlink(missing_ok=True)
             raise
@@ -128,7 +130,7 @@ class Folder:
             (self.path / name).unlink(missing_ok=True)
 
 
-def settle(folder: Path) -> None:
+def sync_directory(folder: Path) -> None:
     """Have the disk know the names in a folder."""
     file = os.open(folder, os.O_RDONLY)
     try:
@@ -153,17 +155,19 @@ class Bucket:
         self.token, self.until = "", 0.0
 
     def names(self, beginning: str = "") -> list[str]:
-        return sorted(item["name"].removeprefix(self.path) for item in self._list(beginning))
+        return sorted(
+            item["name"].removeprefix(self.path) for item in self._list_objects(beginning)
+        )
 
-    def sums(self, beginning: str = "") -> dict[str, int]:
+    def file_checksums(self, beginning: str = "") -> dict[str, int]:
         """As the bucket tells them: nothing is read for it."""
         sums = {}
-        for item in self._list(beginning, "crc32c", "md5Hash"):
+        for item in self._list_objects(beginning, "crc32c", "md5Hash"):
             told = b64decode(item.get("crc32c") or item.get("md5Hash") or "")
             sums[item["name"].removeprefix(self.path)] = int.from_bytes(told[:8], "big")
         return sums
 
-    def _list(self, beginning: str, *fields: str) -> Iterator[dict[str, Any]]:
+    def _list_objects(self, beginning: str, *fields: str) -> Iterator[dict[str, Any]]:
         """All objects that begin so: their names, and what else is asked for."""
         wanted = f"items({','.join(('name', *fields))}),nextPageToken"
         page: str | None = ""
@@ -171,7 +175,7 @@ class Bucket:
             asked = {"prefix": self.path + beginning, "fields": wanted}
             query = urlencode(asked | ({"pageToken": page} if page else {}))
             answer: dict[str, Any] = json.loads(
-                self._ask("GET", f"/storage/v1/b/{self.bucket}/o?{query}")
+                self._send_request("GET", f"/storage/v1/b/{self.bucket}/o?{query}")
             )
             yield from answer.get("items", ())
             page = answer.get("nextPageToken")
@@ -181,7 +185,7 @@ class Bucket:
         if first or length is not None:
             end = "" if length is None else first + length - 1
             headers["Range"] = f"bytes={first}-{end}"
-        return self._ask("GET", self._object(name) + "?alt=media", headers=headers)
+        return self._send_request("GET", self._object_path(name) + "?alt=media", headers=headers)
 
     def write(self, name: str, pieces: Sequence[Bytes]) -> None:
         query = urlencode({"uploadType": "media", "name": self.path + name})
@@ -189,19 +193,19 @@ class Bucket:
             "Content-Type": "application/octet-stream",
             "Content-Length": str(sum(len(piece) for piece in pieces)),
         }
-        self._ask("POST", f"/upload/storage/v1/b/{self.bucket}/o?{query}", pieces, headers)
+        self._send_request("POST", f"/upload/storage/v1/b/{self.bucket}/o?{query}", pieces, headers)
 
     def remove(self, beginning: str) -> None:
         for name in self.names(beginning):
             try:
-                self._ask("DELETE", self._object(name))
+                self._send_request("DELETE", self._object_path(name))
             except FileNotFoundError:
                 pass
 
-    def _object(self, name: str) -> str:
+    def _object_path(self, name: str) -> str:
         return f"/storage/v1/b/{self.bucket}/o/{quote(self.path + name, safe='')}"
 
-    def _ask(
+    def _send_request(
         self,
         method: str,
         path: str,
@@ -214,7 +218,7 @@ class Bucket:
             request = urllib.request.Request(
                 self.base + path,
                 data=None if pieces is None else iter(pieces),  # type: ignore[arg-type]
-                headers={**(headers or {}), **self._permission()},
+                headers={**(headers or {}), **self._auth_headers()},
                 method=method,
             )
             try:
@@ -222,15 +226,15 @@ class Bucket:
                     content: bytes = answer.read()
                     return content
             except urllib.error.HTTPError as error:
-                trouble = self._judged(error, path)
+                trouble = self._classify_error(error, path)
             except (OSError, HTTPException) as error:
-                trouble = Away(f"{self.location} can't be reached: {error}")
+                trouble = TemporarilyUnreachable(f"{self.location} can't be reached: {error}")
             if attempt + 1 < TRIES:
                 process_env.wait(pause_s)
                 pause_s *= 2
         raise trouble
 
-    def _judged(self, error: urllib.error.HTTPError, path: str) -> Away:
+    def _classify_error(self, error: urllib.error.HTTPError, path: str) -> TemporarilyUnreachable:
         """What passes by itself; the rest is raised."""
         said = error.read().decode("utf-8", "replace")
         try:
@@ -243,24 +247,24 @@ class Bucket:
             raise FileNotFoundError(f"{self.location}: shorter than it should be")
         told = f"{self.location}: {sentence} (HTTP {error.code})"
         if error.code in (408, 429) or error.code >= 500:
-            return Away(told)
+            return TemporarilyUnreachable(told)
         raise Unreachable(told)
 
-    def _permission(self) -> Mapping[str, str]:
+    def _auth_headers(self) -> Mapping[str, str]:
         """Of the VM's service account; an emulator wants none."""
         if not self.door:
             return {}
-        if process_env.now() > self.until:
+        if process_env.wall_time() > self.until:
             request = urllib.request.Request(self.door, headers={"Metadata-Flavor": "Google"})
             try:
                 with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                     told = json.load(answer)
             except (OSError, ValueError) as error:
                 none = isinstance(error, urllib.error.HTTPError) and error.code == 404
-                raise (Unreachable if none else Away)(
+                raise (Unreachable if none else TemporarilyUnreachable)(
                     f"{self.location}: no access token from the metadata server ({error}); "
                     "give the node a service account that may use the bucket"
                 ) from error
             self.token = told["access_token"]
-            self.until = process_env.now() + float(told.get("expires_in", 0)) - EARLY_S
+            self.until = process_env.wall_time() + float(told.get("expires_in", 0)) - EARLY_S
         return {"Authorization": f"Bearer {self.token}"}

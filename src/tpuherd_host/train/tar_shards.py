@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tpuherd_host.train import process_env
-from tpuherd_host.train.sample_split import Unfit
-from tpuherd_host.train.shard_cache import FOLDER, ROOM, SIZES, Larder, all_of, known_sizes
+from tpuherd_host.train.sample_split import InvalidSetup
+from tpuherd_host.train.shard_cache import FOLDER, ROOM, SIZES, ShardCache, find_shards, known_sizes
 
 BLOCK = 512
 BUFFER = 1 << 20
@@ -38,8 +38,8 @@ class Shard:
         self.keys: list[str] = []
         self.starts = array("q", [0])
         self.members: list[Member] = []
-        for name, first, length in entries(self.path):
-            key, kind = split(name)
+        for name, first, length in tar_entries(self.path):
+            key, kind = split_name(name)
             if not self.keys or self.keys[-1] != key:
                 self.keys.append(key)
                 self.starts.append(len(self.members))
@@ -52,12 +52,12 @@ class Shard:
     def __getitem__(self, place: int) -> dict[str, str | bytes]:
         """A sample as webdataset gives it: __key__, __url__ and each file's content."""
         found: dict[str, str | bytes] = {"__key__": self.keys[place], "__url__": str(self.path)}
-        file = self.opened()
+        file = self.open_file()
         for member in self.members[self.starts[place] : self.starts[place + 1]]:
             found[member.kind] = os.pread(file, member.length, member.first)
         return found
 
-    def opened(self) -> int:
+    def open_file(self) -> int:
         """A worker process opens it again."""
         if self.file is None or self.process != os.getpid():
             self.file, self.process = os.open(self.path, os.O_RDONLY), os.getpid()
@@ -71,10 +71,10 @@ class Shard:
             os.close(self.file)
 
 
-class Far:
+class RemoteShard:
     """One tar file in a bucket, of which it is known how many samples it has."""
 
-    def __init__(self, url: str, larder: Larder, samples: int | None) -> None:
+    def __init__(self, url: str, larder: ShardCache, samples: int | None) -> None:
         self.url = url
         self.larder = larder
         self.samples = samples
@@ -82,39 +82,39 @@ class Far:
 
     def __len__(self) -> int:
         if self.samples is None:
-            self.samples = len(self.brought())
+            self.samples = len(self.local_shard())
         return self.samples
 
     def __getitem__(self, place: int) -> dict[str, str | bytes]:
         """A sample as webdataset gives it."""
-        return {**self.brought()[place], "__url__": self.url}
+        return {**self.local_shard()[place], "__url__": self.url}
 
     @property
     def is_here(self) -> bool:
         """Whether it need not be brought."""
         return self.shard is not None and self.shard.path.exists()
 
-    def brought(self) -> Shard:
+    def local_shard(self) -> Shard:
         """It, on this host's disk. Threads may ask at once."""
         shard = self.shard
         if shard is None or not shard.path.exists():
-            shard = self._opened()
+            shard = self._open_local()
             if self.samples not in (None, len(shard)):
                 told = f"{SIZES} says {self.samples}"
-                raise Unfit(f"{self.url} has {len(shard)} samples, but {told}")
+                raise InvalidSetup(f"{self.url} has {len(shard)} samples, but {told}")
             self.shard = shard
         return shard
 
-    def _opened(self) -> Shard:
+    def _open_local(self) -> Shard:
         """Brought and open, whoever may make room meanwhile."""
         for _ in range(TRIES):
             try:
-                shard = Shard(self.larder.bring(self.url))
-                shard.opened()
+                shard = Shard(self.larder.fetch_shard(self.url))
+                shard.open_file()
             except FileNotFoundError:
                 continue
             return shard
-        raise Unfit(f"there is no room for {self.url} in {self.larder.folder}")
+        raise InvalidSetup(f"there is no room for {self.url} in {self.larder.folder}")
 
 
 class Shards:
@@ -128,16 +128,16 @@ class Shards:
     def __init__(
         self, paths: Sequence[str | Path] | str, *, cache: str = FOLDER, room: int = ROOM
     ) -> None:
-        every = all_of(paths) if isinstance(paths, str) else [str(path) for path in paths]
+        every = find_shards(paths) if isinstance(paths, str) else [str(path) for path in paths]
         far = [path for path in every if path.startswith("gs://")]
-        sizes, larder = known_sizes(far), Larder(cache, room)
+        sizes, larder = known_sizes(far), ShardCache(cache, room)
         uncounted = len(set(far) - set(sizes))
-        if uncounted and not process_env.read_process_number(process_env.environment())[0]:
-            process_env.say(
+        if uncounted and not process_env.read_process_number(process_env.process_environment())[0]:
+            process_env.log_message(
                 f"no {SIZES} has {uncounted} of the shards: every host brings and counts them"
             )
         self.shards = [
-            Far(path, larder, sizes.get(path)) if path.startswith("gs://") else Shard(path)
+            RemoteShard(path, larder, sizes.get(path)) if path.startswith("gs://") else Shard(path)
             for path in every
         ]
 
@@ -148,26 +148,28 @@ class Shards:
     def __len__(self) -> int:
         return len(self.shards)
 
-    def __getitem__(self, shard: int) -> Shard | Far:
+    def __getitem__(self, shard: int) -> Shard | RemoteShard:
         return self.shards[shard]
 
-    def bring(self, shards: Iterable[int]) -> None:
+    def fetch_shards(self, shards: Iterable[int]) -> None:
         """Have these here, several at once."""
-        wanted = [one for one in map(self.shards.__getitem__, shards) if isinstance(one, Far)]
+        wanted = [
+            one for one in map(self.shards.__getitem__, shards) if isinstance(one, RemoteShard)
+        ]
         missing = [one for one in wanted if not one.is_here]
         if len(missing) > 1:
             with ThreadPoolExecutor(READERS) as pool:
-                list(pool.map(Far.brought, missing))
+                list(pool.map(RemoteShard.local_shard, missing))
 
 
-def split(name: str) -> tuple[str, str]:
+def split_name(name: str) -> tuple[str, str]:
     """a/b.c.jpg is b's file c.jpg."""
     folder, slash, last = name.rpartition("/")
     key, _, kind = last.partition(".")
     return folder + slash + key, kind.lower()
 
 
-def entries(path: Path) -> Iterator[tuple[str, int, int]]:
+def tar_entries(path: Path) -> Iterator[tuple[str, int, int]]:
     """Name, first byte and length of every file in a tar; ten times as fast as tarfile."""
     with path.open("rb", buffering=BUFFER) as stream:
         while True:
@@ -177,7 +179,7 @@ def entries(path: Path) -> Iterator[tuple[str, int, int]]:
                 return
             kind = head[156:157]
             if kind in SPECIAL or head[124] & 0x80:
-                yield from by_library(path, at)
+                yield from entries_by_library(path, at)
                 return
             length = int(head[124:136].strip(b" \0") or b"0", 8)
             if kind in PLAIN:
@@ -188,7 +190,7 @@ def entries(path: Path) -> Iterator[tuple[str, int, int]]:
             stream.seek((length + BLOCK - 1) // BLOCK * BLOCK, os.SEEK_CUR)
 
 
-def by_library(path: Path, start: int) -> Iterator[tuple[str, int, int]]:
+def entries_by_library(path: Path, start: int) -> Iterator[tuple[str, int, int]]:
     """The rest of a tar that has long names or other rarities."""
     with tarfile.open(path) as archive:
         for one in archive:

@@ -22,9 +22,9 @@ from types import FrameType
 from tpuherd_host.train import process_env
 from tpuherd_host.train.join_pod import FAILED, INTERRUPTED, PEER_LOST, UNFIT
 from tpuherd_host.train.send_reports import VARIABLE as STEPS
-from tpuherd_host.train.storage import Away, Unreachable
-from tpuherd_host.train.wandb_relay import Relay
-from tpuherd_host.train.wandb_state import Note, Notebook
+from tpuherd_host.train.storage import TemporarilyUnreachable, Unreachable
+from tpuherd_host.train.wandb_relay import ReportRelay
+from tpuherd_host.train.wandb_state import TrialState, TrialStore
 
 FOLDER = "HERD_TRIALS"  #: where the program called python is by which trials are noted
 STOP, PROGRAM = "stop", "program"
@@ -39,35 +39,35 @@ FLAPPING = 3  #: so many failures in a row, and W&B's agent ends as if all was w
 SHIM = "#!/bin/sh\ntrap '' TERM\nexec {python} -m tpuherd_host.train.wandb_agent --noted \"$@\"\n"
 
 
-class Watch:
+class ProgramRunner:
     """Runs one program at a time, and tells it when it is to stop."""
 
     def __init__(self, folder: Path, *, ours: bool) -> None:
         self.folder = folder
         self.ours = ours  #: what this process hears is said by herd, and not by W&B
         self.process = 0
-        signal.signal(signal.SIGTERM, self.hear)
+        signal.signal(signal.SIGTERM, self.on_terminate)
 
-    def hear(self, number: int, frame: FrameType | None) -> None:
+    def on_terminate(self, number: int, frame: FrameType | None) -> None:
         if self.ours:
             (self.folder / STOP).touch()
-        self.tell(signal.SIGTERM)
+        self.send_signal(signal.SIGTERM)
 
-    def tell(self, number: int) -> None:
+    def send_signal(self, number: int) -> None:
         if self.process:
-            send(self.process, number)
+            signal_process(self.process, number)
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """By herd: what is under way goes on elsewhere."""
         return (self.folder / STOP).exists()
 
-    def begin(self, words: tuple[str, ...], environ: Mapping[str, str]) -> None:
+    def start_program(self, words: tuple[str, ...], environ: Mapping[str, str]) -> None:
         self.process = os.posix_spawnp(words[0], words, environ)
-        if self.stopped:
-            self.tell(signal.SIGTERM)
+        if self.is_stopped:
+            self.send_signal(signal.SIGTERM)
 
-    def ended(self, *, wait: bool = False) -> int | None:
+    def poll_status(self, *, wait: bool = False) -> int | None:
         """Its status; None while it runs."""
         process, status = os.waitpid(self.process, 0 if wait else os.WNOHANG)
         if not process:
@@ -76,7 +76,7 @@ class Watch:
         return os.waitstatus_to_exitcode(status)
 
 
-def send(process: int, number: int) -> None:
+def signal_process(process: int, number: int) -> None:
     """A signal, unless it has ended by itself."""
     with suppress(ProcessLookupError):
         os.kill(process, number)
@@ -84,27 +84,31 @@ def send(process: int, number: int) -> None:
 
 def main(words: Sequence[str]) -> int:
     """The status of a slot's host, or of a trial that W&B's agent has started."""
-    environ = process_env.environment()
+    environ = process_env.process_environment()
     try:
-        return noted(words[1:], environ) if words[:1] == ["--noted"] else slot(words, environ)
+        return (
+            run_noted_trial(words[1:], environ)
+            if words[:1] == ["--noted"]
+            else run_slot(words, environ)
+        )
     except Unreachable as error:
-        process_env.say(str(error))
-        return FAILED if isinstance(error, Away) else UNFIT
+        process_env.log_message(str(error))
+        return FAILED if isinstance(error, TemporarilyUnreachable) else UNFIT
 
 
-def slot(words: Sequence[str], environ: Mapping[str, str]) -> int:
+def run_slot(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """All of a sweep that is for this slot; the status of this host."""
     leads = environ.get("HERD_WORKER", "0") == "0"
-    if trouble := unfit(words, environ):
+    if trouble := find_setup_problem(words, environ):
         if leads:
-            process_env.say(trouble)
+            process_env.log_message(trouble)
         return UNFIT
     with tempfile.TemporaryDirectory() as folder:
-        watch, book = Watch(Path(folder), ours=True), Notebook(environ)
-        return lead(words, watch, book) if leads else follow(watch, book)
+        watch, book = ProgramRunner(Path(folder), ours=True), TrialStore(environ)
+        return run_leader(words, watch, book) if leads else run_follower(watch, book)
 
 
-def unfit(words: Sequence[str], environ: Mapping[str, str]) -> str:
+def find_setup_problem(words: Sequence[str], environ: Mapping[str, str]) -> str:
     """The sentence about what is missing."""
     if not words:
         return "say which sweep: python3 -m tpuherd_host.train.wandb_agent ENTITY/PROJECT/SWEEP"
@@ -119,46 +123,48 @@ def unfit(words: Sequence[str], environ: Mapping[str, str]) -> str:
     return ""
 
 
-def lead(words: Sequence[str], watch: Watch, book: Notebook) -> int:
+def run_leader(words: Sequence[str], watch: ProgramRunner, book: TrialStore) -> int:
     """Worker 0: what was begun first, then what W&B's agent is given."""
     note = book.read()
     if note.run:
-        process_env.say(f"goes on with trial {note.run}")
-        carried(replace(note, tried=0), watch, book)
-    if watch.stopped:
+        process_env.log_message(f"goes on with trial {note.run}")
+        run_trial(replace(note, tried=0), watch, book)
+    if watch.is_stopped:
         return INTERRUPTED
-    book.write(Note(before=book.read().before))
-    environ = dict(process_env.environment())
+    book.write(TrialState(before=book.read().before))
+    environ = dict(process_env.process_environment())
     for name in ("python", "python3"):
         shim = watch.folder / name
         shim.write_text(SHIM.format(python=shlex.quote(sys.executable)))
         shim.chmod(0o700)
     environ[FOLDER] = str(watch.folder)
     environ["PATH"] = os.pathsep.join((environ[FOLDER], environ.get("PATH", os.defpath)))
-    watch.begin((sys.executable, "-m", "wandb", "agent", "--forward-signals", *words), environ)
-    status = watch.ended(wait=True)
+    watch.start_program(
+        (sys.executable, "-m", "wandb", "agent", "--forward-signals", *words), environ
+    )
+    status = watch.poll_status(wait=True)
     left = watch.folder / PROGRAM
     if left.exists():  # the agent was told to end at once, and has killed who would have told it
-        send(int(left.read_text()), signal.SIGKILL)
-    if watch.stopped:
+        signal_process(int(left.read_text()), signal.SIGKILL)
+    if watch.is_stopped:
         return INTERRUPTED
     note = book.read()
     if status or note.failed >= FLAPPING:
-        process_env.say(
+        process_env.log_message(
             f"W&B's agent has ended with {status} after {note.failed} failures in a row"
         )
         return status or 1
-    book.write(Note(over=True, before=note.before))
+    book.write(TrialState(over=True, before=note.before))
     return 0
 
 
-def noted(words: Sequence[str], environ: Mapping[str, str]) -> int:
+def run_noted_trial(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """What W&B's agent starts as `python …`: the same, but written down before and after."""
     program = (sys.executable, *words)
     if PARAMETERS not in environ or FOLDER not in environ:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.execv(program[0], program)
-    watch, book = Watch(Path(environ[FOLDER]), ours=False), Notebook(environ)
+    watch, book = ProgramRunner(Path(environ[FOLDER]), ours=False), TrialStore(environ)
     note = replace(
         book.read(),
         run=environ["WANDB_RUN_ID"],
@@ -167,74 +173,76 @@ def noted(words: Sequence[str], environ: Mapping[str, str]) -> int:
         parameters=Path(environ[PARAMETERS]).read_text(),
         tried=0,
     )
-    status = carried(note, watch, book)
+    status = run_trial(note, watch, book)
     return status if status >= 0 else 128 - status
 
 
-def carried(note: Note, watch: Watch, book: Notebook) -> int:
+def run_trial(note: TrialState, watch: ProgramRunner, book: TrialStore) -> int:
     """A trial until it has ended, or until herd has stopped it: then its note stays."""
     status = PEER_LOST
     while status in GONE and note.tried < TRIES:
         note = replace(note, tried=note.tried + 1)
         book.write(note)
-        if watch.stopped:
+        if watch.is_stopped:
             return INTERRUPTED
-        status, steps = ran(note, watch)
-        if watch.stopped and status:
+        status, steps = run_program(note, watch)
+        if watch.is_stopped and status:
             return status
     failed = note.failed + 1 if status else 0
-    book.write(Note(before=note.before + steps, failed=failed))
+    book.write(TrialState(before=note.before + steps, failed=failed))
     return status
 
 
-def follow(watch: Watch, book: Notebook) -> int:
+def run_follower(watch: ProgramRunner, book: TrialStore) -> int:
     """The other workers: whatever the note says that is new, until it says that all is over."""
-    seen = Note()
-    while not watch.stopped:
+    seen = TrialState()
+    while not watch.is_stopped:
         note = book.read()
         if note.attempt == book.attempt:
             if note.over:
                 return 0
-            if note.run and not same(note, seen):
+            if note.run and not is_same_try(note, seen):
                 seen = note
-                ran(note, watch, book)
+                run_program(note, watch, book)
         process_env.wait(LOOK_S)
     return INTERRUPTED
 
 
-def same(one: Note, other: Note) -> bool:
+def is_same_try(one: TrialState, other: TrialState) -> bool:
     """The same try of the same trial."""
     return (one.run, one.tried) == (other.run, other.tried)
 
 
-def ran(note: Note, watch: Watch, book: Notebook | None = None) -> tuple[int, int]:
+def run_program(
+    note: TrialState, watch: ProgramRunner, book: TrialStore | None = None
+) -> tuple[int, int]:
     """The status of a trial's program, and the steps that it told of.
 
     With a book it has no say of its own: it is ended when the note has become another.
     """
-    with Relay(process_env.environment().get(STEPS, ""), note.before) as relay:
-        environ = environ_of(note)
+    with ReportRelay(process_env.process_environment().get(STEPS, ""), note.before) as relay:
+        environ = trial_environment(note)
         if relay.name:
             environ[STEPS] = relay.name
-        watch.begin(note.words, environ)
+        watch.start_program(note.words, environ)
         program = watch.folder / PROGRAM
         program.write_text(str(watch.process))
-        looked, late = process_env.tick(), 0
-        while (status := watch.ended()) is None:
-            relay.hand_on()
-            if book is not None and process_env.tick() - looked >= LOOK_S:
-                looked = process_env.tick()
-                late += not same(book.read(), note)
+        looked, late = process_env.monotonic_time(), 0
+        while (status := watch.poll_status()) is None:
+            relay.forward_reports()
+            if book is not None and process_env.monotonic_time() - looked >= LOOK_S:
+                looked = process_env.monotonic_time()
+                late += not is_same_try(book.read(), note)
                 if late in (TERM_AFTER, KILL_AFTER):
-                    watch.tell(signal.SIGTERM if late == TERM_AFTER else signal.SIGKILL)
+                    watch.send_signal(signal.SIGTERM if late == TERM_AFTER else signal.SIGKILL)
         program.unlink()
-        relay.hand_on()
+        relay.forward_reports()
         return status, relay.furthest
 
 
-def environ_of(note: Note) -> dict[str, str]:
+def trial_environment(note: TrialState) -> dict[str, str]:
     """The variables of a trial's program, on whatever node."""
-    environ = {**process_env.environment(), **note.environ}
+    environ = {**process_env.process_environment(), **note.environ}
     sweep = Path("wandb", f"sweep-{environ['WANDB_SWEEP_ID']}").absolute()
     sweep.mkdir(parents=True, exist_ok=True)
     parameters = sweep / f"config-{note.run}.yaml"

@@ -16,7 +16,7 @@ REPORT_MAX = 8192
 PAUSE_S = 0.2
 
 
-class Relay:
+class ReportRelay:
     """Holds a socket of its own between a trial and the agent; none where there is no agent."""
 
     def __init__(self, target: str, before: int) -> None:
@@ -25,7 +25,7 @@ class Relay:
         self.furthest = 0  #: of this one
         self.name = ""
 
-    def __enter__(self) -> "Relay":
+    def __enter__(self) -> "ReportRelay":
         if self.target:
             self.folder = tempfile.TemporaryDirectory()
             self.name = str(Path(self.folder.name, "steps.sock"))
@@ -39,7 +39,7 @@ class Relay:
             self.ear.close()
             self.folder.cleanup()
 
-    def hand_on(self) -> None:
+    def forward_reports(self) -> None:
         """What has come by now, or comes within a moment."""
         if not self.name:
             process_env.wait(PAUSE_S)
@@ -47,14 +47,14 @@ class Relay:
         select.select([self.ear], [], [], PAUSE_S)
         while True:
             try:
-                report = self.shifted(json.loads(self.ear.recv(REPORT_MAX)))
+                report = self.shift_report(json.loads(self.ear.recv(REPORT_MAX)))
                 self.ear.sendto(json.dumps(report).encode(), self.target)
             except BlockingIOError:
                 return
             except (OSError, ValueError, AttributeError):
                 continue  # the agent is being replaced, or it is no report
 
-    def shifted(self, report: Mapping[str, Any]) -> dict[str, Any]:
+    def shift_report(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """A report of this trial, as one of the slot's."""
         told = {name: value for name, value in report.items() if name not in LAST}
         for name in COUNTED:

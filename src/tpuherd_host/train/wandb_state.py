@@ -10,7 +10,7 @@ NAME = "trial.json"
 
 
 @dataclass(frozen=True)
-class Note:
+class TrialState:
     """A trial that is under way, if one is. Nothing in it is a secret."""
 
     run: str = ""  #: W&B's id of it; "": none
@@ -24,20 +24,20 @@ class Note:
     failed: int = 0  #: trials that did, in a row
 
 
-class Notebook:
+class TrialStore:
     """Holds the place of a slot's note."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.place = place(f"{environ['HERD_CHECKPOINT'].rstrip('/')}/{environ['RUN_ID']}", environ)
         self.attempt = environ.get("HERD_WORK", "")
 
-    def read(self) -> Note:
+    def read(self) -> TrialState:
         try:
             told = json.loads(self.place.read(NAME))
         except FileNotFoundError:
-            return Note()
-        return Note(**{**told, "words": tuple(told["words"])})
+            return TrialState()
+        return TrialState(**{**told, "words": tuple(told["words"])})
 
-    def write(self, note: Note) -> None:
+    def write(self, note: TrialState) -> None:
         told = asdict(replace(note, attempt=self.attempt))
         self.place.write(NAME, [json.dumps(told).encode()])

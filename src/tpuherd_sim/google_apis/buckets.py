@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tpuherd.catalogue import bucket_locations, regions
-from tpuherd_sim.google_apis.links import ours
-from tpuherd_sim.google_apis.pagination import page
-from tpuherd_sim.model.compute_state import Bucket, stamp
-from tpuherd_sim.model.http_types import Call, Json, Refused, Response
+from tpuherd_sim.google_apis.links import is_own_project
+from tpuherd_sim.google_apis.pagination import paginate_items
+from tpuherd_sim.model.compute_state import Bucket, format_compute_time
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Response
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.router import Route
 
@@ -21,19 +21,19 @@ CLASSES = frozenset(
 )  # fmt: skip
 
 
-def refused(http: int, message: str) -> Refused:
+def storage_error(http: int, message: str) -> ApiError:
     """An error of Storage's; its status is not shown."""
-    return Refused(http, "", message)
+    return ApiError(http, "", message)
 
 
-def find(world: World, call: Call, permission: str) -> Bucket:
+def find_bucket(world: World, call: ApiCall, permission: str) -> Bucket:
     """The bucket of the path, if it is the project's own."""
     bucket = world.services.buckets.get(call.path["bucket"])
     if bucket is None:
-        raise refused(404, "The specified bucket does not exist.")
-    if not ours(world, bucket.project):
+        raise storage_error(404, "The specified bucket does not exist.")
+    if not is_own_project(world, bucket.project):
         who = f"{world.settings.project_number}-compute@developer.gserviceaccount.com"
-        raise refused(
+        raise storage_error(
             403,
             f"{who} does not have {permission} access to the Google Cloud Storage bucket. "
             f"Permission '{permission}' denied on resource (or it may not exist).",
@@ -41,7 +41,7 @@ def find(world: World, call: Call, permission: str) -> Bucket:
     return bucket
 
 
-def render(world: World, bucket: Bucket) -> Json:
+def bucket_json(world: World, bucket: Bucket) -> Json:
     """A bucket as Storage shows it."""
     answer: Json = {
         "kind": "storage#bucket",
@@ -54,8 +54,8 @@ def render(world: World, bucket: Bucket) -> Json:
         "locationType": bucket.kind,
         "storageClass": bucket.storage_class,
         "etag": "CAE=",
-        "timeCreated": stamp(bucket.created),
-        "updated": stamp(bucket.created),
+        "timeCreated": format_compute_time(bucket.created),
+        "updated": format_compute_time(bucket.created),
         "iamConfiguration": {
             "bucketPolicyOnly": {"enabled": True},
             "uniformBucketLevelAccess": {"enabled": True},
@@ -71,47 +71,47 @@ def render(world: World, bucket: Bucket) -> Json:
     return answer
 
 
-def get_bucket(world: World, call: Call, now: float) -> Json:
+def get_bucket(world: World, call: ApiCall, now: float) -> Json:
     """One bucket."""
-    return render(world, find(world, call, "storage.buckets.get"))
+    return bucket_json(world, find_bucket(world, call, "storage.buckets.get"))
 
 
-def list_buckets(world: World, call: Call, now: float) -> Json:
+def list_buckets(world: World, call: ApiCall, now: float) -> Json:
     """The project's buckets."""
-    known_project(world, call)
+    check_own_project(world, call)
     prefix = call.query.get("prefix", "")
     buckets = [
-        render(world, bucket)
+        bucket_json(world, bucket)
         for name, bucket in sorted(world.services.buckets.items())
-        if ours(world, bucket.project) and name.startswith(prefix)
+        if is_own_project(world, bucket.project) and name.startswith(prefix)
     ]
-    return {"kind": "storage#buckets", **page(buckets, call.query, most=1000)}
+    return {"kind": "storage#buckets", **paginate_items(buckets, call.query, most=1000)}
 
 
-def insert_bucket(world: World, call: Call, now: float) -> Json:
+def insert_bucket(world: World, call: ApiCall, now: float) -> Json:
     """A new bucket. Another project's name in the query makes one that is not ours to read."""
     project, body = call.query.get("project", ""), call.body
     if not project:
-        raise refused(400, "Required parameter: project")
+        raise storage_error(400, "Required parameter: project")
     name = body.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name) or ".." in name:
-        raise refused(400, f"Invalid bucket name: '{name}'")
+        raise storage_error(400, f"Invalid bucket name: '{name}'")
     known = world.services.buckets.get(name)
-    if known is not None and ours(world, known.project):
-        raise refused(
+    if known is not None and is_own_project(world, known.project):
+        raise storage_error(
             409,
             "Your previous request to create the named bucket succeeded and you already own it.",
         )
     if known is not None:
-        raise refused(
+        raise storage_error(
             409,
             "The requested bucket name is not available. The bucket namespace is shared by all "
             "users of the system. Please select a different name and try again.",
         )
     storage_class = body.get("storageClass") or "STANDARD"
     if storage_class not in CLASSES:
-        raise refused(400, f"Invalid storage class: '{storage_class}'")
-    location, kind, placed = place(body)
+        raise storage_error(400, f"Invalid storage class: '{storage_class}'")
+    location, kind, placed = bucket_placement(body)
     bucket = Bucket(
         name=name,
         project=project,
@@ -120,28 +120,28 @@ def insert_bucket(world: World, call: Call, now: float) -> Json:
         regions=placed,
         storage_class=storage_class,
         created=now,
-        labels=labels(body),
+        labels=bucket_labels(body),
     )
     world.services.buckets[name] = bucket
-    return render(world, bucket)
+    return bucket_json(world, bucket)
 
 
-def place(body: Json) -> tuple[str, str, tuple[str, ...]]:
+def bucket_placement(body: Json) -> tuple[str, str, tuple[str, ...]]:
     """Where a new bucket is to be: its location, what kind of location, and chosen regions."""
     wanted = body.get("location") or "US"
     location = wanted.upper() if isinstance(wanted, str) else ""
     custom = body.get("customPlacementConfig")
     if custom is not None:
-        return location, "dual-region", pair(location, custom)
+        return location, "dual-region", dual_region_pair(location, custom)
     if location.lower() in regions():
         return location, "region", ()
     known = bucket_locations().get(location)
     if known is None:
-        raise refused(400, "The specified location constraint is not valid.")
+        raise storage_error(400, "The specified location constraint is not valid.")
     return location, known.kind, ()
 
 
-def pair(location: str, custom: Any) -> tuple[str, ...]:
+def dual_region_pair(location: str, custom: Any) -> tuple[str, ...]:
     """The two regions of a dual-region that the user put together."""
     chosen = custom.get("dataLocations") if isinstance(custom, dict) else None
     known = bucket_locations().get(location)
@@ -157,30 +157,30 @@ def pair(location: str, custom: Any) -> tuple[str, ...]:
             for name in chosen
         )
     ):
-        raise refused(400, "The specified custom placement config is not valid.")
+        raise storage_error(400, "The specified custom placement config is not valid.")
     return tuple(name.upper() for name in chosen)
 
 
-def labels(body: Json) -> Mapping[str, str]:
+def bucket_labels(body: Json) -> Mapping[str, str]:
     """The labels of a new bucket."""
     given = body.get("labels") or {}
     if not isinstance(given, dict) or not all(isinstance(one, str) for one in given.values()):
-        raise refused(400, "Invalid labels: both names and values must be text.")
+        raise storage_error(400, "Invalid labels: both names and values must be text.")
     return given
 
 
-def known_project(world: World, call: Call) -> None:
+def check_own_project(world: World, call: ApiCall) -> None:
     """The query names the world's project."""
     project = call.query.get("project", "")
     if not project:
-        raise refused(400, "Required parameter: project")
-    if not ours(world, project):
-        raise refused(404, "The requested project was not found.")
+        raise storage_error(400, "Required parameter: project")
+    if not is_own_project(world, project):
+        raise storage_error(404, "The requested project was not found.")
 
 
-def delete_bucket(world: World, call: Call, now: float) -> Response:
+def delete_bucket(world: World, call: ApiCall, now: float) -> Response:
     """Away with a bucket."""
-    del world.services.buckets[find(world, call, "storage.buckets.delete").name]
+    del world.services.buckets[find_bucket(world, call, "storage.buckets.delete").name]
     return Response(status=204)
 
 

@@ -1,17 +1,17 @@
 """Compute's regions and zones."""
 
 from tpuherd.catalogue import regions
-from tpuherd_sim.google_apis.links import link, project_of
-from tpuherd_sim.google_apis.pagination import listing
-from tpuherd_sim.model.compute_errors import missing
-from tpuherd_sim.model.http_types import Call, Json
+from tpuherd_sim.google_apis.links import own_project_path, resource_url
+from tpuherd_sim.google_apis.pagination import list_response
+from tpuherd_sim.model.compute_errors import not_found_error
+from tpuherd_sim.model.http_types import ApiCall, Json
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.ip_addresses import EXTERNAL_MAX
 from tpuherd_sim.tpu.quota_and_stock import IN_USE_ADDRESSES
 from tpuherd_sim.tpu.router import Route
 
 
-def render_region(world: World, name: str) -> Json:
+def region_json(world: World, name: str) -> Json:
     """A region with the one quota that TPU slices run into."""
     used = sum(
         worker.external_ip is not None
@@ -26,13 +26,13 @@ def render_region(world: World, name: str) -> Json:
         "name": name,
         "description": name,
         "status": "UP",
-        "zones": [link(world, f"zones/{zone}") for zone in regions()[name].zones],
+        "zones": [resource_url(world, f"zones/{zone}") for zone in regions()[name].zones],
         "quotas": [{"metric": IN_USE_ADDRESSES, "limit": float(limit), "usage": float(used)}],
-        "selfLink": link(world, f"regions/{name}"),
+        "selfLink": resource_url(world, f"regions/{name}"),
     }
 
 
-def render_zone(world: World, name: str) -> Json:
+def zone_json(world: World, name: str) -> Json:
     """A zone."""
     region, _, letter = name.rpartition("-")
     return {
@@ -41,45 +41,45 @@ def render_zone(world: World, name: str) -> Json:
         "name": name,
         "description": name,
         "status": "UP",
-        "region": link(world, f"regions/{region}"),
-        "selfLink": link(world, f"zones/{name}"),
+        "region": resource_url(world, f"regions/{region}"),
+        "selfLink": resource_url(world, f"zones/{name}"),
     }
 
 
-def known_region(world: World, call: Call) -> str:
+def known_region(world: World, call: ApiCall) -> str:
     """The region of the path."""
-    home, name = project_of(world, call), call.path["region"]
+    home, name = own_project_path(world, call), call.path["region"]
     if name not in regions():
-        raise missing(f"{home}/regions/{name}")
+        raise not_found_error(f"{home}/regions/{name}")
     return name
 
 
-def get_region(world: World, call: Call, now: float) -> Json:
+def get_region(world: World, call: ApiCall, now: float) -> Json:
     """One region."""
-    return render_region(world, known_region(world, call))
+    return region_json(world, known_region(world, call))
 
 
-def list_regions(world: World, call: Call, now: float) -> Json:
+def list_regions(world: World, call: ApiCall, now: float) -> Json:
     """Every region."""
-    home = project_of(world, call)
-    places = [render_region(world, name) for name in regions()]
-    return listing("regionList", f"{home}/regions", places, call)
+    home = own_project_path(world, call)
+    places = [region_json(world, name) for name in regions()]
+    return list_response("regionList", f"{home}/regions", places, call)
 
 
-def get_zone(world: World, call: Call, now: float) -> Json:
+def get_zone(world: World, call: ApiCall, now: float) -> Json:
     """One zone."""
-    home, name = project_of(world, call), call.path["zone"]
+    home, name = own_project_path(world, call), call.path["zone"]
     region = regions().get(name.rpartition("-")[0])
     if region is None or name not in region.zones:
-        raise missing(f"{home}/zones/{name}")
-    return render_zone(world, name)
+        raise not_found_error(f"{home}/zones/{name}")
+    return zone_json(world, name)
 
 
-def list_zones(world: World, call: Call, now: float) -> Json:
+def list_zones(world: World, call: ApiCall, now: float) -> Json:
     """Every zone."""
-    home = project_of(world, call)
-    places = [render_zone(world, zone) for region in regions().values() for zone in region.zones]
-    return listing("zoneList", f"{home}/zones", places, call)
+    home = own_project_path(world, call)
+    places = [zone_json(world, zone) for region in regions().values() for zone in region.zones]
+    return list_response("zoneList", f"{home}/zones", places, call)
 
 
 ROUTES = (

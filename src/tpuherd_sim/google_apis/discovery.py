@@ -1,19 +1,19 @@
 """The discovery documents: what the Cloud TPU API says of itself."""
 
 from tpuherd.catalogue import discovery
-from tpuherd_sim.model.http_types import Call, Json, Refused
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.router import Route
 
 NEWEST = "v2"  #: for the client that names no version
 
 
-def document(call: Call, version: str) -> Json:
+def discovery_document(call: ApiCall, version: str) -> Json:
     """One version's document. Its URLs are this server's for a client that came straight to it."""
     try:
         known = discovery(version)
     except KeyError:
-        raise Refused(
+        raise ApiError(
             404, "NOT_FOUND", f"Discovery document not found for API: tpu {version}"
         ) from None
     answer = {name: value for name, value in known.items() if name not in ("date", "source")}
@@ -23,19 +23,21 @@ def document(call: Call, version: str) -> Json:
     return answer
 
 
-def asked(world: World, call: Call, now: float) -> Json:
+def get_document_by_query(world: World, call: ApiCall, now: float) -> Json:
     """The document of the version in the query."""
-    return document(call, call.query.get("version", "") or NEWEST)
+    return discovery_document(call, call.query.get("version", "") or NEWEST)
 
 
-def named(world: World, call: Call, now: float) -> Json:
+def get_document_by_path(world: World, call: ApiCall, now: float) -> Json:
     """The document of the API and version in the path."""
     if call.path["api"] != "tpu":
-        raise Refused(404, "NOT_FOUND", f"Discovery document not found for API: {call.path['api']}")
-    return document(call, call.path["version"])
+        raise ApiError(
+            404, "NOT_FOUND", f"Discovery document not found for API: {call.path['api']}"
+        )
+    return discovery_document(call, call.path["version"])
 
 
 ROUTES = (
-    Route("GET", "/$discovery/rest", asked),
-    Route("GET", "/discovery/v1/apis/{api}/{version}/rest", named),
+    Route("GET", "/$discovery/rest", get_document_by_query),
+    Route("GET", "/discovery/v1/apis/{api}/{version}/rest", get_document_by_path),
 )

@@ -6,12 +6,16 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tpuherd_sim.google_apis.compute_operations import begin
-from tpuherd_sim.google_apis.links import link, new_name, project_of
-from tpuherd_sim.google_apis.pagination import listing
-from tpuherd_sim.model.compute_errors import invalid, missing, taken
-from tpuherd_sim.model.compute_state import Firewall, number, stamp
-from tpuherd_sim.model.http_types import Call, Json, Refused
+from tpuherd_sim.google_apis.compute_operations import record_operation
+from tpuherd_sim.google_apis.links import own_project_path, requested_name, resource_url
+from tpuherd_sim.google_apis.pagination import list_response
+from tpuherd_sim.model.compute_errors import (
+    already_exists_error,
+    invalid_value_error,
+    not_found_error,
+)
+from tpuherd_sim.model.compute_state import Firewall, format_compute_time, new_numeric_id
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.router import Route
 
@@ -42,17 +46,17 @@ def is_direction(value: Any) -> bool:
     return value in ("INGRESS", "EGRESS")
 
 
-def is_log(value: Any) -> bool:
+def is_log_config(value: Any) -> bool:
     """Whether hits are logged."""
     return isinstance(value, dict) and is_flag(value.get("enable", False))
 
 
-def are_names(value: Any) -> bool:
+def is_name_list(value: Any) -> bool:
     """Tags or service accounts."""
     return isinstance(value, list) and all(is_text(one) and one for one in value)
 
 
-def are_ranges(value: Any) -> bool:
+def is_range_list(value: Any) -> bool:
     """Addresses such as 10.128.0.0/9."""
     return isinstance(value, list) and all(is_range(one) for one in value)
 
@@ -68,7 +72,7 @@ def is_range(value: Any) -> bool:
     return True
 
 
-def are_protocols(value: Any) -> bool:
+def is_protocol_list(value: Any) -> bool:
     """Protocols with their ports."""
     return isinstance(value, list) and all(is_protocol(one) for one in value)
 
@@ -97,28 +101,30 @@ def is_port(value: Any) -> bool:
 FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "description": is_text,
     "priority": is_priority,
-    "sourceRanges": are_ranges,
-    "destinationRanges": are_ranges,
-    "sourceTags": are_names,
-    "targetTags": are_names,
-    "sourceServiceAccounts": are_names,
-    "targetServiceAccounts": are_names,
-    "allowed": are_protocols,
-    "denied": are_protocols,
+    "sourceRanges": is_range_list,
+    "destinationRanges": is_range_list,
+    "sourceTags": is_name_list,
+    "targetTags": is_name_list,
+    "sourceServiceAccounts": is_name_list,
+    "targetServiceAccounts": is_name_list,
+    "allowed": is_protocol_list,
+    "denied": is_protocol_list,
     "direction": is_direction,
-    "logConfig": is_log,
+    "logConfig": is_log_config,
     "disabled": is_flag,
 }
 
 
-def complete(given: Mapping[str, Any]) -> Json:
+def complete_rule(given: Mapping[str, Any]) -> Json:
     """A rule's fields checked, with what Compute adds to them."""
     spec = {field: given[field] for field in FIELDS if given.get(field) is not None}
     for field, value in spec.items():
         if not FIELDS[field](value):
-            raise invalid(f"resource.{field}", value, "It is not of the form that it must have.")
+            raise invalid_value_error(
+                f"resource.{field}", value, "It is not of the form that it must have."
+            )
     if bool(spec.get("allowed")) == bool(spec.get("denied")):
-        raise Refused(
+        raise ApiError(
             400,
             "INVALID_ARGUMENT",
             "A firewall rule must have either 'allowed' or 'denied', and not both.",
@@ -130,7 +136,7 @@ def complete(given: Mapping[str, Any]) -> Json:
         spec["sourceRanges"] = [ANYWHERE]
     if spec["direction"] == "EGRESS":
         if any(spec.get(name) for name in sources):
-            raise Refused(
+            raise ApiError(
                 400, "INVALID_ARGUMENT", "Source fields are not for rules of direction EGRESS."
             )
         if not spec.get("destinationRanges"):
@@ -138,107 +144,120 @@ def complete(given: Mapping[str, Any]) -> Json:
     return {field: value for field, value in spec.items() if value not in ([], "")}
 
 
-def network_of(world: World, given: Mapping[str, Any], default: str) -> str:
+def rule_network_name(world: World, given: Mapping[str, Any], default: str) -> str:
     """The name of the network that a rule is for: named, or linked in one of three ways."""
     network = given.get("network")
     if network is None:
         return default
     name = network.rsplit("/", 1)[-1] if isinstance(network, str) else ""
     if name not in world.services.networks:
-        raise invalid("resource.network", network, "The referenced network was not found.")
+        raise invalid_value_error(
+            "resource.network", network, "The referenced network was not found."
+        )
     return name
 
 
 # -- the calls ------------------------------------------------------------------------------------
 
 
-def render(world: World, rule: Firewall) -> Json:
+def firewall_json(world: World, rule: Firewall) -> Json:
     """A rule as Compute shows it."""
     return {
         "kind": "compute#firewall",
         "id": str(rule.id),
-        "creationTimestamp": stamp(rule.created),
+        "creationTimestamp": format_compute_time(rule.created),
         "name": rule.name,
-        "network": link(world, f"global/networks/{rule.network}"),
+        "network": resource_url(world, f"global/networks/{rule.network}"),
         **rule.spec,
-        "selfLink": link(world, f"global/firewalls/{rule.name}"),
+        "selfLink": resource_url(world, f"global/firewalls/{rule.name}"),
     }
 
 
-def find(world: World, call: Call) -> Firewall:
+def find_firewall(world: World, call: ApiCall) -> Firewall:
     """The rule of the path."""
-    home, name = project_of(world, call), call.path["firewall"]
+    home, name = own_project_path(world, call), call.path["firewall"]
     rule = world.services.firewalls.get(name)
     if rule is None:
-        raise missing(f"{home}/global/firewalls/{name}")
+        raise not_found_error(f"{home}/global/firewalls/{name}")
     return rule
 
 
-def get_firewall(world: World, call: Call, now: float) -> Json:
+def get_firewall(world: World, call: ApiCall, now: float) -> Json:
     """One rule."""
-    return render(world, find(world, call))
+    return firewall_json(world, find_firewall(world, call))
 
 
-def list_firewalls(world: World, call: Call, now: float) -> Json:
+def list_firewalls(world: World, call: ApiCall, now: float) -> Json:
     """Every rule."""
-    home = project_of(world, call)
-    rules = [render(world, one) for one in world.services.firewalls.values()]
-    return listing("firewallList", f"{home}/global/firewalls", rules, call)
+    home = own_project_path(world, call)
+    rules = [firewall_json(world, one) for one in world.services.firewalls.values()]
+    return list_response("firewallList", f"{home}/global/firewalls", rules, call)
 
 
-def effective_firewalls(world: World, call: Call, now: float) -> Json:
+def list_effective_firewalls(world: World, call: ApiCall, now: float) -> Json:
     """The rules of one network."""
-    home, name = project_of(world, call), call.path["network"]
+    home, name = own_project_path(world, call), call.path["network"]
     if name not in world.services.networks:
-        raise missing(f"{home}/global/networks/{name}")
+        raise not_found_error(f"{home}/global/networks/{name}")
     rules = [one for one in world.services.firewalls.values() if one.network == name]
-    return {"firewalls": [render(world, one) for one in rules]} if rules else {}
+    return {"firewalls": [firewall_json(world, one) for one in rules]} if rules else {}
 
 
-def insert_firewall(world: World, call: Call, now: float) -> Json:
+def insert_firewall(world: World, call: ApiCall, now: float) -> Json:
     """A new rule."""
-    home, name = project_of(world, call), new_name(call.body)
-    network, spec = network_of(world, call.body, "default"), complete(call.body)
+    home, name = own_project_path(world, call), requested_name(call.body)
+    network, spec = rule_network_name(world, call.body, "default"), complete_rule(call.body)
     if name in world.services.firewalls:
-        raise taken(f"{home}/global/firewalls/{name}")
+        raise already_exists_error(f"{home}/global/firewalls/{name}")
     if network not in world.services.networks:
-        raise invalid("resource.network", network, "The referenced network was not found.")
+        raise invalid_value_error(
+            "resource.network", network, "The referenced network was not found."
+        )
     rule = Firewall(
-        name=name, id=number(world.services.dice), created=now, network=network, spec=spec
+        name=name, id=new_numeric_id(world.services.dice), created=now, network=network, spec=spec
     )
-    return put(world, now, "insert", rule)
+    return store_firewall(world, now, "insert", rule)
 
 
-def patch_firewall(world: World, call: Call, now: float) -> Json:
+def patch_firewall(world: World, call: ApiCall, now: float) -> Json:
     """Change the fields that are named."""
-    rule = find(world, call)
+    rule = find_firewall(world, call)
     merged = {**rule.spec, **{field: call.body[field] for field in FIELDS if field in call.body}}
-    return put(world, now, "patch", altered(world, call, rule, merged))
+    return store_firewall(world, now, "patch", replace_rule_fields(world, call, rule, merged))
 
 
-def update_firewall(world: World, call: Call, now: float) -> Json:
+def update_firewall(world: World, call: ApiCall, now: float) -> Json:
     """Replace all fields."""
-    return put(world, now, "update", altered(world, call, find(world, call), call.body))
+    return store_firewall(
+        world,
+        now,
+        "update",
+        replace_rule_fields(world, call, find_firewall(world, call), call.body),
+    )
 
 
-def altered(world: World, call: Call, rule: Firewall, given: Mapping[str, Any]) -> Firewall:
+def replace_rule_fields(
+    world: World, call: ApiCall, rule: Firewall, given: Mapping[str, Any]
+) -> Firewall:
     """The rule with other fields; its name and network stay."""
-    if network_of(world, call.body, rule.network) != rule.network:
-        raise invalid("resource.network", call.body["network"], "The network can't be changed.")
-    return dataclasses.replace(rule, spec=complete(given))
+    if rule_network_name(world, call.body, rule.network) != rule.network:
+        raise invalid_value_error(
+            "resource.network", call.body["network"], "The network can't be changed."
+        )
+    return dataclasses.replace(rule, spec=complete_rule(given))
 
 
-def put(world: World, now: float, verb: str, rule: Firewall) -> Json:
+def store_firewall(world: World, now: float, verb: str, rule: Firewall) -> Json:
     """Keep a rule."""
     world.services.firewalls[rule.name] = rule
-    return begin(world, now, verb, f"global/firewalls/{rule.name}", rule.id)
+    return record_operation(world, now, verb, f"global/firewalls/{rule.name}", rule.id)
 
 
-def delete_firewall(world: World, call: Call, now: float) -> Json:
+def delete_firewall(world: World, call: ApiCall, now: float) -> Json:
     """Away with a rule."""
-    rule = find(world, call)
+    rule = find_firewall(world, call)
     del world.services.firewalls[rule.name]
-    return begin(world, now, "delete", f"global/firewalls/{rule.name}", rule.id)
+    return record_operation(world, now, "delete", f"global/firewalls/{rule.name}", rule.id)
 
 
 ALL = "/compute/v1/projects/{project}/global/firewalls"
@@ -254,6 +273,6 @@ ROUTES = (
     Route(
         "GET",
         "/compute/v1/projects/{project}/global/networks/{network}/getEffectiveFirewalls",
-        effective_firewalls,
+        list_effective_firewalls,
     ),
 )

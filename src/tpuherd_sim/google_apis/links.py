@@ -2,35 +2,35 @@
 
 import re
 
-from tpuherd_sim.model.compute_errors import invalid, missing
-from tpuherd_sim.model.http_types import Call, Json
+from tpuherd_sim.model.compute_errors import invalid_value_error, not_found_error
+from tpuherd_sim.model.http_types import ApiCall, Json
 from tpuherd_sim.model.world import World
 
 SELF = "https://www.googleapis.com/compute/v1/"
 NAME = r"(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)"
 
 
-def ours(world: World, project: str) -> bool:
+def is_own_project(world: World, project: str) -> bool:
     """Whether a project of a path is the world's own, by id or by number."""
     return project in (world.settings.project, str(world.settings.project_number))
 
 
-def project_of(world: World, call: Call) -> str:
+def own_project_path(world: World, call: ApiCall) -> str:
     """`projects/demo`, after a look whether the project of the path is the world's."""
-    if not ours(world, call.path["project"]):
-        raise missing(f"projects/{call.path['project']}")
+    if not is_own_project(world, call.path["project"]):
+        raise not_found_error(f"projects/{call.path['project']}")
     return f"projects/{world.settings.project}"
 
 
-def link(world: World, path: str) -> str:
+def resource_url(world: World, path: str) -> str:
     """The whole URL of something in the project, such as global/networks/default."""
     home = f"{SELF}projects/{world.settings.project}"
     return f"{home}/{path}" if path else home
 
 
-def new_name(body: Json) -> str:
+def requested_name(body: Json) -> str:
     """The name of what is to be made."""
     name = body.get("name")
     if not isinstance(name, str) or not re.fullmatch(NAME, name):
-        raise invalid("resource.name", name, f"Must be a match of regex '{NAME}'")
+        raise invalid_value_error("resource.name", name, f"Must be a match of regex '{NAME}'")
     return name

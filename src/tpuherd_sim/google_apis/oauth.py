@@ -4,12 +4,12 @@ import hashlib
 import json
 from urllib.parse import parse_qsl
 
-from tpuherd_sim.google_apis.links import ours
-from tpuherd_sim.model.http_types import Call, Json, Refused, Response
+from tpuherd_sim.google_apis.links import is_own_project
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Response
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.errors import JSON_HEADERS
 from tpuherd_sim.tpu.router import Route
-from tpuherd_sim.tpu.timestamps import timestamp
+from tpuherd_sim.tpu.timestamps import format_timestamp
 
 LIFE_S = 3599
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -21,7 +21,7 @@ GRANTS = {
 }
 
 
-def form(call: Call) -> dict[str, str]:
+def form_fields(call: ApiCall) -> dict[str, str]:
     """What was sent: a form as OAuth has it, or JSON; the query counts as well."""
     if call.body:
         return {name: value for name, value in call.body.items() if isinstance(value, str)}
@@ -29,14 +29,14 @@ def form(call: Call) -> dict[str, str]:
     return dict(parse_qsl(text))
 
 
-def token(world: World, call: Call, now: float) -> Json | Response:
+def issue_token(world: World, call: ApiCall, now: float) -> Json | Response:
     """An access token. Only the form of the question is checked: any token opens all here."""
-    sent = form(call)
+    sent = form_fields(call)
     grant = sent.get("grant_type", "")
     if grant not in GRANTS:
-        return refusal("unsupported_grant_type", f"Invalid grant_type: {grant}")
+        return oauth_error("unsupported_grant_type", f"Invalid grant_type: {grant}")
     if not sent.get(GRANTS[grant]):
-        return refusal("invalid_request", f"Missing required parameter: {GRANTS[grant]}")
+        return oauth_error("invalid_request", f"Missing required parameter: {GRANTS[grant]}")
     seed = f"{world.settings.seed}:{now}:{sent[GRANTS[grant]]}".encode("utf-8", "backslashreplace")
     answer: Json = {
         "access_token": f"ya29.world-{hashlib.blake2b(seed, digest_size=16).hexdigest()}",
@@ -50,103 +50,103 @@ def token(world: World, call: Call, now: float) -> Json | Response:
     return answer
 
 
-def refusal(error: str, description: str) -> Response:
+def oauth_error(error: str, description: str) -> Response:
     """An error as OAuth has it."""
     content = json.dumps({"error": error, "error_description": description})
     return Response(status=400, body=content.encode(), headers=JSON_HEADERS)
 
 
-def token_facts(world: World, call: Call, now: float) -> Json | Response:
+def get_token_info(world: World, call: ApiCall, now: float) -> Json | Response:
     """Whose token it is."""
-    sent = form(call)
+    sent = form_fields(call)
     if not any(sent.get(name) for name in ("access_token", "id_token")):
-        return refusal("invalid_token", "Invalid Value")
+        return oauth_error("invalid_token", "Invalid Value")
     return {
         "azp": f"{world.settings.project_number}",
         "aud": f"{world.settings.project_number}",
         "scope": SCOPE,
         "exp": str(int(now) + LIFE_S),
         "expires_in": str(LIFE_S),
-        "email": account(world),
+        "email": default_account(world),
         "email_verified": "true",
         "access_type": "online",
     }
 
 
-def account(world: World) -> str:
+def default_account(world: World) -> str:
     """The one that every caller is taken for."""
     return f"{world.settings.project_number}-compute@developer.gserviceaccount.com"
 
 
-def revoke(world: World, call: Call, now: float) -> Json:
+def revoke_token(world: World, call: ApiCall, now: float) -> Json:
     """A token is given back."""
     return {}
 
 
-def allowed_locations(world: World, call: Call, now: float) -> Json:
+def get_allowed_locations(world: World, call: ApiCall, now: float) -> Json:
     """Where an account may be used from; google-auth takes the refusal for `anywhere`."""
-    raise Refused(404, "NOT_FOUND", "Requested entity was not found.")
+    raise ApiError(404, "NOT_FOUND", "Requested entity was not found.")
 
 
 # -- the project ----------------------------------------------------------------------------------
 
 
-def own_project(world: World, call: Call) -> None:
+def check_own_project(world: World, call: ApiCall) -> None:
     """Other projects are nobody's business."""
-    if not ours(world, call.path["project"]):
-        raise Refused(403, "PERMISSION_DENIED", "The caller does not have permission")
+    if not is_own_project(world, call.path["project"]):
+        raise ApiError(403, "PERMISSION_DENIED", "The caller does not have permission")
 
 
-def get_project(world: World, call: Call, now: float) -> Json:
+def get_project(world: World, call: ApiCall, now: float) -> Json:
     """The project, in the words of the resource manager's v1."""
-    own_project(world, call)
+    check_own_project(world, call)
     return {
         "projectNumber": str(world.settings.project_number),
         "projectId": world.settings.project,
         "lifecycleState": "ACTIVE",
         "name": world.settings.project,
-        "createTime": timestamp(world.settings.created),
+        "createTime": format_timestamp(world.settings.created),
     }
 
 
-def get_project_v3(world: World, call: Call, now: float) -> Json:
+def get_project_v3(world: World, call: ApiCall, now: float) -> Json:
     """The same in the words of v3."""
-    own_project(world, call)
+    check_own_project(world, call)
     return {
         "name": f"projects/{world.settings.project_number}",
         "projectId": world.settings.project,
         "state": "ACTIVE",
         "displayName": world.settings.project,
-        "createTime": timestamp(world.settings.created),
-        "updateTime": timestamp(world.settings.created),
+        "createTime": format_timestamp(world.settings.created),
+        "updateTime": format_timestamp(world.settings.created),
         "etag": 'W/"world"',
     }
 
 
-def test_permissions(world: World, call: Call, now: float) -> Json:
+def test_permissions(world: World, call: ApiCall, now: float) -> Json:
     """Which of these permissions one has: all."""
-    own_project(world, call)
+    check_own_project(world, call)
     wanted = call.body.get("permissions") or []
     if not isinstance(wanted, list) or not all(isinstance(one, str) for one in wanted):
-        raise Refused(400, "INVALID_ARGUMENT", "'permissions' must be a list of names.")
+        raise ApiError(400, "INVALID_ARGUMENT", "'permissions' must be a list of names.")
     return {"permissions": wanted} if wanted else {}
 
 
 ROUTES = (
     *(
-        Route("POST", path, token)
+        Route("POST", path, issue_token)
         for path in ("/token", "/o/oauth2/token", "/oauth2/v4/token", "/oauth2/v3/token")
     ),
     *(
-        Route(method, path, token_facts)
+        Route(method, path, get_token_info)
         for method in ("GET", "POST")
         for path in ("/tokeninfo", "/oauth2/v1/tokeninfo", "/oauth2/v3/tokeninfo")
     ),
-    *(Route("POST", path, revoke) for path in ("/revoke", "/o/oauth2/revoke")),
+    *(Route("POST", path, revoke_token) for path in ("/revoke", "/o/oauth2/revoke")),
     Route(
         "GET",
         "/v1/projects/{project}/serviceAccounts/{account}/allowedLocations",
-        allowed_locations,
+        get_allowed_locations,
     ),
     Route("GET", "/v1/projects/{project}", get_project),
     Route("GET", "/v3/projects/{project}", get_project_v3),

@@ -4,51 +4,51 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tpuherd_sim.google_apis.links import SELF
-from tpuherd_sim.model.compute_errors import invalid
-from tpuherd_sim.model.http_types import Call, Json
+from tpuherd_sim.model.compute_errors import invalid_value_error
+from tpuherd_sim.model.http_types import ApiCall, Json
 
 CONDITION = re.compile(r"\(?\s*([\w.]+)\s*(=|!=|:|eq|ne)\s*(.*?)\s*\)?")
 
 
-def page(items: Sequence[Json], query: Mapping[str, str], most: int = 500) -> Json:
+def paginate_items(items: Sequence[Json], query: Mapping[str, str], most: int = 500) -> Json:
     """One page of a list: `items`, and the token of the next page where there is one."""
-    items = [one for one in items if passes(one, query.get("filter", ""))]
-    size = whole(query, "maxResults", most)
+    items = [one for one in items if is_filter_match(one, query.get("filter", ""))]
+    size = query_integer(query, "maxResults", most)
     size = min(size, most) or most
-    start = whole(query, "pageToken", 0)
+    start = query_integer(query, "pageToken", 0)
     answer: Json = {"items": items[start : start + size]} if items[start : start + size] else {}
     if start + size < len(items):
         answer["nextPageToken"] = str(start + size)
     return answer
 
 
-def listing(kind: str, path: str, items: Sequence[Json], call: Call) -> Json:
+def list_response(kind: str, path: str, items: Sequence[Json], call: ApiCall) -> Json:
     """The answer of a Compute list, such as that of projects/demo/zones."""
     return {
         "kind": f"compute#{kind}",
         "id": path,
-        **page(items, call.query),
+        **paginate_items(items, call.query),
         "selfLink": f"{SELF}{path}",
     }
 
 
-def whole(query: Mapping[str, str], name: str, default: int) -> int:
+def query_integer(query: Mapping[str, str], name: str, default: int) -> int:
     """A whole number of the query."""
     text = query.get(name, "")
     if not text:
         return default
     if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise invalid(name, text, "Must be a whole number that is not negative.")
+        raise invalid_value_error(name, text, "Must be a whole number that is not negative.")
     return int(text)
 
 
-def passes(item: Json, condition: str) -> bool:
+def is_filter_match(item: Json, condition: str) -> bool:
     """Whether an item meets a filter of one condition, such as `name=x` or `name eq x.*`."""
     if not condition.strip():
         return True
     found = CONDITION.fullmatch(condition.strip())
     if found is None:
-        raise invalid("filter", condition, "Invalid list filter expression.")
+        raise invalid_value_error("filter", condition, "Invalid list filter expression.")
     field, operator, wanted = found.groups()
     wanted = wanted.strip("\"'")
     value = str(item.get(field, ""))
@@ -59,5 +59,5 @@ def passes(item: Json, condition: str) -> bool:
     try:
         matches = re.fullmatch(wanted, value) is not None
     except re.error:
-        raise invalid("filter", condition, "Invalid list filter expression.") from None
+        raise invalid_value_error("filter", condition, "Invalid list filter expression.") from None
     return matches == (operator == "eq")

@@ -14,7 +14,7 @@ from tpuherd_sim.google_apis import (
     service_usage,
 )
 from tpuherd_sim.model.world import World
-from tpuherd_sim.model.world_parts import Due
+from tpuherd_sim.model.world_parts import AgendaItem
 from tpuherd_sim.tpu.router import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -29,4 +29,4 @@ ROUTES: tuple[Route, ...] = (
     *discovery.ROUTES,
 )
 #: Nothing of theirs happens by itself.
-AGENDA: dict[str, Callable[[World, Due], None]] = {}
+AGENDA: dict[str, Callable[[World, AgendaItem], None]] = {}

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import quote as escape
 
 from tpuherd.catalogue import regions, zones
-from tpuherd_sim.google_apis.links import ours
-from tpuherd_sim.google_apis.pagination import whole
-from tpuherd_sim.model.http_types import Call, Json, Refused
+from tpuherd_sim.google_apis.links import is_own_project
+from tpuherd_sim.google_apis.pagination import query_integer
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.quota_and_stock import (
     CREATE_RATE,
@@ -33,34 +33,34 @@ PAGE_MAX = 500
 METRICS = {CREATE_RATE: f"{TPU}/create_requests", REQUESTS: f"{TPU}/queued_resources"}
 
 
-def project_of(world: World, call: Call) -> str:
+def numbered_project_path(world: World, call: ApiCall) -> str:
     """`projects/123456789012`, after a look whether the project of the path is the world's."""
-    if not ours(world, call.path["project"]):
-        raise Refused(403, "PERMISSION_DENIED", "The caller does not have permission")
+    if not is_own_project(world, call.path["project"]):
+        raise ApiError(403, "PERMISSION_DENIED", "The caller does not have permission")
     return f"projects/{world.settings.project_number}"
 
 
 # -- quotas ---------------------------------------------------------------------------------------
 
 
-def dimension(quota: str) -> str:
+def quota_dimension(quota: str) -> str:
     """What a quota is counted by beside the project: zone, region or nothing."""
     if quota == CREATE_RATE:
         return ""
     return "region" if "PerRegion" in quota else "zone"
 
 
-def metrics(world: World) -> Iterator[Json]:
+def quota_metrics(world: World) -> Iterator[Json]:
     """Every quota of TPUs as a metric with its one limit."""
     for quota in quota_ids("*"):
         if quota != IN_USE_ADDRESSES:  # that one is Compute's
-            yield metric_of(world, quota)
+            yield metric_json(world, quota)
 
 
-def metric_of(world: World, quota: str) -> Json:
+def metric_json(world: World, quota: str) -> Json:
     """One quota."""
     metric = METRICS.get(quota, f"{TPU}/{quota.partition('PerProject')[0].lower()}")
-    number, kind = world.settings.project_number, dimension(quota)
+    number, kind = world.settings.project_number, quota_dimension(quota)
     name = f"projects/{number}/services/{TPU}/consumerQuotaMetrics/{escape(metric, safe='')}"
     unit = "1/min/{project}" if quota == CREATE_RATE else f"1/{{project}}/{{{kind}}}"
     path = "/min/project" if quota == CREATE_RATE else f"/project/{kind}"
@@ -69,7 +69,7 @@ def metric_of(world: World, quota: str) -> Json:
         "unit": unit,
         "isPrecise": True,
         "metric": metric,
-        "quotaBuckets": list(buckets(world, quota, kind)),
+        "quotaBuckets": list(quota_buckets(world, quota, kind)),
     }
     if kind:
         limit["supportedLocations"] = sorted(zones() if kind == "zone" else regions())
@@ -82,7 +82,7 @@ def metric_of(world: World, quota: str) -> Json:
     }
 
 
-def buckets(world: World, quota: str, kind: str) -> Iterator[Json]:
+def quota_buckets(world: World, quota: str, kind: str) -> Iterator[Json]:
     """The limit that holds everywhere, then those of places with a limit of their own."""
     limits = {}
     for key, limit in world.books.quotas.items():
@@ -99,35 +99,35 @@ def buckets(world: World, quota: str, kind: str) -> Iterator[Json]:
         }
 
 
-def list_metrics(world: World, call: Call, now: float) -> Json:
+def list_metrics(world: World, call: ApiCall, now: float) -> Json:
     """Every quota of an API; those of TPUs are the only ones here."""
-    known(world, call)
-    found = list(metrics(world)) if call.path["service"] == TPU else []
-    return page("metrics", found, call.query)
+    known_service(world, call)
+    found = list(quota_metrics(world)) if call.path["service"] == TPU else []
+    return paginate_items("metrics", found, call.query)
 
 
-def get_metric(world: World, call: Call, now: float) -> Json:
+def get_metric(world: World, call: ApiCall, now: float) -> Json:
     """One quota."""
-    known(world, call)
-    for metric in metrics(world):
+    known_service(world, call)
+    for metric in quota_metrics(world):
         if call.path["service"] == TPU and metric["metric"] == call.path["metric"]:
             return metric
-    raise Refused(404, "NOT_FOUND", f"Quota metric '{call.path['metric']}' was not found.")
+    raise ApiError(404, "NOT_FOUND", f"Quota metric '{call.path['metric']}' was not found.")
 
 
-def get_limit(world: World, call: Call, now: float) -> Json:
+def get_limit(world: World, call: ApiCall, now: float) -> Json:
     """The limit of a quota."""
     limit: Json
     for limit in get_metric(world, call, now)["consumerQuotaLimits"]:
         if limit["name"].endswith(escape(call.path["limit"], safe="")):
             return limit
-    raise Refused(404, "NOT_FOUND", f"Quota limit '{call.path['limit']}' was not found.")
+    raise ApiError(404, "NOT_FOUND", f"Quota limit '{call.path['limit']}' was not found.")
 
 
-def page(field: str, items: list[Json], query: Mapping[str, str]) -> Json:
+def paginate_items(field: str, items: list[Json], query: Mapping[str, str]) -> Json:
     """One page."""
-    size = min(whole(query, "pageSize", PAGE_MAX), PAGE_MAX) or PAGE_MAX
-    start = whole(query, "pageToken", 0)
+    size = min(query_integer(query, "pageSize", PAGE_MAX), PAGE_MAX) or PAGE_MAX
+    start = query_integer(query, "pageToken", 0)
     chosen = items[start : start + size]
     answer: Json = {field: chosen} if chosen else {}
     if start + size < len(items):
@@ -149,47 +149,47 @@ def service_json(world: World, name: str) -> Json:
     }
 
 
-def known(world: World, call: Call) -> str:
+def known_service(world: World, call: ApiCall) -> str:
     """The service of the path."""
-    project_of(world, call)
+    numbered_project_path(world, call)
     name = call.path["service"]
     if name not in SERVICES:
         text = f"Not found or permission denied for service(s): {name}."
-        raise Refused(403, "PERMISSION_DENIED", text)
+        raise ApiError(403, "PERMISSION_DENIED", text)
     return name
 
 
-def get_service(world: World, call: Call, now: float) -> Json:
+def get_service(world: World, call: ApiCall, now: float) -> Json:
     """Whether an API is on."""
-    return service_json(world, known(world, call))
+    return service_json(world, known_service(world, call))
 
 
-def list_services(world: World, call: Call, now: float) -> Json:
+def list_services(world: World, call: ApiCall, now: float) -> Json:
     """Which APIs are on."""
-    project_of(world, call)
+    numbered_project_path(world, call)
     off = call.query.get("filter", "").replace(" ", "") == "state:DISABLED"
     found = [] if off else [service_json(world, name) for name in SERVICES]
-    return page("services", found, call.query)
+    return paginate_items("services", found, call.query)
 
 
-def enable(world: World, call: Call, now: float) -> Json:
+def enable_service(world: World, call: ApiCall, now: float) -> Json:
     """Switch an API on, which it is: done at once."""
     return {
         "name": "operations/noop.DONE_OPERATION",
         "done": True,
         "response": {
             "@type": "type.googleapis.com/google.api.serviceusage.v1.EnableServiceResponse",
-            "service": service_json(world, known(world, call)),
+            "service": service_json(world, known_service(world, call)),
         },
     }
 
 
-def roots(version: str) -> Iterator[Route]:
+def service_routes(version: str) -> Iterator[Route]:
     """The routes of one version; v1 has no quotas."""
     every = f"/{version}/projects/{{project}}/services"
     yield Route("GET", every, list_services)
     yield Route("GET", f"{every}/{{service}}", get_service)
-    yield Route("POST", f"{every}/{{service}}:enable", enable)
+    yield Route("POST", f"{every}/{{service}}:enable", enable_service)
     if version == "v1beta1":
         all_metrics = f"{every}/{{service}}/consumerQuotaMetrics"
         yield Route("GET", all_metrics, list_metrics)
@@ -197,4 +197,4 @@ def roots(version: str) -> Iterator[Route]:
         yield Route("GET", f"{all_metrics}/{{metric}}/limits/{{limit}}", get_limit)
 
 
-ROUTES = (*roots("v1"), *roots("v1beta1"))
+ROUTES = (*service_routes("v1"), *service_routes("v1beta1"))

@@ -13,7 +13,7 @@ REST_S = 0.1  #: when the machine is out of descriptors
 log = logging.getLogger(__name__)
 
 
-class Terms(Protocol):
+class AcceptSettings(Protocol):
     """On what terms connections are taken."""
 
     @property
@@ -23,8 +23,10 @@ class Terms(Protocol):
     def admit(self) -> Callable[[socket.socket], bool]: ...
 
 
-async def accepting(
-    listener: socket.socket, serve: Callable[[socket.socket], Awaitable[None]], terms: Terms
+async def accept_connections(
+    listener: socket.socket,
+    serve: Callable[[socket.socket], Awaitable[None]],
+    terms: AcceptSettings,
 ) -> None:
     """Accept until cancelled; what still runs is cancelled too."""
     loop = asyncio.get_running_loop()
@@ -38,12 +40,14 @@ async def accepting(
                     await terms.clock.sleep(REST_S)
                     continue
                 if terms.admit(end):
-                    group.create_task(one(end, serve))
+                    group.create_task(serve_logged(end, serve))
                 else:
                     end.close()
 
 
-async def one(end: socket.socket, serve: Callable[[socket.socket], Awaitable[None]]) -> None:
+async def serve_logged(
+    end: socket.socket, serve: Callable[[socket.socket], Awaitable[None]]
+) -> None:
     """One connection. What goes wrong with it is its own."""
     try:
         await serve(end)
@@ -53,7 +57,7 @@ async def one(end: socket.socket, serve: Callable[[socket.socket], Awaitable[Non
         log.exception("a connection from inside a host broke what serves it")
 
 
-async def ended(writer: asyncio.StreamWriter) -> None:
+async def close_writer(writer: asyncio.StreamWriter) -> None:
     """Close a connection, and wait until it is closed."""
     try:
         writer.close()

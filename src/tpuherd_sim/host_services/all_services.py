@@ -10,24 +10,24 @@ from socket import socket
 
 from tpuherd.clock import Clock, WallClock
 from tpuherd_sim.host_services import bucket_gateway, libtpu_metrics, metadata_server, packages
-from tpuherd_sim.host_services.accept import accepting
+from tpuherd_sim.host_services.accept import accept_connections
 from tpuherd_sim.host_services.guest_agent import GuestAgent
-from tpuherd_sim.host_services.libtpu_metrics import Metrics
+from tpuherd_sim.host_services.libtpu_metrics import RuntimeMetrics
 from tpuherd_sim.host_services.metadata_server import MetadataServer
-from tpuherd_sim.host_services.package_proxy import Proxy
-from tpuherd_sim.host_services.packages import Packages, furnish
-from tpuherd_sim.hosts.host_protocols import Desk, Host
+from tpuherd_sim.host_services.package_proxy import PackageProxy
+from tpuherd_sim.host_services.packages import PackageSources, write_package_config
+from tpuherd_sim.hosts.host_protocols import Host, WorldApi
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Surroundings:
+class ServiceSettings:
     """What the services of all hosts of a world have in common."""
 
     keys_folder: Path  #: the same as the SSH server's
     internet: bool = True
-    packages: Packages = field(default_factory=Packages)
+    packages: PackageSources = field(default_factory=PackageSources)
     objects: Path | None = None  #: where what is in buckets lies
     clock: Clock = field(default_factory=WallClock)
     #: Whether a connection is answered: hosts without their own network can be asked by anybody.
@@ -35,26 +35,32 @@ class Surroundings:
 
 
 @asynccontextmanager
-async def services(host: Host, desk: Desk, around: Surroundings) -> AsyncIterator[None]:
+async def run_host_services(
+    host: Host, desk: WorldApi, around: ServiceSettings
+) -> AsyncIterator[None]:
     """Metadata, metrics, packages and the guest agent; on leaving all of it ends."""
     clock = around.clock
     places: dict[tuple[str, int], Callable[[socket], Awaitable[None]]] = {
-        metadata_server.ADDRESS: MetadataServer(desk, host.view.key, clock).serve,
-        libtpu_metrics.ADDRESS: Metrics(host, clock).serve,
-        packages.PROXY_ADDRESS: Proxy(around.packages, internet=around.internet).serve,
+        metadata_server.ADDRESS: MetadataServer(desk, host.view.key, clock).serve_connection,
+        libtpu_metrics.ADDRESS: RuntimeMetrics(host, clock).serve_connection,
+        packages.PROXY_ADDRESS: PackageProxy(
+            around.packages, internet=around.internet
+        ).serve_connection,
     }
     if around.objects is not None:
-        places[bucket_gateway.ADDRESS] = bucket_gateway.Storage(desk, around.objects, clock).serve
+        places[bucket_gateway.ADDRESS] = bucket_gateway.BucketGateway(
+            desk, around.objects, clock
+        ).serve_connection
     agent = GuestAgent(host, desk, around.keys_folder, clock)
     tasks: list[asyncio.Task[None]] = []
     try:
         for place, serve in places.items():
-            listener = await listening(host, place)
+            listener = await try_listen(host, place)
             if listener is not None:
-                tasks.append(asyncio.create_task(accepting(listener, serve, around)))
+                tasks.append(asyncio.create_task(accept_connections(listener, serve, around)))
         with suppress(OSError):  # a host whose disk is full comes up all the same
-            await furnish(host, around.packages)
-        tasks.append(asyncio.create_task(lasting(agent.run)))
+            await write_package_config(host, around.packages)
+        tasks.append(asyncio.create_task(run_logged(agent.run)))
         yield
     finally:
         for task in tasks:
@@ -62,7 +68,7 @@ async def services(host: Host, desk: Desk, around: Surroundings) -> AsyncIterato
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def lasting(work: Callable[[], Awaitable[None]]) -> None:
+async def run_logged(work: Callable[[], Awaitable[None]]) -> None:
     """Work that ends with its host; where it breaks, the host and what else serves it go on."""
     try:
         await work()
@@ -70,9 +76,9 @@ async def lasting(work: Callable[[], Awaitable[None]]) -> None:
         log.exception("the guest agent of a host broke")
 
 
-async def listening(host: Host, place: tuple[str, int]) -> socket | None:
+async def try_listen(host: Host, place: tuple[str, int]) -> socket | None:
     """A socket inside; none where hosts have no network of their own, or the user took the port."""
     try:
-        return await host.listen(*place)
+        return await host.open_listener(*place)
     except OSError:
         return None

@@ -4,30 +4,30 @@ import socket
 from pathlib import Path
 
 from tpuherd.clock import Clock
-from tpuherd_sim.host_services.http1 import conversing
+from tpuherd_sim.host_services.http1 import serve_http
 from tpuherd_sim.hosts.bucket_address import STORAGE_PORT
-from tpuherd_sim.hosts.host_protocols import Desk
+from tpuherd_sim.hosts.host_protocols import WorldApi
 from tpuherd_sim.http.app import UPLOAD_BYTES_MAX
-from tpuherd_sim.http.gcs_objects import TREES, Objects
+from tpuherd_sim.http.gcs_objects import TREES, ObjectStore
 from tpuherd_sim.model.http_types import Request, Response
 
 ADDRESS = ("169.254.169.254", STORAGE_PORT)
 
 
-class Storage:
+class BucketGateway:
     """Serves the hosts of a world."""
 
-    def __init__(self, desk: Desk, folder: Path, clock: Clock) -> None:
+    def __init__(self, desk: WorldApi, folder: Path, clock: Clock) -> None:
         self.desk = desk
-        self.objects = Objects(desk, folder)
+        self.objects = ObjectStore(desk, folder)
         self.clock = clock
 
-    async def serve(self, end: socket.socket) -> None:
+    async def serve_connection(self, end: socket.socket) -> None:
         """One connection."""
-        await conversing(end, self.answer, self.clock.now, UPLOAD_BYTES_MAX)
+        await serve_http(end, self.answer_request, self.clock.now, UPLOAD_BYTES_MAX)
 
-    async def answer(self, request: Request) -> Response:
+    async def answer_request(self, request: Request) -> Response:
         """Objects and buckets; a host has no business with the rest of the world here."""
         if not request.path.startswith(TREES):
             return Response(status=404, body=b"Not Found")
-        return await self.objects.answer(request) or self.desk.handle(request)
+        return await self.objects.answer_request(request) or self.desk.handle_request(request)

@@ -11,7 +11,7 @@ import h2.connection
 import h2.events
 import h2.exceptions
 
-from tpuherd_sim.host_services.accept import ended
+from tpuherd_sim.host_services.accept import close_writer
 
 REQUEST_BYTES_MAX = 1 << 16
 OK, INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, UNAVAILABLE = 0, 3, 5, 12, 14
@@ -19,7 +19,7 @@ OK, INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, UNAVAILABLE = 0, 3, 5, 12, 14
 Methods = Mapping[str, Callable[[bytes], Awaitable[bytes]]]
 
 
-class Status(Exception):
+class GrpcError(Exception):
     """A call that fails, in gRPC's words."""
 
     def __init__(self, code: int, why: str) -> None:
@@ -27,7 +27,7 @@ class Status(Exception):
         self.code = code
 
 
-class Conversation:
+class GrpcConnection:
     """One connection of a client."""
 
     def __init__(self, methods: Methods) -> None:
@@ -38,7 +38,7 @@ class Conversation:
         self.bodies: dict[int, bytearray] = {}
         self.unsent: dict[int, bytes] = {}
 
-    async def converse(self, end: socket.socket) -> None:
+    async def serve_calls(self, end: socket.socket) -> None:
         """Answer calls until the client hangs up."""
         reader, writer = await asyncio.open_connection(sock=end)
         try:
@@ -46,15 +46,15 @@ class Conversation:
             writer.write(self.http.data_to_send())
             while data := await reader.read(1 << 16):
                 for event in self.http.receive_data(data):
-                    await self.take(event)
+                    await self.handle_event(event)
                 writer.write(self.http.data_to_send())
                 await writer.drain()
         except h2.exceptions.ProtocolError:
             writer.write(self.http.data_to_send())
         finally:
-            await ended(writer)
+            await close_writer(writer)
 
-    async def take(self, event: h2.events.Event) -> None:
+    async def handle_event(self, event: h2.events.Event) -> None:
         """One thing that the client did."""
         match event:
             case h2.events.RequestReceived(stream_id=int(stream), headers=headers):
@@ -68,34 +68,34 @@ class Conversation:
                     self.bodies.pop(stream, None)
                     self.http.reset_stream(stream)
             case h2.events.StreamEnded(stream_id=int(stream)) if stream in self.bodies:
-                await self.answer(stream)
+                await self.answer_call(stream)
             case h2.events.StreamReset(stream_id=int(stream)):
                 self.bodies.pop(stream, None)
                 self.unsent.pop(stream, None)
             case h2.events.WindowUpdated():
                 for stream in list(self.unsent):
-                    self.send(stream)
+                    self.send_pending(stream)
 
-    async def answer(self, stream: int) -> None:
+    async def answer_call(self, stream: int) -> None:
         """A whole request is there."""
         body = bytes(self.bodies.pop(stream))
         head = [(":status", "200"), ("content-type", "application/grpc")]
         try:
             method = self.methods.get(self.paths.pop(stream))
             if method is None:
-                raise Status(UNIMPLEMENTED, "no such method")
+                raise GrpcError(UNIMPLEMENTED, "no such method")
             if len(body) < 5 or body[0]:
-                raise Status(INVALID_ARGUMENT, "one message, not compressed")
+                raise GrpcError(INVALID_ARGUMENT, "one message, not compressed")
             reply = await method(body[5:])
-        except Status as status:
+        except GrpcError as status:
             told = [("grpc-status", str(status.code)), ("grpc-message", quote(str(status)))]
             self.http.send_headers(stream, [*head, *told], end_stream=True)
             return
         self.http.send_headers(stream, head)
         self.unsent[stream] = struct.pack(">BI", 0, len(reply)) + reply
-        self.send(stream)
+        self.send_pending(stream)
 
-    def send(self, stream: int) -> None:
+    def send_pending(self, stream: int) -> None:
         """As much of an answer as the client takes now, and its end after the last byte."""
         left = self.unsent[stream]
         while left:

@@ -7,12 +7,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tpuherd.clock import Clock
-from tpuherd_sim.hosts.host_protocols import Desk, Host, Process, Program
+from tpuherd_sim.hosts.host_protocols import Host, Process, Program, WorldApi
 from tpuherd_sim.model.http_types import Request
-from tpuherd_sim.ssh.authorized_keys import PATH, variables
-from tpuherd_sim.ssh.host_keys import public_half
-from tpuherd_sim.ssh.session import text
-from tpuherd_sim.tpu.metadata_replies import find
+from tpuherd_sim.ssh.authorized_keys import PATH, parse_environment
+from tpuherd_sim.ssh.host_keys import public_host_key
+from tpuherd_sim.ssh.session import read_text
+from tpuherd_sim.tpu.metadata_replies import find_entry
 
 ROOT_HOME = "/root"
 SHUTDOWN_S = 20.0  #: of the 30 s that a preempted VM has, so much is for the shutdown script
@@ -22,7 +22,7 @@ RETRY_S = 5.0  #: after which a host that did not answer is asked again
 class GuestAgent:
     """What Google's agent does in every VM, done from outside."""
 
-    def __init__(self, host: Host, desk: Desk, keys_folder: Path, clock: Clock) -> None:
+    def __init__(self, host: Host, desk: WorldApi, keys_folder: Path, clock: Clock) -> None:
         self.host = host
         self.desk = desk
         self.keys_folder = keys_folder
@@ -33,23 +33,25 @@ class GuestAgent:
 
     async def run(self) -> None:
         """Begin with the boot, then follow every change; ends with the host."""
-        self.publish()
+        self.publish_host_key()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.start_up())
+            group.create_task(self.run_startup_script())
             while True:
-                if await self.follow():
-                    await self.desk.changed(self.key)
+                if await self.apply_changes():
+                    await self.desk.wait_for_change(self.key)
                 else:
                     await self.clock.sleep(RETRY_S)
 
-    def publish(self) -> None:
+    def publish_host_key(self) -> None:
         """Tell the world the host's name and key, unless it knows them."""
-        kind, public = public_half(self.keys_folder, self.key)
-        known = find(self.desk.metadata(self.key), ["instance", "guest-attributes", "hostkeys"])
+        kind, public = public_host_key(self.keys_folder, self.key)
+        known = find_entry(
+            self.desk.metadata_tree(self.key), ["instance", "guest-attributes", "hostkeys"]
+        )
         for name, value in ((kind, public), ("hostname", self.host.view.name)):
             if known is not None and known.value.get(name) == value:
                 continue
-            self.desk.handle(
+            self.desk.handle_request(
                 Request(
                     method="PUT",
                     path=f"/sim/v1/hosts/{self.key}/guest-attributes/hostkeys/{quote(name)}",
@@ -57,14 +59,14 @@ class GuestAgent:
                 )
             )
 
-    async def follow(self) -> bool:
+    async def apply_changes(self) -> bool:
         """Do what the latest change asks for; False when the host did not answer."""
         try:
-            view = self.desk.view(self.key)
+            view = self.desk.host_view(self.key)
             if view is not None and view.soft_off > self.soft_off:
                 self.soft_off = view.soft_off
                 await self.shut_down(view.shutdown_script)
-            for name in set(self.desk.logins(self.key)) - self.accounts:
+            for name in set(self.desk.login_keys(self.key)) - self.accounts:
                 await self.make_account(name)
         except OSError:
             return False
@@ -73,17 +75,17 @@ class GuestAgent:
     async def make_account(self, name: str) -> None:
         """Make a login. A name that the host will not have is not tried again."""
         try:
-            await self.host.account(name)
+            await self.host.ensure_account(name)
         except TimeoutError:
             raise
         except OSError:
             pass
         self.accounts.add(name)
 
-    async def start_up(self) -> None:
+    async def run_startup_script(self) -> None:
         """Run the user's start-up script, at every boot."""
         try:
-            process = await self.script("startup-script", self.host.view.startup_script)
+            process = await self.start_script("startup-script", self.host.view.startup_script)
             if process is not None:
                 await process.wait()
         except OSError:
@@ -91,25 +93,25 @@ class GuestAgent:
 
     async def shut_down(self, script: str | None) -> None:
         """The power button was pressed: the user's script first, then everybody is asked to end."""
-        process = await self.script("shutdown-script", script)
+        process = await self.start_script("shutdown-script", script)
         if process is not None:
             try:
                 async with asyncio.timeout(SHUTDOWN_S):
                     await process.wait()
             except TimeoutError:
                 pass
-        await self.host.terminate()
+        await self.host.terminate_all()
 
-    async def script(self, name: str, content: str | None) -> Process | None:
+    async def start_script(self, name: str, content: str | None) -> Process | None:
         """Start one of the two scripts as root; what it says goes into a log."""
         if not content:
             return None
         file = f"/run/google-{name}"
         await self.host.write(file, content.encode(), 0o755)
-        environment = variables(await text(self.host, "/etc/environment"))
+        environment = parse_environment(await read_text(self.host, "/etc/environment"))
         nothing = os.open(os.devnull, os.O_RDWR)
         try:
-            return await self.host.spawn(
+            return await self.host.spawn_program(
                 Program(
                     # A script without #! is taken for one of bash's, as Google's agent does.
                     argv=["bash", "-c", f"{file} >>/var/log/{name}.log 2>&1"],

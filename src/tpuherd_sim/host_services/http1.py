@@ -12,13 +12,13 @@ from tpuherd_sim.model.http_types import Request, Response
 
 BODY_BYTES_MAX = 1 << 20
 
-Answer = Callable[[Request], Awaitable[Response]]
+RequestHandler = Callable[[Request], Awaitable[Response]]
 
 
-class Conversation(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection: requests come in, and are answered one after the other."""
 
-    def __init__(self, answer: Answer, now: Callable[[], float], most: int) -> None:
+    def __init__(self, answer: RequestHandler, now: Callable[[], float], most: int) -> None:
         self.answer = answer
         self.most = most
         self.now = now  #: shown in the Date header
@@ -42,7 +42,7 @@ class Conversation(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self.transport.close()
         except httptools.HttpParserError:
-            self.write(Response(status=400, body=b"this is no HTTP request\n"), keep=False)
+            self.write_response(Response(status=400, body=b"this is no HTTP request\n"), keep=False)
             self.transport.close()
 
     def on_message_begin(self) -> None:
@@ -78,16 +78,16 @@ class Conversation(asyncio.Protocol):
         )
         self.waiting.put_nowait((request, self.parser.should_keep_alive()))
 
-    async def converse(self) -> None:
+    async def serve_requests(self) -> None:
         """Answer what comes, until one side has enough."""
         keep = True
         while keep:
             request, keep = await self.waiting.get()
             response = await self.answer(request)
-            self.write(response, keep=keep, with_body=request.method != "HEAD")
+            self.write_response(response, keep=keep, with_body=request.method != "HEAD")
         self.transport.close()
 
-    def write(self, response: Response, *, keep: bool, with_body: bool = True) -> None:
+    def write_response(self, response: Response, *, keep: bool, with_body: bool = True) -> None:
         """Send one answer."""
         headers = {
             **dict(response.headers),
@@ -102,15 +102,15 @@ class Conversation(asyncio.Protocol):
         self.transport.write(head.encode("latin-1") + b"\r\n" + body)
 
 
-async def conversing(
-    end: socket.socket, answer: Answer, now: Callable[[], float], most: int = BODY_BYTES_MAX
+async def serve_http(
+    end: socket.socket, answer: RequestHandler, now: Callable[[], float], most: int = BODY_BYTES_MAX
 ) -> None:
     """Serve one connection until it is over; who hangs up gets no more answers."""
     loop = asyncio.get_running_loop()
     _, conversation = await loop.connect_accepted_socket(
-        lambda: Conversation(answer, now, most), end
+        lambda: HttpConnection(answer, now, most), end
     )
-    answering = asyncio.ensure_future(conversation.converse())
+    answering = asyncio.ensure_future(conversation.serve_requests())
     leaving = asyncio.ensure_future(conversation.over.wait())
     try:
         await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)

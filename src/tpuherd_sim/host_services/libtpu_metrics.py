@@ -10,12 +10,18 @@ from tpuherd_sim.host_services.grpc import (
     INVALID_ARGUMENT,
     NOT_FOUND,
     UNAVAILABLE,
-    Conversation,
+    GrpcConnection,
+    GrpcError,
     Methods,
-    Status,
 )
-from tpuherd_sim.host_services.protobuf import double, fields, message, number, string
-from tpuherd_sim.hosts.host_protocols import Holder, Host
+from tpuherd_sim.host_services.protobuf import (
+    double_field,
+    message_field,
+    number_field,
+    parse_fields,
+    string_field,
+)
+from tpuherd_sim.hosts.host_protocols import ChipHolder, Host
 
 ADDRESS = ("127.0.0.1", 8431)
 SERVICE = "/tpu.monitoring.runtime.RuntimeMetricService/"
@@ -28,7 +34,7 @@ TENSOR_CORE = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Load:
+class ChipLoad:
     """What the holders do to one chip."""
 
     used_bytes: int
@@ -37,18 +43,22 @@ class Load:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class LoadSample:
     """What was seen at one moment."""
 
     at: float
     cpu_s: dict[int, float]  #: of each holder
     busy_at: dict[int, float]  #: when each chip had something to do for the last time
-    loads: tuple[Load, ...]
+    loads: tuple[ChipLoad, ...]
 
 
-def look(
-    holders: Sequence[Holder], before: Look | None, now: float, chips: int, chip_bytes: int
-) -> Look:
+def measure_load(
+    holders: Sequence[ChipHolder],
+    before: LoadSample | None,
+    now: float,
+    chips: int,
+    chip_bytes: int,
+) -> LoadSample:
     """The load of each chip: its holders' memory and processor time, for want of real chips."""
     chips_of: dict[int, set[int]] = {}
     for holder in holders:
@@ -68,16 +78,16 @@ def look(
         last = before.busy_at.get(chip, now) if before else now
         busy_at[chip] = now if spent > BUSY_S else last
         loads.append(
-            Load(
+            ChipLoad(
                 used_bytes=min(used, chip_bytes),
                 duty_percent=min(100.0, 100.0 * spent / passed) if passed > 0 else 0.0,
                 idle_s=now - busy_at[chip],
             )
         )
-    return Look(at=now, cpu_s=cpu_s, busy_at=busy_at, loads=tuple(loads))
+    return LoadSample(at=now, cpu_s=cpu_s, busy_at=busy_at, loads=tuple(loads))
 
 
-class Metrics:
+class RuntimeMetrics:
     """The metrics of one host."""
 
     def __init__(self, host: Host, clock: Clock) -> None:
@@ -88,137 +98,157 @@ class Metrics:
         built_in = generation.hbm_gib_per_chip * GIB
         self.chip_bytes = USABLE.get(generation.name, built_in)
         self.devices_per_chip = generation.devices_per_chip
-        self.last: Look | None = None
+        self.last: LoadSample | None = None
 
-    async def serve(self, end: socket.socket) -> None:
+    async def serve_connection(self, end: socket.socket) -> None:
         """One connection. Without a holder there is no libtpu that would take it."""
-        if await self.held():
-            await Conversation(self.methods()).converse(end)
+        if await self.has_holder():
+            await GrpcConnection(self.rpc_methods()).serve_calls(end)
         else:
             end.close()
 
-    async def held(self) -> bool:
+    async def has_holder(self) -> bool:
         """Whether a program holds a chip."""
         try:
-            return bool(await self.host.holders())
+            return bool(await self.host.chip_holders())
         except OSError:
             return False
 
-    def methods(self) -> Methods:
+    def rpc_methods(self) -> Methods:
         """What can be called."""
         return {
-            SERVICE + "GetRuntimeMetric": self.metric,
-            SERVICE + "ListSupportedMetrics": self.supported,
-            SERVICE + "GetTpuRuntimeStatus": self.status,
+            SERVICE + "GetRuntimeMetric": self.get_metric,
+            SERVICE + "ListSupportedMetrics": self.list_metrics,
+            SERVICE + "GetTpuRuntimeStatus": self.get_status,
         }
 
-    async def metric(self, request: bytes) -> bytes:
+    async def get_metric(self, request: bytes) -> bytes:
         """MetricRequest to MetricResponse."""
         try:
-            asked = next((value for field, value in fields(request) if field == 1), b"")
+            asked = next((value for field, value in parse_fields(request) if field == 1), b"")
         except ValueError as error:
-            raise Status(INVALID_ARGUMENT, str(error)) from error
+            raise GrpcError(INVALID_ARGUMENT, str(error)) from error
         name = asked.decode("utf-8", "replace") if isinstance(asked, bytes) else ""
         measure = METRICS.get(name)
         if measure is None:
-            raise Status(NOT_FOUND, f"there is no metric {name!r}")
-        metrics = [message(3, one) for one in measure(self, await self.look())]
-        return message(1, string(1, name), *metrics)
+            raise GrpcError(NOT_FOUND, f"there is no metric {name!r}")
+        metrics = [message_field(3, one) for one in measure(self, await self.sample_load())]
+        return message_field(1, string_field(1, name), *metrics)
 
-    async def supported(self, request: bytes) -> bytes:
+    async def list_metrics(self, request: bytes) -> bytes:
         """ListSupportedMetricsRequest to ListSupportedMetricsResponse."""
-        return b"".join(message(1, string(1, name)) for name in METRICS)
+        return b"".join(message_field(1, string_field(1, name)) for name in METRICS)
 
-    async def status(self, request: bytes) -> bytes:
+    async def get_status(self, request: bytes) -> bytes:
         """GetTpuRuntimeStatusRequest to GetTpuRuntimeStatusResponse: cores that run no program."""
-        await self.look()
+        await self.sample_load()
         cores = [
-            message(2, number(1, core), message(2, core_state(core, self.devices_per_chip)))
+            message_field(
+                2, number_field(1, core), message_field(2, core_state(core, self.devices_per_chip))
+            )
             for core in range(self.chips * self.devices_per_chip)
         ]
-        return string(1, self.host.view.name) + b"".join(cores)
+        return string_field(1, self.host.view.name) + b"".join(cores)
 
-    async def look(self) -> Look:
+    async def sample_load(self) -> LoadSample:
         """What the holders do; the first time it takes a moment to see their load."""
         now = self.clock.now()
         if self.last is not None and 0 <= now - self.last.at < FRESH_S:
             return self.last
         if self.last is None:
-            self.last = await self.glance(None)
+            self.last = await self.sample_once(None)
             await self.clock.sleep(FIRST_LOOK_S)
-        self.last = await self.glance(self.last)
+        self.last = await self.sample_once(self.last)
         return self.last
 
-    async def glance(self, before: Look | None) -> Look:
+    async def sample_once(self, before: LoadSample | None) -> LoadSample:
         """Look once."""
-        holders = await self.host.holders()
+        holders = await self.host.chip_holders()
         if not holders:
-            raise Status(UNAVAILABLE, "no program holds a chip")
-        return look(holders, before, self.clock.now(), self.chips, self.chip_bytes)
+            raise GrpcError(UNAVAILABLE, "no program holds a chip")
+        return measure_load(holders, before, self.clock.now(), self.chips, self.chip_bytes)
 
-    def per_device(self, gauge: Callable[[Load], bytes], seen: Look) -> list[bytes]:
+    def per_device(self, gauge: Callable[[ChipLoad], bytes], seen: LoadSample) -> list[bytes]:
         """A value for each device as JAX counts them: two a chip on v2 and v3."""
         each = [load for load in seen.loads for _ in range(self.devices_per_chip)]
-        return [device(index) + message(3, gauge(load)) for index, load in enumerate(each)]
+        return [
+            device_attribute(index) + message_field(3, gauge(load))
+            for index, load in enumerate(each)
+        ]
 
-    def per_chip(self, gauge: Callable[[Load], bytes], seen: Look) -> list[bytes]:
+    def per_chip(self, gauge: Callable[[ChipLoad], bytes], seen: LoadSample) -> list[bytes]:
         """A value for each chip."""
-        return [device(index) + message(3, gauge(load)) for index, load in enumerate(seen.loads)]
+        return [
+            device_attribute(index) + message_field(3, gauge(load))
+            for index, load in enumerate(seen.loads)
+        ]
 
     def per_core(self, part: bytes) -> list[bytes]:
         """The same for every core, named by what libtpu names them by."""
-        names = [string(1, "core_type") + message(2, string(1, "tensorcore"))]
+        names = [string_field(1, "core_type") + message_field(2, string_field(1, "tensorcore"))]
         return [
-            attribute("attributes", message(6, *(message(1, one) for one in (*names, ordinal(i)))))
+            metric_attribute(
+                "attributes",
+                message_field(6, *(message_field(1, one) for one in (*names, ordinal_value(i)))),
+            )
             + part
             for i in range(self.chips * self.devices_per_chip)
         ]
 
 
-def attribute(key: str, value: bytes) -> bytes:
+def metric_attribute(key: str, value: bytes) -> bytes:
     """Which one a metric is of."""
-    return message(1, string(1, key), message(2, value))
+    return message_field(1, string_field(1, key), message_field(2, value))
 
 
-def device(index: int) -> bytes:
+def device_attribute(index: int) -> bytes:
     """A metric of a device by its number."""
-    return attribute("device-id", number(3, index))
+    return metric_attribute("device-id", number_field(3, index))
 
 
-def ordinal(index: int) -> bytes:
+def ordinal_value(index: int) -> bytes:
     """A device by its number written out."""
-    return string(1, "device_ordinal") + message(2, string(1, str(index)))
+    return string_field(1, "device_ordinal") + message_field(2, string_field(1, str(index)))
 
 
 def core_state(core: int, devices_per_chip: int) -> bytes:
     """CurrentCoreStateSummary of a core."""
-    on_chip = number(1, TENSOR_CORE) + number(2, core % devices_per_chip)
-    return message(1, number(1, core), number(2, core // devices_per_chip), message(3, on_chip))
+    on_chip = number_field(1, TENSOR_CORE) + number_field(2, core % devices_per_chip)
+    return message_field(
+        1,
+        number_field(1, core),
+        number_field(2, core // devices_per_chip),
+        message_field(3, on_chip),
+    )
 
 
 #: A distribution in which nothing was counted: no program of XLA's runs on these chips.
-EMPTY = message(
-    5, message(6, message(2, number(1, 1), double(2, 2.0), double(3, 1.0))), message(7, bytes(3))
+EMPTY = message_field(
+    5,
+    message_field(
+        6, message_field(2, number_field(1, 1), double_field(2, 2.0), double_field(3, 1.0))
+    ),
+    message_field(7, bytes(3)),
 )
 
 #: Each metric that is served, and how its values are made.
-METRICS: dict[str, Callable[[Metrics, Look], list[bytes]]] = {
+METRICS: dict[str, Callable[[RuntimeMetrics, LoadSample], list[bytes]]] = {
     "tpu.runtime.hbm.memory.total.bytes": lambda it, seen: it.per_device(
-        lambda load: number(2, it.chip_bytes // it.devices_per_chip), seen
+        lambda load: number_field(2, it.chip_bytes // it.devices_per_chip), seen
     ),
     "tpu.runtime.hbm.memory.usage.bytes": lambda it, seen: it.per_device(
-        lambda load: number(2, load.used_bytes // it.devices_per_chip), seen
+        lambda load: number_field(2, load.used_bytes // it.devices_per_chip), seen
     ),
     "tpu.runtime.tensorcore.dutycycle.percent": lambda it, seen: it.per_chip(
-        lambda load: double(1, load.duty_percent), seen
+        lambda load: double_field(1, load.duty_percent), seen
     ),
     "tpu.runtime.hbm.utilization.percent": lambda it, seen: it.per_device(
-        lambda load: double(1, load.duty_percent), seen
+        lambda load: double_field(1, load.duty_percent), seen
     ),
     "tpu.runtime.tensorcore.idle_duration.seconds": lambda it, seen: it.per_device(
-        lambda load: double(1, load.idle_s), seen
+        lambda load: double_field(1, load.idle_s), seen
     ),
-    "hlo.queue.size.gauge": lambda it, seen: it.per_core(message(3, number(2, 0))),
+    "hlo.queue.size.gauge": lambda it, seen: it.per_core(message_field(3, number_field(2, 0))),
     "hlo.execution.timing.distribution.microseconds": lambda it, seen: it.per_core(EMPTY),
     **{
         f"megascale.{name}.cumulative.distribution": lambda it, seen: []

@@ -7,8 +7,8 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from tpuherd_sim.host_services.accept import ended
-from tpuherd_sim.host_services.packages import Packages
+from tpuherd_sim.host_services.accept import close_writer
+from tpuherd_sim.host_services.packages import PackageSources
 
 PORTS = (80, 443)
 HEAD_BYTES_MAX = 1 << 16
@@ -29,7 +29,7 @@ BETWEEN_US = ("proxy-connection", "proxy-authorization", "connection", "keep-ali
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class Denied(Exception):
+class ProxyRefusal(Exception):
     """A wish that is not fulfilled, with the sentence that the client gets."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -38,7 +38,7 @@ class Denied(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class ProxyRequest:
     """The head of a request to the proxy, taken apart."""
 
     method: str
@@ -48,42 +48,42 @@ class Wish:
     headers: tuple[str, ...]  #: the lines that concern the server behind
     body_bytes: int
 
-    def onward(self, target: str, *added: str) -> bytes:
+    def forwarded_head(self, target: str, *added: str) -> bytes:
         """The head of the request as the next one on the way is to get it."""
         lines = [f"{self.method} {target} HTTP/1.1", *self.headers, *added, "Connection: close"]
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-class Proxy:
+class PackageProxy:
     """Serves the hosts of a world."""
 
-    def __init__(self, packages: Packages, *, internet: bool) -> None:
+    def __init__(self, packages: PackageSources, *, internet: bool) -> None:
         self.packages = packages
         self.internet = internet
 
-    async def serve(self, end: socket.socket) -> None:
+    async def serve_connection(self, end: socket.socket) -> None:
         """One connection: one request, and then bytes both ways."""
         reader, writer = await asyncio.open_connection(sock=end, limit=PIECE)
         try:
             try:
                 async with asyncio.timeout(PATIENCE_S):
-                    wish = taken_apart(await reader.readuntil(b"\r\n\r\n"))
-                    far = await self.reach(wish)
-            except Denied as no:
-                writer.write(refusal(no.status, str(no)))
+                    wish = parse_request(await reader.readuntil(b"\r\n\r\n"))
+                    far = await self.connect_to_server(wish)
+            except ProxyRefusal as no:
+                writer.write(refusal_response(no.status, str(no)))
             except TimeoutError:
-                writer.write(refusal(504, "the server did not answer in time"))
+                writer.write(refusal_response(504, "the server did not answer in time"))
             except (asyncio.LimitOverrunError, OSError) as error:
-                writer.write(refusal(502, f"the server can't be reached: {error}"))
+                writer.write(refusal_response(502, f"the server can't be reached: {error}"))
             else:
-                await self.carry(wish, (reader, writer), far)
+                await self.relay_both_ways(wish, (reader, writer), far)
             await writer.drain()
         finally:
-            await ended(writer)
+            await close_writer(writer)
 
-    async def carry(
+    async def relay_both_ways(
         self,
-        wish: Wish,
+        wish: ProxyRequest,
         near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> None:
@@ -92,37 +92,41 @@ class Proxy:
             if wish.method == "CONNECT":
                 near[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(pour(near[0], far[1]))
-                    group.create_task(pour(far[0], near[1]))
+                    group.create_task(copy_stream(near[0], far[1]))
+                    group.create_task(copy_stream(far[0], near[1]))
                 return
             async with asyncio.TaskGroup() as group:
-                group.create_task(pour(near[0], far[1], wish.body_bytes))
-                group.create_task(pour(far[0], near[1]))
+                group.create_task(copy_stream(near[0], far[1], wish.body_bytes))
+                group.create_task(copy_stream(far[0], near[1]))
         finally:
-            await ended(far[1])
+            await close_writer(far[1])
 
-    async def reach(self, wish: Wish) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect_to_server(
+        self, wish: ProxyRequest
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the server that is wished for, if it is allowed."""
         if not self.internet:
-            raise Denied(403, "this world was started with --no-internet")
+            raise ProxyRefusal(403, "this world was started with --no-internet")
         mirror = (wish.host, wish.port) in self.packages.mirrors
         if wish.port not in PORTS and not mirror:
-            raise Denied(403, f"only ports 80 and 443 are reached from a host, not {wish.port}")
-        addresses = await resolved(wish.host, wish.port)
+            raise ProxyRefusal(
+                403, f"only ports 80 and 443 are reached from a host, not {wish.port}"
+            )
+        addresses = await resolve_addresses(wish.host, wish.port)
         if not mirror and any(is_private(address) for address in addresses):
-            raise Denied(403, f"{wish.host} is in a private network: hosts have no way there")
+            raise ProxyRefusal(403, f"{wish.host} is in a private network: hosts have no way there")
         direct = any(f".{wish.host}".endswith(f".{end}") for end in self.packages.direct)
         if self.packages.upstream and not direct and "*" not in self.packages.direct:
-            return await by_upstream(self.packages.upstream, wish)
+            return await connect_via_upstream(self.packages.upstream, wish)
         if not addresses:
-            raise Denied(502, f"there is no address of {wish.host}")
-        far = await first_reached(addresses, wish.port)
+            raise ProxyRefusal(502, f"there is no address of {wish.host}")
+        far = await connect_first(addresses, wish.port)
         if wish.method != "CONNECT":
-            far[1].write(wish.onward(wish.path))
+            far[1].write(wish.forwarded_head(wish.path))
         return far
 
 
-def taken_apart(head: bytes) -> Wish:
+def parse_request(head: bytes) -> ProxyRequest:
     """A request as clients of a proxy write it: CONNECT host:port, or GET http://…."""
     request, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     try:
@@ -130,15 +134,15 @@ def taken_apart(head: bytes) -> Wish:
         url = urlsplit(f"//{target}" if method == "CONNECT" else target)
         port = url.port or (443 if method == "CONNECT" else 80)
     except ValueError:
-        raise Denied(400, "this is no request to a proxy") from None
+        raise ProxyRefusal(400, "this is no request to a proxy") from None
     if not url.hostname or (method != "CONNECT" and url.scheme != "http"):
-        raise Denied(400, "this is a proxy: ask for http://host/… or CONNECT host:port")
+        raise ProxyRefusal(400, "this is a proxy: ask for http://host/… or CONNECT host:port")
     headers = [line.partition(":")[::2] for line in lines]
     values = {name.lower(): value.strip() for name, value in headers}
     length = values.get("content-length", "0")
     if "transfer-encoding" in values or not length.isdecimal():
-        raise Denied(411, "send a Content-Length")
-    return Wish(
+        raise ProxyRefusal(411, "send a Content-Length")
+    return ProxyRequest(
         method=method,
         host=url.hostname,
         port=port,
@@ -150,7 +154,7 @@ def taken_apart(head: bytes) -> Wish:
     )
 
 
-async def resolved(host: str, port: int) -> list[Address]:
+async def resolve_addresses(host: str, port: int) -> list[Address]:
     """The addresses of a name; none where only a proxy further on knows it."""
     loop = asyncio.get_running_loop()
     try:
@@ -166,7 +170,7 @@ def is_private(address: Address) -> bool:
     return any((inner or address) in network for network in PRIVATE)
 
 
-async def first_reached(
+async def connect_first(
     addresses: list[Address], port: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the first address that answers: to what was judged, not to the name once more."""
@@ -179,8 +183,8 @@ async def first_reached(
     raise trouble or OSError("no address")
 
 
-async def by_upstream(
-    upstream: str, wish: Wish
+async def connect_via_upstream(
+    upstream: str, wish: ProxyRequest
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Through the proxy that this machine itself needs."""
     url = urlsplit(upstream if "//" in upstream else f"//{upstream}")
@@ -191,18 +195,18 @@ async def by_upstream(
         pass_word = [f"Proxy-Authorization: Basic {base64.b64encode(pair.encode()).decode()}"]
     place = f"{wish.host}:{wish.port}"
     if wish.method != "CONNECT":
-        writer.write(wish.onward(f"http://{place}{wish.path}", *pass_word))
+        writer.write(wish.forwarded_head(f"http://{place}{wish.path}", *pass_word))
         return reader, writer
     lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}", *pass_word, "", ""]
     writer.write("\r\n".join(lines).encode("latin-1"))
     status = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1:2]
     if status != [b"200"]:
-        await ended(writer)
-        raise Denied(502, f"the machine's own proxy refused {wish.host}")
+        await close_writer(writer)
+        raise ProxyRefusal(502, f"the machine's own proxy refused {wish.host}")
     return reader, writer
 
 
-async def pour(
+async def copy_stream(
     source: asyncio.StreamReader, target: asyncio.StreamWriter, left: int | None = None
 ) -> None:
     """Send on what comes, to its end or so many bytes of it."""
@@ -220,7 +224,7 @@ async def pour(
         target.close()  # one side broke off: the other one learns it
 
 
-def refusal(status: int, why: str) -> bytes:
+def refusal_response(status: int, why: str) -> bytes:
     """An answer that shows its sentence in pip's, git's and curl's messages, too."""
     line = f"HTTP/1.1 {status} {why}".encode("latin-1", "replace")
     return line + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"

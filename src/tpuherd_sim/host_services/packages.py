@@ -16,7 +16,7 @@ MARK = "# written by the world at every boot"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Packages:
+class PackageSources:
     """Where this machine has its packages from."""
 
     index_url: str | None = None
@@ -37,27 +37,27 @@ class Packages:
         return frozenset(found)
 
 
-def machine_packages(environ: Mapping[str, str], home: Path) -> Packages:
+def read_package_sources(environ: Mapping[str, str], home: Path) -> PackageSources:
     """What pip's files and the environment of this machine say."""
     said: dict[str, str] = {}
     files = [Path("/etc/pip.conf"), home / ".pip/pip.conf", home / ".config/pip/pip.conf"]
     if environ.get("PIP_CONFIG_FILE"):
         files.append(Path(environ["PIP_CONFIG_FILE"]))
     for file in files:
-        said |= pip_settings(file)
+        said |= read_pip_settings(file)
     for name in ("index-url", "extra-index-url", "trusted-host", "cert"):
         value = environ.get("PIP_" + name.upper().replace("-", "_"))
         if value:
             said[name] = value
     bundle = said.get("cert") or environ.get("SSL_CERT_FILE") or environ.get("REQUESTS_CA_BUNDLE")
-    indexes = [url for url in said.get("index-url", "").split() if shareable(url)]
-    return Packages(
+    indexes = [url for url in said.get("index-url", "").split() if is_shareable(url)]
+    return PackageSources(
         index_url=indexes[0] if indexes else None,
         extra_index_urls=tuple(
-            url for url in said.get("extra-index-url", "").split() if shareable(url)
+            url for url in said.get("extra-index-url", "").split() if is_shareable(url)
         ),
         trusted_hosts=tuple(said.get("trusted-host", "").split()),
-        ca_bundle=bundle if bundle and shared(Path(bundle)) else None,
+        ca_bundle=bundle if bundle and is_shared(Path(bundle)) else None,
         upstream=environ.get("https_proxy") or environ.get("HTTPS_PROXY") or None,
         direct=tuple(
             name.strip().removeprefix("*").removeprefix(".")
@@ -67,7 +67,7 @@ def machine_packages(environ: Mapping[str, str], home: Path) -> Packages:
     )
 
 
-def pip_settings(file: Path) -> dict[str, str]:
+def read_pip_settings(file: Path) -> dict[str, str]:
     """What one of pip's files says for installing; nothing where it can't be read."""
     parser = configparser.RawConfigParser()
     try:
@@ -82,19 +82,19 @@ def pip_settings(file: Path) -> dict[str, str]:
     }
 
 
-def shareable(url: str) -> bool:
+def is_shareable(url: str) -> bool:
     """Whether hosts may be told of an index: not of folders here, and never of a password."""
     parts = urlsplit(url)
     return parts.scheme in SCHEMES and bool(parts.hostname) and parts.username is None
 
 
-def shared(file: Path) -> bool:
+def is_shared(file: Path) -> bool:
     """Whether a file of this machine is there inside hosts too."""
     real = file.resolve()
     return real.is_file() and any(real.is_relative_to(folder) for folder in SHARED)
 
 
-def pip_conf(packages: Packages) -> str:
+def pip_conf(packages: PackageSources) -> str:
     """For pip. A TPU VM lets pip write into its system's Python; Debian's own would refuse."""
     lines = [MARK, "[global]", f"proxy = {PROXY}", "disable-pip-version-check = true"]
     if packages.index_url:
@@ -108,7 +108,7 @@ def pip_conf(packages: Packages) -> str:
     return "\n".join([*lines, "", "[install]", "break-system-packages = true", ""])
 
 
-def uv_toml(packages: Packages) -> str:
+def uv_toml(packages: PackageSources) -> str:
     """For uv."""
     lines = [MARK, f'http-proxy = "{PROXY}"', f'https-proxy = "{PROXY}"']
     if packages.index_url:
@@ -121,7 +121,7 @@ def uv_toml(packages: Packages) -> str:
     return "\n".join([*lines, ""])
 
 
-def git_config(packages: Packages) -> str:
+def git_config(packages: PackageSources) -> str:
     """For git."""
     lines = [MARK, "[http]", f"\tproxy = {PROXY}"]
     if packages.ca_bundle:
@@ -129,7 +129,7 @@ def git_config(packages: Packages) -> str:
     return "\n".join([*lines, ""])
 
 
-def apt_conf(packages: Packages) -> str:
+def apt_conf(packages: PackageSources) -> str:
     """For apt. The proxy takes one request a connection, so nothing is sent ahead."""
     lines = [
         MARK.replace("#", "//"),
@@ -142,7 +142,7 @@ def apt_conf(packages: Packages) -> str:
     return "\n".join([*lines, ""])
 
 
-async def furnish(host: Host, packages: Packages) -> None:
+async def write_package_config(host: Host, packages: PackageSources) -> None:
     """Write all of them into a host."""
     await host.write("/etc/pip.conf", pip_conf(packages).encode(), 0o644)
     await host.write("/etc/uv/uv.toml", uv_toml(packages).encode(), 0o644)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 VARINT, DOUBLE, BYTES = 0, 1, 2  #: wire types
 
 
-def varint(number: int) -> bytes:
+def encode_varint(number: int) -> bytes:
     """A whole number; negative ones as 64 bits."""
     number &= (1 << 64) - 1
     out = bytearray()
@@ -17,28 +17,28 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
-def number(field: int, value: int) -> bytes:
+def number_field(field: int, value: int) -> bytes:
     """An integer, an enum or a truth."""
-    return varint(field << 3 | VARINT) + varint(value)
+    return encode_varint(field << 3 | VARINT) + encode_varint(value)
 
 
-def double(field: int, value: float) -> bytes:
+def double_field(field: int, value: float) -> bytes:
     """A double."""
-    return varint(field << 3 | DOUBLE) + struct.pack("<d", value)
+    return encode_varint(field << 3 | DOUBLE) + struct.pack("<d", value)
 
 
-def message(field: int, *parts: bytes) -> bytes:
+def message_field(field: int, *parts: bytes) -> bytes:
     """A message made of these fields; a text is one, too."""
     content = b"".join(parts)
-    return varint(field << 3 | BYTES) + varint(len(content)) + content
+    return encode_varint(field << 3 | BYTES) + encode_varint(len(content)) + content
 
 
-def string(field: int, value: str) -> bytes:
+def string_field(field: int, value: str) -> bytes:
     """A text."""
-    return message(field, value.encode())
+    return message_field(field, value.encode())
 
 
-def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def parse_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Number and value of every field; ValueError where it is no message."""
     at = 0
 

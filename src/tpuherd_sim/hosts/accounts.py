@@ -21,7 +21,7 @@ class Login:
     shell: str
 
 
-def find(name: str) -> Login | None:
+def find_login(name: str) -> Login | None:
     """The login of that name."""
     for line in Path("/etc/passwd").read_text(errors="replace").splitlines():
         parts = line.split(":")
@@ -32,13 +32,13 @@ def find(name: str) -> Login | None:
     return None
 
 
-def ensure(name: str, *, single_id: bool) -> Login:
+def ensure_login(name: str, *, single_id: bool) -> Login:
     """The login of that name, made at the first use, with its home."""
     if not NAME.fullmatch(name):
         raise OSError(22, f"{name!r} can't be the name of a user")
-    login = find(name)
+    login = find_login(name)
     if login is None:
-        login = add_alias(name) if single_id else add(name)
+        login = add_alias(name) if single_id else add_login(name)
     home = Path(login.home)
     if not home.is_dir():
         home.parent.mkdir(parents=True, exist_ok=True)
@@ -50,14 +50,14 @@ def ensure(name: str, *, single_id: bool) -> Login:
     return login
 
 
-def add(name: str) -> Login:
+def add_login(name: str) -> Login:
     """A user with an id of its own, in the groups of those who may use sudo."""
-    taken = {int(line.split(":")[2]) for line in table("passwd")}
+    taken = {int(line.split(":")[2]) for line in read_table("passwd")}
     number = next(number for number in range(FIRST, 60000) if number not in taken)
-    append("passwd", f"{name}:x:{number}:{number}::/home/{name}:{SHELL}")
-    append("shadow", f"{name}:*:19000:0:99999:7:::")
+    append_line("passwd", f"{name}:x:{number}:{number}::/home/{name}:{SHELL}")
+    append_line("shadow", f"{name}:*:19000:0:99999:7:::")
     groups = ""
-    for line in table("group"):
+    for line in read_table("group"):
         parts = line.split(":")
         if parts[0] in EVERYBODY:
             parts[3] = ",".join([*filter(None, parts[3].split(",")), name])
@@ -74,23 +74,23 @@ def add_alias(name: str) -> Login:
     return Login(name=name, uid=0, gid=0, home=f"/home/{name}", shell=SHELL)
 
 
-def groups_of(login: Login) -> list[int]:
+def login_groups(login: Login) -> list[int]:
     """The groups in which it is."""
     found = {login.gid}
-    for line in table("group"):
+    for line in read_table("group"):
         parts = line.split(":")
         if login.name in parts[3].split(","):
             found.add(int(parts[2]))
     return sorted(found)
 
 
-def table(name: str) -> list[str]:
+def read_table(name: str) -> list[str]:
     """The well-formed lines of passwd or group."""
     lines = Path("/etc", name).read_text(errors="replace").splitlines()
     return [line for line in lines if line.count(":") >= 3 and line.split(":")[2].isdigit()]
 
 
-def append(name: str, line: str) -> None:
+def append_line(name: str, line: str) -> None:
     """One more line."""
     with Path("/etc", name).open("a") as file:
         file.write(f"{line}\n")

@@ -9,7 +9,7 @@ SUBSYSTEM = {"v2": "0x004e", "v3": "0x004f"}  #: of a chip's PCI device; elsewhe
 EIGHT = ("v2", "v3")  #: generations whose chips are two devices each
 
 
-def plan(view: HostView) -> Message:
+def make_boot_config(view: HostView) -> Message:
     """What the zygote and the init must know of a host."""
     generation = view.accelerator[:2]
     devices = 8 if generation in EIGHT else view.chips

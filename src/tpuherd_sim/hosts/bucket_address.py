@@ -3,7 +3,7 @@
 STORAGE_PORT = 4443
 
 
-def storage(address: str) -> dict[str, str]:
+def storage_environment(address: str) -> dict[str, str]:
     """What leads the programs of a host to the world's buckets; gcsfs would try gRPC first."""
     url = f"http://{address}:{STORAGE_PORT}"
     return {

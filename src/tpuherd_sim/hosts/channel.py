@@ -11,8 +11,8 @@ from tpuherd_sim.hosts.messages import Message
 ANSWER_S = 10.0
 BATCH = 64  #: messages read in one go, so that a chatty host does not starve the others
 
-Answer = tuple[Message, list[int]]
-Waiter = tuple[asyncio.Future[Answer], Callable[[Message], None] | None]
+Reply = tuple[Message, list[int]]
+Waiter = tuple[asyncio.Future[Reply], Callable[[Message], None] | None]
 
 
 class Channel:
@@ -32,9 +32,9 @@ class Channel:
         self.turn = asyncio.Lock()  #: of those who have something to send
         self.free = asyncio.Event()  #: whoever's turn it is may try again
         link.setblocking(False)
-        asyncio.get_running_loop().add_reader(link.fileno(), self.read)
+        asyncio.get_running_loop().add_reader(link.fileno(), self.read_messages)
 
-    async def ask(
+    async def send_request(
         self,
         verb: str,
         message: Message,
@@ -42,7 +42,7 @@ class Channel:
         *,
         at_once: Callable[[Message], None] | None = None,
         within_s: float | None = None,
-    ) -> Answer:
+    ) -> Reply:
         """Ask for something; the answer and the files that came with it.
 
         `at_once` sees the answer before any later message is read.
@@ -52,7 +52,7 @@ class Channel:
         patience_s = ANSWER_S if within_s is None else within_s
         self.asked += 1
         number = self.asked
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self.waiting[number] = (future, at_once)
         try:
             async with asyncio.timeout(patience_s):
@@ -66,7 +66,7 @@ class Channel:
                 future.exception()  # seen, also where the question was not even sent
         if "errno" in reply:
             messages.close_all(sent)
-            raise OSError(whole(reply, "errno"), str(reply.get("why"))[:500])
+            raise OSError(int_field(reply, "errno"), str(reply.get("why"))[:500])
         return reply, sent
 
     async def send(self, message: Message, files: Sequence[int]) -> None:
@@ -76,12 +76,12 @@ class Channel:
                 if self.link.fileno() < 0:
                     raise ConnectionError(104, "the host is gone")
                 try:
-                    messages.send(self.link, message, files)
+                    messages.send_message(self.link, message, files)
                     return
                 except BlockingIOError:
-                    await self.room()
+                    await self.wait_until_writable()
 
-    async def room(self) -> None:
+    async def wait_until_writable(self) -> None:
         """Wait until the socket can take more."""
         self.free.clear()
         asyncio.get_running_loop().add_writer(self.link.fileno(), self.free.set)
@@ -91,11 +91,11 @@ class Channel:
             if self.link.fileno() >= 0:
                 asyncio.get_running_loop().remove_writer(self.link.fileno())
 
-    def read(self) -> None:
+    def read_messages(self) -> None:
         """Take in what came."""
         for _ in range(BATCH):
             try:
-                message, files = messages.receive(self.link)
+                message, files = messages.receive_message(self.link)
             except BlockingIOError:
                 return
             except OSError:
@@ -103,9 +103,9 @@ class Channel:
             if message is None:
                 self.close()
                 return
-            self.take(message, files)
+            self.handle_message(message, files)
 
-    def take(self, message: Message, files: list[int]) -> None:
+    def handle_message(self, message: Message, files: list[int]) -> None:
         """One message: an answer that somebody waits for, or news."""
         number = message.get("id")
         waiter = self.waiting.get(number) if isinstance(number, int) else None
@@ -134,25 +134,25 @@ class Channel:
         self.closed()
 
 
-def whole(message: Message, name: str) -> int:
+def int_field(message: Message, name: str) -> int:
     """A whole number out of an answer."""
     value = message.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 1 << 53:
-        raise messages.Malformed(f"{name} is not a whole number")
+        raise messages.MalformedMessage(f"{name} is not a whole number")
     return value
 
 
-def words(message: Message, name: str, most: int = 4096) -> str:
+def text_field(message: Message, name: str, most: int = 4096) -> str:
     """A text out of an answer."""
     value = message.get(name)
     if not isinstance(value, str) or len(value) > most:
-        raise messages.Malformed(f"{name} is not a text of at most {most} letters")
+        raise messages.MalformedMessage(f"{name} is not a text of at most {most} letters")
     return value
 
 
-def single(files: list[int], right: Callable[[int], bool]) -> int:
+def single_file(files: list[int], right: Callable[[int], bool]) -> int:
     """The one file that came along, if its kind is right."""
     if len(files) == 1 and right(os.fstat(files[0]).st_mode):
         return files[0]
     messages.close_all(files)
-    raise messages.Malformed("not the file that was asked for")
+    raise messages.MalformedMessage("not the file that was asked for")

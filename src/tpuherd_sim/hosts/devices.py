@@ -18,16 +18,16 @@ VENDOR, CLASS = "0x1ae0", "0x120000"
 
 def make_dev(dev: Path, plan: Message) -> None:
     """/dev: the machine's harmless nodes, terminals of our own, and the chips as plain files."""
-    syscalls.mount("dev", str(dev), "tmpfs", syscalls.MS_NOSUID, "size=1m,mode=755")
+    syscalls.mount_filesystem("dev", str(dev), "tmpfs", syscalls.MS_NOSUID, "size=1m,mode=755")
     for name in NODES:
         (dev / name).touch()
-        syscalls.mount(f"/dev/{name}", str(dev / name), None, syscalls.MS_BIND)
+        syscalls.mount_filesystem(f"/dev/{name}", str(dev / name), None, syscalls.MS_BIND)
     for name, target in LINKS.items():
         (dev / name).symlink_to(target)
     (dev / "pts").mkdir()
     (dev / "shm").mkdir()
     options = "newinstance,ptmxmode=0666,mode=620"
-    syscalls.mount(
+    syscalls.mount_filesystem(
         "devpts", str(dev / "pts"), "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, options
     )
     for name in chip_files(plan):
@@ -48,24 +48,24 @@ def make_sys(target: Path, plan: Message) -> None:
     """/sys: the machine's, read-only, with a PCI bus that has nothing but the chips on it."""
     bare = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     try:
-        syscalls.mount("sysfs", str(target), "sysfs", syscalls.MS_RDONLY | bare)
+        syscalls.mount_filesystem("sysfs", str(target), "sysfs", syscalls.MS_RDONLY | bare)
     except PermissionError:
         # Where the machine's own /sys is masked in part, the kernel allows no fresh one.
-        syscalls.mount("sys", str(target), "tmpfs", bare, "size=4m,mode=755")
+        syscalls.mount_filesystem("sys", str(target), "tmpfs", bare, "size=4m,mode=755")
         for name in ("bus/pci/devices", "kernel/iommu_groups", "class/net", "fs/cgroup"):
             (target / name).mkdir(parents=True)
     groups = target / "kernel/iommu_groups"
     places = [target / "bus/pci/devices", *([groups] if groups.is_dir() else [])]
     for place in places:
         if place.is_dir():
-            syscalls.mount("pci", str(place), "tmpfs", bare, "size=1m,mode=755")
+            syscalls.mount_filesystem("pci", str(place), "tmpfs", bare, "size=1m,mode=755")
     for chip in range(plan["chips"]):
         add_chip(places[0], groups, chip, plan)
     product = target / "class/dmi/id/product_name"
     if product.exists():
         shown = target / "bus/pci/devices/.product"
         shown.write_text("Google Compute Engine\n")
-        syscalls.mount(str(shown), str(product), None, syscalls.MS_BIND)
+        syscalls.mount_filesystem(str(shown), str(product), None, syscalls.MS_BIND)
         shown.unlink()
 
 

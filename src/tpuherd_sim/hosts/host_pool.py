@@ -12,14 +12,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpuherd_sim.hosts.boot_config import plan
-from tpuherd_sim.hosts.channel import Channel, whole
-from tpuherd_sim.hosts.host_protocols import Desk, Host
-from tpuherd_sim.hosts.isolation_modes import MODES, refusal
+from tpuherd_sim.hosts.boot_config import make_boot_config
+from tpuherd_sim.hosts.channel import Channel, int_field
+from tpuherd_sim.hosts.host_protocols import Host, WorldApi
+from tpuherd_sim.hosts.isolation_modes import MODES, refusal_sentence
 from tpuherd_sim.hosts.messages import Message
-from tpuherd_sim.hosts.running_host import Room
+from tpuherd_sim.hosts.running_host import RunningHost
 from tpuherd_sim.hosts.sftp_server import find_program
-from tpuherd_sim.hosts.shared_folders import offered
+from tpuherd_sim.hosts.shared_folders import shared_folders
 from tpuherd_sim.model.host_view import HostView
 from tpuherd_sim.model.http_types import Request
 
@@ -29,17 +29,17 @@ AGAIN_S = 1.0  #: until a report that found no room is tried again
 DISK_BYTES = 4 << 30
 NO_ENVIRONMENT: dict[str, str] = {}
 
-Services = Callable[[Host, Desk], AbstractAsyncContextManager[None]]
+Services = Callable[[Host, WorldApi], AbstractAsyncContextManager[None]]
 
 
 @asynccontextmanager
-async def no_services(_: Host, __: Desk) -> AsyncIterator[None]:
+async def no_services(_: Host, __: WorldApi) -> AsyncIterator[None]:
     """A bare host."""
     yield
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Make:
+class PoolSettings:
     """How the hosts of a world are made."""
 
     services: Services = no_services  #: what runs for a host while it is up
@@ -49,27 +49,27 @@ class Make:
 
 
 @dataclass(kw_only=True, slots=True)
-class Berth:
+class PoolEntry:
     """The place of one host, as long as its node exists."""
 
     number: int
     wish: HostView | None = None
-    room: Room | None = None
+    room: RunningHost | None = None
     ended: int | None = None  #: the boot that ended by itself: not started again
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Rack:
+class HostPool:
     """Holds the zygote and all running hosts."""
 
-    def __init__(self, desk: Desk, folder: Path, make: Make | None = None) -> None:
+    def __init__(self, desk: WorldApi, folder: Path, make: PoolSettings | None = None) -> None:
         self.desk = desk
         self.folder = folder
-        self.make = make or Make()
+        self.make = make or PoolSettings()
         self.mode = ""
         self.missing: list[str] = []  #: what is lacking on this machine, in sentences
         self.hosts: dict[str, Host] = {}
-        self.berths: dict[str, Berth] = {}
+        self.berths: dict[str, PoolEntry] = {}
         self.made = 0
         self.zygote: subprocess.Popen[bytes] | None = None
         self.line: Channel | None = None
@@ -81,29 +81,29 @@ class Rack:
     async def start(self) -> None:
         """Find out what this machine allows by trying it, and keep what works."""
         ready = asyncio.Event()
-        self.keeper = asyncio.create_task(self.keep(ready))
+        self.keeper = asyncio.create_task(self.run_task_group(ready))
         await ready.wait()
         best = MODES if os.getuid() == 0 else MODES[1:]
         for mode in (self.make.mode,) if self.make.mode else best:
             self.mode = mode
             try:
-                await self.revive()
-                await self.try_out()
+                await self.ensure_zygote()
+                await self.boot_trial_host()
             except OSError as error:
-                self.missing.append(refusal(mode, error))
+                self.missing.append(refusal_sentence(mode, error))
                 await self.end_zygote()
             else:
                 return
         await self.close()
         raise OSError(1, "no host can run here: " + "; ".join(self.missing))
 
-    async def keep(self, ready: asyncio.Event) -> None:
+    async def run_task_group(self, ready: asyncio.Event) -> None:
         """Parent of the tasks that belong to hosts."""
         async with asyncio.TaskGroup() as self.lives:
             ready.set()
             await self.closing.wait()
 
-    async def revive(self) -> Channel:
+    async def ensure_zygote(self) -> Channel:
         """The line to the zygote, which is started where there is none."""
         async with self.reviving:
             if self.line is not None:
@@ -119,44 +119,44 @@ class Rack:
                     stderr=subprocess.DEVNULL,
                     env=NO_ENVIRONMENT,
                 )
-            line = Channel(ours, self.hear, self.ground_lost)
+            line = Channel(ours, self.on_host_died, self.on_zygote_died)
             offer = self.make.offer
             order = {
                 "mode": self.mode,
                 "folder": str(self.folder.absolute()),
                 "disk_bytes": self.make.disk_bytes,
-                "offers": offered(offer) if offer else [],
+                "offers": shared_folders(offer) if offer else [],
                 "libraries": [] if find_program() else [path for path in sys.path if path],
             }
             try:
-                await line.ask("prepare", order, within_s=BOOT_S)
+                await line.send_request("prepare", order, within_s=BOOT_S)
             except OSError:
                 line.close()
                 raise
             self.line = line
             return line
 
-    async def try_out(self) -> None:
+    async def boot_trial_host(self) -> None:
         """Boot a host that nobody asked for, and end it."""
         view = HostView(
             key="trial", zone="", node="", worker=0, name="trial", uid=0, image="",
             accelerator="v4-8", chips=1, device="accel", pci="0x005e", internal_ip="10.0.0.2",
             external_ip=None, segment="trial", peers=(("trial", "10.0.0.2"),), on=True, boot=0,
         )  # fmt: skip
-        berth = Berth(number=self.next_number(), wish=view)
+        berth = PoolEntry(number=self.next_number(), wish=view)
         self.berths[view.key] = berth
         try:
-            room = await self.begin(berth, view)
+            room = await self.start_host(berth, view)
             async with asyncio.timeout(BOOT_S):
                 await room.up
-            await self.end(room)
+            await self.end_host(room)
         except TimeoutError:
             raise OSError(110, "a host did not start in time") from None
         finally:
             del self.berths[view.key]
-        await self.order("drop", berth.number)
+        await self.order_zygote("drop", berth.number)
 
-    async def match(self, views: Mapping[str, HostView | None]) -> None:
+    async def apply_views(self, views: Mapping[str, HostView | None]) -> None:
         """Make these hosts what their views say; None is a host whose node is no more."""
         async with asyncio.TaskGroup() as group:
             for key, view in views.items():
@@ -164,118 +164,120 @@ class Rack:
                 if berth is None:
                     if view is None:
                         continue
-                    berth = self.berths[key] = Berth(number=self.next_number())
+                    berth = self.berths[key] = PoolEntry(number=self.next_number())
                 berth.wish = view
                 room = berth.room
                 if room is not None and (view is None or not view.on or view.boot != room.boot):
                     room.expected = True
-                    group.create_task(self.end_cut(room))
-                group.create_task(self.settle(key, berth))
+                    group.create_task(self.kill_quietly(room))
+                group.create_task(self.update_host(key, berth))
 
     def next_number(self) -> int:
         """A number that no host had before."""
         self.made += 1
         return self.made
 
-    async def settle(self, key: str, berth: Berth) -> None:
+    async def update_host(self, key: str, berth: PoolEntry) -> None:
         """Do what is to be done for one host; one host's trouble is not the others'."""
         while not self.closing.is_set():
             try:
-                await self.settle_all(key, berth)
+                await self.update_until_done(key, berth)
                 return
             except TimeoutError as error:  # a machine with much to do: it is ordered again
-                self.note(f"{key}: {error.strerror or error}")
+                self.note_problem(f"{key}: {error.strerror or error}")
             except OSError as error:
-                self.note(f"{key}: {error.strerror or error}")
+                self.note_problem(f"{key}: {error.strerror or error}")
                 return
 
-    async def settle_all(self, key: str, berth: Berth) -> None:
+    async def update_until_done(self, key: str, berth: PoolEntry) -> None:
         """Until there is nothing left to do."""
         async with berth.lock:
             while not self.closing.is_set():
                 wish, room = berth.wish, berth.room
                 if wish is None:
-                    await self.remove(key, berth)
+                    await self.remove_host(key, berth)
                     return
                 if room is not None and (not wish.on or wish.boot != room.boot):
-                    await self.end(room)
+                    await self.end_host(room)
                 elif not wish.on or (room is None and berth.ended == wish.boot):
                     return
                 elif room is None:
-                    await self.boot(berth, wish)
+                    await self.boot_host(berth, wish)
                 else:
                     room.view = wish
                     try:
-                        await self.weather(room, wish)
+                        await self.apply_faults(room, wish)
                     except OSError as error:  # its own root may have broken what we want to break
-                        self.note(f"{wish.name}: {error.strerror or error}")
+                        self.note_problem(f"{wish.name}: {error.strerror or error}")
                     if berth.wish is wish:
                         return
 
-    async def remove(self, key: str, berth: Berth) -> None:
+    async def remove_host(self, key: str, berth: PoolEntry) -> None:
         """The node is no more: neither is the host, nor its disk."""
         if berth.room is not None:
-            await self.end(berth.room)
+            await self.end_host(berth.room)
         if self.berths.get(key) is berth:
             del self.berths[key]
             if self.line is not None:
-                await self.order("drop", berth.number)
+                await self.order_zygote("drop", berth.number)
 
-    async def boot(self, berth: Berth, wish: HostView) -> None:
+    async def boot_host(self, berth: PoolEntry, wish: HostView) -> None:
         """Start a host and what serves it; then tell the world."""
         room = None
         try:
-            room = await self.begin(berth, wish)
+            room = await self.start_host(berth, wish)
             async with asyncio.timeout(BOOT_S):
                 await room.up
         except (OSError, TimeoutError) as error:
             berth.ended = wish.boot
             if room is not None:
                 wanted = room.expected
-                await self.end(room)
+                await self.end_host(room)
                 if wanted:
                     berth.ended = None
                     return
-            self.report(wish, "failed", str(error) or "it did not start in time")
+            self.report_event(wish, "failed", str(error) or "it did not start in time")
             return
         self.hosts[wish.key] = room
         served = asyncio.Event()
         assert self.lives is not None
-        self.lives.create_task(self.live(room, served))
+        self.lives.create_task(self.run_services(room, served))
         await served.wait()
         if not room.gone.is_set():
-            self.report(wish, "up")
+            self.report_event(wish, "up")
 
-    async def begin(self, berth: Berth, wish: HostView) -> Room:
+    async def start_host(self, berth: PoolEntry, wish: HostView) -> RunningHost:
         """Have the zygote make the host."""
-        line = await self.revive()
+        line = await self.ensure_zygote()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        room = berth.room = Room(wish, berth.number, ours, self.cut)
+        room = berth.room = RunningHost(wish, berth.number, ours, self.end_broken_host)
         try:
             with theirs:
-                message = {"number": berth.number, "plan": plan(wish)}
-                reply, _ = await line.ask("boot", message, [theirs.fileno()], within_s=BOOT_S)
+                message = {"number": berth.number, "plan": make_boot_config(wish)}
+                reply, _ = await line.send_request(
+                    "boot", message, [theirs.fileno()], within_s=BOOT_S
+                )
         except OSError:
             berth.room = None
-            room.die()
+            room.mark_dead()
             raise
-        whole(reply, "pid")
+        int_field(reply, "pid")
         return room
 
-    def cut(self, room: Room) -> None:
+    def end_broken_host(self, room: RunningHost) -> None:
         """The line to a host is cut, although it is not dead: it lies or is broken. End it."""
         if self.lives is not None and not self.closing.is_set():
-            self.lives.create_task(self.end_cut(room))
+            self.lives.create_task(self.kill_quietly(room))
 
-    async def end_cut(self, room: Room) -> None:
+    async def kill_quietly(self, room: RunningHost) -> None:
         """Its death is told as any other. What goes wrong is noted; it harms no other host."""
         try:
             if not room.gone.is_set():
-                await self.order("kill", room.number)
+                await self.order_zygote("kill", room.number)
         except OSError as error:
-            self.note(f"{room.view.name}: {error.strerror or error}")
+            self.note_problem(f"{room.view.name}: {error.strerror or error}")
 
-    async def live(self, room: Room, served: asyncio.Event) -> None:
+    async def run_services(self, room: RunningHost, served: asyncio.Event) -> None:
         """What serves a host, as long as it lives."""
         try:
             async with self.make.services(room, self.desk):
@@ -283,86 +285,90 @@ class Rack:
                 await room.gone.wait()
         except OSError as error:
             if not room.gone.is_set():
-                self.report(room.view, "failed", str(error))
+                self.report_event(room.view, "failed", str(error))
         finally:
             served.set()
 
-    async def weather(self, room: Room, wish: HostView) -> None:
+    async def apply_faults(self, room: RunningHost, wish: HostView) -> None:
         """Bring a running host's misfortunes into force."""
         network, hung, full = room.weather
         if hung and not wish.hung:
-            await self.order("hang", room.number, hung=False)
+            await self.order_zygote("hang", room.number, hung=False)
         if network != wish.network:
-            await self.order("network", room.number, network=wish.network)
+            await self.order_zygote("network", room.number, network=wish.network)
         if full != wish.disk_full:
-            await self.order("disk", room.number, full=wish.disk_full)
+            await self.order_zygote("disk", room.number, full=wish.disk_full)
         if wish.hung and not hung:
-            await self.order("hang", room.number, hung=True)
+            await self.order_zygote("hang", room.number, hung=True)
         room.weather = (wish.network, wish.hung, wish.disk_full)
 
-    def note(self, sentence: str) -> None:
+    def note_problem(self, sentence: str) -> None:
         """Something that could not be done, for whoever asks for the state."""
         if sentence not in self.missing:
             self.missing.append(sentence)
 
-    async def order(self, verb: str, number: int, **facts: object) -> None:
+    async def order_zygote(self, verb: str, number: int, **facts: object) -> None:
         """Tell the zygote something; a host that just died needs nothing more, nor a world."""
         try:
             if self.line is not None:
-                await self.line.ask(verb, {"number": number, **facts})
+                await self.line.send_request(verb, {"number": number, **facts})
         except (ProcessLookupError, ConnectionError):
             pass
 
-    async def order_death(self, room: Room) -> None:
+    async def kill_host(self, room: RunningHost) -> None:
         """Cut the power."""
         room.expected = True
         if not room.gone.is_set():
-            await self.order("kill", room.number)
+            await self.order_zygote("kill", room.number)
 
-    async def end(self, room: Room) -> None:
+    async def end_host(self, room: RunningHost) -> None:
         """Cut the power and wait until nothing of it is left."""
-        await self.order_death(room)
+        await self.kill_host(room)
         async with asyncio.timeout(DEATH_S):
             await room.gone.wait()
 
-    def hear(self, news: Message) -> None:
+    def on_host_died(self, news: Message) -> None:
         """A host died."""
         for berth in list(self.berths.values()):
             room = berth.room
             if room is not None and news.get("host") == room.number:
-                self.bury(berth, room, whole(news, "status"))
+                self.record_death(berth, room, int_field(news, "status"))
 
-    def bury(self, berth: Berth, room: Room, status: int) -> None:
+    def record_death(self, berth: PoolEntry, room: RunningHost, status: int) -> None:
         """A host is dead: by our will, by its own reboot, or by an accident."""
         berth.room = None
         if self.hosts.get(room.view.key) is room:
             del self.hosts[room.view.key]
         started = room.up.done() and room.up.exception() is None
-        room.die()
+        room.mark_dead()
         if room.expected or not started:
             return
         berth.ended = room.boot
         ends = {int(signal.SIGHUP): "rebooted", int(signal.SIGINT): "off"}
         event = ends.get(os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, "failed")
-        self.report(room.view, event, f"wait status {status}", boot=room.boot)
+        self.report_event(room.view, event, f"wait status {status}", boot=room.boot)
 
-    def ground_lost(self) -> None:
+    def on_zygote_died(self) -> None:
         """The zygote is dead, and every host with it. The next boot starts another one."""
         self.line = None
         if self.zygote is not None:
-            bury_zygote(self.zygote)
+            wait_for_zygote(self.zygote)
         for berth in list(self.berths.values()):
             if berth.room is not None:
-                self.bury(berth, berth.room, int(signal.SIGKILL))
+                self.record_death(berth, berth.room, int(signal.SIGKILL))
 
-    def report(self, view: HostView, event: str, why: str = "", boot: int | None = None) -> None:
+    def report_event(
+        self, view: HostView, event: str, why: str = "", boot: int | None = None
+    ) -> None:
         """Tell the world what became of a host."""
         body = {"event": event, "boot": view.boot if boot is None else boot, "why": why}
         path = f"/sim/v1/hosts/{view.key}:report"
         request = Request(method="POST", path=path, body=json.dumps(body).encode())
-        if self.desk.handle(request).status == UNAVAILABLE and not self.closing.is_set():
+        if self.desk.handle_request(request).status == UNAVAILABLE and not self.closing.is_set():
             # The world has no room to remember it now. Unheard, its node would never be READY.
-            asyncio.get_running_loop().call_later(AGAIN_S, self.report, view, event, why, boot)
+            asyncio.get_running_loop().call_later(
+                AGAIN_S, self.report_event, view, event, why, boot
+            )
 
     async def close(self) -> None:
         """End everything."""
@@ -381,10 +387,10 @@ class Rack:
         if line is not None:
             line.close()
         if zygote is not None:
-            await asyncio.get_running_loop().run_in_executor(None, bury_zygote, zygote)
+            await asyncio.get_running_loop().run_in_executor(None, wait_for_zygote, zygote)
 
 
-def bury_zygote(zygote: subprocess.Popen[bytes]) -> None:
+def wait_for_zygote(zygote: subprocess.Popen[bytes]) -> None:
     """It ends when the line to it is cut; if it does not, it is ended."""
     try:
         zygote.wait(DEATH_S)

@@ -34,7 +34,7 @@ class Account:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Holder:
+class ChipHolder:
     """A process inside a host that has a chip's device file open."""
 
     device: str  #: /dev/accel0, /dev/vfio/0
@@ -59,7 +59,7 @@ class Host(Protocol):
     view: HostView
     gone: asyncio.Event  #: set once, when it is dead
 
-    async def spawn(self, program: Program, fds: Sequence[int]) -> Process:
+    async def spawn_program(self, program: Program, fds: Sequence[int]) -> Process:
         """Start a program with these three as its stdin, stdout and stderr."""
         ...
 
@@ -80,7 +80,7 @@ class Host(Protocol):
         """A connection to a unix socket of the host, made with the rights of that user."""
         ...
 
-    async def listen(self, address: str, port: int) -> socket.socket:
+    async def open_listener(self, address: str, port: int) -> socket.socket:
         """A listening socket inside the host's network (non-blocking).
 
         Where hosts have no network of their own it listens on the external address, and a port
@@ -88,19 +88,19 @@ class Host(Protocol):
         """
         ...
 
-    async def signal(self, pid: int, number: int, *, whole_session: bool) -> None:
+    async def send_signal(self, pid: int, number: int, *, whole_session: bool) -> None:
         """Send a signal to a process of the host, to all of its session, or (pid -1) to all."""
         ...
 
-    async def terminate(self) -> None:
+    async def terminate_all(self) -> None:
         """What systemd does at soft-off: SIGTERM to all, SIGHUP too to those on a terminal."""
         ...
 
-    async def account(self, name: str) -> Account:
+    async def ensure_account(self, name: str) -> Account:
         """The login of that name, made with its home at the first use."""
         ...
 
-    async def holders(self) -> list[Holder]:
+    async def chip_holders(self) -> list[ChipHolder]:
         """Who has the chips."""
         ...
 
@@ -113,25 +113,25 @@ class Host(Protocol):
         ...
 
 
-class Desk(Protocol):
+class WorldApi(Protocol):
     """The world as a host sees it."""
 
-    def view(self, key: str) -> HostView | None:
+    def host_view(self, key: str) -> HostView | None:
         """What the host should be like; None when its node is no more."""
         ...
 
-    def metadata(self, key: str) -> dict[str, Any]:
+    def metadata_tree(self, key: str) -> dict[str, Any]:
         """The tree under /computeMetadata/v1/ of that host, now."""
         ...
 
-    def logins(self, key: str) -> Mapping[str, Sequence[str]]:
+    def login_keys(self, key: str) -> Mapping[str, Sequence[str]]:
         """Which user may come in with which public keys."""
         ...
 
-    def handle(self, request: Request) -> Response:
+    def handle_request(self, request: Request) -> Response:
         """Ask or tell the world something, at this moment."""
         ...
 
-    async def changed(self, key: str) -> None:
+    async def wait_for_change(self, key: str) -> None:
         """Return when the view or the metadata of that host changes the next time."""
         ...

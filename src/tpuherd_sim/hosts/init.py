@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from tpuherd_sim.hosts import landlock, messages, rootfs, spawn, syscalls
 from tpuherd_sim.hosts.messages import Message
-from tpuherd_sim.hosts.program_sandbox import Own, Place, Shared
+from tpuherd_sim.hosts.program_sandbox import NamespaceSandbox, Sandbox, SharedSandbox
 
 PROCESSES_MAX, FILES_MAX = 8192, 1 << 16
 REBOOT, OFF, HALT = 5, 4, 3  #: signals of systemd's init, counted from SIGRTMIN
 FAREWELL_MS = 500  #: how long processes have between the TERM and the end
 
-Answer = tuple[Message, list[int]]
+Reply = tuple[Message, list[int]]
 
 
 def run(link: socket.socket, ready: int, plan: Message) -> None:
@@ -34,14 +34,14 @@ def run(link: socket.socket, ready: int, plan: Message) -> None:
             syscalls.be_dumpable()
             syscalls.die_with_parent()
         socket.sethostname(plan["name"])
-        limit(resource.RLIMIT_NPROC, PROCESSES_MAX)
-        limit(resource.RLIMIT_NOFILE, FILES_MAX)
-        rootfs.build(plan)
-        syscalls.call_ourselves("/sbin/init")
+        lower_limit(resource.RLIMIT_NPROC, PROCESSES_MAX)
+        lower_limit(resource.RLIMIT_NOFILE, FILES_MAX)
+        rootfs.build_rootfs(plan)
+        syscalls.set_process_name("/sbin/init")
     except (OSError, KeyError, ValueError, TypeError) as error:
-        messages.send(link, {"event": "failed", "why": (str(error) or repr(error))[:500]})
+        messages.send_message(link, {"event": "failed", "why": (str(error) or repr(error))[:500]})
         return
-    Init(link, Own(single_id=plan["single_id"])).serve()
+    Init(link, NamespaceSandbox(single_id=plan["single_id"])).serve_requests()
 
 
 def run_shared(link: socket.socket, plan: Message) -> None:
@@ -49,23 +49,23 @@ def run_shared(link: socket.socket, plan: Message) -> None:
     os.setsid()
     syscalls.adopt_orphans()
     syscalls.die_with_parent(signal.SIGTERM)
-    syscalls.call_ourselves("tpuherd-host")
+    syscalls.set_process_name("tpuherd-host")
     try:
-        place = Shared(plan)
-        landlock.around(plan)
+        place = SharedSandbox(plan)
+        landlock.restrict_host(plan)
     except OSError as error:
-        messages.send(link, {"event": "failed", "why": str(error)[:500]})
+        messages.send_message(link, {"event": "failed", "why": str(error)[:500]})
         return
     shared = Init(link, place)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
-        shared.serve()
+        shared.serve_requests()
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         syscalls.kill_family(os.getpid())
 
 
-def limit(kind: int, most: int) -> None:
+def lower_limit(kind: int, most: int) -> None:
     """Lower a limit for all that the host will start."""
     hard = resource.getrlimit(kind)[1]
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -75,7 +75,7 @@ def limit(kind: int, most: int) -> None:
 class Init:
     """The loop of process 1."""
 
-    def __init__(self, link: socket.socket, place: Place) -> None:
+    def __init__(self, link: socket.socket, place: Sandbox) -> None:
         self.link = link
         self.place = place
         self.ending: int | None = None
@@ -86,7 +86,7 @@ class Init:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
-        if isinstance(place, Own):
+        if isinstance(place, NamespaceSandbox):
             ends = {
                 REBOOT: syscalls.RB_AUTOBOOT,
                 OFF: syscalls.RB_POWER_OFF,
@@ -94,18 +94,18 @@ class Init:
             }
             for offset, how in ends.items():
                 signal.signal(signal.SIGRTMIN + offset, self.plan_end(how))
-        self.verbs: dict[str, Callable[[Message, list[int]], Answer]] = {
-            "spawn": self.spawn,
-            "terminal": self.terminal,
+        self.verbs: dict[str, Callable[[Message, list[int]], Reply]] = {
+            "spawn": self.spawn_program,
+            "terminal": self.spawn_on_terminal,
             "connect": self.connect,
-            "listen": self.listen,
-            "signal": self.signal,
-            "account": self.account,
-            "holders": self.holders,
+            "listen": self.open_listener,
+            "signal": self.send_signal,
+            "account": self.ensure_account,
+            "holders": self.chip_holders,
             "write": self.write,
             "read": self.read,
             "connect_unix": self.connect_unix,
-            "terminate": self.terminate,
+            "terminate": self.terminate_all,
         }
 
     def plan_end(self, how: int) -> Callable[..., None]:
@@ -116,26 +116,26 @@ class Init:
 
         return plan
 
-    def serve(self) -> None:
+    def serve_requests(self) -> None:
         """Until the controller hangs up."""
         poll = select.poll()
         poll.register(self.link, select.POLLIN)
         poll.register(self.awake, select.POLLIN)
-        messages.send(self.link, {"event": "up"})
+        messages.send_message(self.link, {"event": "up"})
         while True:
             ready = {file for file, _ in poll.poll()}
             if self.awake in ready:
-                self.drain()
-                self.reap()
+                self.clear_wakeups()
+                self.reap_children()
                 if self.ending is not None:
-                    self.end(self.ending)
+                    self.shut_down(self.ending)
             if self.link.fileno() in ready:
-                ask, files = messages.receive(self.link)
+                ask, files = messages.receive_message(self.link)
                 if ask is None:
                     return
-                self.answer(ask, files)
+                self.answer_request(ask, files)
 
-    def drain(self) -> None:
+    def clear_wakeups(self) -> None:
         """Forget the wakeups."""
         try:
             while os.read(self.awake, 4096):
@@ -143,7 +143,7 @@ class Init:
         except BlockingIOError:
             pass
 
-    def reap(self) -> bool:
+    def reap_children(self) -> bool:
         """Bury the dead and report them; whether some are still alive."""
         while True:
             try:
@@ -152,21 +152,21 @@ class Init:
                 return False
             if not pid:
                 return True
-            messages.send(self.link, {"event": "exit", "pid": pid, "status": status})
+            messages.send_message(self.link, {"event": "exit", "pid": pid, "status": status})
 
-    def end(self, how: int) -> None:
+    def shut_down(self, how: int) -> None:
         """TERM to everything, a moment, and off."""
         try:
             os.kill(-1, signal.SIGTERM)
             waiting = select.poll()
             waiting.register(self.awake, select.POLLIN)
-            while self.reap() and waiting.poll(FAREWELL_MS):
-                self.drain()
+            while self.reap_children() and waiting.poll(FAREWELL_MS):
+                self.clear_wakeups()
         except ProcessLookupError:
             pass
-        syscalls.reboot(how)
+        syscalls.reboot_namespace(how)
 
-    def answer(self, ask: Message, files: list[int]) -> None:
+    def answer_request(self, ask: Message, files: list[int]) -> None:
         """Do what is asked; what goes wrong is an answer too."""
         try:
             reply, sent = self.verbs[ask["verb"]](ask, files)
@@ -176,42 +176,42 @@ class Init:
             reply, sent = {"errno": number, "why": why[:500]}, []
         finally:
             messages.close_all(files)
-        messages.send(self.link, {"id": ask["id"], **reply}, sent)
+        messages.send_message(self.link, {"id": ask["id"], **reply}, sent)
         messages.close_all(sent)
 
-    def spawn(self, ask: Message, files: list[int]) -> Answer:
+    def spawn_program(self, ask: Message, files: list[int]) -> Reply:
         start = spawn.read_start(ask, files, self.place)
-        return {"pid": spawn.spawn(start)}, []
+        return {"pid": spawn.spawn_program(start)}, []
 
-    def terminal(self, ask: Message, files: list[int]) -> Answer:
+    def spawn_on_terminal(self, ask: Message, files: list[int]) -> Reply:
         start = spawn.read_start(ask, files, self.place)
         master, slave, name = spawn.open_terminal(start.login, ask["size"], self.place)
         try:
             env = {**start.env, "SSH_TTY": name}
             start = replace(start, files=[slave], terminal=True, env=env)
-            return {"pid": spawn.spawn(start)}, [master]
+            return {"pid": spawn.spawn_program(start)}, [master]
         finally:
             os.close(slave)
 
-    def signal(self, ask: Message, _: list[int]) -> Answer:
+    def send_signal(self, ask: Message, _: list[int]) -> Reply:
         whole_session = ask["whole_session"]
         spawn.signal_all(ask["pid"], ask["number"], self.place, whole_session=whole_session)
         return {}, []
 
-    def account(self, ask: Message, _: list[int]) -> Answer:
-        login = self.place.ensure(ask["name"])
+    def ensure_account(self, ask: Message, _: list[int]) -> Reply:
+        login = self.place.ensure_login(ask["name"])
         return {"uid": login.uid, "gid": login.gid, "home": login.home}, []
 
-    def holders(self, _: Message, __: list[int]) -> Answer:
-        return {"holders": spawn.holders(self.place)}, []
+    def chip_holders(self, _: Message, __: list[int]) -> Reply:
+        return {"holders": spawn.chip_holders(self.place)}, []
 
-    def connect(self, ask: Message, _: list[int]) -> Answer:
+    def connect(self, ask: Message, _: list[int]) -> Reply:
         """A connection under way, made in the host's network."""
-        return {}, [self.place.dial(ask["address"], ask["port"]).detach()]
+        return {}, [self.place.connect_socket(ask["address"], ask["port"]).detach()]
 
-    def listen(self, ask: Message, _: list[int]) -> Answer:
+    def open_listener(self, ask: Message, _: list[int]) -> Reply:
         """A listening socket in the host's network."""
-        family, address = self.place.stand(ask["address"], ask["port"])
+        family, address = self.place.listen_address(ask["address"], ask["port"])
         link = socket.socket(family, socket.SOCK_STREAM)
         link.setblocking(False)
         try:
@@ -223,31 +223,31 @@ class Init:
             raise
         return {}, [link.detach()]
 
-    def connect_unix(self, ask: Message, _: list[int]) -> Answer:
+    def connect_unix(self, ask: Message, _: list[int]) -> Reply:
         """A connection to a socket file, made by a child with the rights of a user."""
-        login = self.place.find(ask["user"])
+        login = self.place.find_login(ask["user"])
         if login is None:
             raise OSError(2, f"this host has no user {ask['user']}")
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         link.setblocking(False)
-        status = spawn.try_as(login, self.place, lambda: link.connect(ask["path"]))
+        status = spawn.run_as_user(login, self.place, lambda: link.connect(ask["path"]))
         if status:
             link.close()
             raise OSError(status, os.strerror(status))
         return {}, [link.detach()]
 
-    def terminate(self, _: Message, __: list[int]) -> Answer:
-        spawn.terminate(self.place)
+    def terminate_all(self, _: Message, __: list[int]) -> Reply:
+        spawn.terminate_all(self.place)
         return {}, []
 
-    def read(self, ask: Message, _: list[int]) -> Answer:
+    def read(self, ask: Message, _: list[int]) -> Reply:
         """A file, opened as root."""
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        return {}, [os.open(self.place.file(ask["path"]), flags)]
+        return {}, [os.open(self.place.file_path(ask["path"]), flags)]
 
-    def write(self, ask: Message, files: list[int]) -> Answer:
+    def write(self, ask: Message, files: list[int]) -> Reply:
         """A file with the content of the one that came along, as root."""
-        path = self.place.file(ask["path"])
+        path = self.place.file_path(ask["path"])
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.new")
         with open(files[0], "rb", closefd=False) as source, new.open("wb") as target:

@@ -16,7 +16,7 @@ FORBIDDING = {
 }
 
 
-def refusal(mode: str, error: OSError) -> str:
+def refusal_sentence(mode: str, error: OSError) -> str:
     """Why hosts of that kind can't be had here."""
     sentence = f"{mode} is not possible here: {error.strerror or error}"
     for name, value in FORBIDDING.items():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tpuherd_sim.hosts import seccomp
 from tpuherd_sim.hosts.messages import Message
-from tpuherd_sim.hosts.syscalls import check, libc, prctl
+from tpuherd_sim.hosts.syscalls import call_prctl, check_result, libc
 
 CREATE_RULES, ADD_RULE, RESTRICT = 444, 445, 446
 EXECUTE, WRITE, READ, LIST = 1, 2, 4, 8
@@ -18,24 +18,24 @@ SCOPES = 1 | 2
 MAY_LOOK = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/proc", "/sys")
 
 
-def version() -> int:
+def landlock_version() -> int:
     """Which version of Landlock the kernel has; 0 for none."""
     if not Path("/proc/self").exists():
         return 0
     return max(0, int(libc.syscall(CREATE_RULES, None, 0, 1)))
 
 
-def hold_signals() -> bool:
+def can_block_signals() -> bool:
     """Whether a host can't send signals to processes that are not its own."""
-    return version() >= 6
+    return landlock_version() >= 6
 
 
-def around(plan: Message) -> None:
+def restrict_host(plan: Message) -> None:
     """Shut ourselves and all our children in: our folder is ours, the system may be looked at."""
     if not Path("/proc/self").exists():
         return
-    seccomp.spare_the_machine()
-    abi = version()
+    seccomp.restrict_kill_and_reboot()
+    abi = landlock_version()
     if not abi:
         return
     handled = LOOK | CHANGE
@@ -44,22 +44,22 @@ def around(plan: Message) -> None:
     if abi < 2:
         handled &= ~0x2000
     rules = struct.pack("QQQ", handled, 0, SCOPES if abi >= 6 else 0)[: 24 if abi >= 6 else 8]
-    file = check(libc.syscall(CREATE_RULES, rules, len(rules), 0), "Landlock")
+    file = check_result(libc.syscall(CREATE_RULES, rules, len(rules), 0), "Landlock")
     try:
         for path in (*MAY_LOOK, *plan["offers"], plan["refusals"]):
-            allow(file, path, LOOK & handled)
+            allow_path(file, path, LOOK & handled)
         here = str(Path(__file__).parent)
-        allow(file, here, LOOK & handled)
-        allow(file, "/dev", (LOOK | WRITE) & handled)
+        allow_path(file, here, LOOK & handled)
+        allow_path(file, "/dev", (LOOK | WRITE) & handled)
         for path in ("/dev/shm", plan["corner"]):  # /tmp is the machine's: TMPDIR says another
-            allow(file, path, handled)
-        prctl(38, 1)
-        check(libc.syscall(RESTRICT, file, 0), "Landlock")
+            allow_path(file, path, handled)
+        call_prctl(38, 1)
+        check_result(libc.syscall(RESTRICT, file, 0), "Landlock")
     finally:
         os.close(file)
 
 
-def allow(rules: int, path: str, what: int) -> None:
+def allow_path(rules: int, path: str, what: int) -> None:
     """One exception for a folder and all below it."""
     try:
         folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -67,6 +67,6 @@ def allow(rules: int, path: str, what: int) -> None:
         return
     try:
         rule = struct.pack("=Qi", what, folder)
-        check(libc.syscall(ADD_RULE, rules, 1, rule, 0), f"Landlock rule for {path}")
+        check_result(libc.syscall(ADD_RULE, rules, 1, rule, 0), f"Landlock rule for {path}")
     finally:
         os.close(folder)

@@ -12,22 +12,22 @@ BYTES_MAX = 128 * 1024
 FILES_MAX = 4
 
 
-class Malformed(OSError):
+class MalformedMessage(OSError):
     """The other side sent what it should not."""
 
 
-def send(link: socket.socket, message: Message, files: Sequence[int] = ()) -> None:
+def send_message(link: socket.socket, message: Message, files: Sequence[int] = ()) -> None:
     """Send one message."""
     content = json.dumps(message).encode()
     if len(content) > BYTES_MAX:
-        raise Malformed(f"a message of {len(content)} bytes is too long")
+        raise MalformedMessage(f"a message of {len(content)} bytes is too long")
     if files:
         socket.send_fds(link, [content], list(files))
     else:
         link.send(content)
 
 
-def receive(link: socket.socket) -> tuple[Message | None, list[int]]:
+def receive_message(link: socket.socket) -> tuple[Message | None, list[int]]:
     """The next message, None at the end. Whoever gets the files closes them."""
     content, files, flags, _ = socket.recv_fds(link, BYTES_MAX, FILES_MAX, socket.MSG_CMSG_CLOEXEC)
     if not content:
@@ -35,14 +35,14 @@ def receive(link: socket.socket) -> tuple[Message | None, list[int]]:
         return None, []
     try:
         if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
-            raise Malformed("a message is too long or has too many files")
+            raise MalformedMessage("a message is too long or has too many files")
         message = json.loads(content)
         if not isinstance(message, dict):
-            raise Malformed("a message is not an object")
+            raise MalformedMessage("a message is not an object")
     except (ValueError, RecursionError) as error:
         close_all(files)
-        raise Malformed(f"a message is not JSON: {error}") from None
-    except Malformed:
+        raise MalformedMessage(f"a message is not JSON: {error}") from None
+    except MalformedMessage:
         close_all(files)
         raise
     return message, files

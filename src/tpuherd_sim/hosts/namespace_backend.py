@@ -14,7 +14,7 @@ FIRST_ID, IDS = HOSTS_UID, 65536  #: the users of hosts, as the machine numbers 
 NO_SUCH_DEVICE = 19
 
 
-class Ground:
+class NamespaceBackend:
     """Namespaces of our own, and a tmpfs as the current directory: names are relative to it.
 
     low/   the machine's directories that hosts may see, with the hosts' owners
@@ -23,32 +23,35 @@ class Ground:
     """
 
     def __init__(self, order: Message) -> None:
-        files = rootfs_layers.furniture()
+        files = rootfs_layers.read_rootfs_files()
         self.single_id = order["mode"] != "namespaces-root"
         self.disk_bytes: int = order["disk_bytes"]
-        self.lowers = {"usr": "/usr", **{name: f"/{name}" for name in rootfs_layers.tops()}}
+        self.lowers = {
+            "usr": "/usr",
+            **{name: f"/{name}" for name in rootfs_layers.top_directories()},
+        }
         if Path("/var/lib/dpkg/info").is_dir():
             self.lowers["var/lib/dpkg"] = "/var/lib/dpkg"
         self.offers: list[str] = order["offers"]
         for number, path in enumerate(self.offers):
             self.lowers[f"offer{number}"] = path
-        self.enter(order["folder"])
-        self.build(files)
+        self.enter_namespaces(order["folder"])
+        self.build_layers(files)
         self.line = netlink.Netlink()
         self.switches: dict[str, tuple[str, set[int]]] = {}
 
-    def enter(self, folder: str) -> None:
+    def enter_namespaces(self, folder: str) -> None:
         """Leave the machine's mounts and network, and stand on a tmpfs that nobody else sees."""
         if self.single_id and os.getuid() == 0:
             # Root may have put the folder where the user that we become can't go: go there first.
-            stand_on_tmpfs(folder, syscalls.NEWNS, f"mode=755,uid={FIRST_ID},gid={FIRST_ID}")
+            enter_tmpfs(folder, syscalls.NEWNS, f"mode=755,uid={FIRST_ID},gid={FIRST_ID}")
             give_up_root()
-            become_root_of_nothing()
-            syscalls.unshare(syscalls.NEWNET)
+            enter_user_namespace()
+            syscalls.unshare_namespaces(syscalls.NEWNET)
         else:
             if self.single_id:
-                become_root_of_nothing()
-            stand_on_tmpfs(folder, syscalls.NEWNS | syscalls.NEWNET, "mode=755")
+                enter_user_namespace()
+            enter_tmpfs(folder, syscalls.NEWNS | syscalls.NEWNET, "mode=755")
         for name in ("low", "own", "disk", "at"):
             Path(name).mkdir()
         if not self.single_id:
@@ -58,14 +61,14 @@ class Ground:
         if quiet.exists():
             quiet.write_text("1")
 
-    def build(self, files: rootfs_layers.Furniture) -> None:
+    def build_layers(self, files: rootfs_layers.RootfsFiles) -> None:
         """Let a child that is only the hosts' root make our layer; show the machine's below it."""
         ready, told = os.pipe()
         flags = 0 if self.single_id else syscalls.NEWUSER
-        child = syscalls.clone(flags)
+        child = syscalls.clone_process(flags)
         if child == 0:
             os.close(told)
-            os._exit(building(ready, files, single_id=self.single_id))
+            os._exit(build_in_child(ready, files, single_id=self.single_id))
         os.close(ready)
         try:
             if self.single_id:
@@ -84,7 +87,7 @@ class Ground:
     def link_lowers(self) -> None:
         """With a single user id the machine's directories are taken as they are."""
         for name, path in self.lowers.items():
-            low = Path("low", flat(name))
+            low = Path("low", flat_name(name))
             low.symlink_to(path)
 
     def map_lowers(self, child: int) -> None:
@@ -92,33 +95,33 @@ class Ground:
         namespace = os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         try:
             for name, path in self.lowers.items():
-                low = Path("low", flat(name))
+                low = Path("low", flat_name(name))
                 low.mkdir()
-                syscalls.clone_mapped(path, str(low), namespace)
+                syscalls.mount_id_mapped(path, str(low), namespace)
         finally:
             os.close(namespace)
 
-    def view(self) -> Message:
+    def layer_map(self) -> Message:
         """Which layers lie where in a host: path inside → names in own/ and low/."""
         own = {"usr": "usr", "var/lib/dpkg": "dpkg"}
         view = {}
         for name, path in self.lowers.items():
             inside = path.lstrip("/") if name.startswith("offer") else name
-            view[inside] = {"own": own.get(name, ""), "low": flat(name)}
+            view[inside] = {"own": own.get(name, ""), "low": flat_name(name)}
         return view
 
-    def disk(self, number: int) -> None:
+    def prepare_disk(self, number: int) -> None:
         """A host's disk; it stays through reboots. What fills it lets go until the host is up."""
         path = Path("disk", str(number))
         if path.exists():
-            self.fill(number, full=False)
+            self.set_disk_full(number, full=False)
             return
         path.mkdir()
         owner = 0 if self.single_id else FIRST_ID
         options = f"size={self.disk_bytes},mode=755,uid={owner},gid={owner}"
-        syscalls.mount("disk", str(path), "tmpfs", syscalls.MS_NODEV, options)
+        syscalls.mount_filesystem("disk", str(path), "tmpfs", syscalls.MS_NODEV, options)
 
-    def fill(self, number: int, *, full: bool) -> None:
+    def set_disk_full(self, number: int, *, full: bool) -> None:
         """Shrink a disk to what is on it, or give it its size again."""
         path = f"disk/{number}"
         size = self.disk_bytes
@@ -126,22 +129,22 @@ class Ground:
             found = os.statvfs(path)
             size = (found.f_blocks - found.f_bfree) * found.f_frsize
         flags = syscalls.MS_REMOUNT | syscalls.MS_NODEV
-        syscalls.mount("disk", path, None, flags, f"size={max(size, 4096)}")
+        syscalls.mount_filesystem("disk", path, None, flags, f"size={max(size, 4096)}")
 
-    def drop(self, number: int) -> None:
+    def delete_disk(self, number: int) -> None:
         """Throw a disk away."""
         path = Path("disk", str(number))
         if path.exists():
-            syscalls.unmount(str(path))
+            syscalls.unmount_target(str(path))
             path.rmdir()
 
-    def start(self, number: int, plan: Message, link: int) -> int:
+    def start_host(self, number: int, plan: Message, link: int) -> int:
         """Make a host: a process with namespaces of all kinds, which is its init."""
-        self.disk(number)
-        plan |= {"number": number, "single_id": self.single_id, "lowers": self.view()}
+        self.prepare_disk(number)
+        plan |= {"number": number, "single_id": self.single_id, "lowers": self.layer_map()}
         ready, told = os.pipe()
         kinds = syscalls.NEWUSER | syscalls.NEWNS | syscalls.NEWPID
-        pid = syscalls.clone(kinds | syscalls.NEWUTS | syscalls.NEWIPC | syscalls.NEWNET)
+        pid = syscalls.clone_process(kinds | syscalls.NEWUTS | syscalls.NEWIPC | syscalls.NEWNET)
         if pid == 0:
             become_host(link, ready, plan)
         os.close(ready)
@@ -150,7 +153,7 @@ class Ground:
                 syscalls.map_ids(pid, 0, 1)
             else:
                 syscalls.map_ids(pid, FIRST_ID, IDS)
-            self.plug(number, pid, plan["segment"], plan["address"])
+            self.connect_network(number, pid, plan["segment"], plan["address"])
             os.write(told, b"x")
         except OSError:
             os.kill(pid, signal.SIGKILL)
@@ -159,14 +162,14 @@ class Ground:
             os.close(told)
         return pid
 
-    def kill(self, pid: int) -> None:
+    def kill_host(self, pid: int) -> None:
         """All processes of a host die with its init."""
         os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Nothing: everything dies with us."""
 
-    def plug(self, number: int, pid: int, segment: str, address: str) -> None:
+    def connect_network(self, number: int, pid: int, segment: str, address: str) -> None:
         """Connect a starting host to the switch of its segment; other segments can't be reached."""
         if segment not in self.switches:
             name = f"b{number}"
@@ -178,45 +181,45 @@ class Ground:
         namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             self.line.add_cable(f"h{number}", name, namespace, b"\x42\x01" + packed)
-            with netlink.inside(namespace) as line:
+            with netlink.open_in_namespace(namespace) as line:
                 quiet = Path("/proc/sys/net/ipv6/conf/eth0/disable_ipv6")
                 if quiet.exists():
                     quiet.write_text("1")
-                line.switch("lo", up=True)
+                line.switch_link("lo", up=True)
                 line.add_address("lo", "169.254.169.254")
                 line.add_address("eth0", address)
-                line.switch("eth0", up=True)
+                line.switch_link("eth0", up=True)
                 line.add_default_route("eth0")
         finally:
             os.close(namespace)
 
-    def bury(self, number: int, _: set[int]) -> None:
+    def clean_up_host(self, number: int, _: set[int]) -> None:
         """Take a dead host's cable away, before the kernel gets to it. An empty switch goes too."""
         try:
-            self.line.remove(f"h{number}")
+            self.line.remove_link(f"h{number}")
         except OSError as error:
             if error.errno != NO_SUCH_DEVICE:
                 raise
         for segment, (name, members) in list(self.switches.items()):
             members.discard(number)
             if not members:
-                self.line.remove(name)
+                self.line.remove_link(name)
                 del self.switches[segment]
 
-    def weather(self, number: int, pid: int, network: str) -> None:
+    def set_network(self, number: int, pid: int, network: str) -> None:
         """A host's network: up, down or slow (in both directions)."""
         name = f"h{number}"
-        self.line.switch(name, up=network != "down")
-        shape(self.line, name, network)
+        self.line.switch_link(name, up=network != "down")
+        shape_traffic(self.line, name, network)
         namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            with netlink.inside(namespace) as line:
-                shape(line, "eth0", network)
+            with netlink.open_in_namespace(namespace) as line:
+                shape_traffic(line, "eth0", network)
         finally:
             os.close(namespace)
 
 
-def shape(line: netlink.Netlink, name: str, network: str) -> None:
+def shape_traffic(line: netlink.Netlink, name: str, network: str) -> None:
     """Let a trickle or everything out of this end of a cable."""
     if network == "slow":
         line.slow_down(name)
@@ -224,11 +227,11 @@ def shape(line: netlink.Netlink, name: str, network: str) -> None:
         line.speed_up(name)
 
 
-def stand_on_tmpfs(folder: str, namespaces: int, options: str) -> None:
+def enter_tmpfs(folder: str, namespaces: int, options: str) -> None:
     """Leave these namespaces; put a tmpfs over a folder that only we see, and go there."""
-    syscalls.unshare(namespaces)
-    syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-    syscalls.mount("tpuherd", folder, "tmpfs", syscalls.MS_NODEV, options)
+    syscalls.unshare_namespaces(namespaces)
+    syscalls.mount_filesystem("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+    syscalls.mount_filesystem("tpuherd", folder, "tmpfs", syscalls.MS_NODEV, options)
     os.chdir(folder)
 
 
@@ -241,16 +244,16 @@ def give_up_root() -> None:
     syscalls.die_with_parent()
 
 
-def become_root_of_nothing() -> None:
+def enter_user_namespace() -> None:
     """Root of a user namespace with one user in it: who we are outside, which is not root."""
     user, group = os.getuid(), os.getgid()
-    syscalls.unshare(syscalls.NEWUSER | syscalls.NEWNS)
+    syscalls.unshare_namespaces(syscalls.NEWUSER | syscalls.NEWNS)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"0 {user} 1")
     Path("/proc/self/gid_map").write_text(f"0 {group} 1")
 
 
-def building(ready: int, files: rootfs_layers.Furniture, *, single_id: bool) -> int:
+def build_in_child(ready: int, files: rootfs_layers.RootfsFiles, *, single_id: bool) -> int:
     """The child's part of making the layers."""
     try:
         syscalls.die_with_parent()
@@ -261,7 +264,7 @@ def building(ready: int, files: rootfs_layers.Furniture, *, single_id: bool) -> 
             os.setresgid(0, 0, 0)
             os.setresuid(0, 0, 0)
             syscalls.die_with_parent()
-        rootfs_layers.build(Path("own"), files, single_id=single_id)
+        rootfs_layers.build_layers(Path("own"), files, single_id=single_id)
     except (OSError, shutil.Error, ValueError) as error:
         Path("own/failed").write_text(str(error))
         return 1
@@ -280,6 +283,6 @@ def become_host(link: int, ready: int, plan: Message) -> None:
         os._exit(1)
 
 
-def flat(name: str) -> str:
+def flat_name(name: str) -> str:
     """A name without slashes, for a directory in low/."""
     return name.replace("/", "-")

@@ -26,7 +26,7 @@ class Netlink:
     def close(self) -> None:
         self.link.close()
 
-    def ask(self, kind: int, flags: int, body: bytes, what: str) -> None:
+    def send_request(self, kind: int, flags: int, body: bytes, what: str) -> None:
         """One request and its acknowledgement."""
         self.link.send(
             struct.pack("IHHII", 16 + len(body), kind, flags | REQUEST | ACK, 1, 0) + body
@@ -38,93 +38,111 @@ class Netlink:
 
     def add_bridge(self, name: str) -> None:
         """A switch without an address of its own."""
-        options = attribute(KIND, b"bridge") + attribute(DATA, attribute(SNOOPING, b"\0"))
-        body = device(UP) + text(NAME, name) + attribute(INFO, options)
-        self.ask(NEW_LINK, CREATE | EXCLUSIVE, body, f"bridge {name}")
+        options = encode_attribute(KIND, b"bridge") + encode_attribute(
+            DATA, encode_attribute(SNOOPING, b"\0")
+        )
+        body = link_header(UP) + text_attribute(NAME, name) + encode_attribute(INFO, options)
+        self.send_request(NEW_LINK, CREATE | EXCLUSIVE, body, f"bridge {name}")
 
     def add_cable(self, name: str, bridge: str, namespace: int, hardware: bytes) -> None:
         """A cable from a bridge to eth0 of another network namespace."""
-        far = device(0) + text(NAME, "eth0") + number(NAMESPACE_FILE, namespace)
-        far += attribute(ADDRESS, hardware)
-        options = attribute(KIND, b"veth") + attribute(DATA, attribute(PEER, far))
-        body = device(UP) + text(NAME, name) + number(MASTER, socket.if_nametoindex(bridge))
-        self.ask(NEW_LINK, CREATE | EXCLUSIVE, body + attribute(INFO, options), f"link {name}")
+        far = (
+            link_header(0)
+            + text_attribute(NAME, "eth0")
+            + number_attribute(NAMESPACE_FILE, namespace)
+        )
+        far += encode_attribute(ADDRESS, hardware)
+        options = encode_attribute(KIND, b"veth") + encode_attribute(
+            DATA, encode_attribute(PEER, far)
+        )
+        body = (
+            link_header(UP)
+            + text_attribute(NAME, name)
+            + number_attribute(MASTER, socket.if_nametoindex(bridge))
+        )
+        self.send_request(
+            NEW_LINK, CREATE | EXCLUSIVE, body + encode_attribute(INFO, options), f"link {name}"
+        )
 
-    def switch(self, name: str, *, up: bool) -> None:
+    def switch_link(self, name: str, *, up: bool) -> None:
         """Turn a link on or off."""
-        self.ask(NEW_LINK, 0, device(UP if up else 0) + text(NAME, name), f"link {name}")
+        self.send_request(
+            NEW_LINK, 0, link_header(UP if up else 0) + text_attribute(NAME, name), f"link {name}"
+        )
 
-    def remove(self, name: str) -> None:
+    def remove_link(self, name: str) -> None:
         """Take a link away, and its other end with it."""
-        self.ask(DELETE_LINK, 0, device(0) + text(NAME, name), f"link {name}")
+        self.send_request(
+            DELETE_LINK, 0, link_header(0) + text_attribute(NAME, name), f"link {name}"
+        )
 
     def add_address(self, name: str, address: str) -> None:
         """A single address on a link."""
         packed = socket.inet_aton(address)
         head = struct.pack("BBBBI", socket.AF_INET, 32, 0, 0, socket.if_nametoindex(name))
-        body = head + attribute(1, packed) + attribute(2, packed)
-        self.ask(NEW_ADDRESS, CREATE | EXCLUSIVE, body, f"address {address}")
+        body = head + encode_attribute(1, packed) + encode_attribute(2, packed)
+        self.send_request(NEW_ADDRESS, CREATE | EXCLUSIVE, body, f"address {address}")
 
     def add_default_route(self, name: str) -> None:
         """Everything is to be found on this link."""
         head = struct.pack("BBBBBBBBI", socket.AF_INET, 0, 0, 0, 254, 3, 253, 1, 0)
-        body = head + number(4, socket.if_nametoindex(name))
-        self.ask(NEW_ROUTE, CREATE | EXCLUSIVE, body, "default route")
+        body = head + number_attribute(4, socket.if_nametoindex(name))
+        self.send_request(NEW_ROUTE, CREATE | EXCLUSIVE, body, "default route")
 
     def slow_down(self, name: str) -> None:
         """Let only a trickle through this link (a token bucket)."""
         rate = struct.pack("BBHhHI", 0, 1, 0, 0, 0, SLOW_BYTES_PER_S)
         bucket = rate + bytes(12) + struct.pack("III", SLOW_BACKLOG, 0, 0)
-        options = attribute(1, bucket) + number(6, SLOW_BURST)
-        body = queue(name) + text(1, "tbf") + attribute(2, options)
-        self.ask(NEW_QUEUE, CREATE | REPLACE, body, f"slowing {name}")
+        options = encode_attribute(1, bucket) + number_attribute(6, SLOW_BURST)
+        body = queue_header(name) + text_attribute(1, "tbf") + encode_attribute(2, options)
+        self.send_request(NEW_QUEUE, CREATE | REPLACE, body, f"slowing {name}")
 
     def speed_up(self, name: str) -> None:
         """Take the token bucket away, where there is one."""
         try:
-            self.ask(DELETE_QUEUE, 0, queue(name), f"queue of {name}")
+            self.send_request(DELETE_QUEUE, 0, queue_header(name), f"queue of {name}")
         except OSError as error:
             if error.errno not in {2, 22}:
                 raise
 
 
 @contextmanager
-def inside(namespace: int) -> Iterator[Netlink]:
+def open_in_namespace(namespace: int) -> Iterator[Netlink]:
     """A netlink line inside another network namespace; we are there meanwhile."""
     home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        syscalls.enter(namespace)
+        syscalls.enter_namespace(namespace)
         line = Netlink()
         try:
             yield line
         finally:
             line.close()
-            syscalls.enter(home)
+            syscalls.enter_namespace(home)
     finally:
         os.close(home)
 
 
-def attribute(kind: int, value: bytes) -> bytes:
+def encode_attribute(kind: int, value: bytes) -> bytes:
     """Length, kind, value, padded to four bytes."""
     length = 4 + len(value)
     return struct.pack("HH", length, kind) + value + bytes(-length % 4)
 
 
-def text(kind: int, value: str) -> bytes:
+def text_attribute(kind: int, value: str) -> bytes:
     """An attribute with a C string."""
-    return attribute(kind, value.encode() + b"\0")
+    return encode_attribute(kind, value.encode() + b"\0")
 
 
-def number(kind: int, value: int) -> bytes:
+def number_attribute(kind: int, value: int) -> bytes:
     """An attribute with 32 bits."""
-    return attribute(kind, struct.pack("I", value))
+    return encode_attribute(kind, struct.pack("I", value))
 
 
-def device(flags: int) -> bytes:
+def link_header(flags: int) -> bytes:
     """The head of a message about a link."""
     return struct.pack("BxHiII", 0, 0, 0, flags, UP)
 
 
-def queue(name: str) -> bytes:
+def queue_header(name: str) -> bytes:
     """The head of a message about what a link lets through."""
     return struct.pack("BxxxiIII", 0, socket.if_nametoindex(name), 0x10000, ROOT, 0)

@@ -35,7 +35,7 @@ exec /bin/rm "$@"
 """
 
 
-class Commons:
+class ProcessBackend:
     """Hosts as groups of processes. What may be lost if one of them does harm is refused."""
 
     def __init__(self, order: Message) -> None:
@@ -54,18 +54,18 @@ class Commons:
         self.refusals = self.folder / "refusals"
         self.make_refusals()
         syscalls.adopt_orphans()
-        signal.signal(signal.SIGTERM, lambda *_: self.leave())
+        signal.signal(signal.SIGTERM, lambda *_: self.exit_now())
         syscalls.die_with_parent(signal.SIGTERM)
 
     def make_refusals(self) -> None:
         """Programs that say no, first in the hosts' PATH."""
         self.refusals.mkdir(exist_ok=True)
-        names = REFUSED if landlock.hold_signals() else REFUSED + REFUSED_WITHOUT_WALLS
+        names = REFUSED if landlock.can_block_signals() else REFUSED + REFUSED_WITHOUT_WALLS
         for name, text in (dict.fromkeys(names, REFUSAL) | {"rm": CAREFUL_RM}).items():
             (self.refusals / name).write_text(text)
             (self.refusals / name).chmod(0o755)
 
-    def start(self, number: int, plan: Message, link: int) -> int:
+    def start_host(self, number: int, plan: Message, link: int) -> int:
         """Make a host: a process that leads all others of it."""
         corner = self.folder / str(number)
         corner.mkdir(exist_ok=True)
@@ -92,38 +92,38 @@ class Commons:
         finally:
             os._exit(1)
 
-    def kill(self, pid: int) -> None:
+    def kill_host(self, pid: int) -> None:
         """End all processes of a host."""
         syscalls.kill_family(pid)
 
-    def bury(self, _: int, leaders: set[int]) -> None:
+    def clean_up_host(self, _: int, leaders: set[int]) -> None:
         """End what a dead leader left to us."""
         kept = leaders | {os.getpid()}
-        for child in syscalls.children(os.getpid()):
+        for child in syscalls.child_processes(os.getpid()):
             if child not in kept:
                 syscalls.kill_family(child)
 
-    def weather(self, _: int, __: int, network: str) -> None:
+    def set_network(self, _: int, __: int, network: str) -> None:
         """The network is the machine's: only the door to the host can be closed."""
         if network == "slow":
             raise OSError(95, "a slow network can't be shown without namespaces")
 
-    def fill(self, _: int, *, full: bool) -> None:
+    def set_disk_full(self, _: int, *, full: bool) -> None:
         """The disk is the machine's."""
         if full:
             raise OSError(95, "a full disk can't be shown without namespaces")
 
-    def drop(self, number: int) -> None:
+    def delete_disk(self, number: int) -> None:
         """Throw a host's folder away."""
         shutil.rmtree(self.folder / str(number), ignore_errors=True)
 
-    def leave(self) -> None:
+    def exit_now(self) -> None:
         """The controller is dead."""
         self.close()
         os._exit(0)
 
     def close(self) -> None:
         """End all hosts; we are asked no more."""
-        for child in syscalls.children(os.getpid()):
+        for child in syscalls.child_processes(os.getpid()):
             syscalls.kill_family(child)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tpuherd_sim.hosts import accounts, devices, seccomp, syscalls
 from tpuherd_sim.hosts.accounts import Login
-from tpuherd_sim.hosts.bucket_address import storage
+from tpuherd_sim.hosts.bucket_address import storage_environment
 from tpuherd_sim.hosts.messages import Message
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games"
@@ -18,99 +18,103 @@ SHIFT = 8000  #: added to ports that only root may listen on, where hosts share 
 Address = str | tuple[str, int]
 
 
-class Place(Protocol):
+class Sandbox(Protocol):
     """What differs between the two."""
 
-    def find(self, name: str) -> Login | None:
+    def find_login(self, name: str) -> Login | None:
         """The login of that name, where there is one."""
         ...
 
-    def ensure(self, name: str) -> Login:
+    def ensure_login(self, name: str) -> Login:
         """The login of that name, made where there is none."""
         ...
 
-    def environment(self, login: Login) -> dict[str, str]:
+    def session_environment(self, login: Login) -> dict[str, str]:
         """What every session of it starts with."""
         ...
 
-    def become(self, login: Login) -> None:
+    def switch_user(self, login: Login) -> None:
         """Turn the calling process into one of that login."""
         ...
 
-    def own_terminal(self, terminal: int, login: Login) -> None:
+    def give_terminal(self, terminal: int, login: Login) -> None:
         """Give a terminal to a login."""
         ...
 
-    def dial(self, address: str, port: int) -> socket.socket:
+    def connect_socket(self, address: str, port: int) -> socket.socket:
         """A connection to this address, done or under way."""
         ...
 
-    def stand(self, address: str, port: int) -> tuple[int, Address]:
+    def listen_address(self, address: str, port: int) -> tuple[int, Address]:
         """Where to listen for this address."""
         ...
 
-    def file(self, path: str) -> Path:
+    def file_path(self, path: str) -> Path:
         """Where a file of that path is kept."""
         ...
 
-    def processes(self) -> list[int]:
+    def process_ids(self) -> list[int]:
         """All that run in the host, without its init."""
         ...
 
-    def chip(self, path: str) -> str | None:
+    def chip_name(self, path: str) -> str | None:
         """Which chip an open file is."""
         ...
 
 
-class Own:
+class NamespaceSandbox:
     """A place of its own: what we see is the host's."""
 
     def __init__(self, *, single_id: bool) -> None:
         self.single_id = single_id
 
-    def find(self, name: str) -> Login | None:
-        return accounts.find(name)
+    def find_login(self, name: str) -> Login | None:
+        return accounts.find_login(name)
 
-    def ensure(self, name: str) -> Login:
-        return accounts.ensure(name, single_id=self.single_id)
+    def ensure_login(self, name: str) -> Login:
+        return accounts.ensure_login(name, single_id=self.single_id)
 
-    def environment(self, login: Login) -> dict[str, str]:
-        return {"PATH": PATH, **identity(login), **settings(Path("/etc/environment"))}
+    def session_environment(self, login: Login) -> dict[str, str]:
+        return {
+            "PATH": PATH,
+            **login_variables(login),
+            **read_environment_file(Path("/etc/environment")),
+        }
 
-    def become(self, login: Login) -> None:
+    def switch_user(self, login: Login) -> None:
         if self.single_id:
             seccomp.fake_root()
         elif login.uid or login.gid:
-            os.setgroups(accounts.groups_of(login))
+            os.setgroups(accounts.login_groups(login))
             os.setresgid(login.gid, login.gid, login.gid)
             os.setresuid(login.uid, login.uid, login.uid)
 
-    def own_terminal(self, terminal: int, login: Login) -> None:
+    def give_terminal(self, terminal: int, login: Login) -> None:
         if not self.single_id:
             os.fchown(terminal, login.uid, login.gid)
         os.fchmod(terminal, 0o620)
 
-    def dial(self, address: str, port: int) -> socket.socket:
-        return begin(*self.stand(address, port))
+    def connect_socket(self, address: str, port: int) -> socket.socket:
+        return start_connect(*self.listen_address(address, port))
 
-    def stand(self, address: str, port: int) -> tuple[int, Address]:
+    def listen_address(self, address: str, port: int) -> tuple[int, Address]:
         if address.startswith("/"):
             return socket.AF_UNIX, address
-        address = named(address or "*")
+        address = resolve_name(address or "*")
         return (socket.AF_INET6 if ":" in address else socket.AF_INET), (address, port)
 
-    def file(self, path: str) -> Path:
+    def file_path(self, path: str) -> Path:
         return Path(path)
 
-    def processes(self) -> list[int]:
+    def process_ids(self) -> list[int]:
         found = (entry.name for entry in Path("/proc").iterdir())
         return [int(name) for name in found if name.isdigit() and name != "1"]
 
-    def chip(self, path: str) -> str | None:
+    def chip_name(self, path: str) -> str | None:
         return path if devices.is_chip(path) else None
 
 
-class Shared:
+class SharedSandbox:
     """A corner of the machine: a folder for home and files, an address of the loopback."""
 
     def __init__(self, plan: Message) -> None:
@@ -126,7 +130,7 @@ class Shared:
             path.parent.mkdir(exist_ok=True)
             path.touch()
 
-    def find(self, name: str) -> Login | None:
+    def find_login(self, name: str) -> Login | None:
         if not re.fullmatch(accounts.NAME, name):
             raise OSError(22, f"{name!r} can't be the name of a user")
         home = self.folder / "home" / name
@@ -137,19 +141,19 @@ class Shared:
             name=name, uid=os.getuid(), gid=os.getgid(), home=str(home), shell=accounts.SHELL
         )
 
-    def ensure(self, name: str) -> Login:
-        if self.find(name) is None:
+    def ensure_login(self, name: str) -> Login:
+        if self.find_login(name) is None:
             shutil.copytree(Path(__file__).with_name("furniture") / "etc/skel",
                             self.folder / "home" / name)  # fmt: skip
-        login = self.find(name)
+        login = self.find_login(name)
         assert login is not None
         return login
 
-    def environment(self, login: Login) -> dict[str, str]:
+    def session_environment(self, login: Login) -> dict[str, str]:
         return {
             "PATH": f"{self.refusals}:{PATH}",
-            **identity(login),
-            **storage(self.external),
+            **login_variables(login),
+            **storage_environment(self.external),
             **self.settings,
             "TMPDIR": str(self.folder / "tmp"),
             "HOSTNAME": self.name,
@@ -157,40 +161,40 @@ class Shared:
             "GCE_METADATA_IP": f"{self.external}:{80 + SHIFT}",
         }
 
-    def become(self, login: Login) -> None:
+    def switch_user(self, login: Login) -> None:
         """Nothing: the walls that there are stand around the whole host."""
 
-    def own_terminal(self, terminal: int, login: Login) -> None:
+    def give_terminal(self, terminal: int, login: Login) -> None:
         """Nothing: it is ours."""
 
-    def dial(self, address: str, port: int) -> socket.socket:
+    def connect_socket(self, address: str, port: int) -> socket.socket:
         """On the host's own address first, else on the machine's: the loopback answers at once."""
-        family, place = self.stand(address, port)
+        family, place = self.listen_address(address, port)
         link = socket.socket(family, socket.SOCK_STREAM)
         if link.connect_ex(place) == 0:
             return link
         link.close()
-        return begin(family, place if family == socket.AF_UNIX else ("127.0.0.1", port))
+        return start_connect(family, place if family == socket.AF_UNIX else ("127.0.0.1", port))
 
-    def stand(self, address: str, port: int) -> tuple[int, Address]:
+    def listen_address(self, address: str, port: int) -> tuple[int, Address]:
         if address.startswith("/"):
             return socket.AF_UNIX, address
         return socket.AF_INET, (self.external, port + SHIFT if 0 < port < 1024 else port)
 
-    def file(self, path: str) -> Path:
+    def file_path(self, path: str) -> Path:
         if Path(path).is_relative_to(self.folder):
             return Path(path)
         return self.folder / path.lstrip("/")
 
-    def processes(self) -> list[int]:
-        return syscalls.family(os.getpid())[1:]
+    def process_ids(self) -> list[int]:
+        return syscalls.process_family(os.getpid())[1:]
 
-    def chip(self, path: str) -> str | None:
+    def chip_name(self, path: str) -> str | None:
         path = path.removeprefix(str(self.folder))
         return path if devices.is_chip(path) else None
 
 
-def begin(family: int, address: Address) -> socket.socket:
+def start_connect(family: int, address: Address) -> socket.socket:
     """A connection under way."""
     link = socket.socket(family, socket.SOCK_STREAM)
     link.setblocking(False)
@@ -204,7 +208,7 @@ def begin(family: int, address: Address) -> socket.socket:
     return link
 
 
-def identity(login: Login) -> dict[str, str]:
+def login_variables(login: Login) -> dict[str, str]:
     """Who a session is, as programs ask for it."""
     return {
         "HOME": login.home,
@@ -214,7 +218,7 @@ def identity(login: Login) -> dict[str, str]:
     }
 
 
-def settings(path: Path) -> dict[str, str]:
+def read_environment_file(path: Path) -> dict[str, str]:
     """What an environment file gives to every session."""
     found = {}
     try:
@@ -228,7 +232,7 @@ def settings(path: Path) -> dict[str, str]:
     return found
 
 
-def named(name: str) -> str:
+def resolve_name(name: str) -> str:
     """The address of a host by its own /etc/hosts; an address is its own."""
     if name == "*":
         return "0.0.0.0"

@@ -5,47 +5,47 @@ from contextlib import suppress
 from pathlib import Path
 
 from tpuherd_sim.hosts import devices, syscalls
-from tpuherd_sim.hosts.bucket_address import storage
+from tpuherd_sim.hosts.bucket_address import storage_environment
 from tpuherd_sim.hosts.messages import Message
 
 RUN_BYTES, SHARED_BYTES = 256 << 20, 2 << 30
 LIBRARY = "/usr/lib/tpuherd/libtpu.so"  #: an empty file: enough for JAX to see a TPU VM
 
 
-def build(plan: Message) -> None:
+def build_rootfs(plan: Message) -> None:
     """Make the tree and go into it; nothing of the machine's stays within reach."""
     boot_id = Path("/proc/sys/kernel/random/uuid").read_text()
-    syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+    syscalls.mount_filesystem("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
     disk = Path("disk", str(plan["number"]))
     fresh = not (disk / "up").exists()
     at = Path("at")
-    overlay(at, "own/root", disk / "up/root", disk / "work/root")
+    mount_overlay(at, "own/root", disk / "up/root", disk / "work/root")
     for name, lower in plan["lowers"].items():
         ours = f"own/{lower['own']}:" if lower["own"] else ""
         target = at / name
         if not target.is_dir():
-            make_way(at, Path(name))
-        overlay(target, f"{ours}low/{lower['low']}", disk / "up" / lower["low"],
+            make_mount_point(at, Path(name))
+        mount_overlay(target, f"{ours}low/{lower['low']}", disk / "up" / lower["low"],
                 disk / "work" / lower["low"])  # fmt: skip
-    mount_kernel(at, plan)
+    mount_kernel_filesystems(at, plan)
     (at / "old").mkdir(mode=0o700, exist_ok=True)
     os.chdir(at)
     syscalls.pivot_root(".", "old")
-    syscalls.unmount("/old")
+    syscalls.unmount_target("/old")
     os.chdir("/")
     Path("/old").rmdir()
-    settle(plan, boot_id, fresh=fresh)
+    prepare_boot(plan, boot_id, fresh=fresh)
 
 
-def overlay(target: Path, lower: str, upper: Path, work: Path) -> None:
+def mount_overlay(target: Path, lower: str, upper: Path, work: Path) -> None:
     """Lay what the host writes over what it finds; inodes stay the same over reboots, by xino."""
     upper.mkdir(parents=True, exist_ok=True)
     work.mkdir(parents=True, exist_ok=True)
     options = f"lowerdir={lower},upperdir={upper},workdir={work},userxattr,xino=on"
-    syscalls.mount("host", str(target), "overlay", syscalls.MS_NODEV, options)
+    syscalls.mount_filesystem("host", str(target), "overlay", syscalls.MS_NODEV, options)
 
 
-def make_way(at: Path, name: Path) -> None:
+def make_mount_point(at: Path, name: Path) -> None:
     """The directories that lead to something offered; whoever logs in may pass through them."""
     for above in reversed(name.parents):
         path = at / above
@@ -55,53 +55,57 @@ def make_way(at: Path, name: Path) -> None:
     (at / name).mkdir()
 
 
-def mount_kernel(at: Path, plan: Message) -> None:
+def mount_kernel_filesystems(at: Path, plan: Message) -> None:
     """What the kernel shows: processes, devices, and a /run of this boot."""
     bare = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
-    syscalls.mount("proc", str(at / "proc"), "proc", bare)
+    syscalls.mount_filesystem("proc", str(at / "proc"), "proc", bare)
     devices.make_sys(at / "sys", plan)
     devices.make_dev(at / "dev", plan)
     size = f"size={SHARED_BYTES},mode=1777"
-    syscalls.mount(
+    syscalls.mount_filesystem(
         "shm", str(at / "dev/shm"), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, size
     )
     size = f"size={RUN_BYTES},mode=755"
-    syscalls.mount("run", str(at / "run"), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, size)
+    syscalls.mount_filesystem(
+        "run", str(at / "run"), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, size
+    )
 
 
-def settle(plan: Message, boot_id: str, *, fresh: bool) -> None:
+def prepare_boot(plan: Message, boot_id: str, *, fresh: bool) -> None:
     """The host's own names and the traces of this boot."""
     for name, mode in (("lock", 0o1777), ("sshd", 0o755), ("user", 0o755)):
         Path("/run", name).mkdir()
         Path("/run", name).chmod(mode)
     if not fresh:
-        sweep(Path("/tmp"))
+        empty_directory(Path("/tmp"))
     local = Path("/usr/local/etc")
     if fresh and local.is_dir():
-        sweep(local)
+        empty_directory(local)
     Path("/run/boot_id").write_text(boot_id)
     Path("/run/boot_id").chmod(0o444)
-    syscalls.mount("/run/boot_id", "/proc/sys/kernel/random/boot_id", None, syscalls.MS_BIND)
+    syscalls.mount_filesystem(
+        "/run/boot_id", "/proc/sys/kernel/random/boot_id", None, syscalls.MS_BIND
+    )
     for name in ("sysrq-trigger", "kcore", "keys", "key-users", "sched_debug", "cmdline"):
         path = Path("/proc", name)
         if path.exists():
-            syscalls.mount("/dev/null", str(path), None, syscalls.MS_BIND)
+            syscalls.mount_filesystem("/dev/null", str(path), None, syscalls.MS_BIND)
     if fresh:
-        name_files(plan)
+        write_etc_files(plan)
 
 
-def sweep(folder: Path) -> None:
+def empty_directory(folder: Path) -> None:
     """Empty a directory, but for what is offered below it, and the way there."""
     for path in folder.iterdir():
         if not path.is_dir() or path.is_symlink():
             path.unlink(missing_ok=True)
         elif path.stat().st_dev == folder.stat().st_dev:
-            sweep(path)
+            empty_directory(path)
             with suppress(OSError):  # something offered is in it
                 path.rmdir()
 
 
-def name_files(plan: Message) -> None:
+def write_etc_files(plan: Message) -> None:
     """/etc of a host that starts for the first time."""
     etc = Path("/etc")
     (etc / "hostname").write_text(f"{plan['name']}\n")
@@ -111,5 +115,9 @@ def name_files(plan: Message) -> None:
     for name, address in plan["peers"]:
         hosts += f"{address} {name}\n"
     (etc / "hosts").write_text(hosts)
-    settings = {"TPU_LIBRARY_PATH": LIBRARY, **storage("169.254.169.254"), **plan["settings"]}
+    settings = {
+        "TPU_LIBRARY_PATH": LIBRARY,
+        **storage_environment("169.254.169.254"),
+        **plan["settings"],
+    }
     (etc / "environment").write_text("".join(f"{key}={settings[key]}\n" for key in settings))

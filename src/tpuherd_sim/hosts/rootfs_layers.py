@@ -50,10 +50,10 @@ DPKG = "status available diversions statoverride triggers/File triggers/Unincorp
 GROUPS = {"google-sudoers": 1000}
 ROOT_SHELL = "usr/lib/tpuherd/rootshell"
 
-Furniture = dict[str, bytes]  #: path inside → content
+RootfsFiles = dict[str, bytes]  #: path inside → content
 
 
-def furniture() -> Furniture:
+def read_rootfs_files() -> RootfsFiles:
     """The files that we bring along; read before the rights to read them are given up."""
     base = Path(__file__).with_name("furniture")
     return {
@@ -61,20 +61,20 @@ def furniture() -> Furniture:
     }
 
 
-def build(own: Path, files: Furniture, *, single_id: bool) -> None:
+def build_layers(own: Path, files: RootfsFiles, *, single_id: bool) -> None:
     """Make all of it below `own`: root, usr, dpkg."""
     os.umask(0o022)
     make_root(own / "root")
     make_etc(own / "root/etc")
     for name in VAR:
-        copy(Path("/var") / name, own / "root/var" / name)
+        copy_allowed(Path("/var") / name, own / "root/var" / name)
     make_dpkg(own / "dpkg", single_id=single_id)
     (own / "usr").mkdir()
     if single_id:
-        skeleton(Path("/usr"), own / "usr")
+        copy_skeleton(Path("/usr"), own / "usr")
     else:
         hide_unreadable(Path("/usr"), own / "usr")
-    place_furniture(own, files)
+    write_rootfs_files(own, files)
     make_root_shell(own, single_id=single_id)
 
 
@@ -87,14 +87,14 @@ def make_root(root: Path) -> None:
     for path in Path("/").iterdir():
         if path.is_symlink() and not path.readlink().is_absolute():
             (root / path.name).symlink_to(path.readlink())
-    for name in tops():
+    for name in top_directories():
         (root / name).mkdir(exist_ok=True)
     (root / "var/run").symlink_to("/run")
     (root / "var/lock").symlink_to("/run/lock")
     (root / "root").chmod(0o711)
 
 
-def tops() -> list[str]:
+def top_directories() -> list[str]:
     """The machine's top directories with programs, where they are not links into /usr."""
     names = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
     return [name for name in names if Path("/", name).is_dir() and not Path("/", name).is_symlink()]
@@ -104,20 +104,20 @@ def make_etc(etc: Path) -> None:
     """A clean /etc: allowed parts of the machine's, and users and groups of the system only."""
     etc.mkdir()
     for name in ETC:
-        copy(Path("/etc") / name, etc / name)
+        copy_allowed(Path("/etc") / name, etc / name)
     for pattern in ("apt/sources.list", "apt/sources.list.d/*", "apt/apt.conf.d/*", "apt/apt.conf"):
         for path in etc.glob(pattern):
             if path.is_file() and TELLING.search(path.read_bytes()):
                 path.unlink()
-    system = [line for line in lines(Path("/etc/passwd")) if is_system(line)]
+    system = [line for line in read_lines(Path("/etc/passwd")) if is_system_entry(line)]
     users = {line.split(":")[0] for line in system}
     (etc / "passwd").write_text("".join(f"{line}\n" for line in system))
     shadow = "".join(f"{name}:*:19000:0:99999:7:::\n" for name in sorted(users))
     (etc / "shadow").write_text(shadow)
     (etc / "shadow").chmod(0o600)
     groups = ""
-    for line in lines(Path("/etc/group")):
-        if is_system(line):
+    for line in read_lines(Path("/etc/group")):
+        if is_system_entry(line):
             name, password, number, members = [*line.split(":"), "", "", "", ""][:4]
             kept = ",".join(member for member in members.split(",") if member in users)
             groups += f"{name}:{password}:{number}:{kept}\n"
@@ -130,7 +130,7 @@ def make_etc(etc: Path) -> None:
     (etc / "profile.d").mkdir()
 
 
-def lines(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
     """Its lines, none where it can't be read."""
     try:
         return path.read_text(errors="replace").splitlines()
@@ -138,13 +138,13 @@ def lines(path: Path) -> list[str]:
         return []
 
 
-def is_system(line: str) -> bool:
+def is_system_entry(line: str) -> bool:
     """Whether a line of passwd or group belongs to the system, not to a person."""
     number = [*line.split(":"), "", "", ""][2]
     return number.isdigit() and (int(number) < 1000 or number == "65534")
 
 
-def copy(source: Path, target: Path) -> None:
+def copy_allowed(source: Path, target: Path) -> None:
     """Copy what may be read and is not secret; what may not is left out in silence."""
     if SECRET.search(str(source)):
         return
@@ -157,7 +157,7 @@ def copy(source: Path, target: Path) -> None:
             names = sorted(source.iterdir())
             target.mkdir(parents=True, exist_ok=True)
             for name in names:
-                copy(name, target / name.name)
+                copy_allowed(name, target / name.name)
         elif stat.S_ISREG(mode):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
@@ -170,17 +170,17 @@ def make_dpkg(target: Path, *, single_id: bool) -> None:
     """The part of the package database that dpkg locks or links: it must be the hosts' own."""
     target.mkdir()
     if single_id:
-        skeleton(Path("/var/lib/dpkg"), target)
+        copy_skeleton(Path("/var/lib/dpkg"), target)
     (target / "triggers").mkdir(exist_ok=True)
     if not Path("/var/lib/dpkg/status").exists():
         return
     for name in DPKG:
-        copy(Path("/var/lib/dpkg") / name, target / name)
+        copy_allowed(Path("/var/lib/dpkg") / name, target / name)
     for name in ("lock", "lock-frontend", "triggers/Lock"):
         (target / name).touch(0o640)
 
 
-def skeleton(source: Path, target: Path) -> None:
+def copy_skeleton(source: Path, target: Path) -> None:
     """The same directories, empty: in directories of others nothing could be made or deleted."""
     left = [(str(source), str(target))]
     while left:
@@ -216,7 +216,7 @@ def hide_unreadable(source: Path, target: Path) -> None:
                 os.mknod(hidden, stat.S_IFCHR, os.makedev(0, 0))
 
 
-def place_furniture(own: Path, files: Furniture) -> None:
+def write_rootfs_files(own: Path, files: RootfsFiles) -> None:
     """Put our own files in, programs as programs."""
     for name, content in files.items():
         path = own / name if name.startswith("usr/") else own / "root" / name

@@ -7,16 +7,16 @@ import stat
 import tempfile
 from collections.abc import Callable, Sequence
 
-from tpuherd_sim.hosts.channel import Channel, single, whole, words
-from tpuherd_sim.hosts.host_protocols import Account, Holder, Program
-from tpuherd_sim.hosts.messages import Malformed, Message
+from tpuherd_sim.hosts.channel import Channel, int_field, single_file, text_field
+from tpuherd_sim.hosts.host_protocols import Account, ChipHolder, Program
+from tpuherd_sim.hosts.messages import MalformedMessage, Message
 from tpuherd_sim.model.host_view import HostView
 
 KILLED = int(signal.SIGKILL)  #: as a wait status
 READ_MAX = 1 << 20
 
 
-class Job:
+class HostProcess:
     """A program that was started inside."""
 
     def __init__(self, pid: int) -> None:
@@ -27,17 +27,17 @@ class Job:
         """Its wait status."""
         return await asyncio.shield(self.ended)
 
-    def end(self, status: int) -> None:
+    def set_status(self, status: int) -> None:
         """It ended."""
         if not self.ended.done():
             self.ended.set_result(status)
 
 
-class Room:
+class RunningHost:
     """One boot of one host."""
 
     def __init__(
-        self, view: HostView, number: int, link: socket.socket, cut: Callable[["Room"], None]
+        self, view: HostView, number: int, link: socket.socket, cut: Callable[["RunningHost"], None]
     ) -> None:
         self.view = view
         self.number = number
@@ -46,11 +46,11 @@ class Room:
         self.up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.expected = False  #: its end is our doing, or was told already
         self.weather = ("up", False, False)  #: network, hung, disk full: as in force
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, HostProcess] = {}
         self.cut = cut
-        self.channel = Channel(link, self.hear, self.hung_up)
+        self.channel = Channel(link, self.handle_event, self.on_hang_up)
 
-    def hear(self, news: Message) -> None:
+    def handle_event(self, news: Message) -> None:
         """What the init tells unasked."""
         match news.get("event"):
             case "up":
@@ -64,104 +64,107 @@ class Room:
                 if isinstance(pid, int) and isinstance(status, int):
                     job = self.jobs.pop(pid, None)
                     if job is not None:
-                        job.end(status & 0xFFFF)
+                        job.set_status(status & 0xFFFF)
 
-    def hung_up(self) -> None:
+    def on_hang_up(self) -> None:
         """The line is cut: it is dead, or will be."""
         if not self.gone.is_set():
             self.cut(self)
         if not self.up.done():
             self.up.set_exception(OSError(104, "the host died while it started"))
 
-    def die(self) -> None:
+    def mark_dead(self) -> None:
         """It is dead, with all that ran in it."""
         self.gone.set()
         self.channel.close()
         for job in self.jobs.values():
-            job.end(KILLED)
+            job.set_status(KILLED)
         self.jobs.clear()
         if self.up.done() and not self.up.cancelled():
             self.up.exception()  # seen
 
-    async def spawn(self, program: Program, fds: Sequence[int]) -> Job:
+    async def spawn_program(self, program: Program, fds: Sequence[int]) -> HostProcess:
         """Start a program with these three as its stdin, stdout and stderr."""
-        started: list[Job] = []
-        await self.channel.ask(
-            "spawn", order(program), list(fds)[:3], at_once=lambda m: started.append(self.enlist(m))
+        started: list[HostProcess] = []
+        await self.channel.send_request(
+            "spawn",
+            program_message(program),
+            list(fds)[:3],
+            at_once=lambda m: started.append(self.register_process(m)),
         )
         return started[0]
 
     async def spawn_on_terminal(
         self, program: Program, size: tuple[int, int, int, int]
-    ) -> tuple[Job, int]:
+    ) -> tuple[HostProcess, int]:
         """Start a program on a new terminal (rows, columns, x, y); and that terminal's master."""
-        started: list[Job] = []
-        _, files = await self.channel.ask(
+        started: list[HostProcess] = []
+        _, files = await self.channel.send_request(
             "terminal",
-            {**order(program), "size": list(size)},
-            at_once=lambda m: started.append(self.enlist(m)),
+            {**program_message(program), "size": list(size)},
+            at_once=lambda m: started.append(self.register_process(m)),
         )
-        return started[0], single(files, stat.S_ISCHR)
+        return started[0], single_file(files, stat.S_ISCHR)
 
-    def enlist(self, reply: Message) -> Job:
+    def register_process(self, reply: Message) -> HostProcess:
         """Remember a program that was started, before its end can be heard of."""
-        job = Job(whole(reply, "pid"))
+        job = HostProcess(int_field(reply, "pid"))
         self.jobs[job.pid] = job
         return job
 
     async def connect(self, address: str, port: int) -> socket.socket:
         """A connection made inside the host's network (non-blocking, may still be under way)."""
-        _, files = await self.channel.ask("connect", {"address": address, "port": port})
-        return socket_of(files)
+        _, files = await self.channel.send_request("connect", {"address": address, "port": port})
+        return received_socket(files)
 
     async def connect_unix(self, path: str, user: str) -> socket.socket:
         """A connection to a unix socket of the host, made with the rights of that user."""
-        _, files = await self.channel.ask("connect_unix", {"path": path, "user": user})
-        return socket_of(files)
+        _, files = await self.channel.send_request("connect_unix", {"path": path, "user": user})
+        return received_socket(files)
 
-    async def listen(self, address: str, port: int) -> socket.socket:
+    async def open_listener(self, address: str, port: int) -> socket.socket:
         """A listening socket inside the host's network."""
-        _, files = await self.channel.ask("listen", {"address": address, "port": port})
-        return socket_of(files)
+        _, files = await self.channel.send_request("listen", {"address": address, "port": port})
+        return received_socket(files)
 
-    async def signal(self, pid: int, number: int, *, whole_session: bool) -> None:
+    async def send_signal(self, pid: int, number: int, *, whole_session: bool) -> None:
         """Send a signal to a process of the host, to all of its session, or (pid -1) to all."""
         message = {"pid": pid, "number": int(number), "whole_session": whole_session}
-        await self.channel.ask("signal", message)
+        await self.channel.send_request("signal", message)
 
-    async def terminate(self) -> None:
+    async def terminate_all(self) -> None:
         """What systemd does at soft-off: SIGTERM to all, SIGHUP too to those on a terminal."""
-        await self.channel.ask("terminate", {})
+        await self.channel.send_request("terminate", {})
 
-    async def account(self, name: str) -> Account:
+    async def ensure_account(self, name: str) -> Account:
         """The login of that name, made with its home at the first use."""
-        reply, _ = await self.channel.ask("account", {"name": name})
-        uid, gid = whole(reply, "uid"), whole(reply, "gid")
-        return Account(name=name, uid=uid, gid=gid, home=words(reply, "home"))
+        reply, _ = await self.channel.send_request("account", {"name": name})
+        uid, gid = int_field(reply, "uid"), int_field(reply, "gid")
+        return Account(name=name, uid=uid, gid=gid, home=text_field(reply, "home"))
 
-    async def holders(self) -> list[Holder]:
+    async def chip_holders(self) -> list[ChipHolder]:
         """Who has the chips."""
-        reply, _ = await self.channel.ask("holders", {})
+        reply, _ = await self.channel.send_request("holders", {})
         found = reply.get("holders")
         if not isinstance(found, list):
-            raise Malformed("holders is not a list")
-        return [holder(each) for each in found if isinstance(each, dict)]
+            raise MalformedMessage("holders is not a list")
+        return [parse_holder(each) for each in found if isinstance(each, dict)]
 
     async def write(self, path: str, content: bytes, mode: int) -> None:
         """Put a file into the host as its root."""
         with tempfile.TemporaryFile(buffering=0) as file:
             file.write(content)
             file.seek(0)
-            await self.channel.ask("write", {"path": path, "mode": mode}, [file.fileno()])
+            await self.channel.send_request("write", {"path": path, "mode": mode}, [file.fileno()])
 
     async def read(self, path: str) -> bytes:
         """A file of the host as its root sees it, at most 1 MiB; FileNotFoundError if absent."""
-        _, files = await self.channel.ask("read", {"path": path})
-        with open(single(files, stat.S_ISREG), "rb") as file:  # noqa: ASYNC230  # a local file
+        _, files = await self.channel.send_request("read", {"path": path})
+        with open(single_file(files, stat.S_ISREG), "rb") as file:  # noqa: ASYNC230  # a local file
             return file.read(READ_MAX)
 
 
-def order(program: Program) -> Message:
+def program_message(program: Program) -> Message:
     """A program as the init reads it."""
     return {
         "argv": list(program.argv),
@@ -172,19 +175,19 @@ def order(program: Program) -> Message:
     }
 
 
-def holder(found: Message) -> Holder:
+def parse_holder(found: Message) -> ChipHolder:
     """One holder out of an answer."""
     cpu_s = found.get("cpu_s")
-    return Holder(
-        device=words(found, "device", 64),
-        pid=whole(found, "pid"),
-        resident_bytes=whole(found, "resident"),
+    return ChipHolder(
+        device=text_field(found, "device", 64),
+        pid=int_field(found, "pid"),
+        resident_bytes=int_field(found, "resident"),
         cpu_s=float(cpu_s) if isinstance(cpu_s, int | float) else 0.0,
     )
 
 
-def socket_of(files: list[int]) -> socket.socket:
+def received_socket(files: list[int]) -> socket.socket:
     """The socket that came along."""
-    link = socket.socket(fileno=single(files, stat.S_ISSOCK))
+    link = socket.socket(fileno=single_file(files, stat.S_ISSOCK))
     link.setblocking(False)
     return link

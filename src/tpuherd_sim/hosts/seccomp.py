@@ -3,14 +3,16 @@
 import ctypes
 import struct
 
-from tpuherd_sim.hosts.syscalls import check, libc, numbers, prctl
+from tpuherd_sim.hosts.syscalls import call_prctl, check_result, libc, syscall_numbers
 
 LOAD, AND, EQUAL, RETURN = 0x20, 0x54, 0x15, 0x06
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 ARCHITECTURE, CALL, ARGUMENTS = 4, 0, 16  #: offsets in struct seccomp_data
 KIND, CHARACTER_DEVICE, BLOCK_DEVICE = 0o170000, 0o020000, 0o060000
 
-Step = tuple[int, int, str, str]  #: code, value, label where it holds, label where not ("" = next)
+FilterStep = tuple[
+    int, int, str, str
+]  #: code, value, label where it holds, label where not ("" = next)
 
 
 def fake_root() -> None:
@@ -18,8 +20,8 @@ def fake_root() -> None:
 
     For hosts with a single user id: dpkg and apt-get insist on these calls.
     """
-    table = numbers()
-    steps: dict[str, list[Step]] = {
+    table = syscall_numbers()
+    steps: dict[str, list[FilterStep]] = {
         "start": [
             (LOAD, ARCHITECTURE, "", ""),
             (EQUAL, table.audit, "", "allow"),
@@ -38,14 +40,14 @@ def fake_root() -> None:
         ]
     steps["allow"] = [(RETURN, ALLOW, "", "")]
     steps["fake"] = [(RETURN, ERRNO, "", "")]
-    install(steps)
+    install_filter(steps)
 
 
-def spare_the_machine() -> None:
+def restrict_kill_and_reboot() -> None:
     """No signal to everybody and no reboot: for hosts that share the machine's processes."""
-    table = numbers()
-    prctl(38, 1)
-    install(
+    table = syscall_numbers()
+    call_prctl(38, 1)
+    install_filter(
         {
             "start": [
                 (LOAD, ARCHITECTURE, "", ""),
@@ -62,19 +64,19 @@ def spare_the_machine() -> None:
     )
 
 
-def install(steps: dict[str, list[Step]]) -> None:
+def install_filter(steps: dict[str, list[FilterStep]]) -> None:
     """Put the filter on this process and all that it will start."""
-    program = b"".join(assemble(steps))
+    program = b"".join(assemble_filter(steps))
     code = ctypes.create_string_buffer(program)
     header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
     head = ctypes.create_string_buffer(header)
-    check(libc.prctl(22, 2, ctypes.byref(head), 0, 0), "seccomp")
+    check_result(libc.prctl(22, 2, ctypes.byref(head), 0, 0), "seccomp")
 
 
-def assemble(steps: dict[str, list[Step]]) -> list[bytes]:
+def assemble_filter(steps: dict[str, list[FilterStep]]) -> list[bytes]:
     """The instructions of the kernel's packet filter machine, labels turned into distances."""
     places: dict[str, int] = {}
-    flat: list[Step] = []
+    flat: list[FilterStep] = []
     for label, block in steps.items():
         places[label] = len(flat)
         flat += block

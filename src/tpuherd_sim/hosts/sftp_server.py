@@ -46,21 +46,21 @@ def serve_files() -> None:
     """Serve until the client has no more to ask."""
     if LIBRARY not in sys.modules:
         raise OSError(2, "this host can serve no SFTP before the world is started anew")
-    syscalls.call_ourselves("sftp-server")
+    syscalls.set_process_name("sftp-server")
     try:
-        asyncio.run(serve())
+        asyncio.run(run_server())
     except EOFError:
         return  # it went before it had said anything
 
 
-async def serve() -> None:
+async def run_server() -> None:
     """The same, as asyncssh wants it."""
     library = importlib.import_module(LIBRARY)
-    pipe = Pipe()  # stands in for an SSH channel and its two streams
+    pipe = StdioChannel()  # stands in for an SSH channel and its two streams
     await library.run_sftp_server(library.SFTPServer(pipe), pipe, pipe, VERSION)
 
 
-class Pipe:
+class StdioChannel:
     """Stdin and stdout as asyncssh's server uses a channel. It waits for them; it has nobody else.
 
     What asyncssh would log goes nowhere: a host has no log of ours.

@@ -5,7 +5,7 @@ from pathlib import Path
 SEEN_ANYWAY = Path("/usr")
 
 
-def offered(folder: Path) -> list[str]:
+def shared_folders(folder: Path) -> list[str]:
     """The folder, its interpreter's, and the sources that it imports from; outermost first."""
     wanted = [folder.absolute()]
     base = base_prefix(folder)

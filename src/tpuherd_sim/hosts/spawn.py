@@ -12,14 +12,14 @@ from pathlib import Path
 from tpuherd_sim.hosts import sftp_server
 from tpuherd_sim.hosts.accounts import Login
 from tpuherd_sim.hosts.messages import Message
-from tpuherd_sim.hosts.program_sandbox import Place
+from tpuherd_sim.hosts.program_sandbox import Sandbox
 
 WHAT_DIES_FIRST = "300"  #: where the machine's memory runs short: a session, not the init
 HOLDERS_MAX, FILES_MAX = 200, 4096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Start:
+class ProgramStart:
     """How a program begins: what, as whom, where, on what."""
 
     argv: Sequence[str]
@@ -27,21 +27,21 @@ class Start:
     env: Mapping[str, str]
     directory: str
     login: Login
-    place: Place
+    place: Sandbox
     files: Sequence[int]  #: three, or one terminal
     terminal: bool = False
 
 
-def read_start(ask: Message, files: Sequence[int], place: Place) -> Start:
+def read_start(ask: Message, files: Sequence[int], place: Sandbox) -> ProgramStart:
     """A request to start something."""
-    login = place.find(ask["user"])
+    login = place.find_login(ask["user"])
     if login is None:
         raise OSError(2, f"this host has no user {ask['user']}")
     argv = [str(word) for word in ask["argv"]]
-    return Start(
+    return ProgramStart(
         argv=argv,
         executable=ask["executable"] or argv[0],
-        env={**place.environment(login), **ask["env"]},
+        env={**place.session_environment(login), **ask["env"]},
         directory=ask["directory"] or login.home,
         login=login,
         place=place,
@@ -49,13 +49,13 @@ def read_start(ask: Message, files: Sequence[int], place: Place) -> Start:
     )
 
 
-def spawn(start: Start) -> int:
+def spawn_program(start: ProgramStart) -> int:
     """Start it as the leader of a session of its own; its pid."""
     pid = os.fork()
     if pid:
         return pid
     try:
-        become(start)
+        become_program(start)
         path = start.executable
         if path == sftp_server.INTERNAL:
             sftp_server.serve_files()
@@ -68,7 +68,7 @@ def spawn(start: Start) -> int:
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def become(start: Start) -> None:
+def become_program(start: ProgramStart) -> None:
     """Turn a fresh child into what is to be started."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
@@ -76,20 +76,20 @@ def become(start: Start) -> None:
     os.setsid()
     if start.terminal:
         fcntl.ioctl(start.files[0], termios.TIOCSCTTY, 0)
-    place_files(start)
+    set_standard_files(start)
     os.umask(0o022)
     try:
         Path("/proc/self/oom_score_adj").write_text(WHAT_DIES_FIRST)
     except OSError:
         pass  # a kindness, not a need
-    start.place.become(start.login)
+    start.place.switch_user(start.login)
     try:
         os.chdir(start.directory)
     except OSError:
         os.chdir("/")
 
 
-def place_files(start: Start) -> None:
+def set_standard_files(start: ProgramStart) -> None:
     """Descriptors 0, 1 and 2, and no others."""
     given = [start.files[0 if start.terminal else number] for number in range(3)]
     safe = [fcntl.fcntl(file, fcntl.F_DUPFD, 10) for file in given]
@@ -98,22 +98,22 @@ def place_files(start: Start) -> None:
     os.closerange(3, FILES_MAX)
 
 
-def open_terminal(login: Login, size: Sequence[int], place: Place) -> tuple[int, int, str]:
+def open_terminal(login: Login, size: Sequence[int], place: Sandbox) -> tuple[int, int, str]:
     """A new terminal of that size: its two ends and its name."""
     master, slave = os.openpty()
     rows, columns, width, height = (max(0, min(int(number), 0xFFFF)) for number in size)
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, width, height))
-    place.own_terminal(slave, login)
+    place.give_terminal(slave, login)
     return master, slave, os.ttyname(slave)
 
 
-def signal_all(pid: int, number: int, place: Place, *, whole_session: bool) -> None:
+def signal_all(pid: int, number: int, place: Sandbox, *, whole_session: bool) -> None:
     """A signal to one process, to all of its session, or (-1) to everything in the host."""
-    running = place.processes()
+    running = place.process_ids()
     if pid == -1:
         targets = running
     elif whole_session:
-        targets = [each for each in running if session_of(each) == pid]
+        targets = [each for each in running if session_leader(each) == pid]
     else:
         targets = [each for each in running if each == pid]
     for target in targets:
@@ -123,9 +123,9 @@ def signal_all(pid: int, number: int, place: Place, *, whole_session: bool) -> N
             pass
 
 
-def terminate(place: Place) -> None:
+def terminate_all(place: Sandbox) -> None:
     """TERM to everything; those on a terminal are hung up on as well."""
-    for pid in place.processes():
+    for pid in place.process_ids():
         fields = stat_fields(pid)
         numbers = [signal.SIGTERM, signal.SIGCONT]
         if fields and int(fields[4]):
@@ -137,12 +137,12 @@ def terminate(place: Place) -> None:
                 break
 
 
-def try_as(login: Login, place: Place, deed: Callable[[], None]) -> int:
+def run_as_user(login: Login, place: Sandbox, deed: Callable[[], None]) -> int:
     """Do something in a child that is that user; the number of the error, 0 if there was none."""
     pid = os.fork()
     if pid == 0:
         try:
-            place.become(login)
+            place.switch_user(login)
             deed()
             os._exit(0)
         except OSError as error:
@@ -152,7 +152,7 @@ def try_as(login: Login, place: Place, deed: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def session_of(pid: int) -> int:
+def session_leader(pid: int) -> int:
     """The leader of its session; 0 when it is gone."""
     try:
         return os.getsid(pid)
@@ -160,12 +160,12 @@ def session_of(pid: int) -> int:
         return 0
 
 
-def holders(place: Place) -> list[Message]:
+def chip_holders(place: Sandbox) -> list[Message]:
     """Who has which chip open."""
     found: list[Message] = []
     tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
-    for pid in place.processes():
-        chips = {chip for target in open_files(pid) if (chip := place.chip(target))}
+    for pid in place.process_ids():
+        chips = {chip for target in open_file_paths(pid) if (chip := place.chip_name(target))}
         fields = stat_fields(pid)
         if not chips or not fields:
             continue
@@ -185,7 +185,7 @@ def stat_fields(pid: int) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
-def open_files(pid: int) -> list[str]:
+def open_file_paths(pid: int) -> list[str]:
     """What its descriptors point to."""
     found = []
     try:

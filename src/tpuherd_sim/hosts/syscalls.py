@@ -25,7 +25,7 @@ MOUNT_ATTR_IDMAP, MOVE_MOUNT_F_EMPTY_PATH = 0x00100000, 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Numbers:
+class SyscallNumbers:
     """What a kind of processor calls the system calls that we need."""
 
     audit: int  #: its name in a seccomp filter
@@ -38,7 +38,7 @@ class Numbers:
 
 
 NUMBERS = {
-    "x86_64": Numbers(
+    "x86_64": SyscallNumbers(
         audit=0xC000003E,
         clone=56,
         pivot_root=155,
@@ -49,7 +49,7 @@ NUMBERS = {
         faked=(92, 93, 94, 260, 105, 106, 113, 114, 116, 117, 119, 122, 123, 126),
         make_node=((133, 1), (259, 2)),
     ),
-    "aarch64": Numbers(
+    "aarch64": SyscallNumbers(
         audit=0xC00000B7,
         clone=220,
         pivot_root=41,
@@ -62,7 +62,7 @@ NUMBERS = {
 NUMBERS["arm64"] = NUMBERS["aarch64"]
 
 
-def numbers() -> Numbers:
+def syscall_numbers() -> SyscallNumbers:
     """The table of this machine."""
     try:
         return NUMBERS[platform.machine()]
@@ -70,7 +70,7 @@ def numbers() -> Numbers:
         raise OSError(38, f"no table of system calls for {platform.machine()}") from None
 
 
-def check(result: int, what: str) -> int:
+def check_result(result: int, what: str) -> int:
     """The result, or the error that the C library left behind."""
     if result < 0:
         number = ctypes.get_errno()
@@ -78,41 +78,44 @@ def check(result: int, what: str) -> int:
     return result
 
 
-def mount(
+def mount_filesystem(
     source: str, target: str, kind: str | None = None, flags: int = 0, options: str | None = None
 ) -> None:
     """mount(2)."""
     texts = [None if text is None else text.encode() for text in (source, target, kind, options)]
-    check(
+    check_result(
         libc.mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3]),
         f"mount {kind or source} on {target}",
     )
 
 
-def unmount(target: str) -> None:
+def unmount_target(target: str) -> None:
     """Take a mount away now; what is still open of it goes later."""
-    check(libc.umount2(target.encode(), MNT_DETACH), f"unmount {target}")
+    check_result(libc.umount2(target.encode(), MNT_DETACH), f"unmount {target}")
 
 
-def unshare(flags: int) -> None:
+def unshare_namespaces(flags: int) -> None:
     """Leave the namespaces of these kinds for fresh ones."""
-    check(libc.unshare(flags), "unshare")
+    check_result(libc.unshare(flags), "unshare")
 
 
-def enter(namespace: int) -> None:
+def enter_namespace(namespace: int) -> None:
     """Go into the namespace behind an open file."""
-    check(libc.setns(namespace, 0), "setns")
+    check_result(libc.setns(namespace, 0), "setns")
 
 
 def pivot_root(new: str, old: str) -> None:
     """Make `new` the root and put the old one at `old`."""
-    check(libc.syscall(numbers().pivot_root, new.encode(), old.encode()), "pivot_root")
+    check_result(
+        libc.syscall(syscall_numbers().pivot_root, new.encode(), old.encode()), "pivot_root"
+    )
 
 
-def clone(flags: int) -> int:
+def clone_process(flags: int) -> int:
     """fork(2) into fresh namespaces; like it, 0 is the answer in the child."""
-    pid = check(
-        libc.syscall(numbers().clone, ctypes.c_ulong(flags | signal.SIGCHLD), 0, 0, 0, 0), "clone"
+    pid = check_result(
+        libc.syscall(syscall_numbers().clone, ctypes.c_ulong(flags | signal.SIGCHLD), 0, 0, 0, 0),
+        "clone",
     )
     if pid == 0:
         ctypes.pythonapi.PyOS_AfterFork_Child()
@@ -120,28 +123,28 @@ def clone(flags: int) -> int:
     return pid
 
 
-def prctl(option: int, value: int = 0) -> None:
+def call_prctl(option: int, value: int = 0) -> None:
     """prctl(2) with one argument; nothing where there is none (not on Linux)."""
     if hasattr(libc, "prctl"):
-        check(libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+        check_result(libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
     """Get this signal when the thread that made us ends. Forgotten at every change of user."""
-    prctl(1, number)
+    call_prctl(1, number)
 
 
 def adopt_orphans() -> None:
     """Become the parent of descendants whose parent dies."""
-    prctl(36, 1)
+    call_prctl(36, 1)
 
 
 def be_dumpable() -> None:
     """Own our files under /proc again after a change of user."""
-    prctl(4, 1)
+    call_prctl(4, 1)
 
 
-def call_ourselves(name: str) -> None:
+def set_process_name(name: str) -> None:
     """Show this name instead of the interpreter's path and arguments."""
     if not Path("/proc/self/stat").exists():
         return
@@ -160,17 +163,19 @@ def map_ids(pid: int, first: int, count: int) -> None:
         Path(f"/proc/{pid}/{kind}").write_text(f"0 {first} {count}")
 
 
-def clone_mapped(source: str, target: str, user_namespace: int) -> None:
+def mount_id_mapped(source: str, target: str, user_namespace: int) -> None:
     """Show `source` at `target` with the owners as a user namespace maps them (Linux 5.12)."""
     flags = OPEN_TREE_CLONE | os.O_CLOEXEC
-    tree = check(libc.syscall(OPEN_TREE, AT_FDCWD, source.encode(), flags), f"open_tree {source}")
+    tree = check_result(
+        libc.syscall(OPEN_TREE, AT_FDCWD, source.encode(), flags), f"open_tree {source}"
+    )
     try:
         attributes = struct.pack("QQQQ", MOUNT_ATTR_IDMAP, 0, 0, user_namespace)
-        check(
+        check_result(
             libc.syscall(MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, attributes, len(attributes)),
             f"id-mapped mount of {source}",
         )
-        check(
+        check_result(
             libc.syscall(MOVE_MOUNT, tree, b"", AT_FDCWD, target.encode(), MOVE_MOUNT_F_EMPTY_PATH),
             f"move_mount to {target}",
         )
@@ -178,22 +183,22 @@ def clone_mapped(source: str, target: str, user_namespace: int) -> None:
         os.close(tree)
 
 
-def reboot(how: int) -> None:
+def reboot_namespace(how: int) -> None:
     """Ends the PID namespace that we are the init of; nothing else, as we are root of no more."""
-    check(libc.reboot(ctypes.c_int(how - (1 << 32) if how >> 31 else how)), "reboot")
+    check_result(libc.reboot(ctypes.c_int(how - (1 << 32) if how >> 31 else how)), "reboot")
 
 
-def family(pid: int) -> list[int]:
+def process_family(pid: int) -> list[int]:
     """A process and all that descend from it."""
     if not Path("/proc/self").exists():
         return family_by_ps(pid)
     found = [pid]
     for each in found:
-        found += children(each)
+        found += child_processes(each)
     return found
 
 
-def children(pid: int) -> list[int]:
+def child_processes(pid: int) -> list[int]:
     """Its children; none when it is gone."""
     if not Path("/proc/self").exists():
         return family_by_ps(pid)[1:]
@@ -224,7 +229,7 @@ def signal_family(pid: int, number: int) -> list[int]:
     """
     told: list[int] = []
     us = os.getpid()
-    while fresh := [each for each in family(pid) if each not in told and each != us]:
+    while fresh := [each for each in process_family(pid) if each not in told and each != us]:
         for each in fresh:
             told.append(each)
             try:

@@ -24,7 +24,9 @@ class Zygote:
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link
-        self.ground: namespace_backend.Ground | process_backend.Commons | None = None
+        self.ground: namespace_backend.NamespaceBackend | process_backend.ProcessBackend | None = (
+            None
+        )
         self.hosts: dict[int, int] = {}  #: number → pid
         self.awake, wakeup = os.pipe()
         os.set_blocking(self.awake, False)
@@ -33,16 +35,16 @@ class Zygote:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         self.verbs: dict[str, Callable[[Message, list[int]], Message]] = {
-            "prepare": self.prepare,
-            "boot": self.boot,
-            "kill": self.kill,
-            "hang": self.hang,
-            "network": self.network,
-            "disk": self.disk,
-            "drop": self.drop,
+            "prepare": self.prepare_backend,
+            "boot": self.boot_host,
+            "kill": self.kill_host,
+            "hang": self.hang_host,
+            "network": self.set_network,
+            "disk": self.set_disk_full,
+            "drop": self.delete_disk,
         }
 
-    def serve(self) -> None:
+    def serve_requests(self) -> None:
         """Until the controller hangs up."""
         poll = select.poll()
         poll.register(self.link, select.POLLIN)
@@ -50,14 +52,14 @@ class Zygote:
         while True:
             ready = {file for file, _ in poll.poll()}
             if self.awake in ready:
-                self.reap()
+                self.reap_hosts()
             if self.link.fileno() in ready:
-                order, files = messages.receive(self.link)
+                order, files = messages.receive_message(self.link)
                 if order is None:
                     return
-                self.obey(order, files)
+                self.answer_request(order, files)
 
-    def obey(self, order: Message, files: list[int]) -> None:
+    def answer_request(self, order: Message, files: list[int]) -> None:
         """Do one thing and say how it went."""
         try:
             reply = self.verbs[order["verb"]](order, files)
@@ -65,9 +67,9 @@ class Zygote:
             reply = {"errno": error.errno or 5, "why": error.strerror or str(error)}
         finally:
             messages.close_all(files)
-        messages.send(self.link, {"id": order["id"], **reply})
+        messages.send_message(self.link, {"id": order["id"], **reply})
 
-    def reap(self) -> None:
+    def reap_hosts(self) -> None:
         """Bury the hosts that ended and report them."""
         try:
             while os.read(self.awake, 4096):
@@ -84,62 +86,68 @@ class Zygote:
             for number, host in list(self.hosts.items()):
                 if host == pid:
                     del self.hosts[number]
-                    self.stand().bury(number, set(self.hosts.values()))
-                    messages.send(self.link, {"event": "dead", "host": number, "status": status})
+                    self.get_backend().clean_up_host(number, set(self.hosts.values()))
+                    messages.send_message(
+                        self.link, {"event": "dead", "host": number, "status": status}
+                    )
 
-    def stand(self) -> namespace_backend.Ground | process_backend.Commons:
+    def get_backend(self) -> namespace_backend.NamespaceBackend | process_backend.ProcessBackend:
         """The ground, once prepared."""
         if self.ground is None:
             raise OSError(22, "no ground yet")
         return self.ground
 
-    def prepare(self, order: Message, _: list[int]) -> Message:
+    def prepare_backend(self, order: Message, _: list[int]) -> Message:
         if order["libraries"]:
             sftp_server.load_library(order["libraries"])
         shared = order["mode"] == "processes"
-        self.ground = process_backend.Commons(order) if shared else namespace_backend.Ground(order)
+        self.ground = (
+            process_backend.ProcessBackend(order)
+            if shared
+            else namespace_backend.NamespaceBackend(order)
+        )
         gc.collect()
         gc.freeze()
         return {}
 
-    def boot(self, order: Message, files: list[int]) -> Message:
+    def boot_host(self, order: Message, files: list[int]) -> Message:
         """Start a host; it reports on the socket that came along when it is up."""
         number = order["number"]
-        pid = self.stand().start(number, order["plan"], files[0])
+        pid = self.get_backend().start_host(number, order["plan"], files[0])
         self.hosts[number] = pid
         return {"pid": pid}
 
-    def pid_of(self, order: Message) -> int:
+    def host_pid(self, order: Message) -> int:
         """The process of a host."""
         try:
             return self.hosts[order["number"]]
         except KeyError:
             raise ProcessLookupError(3, "that host is off") from None
 
-    def kill(self, order: Message, _: list[int]) -> Message:
+    def kill_host(self, order: Message, _: list[int]) -> Message:
         """Power off: everything in it dies at once."""
-        self.stand().kill(self.pid_of(order))
+        self.get_backend().kill_host(self.host_pid(order))
         return {}
 
-    def hang(self, order: Message, _: list[int]) -> Message:
+    def hang_host(self, order: Message, _: list[int]) -> Message:
         """Stop all that runs in a host, or let it go on."""
         number = signal.SIGSTOP if order["hung"] else signal.SIGCONT
-        syscalls.signal_family(self.pid_of(order), number)
+        syscalls.signal_family(self.host_pid(order), number)
         return {}
 
-    def network(self, order: Message, _: list[int]) -> Message:
+    def set_network(self, order: Message, _: list[int]) -> Message:
         """Up, down or slow."""
-        self.stand().weather(order["number"], self.pid_of(order), order["network"])
+        self.get_backend().set_network(order["number"], self.host_pid(order), order["network"])
         return {}
 
-    def disk(self, order: Message, _: list[int]) -> Message:
+    def set_disk_full(self, order: Message, _: list[int]) -> Message:
         """Full, or with room again."""
-        self.stand().fill(order["number"], full=order["full"])
+        self.get_backend().set_disk_full(order["number"], full=order["full"])
         return {}
 
-    def drop(self, order: Message, _: list[int]) -> Message:
+    def delete_disk(self, order: Message, _: list[int]) -> Message:
         """The host is no more: throw its disk away."""
-        self.stand().drop(order["number"])
+        self.get_backend().delete_disk(order["number"])
         return {}
 
 
@@ -153,10 +161,10 @@ def main() -> None:
     for number in range(3):
         os.dup2(nothing, number)
     os.close(nothing)
-    syscalls.call_ourselves("tpuherd-hosts")
+    syscalls.set_process_name("tpuherd-hosts")
     zygote = Zygote(link)
     try:
-        zygote.serve()
+        zygote.serve_requests()
     finally:
         if zygote.ground is not None:
             zygote.ground.close()

@@ -5,7 +5,7 @@ from email.utils import formatdate
 from typing import Any
 
 from tpuherd.clock import Clock
-from tpuherd_sim.live_world import Desk
+from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.http_types import Request, Response
 
 Scope = MutableMapping[str, Any]
@@ -25,18 +25,20 @@ SECRET = frozenset({b"authorization", b"cookie", b"proxy-authorization", b"x-goo
 
 #: Answers what is not the model's: the page of the world itself, its metadata for sign-ins, what
 #: is in buckets. None: it is the model's after all.
-Side = Callable[[Request], Awaitable[Response | None]]
+RouteHandler = Callable[[Request], Awaitable[Response | None]]
 
 
-class Lost(ConnectionResetError):
+class LostAnswer(ConnectionResetError):
     """In one process there is no connection to cut, so this is raised through the app instead."""
 
 
-class Gone(Exception):
+class ClientGone(Exception):
     """The client went away while it was still sending."""
 
 
-def app(desk: Desk, clock: Clock, sides: Mapping[str, Side] | None = None) -> App:
+def create_app(
+    desk: LiveWorld, clock: Clock, sides: Mapping[str, RouteHandler] | None = None
+) -> App:
     """The app of one world. `sides` are asked first: by the path, or its beginning."""
     fronts = dict(sides or {})
     trees = tuple(
@@ -47,19 +49,19 @@ def app(desk: Desk, clock: Clock, sides: Mapping[str, Side] | None = None) -> Ap
         if scope["type"] != "http":
             return
         try:
-            request = await read(scope, receive)
-        except Gone:
+            request = await read_request(scope, receive)
+        except ClientGone:
             return
-        response = await aside(request) or desk.handle(request)
+        response = await aside(request) or desk.handle_request(request)
         if response.delay_s > 0:
             await clock.sleep(response.delay_s)
         if response.lost:
-            await cut(scope, receive)
+            await cut_connection(scope, receive)
         else:
-            await write(send, response, desk.now())
+            await write_response(send, response, desk.current_time())
 
     async def aside(request: Request) -> Response | None:
-        if len(request.body) > most(request.path):
+        if len(request.body) > max_body_bytes(request.path):
             return Response(status=413, body=b'{"error":{"code":413,"message":"too long"}}')
         side = fronts.get(request.path)
         for beginning, whole in trees:
@@ -70,15 +72,15 @@ def app(desk: Desk, clock: Clock, sides: Mapping[str, Side] | None = None) -> Ap
     return answer
 
 
-async def read(scope: Scope, receive: Receive) -> Request:
+async def read_request(scope: Scope, receive: Receive) -> Request:
     """The whole request; of a body that is too long only its beginning."""
     body = bytearray()
-    longest = most(scope["raw_path"].decode("latin-1"))
+    longest = max_body_bytes(scope["raw_path"].decode("latin-1"))
     more = True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Gone
+            raise ClientGone
         if len(body) <= longest:
             body += message.get("body", b"")
         more = message.get("more_body", False)
@@ -100,12 +102,12 @@ def read_headers(scope: Scope) -> dict[str, str]:
     }
 
 
-def most(path: str) -> int:
+def max_body_bytes(path: str) -> int:
     """How long a body may be."""
     return UPLOAD_BYTES_MAX if path.startswith(UPLOADS) else BODY_BYTES_MAX
 
 
-async def write(send: Send, response: Response, now: float) -> None:
+async def write_response(send: Send, response: Response, now: float) -> None:
     """The answer with the headers that every answer has."""
     headers = [(name.lower().encode(), value.encode()) for name, value in response.headers]
     if not any(name == b"content-type" for name, _ in headers):
@@ -116,11 +118,11 @@ async def write(send: Send, response: Response, now: float) -> None:
     await send({"type": "http.response.body", "body": response.body})
 
 
-async def cut(scope: Scope, receive: Receive) -> None:
+async def cut_connection(scope: Scope, receive: Receive) -> None:
     """Let the client find its connection dead."""
     abort = scope.get("extensions", {}).get(CUT)
     if abort is None:
-        raise Lost("the connection broke before an answer came")
+        raise LostAnswer("the connection broke before an answer came")
     abort()
     while (await receive())["type"] != "http.disconnect":
         pass

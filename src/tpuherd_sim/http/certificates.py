@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tpuherd_sim.request_guard import NAMES
-from tpuherd_sim.state_dir import write
+from tpuherd_sim.state_dir import write_atomically
 
 LIFE = timedelta(days=800)
 RENEW = timedelta(days=60)
@@ -21,16 +21,16 @@ PLAIN = serialization.NoEncryption()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Certificates:
+class CertificateFiles:
     """Where they are."""
 
     authority: Path  #: what clients must trust
     server: Path  #: certificate and key of the front
 
 
-def certificates(folder: Path, now: float) -> Certificates:
+def ensure_certificates(folder: Path, now: float) -> CertificateFiles:
     """Those of this world, made where there are none or where they run out."""
-    found = Certificates(authority=folder / "ca.pem", server=folder / "server.pem")
+    found = CertificateFiles(authority=folder / "ca.pem", server=folder / "server.pem")
     moment = datetime.fromtimestamp(now, UTC)
     try:
         ends = x509.load_pem_x509_certificate(found.server.read_bytes()).not_valid_after_utc
@@ -39,32 +39,32 @@ def certificates(folder: Path, now: float) -> Certificates:
     except (OSError, ValueError):
         pass  # none yet, or half of one
     folder.mkdir(mode=0o700, exist_ok=True)
-    authority, server = make(moment)
-    write(found.authority, authority, mode=0o644)
-    write(found.server, server)
+    authority, server = make_certificates(moment)
+    write_atomically(found.authority, authority, mode=0o644)
+    write_atomically(found.server, server)
     return found
 
 
-def make(moment: datetime) -> tuple[bytes, bytes]:
+def make_certificates(moment: datetime) -> tuple[bytes, bytes]:
     """A new authority's certificate, and the front's with its key.
 
     The authority's key is thrown away, so that nobody can ever sign another name with it.
     """
     above, below = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    issuer = name("tpuherd: a world of this machine")
+    issuer = x509_name("tpuherd: a world of this machine")
     authority = (
-        begin(issuer, issuer, above.public_key(), moment)
+        certificate_builder(issuer, issuer, above.public_key(), moment)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage(signs_certificates=True), critical=True)
+        .add_extension(key_usage(signs_certificates=True), critical=True)
         .sign(above, hashes.SHA256())
     )
     names = x509.SubjectAlternativeName([x509.DNSName(one) for one in NAMES])
     purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
     key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(above.public_key())
     front = (
-        begin(name(NAMES[0]), issuer, below.public_key(), moment)
+        certificate_builder(x509_name(NAMES[0]), issuer, below.public_key(), moment)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(usage(signs_certificates=False), critical=True)
+        .add_extension(key_usage(signs_certificates=False), critical=True)
         .add_extension(purposes, critical=False)
         .add_extension(names, critical=False)
         .add_extension(key_id, critical=False)
@@ -74,12 +74,12 @@ def make(moment: datetime) -> tuple[bytes, bytes]:
     return authority.public_bytes(PEM), front.public_bytes(PEM) + secret
 
 
-def name(common: str) -> x509.Name:
+def x509_name(common: str) -> x509.Name:
     """A name with nothing but this."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
-def begin(
+def certificate_builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, moment: datetime
 ) -> x509.CertificateBuilder:
     """What both certificates say. They hold since yesterday, for clocks that are a bit wrong."""
@@ -95,7 +95,7 @@ def begin(
     )
 
 
-def usage(*, signs_certificates: bool) -> x509.KeyUsage:
+def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     """An authority signs certificates, a server signs its handshakes."""
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
@@ -110,7 +110,7 @@ def usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def context(found: Certificates) -> ssl.SSLContext:
+def tls_context(found: CertificateFiles) -> ssl.SSLContext:
     """For the front: TLS with HTTP/1.1 inside. HTTP/2, and so gRPC, is not offered."""
     front = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     front.load_cert_chain(found.server)
@@ -118,7 +118,7 @@ def context(found: Certificates) -> ssl.SSLContext:
     return front
 
 
-def private_key() -> str:
+def make_private_key() -> str:
     """A key such as a service account has. It opens nothing."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     return key.private_bytes(PEM, PKCS8, PLAIN).decode()

@@ -15,8 +15,8 @@ from tempfile import mkstemp
 from threading import Lock
 from urllib.parse import parse_qs, quote, unquote
 
-from tpuherd_sim.hosts.host_protocols import Desk
-from tpuherd_sim.model.compute_state import stamp
+from tpuherd_sim.hosts.host_protocols import WorldApi
+from tpuherd_sim.model.compute_state import format_compute_time
 from tpuherd_sim.model.http_types import Json, Request, Response
 
 #: JSON's own path, uploads, downloads: what follows is /b/BUCKET/o or /b/BUCKET/o/OBJECT.
@@ -28,7 +28,7 @@ HALF = ".half"  #: what is uploaded in parts, until it is whole
 OBJECTS = "objects"  #: the folder of a world in which they are
 
 
-class No(Exception):
+class StorageError(Exception):
     """An error of Storage's."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -37,7 +37,7 @@ class No(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class ObjectRequest:
     """A request about objects, taken apart."""
 
     request: Request
@@ -46,32 +46,34 @@ class Wanted:
     name: str
     query: Mapping[str, str]
 
-    def condition(self, found: int) -> None:
+    def check_preconditions(self, found: int) -> None:
         """ifGenerationMatch and its opposite; 0 is what is not there."""
         match, other = self.query.get("ifGenerationMatch"), self.query.get("ifGenerationNotMatch")
         if other == str(found) and self.request.method == "GET":
-            raise No(304, "Not Modified")
+            raise StorageError(304, "Not Modified")
         if (match is not None and match != str(found)) or other == str(found):
-            raise No(412, "At least one of the pre-conditions you specified did not hold.")
+            raise StorageError(
+                412, "At least one of the pre-conditions you specified did not hold."
+            )
 
 
-class Objects:
+class ObjectStore:
     """Answers for objects; what is asked about buckets is left to the model."""
 
-    def __init__(self, desk: Desk, folder: Path) -> None:
+    def __init__(self, desk: WorldApi, folder: Path) -> None:
         self.desk = desk
         self.folder = folder
         self.writing = Lock()  #: a condition holds until what it is for has been done
         self.newest = 0  #: of the generations that were given
 
-    async def answer(self, request: Request) -> Response | None:
+    async def answer_request(self, request: Request) -> Response | None:
         """None: this is not about objects."""
         path = request.path
         found = PATHS.fullmatch(path)
         if found is None:
-            return self.emptied(request) if request.method == "DELETE" else None
+            return self.refuse_nonempty_delete(request) if request.method == "DELETE" else None
         query = {name: values[-1] for name, values in parse_qs(request.query).items()}
-        wanted = Wanted(
+        wanted = ObjectRequest(
             request=request,
             kind=found[1] or "",
             bucket=found[2],
@@ -79,63 +81,63 @@ class Objects:
             query=query,
         )
         bucket = Request(method="GET", path=f"/storage/v1/b/{wanted.bucket}")
-        known = self.desk.handle(bucket)
+        known = self.desk.handle_request(bucket)
         if known.status != 200:
             return known
         try:
-            return await asyncio.to_thread(self.judged, wanted)
-        except No as no:
+            return await asyncio.to_thread(self.handle_object, wanted)
+        except StorageError as no:
             if no.status == 304:  # it has no body
                 return Response(status=304)
             told = {"code": no.status, "message": str(no), "errors": [{"message": str(no)}]}
             return Response(status=no.status, body=json.dumps({"error": told}).encode())
 
-    def emptied(self, request: Request) -> Response | None:
+    def refuse_nonempty_delete(self, request: Request) -> Response | None:
         """A bucket with something in it is not deleted."""
         bucket = request.path.removeprefix("/storage/v1/b/")
-        if "/" in bucket or next(self.names(bucket), None) is None:
+        if "/" in bucket or next(self.object_names(bucket), None) is None:
             return None
         told = {"code": 409, "message": "The bucket you tried to delete is not empty."}
         return Response(status=409, body=json.dumps({"error": told}).encode())
 
-    def judged(self, wanted: Wanted) -> Response:
+    def handle_object(self, wanted: ObjectRequest) -> Response:
         """By method and kind."""
         method = wanted.request.method
         if wanted.kind in ("/upload", "/resumable"):
-            return self.upload(wanted)
+            return self.handle_upload(wanted)
         if not wanted.name:
-            return self.listing(wanted)
+            return self.list_objects(wanted)
         if method == "DELETE":
             with self.writing:
-                file = self.file(wanted)
-                wanted.condition(generation(file))
+                file = self.existing_file(wanted)
+                wanted.check_preconditions(file_generation(file))
                 file.unlink()
             return Response(status=204)
         if method == "GET" and (wanted.query.get("alt") == "media" or wanted.kind == "/download"):
-            return self.content(wanted)
+            return self.object_content(wanted)
         if method == "GET":
-            file = self.file(wanted)
-            wanted.condition(generation(file))
-            return found(self.shown(wanted.bucket, wanted.name))
-        raise No(405, f"{method} of objects is not served by this world.")
+            file = self.existing_file(wanted)
+            wanted.check_preconditions(file_generation(file))
+            return json_response(self.object_resource(wanted.bucket, wanted.name))
+        raise StorageError(405, f"{method} of objects is not served by this world.")
 
-    def upload(self, wanted: Wanted) -> Response:
+    def handle_upload(self, wanted: ObjectRequest) -> Response:
         """In one request, or begun here and sent to an address of its own."""
         body = wanted.request.body
         if wanted.kind == "/resumable":
-            return self.resumed(wanted)
+            return self.continue_upload(wanted)
         kind = wanted.query.get("uploadType", "media")
         told: Json = {}
         if kind == "multipart":
-            told, body = parts(wanted.request)
+            told, body = split_multipart(wanted.request)
         elif kind == "resumable" and body:
             told = json.loads(body)
         name = wanted.name or told.get("name", "")
         if not name:
-            raise No(400, "Required")
+            raise StorageError(400, "Required")
         if kind == "resumable":
             place = f"/resumable/storage/v1/b/{wanted.bucket}/o/{quote(name, safe='')}"
-            folder = self.path(wanted.bucket, name).parent
+            folder = self.object_path(wanted.bucket, name).parent
             folder.mkdir(parents=True, exist_ok=True)
             number, half = mkstemp(HALF, dir=folder)
             os.close(number)
@@ -143,15 +145,15 @@ class Objects:
             upload = Path(half).name.removesuffix(HALF)
             conditions = f"{place}?{wanted.request.query}&upload_id={upload}"
             return Response(headers=(("Location", f"http://{host}{conditions}"),))
-        self.write(wanted, name, body)
-        return found(self.shown(wanted.bucket, name))
+        self.write_object(wanted, name, body)
+        return json_response(self.object_resource(wanted.bucket, name))
 
-    def resumed(self, wanted: Wanted) -> Response:
+    def continue_upload(self, wanted: ObjectRequest) -> Response:
         """A part of an upload, or all of it."""
         upload = quote(wanted.query.get("upload_id", ""), safe="")
         half = self.folder / wanted.bucket / f"{upload}{HALF}"
         if not half.is_file():
-            raise No(404, "No such upload: it is over, or was never begun.")
+            raise StorageError(404, "No such upload: it is over, or was never begun.")
         body = wanted.request.body
         said = wanted.request.headers.get("content-range", "")
         with half.open("ab") as stream:
@@ -161,30 +163,32 @@ class Objects:
             return Response(status=308, headers=(("Range", f"bytes=0-{size - 1}"),) if size else ())
         whole = half.read_bytes()
         half.unlink()
-        self.write(wanted, wanted.name, whole)
+        self.write_object(wanted, wanted.name, whole)
         # Google's client insists on it here, and nowhere else.
-        crc = b64encode(crc32c(whole).to_bytes(4, "big")).decode()
-        return found({**self.shown(wanted.bucket, wanted.name), "crc32c": crc})
+        crc = b64encode(crc32c_checksum(whole).to_bytes(4, "big")).decode()
+        return json_response({**self.object_resource(wanted.bucket, wanted.name), "crc32c": crc})
 
-    def write(self, wanted: Wanted, name: str, content: bytes) -> None:
+    def write_object(self, wanted: ObjectRequest, name: str, content: bytes) -> None:
         """Seen whole or not at all."""
-        path = self.path(wanted.bucket, name)
+        path = self.object_path(wanted.bucket, name)
         with self.writing:
-            before = generation(path) if path.is_file() else 0
-            wanted.condition(before)
+            before = file_generation(path) if path.is_file() else 0
+            wanted.check_preconditions(before)
             path.parent.mkdir(parents=True, exist_ok=True)
-            new = self.path(wanted.bucket, name, ".new")
+            new = self.object_path(wanted.bucket, name, ".new")
             new.write_bytes(content)
             # A disk's clock goes by milliseconds: two writes in one of them are two generations.
-            self.newest = max(generation(new), before + 1, self.newest + 1)
+            self.newest = max(file_generation(new), before + 1, self.newest + 1)
             os.utime(new, ns=(self.newest * 1000, self.newest * 1000))
             new.replace(path)
 
-    def content(self, wanted: Wanted) -> Response:
+    def object_content(self, wanted: ObjectRequest) -> Response:
         """All of an object, or the range that is asked for."""
-        with self.file(wanted).open("rb") as stream:  # of one generation, whatever is written now
+        with self.existing_file(wanted).open(
+            "rb"
+        ) as stream:  # of one generation, whatever is written now
             number = os.fstat(stream.fileno()).st_mtime_ns // 1000
-            wanted.condition(number)
+            wanted.check_preconditions(number)
             content = stream.read()
         asked = RANGE.fullmatch(wanted.request.headers.get("range", ""))
         kind = [
@@ -201,12 +205,12 @@ class Objects:
             return Response(body=content, headers=tuple(kind))
         first, last = int(asked[1]), int(asked[2] or len(content) - 1)
         if first >= len(content):
-            raise No(416, "The requested range cannot be satisfied.")
+            raise StorageError(416, "The requested range cannot be satisfied.")
         last = min(last, len(content) - 1)
         kind.append(("Content-Range", f"bytes {first}-{last}/{len(content)}"))
         return Response(status=206, body=content[first : last + 1], headers=tuple(kind))
 
-    def listing(self, wanted: Wanted) -> Response:
+    def list_objects(self, wanted: ObjectRequest) -> Response:
         """Names in order, those below a delimiter folded into prefixes."""
         query = wanted.query
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
@@ -217,7 +221,7 @@ class Objects:
         last = ""
         most = min(int(query.get("maxResults", PAGE_MAX)), PAGE_MAX)
         answer: Json = {"kind": "storage#objects"}
-        for name in sorted(self.names(wanted.bucket)):
+        for name in sorted(self.object_names(wanted.bucket)):
             if not name.startswith(prefix) or name < first or (end and name >= end):
                 continue
             cut = name.find(delimiter, len(prefix)) if delimiter else -1
@@ -229,18 +233,18 @@ class Objects:
                 break
             last = shown
             if cut < 0:
-                items.append(self.shown(wanted.bucket, name))
+                items.append(self.object_resource(wanted.bucket, name))
             else:
                 folded[shown] = None
         answer |= {"items": items} if items else {}
         answer |= {"prefixes": list(folded)} if folded else {}
-        return found(answer)
+        return json_response(answer)
 
-    def shown(self, bucket: str, name: str) -> Json:
+    def object_resource(self, bucket: str, name: str) -> Json:
         """An object as Storage shows it."""
-        file = self.path(bucket, name)
-        state, number = file.stat(), str(generation(file))
-        at = stamp(state.st_mtime)
+        file = self.object_path(bucket, name)
+        state, number = file.stat(), str(file_generation(file))
+        at = format_compute_time(state.st_mtime)
         return {
             "kind": "storage#object",
             "id": f"{bucket}/{name}/{number}",
@@ -251,13 +255,13 @@ class Objects:
             "contentType": "application/octet-stream",
             "storageClass": "STANDARD",
             "size": str(state.st_size),
-            "md5Hash": md5(file, int(number)),
+            "md5Hash": md5_hash(file, int(number)),
             "etag": number,
             "timeCreated": at,
             "updated": at,
         }
 
-    def names(self, bucket: str) -> Iterator[str]:
+    def object_names(self, bucket: str) -> Iterator[str]:
         """All objects of a bucket."""
         top = self.folder / bucket
         if top.is_dir():
@@ -265,19 +269,19 @@ class Objects:
                 if not entry.name.endswith((HALF, ".new")):
                     yield unquote(entry.name.removesuffix(".object"))
 
-    def path(self, bucket: str, name: str, end: str = ".object") -> Path:
+    def object_path(self, bucket: str, name: str, end: str = ".object") -> Path:
         """A file whose name can't lead out of its bucket."""
         return self.folder / bucket / (quote(name, safe="") + end)
 
-    def file(self, wanted: Wanted) -> Path:
-        path = self.path(wanted.bucket, wanted.name)
+    def existing_file(self, wanted: ObjectRequest) -> Path:
+        path = self.object_path(wanted.bucket, wanted.name)
         if not path.is_file():
-            raise No(404, f"No such object: {wanted.bucket}/{wanted.name}")
+            raise StorageError(404, f"No such object: {wanted.bucket}/{wanted.name}")
         return path
 
 
 @cache
-def table() -> tuple[int, ...]:
+def crc_table() -> tuple[int, ...]:
     """Of Castagnoli's polynomial."""
     found = []
     for byte in range(256):
@@ -287,37 +291,37 @@ def table() -> tuple[int, ...]:
     return tuple(found)
 
 
-def crc32c(content: bytes) -> int:
+def crc32c_checksum(content: bytes) -> int:
     """A checksum that the standard library has not; slow, and so not told where it may lack."""
-    crc, row = 0xFFFFFFFF, table()
+    crc, row = 0xFFFFFFFF, crc_table()
     for byte in content:
         crc = row[(crc ^ byte) & 0xFF] ^ crc >> 8
     return crc ^ 0xFFFFFFFF
 
 
 @lru_cache(maxsize=4096)
-def md5(file: Path, generation: int) -> str:
+def md5_hash(file: Path, generation: int) -> str:
     """Of what a file has been since then."""
     return b64encode(hashlib.md5(file.read_bytes()).digest()).decode()
 
 
-def generation(file: Path) -> int:
+def file_generation(file: Path) -> int:
     """Higher for what was written later."""
     return file.stat().st_mtime_ns // 1000
 
 
-def found(content: Json) -> Response:
+def json_response(content: Json) -> Response:
     """JSON."""
     return Response(body=json.dumps(content).encode())
 
 
-def parts(request: Request) -> tuple[Json, bytes]:
+def split_multipart(request: Request) -> tuple[Json, bytes]:
     """The two parts of a multipart upload: what is told of the object, and its content."""
     head = f"Content-Type: {request.headers.get('content-type', '')}\r\n\r\n".encode()
     message = BytesParser().parsebytes(head + request.body)
     pieces = message.get_payload()
     if not isinstance(pieces, list) or len(pieces) != 2:
-        raise No(400, "This is no multipart upload.")
+        raise StorageError(400, "This is no multipart upload.")
     # The parser takes line ends for its own; the content is cut out by the boundary instead.
     boundary = b"\r\n--" + str(message.get_boundary()).encode()
     body = request.body.split(boundary)[1].partition(b"\r\n\r\n")[2]

@@ -6,7 +6,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 
-from tpuherd_sim.request_guard import NAMES, Doorkeeper, plays
+from tpuherd_sim.request_guard import NAMES, AccessGuard, is_played_host
 
 HEAD_BYTES_MAX = 1 << 16
 CHUNK = 1 << 16
@@ -19,11 +19,11 @@ PREFACE = b"PRI * HTTP/2.0"
 
 
 @contextlib.asynccontextmanager
-async def tunnelling(
+async def serve_proxy(
     door: socket.socket,
     front: ssl.SSLContext,
     port: int,
-    outside: tuple[Doorkeeper, Callable[[str], None]],
+    outside: tuple[AccessGuard, Callable[[str], None]],
 ) -> AsyncIterator[None]:
     """Take CONNECT on this socket, end the TLS here, hand what is inside to the world's port.
 
@@ -35,11 +35,11 @@ async def tunnelling(
         visitors: set[asyncio.Task[None]] = set()
 
         def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            refused = doorkeeper.admit(writer.get_extra_info("socket"))
+            refused = doorkeeper.refusal_reason(writer.get_extra_info("socket"))
             if refused:
                 task = group.create_task(turn_away(writer, refused))
             else:
-                task = group.create_task(visit(reader, writer, front, port, tell))
+                task = group.create_task(serve_client(reader, writer, front, port, tell))
             visitors.add(task)
             task.add_done_callback(visitors.discard)
 
@@ -52,7 +52,7 @@ async def tunnelling(
                 task.cancel()
 
 
-async def visit(
+async def serve_client(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     front: ssl.SSLContext,
@@ -63,13 +63,13 @@ async def visit(
     host = ""
     try:
         async with asyncio.timeout(PATIENCE_S):
-            host, refusal = target(await reader.readuntil(b"\r\n\r\n"))
+            host, refusal = requested_host(await reader.readuntil(b"\r\n\r\n"))
             if refusal:
-                await refuse(writer, refusal)
+                await send_refusal(writer, refusal)
                 return
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             await writer.start_tls(front)
-        await relay(reader, writer, port, tell)
+        await relay_bytes(reader, writer, port, tell)
     except ssl.SSLError as error:
         tell(
             f"a client would not shake hands as {host} ({error.reason}): "
@@ -87,22 +87,22 @@ async def visit(
 async def turn_away(writer: asyncio.StreamWriter, sentence: str) -> None:
     """Tell somebody that this is not for him, whatever he wants."""
     try:
-        await refuse(writer, sentence)
+        await send_refusal(writer, sentence)
     except OSError:
         pass  # gone already
 
 
-def target(head: bytes) -> tuple[str, str]:
+def requested_host(head: bytes) -> tuple[str, str]:
     """The host that a request asks for, and the sentence that refuses it, if it is refused."""
     words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     method, where = (words[0], words[1]) if len(words) == 3 else ("", "")
     host = where.rpartition(":")[0].lower() if method == "CONNECT" else where or "This"
-    if method == "CONNECT" and plays(host):
+    if method == "CONNECT" and is_played_host(host):
         return host, ""
     return host, REFUSAL.format(names=", ".join(NAMES), host=host)
 
 
-async def refuse(writer: asyncio.StreamWriter, sentence: str) -> None:
+async def send_refusal(writer: asyncio.StreamWriter, sentence: str) -> None:
     """Say no, in words that a client shows."""
     body = sentence.encode() + b"\n"
     head = (
@@ -116,7 +116,7 @@ async def refuse(writer: asyncio.StreamWriter, sentence: str) -> None:
     await writer.wait_closed()
 
 
-async def relay(
+async def relay_bytes(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     port: int,
@@ -131,8 +131,8 @@ async def relay(
     try:
         inner_writer.write(first)
         async with asyncio.TaskGroup() as group:
-            back = group.create_task(pump(inner_reader, writer))
-            forth = group.create_task(pump(reader, inner_writer))
+            back = group.create_task(copy_stream(inner_reader, writer))
+            forth = group.create_task(copy_stream(reader, inner_writer))
             await asyncio.wait({back, forth}, return_when=asyncio.FIRST_COMPLETED)
             back.cancel()
             forth.cancel()
@@ -140,7 +140,7 @@ async def relay(
         inner_writer.transport.abort()
 
 
-async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def copy_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """One direction."""
     try:
         while chunk := await reader.read(CHUNK):

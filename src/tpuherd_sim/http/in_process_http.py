@@ -2,10 +2,10 @@
 
 import httpx2
 
-from tpuherd_sim.http.app import App, Lost
+from tpuherd_sim.http.app import App, LostAnswer
 
 
-class Carrier(httpx2.AsyncBaseTransport):
+class InProcessTransport(httpx2.AsyncBaseTransport):
     """Carries requests to the app; an answer that is lost breaks the connection, as over TCP."""
 
     def __init__(self, app: App) -> None:
@@ -14,5 +14,5 @@ class Carrier(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
             return await self._inner.handle_async_request(request)
-        except Lost as lost:
+        except LostAnswer as lost:
             raise httpx2.ReadError(str(lost), request=request) from lost

@@ -9,8 +9,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from tpuherd_sim.http.app import CUT, App, Receive, Scope, Send, read_headers, write
-from tpuherd_sim.request_guard import Doorkeeper, refuse_stranger, refuse_web_page
+from tpuherd_sim.http.app import CUT, App, Receive, Scope, Send, read_headers, write_response
+from tpuherd_sim.request_guard import AccessGuard, refuse_stranger, refuse_web_page
 
 #: Google's front ends close an idle connection after about four minutes.
 IDLE_S = 240
@@ -19,15 +19,15 @@ BACKLOG = 2048
 REFUSED = "tpuherd.refused"
 
 
-class Connection(HttpToolsProtocol):
+class GuardedConnection(HttpToolsProtocol):
     """A client's connection that the app can cut, by somebody who may ask or not."""
 
-    doorkeeper: Doorkeeper
+    doorkeeper: AccessGuard
     refused = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.refused = self.doorkeeper.admit(transport.get_extra_info("socket"))
+        self.refused = self.doorkeeper.refusal_reason(transport.get_extra_info("socket"))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -37,7 +37,7 @@ class Connection(HttpToolsProtocol):
         }
 
 
-def guarded(app: App, now: Callable[[], float]) -> App:
+def guard_app(app: App, now: Callable[[], float]) -> App:
     """The app for those who may ask; a sentence for all others."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,19 +46,19 @@ def guarded(app: App, now: Callable[[], float]) -> App:
         if no is None:
             await app(scope, receive, send)
         else:
-            await write(send, no, now())
+            await write_response(send, no, now())
 
     return answer
 
 
 @contextlib.asynccontextmanager
-async def serving(
-    app: App, door: socket.socket, doorkeeper: Doorkeeper, now: Callable[[], float]
+async def serve_app(
+    app: App, door: socket.socket, doorkeeper: AccessGuard, now: Callable[[], float]
 ) -> AsyncIterator[None]:
     """Answer on this socket. Uvicorn's own Server would take the signals and exit the process."""
     config = Config(
-        guarded(app, now),
-        http=Connection,
+        guard_app(app, now),
+        http=GuardedConnection,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -71,8 +71,8 @@ async def serving(
     state = ServerState()
     loop = asyncio.get_running_loop()
 
-    def welcome() -> Connection:
-        connection = Connection(config, state, {})
+    def welcome() -> GuardedConnection:
+        connection = GuardedConnection(config, state, {})
         connection.doorkeeper = doorkeeper
         return connection
 

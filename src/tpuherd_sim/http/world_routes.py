@@ -7,15 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import parse_qs
 
-from tpuherd_sim.host_options import Board
-from tpuherd_sim.http.app import Side
-from tpuherd_sim.http.gcs_objects import OBJECTS, TREES, Objects
-from tpuherd_sim.live_world import Desk
+from tpuherd_sim.host_options import WorldStatus
+from tpuherd_sim.http.app import RouteHandler
+from tpuherd_sim.http.gcs_objects import OBJECTS, TREES, ObjectStore
+from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.http_types import Json, Request, Response
-from tpuherd_sim.model.world import written
-from tpuherd_sim.overview import overview
-from tpuherd_sim.state_dir import Facts
-from tpuherd_sim.tpu.metadata_replies import reply
+from tpuherd_sim.model.world import log_length
+from tpuherd_sim.overview import world_overview
+from tpuherd_sim.state_dir import WorldInfo
+from tpuherd_sim.tpu.metadata_replies import metadata_response
 
 NEWS_S_MAX = 25.0  #: a client that waits for news hears from us at least so often
 PLAIN = ("Content-Type", "text/plain; charset=UTF-8")
@@ -25,33 +25,35 @@ TOKEN_S = 3599
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
-def sides(desk: Desk, board: Board, folder: Path) -> Mapping[str, Side]:
+def world_routes(desk: LiveWorld, board: WorldStatus, folder: Path) -> Mapping[str, RouteHandler]:
     """All of them, by their path or how it begins."""
     facts = board.facts
-    objects = Objects(desk, folder / OBJECTS)
+    objects = ObjectStore(desk, folder / OBJECTS)
 
     async def world(request: Request) -> Response:
-        return found({**asdict(board.now()), **overview(desk.world, desk.now())})
+        return json_response(
+            {**asdict(board.current_info()), **world_overview(desk.world, desk.current_time())}
+        )
 
     async def nodes(request: Request) -> Response:
-        return found({"nodes": sorted(desk.world.nodes)})
+        return json_response({"nodes": sorted(desk.world.nodes)})
 
     async def news(request: Request) -> Response:
         """Once the log is longer than the client knows."""
         since = parse_qs(request.query).get("since", ["0"])[0]
         try:
             async with asyncio.timeout(NEWS_S_MAX):
-                await desk.logged(int(since) if since.isdecimal() else 0)
+                await desk.wait_for_log_lines(int(since) if since.isdecimal() else 0)
         except TimeoutError:
             pass  # nothing happened; the client may ask again
-        return found({"lines": written(desk.world)})
+        return json_response({"lines": log_length(desk.world)})
 
     async def metadata(request: Request) -> Response:
         """For google-auth on this machine, where GCE_METADATA_HOST names us."""
-        return reply(tree(facts), request)
+        return metadata_response(metadata_tree(facts), request)
 
     async def root(request: Request) -> Response:
-        return greeting(facts)
+        return greeting_page(facts)
 
     return {
         "/": root,
@@ -59,16 +61,16 @@ def sides(desk: Desk, board: Board, folder: Path) -> Mapping[str, Side]:
         "/sim/v1/nodes": nodes,
         "/sim/v1/news": news,
         "/computeMetadata/": metadata,
-        **dict.fromkeys(TREES, objects.answer),
+        **dict.fromkeys(TREES, objects.answer_request),
     }
 
 
-def found(content: Json) -> Response:
+def json_response(content: Json) -> Response:
     """JSON."""
     return Response(body=json.dumps(content).encode())
 
 
-def greeting(facts: Facts) -> Response:
+def greeting_page(facts: WorldInfo) -> Response:
     """The page at the root: where one is."""
     text = (
         f"This is a simulated Cloud TPU (tpuherd {facts.version}), project {facts.project}. "
@@ -77,7 +79,7 @@ def greeting(facts: Facts) -> Response:
     return Response(body=text.encode(), headers=(PLAIN, FLAVOR))
 
 
-def tree(facts: Facts) -> Json:
+def metadata_tree(facts: WorldInfo) -> Json:
     """All that a sign-in asks for."""
     email = f"{facts.project_number}-compute@developer.gserviceaccount.com"
     token = {"access_token": "world.home", "expires_in": TOKEN_S, "token_type": "Bearer"}

@@ -1,6 +1,6 @@
 """How Compute and Storage say no."""
 
-from tpuherd_sim.model.http_types import Json, Refused
+from tpuherd_sim.model.http_types import ApiError, Json
 
 REASONS = {
     400: "invalid",
@@ -17,7 +17,7 @@ REASONS = {
 }
 
 
-def compute_error(version: str, refused: Refused) -> Json:
+def compute_error_body(version: str, refused: ApiError) -> Json:
     """The error body: the old shape, with `errors[]` and a reason in each."""
     reason = REASONS.get(refused.http, "invalid")
     if version == "storage" and refused.http == 409:
@@ -26,17 +26,17 @@ def compute_error(version: str, refused: Refused) -> Json:
     return {"error": {"code": refused.http, "message": refused.message, "errors": [one]}}
 
 
-def missing(resource: str) -> Refused:
+def not_found_error(resource: str) -> ApiError:
     """There is nothing of that name."""
-    return Refused(404, "NOT_FOUND", f"The resource '{resource}' was not found")
+    return ApiError(404, "NOT_FOUND", f"The resource '{resource}' was not found")
 
 
-def taken(resource: str) -> Refused:
+def already_exists_error(resource: str) -> ApiError:
     """There is one of that name already."""
-    return Refused(409, "ALREADY_EXISTS", f"The resource '{resource}' already exists")
+    return ApiError(409, "ALREADY_EXISTS", f"The resource '{resource}' already exists")
 
 
-def invalid(field: str, value: object, rule: str) -> Refused:
+def invalid_value_error(field: str, value: object, rule: str) -> ApiError:
     """A field of the body is not as it must be."""
     text = f"Invalid value for field '{field}': '{value}'. {rule}"
-    return Refused(400, "INVALID_ARGUMENT", text)
+    return ApiError(400, "INVALID_ARGUMENT", text)

@@ -48,7 +48,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class ComputeOperation:
     """A Compute operation: the effect is there at once, the word DONE a moment later."""
 
     name: str
@@ -69,10 +69,10 @@ class Services:
     firewalls: dict[str, Firewall] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)
     buckets: dict[str, Bucket] = field(default_factory=dict)
-    changes: dict[str, Change] = field(default_factory=dict)
+    changes: dict[str, ComputeOperation] = field(default_factory=dict)
 
 
-def _rule(description: str, ranges: str, *allowed: dict[str, Any]) -> dict[str, Any]:
+def _default_rule(description: str, ranges: str, *allowed: dict[str, Any]) -> dict[str, Any]:
     return {
         "description": description,
         "priority": 65534,
@@ -86,18 +86,20 @@ def _rule(description: str, ranges: str, *allowed: dict[str, Any]) -> dict[str, 
 
 #: What Google gives every new project's default network.
 DEFAULT_FIREWALLS = {
-    "default-allow-icmp": _rule("Allow ICMP from anywhere", "0.0.0.0/0", {"IPProtocol": "icmp"}),
-    "default-allow-internal": _rule(
+    "default-allow-icmp": _default_rule(
+        "Allow ICMP from anywhere", "0.0.0.0/0", {"IPProtocol": "icmp"}
+    ),
+    "default-allow-internal": _default_rule(
         "Allow internal traffic on the default network",
         "10.128.0.0/9",
         {"IPProtocol": "tcp", "ports": ["0-65535"]},
         {"IPProtocol": "udp", "ports": ["0-65535"]},
         {"IPProtocol": "icmp"},
     ),
-    "default-allow-rdp": _rule(
+    "default-allow-rdp": _default_rule(
         "Allow RDP from anywhere", "0.0.0.0/0", {"IPProtocol": "tcp", "ports": ["3389"]}
     ),
-    "default-allow-ssh": _rule(
+    "default-allow-ssh": _default_rule(
         "Allow SSH from anywhere", "0.0.0.0/0", {"IPProtocol": "tcp", "ports": ["22"]}
     ),
 }
@@ -106,21 +108,25 @@ DEFAULT_FIREWALLS = {
 def new_services(settings: Settings) -> Services:
     """A fresh project: the default network with its four rules, no metadata, no bucket."""
     dice = Dice(seed=settings.seed)
-    network = Network(name="default", id=number(dice), created=settings.created, auto=True)
+    network = Network(name="default", id=new_numeric_id(dice), created=settings.created, auto=True)
     rules = {
         name: Firewall(
-            name=name, id=number(dice), created=settings.created, network="default", spec=spec
+            name=name,
+            id=new_numeric_id(dice),
+            created=settings.created,
+            network="default",
+            spec=spec,
         )
         for name, spec in DEFAULT_FIREWALLS.items()
     }
     return Services(dice=dice, networks={"default": network}, firewalls=rules)
 
 
-def number(dice: Dice) -> int:
+def new_numeric_id(dice: Dice) -> int:
     """An id as Compute has them: 19 digits."""
-    return 10**18 + dice.bits() % (8 * 10**18)
+    return 10**18 + dice.random_bits() % (8 * 10**18)
 
 
-def stamp(at: float) -> str:
+def format_compute_time(at: float) -> str:
     """A time as Compute and Storage write it."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -33,7 +33,7 @@ class Response:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
+class ApiCall:
     """A request that found its route: the parts of its path, its query and its body taken apart."""
 
     request: Request
@@ -43,7 +43,7 @@ class Call:
     body: Json
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """The API says no. Turned into its error JSON by `handle`; never a bug of ours."""
 
     def __init__(

@@ -66,7 +66,7 @@ class Multislice:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Upcoming:
+class UpcomingMaintenance:
     """Maintenance that has been announced; times are seconds since 1970."""
 
     type: str  #: SCHEDULED or UNSCHEDULED
@@ -109,7 +109,7 @@ class Node:
     cidr: str = ""
     preempted: bool = False  #: metadata instance/preempted
     maintenance_event: str = "NONE"  #: of the whole node; a worker's own goes before it
-    upcoming: Upcoming | None = None
+    upcoming: UpcomingMaintenance | None = None
     queued_resource: str | None = None  #: the id of the queued resource that made it
     multislice: Multislice | None = None
     symptoms: tuple[Symptom, ...] = ()
@@ -129,7 +129,7 @@ class Node:
         return metadata
 
     @property
-    def spot(self) -> bool:
+    def is_spot(self) -> bool:
         """Whether its capacity may be taken back: spot or preemptible."""
         scheduling = self.spec.get("schedulingConfig", {})
         return bool(
@@ -139,14 +139,14 @@ class Node:
         )
 
     @property
-    def reserved(self) -> bool:
+    def is_reserved(self) -> bool:
         """Whether it lives in a reservation."""
         scheduling = self.spec.get("schedulingConfig", {})
         return bool(scheduling.get("reserved") or scheduling.get("reservationName"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Status:
+class RpcStatus:
     """Why something failed, as google.rpc.Status."""
 
     code: int
@@ -180,7 +180,7 @@ class QueuedResource:
     spec: Mapping[str, Any]
     state: str = "CREATING"
     initiator: str = ""  #: USER or SERVICE where somebody or something ended it
-    error: Status | None = None
+    error: RpcStatus | None = None
     valid_after: float | None = None
     valid_until: float | None = None
     provisioning_since: float | None = None
@@ -206,7 +206,7 @@ class Operation:
     verb: str  #: create, delete, update, start, stop, …
     created: float
     ended: float | None = None
-    error: Status | None = None
+    error: RpcStatus | None = None
     node: Node | None = None  #: the node as it was at the end, for the response
     request: QueuedResource | None = None  #: the queued resource as it was at the end
     settled: bool = False  #: what it stands for is over, though this may be said later
@@ -234,7 +234,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class RecordChange:
     """One record as it was before something happened to it."""
 
     at: float
@@ -244,7 +244,7 @@ class Change:
 
 
 @dataclass(kw_only=True)
-class Books:
+class Allocations:
     """What the model keeps count of beside its resources."""
 
     quotas: dict[str, int] = field(

@@ -5,18 +5,18 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from tpuherd_sim.model.weather_rules import Rule
-from tpuherd_sim.model.world import World, note
+from tpuherd_sim.model.world import World, log_event
 
 
-def strike(world: World, kind: str, now: float, **facts: str) -> Rule | None:
+def consume_rule(world: World, kind: str, now: float, **facts: str) -> Rule | None:
     """The first rule of this kind that fits the facts and the dice; uses it up by one."""
     for rule in list(world.weather.rules.values()):
-        if rule.kind != kind or now < rule.since or not fits(rule.match, facts):
+        if rule.kind != kind or now < rule.since or not is_rule_match(rule.match, facts):
             continue
         if rule.until is not None and now >= rule.until:
             del world.weather.rules[rule.id]
             continue
-        if rule.share < 1.0 and world.dice.share() >= rule.share:
+        if rule.share < 1.0 and world.dice.random_fraction() >= rule.share:
             continue
         if rule.left is not None:
             left = rule.left - 1
@@ -24,12 +24,12 @@ def strike(world: World, kind: str, now: float, **facts: str) -> Rule | None:
                 world.weather.rules[rule.id] = replace(rule, left=left)
             else:
                 del world.weather.rules[rule.id]
-        note(world, now, "weather.struck", rule=rule.id, kind=kind, **facts)
+        log_event(world, now, "weather.struck", rule=rule.id, kind=kind, **facts)
         return rule
     return None
 
 
-def fits(match: Mapping[str, str], facts: Mapping[str, str]) -> bool:
+def is_rule_match(match: Mapping[str, str], facts: Mapping[str, str]) -> bool:
     """Whether every pattern is met by the fact of its name; a fact that is not given meets none."""
     return all(
         name in facts and fnmatchcase(facts[name], pattern) for name, pattern in match.items()

@@ -18,81 +18,83 @@ NAMES = {"Services": Services, "Weather": Weather}
 PLAIN = (str, int, float, bool, type(None), Any)
 
 
-def dump(world: World) -> Json:
+def dump_world(world: World) -> Json:
     """Everything of a world that does not follow from the rest."""
-    written: Json = write(world)
+    written: Json = encode_value(world)
     return written
 
 
-def load(content: Json) -> World:
+def load_world(content: Json) -> World:
     """The world that was dumped."""
-    world: World = reader(World)(content)
+    world: World = value_reader(World)(content)
     world.places = {node.uid: key for key, node in world.nodes.items()}
     return world
 
 
-def digest(world: World) -> str:
+def world_digest(world: World) -> str:
     """A short text that is the same for the same world."""
-    text = json.dumps(dump(world), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(dump_world(world), sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def write(value: Any) -> Any:
+def encode_value(value: Any) -> Any:
     """A value as JSON."""
     kind = type(value)
     if kind in (str, int, float, bool, type(None)):
         return value
     if dataclasses.is_dataclass(kind):
-        return {name: write(getattr(value, name)) for name in kept(kind)}
+        return {name: encode_value(getattr(value, name)) for name in written_fields(kind)}
     if isinstance(value, Mapping):
-        return {str(key): write(one) for key, one in value.items()}
+        return {str(key): encode_value(one) for key, one in value.items()}
     if isinstance(value, frozenset | set):
-        return sorted(write(one) for one in value)
-    return [write(one) for one in value]
+        return sorted(encode_value(one) for one in value)
+    return [encode_value(one) for one in value]
 
 
 @cache
-def kept(kind: type) -> tuple[str, ...]:
+def written_fields(kind: type) -> tuple[str, ...]:
     """The fields of a class that are written."""
     return tuple(one.name for one in dataclasses.fields(kind) if not one.metadata.get("derived"))
 
 
 @cache
-def reader(hint: Any) -> Callable[[Any], Any]:
+def value_reader(hint: Any) -> Callable[[Any], Any]:
     """How a value of that type is read."""
     if hint in PLAIN:
-        return number if hint is float else same
+        return read_float if hint is float else read_unchanged
     if dataclasses.is_dataclass(hint):
-        return record(hint)
+        return dataclass_reader(hint)
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return optional(reader(next(one for one in inner if one is not type(None))))
+        return optional_reader(value_reader(next(one for one in inner if one is not type(None))))
     if origin is tuple and len(inner) == 2 and inner[1] is ...:
-        return series(tuple, reader(inner[0]))
+        return sequence_reader(tuple, value_reader(inner[0]))
     if origin is tuple:
-        return fixed(tuple(reader(one) for one in inner))
+        return tuple_reader(tuple(value_reader(one) for one in inner))
     if origin in (list, set, frozenset):
-        return series(origin, reader(inner[0]))
-    return table(inner[0] if inner else str, reader(inner[1]) if inner else same)
+        return sequence_reader(origin, value_reader(inner[0]))
+    return mapping_reader(
+        inner[0] if inner else str, value_reader(inner[1]) if inner else read_unchanged
+    )
 
 
-def same(value: Any) -> Any:
+def read_unchanged(value: Any) -> Any:
     """JSON has it as it is."""
     return value
 
 
-def number(value: Any) -> float:
+def read_float(value: Any) -> float:
     """A float may have been written without a point."""
     return float(value)
 
 
-def record(kind: Any) -> Callable[[Any], Any]:
+def dataclass_reader(kind: Any) -> Callable[[Any], Any]:
     """A dataclass. Its fields are looked at late, since classes may speak of each other."""
 
     @cache
     def readers() -> dict[str, Callable[[Any], Any]]:
         hints = get_type_hints(kind, localns=NAMES)
-        return {name: reader(hints[name]) for name in kept(kind)}
+        return {name: value_reader(hints[name]) for name in written_fields(kind)}
 
     def read(content: Any) -> Any:
         return kind(
@@ -102,22 +104,24 @@ def record(kind: Any) -> Callable[[Any], Any]:
     return read
 
 
-def optional(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def optional_reader(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Something or None."""
     return lambda value: None if value is None else inner(value)
 
 
-def series(kind: Callable[[Any], Any], inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def sequence_reader(
+    kind: Callable[[Any], Any], inner: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
     """Many of a kind."""
     return lambda value: kind(inner(one) for one in value)
 
 
-def fixed(inner: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
+def tuple_reader(inner: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
     """A tuple of so many parts."""
     return lambda value: tuple(read(one) for read, one in zip(inner, value, strict=True))
 
 
-def table(key: Any, inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def mapping_reader(key: Any, inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A mapping; JSON knows only text as keys."""
     name: Callable[[str], Any] = int if key is int else str
     return lambda value: {name(one): inner(content) for one, content in value.items()}

@@ -20,7 +20,7 @@ class Settings:
 
 
 @dataclass(order=True, frozen=True, slots=True)
-class Due:
+class AgendaItem:
     """Something that will happen by itself: `verb` names its function, the rest is its argument."""
 
     at: float
@@ -37,23 +37,23 @@ class Dice:
     seed: int
     thrown: int = 0
 
-    def bits(self) -> int:
+    def random_bits(self) -> int:
         """64 fresh bits."""
         self.thrown += 1
         digest = hashlib.blake2b(f"{self.seed}:{self.thrown}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big")
 
-    def share(self) -> float:
+    def random_fraction(self) -> float:
         """A number in [0, 1)."""
-        return (self.bits() >> 11) / (1 << 53)
+        return (self.random_bits() >> 11) / (1 << 53)
 
-    def between(self, low: float, high: float) -> float:
+    def random_between(self, low: float, high: float) -> float:
         """A number in [low, high)."""
-        return low + (high - low) * self.share()
+        return low + (high - low) * self.random_fraction()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Note:
+class LogEntry:
     """One line of the world's log: what was done, to whom, when."""
 
     at: float

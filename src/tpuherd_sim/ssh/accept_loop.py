@@ -22,14 +22,14 @@ class Acceptor:
         self.welcome = welcome
         self.loop = asyncio.get_running_loop()
         self.rest: asyncio.TimerHandle | None = None
-        self.resume()
+        self.resume_accepting()
 
-    def resume(self) -> None:
+    def resume_accepting(self) -> None:
         """Accept again, after a rest."""
         self.rest = None
-        self.loop.add_reader(self.listener, self.accept)
+        self.loop.add_reader(self.listener, self.accept_connection)
 
-    def accept(self) -> None:
+    def accept_connection(self) -> None:
         """Take one connection."""
         try:
             end, origin = self.listener.accept()
@@ -37,7 +37,7 @@ class Acceptor:
             return  # the client went away again
         except OSError:
             self.loop.remove_reader(self.listener)
-            self.rest = self.loop.call_later(REST_S, self.resume)
+            self.rest = self.loop.call_later(REST_S, self.resume_accepting)
             return
         end.setblocking(False)
         self.welcome(end, origin)

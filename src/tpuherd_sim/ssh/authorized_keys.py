@@ -15,12 +15,12 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 KEY_TYPES = ("ssh-", "ecdsa-", "sk-")
 
 
-def admitted(lines: Iterable[str], public: bytes, now: float) -> bool:
+def is_key_listed(lines: Iterable[str], public: bytes, now: float) -> bool:
     """Whether one of these public key lines is this key, and not expired."""
-    return any(key_of(line) == public and not expired(line, now) for line in lines)
+    return any(key_from_line(line) == public and not is_expired(line, now) for line in lines)
 
 
-def key_of(line: str) -> bytes | None:
+def key_from_line(line: str) -> bytes | None:
     """The key in a line of an authorized_keys file; None where there is none."""
     words = line.split()
     for kind, text in pairwise(words):
@@ -32,7 +32,7 @@ def key_of(line: str) -> bytes | None:
     return None
 
 
-def expired(line: str, now: float) -> bool:
+def is_expired(line: str, now: float) -> bool:
     """Whether the line ends with `google-ssh {"expireOn": …}` and that moment is over."""
     _, mark, comment = line.partition(" google-ssh ")
     if not mark:
@@ -45,13 +45,13 @@ def expired(line: str, now: float) -> bool:
         return True
 
 
-def shell_of(passwd: str, name: str) -> str:
+def login_shell(passwd: str, name: str) -> str:
     """The login shell of a user, by the text of /etc/passwd."""
-    entry = entry_of(passwd, name)
+    entry = passwd_entry(passwd, name)
     return entry[6] if entry and entry[6] else "/bin/bash"
 
 
-def entry_of(passwd: str, name: str) -> list[str] | None:
+def passwd_entry(passwd: str, name: str) -> list[str] | None:
     """A user's seven fields in the text of /etc/passwd."""
     for line in passwd.splitlines():
         fields = line.split(":")
@@ -60,7 +60,7 @@ def entry_of(passwd: str, name: str) -> list[str] | None:
     return None
 
 
-def variables(text: str) -> dict[str, str]:
+def parse_environment(text: str) -> dict[str, str]:
     """What /etc/environment sets, read as PAM does: NAME=value lines, no expansion."""
     found = {}
     for line in text.splitlines():
@@ -76,7 +76,7 @@ def variables(text: str) -> dict[str, str]:
     return found
 
 
-def address_of(hosts: str, name: str) -> str | None:
+def find_address(hosts: str, name: str) -> str | None:
     """The address of a name by the text of /etc/hosts, IPv4 first."""
     found = [
         line.split()[0]
@@ -87,6 +87,6 @@ def address_of(hosts: str, name: str) -> str | None:
     return found[0] if found else None
 
 
-def offered(sent: Mapping[str, str]) -> dict[str, str]:
+def accepted_variables(sent: Mapping[str, str]) -> dict[str, str]:
     """What is taken over of the client's environment: its language, as on Debian."""
     return {name: value for name, value in sent.items() if name == "LANG" or name.startswith("LC_")}

@@ -10,7 +10,7 @@ from typing import Protocol
 PIECE = 1 << 16  #: most that is read at once: what a pipe holds
 
 
-class Channel(Protocol):
+class SshChannel(Protocol):
     """What a bridge needs of an SSH channel."""
 
     def write(self, data: bytes, datatype: int | None = None) -> None: ...
@@ -22,7 +22,7 @@ class Channel(Protocol):
     def resume_reading(self) -> None: ...
 
 
-class Sink(Enum):
+class SinkKind(Enum):
     """What the client's input goes to, and so how its end is told."""
 
     PIPE = "closed"
@@ -33,37 +33,39 @@ class Sink(Enum):
 class Bridge:
     """Holds the descriptors. It begins without any: what the client sends before is kept."""
 
-    def __init__(self, channel: Channel, drained: Callable[[], None]) -> None:
+    def __init__(self, channel: SshChannel, drained: Callable[[], None]) -> None:
         self.channel = channel
         self.drained = drained  #: called once, when every source has ended
         self.loop = asyncio.get_running_loop()
         self.sources: dict[int, int | None] = {}
         self.sink: int | None = None
-        self.kind = Sink.PIPE
+        self.kind = SinkKind.PIPE
         self.waiting = bytearray()  #: came from the client, not yet taken by the sink
         self.ended = False  #: the client will send no more
         self.full = False  #: the channel takes no more for now
         self.held = False  #: the weather says that nothing moves
 
-    def attach(self, kind: Sink, sink: int, sources: Mapping[int, int | None]) -> None:
+    def attach_descriptors(
+        self, kind: SinkKind, sink: int, sources: Mapping[int, int | None]
+    ) -> None:
         """Begin. It owns the descriptors; the sources have the type of their channel data."""
         self.kind = kind
         self.sink = sink
         self.sources = dict(sources)
         for descriptor in {sink, *sources}:
             os.set_blocking(descriptor, False)
-        self.listen()
+        self.update_readers()
         self.drain_input()
 
-    def listen(self) -> None:
+    def update_readers(self) -> None:
         """Read from the host exactly while somebody takes it."""
         for descriptor, datatype in self.sources.items():
             if self.full or self.held:
                 self.loop.remove_reader(descriptor)
             else:
-                self.loop.add_reader(descriptor, self.take, descriptor, datatype)
+                self.loop.add_reader(descriptor, self.read_source, descriptor, datatype)
 
-    def take(self, descriptor: int, datatype: int | None) -> bool:
+    def read_source(self, descriptor: int, datatype: int | None) -> bool:
         """Carry one piece to the client; False when there was none."""
         try:
             piece = os.read(descriptor, PIECE)
@@ -82,14 +84,14 @@ class Bridge:
             self.drained()
         return False
 
-    def take_rest(self, *, pieces: int = 16) -> None:
+    def read_remaining(self, *, pieces: int = 16) -> None:
         """Carry over what the sources hold at this moment, however slow the client is."""
         for descriptor, datatype in list(self.sources.items()):
             for _ in range(pieces):
-                if not self.take(descriptor, datatype):
+                if not self.read_source(descriptor, datatype):
                     break
 
-    def give(self, data: bytes) -> None:
+    def add_input(self, data: bytes) -> None:
         """The client sent something."""
         self.waiting += data
         self.drain_input()
@@ -122,37 +124,37 @@ class Bridge:
     def finish_sink(self, sink: int) -> None:
         """Tell the sink that the client's input is over."""
         self.ended = False
-        if self.kind is Sink.PIPE:
+        if self.kind is SinkKind.PIPE:
             os.close(sink)
             self.sink = None
-        elif self.kind is Sink.SOCKET:
+        elif self.kind is SinkKind.SOCKET:
             with socket.socket(fileno=os.dup(sink)) as end:
                 try:
                     end.shutdown(socket.SHUT_WR)
                 except OSError:  # the other side was quicker
                     pass
 
-    def fill(self) -> None:
+    def pause_output(self) -> None:
         """The channel takes no more for now."""
         self.full = True
-        self.listen()
+        self.update_readers()
 
-    def drain(self) -> None:
+    def resume_output(self) -> None:
         """The channel has room again."""
         self.full = False
-        self.listen()
+        self.update_readers()
 
-    def hold(self) -> None:
+    def pause_transfer(self) -> None:
         """Let nothing move."""
         self.held = True
         if self.sink is not None:
             self.loop.remove_writer(self.sink)
-        self.listen()
+        self.update_readers()
 
-    def release(self) -> None:
+    def resume_transfer(self) -> None:
         """Let everything move again."""
         self.held = False
-        self.listen()
+        self.update_readers()
         self.drain_input()
 
     def close(self) -> None:

@@ -10,31 +10,37 @@ import asyncssh
 
 from tpuherd_sim.hosts.host_protocols import Host
 from tpuherd_sim.ssh.bridge import Bridge
-from tpuherd_sim.ssh.forwards import Outpost, Tunnel, outpost, tunnel, unix_tunnel
+from tpuherd_sim.ssh.forwards import (
+    ReverseListener,
+    Tunnel,
+    open_reverse_listener,
+    open_tunnel,
+    open_unix_tunnel,
+)
 from tpuherd_sim.ssh.session import Session
 
 SESSIONS_MAX = 10  #: of one connection, as sshd has it (MaxSessions)
 AT_ONCE = struct.pack("ii", 1, 0)  #: SO_LINGER by which closing resets the connection
 
 
-class Gate(Protocol):
+class ConnectionOwner(Protocol):
     """Where the client came in."""
 
     host: Host
-    visits: set["Visit"]
+    visits: set["ClientConnection"]
 
     @property
-    def still(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether nothing moves there for now."""
         ...
 
-    async def admits(self, user: str, public: bytes) -> bool: ...
+    async def may_log_in(self, user: str, public: bytes) -> bool: ...
 
 
-class Visit(asyncssh.SSHServer):
+class ClientConnection(asyncssh.SSHServer):
     """One connection of a client to a host."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: ConnectionOwner) -> None:
         self.gate = gate
         self.host = gate.host
         self.user = ""
@@ -62,7 +68,7 @@ class Visit(asyncssh.SSHServer):
         return True
 
     async def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        return await self.gate.admits(username, key.public_data)
+        return await self.gate.may_log_in(username, key.public_data)
 
     def auth_completed(self) -> None:
         self.stranger = False
@@ -77,49 +83,51 @@ class Visit(asyncssh.SSHServer):
     def connection_requested(
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
     ) -> Coroutine[Any, Any, Tunnel]:
-        return tunnel(self, dest_host, dest_port)
+        return open_tunnel(self, dest_host, dest_port)
 
     def unix_connection_requested(self, dest_path: str) -> Coroutine[Any, Any, Tunnel]:
-        return unix_tunnel(self, dest_path)
+        return open_unix_tunnel(self, dest_path)
 
-    def server_requested(self, listen_host: str, listen_port: int) -> Coroutine[Any, Any, Outpost]:
-        return outpost(self, self.connection, listen_host, listen_port)
+    def server_requested(
+        self, listen_host: str, listen_port: int
+    ) -> Coroutine[Any, Any, ReverseListener]:
+        return open_reverse_listener(self, self.connection, listen_host, listen_port)
 
-    def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Work that ends with the connection. A host that dies meanwhile is no error of ours."""
-        task = asyncio.create_task(quietly(work))
+        task = asyncio.create_task(run_quietly(work))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         return task
 
-    def began(self, bridge: Bridge) -> None:
+    def add_bridge(self, bridge: Bridge) -> None:
         """Something flows now."""
         self.bridges.add(bridge)
-        if self.gate.still:
-            bridge.hold()
+        if self.gate.is_paused:
+            bridge.pause_transfer()
 
-    def over(self, bridge: Bridge) -> None:
+    def remove_bridge(self, bridge: Bridge) -> None:
         """It does no more."""
         self.bridges.discard(bridge)
 
-    def hold(self) -> None:
+    def pause_transfer(self) -> None:
         """Neither hear nor say anything."""
         # asyncssh has no word for this; its connection is an asyncio protocol with a transport.
         transport = self.connection._transport
         if transport is not None:
             transport.pause_reading()
         for bridge in self.bridges:
-            bridge.hold()
+            bridge.pause_transfer()
 
-    def release(self) -> None:
+    def resume_transfer(self) -> None:
         """Go on where it stopped."""
         transport = self.connection._transport
         if transport is not None:
             transport.resume_reading()
         for bridge in self.bridges:
-            bridge.release()
+            bridge.resume_transfer()
 
-    def cut(self) -> None:
+    def reset_connection(self) -> None:
         """Reset the connection, as when the machine behind it is no more."""
         end = self.connection.get_extra_info("socket")
         if end is not None:
@@ -127,7 +135,7 @@ class Visit(asyncssh.SSHServer):
         self.connection.abort()
 
 
-async def quietly(work: Coroutine[Any, Any, None]) -> None:
+async def run_quietly(work: Coroutine[Any, Any, None]) -> None:
     """Do it, until the host or the client is gone."""
     try:
         await work

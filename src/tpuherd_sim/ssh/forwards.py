@@ -10,9 +10,9 @@ import asyncssh
 
 from tpuherd_sim.hosts.host_protocols import Host
 from tpuherd_sim.ssh.accept_loop import Acceptor
-from tpuherd_sim.ssh.authorized_keys import address_of
-from tpuherd_sim.ssh.bridge import Bridge, Sink
-from tpuherd_sim.ssh.session import Visit, text
+from tpuherd_sim.ssh.authorized_keys import find_address
+from tpuherd_sim.ssh.bridge import Bridge, SinkKind
+from tpuherd_sim.ssh.session import SessionOwner, read_text
 
 PATIENCE_S = 30.0  #: how long a connection inside a host may take to come about
 
@@ -20,7 +20,7 @@ PATIENCE_S = 30.0  #: how long a connection inside a host may take to come about
 class Tunnel(asyncssh.SSHTCPSession[bytes], asyncssh.SSHUNIXSession[bytes]):
     """A channel of the client and a socket of the host, joined until both have said all."""
 
-    def __init__(self, visit: Visit, end: socket.socket) -> None:
+    def __init__(self, visit: SessionOwner, end: socket.socket) -> None:
         self.visit = visit
         self.end = end
         self.heard = False  #: the client will send no more
@@ -28,36 +28,36 @@ class Tunnel(asyncssh.SSHTCPSession[bytes], asyncssh.SSHUNIXSession[bytes]):
 
     def connection_made(self, chan: Any) -> None:
         self.channel = chan
-        self.bridge = Bridge(chan, self.quiet)
-        self.visit.began(self.bridge)
+        self.bridge = Bridge(chan, self.on_host_ended)
+        self.visit.add_bridge(self.bridge)
 
     def session_started(self) -> None:
         descriptor = self.end.detach()
-        self.bridge.attach(Sink.SOCKET, descriptor, {descriptor: None})
+        self.bridge.attach_descriptors(SinkKind.SOCKET, descriptor, {descriptor: None})
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
-        self.bridge.give(data)
+        self.bridge.add_input(data)
 
     def eof_received(self) -> bool:
         self.heard = True
         self.bridge.end_input()
-        self.finish()
+        self.close_if_done()
         return True
 
     def pause_writing(self) -> None:
-        self.bridge.fill()
+        self.bridge.pause_output()
 
     def resume_writing(self) -> None:
-        self.bridge.drain()
+        self.bridge.resume_output()
 
-    def quiet(self) -> None:
+    def on_host_ended(self) -> None:
         """The host's side has ended."""
         self.said = True
         if not self.channel.is_closing():
             self.channel.write_eof()
-        self.finish()
+        self.close_if_done()
 
-    def finish(self) -> None:
+    def close_if_done(self) -> None:
         """Close when both have ended."""
         if self.heard and self.said:
             self.channel.close()
@@ -65,54 +65,54 @@ class Tunnel(asyncssh.SSHTCPSession[bytes], asyncssh.SSHUNIXSession[bytes]):
     def connection_lost(self, exc: Exception | None) -> None:
         self.end.close()
         self.bridge.close()
-        self.visit.over(self.bridge)
+        self.visit.remove_bridge(self.bridge)
 
 
-async def tunnel(visit: Visit, name: str, port: int) -> Tunnel:
+async def open_tunnel(visit: SessionOwner, name: str, port: int) -> Tunnel:
     """Connect to where the client wants to, as seen from inside the host."""
     try:
         async with asyncio.timeout(PATIENCE_S):
-            return Tunnel(visit, await connection(visit.host, name, port))
+            return Tunnel(visit, await open_connection(visit.host, name, port))
     except OSError as error:  # a timeout is one too
-        raise refusal(error) from error
+        raise channel_error(error) from error
 
 
-async def connection(host: Host, name: str, port: int) -> socket.socket:
+async def open_connection(host: Host, name: str, port: int) -> socket.socket:
     """A socket inside the host, connected."""
-    end = await host.connect(await resolve(host, name), port)
+    end = await host.connect(await resolve_name(host, name), port)
     try:
-        await established(end)
+        await wait_until_connected(end)
     except BaseException:
         end.close()
         raise
     return end
 
 
-async def unix_tunnel(visit: Visit, path: str) -> Tunnel:
+async def open_unix_tunnel(visit: SessionOwner, path: str) -> Tunnel:
     """The same to a unix socket."""
     try:
         return Tunnel(visit, await visit.host.connect_unix(path, visit.user))
     except OSError as error:
-        raise refusal(error) from error
+        raise channel_error(error) from error
 
 
-def refusal(error: OSError) -> asyncssh.ChannelOpenError:
+def channel_error(error: OSError) -> asyncssh.ChannelOpenError:
     """How a client is told."""
     reason = error.strerror or str(error) or "no answer"
     return asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, reason)
 
 
-async def resolve(host: Host, name: str) -> str:
+async def resolve_name(host: Host, name: str) -> str:
     """The address of a name by the host's /etc/hosts: the only names that a host knows."""
     if name.replace(".", "").isdigit() or ":" in name:
         return name
-    known = address_of(await text(host, "/etc/hosts"), name)
+    known = find_address(await read_text(host, "/etc/hosts"), name)
     if known is None and name != "localhost":
         raise OSError(f"the host knows no address of {name}")
     return known or "127.0.0.1"
 
 
-async def established(end: socket.socket) -> None:
+async def wait_until_connected(end: socket.socket) -> None:
     """Wait until a connection that is under way has come about."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
@@ -126,7 +126,7 @@ async def established(end: socket.socket) -> None:
         raise OSError(error, os.strerror(error))
 
 
-class Outpost(asyncssh.SSHListener):
+class ReverseListener(asyncssh.SSHListener):
     """A port inside the host whose connections go to the client."""
 
     def __init__(
@@ -147,11 +147,11 @@ class Outpost(asyncssh.SSHListener):
         """Nothing: it is closed at once."""
 
 
-async def outpost(
-    visit: Visit, connection: asyncssh.SSHServerConnection, name: str, port: int
-) -> Outpost:
+async def open_reverse_listener(
+    visit: SessionOwner, connection: asyncssh.SSHServerConnection, name: str, port: int
+) -> ReverseListener:
     """Listen inside the host, on its loopback only: what sshd does unless told otherwise."""
-    listener = await visit.host.listen("127.0.0.1", port)
+    listener = await visit.host.open_listener("127.0.0.1", port)
     asked = port or int(listener.getsockname()[1])
 
     async def call_home(end: socket.socket, origin: tuple[str, int]) -> None:
@@ -162,6 +162,6 @@ async def outpost(
             end.close()
 
     def welcome(end: socket.socket, origin: tuple[str, int]) -> None:
-        visit.start(call_home(end, origin))
+        visit.start_task(call_home(end, origin))
 
-    return Outpost(listener, welcome)
+    return ReverseListener(listener, welcome)

@@ -20,12 +20,12 @@ def host_key(folder: Path, host: str) -> asyncssh.SSHKey:
     return asyncssh.read_private_key(file)
 
 
-def public_half(folder: Path, host: str) -> tuple[str, str]:
+def public_host_key(folder: Path, host: str) -> tuple[str, str]:
     """Its type and its text, as the guest agent publishes them."""
     kind, text = host_key(folder, host).export_public_key().decode().split()[:2]
     return kind, text
 
 
-def forget(folder: Path, host: str) -> None:
+def delete_host_key(folder: Path, host: str) -> None:
     """Throw the key away: the host is no more."""
     (folder / f"{host}.ed25519").unlink(missing_ok=True)

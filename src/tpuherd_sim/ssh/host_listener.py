@@ -9,19 +9,19 @@ from typing import Any
 import asyncssh
 
 from tpuherd.clock import Clock
-from tpuherd_sim.hosts.host_protocols import Desk, Host
+from tpuherd_sim.hosts.host_protocols import Host, WorldApi
 from tpuherd_sim.model.host_view import HostView
 from tpuherd_sim.ssh.accept_loop import Acceptor
-from tpuherd_sim.ssh.authorized_keys import NAME, admitted, entry_of
-from tpuherd_sim.ssh.connection import Visit
-from tpuherd_sim.ssh.session import text
+from tpuherd_sim.ssh.authorized_keys import NAME, is_key_listed, passwd_entry
+from tpuherd_sim.ssh.connection import ClientConnection
+from tpuherd_sim.ssh.session import read_text
 
 STRANGERS_MAX = 100  #: connections of one host that have not logged in yet (MaxStartups)
 BACKLOG = 512
 INSIDE = ("0.0.0.0", 22)  #: where the other hosts of the world find a host's sshd
 
 
-class Manner(Enum):
+class ListenState(Enum):
     """How a host's address behaves."""
 
     SHUT = "connections are refused"
@@ -30,26 +30,26 @@ class Manner(Enum):
     DARK = "packets vanish: connecting takes until the client gives up"
 
 
-def manner(view: HostView | None, host: Host | None) -> Manner:
+def listen_state(view: HostView | None, host: Host | None) -> ListenState:
     """How the address of such a host behaves."""
     if view is None or host is None or host.gone.is_set() or not view.on or not view.ssh:
-        return Manner.SHUT
+        return ListenState.SHUT
     if view.network == "down":
-        return Manner.DARK
-    return Manner.MUTE if view.hung else Manner.OPEN
+        return ListenState.DARK
+    return ListenState.MUTE if view.hung else ListenState.OPEN
 
 
-class Gate:
+class HostListener:
     """The listening sockets and the connections of one host while it runs."""
 
-    def __init__(self, desk: Desk, key: str, host: Host, clock: Clock) -> None:
+    def __init__(self, desk: WorldApi, key: str, host: Host, clock: Clock) -> None:
         self.desk = desk
         self.key = key
         self.host = host
         self.clock = clock
-        self.manner = Manner.SHUT
+        self.manner = ListenState.SHUT
         self.options: asyncssh.SSHServerConnectionOptions
-        self.visits: set[Visit] = set()
+        self.visits: set[ClientConnection] = set()
         self.address: tuple[str, int] | None = None
         self.outside: socket.socket | None = None
         self.inside: socket.socket | None = None
@@ -73,74 +73,74 @@ class Gate:
             kbdint_auth=False,
             host_based_auth=False,
         )
-        self.start(self.watch())
+        self.start_task(self.shut_when_gone())
 
     async def open_inside(self) -> None:
         """Let the other hosts in too, once the outer address is taken: they may be the same."""
         try:
-            self.inside = await self.host.listen(*INSIDE)
+            self.inside = await self.host.open_listener(*INSIDE)
         except OSError:  # taken by the user's own sshd
             return
-        if self.manner is Manner.OPEN:
-            self.accepting.append(Acceptor(self.inside, self.welcome))
+        if self.manner is ListenState.OPEN:
+            self.accepting.append(Acceptor(self.inside, self.accept_client))
 
     @property
-    def still(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether nothing moves here for now."""
-        return self.manner is not Manner.OPEN
+        return self.manner is not ListenState.OPEN
 
-    def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         return task
 
-    async def watch(self) -> None:
+    async def shut_when_gone(self) -> None:
         """The moment the host is dead its connections are, too."""
         await self.host.gone.wait()
-        self.behave(Manner.SHUT, None)
+        self.set_state(ListenState.SHUT, None)
 
-    def behave(self, manner: Manner, address: tuple[str, int] | None) -> None:
+    def set_state(self, manner: ListenState, address: tuple[str, int] | None) -> None:
         """Change to another manner, or address; harmless when it is the same."""
         if (manner, address) == (self.manner, self.address) and (self.outside or not address):
             return
-        if address != self.address or self.manner is Manner.DARK:
+        if address != self.address or self.manner is ListenState.DARK:
             self.stop_listening()
         self.manner, self.address = manner, address
-        if manner is Manner.SHUT:
-            self.shut()
+        if manner is ListenState.SHUT:
+            self.shut_down()
             return
         self.stop_accepting()
         try:
             if self.outside is None and address is not None:
-                self.outside = listening(address)
+                self.outside = open_listener(address)
         finally:
-            self.turn()
+            self.apply_state()
 
-    def turn(self) -> None:
+    def apply_state(self) -> None:
         """Accept or not, hold or release what there is: by the manner."""
-        if self.manner is Manner.OPEN:
+        if self.manner is ListenState.OPEN:
             for listener in (self.outside, self.inside):
                 if listener is not None:
-                    self.accepting.append(Acceptor(listener, self.welcome))
-        elif self.manner is Manner.DARK:
-            self.fill_up()
+                    self.accepting.append(Acceptor(listener, self.accept_client))
+        elif self.manner is ListenState.DARK:
+            self.fill_backlog()
         for visit in self.visits:
-            if self.manner is Manner.OPEN:
-                visit.release()
+            if self.manner is ListenState.OPEN:
+                visit.resume_transfer()
             else:
-                visit.hold()
+                visit.pause_transfer()
 
-    def shut(self) -> None:
+    def shut_down(self) -> None:
         """Refuse everybody, and throw out who is in."""
         self.stop_listening()
         if self.inside is not None:
             self.inside.close()
             self.inside = None
         for visit in list(self.visits):
-            visit.cut()
+            visit.reset_connection()
 
-    def fill_up(self) -> None:
+    def fill_backlog(self) -> None:
         """Make the kernel drop who connects: a listening queue of length nought, and one in it."""
         if self.outside is None:
             return
@@ -164,47 +164,47 @@ class Gate:
         self.outside = None
         self.fillers.clear()
 
-    def welcome(self, end: socket.socket, _: object) -> None:
+    def accept_client(self, end: socket.socket, _: object) -> None:
         """Let everybody in; who they are is seen later."""
         if sum(visit.stranger for visit in self.visits) >= STRANGERS_MAX:
             end.close()
         else:
-            self.start(self.serve(end))
+            self.start_task(self.serve_connection(end))
 
-    async def serve(self, end: socket.socket) -> None:
+    async def serve_connection(self, end: socket.socket) -> None:
         """One connection, from its first byte to its last."""
         try:
             connection = await asyncssh.run_server(
-                end, options=self.options, server_factory=lambda: Visit(self)
+                end, options=self.options, server_factory=lambda: ClientConnection(self)
             )
             await connection.wait_closed()
         except (OSError, asyncssh.Error):
             return
 
-    async def admits(self, user: str, public: bytes) -> bool:
+    async def may_log_in(self, user: str, public: bytes) -> bool:
         """Whether this key is the user's by the metadata, or by the user's own authorized_keys."""
         if not NAME.fullmatch(user):
             return False
         now = self.clock.now()
-        if admitted(self.desk.logins(self.key).get(user, ()), public, now):
+        if is_key_listed(self.desk.login_keys(self.key).get(user, ()), public, now):
             return True
         try:
-            entry = entry_of(await text(self.host, "/etc/passwd"), user)
-            lines = await text(self.host, f"{entry[5]}/.ssh/authorized_keys") if entry else ""
+            entry = passwd_entry(await read_text(self.host, "/etc/passwd"), user)
+            lines = await read_text(self.host, f"{entry[5]}/.ssh/authorized_keys") if entry else ""
         except OSError:
             return False
-        return admitted(lines.splitlines(), public, now)
+        return is_key_listed(lines.splitlines(), public, now)
 
     async def close(self) -> None:
         """End everything, and wait for it."""
-        self.behave(Manner.SHUT, None)
+        self.set_state(ListenState.SHUT, None)
         tasks = list(self.tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def listening(address: tuple[str, int]) -> socket.socket:
+def open_listener(address: tuple[str, int]) -> socket.socket:
     """A listening socket outside."""
     listener = socket.socket()
     try:

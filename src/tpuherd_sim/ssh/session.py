@@ -11,31 +11,31 @@ import asyncssh
 
 from tpuherd_sim.hosts import sftp_server
 from tpuherd_sim.hosts.host_protocols import Account, Host, Process, Program
-from tpuherd_sim.ssh.authorized_keys import PATH, offered, shell_of, variables
-from tpuherd_sim.ssh.bridge import Bridge, Sink
+from tpuherd_sim.ssh.authorized_keys import PATH, accepted_variables, login_shell, parse_environment
+from tpuherd_sim.ssh.bridge import Bridge, SinkKind
 from tpuherd_sim.ssh.terminal_modes import set_modes, set_size
 
 STDERR = asyncssh.EXTENDED_DATA_STDERR
 
 
-class Visit(Protocol):
+class SessionOwner(Protocol):
     """The connection that a session belongs to."""
 
     host: Host
     user: str
     ends: tuple[str, int, str, int]  #: client's address and port, then the host's
 
-    def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]": ...
+    def start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]": ...
 
-    def began(self, bridge: Bridge) -> None: ...
+    def add_bridge(self, bridge: Bridge) -> None: ...
 
-    def over(self, bridge: Bridge) -> None: ...
+    def remove_bridge(self, bridge: Bridge) -> None: ...
 
 
 class Session(asyncssh.SSHServerSession[bytes]):
     """Carries bytes, sizes and signals to a program in the host, and its end back to the client."""
 
-    def __init__(self, visit: Visit) -> None:
+    def __init__(self, visit: SessionOwner) -> None:
         self.visit = visit
         self.command: str | None = None
         self.transfers_files = False  #: by SFTP
@@ -50,7 +50,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         # The client is told of the end of the outputs only together with the exit status: OpenSSH
         # closes a channel that has ended both ways, and asyncssh then takes no status any more.
         self.bridge = Bridge(chan, self.silent.set)
-        self.visit.began(self.bridge)
+        self.visit.add_bridge(self.bridge)
 
     def pty_requested(
         self, term_type: str, term_size: tuple[int, int, int, int], term_modes: Mapping[int, int]
@@ -69,30 +69,30 @@ class Session(asyncssh.SSHServerSession[bytes]):
         return self.transfers_files
 
     def session_started(self) -> None:
-        self.task = self.visit.start(self.run())
+        self.task = self.visit.start_task(self.run())
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
-        self.bridge.give(data)
+        self.bridge.add_input(data)
 
     def eof_received(self) -> bool:
         self.bridge.end_input()
         return True  # the program may well go on to speak
 
     def pause_writing(self) -> None:
-        self.bridge.fill()
+        self.bridge.pause_output()
 
     def resume_writing(self) -> None:
-        self.bridge.drain()
+        self.bridge.resume_output()
 
     def terminal_size_changed(self, width: int, height: int, pixwidth: int, pixheight: int) -> None:
-        self.on_terminal(lambda it: set_size(it, (height, width, pixwidth, pixheight)))
+        self.change_terminal(lambda it: set_size(it, (height, width, pixwidth, pixheight)))
 
     def break_received(self, msec: int) -> bool:
         # The kernel drops a break on a pseudo-terminal, as sshd's tcsendbreak finds too.
         return self.terminal is not None
 
     def signal_received(self, signal: str) -> None:
-        self.visit.start(self.pass_on(signal))
+        self.visit.start_task(self.forward_signal(signal))
 
     def connection_lost(self, exc: Exception | None) -> None:
         # With the last descriptor of its master the terminal hangs up, and its programs hear of
@@ -102,9 +102,9 @@ class Session(asyncssh.SSHServerSession[bytes]):
         self.bridge.close()
         if self.task is not None:
             self.task.cancel()
-        self.visit.over(self.bridge)
+        self.visit.remove_bridge(self.bridge)
 
-    def on_terminal(self, change: Callable[[int], None]) -> None:
+    def change_terminal(self, change: Callable[[int], None]) -> None:
         """Do something to the terminal, if there is one and it is not gone yet."""
         if self.terminal is not None:
             try:
@@ -112,17 +112,17 @@ class Session(asyncssh.SSHServerSession[bytes]):
             except OSError:
                 self.terminal = None
 
-    async def pass_on(self, name: str) -> None:
+    async def forward_signal(self, name: str) -> None:
         """Send the client's signal to the program and what it started."""
         number = getattr(signal, f"SIG{name}", None)
         if isinstance(number, signal.Signals) and self.process is not None:
-            await self.visit.host.signal(self.process.pid, number, whole_session=True)
+            await self.visit.host.send_signal(self.process.pid, number, whole_session=True)
 
     async def run(self) -> None:
         """The whole life of the program."""
         try:
-            account = await self.visit.host.account(self.visit.user)
-            process = await self.begin(await program(self, account))
+            account = await self.visit.host.ensure_account(self.visit.user)
+            process = await self.start_program(await build_program(self, account))
         except OSError as error:
             if not self.over:
                 self.channel.write(f"the host could not start this: {error}\r\n".encode(), STDERR)
@@ -133,13 +133,13 @@ class Session(asyncssh.SSHServerSession[bytes]):
         if self.terminal is None:
             await self.silent.wait()  # what it left running may still speak: so does sshd wait
         else:
-            self.bridge.take_rest()
-        self.tell_end(status)
+            self.bridge.read_remaining()
+        self.report_exit(status)
 
-    async def begin(self, program: Program) -> Process:
+    async def start_program(self, program: Program) -> Process:
         """Start the program on a terminal or on three pipes."""
         if self.channel.get_terminal_type() is None:
-            return await self.begin_on_pipes(program)
+            return await self.start_on_pipes(program)
         columns, rows, width, height = self.channel.get_terminal_size()
         process, master = await self.visit.host.spawn_on_terminal(
             program, (rows, columns, width, height)
@@ -148,13 +148,13 @@ class Session(asyncssh.SSHServerSession[bytes]):
             os.close(master)
             return process
         self.terminal = master
-        self.on_terminal(lambda it: set_modes(it, self.channel.get_terminal_modes()))
+        self.change_terminal(lambda it: set_modes(it, self.channel.get_terminal_modes()))
         columns, rows, width, height = self.channel.get_terminal_size()
-        self.on_terminal(lambda it: set_size(it, (rows, columns, width, height)))
-        self.bridge.attach(Sink.TERMINAL, master, {master: None})
+        self.change_terminal(lambda it: set_size(it, (rows, columns, width, height)))
+        self.bridge.attach_descriptors(SinkKind.TERMINAL, master, {master: None})
         return process
 
-    async def begin_on_pipes(self, program: Program) -> Process:
+    async def start_on_pipes(self, program: Program) -> Process:
         """Start the program with its own stdin, stdout and stderr."""
         inputs, outputs, errors = os.pipe(), os.pipe(), os.pipe()
         theirs = (inputs[0], outputs[1], errors[1])
@@ -163,7 +163,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
             # Any user of the host may open its own /dev/stderr anew, whoever made the pipe.
             os.fchmod(descriptor, 0o666)
         try:
-            process = await self.visit.host.spawn(program, theirs)
+            process = await self.visit.host.spawn_program(program, theirs)
         except BaseException:
             for descriptor in ours:
                 os.close(descriptor)
@@ -175,10 +175,10 @@ class Session(asyncssh.SSHServerSession[bytes]):
             for descriptor in ours:
                 os.close(descriptor)
         else:
-            self.bridge.attach(Sink.PIPE, ours[0], {ours[1]: None, ours[2]: STDERR})
+            self.bridge.attach_descriptors(SinkKind.PIPE, ours[0], {ours[1]: None, ours[2]: STDERR})
         return process
 
-    def tell_end(self, status: int) -> None:
+    def report_exit(self, status: int) -> None:
         """Say how it ended, and close. A host that died says nothing: its connections are cut."""
         if self.over or self.visit.host.gone.is_set():
             return
@@ -189,22 +189,22 @@ class Session(asyncssh.SSHServerSession[bytes]):
             self.channel.exit(os.WEXITSTATUS(status))
 
 
-async def program(session: Session, account: Account) -> Program:
+async def build_program(session: Session, account: Account) -> Program:
     """What to start: the user's shell, with the environment that sshd and PAM give it."""
     visit, channel = session.visit, session.channel
     passwd, environment = await asyncio.gather(
-        text(visit.host, "/etc/passwd"), text(visit.host, "/etc/environment")
+        read_text(visit.host, "/etc/passwd"), read_text(visit.host, "/etc/environment")
     )
-    shell = shell_of(passwd, account.name)
+    shell = login_shell(passwd, account.name)
     ends = visit.ends
     env = {
-        **offered(channel.get_environment()),
+        **accepted_variables(channel.get_environment()),
         "USER": account.name,
         "LOGNAME": account.name,
         "HOME": account.home,
         "PATH": PATH,
         "SHELL": shell,
-        **variables(environment),
+        **parse_environment(environment),
         "SSH_CLIENT": f"{ends[0]} {ends[1]} {ends[3]}",
         "SSH_CONNECTION": f"{ends[0]} {ends[1]} {ends[2]} {ends[3]}",
     }
@@ -222,7 +222,7 @@ async def program(session: Session, account: Account) -> Program:
     return Program(argv=argv, env=env, user=account.name, executable=shell)
 
 
-async def text(host: Host, path: str) -> str:
+async def read_text(host: Host, path: str) -> str:
     """A text file of the host, empty where there is none."""
     try:
         return (await host.read(path)).decode("utf-8", "replace")

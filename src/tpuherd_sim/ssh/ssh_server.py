@@ -5,18 +5,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tpuherd.clock import Clock, WallClock
-from tpuherd_sim.hosts.host_protocols import Desk, Host
+from tpuherd_sim.hosts.host_protocols import Host, WorldApi
 from tpuherd_sim.model.host_view import HostView
-from tpuherd_sim.ssh.host_keys import forget, host_key
-from tpuherd_sim.ssh.host_listener import Gate, Manner, manner
+from tpuherd_sim.ssh.host_keys import delete_host_key, host_key
+from tpuherd_sim.ssh.host_listener import HostListener, ListenState, listen_state
 
 
-class Door:
+class SshServer:
     """All gates of a world. Call `match` whenever views or running hosts changed."""
 
     def __init__(
         self,
-        desk: Desk,
+        desk: WorldApi,
         port: int,
         hosts: Callable[[str], Host | None],
         keys_folder: Path,
@@ -28,15 +28,15 @@ class Door:
         self.hosts = hosts
         self.keys_folder = keys_folder
         self.clock = clock or WallClock()
-        self.gates: dict[str, Gate] = {}
+        self.gates: dict[str, HostListener] = {}
 
-    async def match(self, views: Mapping[str, HostView | None]) -> None:
+    async def apply_views(self, views: Mapping[str, HostView | None]) -> None:
         """Bring the addresses of these hosts to what their views say; None: it is no more."""
         failed = []
 
         async def match_one(key: str, view: HostView | None) -> None:
             try:
-                await self.match_one(key, view)
+                await self.apply_view(key, view)
             except OSError as error:
                 failed.append(f"{view.name if view else key}: {error.strerror or error}")
 
@@ -47,27 +47,27 @@ class Door:
                 " choose another port with --ssh-port"
             )
 
-    async def match_one(self, key: str, view: HostView | None) -> None:
+    async def apply_view(self, key: str, view: HostView | None) -> None:
         """One host."""
         host = self.hosts(key)
-        wanted = manner(view, host)
+        wanted = listen_state(view, host)
         gate = self.gates.get(key)
-        if gate is not None and (wanted is Manner.SHUT or gate.host is not host):
+        if gate is not None and (wanted is ListenState.SHUT or gate.host is not host):
             del self.gates[key]
             await gate.close()
             gate = None
         if view is None:
-            forget(self.keys_folder, key)
-        if wanted is Manner.SHUT or view is None or host is None:
+            delete_host_key(self.keys_folder, key)
+        if wanted is ListenState.SHUT or view is None or host is None:
             return
         address = (view.external_ip, self.port) if view.external_ip else None
         if gate is not None:
-            gate.behave(wanted, address)
+            gate.set_state(wanted, address)
             return
-        gate = self.gates[key] = Gate(self.desk, key, host, self.clock)
+        gate = self.gates[key] = HostListener(self.desk, key, host, self.clock)
         await gate.open(host_key(self.keys_folder, key))
         try:
-            gate.behave(wanted, address)
+            gate.set_state(wanted, address)
         finally:
             await gate.open_inside()
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tpuherd_sim.model.world import World
-from tpuherd_sim.tpu.names import region
+from tpuherd_sim.tpu.names import region_of_zone
 
 #: Scopes of a TPU VM's service account where the user chose none.
 SCOPES = tuple(
@@ -27,18 +27,20 @@ TIER_SCHEDULING: Mapping[str, dict[str, Any]] = {
 }
 
 
-def complete(
+def complete_spec(
     world: World, zone: str, asked: Mapping[str, Any], *, tier: str = "on-demand"
 ) -> dict[str, Any]:
     """A node's spec with what the service adds: network, service account, tier of its request."""
     spec = {name: value for name, value in asked.items() if name not in OWN}
     if "networkConfigs" in spec:
-        spec["networkConfigs"] = [network(world, zone, one) for one in spec["networkConfigs"]]
+        spec["networkConfigs"] = [
+            complete_network(world, zone, one) for one in spec["networkConfigs"]
+        ]
         spec["networkConfig"] = spec["networkConfigs"][0]
     else:
         # Who says nothing of networks gets external addresses; who says something, what they say.
         given = spec.get("networkConfig", {"enableExternalIps": True})
-        spec["networkConfig"] = network(world, zone, given)
+        spec["networkConfig"] = complete_network(world, zone, given)
     account = spec.get("serviceAccount", {})
     number = world.settings.project_number
     spec["serviceAccount"] = {
@@ -54,7 +56,7 @@ def complete(
     return spec
 
 
-def network(world: World, zone: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def complete_network(world: World, zone: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """A network card with the full names of its network and subnetwork."""
     project = world.settings.project
     name = str(given.get("network") or "default")
@@ -63,5 +65,5 @@ def network(world: World, zone: str, given: Mapping[str, Any]) -> dict[str, Any]
     subnetwork = str(given.get("subnetwork") or name.rpartition("/")[2])
     if not subnetwork.startswith("projects/"):
         short = subnetwork.rpartition("/")[2]
-        subnetwork = f"projects/{project}/regions/{region(zone)}/subnetworks/{short}"
+        subnetwork = f"projects/{project}/regions/{region_of_zone(zone)}/subnetworks/{short}"
     return {**given, "network": name, "subnetwork": subnetwork}

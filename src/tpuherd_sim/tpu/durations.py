@@ -1,6 +1,6 @@
 """How long the stretches of the cloud's lifecycle last, in seconds, from low to high."""
 
-from tpuherd_sim.model.world import World, scaled
+from tpuherd_sim.model.world import World, scale_duration
 
 DURATIONS: dict[str, tuple[float, float]] = {
     "node.place": (5.0, 25.0),  # a refusal for capacity comes this soon
@@ -32,7 +32,7 @@ DAY_S = 86400.0  #: the life of a preemptible node, and of an operation that is 
 RETRY_S_MAX = 2700.0  #: so long the nodes of a queued resource are tried again
 
 
-def throw(world: World, name: str, factor: float = 1.0) -> float:
+def draw_duration(world: World, name: str, factor: float = 1.0) -> float:
     """So long it takes this time, in the world's seconds."""
     low, high = DURATIONS[name]
-    return scaled(world, world.dice.between(low, high) * factor)
+    return scale_duration(world, world.dice.random_between(low, high) * factor)

@@ -3,9 +3,9 @@
 import hashlib
 import json
 
-from tpuherd_sim.model.compute_errors import compute_error
-from tpuherd_sim.model.http_types import Json, Refused, Response
-from tpuherd_sim.model.records import Status
+from tpuherd_sim.model.compute_errors import compute_error_body
+from tpuherd_sim.model.http_types import ApiError, Json, Response
+from tpuherd_sim.model.records import RpcStatus
 from tpuherd_sim.model.world import World
 
 JSON_HEADERS = (("content-type", "application/json; charset=UTF-8"),)
@@ -71,16 +71,16 @@ TEXT_OF_CODE = {
 }
 
 
-def eid(world: World, now: float, text: str) -> str:
+def error_id(world: World, now: float, text: str) -> str:
     """The error id that Google puts behind some texts. Not thrown: reading must not use up dice."""
     given = f"{world.settings.seed}:{now}:{text}".encode()
     return "0x" + hashlib.blake2b(given, digest_size=8).hexdigest().lstrip("0")
 
 
-def render(refused: Refused, version: str) -> Response:
+def render_error(refused: ApiError, version: str) -> Response:
     """The error as the API of that version answers it."""
     if version in ("compute", "storage"):
-        content = compute_error(version, refused)
+        content = compute_error_body(version, refused)
     else:
         error: Json = {
             "code": refused.http,
@@ -95,22 +95,22 @@ def render(refused: Refused, version: str) -> Response:
     )
 
 
-def bad(world: World, now: float, text: str) -> Refused:
+def bad_request_error(world: World, now: float, text: str) -> ApiError:
     """The service itself refuses the request: a text with an error id."""
-    return Refused(400, "INVALID_ARGUMENT", bad_request(world, now, text))
+    return ApiError(400, "INVALID_ARGUMENT", bad_request_text(world, now, text))
 
 
-def bad_request(world: World, now: float, text: str) -> str:
+def bad_request_text(world: World, now: float, text: str) -> str:
     """The text of `bad`, for operations that end so."""
-    return f"Cloud TPU received a bad request. {text} [EID: {eid(world, now, text)}]"
+    return f"Cloud TPU received a bad request. {text} [EID: {error_id(world, now, text)}]"
 
 
-def not_now(world: World, now: float, verb: str, state: str) -> Refused:
+def wrong_state_error(world: World, now: float, verb: str, state: str) -> ApiError:
     """The state of the resource does not allow that."""
-    return bad(world, now, f"{verb} is not supported while in state {state}")
+    return bad_request_error(world, now, f"{verb} is not supported while in state {state}")
 
 
-def invalid(message: str, *, field: str = "", description: str = "") -> Refused:
+def invalid_request_error(message: str, *, field: str = "", description: str = "") -> ApiError:
     """The request can't be read: refused before the service sees it."""
     violation = {"field": field} if field else {}
     violation["description"] = description or message
@@ -118,30 +118,30 @@ def invalid(message: str, *, field: str = "", description: str = "") -> Refused:
         "@type": "type.googleapis.com/google.rpc.BadRequest",
         "fieldViolations": [violation],
     }
-    return Refused(400, "INVALID_ARGUMENT", message, details=(details,))
+    return ApiError(400, "INVALID_ARGUMENT", message, details=(details,))
 
 
-def precondition(message: str) -> Refused:
+def precondition_error(message: str) -> ApiError:
     """Not in this state of things."""
-    return Refused(400, "FAILED_PRECONDITION", message)
+    return ApiError(400, "FAILED_PRECONDITION", message)
 
 
-def not_found(name: str) -> Refused:
+def not_found_error(name: str) -> ApiError:
     """There is no such resource."""
-    return Refused(404, "NOT_FOUND", f"Resource '{name}' was not found")
+    return ApiError(404, "NOT_FOUND", f"Resource '{name}' was not found")
 
 
-def exists(name: str) -> Refused:
+def already_exists_error(name: str) -> ApiError:
     """There is such a resource already."""
-    return Refused(409, "ALREADY_EXISTS", f"Resource '{name}' already exists")
+    return ApiError(409, "ALREADY_EXISTS", f"Resource '{name}' already exists")
 
 
-def no_method() -> Refused:
+def method_not_found_error() -> ApiError:
     """Nothing is served at this path, or not by this HTTP method."""
-    return Refused(404, "NOT_FOUND", "Method not found.")
+    return ApiError(404, "NOT_FOUND", "Method not found.")
 
 
-def info(reason: str, domain: str, **metadata: str) -> Json:
+def error_info(reason: str, domain: str, **metadata: str) -> Json:
     """An ErrorInfo."""
     return {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -151,9 +151,9 @@ def info(reason: str, domain: str, **metadata: str) -> Json:
     }
 
 
-def zone_denied(world: World, zone: str) -> Refused:
+def zone_denied_error(world: World, zone: str) -> ApiError:
     """The project may not use that place, or there is no such place."""
-    details = info(
+    details = error_info(
         "LOCATION_POLICY_VIOLATED",
         "googleapis.com",
         consumer=f"projects/{world.settings.project_number}",
@@ -161,26 +161,26 @@ def zone_denied(world: World, zone: str) -> Refused:
         service="tpu.googleapis.com",
     )
     message = f"Permission denied on 'locations/{zone}' (or it may not exist)."
-    return Refused(403, "PERMISSION_DENIED", message, details=(details,))
+    return ApiError(403, "PERMISSION_DENIED", message, details=(details,))
 
 
-def permission_denied(permission: str, resource: str) -> Refused:
+def permission_denied_error(permission: str, resource: str) -> ApiError:
     """The account may not do that there."""
-    details = info(
+    details = error_info(
         "IAM_PERMISSION_DENIED", "iam.googleapis.com", permission=permission, resource=resource
     )
     message = (
         f"Permission '{permission}' denied on resource "
         f"'//tpu.googleapis.com/{resource}' (or it may not exist)."
     )
-    return Refused(403, "PERMISSION_DENIED", message, details=(details,))
+    return ApiError(403, "PERMISSION_DENIED", message, details=(details,))
 
 
-def quota(world: World, message: str, *, limit_id: str, metric: str, place: str) -> Refused:
+def quota_error(world: World, message: str, *, limit_id: str, metric: str, place: str) -> ApiError:
     """A quota or a rate limit is used up."""
     number = world.settings.project_number
     details = (
-        info(
+        error_info(
             "RATE_LIMIT_EXCEEDED",
             "googleapis.com",
             service="tpu.googleapis.com",
@@ -194,18 +194,18 @@ def quota(world: World, message: str, *, limit_id: str, metric: str, place: str)
             "violations": [{"subject": f"project:{number}", "description": message}],
         },
     )
-    return Refused(429, "RESOURCE_EXHAUSTED", message, details=details)
+    return ApiError(429, "RESOURCE_EXHAUSTED", message, details=details)
 
 
-def from_weather(world: World, http: int, status: str, message: str) -> Refused:
+def weather_error(world: World, http: int, status: str, message: str) -> ApiError:
     """The answer that a rule of the weather wants."""
     text = message or TEXT_OF_HTTP.get(http, "Internal error encountered.")
     text = text.replace("{number}", str(world.settings.project_number))
-    return Refused(http, status or STATUS_OF_HTTP.get(http, "UNKNOWN"), text)
+    return ApiError(http, status or STATUS_OF_HTTP.get(http, "UNKNOWN"), text)
 
 
-def operation_error(world: World, now: float, zone: str, code: int, message: str = "") -> Status:
+def operation_error(world: World, now: float, zone: str, code: int, message: str = "") -> RpcStatus:
     """How an operation ends badly."""
     text = message or TEXT_OF_CODE.get(code, "an internal error has occurred")
     text = text.replace("{zone}", zone)
-    return Status(code=code, message=text.replace("{eid}", eid(world, now, text)))
+    return RpcStatus(code=code, message=text.replace("{eid}", error_id(world, now, text)))

@@ -4,33 +4,33 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tpuherd_sim.model.http_types import Refused
+from tpuherd_sim.model.http_types import ApiError
 from tpuherd_sim.model.records import HOLDING, Node, Worker
-from tpuherd_sim.model.world import World, note, plan
-from tpuherd_sim.model.world_parts import Due
+from tpuherd_sim.model.world import World, log_event, schedule_event
+from tpuherd_sim.model.world_parts import AgendaItem
 from tpuherd_sim.tpu import host_repairs, lifecycle, machines, maintenance
-from tpuherd_sim.tpu.writes import put, same_node, with_worker
+from tpuherd_sim.tpu.writes import put_node, same_node, with_worker
 
 NOTICE_S = 30.0
 
 
-def known(world: World, key: str) -> Node:
+def known_node(world: World, key: str) -> Node:
     """The node of a key."""
     node = world.nodes.get(key)
     if node is None:
-        raise Refused(404, "NOT_FOUND", f"There is no node {key}.")
+        raise ApiError(404, "NOT_FOUND", f"There is no node {key}.")
     return node
 
 
 def known_worker(world: World, key: str, worker: int) -> tuple[Node, Worker]:
     """A worker of a node."""
-    node = known(world, key)
+    node = known_node(world, key)
     if not 0 <= worker < len(node.workers):
-        raise Refused(404, "NOT_FOUND", f"Node {key} has no worker {worker}.")
+        raise ApiError(404, "NOT_FOUND", f"Node {key} has no worker {worker}.")
     return node, node.workers[worker]
 
 
-def preempt(
+def preempt_node(
     world: World,
     node_key: str,
     now: float,
@@ -40,36 +40,36 @@ def preempt(
     acpi: bool = True,
 ) -> None:
     """A node's capacity is taken back: it is warned at once, and off after the notice."""
-    node = known(world, node_key)
+    node = known_node(world, node_key)
     if node.state not in HOLDING or node.state == "DELETING":
         return
     if notice_s <= 0.0:
-        lifecycle.reclaim(world, node, now)
+        lifecycle.reclaim_node(world, node, now)
         return
     if acpi:
-        node = machines.press(node)
-    put(world, replace(node, preempted=node.preempted or flag), now)
-    note(world, now, "node.warned", node=node_key, notice_s=notice_s)
-    plan(world, now + notice_s, "node.preempt", node_key, uid=node.uid, state="PREEMPTED")
+        node = machines.press_power_buttons(node)
+    put_node(world, replace(node, preempted=node.preempted or flag), now)
+    log_event(world, now, "node.warned", node=node_key, notice_s=notice_s)
+    schedule_event(world, now + notice_s, "node.preempt", node_key, uid=node.uid, state="PREEMPTED")
 
 
-def preempted(world: World, due: Due) -> None:
+def finish_preemption(world: World, due: AgendaItem) -> None:
     """The notice is over."""
     node = same_node(world, due)
     if node is not None and node.state in HOLDING and node.state != "DELETING":
-        lifecycle.reclaim(world, node, due.at, due.args["state"])
+        lifecycle.reclaim_node(world, node, due.at, due.args["state"])
 
 
-def expired(world: World, due: Due) -> None:
+def expire_node(world: World, due: AgendaItem) -> None:
     """A preemptible node has lived for a day."""
     node = same_node(world, due)
     if node is not None and node.state in HOLDING and node.state != "DELETING":
-        put(world, replace(machines.press(node), preempted=True), due.at)
+        put_node(world, replace(machines.press_power_buttons(node), preempted=True), due.at)
         at = due.at + NOTICE_S
-        plan(world, at, "node.preempt", node.key, uid=node.uid, state="TERMINATED")
+        schedule_event(world, at, "node.preempt", node.key, uid=node.uid, state="TERMINATED")
 
 
-def maintain(
+def maintain_node(
     world: World,
     node_key: str,
     now: float,
@@ -79,39 +79,39 @@ def maintain(
     change_ip: bool = True,
 ) -> None:
     """Maintenance is announced, and done when its time comes."""
-    node = known(world, node_key)
-    maintenance.announce(
+    node = known_node(world, node_key)
+    maintenance.announce_maintenance(
         world, node, now, notice_s=notice_s, duration_s=duration_s, change_ip=change_ip
     )
 
 
-def reboot(world: World, node_key: str, worker: int, now: float) -> None:
+def reboot_host(world: World, node_key: str, worker: int, now: float) -> None:
     """One host starts anew, with the same disk."""
     node, host = known_worker(world, node_key, worker)
     if host.on:
-        note(world, now, "host.rebooted", node=node_key, worker=worker)
-        put(world, with_worker(node, replace(host, boot=host.boot + 1, hung=False)), now)
+        log_event(world, now, "host.rebooted", node=node_key, worker=worker)
+        put_node(world, with_worker(node, replace(host, boot=host.boot + 1, hung=False)), now)
 
 
 def alter_host(world: World, node_key: str, worker: int, now: float, **fields: Any) -> None:
     """Fields of a host's worker are otherwise from now on: hung, network, ssh, disk_full, …"""
     node, host = known_worker(world, node_key, worker)
-    put(world, with_worker(node, replace(host, **fields)), now)
+    put_node(world, with_worker(node, replace(host, **fields)), now)
 
 
 def alter_node(world: World, node_key: str, now: float, **fields: Any) -> None:
     """Something about a node is otherwise from now on: health, health_description, symptoms."""
-    put(world, replace(known(world, node_key), **fields), now)
+    put_node(world, replace(known_node(world, node_key), **fields), now)
 
 
 def lose_host(world: World, node_key: str, worker: int, now: float) -> None:
     """A host crashes: no power at once, the API sees it later and has it repaired."""
     node, host = known_worker(world, node_key, worker)
-    note(world, now, "host.lost", node=node_key, worker=worker)
-    host_repairs.lose(world, node, host, now)
+    log_event(world, now, "host.lost", node=node_key, worker=worker)
+    host_repairs.lose_power(world, node, host, now)
 
 
-AGENDA: dict[str, Callable[[World, Due], None]] = {
-    "node.preempt": preempted,
-    "node.expire": expired,
+AGENDA: dict[str, Callable[[World, AgendaItem], None]] = {
+    "node.preempt": finish_preemption,
+    "node.expire": expire_node,
 }

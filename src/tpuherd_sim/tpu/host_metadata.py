@@ -4,11 +4,11 @@ from typing import Any
 
 from tpuherd.catalogue import Accelerator, accelerators, generations
 from tpuherd_sim.model.project_metadata import project_metadata
-from tpuherd_sim.model.records import Multislice, Node, Upcoming, Worker
+from tpuherd_sim.model.records import Multislice, Node, UpcomingMaintenance, Worker
 from tpuherd_sim.model.world import World
 from tpuherd_sim.model.world_parts import Settings
-from tpuherd_sim.tpu.host_reports import find, slices
-from tpuherd_sim.tpu.timestamps import timestamp
+from tpuherd_sim.tpu.host_reports import find_worker, slice_nodes
+from tpuherd_sim.tpu.timestamps import format_timestamp
 
 #: Scopes of a TPU VM's service account where the user chose none.
 SCOPES = (
@@ -31,14 +31,14 @@ QUIET = (
 )  # fmt: skip
 
 
-def metadata(world: World, key: str, now: float) -> dict[str, Any]:
+def metadata_tree(world: World, key: str, now: float) -> dict[str, Any]:
     """The whole tree of one host; empty when there is no such host."""
-    found = find(world, key)
+    found = find_worker(world, key)
     if found is None:
         return {}
     node, worker = found
     return {
-        "instance": instance(world, node, worker, now),
+        "instance": instance_tree(world, node, worker, now),
         "project": {
             "project-id": world.settings.project,
             "numeric-project-id": world.settings.project_number,
@@ -48,7 +48,7 @@ def metadata(world: World, key: str, now: float) -> dict[str, Any]:
     }
 
 
-def instance(world: World, node: Node, worker: Worker, now: float) -> dict[str, Any]:
+def instance_tree(world: World, node: Node, worker: Worker, now: float) -> dict[str, Any]:
     """What is said of the VM itself."""
     number = world.settings.project_number
     accelerator = accelerators()[node.type]
@@ -60,7 +60,7 @@ def instance(world: World, node: Node, worker: Worker, now: float) -> dict[str, 
         worker.maintenance_event if worker.maintenance_event != "NONE" else node.maintenance_event
     )
     return {
-        "attributes": attributes(world, node, worker),
+        "attributes": instance_attributes(world, node, worker),
         "name": worker.name,
         "hostname": f"{worker.name}.{node.zone}.c.{world.settings.project}.internal",
         "id": worker.uid,
@@ -70,22 +70,24 @@ def instance(world: World, node: Node, worker: Worker, now: float) -> dict[str, 
         "image": f"projects/cloud-tpu-vm-images/global/images/{node.runtime}",
         "description": "",
         "tags": list(node.spec.get("tags", ())),
-        "preempted": truth(node.preempted),
+        "preempted": format_flag(node.preempted),
         "maintenance-event": event,
-        "upcoming-maintenance": upcoming(node.upcoming) if node.upcoming else NO_MAINTENANCE,
+        "upcoming-maintenance": upcoming_maintenance(node.upcoming)
+        if node.upcoming
+        else NO_MAINTENANCE,
         "scheduling": {
-            "preemptible": truth(node.spot),
+            "preemptible": format_flag(node.is_spot),
             "automatic-restart": "FALSE",
             "on-host-maintenance": "TERMINATE",
         },
-        "network-interfaces": {"0": interface(world, node, worker)},
+        "network-interfaces": {"0": network_interface(world, node, worker)},
         "service-accounts": service_accounts(world.settings, node, now),
         "guest-attributes": guest,
         "disks": {"0": {"device-name": "persistent-disk-0", "index": 0, "mode": "READ_WRITE"}},
     }
 
 
-def attributes(world: World, node: Node, worker: Worker) -> dict[str, str]:
+def instance_attributes(world: World, node: Node, worker: Worker) -> dict[str, str]:
     """The user's metadata, and what the TPU service adds to it."""
     number = world.settings.project_number
     # A real server knows the name and number of a worker only when the whole node is there.
@@ -98,7 +100,7 @@ def attributes(world: World, node: Node, worker: Worker) -> dict[str, str]:
         "accelerator-type": node.type,
         "agent-worker-number": str(worker.index),
         "instance-id": node.id,
-        "tpu-env": environment(world, node, worker),
+        "tpu-env": tpu_env_text(world, node, worker),
         "worker-id": str(worker.index),
         "worker-network-endpoints": endpoints,
     }
@@ -109,7 +111,7 @@ def attributes(world: World, node: Node, worker: Worker) -> dict[str, str]:
     return {**node.metadata, **added}
 
 
-def environment(world: World, node: Node, worker: Worker) -> str:
+def tpu_env_text(world: World, node: Node, worker: Worker) -> str:
     """The attribute `tpu-env`: lines that read KEY: 'value'."""
     accelerator = accelerators()[node.type]
     values = {
@@ -124,30 +126,32 @@ def environment(world: World, node: Node, worker: Worker) -> str:
         "INFERENCE_MODE": "false",
         "MAINTENANCE_ACTION_FLAG": "unhealthy-maintenance",
         "NODE_ID": node.id,
-        "PREEMPTIBLE": "true" if node.spot else "false",
+        "PREEMPTIBLE": "true" if node.is_spot else "false",
         "RUNTIME_VERSION": node.runtime,
         "SERVICE_NAME": "tpu.googleapis.com",
         "SOURCE": "TFRC",
         "TOPOLOGY": accelerator.topology,
         "TPU_CHIPS_PER_PROCESS_BOUNDS": accelerator.chips_per_host_bounds,
         "TPU_PROCESS_BOUNDS": accelerator.host_bounds,
-        "TPU_RUNTIME_METRICS_PORTS": ports(accelerator),
+        "TPU_RUNTIME_METRICS_PORTS": metrics_ports(accelerator),
         "TPU_TOPOLOGY_ALT": "false",
-        "TPU_TOPOLOGY_WRAP": wrap(accelerator),
+        "TPU_TOPOLOGY_WRAP": torus_wrap(accelerator),
         "TYPE": accelerator.enum or "",
         "UID": str(node.uid),
         "WORKER_ID": str(worker.index),
-        "WRAP": wrap(accelerator),
+        "WRAP": torus_wrap(accelerator),
         "ZONE": node.zone,
     }
     if node.multislice:
-        values |= megascale(world, node, node.multislice)
+        values |= megascale_variables(world, node, node.multislice)
     return "".join(f"{name}: '{value}'\n" for name, value in sorted(values.items()))
 
 
-def megascale(world: World, node: Node, place: Multislice) -> dict[str, str]:
+def megascale_variables(world: World, node: Node, place: Multislice) -> dict[str, str]:
     """Where the slices of a multislice run find each other."""
-    first = min(slices(world, node), key=lambda one: one.multislice.slice if one.multislice else 0)
+    first = min(
+        slice_nodes(world, node), key=lambda one: one.multislice.slice if one.multislice else 0
+    )
     coordinator = first.workers[0].internal_ip if first.workers else place.coordinator
     return {
         "MEGASCALE_COORDINATOR_ADDRESS": coordinator,
@@ -156,12 +160,12 @@ def megascale(world: World, node: Node, place: Multislice) -> dict[str, str]:
     }
 
 
-def ports(accelerator: Accelerator) -> str:
+def metrics_ports(accelerator: Accelerator) -> str:
     """Where the runtime's metrics are: one port for each process that could own a chip."""
     return ",".join(str(8431 + chip) for chip in range(accelerator.chips_per_host))
 
 
-def wrap(accelerator: Accelerator) -> str:
+def torus_wrap(accelerator: Accelerator) -> str:
     """Which sides of the torus are closed: on 3D ones those that are a multiple of four chips."""
     sides = [int(side) for side in accelerator.topology.split("x")]
     if len(sides) == 2:
@@ -170,7 +174,7 @@ def wrap(accelerator: Accelerator) -> str:
     return ",".join("true" if closed else "false" for _ in range(3))
 
 
-def interface(world: World, node: Node, worker: Worker) -> dict[str, Any]:
+def network_interface(world: World, node: Node, worker: Worker) -> dict[str, Any]:
     """The VM's one network card."""
     network = node.spec.get("networkConfig", {}).get("network") or "default"
     path = f"projects/{world.settings.project_number}/networks/{network.rsplit('/', 1)[-1]}"
@@ -203,18 +207,18 @@ def service_accounts(settings: Settings, node: Node, now: float) -> dict[str, An
     return {"default": entry, email: entry}
 
 
-def upcoming(event: Upcoming) -> dict[str, str]:
+def upcoming_maintenance(event: UpcomingMaintenance) -> dict[str, str]:
     """Announced maintenance, in the words of the metadata server."""
     return {
         "type": event.type,
-        "can_reschedule": truth(event.can_reschedule),
-        "window_start_time": timestamp(event.window_start),
-        "window_end_time": timestamp(event.window_end),
-        "latest_window_start_time": timestamp(event.latest_window_start),
+        "can_reschedule": format_flag(event.can_reschedule),
+        "window_start_time": format_timestamp(event.window_start),
+        "window_end_time": format_timestamp(event.window_end),
+        "latest_window_start_time": format_timestamp(event.latest_window_start),
         "maintenance_status": event.status,
     }
 
 
-def truth(flag: bool) -> str:
+def format_flag(flag: bool) -> str:
     """TRUE or FALSE, as the metadata server writes them."""
     return "TRUE" if flag else "FALSE"

@@ -3,21 +3,21 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tpuherd_sim.model.records import MOVING, GuestAttribute, Node, Status, Worker
-from tpuherd_sim.model.strike_rules import strike
-from tpuherd_sim.model.world import World, note, plan
-from tpuherd_sim.model.world_parts import Due
+from tpuherd_sim.model.records import MOVING, GuestAttribute, Node, RpcStatus, Worker
+from tpuherd_sim.model.strike_rules import consume_rule
+from tpuherd_sim.model.world import World, log_event, schedule_event
+from tpuherd_sim.model.world_parts import AgendaItem
 from tpuherd_sim.tpu import lifecycle, machines
-from tpuherd_sim.tpu.durations import throw
-from tpuherd_sim.tpu.timestamps import timestamp
-from tpuherd_sim.tpu.writes import current, put, same_node, step, with_worker
+from tpuherd_sim.tpu.durations import draw_duration
+from tpuherd_sim.tpu.timestamps import format_timestamp
+from tpuherd_sim.tpu.writes import current_node, put_node, same_node, step_node, with_worker
 
 #: A host that writes without end fills its own list only.
 GUEST_ATTRIBUTES_MAX = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Report:
+class HostReport:
     """What a running host says of itself."""
 
     event: str  #: up, rebooted, off or failed
@@ -25,100 +25,104 @@ class Report:
     why: str = ""
 
 
-def reported(world: World, node: Node, worker: Worker, report: Report, now: float) -> None:
+def apply_host_report(
+    world: World, node: Node, worker: Worker, report: HostReport, now: float
+) -> None:
     """A running host says how it is: up, rebooted from inside, off, or failed to come up."""
     event, boot, why = report.event, report.boot, report.why
     if boot != worker.boot:
         return  # late news of an earlier boot
-    note(world, now, f"host.{event}", node=node.key, worker=worker.index, boot=boot, why=why)
+    log_event(world, now, f"host.{event}", node=node.key, worker=worker.index, boot=boot, why=why)
     if event == "up":
         worker = replace(worker, up=boot)
-        lifecycle.arrive_if_up(world, put(world, with_worker(node, worker), now), now)
+        lifecycle.mark_ready_if_up(world, put_node(world, with_worker(node, worker), now), now)
     elif event == "rebooted":
-        put(world, with_worker(node, replace(worker, boot=boot + 1)), now)
+        put_node(world, with_worker(node, replace(worker, boot=boot + 1)), now)
     elif node.state == "CREATING" and event == "failed":
         text = (
             f"an internal error has occurred: {worker.name} did not come up ({why or 'no reason'})"
         )
         if node.queued_resource:
             key = f"{node.zone}/{node.queued_resource}"
-            plan(world, now, "request.failed", key, code=13, message=text)
+            schedule_event(world, now, "request.failed", key, code=13, message=text)
         else:
-            lifecycle.refuse(world, node, Status(code=13, message=text), now)
+            lifecycle.refuse_node(world, node, RpcStatus(code=13, message=text), now)
     else:
-        lose(world, node, worker, now)
+        lose_power(world, node, worker, now)
 
 
-def tell(world: World, node: Node, worker: Worker, fresh: GuestAttribute, now: float) -> None:
+def store_guest_attribute(
+    world: World, node: Node, worker: Worker, fresh: GuestAttribute, now: float
+) -> None:
     """A host writes something about itself; the weather may hold it back for a while."""
-    rule = strike(world, "slow-keys", now, **machines.facts(node))
+    rule = consume_rule(world, "slow-keys", now, **machines.node_facts(node))
     if rule is None:
-        put(world, with_worker(node, with_attribute(worker, fresh)), now)
+        put_node(world, with_worker(node, with_guest_attribute(worker, fresh)), now)
         return
     at = now + float(rule.params.get("seconds", 60.0))
     facts = {"namespace": fresh.namespace, "name": fresh.name, "value": fresh.value}
-    plan(world, at, "host.told", node.key, uid=node.uid, worker=worker.index, **facts)
+    schedule_event(world, at, "host.told", node.key, uid=node.uid, worker=worker.index, **facts)
 
 
-def told(world: World, due: Due) -> None:
+def show_guest_attribute(world: World, due: AgendaItem) -> None:
     """What a host wrote is seen at last."""
     node, facts = same_node(world, due), due.args
     if node is not None and facts["worker"] < len(node.workers):
         fresh = GuestAttribute(
             namespace=facts["namespace"], name=facts["name"], value=facts["value"]
         )
-        worker = with_attribute(node.workers[facts["worker"]], fresh)
-        put(world, with_worker(node, worker), due.at)
+        worker = with_guest_attribute(node.workers[facts["worker"]], fresh)
+        put_node(world, with_worker(node, worker), due.at)
 
 
-def with_attribute(worker: Worker, fresh: GuestAttribute) -> Worker:
+def with_guest_attribute(worker: Worker, fresh: GuestAttribute) -> Worker:
     """The worker with a new guest attribute, or a new value of it."""
     name = (fresh.namespace, fresh.name)
     kept = [one for one in worker.guest if (one.namespace, one.name) != name]
     return replace(worker, guest=(*kept, fresh)[-GUEST_ATTRIBUTES_MAX:])
 
 
-def lose(world: World, node: Node, worker: Worker, now: float) -> None:
+def lose_power(world: World, node: Node, worker: Worker, now: float) -> None:
     """A host has no power any more. The service will see it and repair the node."""
-    node = put(world, with_worker(node, replace(worker, on=False)), now)
+    node = put_node(world, with_worker(node, replace(worker, on=False)), now)
     if node.state == "READY":
-        at = now + throw(world, "node.notice")
-        plan(world, at, "node.repair", node.key, uid=node.uid)
+        at = now + draw_duration(world, "node.notice")
+        schedule_event(world, at, "node.repair", node.key, uid=node.uid)
     elif node.state in MOVING and node.state != "STOPPING":
         # It was on its way already: that takes longer now.
-        step(world, node, now, now + throw(world, "node.repair"), "node.repaired")
+        step_node(world, node, now, now + draw_duration(world, "node.repair"), "node.repaired")
 
 
-def repair(world: World, due: Due) -> None:
+def begin_repair(world: World, due: AgendaItem) -> None:
     """The service saw that a host is lost."""
     node = same_node(world, due)
     if node is None or node.state != "READY" or all(worker.on for worker in node.workers):
         return
-    note(world, due.at, "node.repairing", node=node.key)
+    log_event(world, due.at, "node.repairing", node=node.key)
     node = replace(
         node,
         state="REPAIRING",
         health="TIMEOUT",
-        health_description=f"The TPU did not respond at {timestamp(due.at)}",
+        health_description=f"The TPU did not respond at {format_timestamp(due.at)}",
     )
-    step(world, node, due.at, due.at + throw(world, "node.repair"), "node.repaired")
+    step_node(world, node, due.at, due.at + draw_duration(world, "node.repair"), "node.repaired")
 
 
-def repaired(world: World, due: Due) -> None:
+def finish_repair(world: World, due: AgendaItem) -> None:
     """Lost hosts are switched on again; the node is READY when they are up."""
-    node = current(world, due)
+    node = current_node(world, due)
     if node is None:
         return
     workers = tuple(
         worker if worker.on else replace(worker, on=True, hung=False, boot=worker.boot + 1)
         for worker in node.workers
     )
-    node = put(world, replace(node, workers=workers, pending=0, due_at=due.at), due.at)
-    lifecycle.arrive_if_up(world, node, due.at)
+    node = put_node(world, replace(node, workers=workers, pending=0, due_at=due.at), due.at)
+    lifecycle.mark_ready_if_up(world, node, due.at)
 
 
-AGENDA: dict[str, Callable[[World, Due], None]] = {
-    "host.told": told,
-    "node.repair": repair,
-    "node.repaired": repaired,
+AGENDA: dict[str, Callable[[World, AgendaItem], None]] = {
+    "host.told": show_guest_attribute,
+    "node.repair": begin_repair,
+    "node.repaired": finish_repair,
 }

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from tpuherd.catalogue import accelerators, generations
 from tpuherd_sim.model.host_view import HostView
-from tpuherd_sim.model.http_types import Call, Json, Refused
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
 from tpuherd_sim.model.project_metadata import project_metadata
 from tpuherd_sim.model.records import GuestAttribute, Node, Worker
 from tpuherd_sim.model.world import World
-from tpuherd_sim.tpu.host_repairs import Report, reported, tell
+from tpuherd_sim.tpu.host_repairs import HostReport, apply_host_report, store_guest_attribute
 from tpuherd_sim.tpu.router import Route
 
 EVENTS = ("up", "rebooted", "off", "failed")
@@ -27,7 +27,7 @@ def host_key(node: Node, worker: Worker) -> str:
     return f"{node.uid}-{worker.index}"
 
 
-def find(world: World, key: str) -> tuple[Node, Worker] | None:
+def find_worker(world: World, key: str) -> tuple[Node, Worker] | None:
     """The node and worker of a host's key, while its node exists."""
     uid, _, index = key.partition("-")
     if not uid.isdecimal() or not index.isdecimal():
@@ -42,25 +42,25 @@ def find(world: World, key: str) -> tuple[Node, Worker] | None:
     return (node, worker) if host_key(node, worker) == key else None
 
 
-def views(world: World) -> dict[str, HostView]:
+def host_views(world: World) -> dict[str, HostView]:
     """Every host that there should be, on or off."""
     return {
-        host_key(node, worker): render(world, node, worker)
+        host_key(node, worker): worker_view(world, node, worker)
         for node in world.nodes.values()
         if node.state in WITH_MACHINES
         for worker in node.workers
     }
 
 
-def view(world: World, key: str) -> HostView | None:
+def host_view(world: World, key: str) -> HostView | None:
     """What one host should be like; None when there is no such host any more."""
-    found = find(world, key)
+    found = find_worker(world, key)
     if found is None or found[0].state not in WITH_MACHINES:
         return None
-    return render(world, *found)
+    return worker_view(world, *found)
 
 
-def render(world: World, node: Node, worker: Worker) -> HostView:
+def worker_view(world: World, node: Node, worker: Worker) -> HostView:
     """One worker as the running hosts need it."""
     accelerator = accelerators()[node.type]
     generation = generations()[accelerator.generation]
@@ -80,7 +80,7 @@ def render(world: World, node: Node, worker: Worker) -> HostView:
         internal_ip=worker.internal_ip,
         external_ip=worker.external_ip,
         peers=tuple(
-            (one.name, one.internal_ip) for peer in slices(world, node) for one in peer.workers
+            (one.name, one.internal_ip) for peer in slice_nodes(world, node) for one in peer.workers
         ),
         on=worker.on,
         boot=worker.boot,
@@ -95,7 +95,7 @@ def render(world: World, node: Node, worker: Worker) -> HostView:
     )
 
 
-def slices(world: World, node: Node) -> Iterator[Node]:
+def slice_nodes(world: World, node: Node) -> Iterator[Node]:
     """The node, and the other slices of its multislice run."""
     if node.multislice is None:
         yield node
@@ -105,9 +105,9 @@ def slices(world: World, node: Node) -> Iterator[Node]:
             yield other
 
 
-def logins(world: World, key: str) -> dict[str, tuple[str, ...]]:
+def login_keys(world: World, key: str) -> dict[str, tuple[str, ...]]:
     """Who may log in with which keys: the project's `ssh-keys` lines, then the node's own."""
-    found = find(world, key)
+    found = find_worker(world, key)
     if found is None:
         return {}
     node = found[0]
@@ -125,37 +125,37 @@ def logins(world: World, key: str) -> dict[str, tuple[str, ...]]:
 # -- what running hosts report --------------------------------------------------------------------
 
 
-def known(world: World, call: Call) -> tuple[Node, Worker]:
+def known_host(world: World, call: ApiCall) -> tuple[Node, Worker]:
     """The host that a report is about."""
-    found = find(world, call.path["key"])
+    found = find_worker(world, call.path["key"])
     if found is None:
-        raise Refused(404, "NOT_FOUND", f"there is no host {call.path['key']}")
+        raise ApiError(404, "NOT_FOUND", f"there is no host {call.path['key']}")
     return found
 
 
-def report(world: World, call: Call, now: float) -> Json:
+def report_host_event(world: World, call: ApiCall, now: float) -> Json:
     """A host is up, rebooted from inside, was switched off from inside, or could not be made."""
-    node, worker = known(world, call)
+    node, worker = known_host(world, call)
     event, boot, why = (call.body.get(name) for name in ("event", "boot", "why"))
     if event not in EVENTS or not isinstance(boot, int) or not isinstance(why, str | None):
-        raise Refused(400, "INVALID_ARGUMENT", f"a host reports its boot and one of {EVENTS}")
-    reported(world, node, worker, Report(event=event, boot=boot, why=why or ""), now)
+        raise ApiError(400, "INVALID_ARGUMENT", f"a host reports its boot and one of {EVENTS}")
+    apply_host_report(world, node, worker, HostReport(event=event, boot=boot, why=why or ""), now)
     return {}
 
 
-def write_guest_attribute(world: World, call: Call, now: float) -> Json:
+def write_guest_attribute(world: World, call: ApiCall, now: float) -> Json:
     """A host writes something about itself, such as its SSH host key."""
-    node, worker = known(world, call)
+    node, worker = known_host(world, call)
     fresh = GuestAttribute(
         namespace=call.path["namespace"],
         name=call.path["name"],
         value=str(call.body.get("value", "")),
     )
-    tell(world, node, worker, fresh, now)
+    store_guest_attribute(world, node, worker, fresh, now)
     return {}
 
 
 ROUTES = (
-    Route("POST", "/sim/v1/hosts/{key}:report", report),
+    Route("POST", "/sim/v1/hosts/{key}:report", report_host_event),
     Route("PUT", "/sim/v1/hosts/{key}/guest-attributes/{namespace}/{name}", write_guest_attribute),
 )

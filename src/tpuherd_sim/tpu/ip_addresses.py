@@ -8,7 +8,7 @@ EXTERNAL_MAX = 256 * ROW
 INTERNAL_MAX = 128 * 256 * ROW
 
 
-def external(world: World, *, recycled: bool = False) -> str | None:
+def allocate_external(world: World, *, recycled: bool = False) -> str | None:
     """An external address; None when all are in use. `recycled`: the one that was released last."""
     books = world.books
     if recycled and books.external_free:
@@ -20,7 +20,7 @@ def external(world: World, *, recycled: bool = False) -> str | None:
     return books.external_free.pop(0) if books.external_free else None
 
 
-def internal(world: World, *, recycled: bool = False) -> str:
+def allocate_internal(world: World, *, recycled: bool = False) -> str:
     """An address in the world's network."""
     books = world.books
     if recycled and books.internal_free:
@@ -45,12 +45,12 @@ def release_internal(world: World, address: str) -> None:
     world.books.internal_free.append(address)
 
 
-def free_external(world: World) -> int:
+def count_free_external(world: World) -> int:
     """How many external addresses there are left."""
     return EXTERNAL_MAX - world.books.external_made + len(world.books.external_free)
 
 
-def subnet(address: str) -> str:
+def enclosing_subnet(address: str) -> str:
     """The /20 in which an internal address lies, as a node's cidrBlock shows it."""
     first, second, third, _ = address.split(".")
     return f"{first}.{second}.{int(third) & 0xF0}.0/20"

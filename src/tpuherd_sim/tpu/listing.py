@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpuherd.catalogue import zones
-from tpuherd_sim.model.http_types import Call, Json, Refused, Response
-from tpuherd_sim.model.strike_rules import strike
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Response
+from tpuherd_sim.model.strike_rules import consume_rule
 from tpuherd_sim.model.world import World
-from tpuherd_sim.tpu.errors import JSON_HEADERS, from_weather, invalid
+from tpuherd_sim.tpu.errors import JSON_HEADERS, invalid_request_error, weather_error
 from tpuherd_sim.tpu.names import ANY, check_zone
-from tpuherd_sim.tpu.render import dumps
+from tpuherd_sim.tpu.render import json_bytes
 
 PAGE_SIZE_MAX = 500  #: also where the client does not say
 #: Lists that are kept until something in them changes, and how many different ones.
@@ -22,7 +22,7 @@ PAGES_MAX = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class ListedRecords:
     """What is listed, and how one of it is shown."""
 
     field: str  #: nodes, queuedResources, …
@@ -30,20 +30,20 @@ class Page:
     render: Callable[[Any], bytes]
 
 
-def as_list(world: World, call: Call, now: float, page: Page) -> Response:
+def list_records(world: World, call: ApiCall, now: float, page: ListedRecords) -> Response:
     """One page of the records of a zone, or of all zones."""
     if world.weather.rules or page.field not in REMEMBERED:
-        return fresh_list(world, call, now, page)
+        return render_list_page(world, call, now, page)
     asked = (call.version, page.field, call.path["zone"], call.request.query)
     answer = world.pages.get(asked)
     if answer is None:
-        answer = fresh_list(world, call, now, page)
+        answer = render_list_page(world, call, now, page)
         if len(world.pages) < PAGES_MAX:
             world.pages[asked] = answer
     return answer
 
 
-def fresh_list(world: World, call: Call, now: float, page: Page) -> Response:
+def render_list_page(world: World, call: ApiCall, now: float, page: ListedRecords) -> Response:
     """The same, made anew."""
     zone = call.path["zone"]
     check_zone(world, zone, now, wildcard=True)
@@ -52,10 +52,10 @@ def fresh_list(world: World, call: Call, now: float, page: Page) -> Response:
     absent: list[str] = []
     if world.weather.rules:
         method = f"{page.field}.list"
-        absent = unreachable(world, zone, method, now)
-        stale = strike(world, "stale-list", now, zone=zone, method=method)
+        absent = unreachable_zones(world, zone, method, now)
+        stale = consume_rule(world, "stale-list", now, zone=zone, method=method)
         if stale is not None:
-            records = as_of(world, page, now - float(stale.params.get("age_s", 30.0)))
+            records = records_as_of(world, page, now - float(stale.params.get("age_s", 30.0)))
     keys = sorted(records)
     if zone != ANY:
         # Everything of the zone lies between "zone/" and "zone0", the next character after a slash.
@@ -66,17 +66,17 @@ def fresh_list(world: World, call: Call, now: float, page: Page) -> Response:
     chosen = keys[start : start + size]
     rest: Json = {}
     if start + size < len(keys):
-        rest["nextPageToken"] = token(chosen[-1])
+        rest["nextPageToken"] = make_page_token(chosen[-1])
     if absent:
         place = f"projects/{world.settings.project}/locations/"
         rest["unreachable"] = [place + one for one in absent]
     items = [page.render(records[key]) for key in chosen]
-    return Response(body=assemble(page.field, items, rest), headers=JSON_HEADERS)
+    return Response(body=assemble_page(page.field, items, rest), headers=JSON_HEADERS)
 
 
-def assemble(field: str, items: list[bytes], rest: Json) -> bytes:
+def assemble_page(field: str, items: list[bytes], rest: Json) -> bytes:
     """The JSON of a page; its items are copied only once, for there can be megabytes of them."""
-    end = dumps(rest)
+    end = json_bytes(rest)
     if not items:
         return end
     items[0] = b'{"%s":[%s' % (field.encode(), items[0])
@@ -84,18 +84,20 @@ def assemble(field: str, items: list[bytes], rest: Json) -> bytes:
     return b",".join(items)
 
 
-def unreachable(world: World, zone: str, method: str, now: float) -> list[str]:
+def unreachable_zones(world: World, zone: str, method: str, now: float) -> list[str]:
     """The zones that do not answer this time; if it is the one that was asked for, that is all."""
     asked = [zone] if zone != ANY else sorted(zones())
     absent = [
-        one for one in asked if strike(world, "unreachable-zone", now, zone=one, method=method)
+        one
+        for one in asked
+        if consume_rule(world, "unreachable-zone", now, zone=one, method=method)
     ]
     if absent and zone != ANY:
-        raise from_weather(world, 503, "", f"The service is unreachable in {zone}.")
+        raise weather_error(world, 503, "", f"The service is unreachable in {zone}.")
     return absent
 
 
-def as_of(world: World, page: Page, at: float) -> Mapping[str, Any]:
+def records_as_of(world: World, page: ListedRecords, at: float) -> Mapping[str, Any]:
     """The records as they were at that time, as far back as is remembered."""
     records = dict(page.records)
     for change in reversed(world.past):
@@ -110,15 +112,15 @@ def as_of(world: World, page: Page, at: float) -> Mapping[str, Any]:
     return records
 
 
-def page_size(call: Call) -> int:
+def page_size(call: ApiCall) -> int:
     """How many at most."""
     size = int(call.query.get("pageSize", "0"))
     if size < 0:
-        raise invalid("page_size must not be negative.", field="page_size")
+        raise invalid_request_error("page_size must not be negative.", field="page_size")
     return min(size or PAGE_SIZE_MAX, PAGE_SIZE_MAX)
 
 
-def page_token(call: Call) -> str:
+def page_token(call: ApiCall) -> str:
     """The key after which the page begins."""
     given = call.query.get("pageToken", "")
     if not given:
@@ -129,10 +131,10 @@ def page_token(call: Call) -> str:
         key = ""
     zone = call.path.get("zone", ANY)
     if "/" not in key or (zone != ANY and not key.startswith(f"{zone}/")):
-        raise Refused(400, "INVALID_ARGUMENT", "The page token is not valid.")
+        raise ApiError(400, "INVALID_ARGUMENT", "The page token is not valid.")
     return key
 
 
-def token(key: str) -> str:
+def make_page_token(key: str) -> str:
     """The token of the page that begins after a key."""
     return base64.urlsafe_b64encode(key.encode()).decode()

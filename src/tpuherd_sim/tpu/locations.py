@@ -4,13 +4,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tpuherd.catalogue import Zone, accelerators, runtimes, zones
-from tpuherd_sim.model.http_types import Call, Json, Response
+from tpuherd_sim.model.http_types import ApiCall, Json, Response
 from tpuherd_sim.model.world import World
-from tpuherd_sim.tpu.errors import JSON_HEADERS, not_found
-from tpuherd_sim.tpu.listing import Page, as_list, page_size, page_token, token
-from tpuherd_sim.tpu.names import ANY, check_zone, resource
+from tpuherd_sim.tpu.errors import JSON_HEADERS, not_found_error
+from tpuherd_sim.tpu.listing import (
+    ListedRecords,
+    list_records,
+    make_page_token,
+    page_size,
+    page_token,
+)
+from tpuherd_sim.tpu.names import ANY, check_zone, resource_name
 from tpuherd_sim.tpu.quota_and_stock import reserved_chips
-from tpuherd_sim.tpu.render import dumps, reservation_json
+from tpuherd_sim.tpu.render import json_bytes, reservation_json
 from tpuherd_sim.tpu.router import Route
 
 KEY = "location/{}"
@@ -25,17 +31,17 @@ def location_json(world: World, zone: Zone) -> Json:
     }
 
 
-def list_locations(world: World, call: Call, now: float) -> Response:
+def list_locations(world: World, call: ApiCall, now: float) -> Response:
     """Every zone with TPUs."""
     size, after = page_size(call), page_token(call)
     names = [name for name in sorted(zones()) if KEY.format(name) > after]
     content: Json = {"locations": [location_json(world, zones()[name]) for name in names[:size]]}
     if len(names) > size:
-        content["nextPageToken"] = token(KEY.format(names[size - 1]))
-    return Response(body=dumps(content), headers=JSON_HEADERS)
+        content["nextPageToken"] = make_page_token(KEY.format(names[size - 1]))
+    return Response(body=json_bytes(content), headers=JSON_HEADERS)
 
 
-def get_location(world: World, call: Call, now: float) -> Json:
+def get_location(world: World, call: ApiCall, now: float) -> Json:
     """One zone."""
     check_zone(world, call.path["zone"], now)
     return location_json(world, zones()[call.path["zone"]])
@@ -44,7 +50,7 @@ def get_location(world: World, call: Call, now: float) -> Json:
 def type_json(world: World, zone: str, type: str, version: str) -> Json:
     """An accelerator type in a zone."""
     one = accelerators()[type]
-    content: Json = {"name": resource(world, zone, "acceleratorTypes", type), "type": type}
+    content: Json = {"name": resource_name(world, zone, "acceleratorTypes", type), "type": type}
     if version != "v1":
         content["acceleratorConfigs"] = [{"type": one.enum, "topology": one.topology}]
     return content
@@ -64,63 +70,67 @@ def runtimes_in(zone: str) -> list[str]:
 def runtime_json(world: World, zone: str, runtime: str, version: str) -> Json:
     """A runtime version in a zone."""
     collection = "tensorflowVersions" if version == "v1" else "runtimeVersions"
-    return {"name": resource(world, zone, collection, runtime), "version": runtime}
+    return {"name": resource_name(world, zone, collection, runtime), "version": runtime}
 
 
-Ids = Callable[[str], list[str]]
-Render = Callable[[World, str, str, str], Json]
+ZoneIds = Callable[[str], list[str]]
+RenderRecord = Callable[[World, str, str, str], Json]
 
 
-def lister(field: str, ids: Ids, render: Render) -> Callable[[World, Call, float], Response]:
+def make_list_handler(
+    field: str, ids: ZoneIds, render: RenderRecord
+) -> Callable[[World, ApiCall, float], Response]:
     """The list of what a table has in a zone."""
 
-    def list_all(world: World, call: Call, now: float) -> Response:
+    def list_all(world: World, call: ApiCall, now: float) -> Response:
         zone = call.path["zone"]
         check_zone(world, zone, now, wildcard=True)
         chosen = sorted(zones()) if zone == ANY else [zone]
         records = {f"{one}/{id}": (one, id) for one in chosen for id in ids(one)}
 
         def rendered(record: tuple[str, str]) -> bytes:
-            return dumps(render(world, record[0], record[1], call.version))
+            return json_bytes(render(world, record[0], record[1], call.version))
 
-        page = Page(field=field, records=records, render=rendered)
-        return as_list(world, call, now, page)
+        page = ListedRecords(field=field, records=records, render=rendered)
+        return list_records(world, call, now, page)
 
     return list_all
 
 
-def getter(collection: str, ids: Ids, render: Render) -> Callable[[World, Call, float], Json]:
+def make_get_handler(
+    collection: str, ids: ZoneIds, render: RenderRecord
+) -> Callable[[World, ApiCall, float], Json]:
     """One of what a table has in a zone."""
 
-    def get(world: World, call: Call, now: float) -> Json:
+    def get(world: World, call: ApiCall, now: float) -> Json:
         zone, id = call.path["zone"], call.path["id"]
         check_zone(world, zone, now)
         if id not in ids(zone):
-            raise not_found(resource(world, zone, collection, id))
+            raise not_found_error(resource_name(world, zone, collection, id))
         return render(world, zone, id, call.version)
 
     return get
 
 
-def service_identity(world: World, call: Call, now: float) -> Json:
+def get_service_identity(world: World, call: ApiCall, now: float) -> Json:
     """The account by which the service works in the project."""
     check_zone(world, call.path["zone"], now)
     number = world.settings.project_number
     return {"identity": {"email": f"service-{number}@cloud-tpu.iam.gserviceaccount.com"}}
 
 
-def list_reservations(world: World, call: Call, now: float) -> Response:
+def list_reservations(world: World, call: ApiCall, now: float) -> Response:
     """Machines that are set aside."""
 
     def render(one: Any) -> bytes:
         used = reserved_chips(world, one.zone, [one.type])
-        return dumps(reservation_json(world, one, used, now))
+        return json_bytes(reservation_json(world, one, used, now))
 
-    page = Page(field="reservations", records=world.books.reservations, render=render)
-    return as_list(world, call, now, page)
+    page = ListedRecords(field="reservations", records=world.books.reservations, render=render)
+    return list_records(world, call, now, page)
 
 
-TABLES: Mapping[str, tuple[Ids, Render]] = {
+TABLES: Mapping[str, tuple[ZoneIds, RenderRecord]] = {
     "acceleratorTypes": (types_in, type_json),
     "runtimeVersions": (runtimes_in, runtime_json),
     "tensorflowVersions": (runtimes_in, runtime_json),
@@ -135,17 +145,19 @@ ROUTES = (
     *(Route("GET", f"/{version}/{ALL}", list_locations) for version in SERVED),
     *(Route("GET", f"/{version}/{ALL}/{{zone}}", get_location) for version in SERVED),
     *(
-        Route("GET", f"/{version}/{ALL}/{{zone}}/{name}", lister(name, *TABLES[name]))
+        Route("GET", f"/{version}/{ALL}/{{zone}}/{name}", make_list_handler(name, *TABLES[name]))
         for version, names in SERVED.items()
         for name in names
     ),
     *(
-        Route("GET", f"/{version}/{ALL}/{{zone}}/{name}/{{id}}", getter(name, *TABLES[name]))
+        Route(
+            "GET", f"/{version}/{ALL}/{{zone}}/{name}/{{id}}", make_get_handler(name, *TABLES[name])
+        )
         for version, names in SERVED.items()
         for name in names
     ),
     *(
-        Route("POST", f"/{version}/{ALL}/{{zone}}:generateServiceIdentity", service_identity)
+        Route("POST", f"/{version}/{ALL}/{{zone}}:generateServiceIdentity", get_service_identity)
         for version in ("v2", "v2alpha1")
     ),
     Route("GET", f"/v2alpha1/{ALL}/{{zone}}/reservations", list_reservations),

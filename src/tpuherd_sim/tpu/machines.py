@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from tpuherd.catalogue import accelerators
 from tpuherd_sim.model.records import Node, Worker
-from tpuherd_sim.model.strike_rules import strike
-from tpuherd_sim.model.world import World, plan
+from tpuherd_sim.model.strike_rules import consume_rule
+from tpuherd_sim.model.world import World, schedule_event
 from tpuherd_sim.tpu import ip_addresses
 
 
@@ -16,7 +16,7 @@ def has_external(node: Node) -> bool:
     return bool(cards[0].get("enableExternalIps"))
 
 
-def facts(node: Node) -> dict[str, str]:
+def node_facts(node: Node) -> dict[str, str]:
     """What the weather may know of a node."""
     known = {"zone": node.zone, "type": node.type, "node": node.id}
     if node.queued_resource:
@@ -24,12 +24,12 @@ def facts(node: Node) -> dict[str, str]:
     return known
 
 
-def settle(world: World, node: Node, now: float) -> Node:
+def assign_machines(world: World, node: Node, now: float) -> Node:
     """Give a node its machines: they are switched on."""
-    recycled = strike(world, "recycle-ip", now, **facts(node)) is not None
-    bare = struck_worker(world, "no-external-ip", node, now)
-    mute = struck_worker(world, "unreachable-worker", node, now)
-    stem = f"t1v-n-{world.dice.bits() >> 32:08x}"
+    recycled = consume_rule(world, "recycle-ip", now, **node_facts(node)) is not None
+    bare = worker_hit_by_weather(world, "no-external-ip", node, now)
+    mute = worker_hit_by_weather(world, "unreachable-worker", node, now)
+    stem = f"t1v-n-{world.dice.random_bits() >> 32:08x}"
     workers = []
     for index in range(accelerators()[node.type].hosts):
         external = has_external(node) and index != bare
@@ -38,24 +38,26 @@ def settle(world: World, node: Node, now: float) -> Node:
                 index=index,
                 uid=new_uid(world),
                 name=f"{stem}-w-{index}",
-                internal_ip=ip_addresses.internal(world, recycled=recycled),
-                external_ip=ip_addresses.external(world, recycled=recycled) if external else None,
+                internal_ip=ip_addresses.allocate_internal(world, recycled=recycled),
+                external_ip=ip_addresses.allocate_external(world, recycled=recycled)
+                if external
+                else None,
                 ssh=index != mute,
             )
         )
-    cidr = node.spec.get("cidrBlock") or ip_addresses.subnet(workers[0].internal_ip)
+    cidr = node.spec.get("cidrBlock") or ip_addresses.enclosing_subnet(workers[0].internal_ip)
     return replace(node, workers=tuple(workers), cidr=cidr)
 
 
-def struck_worker(world: World, kind: str, node: Node, now: float) -> int | None:
+def worker_hit_by_weather(world: World, kind: str, node: Node, now: float) -> int | None:
     """Which worker of a new node the weather has chosen."""
-    rule = strike(world, kind, now, **facts(node))
+    rule = consume_rule(world, kind, now, **node_facts(node))
     return int(rule.params.get("worker", 0)) if rule else None
 
 
 def new_uid(world: World) -> int:
     """A number for a node or an instance: 19 digits, as Google's."""
-    return 10**18 + world.dice.bits() % (8 * 10**18)
+    return 10**18 + world.dice.random_bits() % (8 * 10**18)
 
 
 def power_on(world: World, node: Node, *, new_external: bool) -> Node:
@@ -65,7 +67,7 @@ def power_on(world: World, node: Node, *, new_external: bool) -> Node:
         external = worker.external_ip
         if has_external(node) and (new_external or external is None):
             ip_addresses.release_external(world, external)
-            external = ip_addresses.external(world)
+            external = ip_addresses.allocate_external(world)
         workers.append(
             replace(worker, on=True, boot=worker.boot + 1, hung=False, external_ip=external)
         )
@@ -83,7 +85,7 @@ def power_off(world: World, node: Node, *, keep_external: bool = False) -> Node:
     return replace(node, workers=tuple(workers))
 
 
-def press(node: Node) -> Node:
+def press_power_buttons(node: Node) -> Node:
     """Press the power button of every host that is on: shutdown script, then TERM to all."""
     pressed = (
         replace(worker, soft_off=worker.soft_off + 1) if worker.on else worker
@@ -92,30 +94,32 @@ def press(node: Node) -> Node:
     return replace(node, workers=tuple(pressed))
 
 
-def take_away(world: World, node: Node, now: float) -> None:
+def release_machines(world: World, node: Node, now: float) -> None:
     """The machines of a node that is no more: addresses and capacity are free again."""
     for worker in node.workers:
         ip_addresses.release_external(world, worker.external_ip)
         ip_addresses.release_internal(world, worker.internal_ip)
-    freed(world, node.zone, now)
+    announce_freed_capacity(world, node.zone, now)
 
 
-def freed(world: World, zone: str, now: float) -> None:
+def announce_freed_capacity(world: World, zone: str, now: float) -> None:
     """Somebody who waits may be served."""
     if world.requests:
-        plan(world, now, "capacity.freed", zone)
+        schedule_event(world, now, "capacity.freed", zone)
 
 
-def all_up(node: Node) -> bool:
+def is_every_host_up(node: Node) -> bool:
     """Whether every host has reported that it booted."""
     return all(worker.on and worker.up == worker.boot for worker in node.workers)
 
 
-def readdress(world: World, node: Node) -> Node:
+def update_external_addresses(world: World, node: Node) -> Node:
     """Give external addresses to hosts that are to have them, or take them away."""
     workers = []
     for worker in node.workers:
         ip_addresses.release_external(world, worker.external_ip)
-        external = ip_addresses.external(world) if has_external(node) and worker.on else None
+        external = (
+            ip_addresses.allocate_external(world) if has_external(node) and worker.on else None
+        )
         workers.append(replace(worker, external_ip=external))
     return replace(node, workers=tuple(workers))

@@ -29,7 +29,7 @@ TITLES = {301: "Moved Permanently", 403: "Forbidden", 404: "Not Found", 405: "Me
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wait:
+class ChangeWait:
     """A client wants an answer only when there is another one than it knows."""
 
     last_etag: str | None
@@ -37,7 +37,7 @@ class Wait:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class MetadataEntry:
     """A place in the tree."""
 
     value: Any
@@ -49,82 +49,84 @@ class Found:
         return isinstance(self.value, dict) and self.name not in DOCUMENTS
 
 
-def reply(tree: dict[str, Any], request: Request) -> Response:
+def metadata_response(tree: dict[str, Any], request: Request) -> Response:
     """The answer to a request that only reads, as things are now."""
     query = {name: values[-1] for name, values in parse_qs(request.query).items()}
     if request.path in ("", "/"):
-        return answer(b"computeMetadata/\n", "application/text", "computeMetadata")
+        return value_response(b"computeMetadata/\n", "application/text", "computeMetadata")
     if "x-forwarded-for" in request.headers:
-        return page(403, "A request that was forwarded is not answered (X-Forwarded-For).")
+        return error_page(403, "A request that was forwarded is not answered (X-Forwarded-For).")
     flavour = request.headers.get("metadata-flavor", "").lower() == "google"
     if not flavour and request.headers.get("x-google-metadata-request", "").lower() != "true":
-        return page(403, "Missing Metadata-Flavor:Google header.")
+        return error_page(403, "Missing Metadata-Flavor:Google header.")
     if request.method not in ("GET", "HEAD"):
-        return page(405, f"{request.method} is not allowed here.")
+        return error_page(405, f"{request.method} is not allowed here.")
     parts = [unquote(part) for part in request.path.split("/") if part]
     if parts == ["computeMetadata"]:
-        return answer(b"v1/\n", "application/text", "v1")
-    found = find(tree, parts[2:]) if parts[:2] == ["computeMetadata", "v1"] else None
+        return value_response(b"v1/\n", "application/text", "v1")
+    found = find_entry(tree, parts[2:]) if parts[:2] == ["computeMetadata", "v1"] else None
     if found is None:
-        return page(404, f"The requested URL <code>{request.path}</code> was not found here.")
+        return error_page(404, f"The requested URL <code>{request.path}</code> was not found here.")
     if found.name == "upcoming-maintenance" and "error" in found.value:
-        return answer(compact(found.value), "application/json", "none", status=404)
+        return value_response(compact_json(found.value), "application/json", "none", status=404)
     recursive = query.get("recursive", "").lower() == "true"
     if found.is_folder and not recursive and not request.path.endswith("/"):
         where = HOST + request.path + "/"
-        moved = page(301, f'The document is <a href="{where}">here</a>.')
+        moved = error_page(301, f'The document is <a href="{where}">here</a>.')
         return Response(status=301, body=moved.body, headers=(*moved.headers, ("Location", where)))
-    return shown(found, alt=query.get("alt", ""), recursive=recursive)
+    return entry_response(found, alt=query.get("alt", ""), recursive=recursive)
 
 
-def shown(found: Found, *, alt: str, recursive: bool) -> Response:
+def entry_response(found: MetadataEntry, *, alt: str, recursive: bool) -> Response:
     """A place in the tree in the form that was asked for."""
     plain = without_secrets(found)
-    etag = hashlib.blake2b(compact(plain), digest_size=8).hexdigest()
+    etag = hashlib.blake2b(compact_json(plain), digest_size=8).hexdigest()
     if found.is_folder and not recursive:
-        names = listing(found.value)
+        names = folder_names(found.value)
         if alt == "json":
-            return answer(compact(names), "application/json", etag)
-        return answer("".join(f"{name}\n" for name in names).encode(), "application/text", etag)
+            return value_response(compact_json(names), "application/json", etag)
+        return value_response(
+            "".join(f"{name}\n" for name in names).encode(), "application/text", etag
+        )
     if alt == "json" or (recursive and alt != "text" and found.is_folder):
-        body = compact(as_json(plain, verbatim=found.verbatim))
-        return answer(body, "application/json", etag)
+        body = compact_json(as_json(plain, verbatim=found.verbatim))
+        return value_response(body, "application/json", etag)
     if found.is_folder:
-        lines = "".join(f"{path} {text(value)}\n" for path, value in leaves(plain))
-        return answer(lines.encode(), "application/text", etag)
+        lines = "".join(f"{path} {value_text(value)}\n" for path, value in leaf_values(plain))
+        return value_response(lines.encode(), "application/text", etag)
     kind = "application/json" if found.name in DOCUMENTS else "application/text"
-    return answer(text(found.value).encode(), kind, etag)
+    return value_response(value_text(found.value).encode(), kind, etag)
 
 
-def awaited(request: Request) -> Wait | None:
+def requested_wait(request: Request) -> ChangeWait | None:
     """What `wait_for_change` asks for, if it does."""
     query = {name: values[-1] for name, values in parse_qs(request.query).items()}
     if query.get("wait_for_change", "").lower() != "true":
         return None
     limit = query.get("timeout_sec", "")
     timeout_s = float(limit) if limit.isdecimal() and int(limit) else None
-    return Wait(last_etag=query.get("last_etag"), timeout_s=timeout_s)
+    return ChangeWait(last_etag=query.get("last_etag"), timeout_s=timeout_s)
 
 
-def etag_of(response: Response) -> str | None:
+def response_etag(response: Response) -> str | None:
     """The mark of this state of what was asked for."""
     return dict(response.headers).get("ETag") if response.status == 200 else None
 
 
-def find(tree: dict[str, Any], parts: list[str]) -> Found | None:
+def find_entry(tree: dict[str, Any], parts: list[str]) -> MetadataEntry | None:
     """The place that a path leads to."""
-    found = Found(value=tree, name="", verbatim=False)
+    found = MetadataEntry(value=tree, name="", verbatim=False)
     for part in parts:
         if not found.is_folder or part not in found.value:
             return None
         verbatim = found.verbatim or found.name in VERBATIM
-        found = Found(value=found.value[part], name=part, verbatim=verbatim)
+        found = MetadataEntry(value=found.value[part], name=part, verbatim=verbatim)
     if found.name in VERBATIM:
-        return Found(value=found.value, name=found.name, verbatim=True)
+        return MetadataEntry(value=found.value, name=found.name, verbatim=True)
     return found
 
 
-def listing(folder: dict[str, Any]) -> list[str]:
+def folder_names(folder: dict[str, Any]) -> list[str]:
     """The names in a folder, those of folders with a slash."""
     return sorted(
         f"{name}/" if isinstance(value, dict) and name not in DOCUMENTS else name
@@ -132,16 +134,16 @@ def listing(folder: dict[str, Any]) -> list[str]:
     )
 
 
-def without_secrets(found: Found) -> Any:
+def without_secrets(found: MetadataEntry) -> Any:
     """The value; a folder without its tokens and without announcements that there are none."""
-    return pruned(found.value) if found.is_folder else found.value
+    return prune_secrets(found.value) if found.is_folder else found.value
 
 
-def pruned(value: Any) -> Any:
+def prune_secrets(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        name: pruned(one)
+        name: prune_secrets(one)
         for name, one in value.items()
         if name != "token" and not (name == "upcoming-maintenance" and "error" in one)
     }
@@ -154,12 +156,12 @@ def as_json(value: Any, *, verbatim: bool = False) -> Any:
     if value and not verbatim and all(name.isdecimal() for name in value):
         return [as_json(value[name]) for name in sorted(value, key=int)]
     return {
-        name if verbatim else camel(name): as_json(one, verbatim=verbatim or name in VERBATIM)
+        name if verbatim else camel_case(name): as_json(one, verbatim=verbatim or name in VERBATIM)
         for name, one in value.items()
     }
 
 
-def camel(name: str) -> str:
+def camel_case(name: str) -> str:
     """network-interfaces becomes networkInterfaces; an e-mail address stays."""
     if "@" in name:
         return name
@@ -167,34 +169,34 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaf_values(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Every value with its path."""
     if not isinstance(value, dict):
         yield path, value
         return
     for name, one in sorted(value.items()):
-        yield from leaves(one, f"{path}/{name}" if path else name)
+        yield from leaf_values(one, f"{path}/{name}" if path else name)
 
 
-def text(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as text."""
     if isinstance(value, list):
         return "".join(f"{one}\n" for one in value)
-    return compact(value).decode() if isinstance(value, dict) else str(value)
+    return compact_json(value).decode() if isinstance(value, dict) else str(value)
 
 
-def compact(value: Any) -> bytes:
+def compact_json(value: Any) -> bytes:
     """JSON as short as it goes."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def answer(body: bytes, kind: str, etag: str, *, status: int = 200) -> Response:
+def value_response(body: bytes, kind: str, etag: str, *, status: int = 200) -> Response:
     """A value."""
     headers = (*FLAVOUR, ("Content-Type", kind), ("ETag", etag))
     return Response(status=status, body=body, headers=headers)
 
 
-def page(status: int, why: str) -> Response:
+def error_page(status: int, why: str) -> Response:
     """No value, and why not."""
     body = PAGE.format(status=status, title=TITLES[status], why=why).encode()
     return Response(

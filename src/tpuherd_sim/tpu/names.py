@@ -3,9 +3,9 @@
 import re
 
 from tpuherd.catalogue import regions, zones
-from tpuherd_sim.model.http_types import Call, Refused
+from tpuherd_sim.model.http_types import ApiCall, ApiError
 from tpuherd_sim.model.world import World
-from tpuherd_sim.tpu.errors import bad, permission_denied, zone_denied
+from tpuherd_sim.tpu.errors import bad_request_error, permission_denied_error, zone_denied_error
 
 #: Nodes, and the prefixes of their names: what the API's schema asks for, …
 ID = re.compile(r"[A-Za-z0-9_.~+%-]+")
@@ -16,17 +16,17 @@ ANY = "-"  #: the wildcard zone
 ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
 
 
-def resource(world: World, zone: str, collection: str, id: str) -> str:
+def resource_name(world: World, zone: str, collection: str, id: str) -> str:
     """projects/demo/locations/us-central2-b/nodes/x"""
     return f"projects/{world.settings.project}/locations/{zone}/{collection}/{id}"
 
 
-def region(zone: str) -> str:
+def region_of_zone(zone: str) -> str:
     """us-central2-b → us-central2"""
     return zone.rpartition("-")[0]
 
 
-def check_project(world: World, call: Call, method: str) -> None:
+def check_project(world: World, call: ApiCall, method: str) -> None:
     """Only the world's own project can be used, by its name or its number."""
     project = call.path["project"]
     if project in (world.settings.project, str(world.settings.project_number)):
@@ -35,29 +35,29 @@ def check_project(world: World, call: Call, method: str) -> None:
     place = f"projects/{project}"
     if "zone" in call.path:
         place += f"/locations/{call.path['zone']}"
-    raise permission_denied(f"tpu.{collection.lower()}.{verb}", place)
+    raise permission_denied_error(f"tpu.{collection.lower()}.{verb}", place)
 
 
 def check_zone(world: World, zone: str, now: float, *, wildcard: bool = False) -> None:
     """The zone must be one that has TPUs."""
     if zone in zones() or (wildcard and zone == ANY):
         return
-    if ZONE.fullmatch(zone) and region(zone) in regions():
-        raise bad(world, now, f'The requested zone "{zone}" is not supported.')
-    raise zone_denied(world, zone)
+    if ZONE.fullmatch(zone) and region_of_zone(zone) in regions():
+        raise bad_request_error(world, now, f'The requested zone "{zone}" is not supported.')
+    raise zone_denied_error(world, zone)
 
 
 def check_id(id: str, *, field: str, kind: str) -> None:
     """The name that a client wants to give."""
     if not id:
-        raise Refused(400, "INVALID_ARGUMENT", f"{field} must be set.")
+        raise ApiError(400, "INVALID_ARGUMENT", f"{field} must be set.")
     if not ID.fullmatch(id):
         text = f'Invalid {kind} id "{id}": it must match ^[A-Za-z0-9_.~+%-]+$'
-        raise Refused(400, "INVALID_ARGUMENT", text)
+        raise ApiError(400, "INVALID_ARGUMENT", text)
     if len(id) > ID_CHARS_MAX or not HOST_NAME.fullmatch(id):
         text = (
             f'Invalid {kind} id "{id}": it must begin with a lower-case letter, continue with '
             f"up to {ID_CHARS_MAX - 1} lower-case letters, digits or hyphens, and not end "
             "with a hyphen."
         )
-        raise Refused(400, "INVALID_ARGUMENT", text)
+        raise ApiError(400, "INVALID_ARGUMENT", text)

@@ -3,19 +3,25 @@
 from typing import Any
 
 from tpuherd.catalogue import accelerators, zones
-from tpuherd_sim.model.http_types import Call, Json, Refused, Response
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Response
 from tpuherd_sim.model.records import DEAD, Node, Operation, Worker
-from tpuherd_sim.model.strike_rules import strike
-from tpuherd_sim.model.world import World, plan
+from tpuherd_sim.model.strike_rules import consume_rule
+from tpuherd_sim.model.world import World, schedule_event
 from tpuherd_sim.tpu import lifecycle, operations, quota_and_stock, rate_limits, validate
-from tpuherd_sim.tpu.defaults import complete
-from tpuherd_sim.tpu.durations import throw
-from tpuherd_sim.tpu.errors import JSON_HEADERS, bad, exists, not_found, not_now
-from tpuherd_sim.tpu.listing import Page, as_list
-from tpuherd_sim.tpu.names import check_id, check_zone, resource
+from tpuherd_sim.tpu.defaults import complete_spec
+from tpuherd_sim.tpu.durations import draw_duration
+from tpuherd_sim.tpu.errors import (
+    JSON_HEADERS,
+    already_exists_error,
+    bad_request_error,
+    not_found_error,
+    wrong_state_error,
+)
+from tpuherd_sim.tpu.listing import ListedRecords, list_records
+from tpuherd_sim.tpu.names import check_id, check_zone, resource_name
 from tpuherd_sim.tpu.render import node_bytes, operation_json
 from tpuherd_sim.tpu.router import Route
-from tpuherd_sim.tpu.writes import step
+from tpuherd_sim.tpu.writes import step_node
 
 #: In which states what may be begun. Who deletes twice is told so.
 ALLOWED = {
@@ -31,54 +37,54 @@ ALLOWED = {
 }  # fmt: skip
 
 
-def find(world: World, call: Call, now: float) -> Node:
+def find_node(world: World, call: ApiCall, now: float) -> Node:
     """The node of a path."""
     zone, id = call.path["zone"], call.path["node"]
     node = world.nodes.get(f"{zone}/{id}")
     if node is None:
         check_zone(world, zone, now)
-        raise not_found(resource(world, zone, "nodes", id))
+        raise not_found_error(resource_name(world, zone, "nodes", id))
     return node
 
 
-def get(world: World, call: Call, now: float) -> Response:
+def get_node(world: World, call: ApiCall, now: float) -> Response:
     """One node."""
-    node = find(world, call, now)
+    node = find_node(world, call, now)
     return Response(body=node_bytes(world, node, call.version), headers=JSON_HEADERS)
 
 
-def list_all(world: World, call: Call, now: float) -> Response:
+def list_nodes(world: World, call: ApiCall, now: float) -> Response:
     """The nodes of a zone, or of all. There is no filter: clients do that."""
-    page = Page(
+    page = ListedRecords(
         field="nodes",
         records=world.nodes,
         render=lambda node: node_bytes(world, node, call.version),
     )
-    return as_list(world, call, now, page)
+    return list_records(world, call, now, page)
 
 
-def create(world: World, call: Call, now: float) -> Json:
+def create_node(world: World, call: ApiCall, now: float) -> Json:
     """A node of one's own: its operation ends when it is READY, or when it can't be had."""
     zone, id = call.path["zone"], call.query.get("nodeId", "")
     check_zone(world, zone, now)
     request_id = call.query.get("requestId", "")
-    earlier = operations.promised(world, zone, "nodes.create", request_id)
+    earlier = operations.earlier_operation(world, zone, "nodes.create", request_id)
     if earlier is not None:
         return operation_json(world, earlier, call.version)
     check_id(id, field="node_id", kind="node")
     if call.version == "v1":
         check_old_type(zone, call.body.get("acceleratorType", ""))
-    wish = validate.node(world, zone, as_v2(call), now)
+    wish = validate.validate_node(world, zone, body_as_v2(call), now)
     key = f"{zone}/{id}"
     if key in world.nodes:
-        raise exists(resource(world, zone, "nodes", id))
-    spec = complete(world, zone, wish.spec)
+        raise already_exists_error(resource_name(world, zone, "nodes", id))
+    spec = complete_spec(world, zone, wish.spec)
     scheduling = spec["schedulingConfig"]
     spot = bool(scheduling.get("spot") or scheduling.get("preemptible"))
     if not scheduling.get("reserved") and not scheduling.get("reservationName"):
         quota_and_stock.check_quota(world, zone, [wish.type], spot=spot)
     rate_limits.check_rate(world, now)
-    operation = operations.begin(
+    operation = operations.begin_operation(
         world, now, "nodes.create", key, type=wish.type, request_id=request_id
     )
     node = Node(
@@ -91,10 +97,12 @@ def create(world: World, call: Call, now: float) -> Json:
         spec=spec,
         operation=operation.key,
     )
-    node = lifecycle.born(world, node, now)
-    step(world, node, now, now + throw(world, "node.place"), "node.place")
-    if strike(world, "conflict", now, zone=zone, type=wish.type, node=id, method="nodes.create"):
-        raise exists(resource(world, zone, "nodes", id))
+    node = lifecycle.register_node(world, node, now)
+    step_node(world, node, now, now + draw_duration(world, "node.place"), "node.place")
+    if consume_rule(
+        world, "conflict", now, zone=zone, type=wish.type, node=id, method="nodes.create"
+    ):
+        raise already_exists_error(resource_name(world, zone, "nodes", id))
     return operation_json(world, operation, call.version)
 
 
@@ -106,10 +114,10 @@ def check_old_type(zone: str, type: str) -> None:
             f'CloudTpu received an invalid AcceleratorType, "{type}" for zone "{zone}". '
             f'Valid values are "{", ".join(here)}, ".'
         )
-        raise Refused(400, "INVALID_ARGUMENT", text)
+        raise ApiError(400, "INVALID_ARGUMENT", text)
 
 
-def as_v2(call: Call) -> Json:
+def body_as_v2(call: ApiCall) -> Json:
     """The body in the names of v2, also where it came in those of v1."""
     if call.version != "v1":
         return call.body
@@ -119,62 +127,70 @@ def as_v2(call: Call) -> Json:
     return body
 
 
-def delete(world: World, call: Call, now: float) -> Json:
+def delete_node(world: World, call: ApiCall, now: float) -> Json:
     """A node goes; one of a queued resource takes that with it."""
     request_id = call.query.get("requestId", "")
     zone = call.path["zone"]
-    earlier = operations.promised(world, zone, "nodes.delete", request_id)
+    earlier = operations.earlier_operation(world, zone, "nodes.delete", request_id)
     if earlier is not None:
         return operation_json(world, earlier, call.version)
-    node = permitted(world, call, now, "delete")
-    operation = begin(world, node, now, "nodes.delete", request_id)
-    if not spoilt(world, node, operation, now, "nodes.delete"):
-        lifecycle.delete(world, node, now, operation=operation.key)
-        lifecycle.lost(world, node, now, "USER")
+    node = find_permitted_node(world, call, now, "delete")
+    operation = begin_node_operation(world, node, now, "nodes.delete", request_id)
+    if not fail_by_weather(world, node, operation, now, "nodes.delete"):
+        lifecycle.begin_delete(world, node, now, operation=operation.key)
+        lifecycle.notify_queued_resource(world, node, now, "USER")
     return operation_json(world, operation, call.version)
 
 
-def stop(world: World, call: Call, now: float) -> Json:
+def stop_node(world: World, call: ApiCall, now: float) -> Json:
     """Only one host of its own, on demand, can be stopped."""
-    return pause(world, call, now, "stop")
+    return stop_or_start_node(world, call, now, "stop")
 
 
-def start(world: World, call: Call, now: float) -> Json:
+def start_node(world: World, call: ApiCall, now: float) -> Json:
     """What was stopped can be started again, if there is a TPU for it."""
-    return pause(world, call, now, "start")
+    return stop_or_start_node(world, call, now, "start")
 
 
-def pause(world: World, call: Call, now: float, verb: str) -> Json:
+def stop_or_start_node(world: World, call: ApiCall, now: float, verb: str) -> Json:
     """Begin to stop or start."""
-    node = find(world, call, now)
+    node = find_node(world, call, now)
     if accelerators()[node.type].hosts > 1:
-        raise bad(world, now, f"{verb} is not supported for TPU pods: only for a single host")
+        raise bad_request_error(
+            world, now, f"{verb} is not supported for TPU pods: only for a single host"
+        )
     if node.queued_resource:
-        raise bad(world, now, f"{verb} is not supported for nodes of a queued resource")
-    if node.spot and node.state in DEAD:
-        raise bad(world, now, f"{verb} is not supported: the preempted node no longer exists")
-    if node.spot:
-        raise bad(world, now, f"{verb} is not supported for preemptible or spot nodes")
-    node = permitted(world, call, now, verb)
-    operation = begin(world, node, now, f"nodes.{verb}")
-    if not spoilt(world, node, operation, now, f"nodes.{verb}"):
-        doing = lifecycle.stop if verb == "stop" else lifecycle.start
+        raise bad_request_error(
+            world, now, f"{verb} is not supported for nodes of a queued resource"
+        )
+    if node.is_spot and node.state in DEAD:
+        raise bad_request_error(
+            world, now, f"{verb} is not supported: the preempted node no longer exists"
+        )
+    if node.is_spot:
+        raise bad_request_error(
+            world, now, f"{verb} is not supported for preemptible or spot nodes"
+        )
+    node = find_permitted_node(world, call, now, verb)
+    operation = begin_node_operation(world, node, now, f"nodes.{verb}")
+    if not fail_by_weather(world, node, operation, now, f"nodes.{verb}"):
+        doing = lifecycle.begin_stop if verb == "stop" else lifecycle.begin_start
         doing(world, node, now, operation.key)
     return operation_json(world, operation, call.version)
 
 
-def patch(world: World, call: Call, now: float) -> Json:
+def patch_node(world: World, call: ApiCall, now: float) -> Json:
     """Change labels, metadata, tags, description, disks or external addresses, in a moment."""
-    find(world, call, now)
-    fields = validate.patch(call.version, call.query.get("updateMask", ""), call.body)
-    node = permitted(world, call, now, "update")
-    operation = begin(world, node, now, "nodes.patch")
-    if not spoilt(world, node, operation, now, "nodes.patch"):
-        lifecycle.update(world, node, now, operation, merged(node, fields))
+    find_node(world, call, now)
+    fields = validate.validate_patch(call.version, call.query.get("updateMask", ""), call.body)
+    node = find_permitted_node(world, call, now, "update")
+    operation = begin_node_operation(world, node, now, "nodes.patch")
+    if not fail_by_weather(world, node, operation, now, "nodes.patch"):
+        lifecycle.schedule_update(world, node, now, operation, merge_patch(node, fields))
     return operation_json(world, operation, call.version)
 
 
-def merged(node: Node, fields: dict[str, Any]) -> dict[str, Any]:
+def merge_patch(node: Node, fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a patch as whole fields of the node."""
     wanted = fields.pop(validate.EXTERNAL_IPS, None)
     if wanted is None:
@@ -191,17 +207,19 @@ def merged(node: Node, fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def permitted(world: World, call: Call, now: float, verb: str) -> Node:
+def find_permitted_node(world: World, call: ApiCall, now: float, verb: str) -> Node:
     """The node of a path, if its state allows that."""
-    node = find(world, call, now)
+    node = find_node(world, call, now)
     if node.state not in ALLOWED[verb]:
-        raise not_now(world, now, verb, node.state)
+        raise wrong_state_error(world, now, verb, node.state)
     return node
 
 
-def begin(world: World, node: Node, now: float, method: str, request_id: str = "") -> Operation:
+def begin_node_operation(
+    world: World, node: Node, now: float, method: str, request_id: str = ""
+) -> Operation:
     """An operation on a node."""
-    return operations.begin(
+    return operations.begin_operation(
         world,
         now,
         method,
@@ -211,37 +229,41 @@ def begin(world: World, node: Node, now: float, method: str, request_id: str = "
     )
 
 
-def spoilt(world: World, node: Node, operation: Operation, now: float, method: str) -> bool:
+def fail_by_weather(
+    world: World, node: Node, operation: Operation, now: float, method: str
+) -> bool:
     """Whether the weather lets an operation fail without any effect."""
-    error = lifecycle.failure(world, node, method, now)
+    error = lifecycle.weather_failure(world, node, method, now)
     if error is None:
         return False
-    at = now + throw(world, "node.fail")
-    plan(world, at, "operation.doomed", operation.key, code=error.code, message=error.message)
+    at = now + draw_duration(world, "node.fail")
+    schedule_event(
+        world, at, "operation.doomed", operation.key, code=error.code, message=error.message
+    )
     return True
 
 
-def guest_attributes(world: World, call: Call, now: float) -> Json:
+def get_guest_attributes(world: World, call: ApiCall, now: float) -> Json:
     """What the hosts said of themselves, one entry a worker; `workerIds` [""] means all of them."""
-    node = find(world, call, now)
+    node = find_node(world, call, now)
     asked = [one for one in call.body.get("workerIds", ()) if one]
     chosen = node.workers
     if asked:
-        chosen = tuple(worker_of(node, one) for one in asked)
+        chosen = tuple(worker_by_index(node, one) for one in asked)
     query = call.body.get("queryPath", "")
-    entries = [attributes_of(worker, query) for worker in chosen]
+    entries = [guest_attributes_json(worker, query) for worker in chosen]
     return {"guestAttributes": entries} if entries else {}
 
 
-def worker_of(node: Node, index: str) -> Worker:
+def worker_by_index(node: Node, index: str) -> Worker:
     """A worker by the text of its number."""
     if not index.isdecimal() or int(index) >= len(node.workers):
         text = f'Invalid worker id "{index}": the node has {len(node.workers)} workers.'
-        raise Refused(400, "INVALID_ARGUMENT", text)
+        raise ApiError(400, "INVALID_ARGUMENT", text)
     return node.workers[int(index)]
 
 
-def attributes_of(worker: Worker, query: str) -> Json:
+def guest_attributes_json(worker: Worker, query: str) -> Json:
     """The guest attributes of a worker under a path such as `hostkeys/` or `hostkeys/ssh-rsa`."""
     namespace, _, name = query.partition("/")
     items = [
@@ -252,14 +274,16 @@ def attributes_of(worker: Worker, query: str) -> Json:
     return {"queryPath": query, "queryValue": {"items": items} if items else {}}
 
 
-def reimage(world: World, call: Call, now: float) -> Json:
+def reimage_node(world: World, call: ApiCall, now: float) -> Json:
     """v1 only: another runtime on the same machines, which start anew."""
-    node = permitted(world, call, now, "stop")
+    node = find_permitted_node(world, call, now, "stop")
     version = call.body.get("tensorflowVersion", "")
-    if not validate.known_runtime(version):
-        raise bad(world, now, f'The runtime version "{version}" could not be found in {node.zone}.')
-    operation = begin(world, node, now, "nodes.reimage")
-    lifecycle.reimage(world, node, now, version, operation.key)
+    if not validate.is_known_runtime(version):
+        raise bad_request_error(
+            world, now, f'The runtime version "{version}" could not be found in {node.zone}.'
+        )
+    operation = begin_node_operation(world, node, now, "nodes.reimage")
+    lifecycle.begin_reimage(world, node, now, version, operation.key)
     return operation_json(world, operation, call.version)
 
 
@@ -269,21 +293,21 @@ ROUTES = (
         route
         for version in ("v1", "v2", "v2alpha1")
         for route in (
-            Route("GET", f"/{version}{PLACE}", list_all),
-            Route("POST", f"/{version}{PLACE}", create),
-            Route("GET", f"/{version}{PLACE}/{{node}}", get),
-            Route("DELETE", f"/{version}{PLACE}/{{node}}", delete),
-            Route("POST", f"/{version}{PLACE}/{{node}}:start", start),
-            Route("POST", f"/{version}{PLACE}/{{node}}:stop", stop),
+            Route("GET", f"/{version}{PLACE}", list_nodes),
+            Route("POST", f"/{version}{PLACE}", create_node),
+            Route("GET", f"/{version}{PLACE}/{{node}}", get_node),
+            Route("DELETE", f"/{version}{PLACE}/{{node}}", delete_node),
+            Route("POST", f"/{version}{PLACE}/{{node}}:start", start_node),
+            Route("POST", f"/{version}{PLACE}/{{node}}:stop", stop_node),
         )
     ),
     *(
         route
         for version in ("v2", "v2alpha1")
         for route in (
-            Route("PATCH", f"/{version}{PLACE}/{{node}}", patch),
-            Route("POST", f"/{version}{PLACE}/{{node}}:getGuestAttributes", guest_attributes),
+            Route("PATCH", f"/{version}{PLACE}/{{node}}", patch_node),
+            Route("POST", f"/{version}{PLACE}/{{node}}:getGuestAttributes", get_guest_attributes),
         )
     ),
-    Route("POST", f"/v1{PLACE}/{{node}}:reimage", reimage),
+    Route("POST", f"/v1{PLACE}/{{node}}:reimage", reimage_node),
 )

@@ -3,24 +3,24 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from tpuherd_sim.model.http_types import Call, Json, Response
-from tpuherd_sim.model.records import Node, Operation, QueuedResource, Status
-from tpuherd_sim.model.strike_rules import strike
-from tpuherd_sim.model.world import World, plan, scaled
-from tpuherd_sim.model.world_parts import Due
+from tpuherd_sim.model.http_types import ApiCall, Json, Response
+from tpuherd_sim.model.records import Node, Operation, QueuedResource, RpcStatus
+from tpuherd_sim.model.strike_rules import consume_rule
+from tpuherd_sim.model.world import World, scale_duration, schedule_event
+from tpuherd_sim.model.world_parts import AgendaItem
 from tpuherd_sim.tpu.durations import DAY_S
-from tpuherd_sim.tpu.errors import not_found, precondition
-from tpuherd_sim.tpu.listing import Page, as_list
-from tpuherd_sim.tpu.names import check_zone, resource
-from tpuherd_sim.tpu.render import dumps, operation_json
+from tpuherd_sim.tpu.errors import not_found_error, precondition_error
+from tpuherd_sim.tpu.listing import ListedRecords, list_records
+from tpuherd_sim.tpu.names import check_zone, resource_name
+from tpuherd_sim.tpu.render import json_bytes, operation_json
 from tpuherd_sim.tpu.router import Route
 
 VERB_OF_METHOD = {"patch": "update"}
 NO_REQUEST_ID = ("", "00000000-0000-0000-0000-000000000000")
-CANCELLED = Status(code=1, message="The operation was cancelled.")
+CANCELLED = RpcStatus(code=1, message="The operation was cancelled.")
 
 
-def begin(
+def begin_operation(
     world: World,
     now: float,
     method: str,
@@ -32,12 +32,12 @@ def begin(
     """Something long begins, such as nodes.create, with what has this zone/id."""
     collection, _, verb = method.partition(".")
     zone, _, target = key.partition("/")
-    facts = {"zone": zone, "method": method, fact(collection): target}
+    facts = {"zone": zone, "method": method, target_fact_name(collection): target}
     if type:
         facts["type"] = type
-    slow = strike(world, "slow-operation", now, **facts)
-    bits = world.dice.bits()
-    high, low = world.dice.bits() >> 32, bits & 0xFFFFFFFF
+    slow = consume_rule(world, "slow-operation", now, **facts)
+    bits = world.dice.random_bits()
+    high, low = world.dice.random_bits() >> 32, bits & 0xFFFFFFFF
     operation = Operation(
         zone=zone,
         id=f"operation-{int(now * 1000)}-{bits >> 12:013x}-{high:08x}-{low:08x}",
@@ -45,7 +45,7 @@ def begin(
         target=target,
         verb=VERB_OF_METHOD.get(verb, verb),
         created=now,
-        endless=strike(world, "endless-operation", now, **facts) is not None,
+        endless=consume_rule(world, "endless-operation", now, **facts) is not None,
         factor=float(slow.params.get("factor", 10.0)) if slow else 1.0,
         request_id="" if request_id in NO_REQUEST_ID else f"{zone}/{method}/{request_id}",
     )
@@ -55,12 +55,12 @@ def begin(
     return operation
 
 
-def fact(collection: str) -> str:
+def target_fact_name(collection: str) -> str:
     """How the weather calls the target of an operation."""
     return "node" if collection == "nodes" else "request"
 
 
-def promised(world: World, zone: str, method: str, request_id: str) -> Operation | None:
+def earlier_operation(world: World, zone: str, method: str, request_id: str) -> Operation | None:
     """The operation that an earlier request with the same id began."""
     if request_id in NO_REQUEST_ID:
         return None
@@ -68,12 +68,12 @@ def promised(world: World, zone: str, method: str, request_id: str) -> Operation
     return world.operations.get(key)
 
 
-def finish(
+def finish_operation(
     world: World,
     key: str | None,
     now: float,
     *,
-    error: Status | None = None,
+    error: RpcStatus | None = None,
     node: Node | None = None,
     request: QueuedResource | None = None,
 ) -> None:
@@ -89,25 +89,25 @@ def finish(
         return
     late = operation.created + (now - operation.created) * operation.factor
     if operation.factor > 1.0 and late > now:
-        plan(world, late, "operation.end", operation.key)
+        schedule_event(world, late, "operation.end", operation.key)
     else:
-        close(world, operation, now)
+        close_operation(world, operation, now)
 
 
-def close(world: World, operation: Operation, now: float) -> None:
+def close_operation(world: World, operation: Operation, now: float) -> None:
     """It is said that the operation is done."""
     world.operations[operation.key] = replace(operation, ended=now)
-    plan(world, now + scaled(world, DAY_S), "operation.forget", operation.key)
+    schedule_event(world, now + scale_duration(world, DAY_S), "operation.forget", operation.key)
 
 
-def end(world: World, due: Due) -> None:
+def end_slow_operation(world: World, due: AgendaItem) -> None:
     """A slow operation is done at last."""
     operation = world.operations.get(due.target)
     if operation is not None and operation.ended is None:
-        close(world, operation, due.at)
+        close_operation(world, operation, due.at)
 
 
-def forget(world: World, due: Due) -> None:
+def forget_operation(world: World, due: AgendaItem) -> None:
     """An operation that was done long ago is not remembered any more."""
     operation = world.operations.pop(due.target, None)
     if operation is not None and operation.request_id:
@@ -117,52 +117,52 @@ def forget(world: World, due: Due) -> None:
 # -- what clients ask -----------------------------------------------------------------------------
 
 
-def find(world: World, call: Call, now: float) -> Operation:
+def find_operation(world: World, call: ApiCall, now: float) -> Operation:
     """The operation of a path."""
     zone, id = call.path["zone"], call.path["operation"]
     check_zone(world, zone, now)
     operation = world.operations.get(f"{zone}/{id}")
     if operation is None:
-        raise not_found(resource(world, zone, "operations", id))
+        raise not_found_error(resource_name(world, zone, "operations", id))
     return operation
 
 
-def get(world: World, call: Call, now: float) -> Json:
+def get_operation(world: World, call: ApiCall, now: float) -> Json:
     """How far it is."""
-    return operation_json(world, find(world, call, now), call.version)
+    return operation_json(world, find_operation(world, call, now), call.version)
 
 
-def list_all(world: World, call: Call, now: float) -> Response:
+def list_operations(world: World, call: ApiCall, now: float) -> Response:
     """The operations of a zone, or of all."""
-    return as_list(
+    return list_records(
         world,
         call,
         now,
-        Page(
+        ListedRecords(
             field="operations",
             records=world.operations,
-            render=lambda operation: dumps(operation_json(world, operation, call.version)),
+            render=lambda operation: json_bytes(operation_json(world, operation, call.version)),
         ),
     )
 
 
-def delete(world: World, call: Call, now: float) -> Json:
+def delete_operation(world: World, call: ApiCall, now: float) -> Json:
     """The client is not interested in it any more."""
-    operation = find(world, call, now)
+    operation = find_operation(world, call, now)
     if operation.ended is None:
-        name = resource(world, operation.zone, "operations", operation.id)
-        raise precondition(f"Operation '{name}' is not done yet and cannot be deleted.")
-    forget(world, Due(now, 0, "operation.forget", operation.key))
+        name = resource_name(world, operation.zone, "operations", operation.id)
+        raise precondition_error(f"Operation '{name}' is not done yet and cannot be deleted.")
+    forget_operation(world, AgendaItem(now, 0, "operation.forget", operation.key))
     return {}
 
 
-def cancel(world: World, call: Call, now: float) -> Json:
+def cancel_operation(world: World, call: ApiCall, now: float) -> Json:
     """The client wants it to stop; a node that is being created is given up."""
-    operation = find(world, call, now)
+    operation = find_operation(world, call, now)
     if operation.ended is None and not operation.cancelled:
         world.operations[operation.key] = replace(operation, cancelled=True)
         if (operation.collection, operation.verb) == ("nodes", "create"):
-            plan(world, now, "node.cancel", operation.key)
+            schedule_event(world, now, "node.cancel", operation.key)
     return {}
 
 
@@ -171,13 +171,19 @@ ROUTES = tuple(
     route
     for version in ("v1", "v2", "v2alpha1")
     for route in (
-        Route(method="GET", template=f"/{version}{PLACE}", answer=list_all),
-        Route(method="GET", template=f"/{version}{PLACE}/{{operation}}", answer=get),
-        Route(method="DELETE", template=f"/{version}{PLACE}/{{operation}}", answer=delete),
-        Route(method="POST", template=f"/{version}{PLACE}/{{operation}}:cancel", answer=cancel),
+        Route(method="GET", template=f"/{version}{PLACE}", answer=list_operations),
+        Route(method="GET", template=f"/{version}{PLACE}/{{operation}}", answer=get_operation),
+        Route(
+            method="DELETE", template=f"/{version}{PLACE}/{{operation}}", answer=delete_operation
+        ),
+        Route(
+            method="POST",
+            template=f"/{version}{PLACE}/{{operation}}:cancel",
+            answer=cancel_operation,
+        ),
     )
 )
-AGENDA: dict[str, Callable[[World, Due], None]] = {
-    "operation.end": end,
-    "operation.forget": forget,
+AGENDA: dict[str, Callable[[World, AgendaItem], None]] = {
+    "operation.end": end_slow_operation,
+    "operation.forget": forget_operation,
 }

@@ -4,64 +4,64 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tpuherd.catalogue import accelerators
-from tpuherd_sim.model.records import Multislice, Node, QueuedResource, Status
-from tpuherd_sim.model.strike_rules import strike
-from tpuherd_sim.model.world import World, note, plan
-from tpuherd_sim.model.world_parts import Due
+from tpuherd_sim.model.records import Multislice, Node, QueuedResource, RpcStatus
+from tpuherd_sim.model.strike_rules import consume_rule
+from tpuherd_sim.model.world import World, log_event, schedule_event
+from tpuherd_sim.model.world_parts import AgendaItem
 from tpuherd_sim.tpu import lifecycle, machines, operations, quota_and_stock
-from tpuherd_sim.tpu.defaults import complete
-from tpuherd_sim.tpu.durations import throw
+from tpuherd_sim.tpu.defaults import complete_spec
+from tpuherd_sim.tpu.durations import draw_duration
 from tpuherd_sim.tpu.writes import (
     current_request,
     drop_request,
-    put,
+    put_node,
     put_request,
-    step,
+    step_node,
     step_request,
 )
 
 #: Not yet on the way to nodes.
 WAITING = frozenset({"CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES"})
-EXPIRED = Status(
+EXPIRED = RpcStatus(
     code=4,
     message="The queued resource could not be provisioned within its valid-until constraint.",
 )
 WITHOUT_FLEX_START = frozenset({"v2", "v3", "v4"})
 
 
-def facts(request: QueuedResource) -> dict[str, str]:
+def request_facts(request: QueuedResource) -> dict[str, str]:
     """What the weather may know of a queued resource."""
     types = {"type": request.slots[0].type} if request.slots else {}
     return {"zone": request.zone, "request": request.id, **types}
 
 
-def nodes_of(world: World, request: QueuedResource) -> list[Node]:
+def request_nodes(world: World, request: QueuedResource) -> list[Node]:
     """The nodes that it has now."""
     keys = (f"{request.zone}/{slot.node_id}" for slot in request.slots)
     found = (world.nodes.get(key) for key in keys)
     return [one for one in found if one is not None and one.queued_resource == request.id]
 
 
-def admit(world: World, due: Due) -> None:
+def admit_request(world: World, due: AgendaItem) -> None:
     """A request is accepted: its create operation is done."""
     request = current_request(world, due)
     if request is None:
         return
     now = due.at
     operation = request.operation
-    error = unsupported(request)
+    error = unsupported_error(request)
     if error is not None:
         drop_request(world, request, now)
-        operations.finish(world, operation, now, error=error)
+        operations.finish_operation(world, operation, now, error=error)
         return
-    at = max(now + throw(world, "request.accepted"), request.valid_after or now)
+    at = max(now + draw_duration(world, "request.accepted"), request.valid_after or now)
     request = step_request(
         world, request, now, at, "request.queued", state="ACCEPTED", operation=None
     )
-    operations.finish(world, operation, now, request=request)
+    operations.finish_operation(world, operation, now, request=request)
 
 
-def unsupported(request: QueuedResource) -> Status | None:
+def unsupported_error(request: QueuedResource) -> RpcStatus | None:
     """Whether flex-start is asked for where there is none: older generations do not have it."""
     if request.spec.get("provisioningModel") != "FLEX_START":
         return None
@@ -71,21 +71,21 @@ def unsupported(request: QueuedResource) -> Status | None:
                 "FLEX_START provisioning model is not supported for accelerator type "
                 f'"{slot.type}" in location "{request.zone}"'
             )
-            return Status(code=3, message=text)
+            return RpcStatus(code=3, message=text)
     return None
 
 
-def queued(world: World, due: Due) -> None:
+def begin_waiting(world: World, due: AgendaItem) -> None:
     """A request begins to wait for resources; one that is guaranteed stays ACCEPTED meanwhile."""
     request = current_request(world, due)
     if request is None:
         return
     state = "ACCEPTED" if request.tier == "guaranteed" else "WAITING_FOR_RESOURCES"
-    at = due.at + throw(world, "request.wait")
+    at = due.at + draw_duration(world, "request.wait")
     step_request(world, request, due.at, at, "request.serve", state=state)
 
 
-def serve(world: World, due: Due) -> None:
+def serve_request(world: World, due: AgendaItem) -> None:
     """It is a request's turn, if there are machines; else it waits for some to be free."""
     request = current_request(world, due)
     if request is not None:
@@ -93,7 +93,7 @@ def serve(world: World, due: Due) -> None:
         serve_if_room(world, request, due.at)
 
 
-def freed(world: World, due: Due) -> None:
+def serve_waiting_requests(world: World, due: AgendaItem) -> None:
     """Machines are free: who waits longest goes first."""
     waiting = [
         request
@@ -110,17 +110,17 @@ def serve_if_room(world: World, request: QueuedResource, now: float) -> None:
     """Begin to provision, all nodes or none."""
     reserved = request.spec.get("reservationName", "") if request.tier == "guaranteed" else None
     types = [slot.type for slot in request.slots]
-    refusal = quota_and_stock.refusal(world, request.zone, types, now, reserved=reserved)
+    refusal = quota_and_stock.capacity_refusal(world, request.zone, types, now, reserved=reserved)
     hosts = sum(
-        lifecycle.hosts_of(node)
-        for node in outline(world, request, now)
+        lifecycle.host_count(node)
+        for node in outline_nodes(world, request, now)
         if machines.has_external(node)
     )
     if refusal is None and quota_and_stock.address_refusal(world, request.zone, hosts, now) is None:
-        provision(world, request, now)
+        provision_request(world, request, now)
 
 
-def outline(world: World, request: QueuedResource, now: float) -> list[Node]:
+def outline_nodes(world: World, request: QueuedResource, now: float) -> list[Node]:
     """Its nodes as they would be, without numbers and machines."""
     return [
         Node(
@@ -130,117 +130,121 @@ def outline(world: World, request: QueuedResource, now: float) -> list[Node]:
             created=now,
             type=slot.type,
             runtime=slot.runtime,
-            spec=complete(world, request.zone, slot.spec, tier=request.tier),
+            spec=complete_spec(world, request.zone, slot.spec, tier=request.tier),
             queued_resource=request.id,
         )
         for slot in request.slots
     ]
 
 
-def late_fill(world: World, due: Due) -> None:
+def provision_late(world: World, due: AgendaItem) -> None:
     """A request is filled although everyone gave it up."""
     request = current_request(world, due)
     if request is not None:
-        provision(world, request, due.at)
+        provision_request(world, request, due.at)
 
 
-def provision(world: World, request: QueuedResource, now: float) -> None:
+def provision_request(world: World, request: QueuedResource, now: float) -> None:
     """The nodes appear; the request is ACTIVE when all are READY."""
-    outlined = outline(world, request, now)
+    outlined = outline_nodes(world, request, now)
     taken = next((one for one in outlined if one.key in world.nodes), None)
     if taken is not None:
-        error = Status(code=6, message=f"Resource '{taken.id}' already exists")
-        fail(world, request, error, now)
+        error = RpcStatus(code=6, message=f"Resource '{taken.id}' already exists")
+        fail_request(world, request, error, now)
         return
-    note(world, now, "request.provisioning", request=request.key)
+    log_event(world, now, "request.provisioning", request=request.key)
     request = put_request(
         world, replace(request, state="PROVISIONING", pending=0, provisioning_since=now), now
     )
-    nodes = [settled(world, node, now) for node in outlined]
+    nodes = [node_with_machines(world, node, now) for node in outlined]
     for index, node in enumerate(nodes):
         if request.multislice:
             first = nodes[0].workers[0].internal_ip
             many = Multislice(coordinator=first, slices=len(nodes), slice=index)
             node = replace(node, multislice=many)
-        rule = strike(world, "slow-provisioning", now, **machines.facts(node))
+        rule = consume_rule(world, "slow-provisioning", now, **machines.node_facts(node))
         factor = float(rule.params.get("factor", 4.0)) if rule else 1.0
-        step(world, node, now, now + throw(world, "request.ready", factor), "node.ready")
-    rule = strike(world, "operation-error", now, method="queuedResources.create", **facts(request))
+        step_node(
+            world, node, now, now + draw_duration(world, "request.ready", factor), "node.ready"
+        )
+    rule = consume_rule(
+        world, "operation-error", now, method="queuedResources.create", **request_facts(request)
+    )
     if rule is not None:
         error = lifecycle.rule_status(world, rule, request.zone, now)
-        at = now + throw(world, "request.late")
+        at = now + draw_duration(world, "request.late")
         why = {"uid": request.uid, "code": error.code, "message": error.message}
-        plan(world, at, "request.failed", request.key, **why)
+        schedule_event(world, at, "request.failed", request.key, **why)
         put_request(world, replace(request, pending=world.planned), now)
 
 
-def settled(world: World, node: Node, now: float) -> Node:
+def node_with_machines(world: World, node: Node, now: float) -> Node:
     """A node of a request with its machines."""
-    return machines.settle(world, lifecycle.born(world, node, now), now)
+    return machines.assign_machines(world, lifecycle.register_node(world, node, now), now)
 
 
-def look(world: World, due: Due) -> None:
+def check_request_nodes(world: World, due: AgendaItem) -> None:
     """Something happened to a request's nodes: ACTIVE with all of them, over without one."""
     request = world.requests.get(due.target)
     if request is None or request.pending or request.state not in ("PROVISIONING", "ACTIVE"):
         return
-    nodes = nodes_of(world, request)
+    nodes = request_nodes(world, request)
     alive = [node for node in nodes if node.state != "DELETING"]
     if len(alive) < len(request.slots):
-        suspend(world, request, due.args.get("initiator", "SERVICE"), due.at)
+        begin_suspend(world, request, due.args.get("initiator", "SERVICE"), due.at)
     elif request.state == "PROVISIONING" and all(node.state == "READY" for node in nodes):
-        activate(world, request, due.at)
+        activate_request(world, request, due.at)
 
 
-def activate(world: World, request: QueuedResource, now: float) -> None:
+def activate_request(world: World, request: QueuedResource, now: float) -> None:
     """All nodes are READY."""
     operation = request.operation
     request = replace(request, state="ACTIVE", operation=None)
     limit = request.spec.get("runDuration", {}).get("maxRunDuration", "")
     if limit and request.ends_at is None:
         request = replace(request, ends_at=now + float(limit[:-1]))
-        plan(world, request.ends_at or now, "request.over", request.key, uid=request.uid)
+        schedule_event(world, request.ends_at or now, "request.over", request.key, uid=request.uid)
     put_request(world, request, now)
-    note(world, now, "request.active", request=request.key)
-    operations.finish(world, operation, now, request=request)
+    log_event(world, now, "request.active", request=request.key)
+    operations.finish_operation(world, operation, now, request=request)
 
 
-def over(world: World, due: Due) -> None:
+def finish_run(world: World, due: AgendaItem) -> None:
     """A request has run as long as it may."""
     request = world.requests.get(due.target)
     if request is not None and request.uid == due.args["uid"] and request.state == "ACTIVE":
-        suspend(world, request, "SERVICE", due.at)
+        begin_suspend(world, request, "SERVICE", due.at)
 
 
-def failed(world: World, due: Due) -> None:
+def fail_provisioning(world: World, due: AgendaItem) -> None:
     """A request that was being provisioned comes to nothing."""
     request = world.requests.get(due.target)
     if request is None or request.state != "PROVISIONING":
         return
     if due.args.get("uid", request.uid) != request.uid:
         return
-    error = Status(code=int(due.args["code"]), message=str(due.args["message"]))
-    suspend(world, request, "SERVICE", due.at, error=error)
+    error = RpcStatus(code=int(due.args["code"]), message=str(due.args["message"]))
+    begin_suspend(world, request, "SERVICE", due.at, error=error)
 
 
-def suspend(
+def begin_suspend(
     world: World,
     request: QueuedResource,
     initiator: str,
     now: float,
     *,
-    error: Status | None = None,
+    error: RpcStatus | None = None,
 ) -> None:
     """The nodes go; the request stays, for its user to delete."""
-    note(world, now, "request.suspending", request=request.key, initiator=initiator)
-    for node in nodes_of(world, request):
+    log_event(world, now, "request.suspending", request=request.key, initiator=initiator)
+    for node in request_nodes(world, request):
         if node.state != "DELETING":
-            lifecycle.delete(world, node, now)
-    lasts = throw(world, "request.suspend")
-    rule = strike(world, "stuck-suspending", now, **facts(request))
+            lifecycle.begin_delete(world, node, now)
+    lasts = draw_duration(world, "request.suspend")
+    rule = consume_rule(world, "stuck-suspending", now, **request_facts(request))
     if rule is not None:
         lasts += float(rule.params.get("seconds", 30 * 86400.0))
-    operations.finish(world, request.operation, now, error=operations.CANCELLED)
+    operations.finish_operation(world, request.operation, now, error=operations.CANCELLED)
     step_request(
         world,
         request,
@@ -254,41 +258,41 @@ def suspend(
     )
 
 
-def suspended(world: World, due: Due) -> None:
+def finish_suspend(world: World, due: AgendaItem) -> None:
     """The nodes are gone."""
     request = current_request(world, due)
     if request is None:
         return
     now = due.at
-    for node in nodes_of(world, request):
-        lifecycle.remove(world, node, now)
+    for node in request_nodes(world, request):
+        lifecycle.remove_node(world, node, now)
     if request.error is not None:
-        fail(world, request, request.error, now)
+        fail_request(world, request, request.error, now)
         return
     put_request(world, replace(request, state="SUSPENDED", pending=0), now)
-    note(world, now, "request.suspended", request=request.key, initiator=request.initiator)
+    log_event(world, now, "request.suspended", request=request.key, initiator=request.initiator)
 
 
-def fail(world: World, request: QueuedResource, error: Status, now: float) -> None:
+def fail_request(world: World, request: QueuedResource, error: RpcStatus, now: float) -> None:
     """It will never be provisioned."""
-    note(world, now, "request.failed", request=request.key, code=error.code, why=error.message)
-    operations.finish(world, request.operation, now, error=error)
+    log_event(world, now, "request.failed", request=request.key, code=error.code, why=error.message)
+    operations.finish_operation(world, request.operation, now, error=error)
     request = replace(request, state="FAILED", pending=0, error=error, operation=None)
     put_request(world, request, now)
 
 
-def expire(world: World, due: Due) -> None:
+def expire_request(world: World, due: AgendaItem) -> None:
     """Its user does not want it any more after this, unless the weather fills it all the same."""
     request = world.requests.get(due.target)
     if request is None or request.uid != due.args["uid"] or request.state not in WAITING:
         return
-    if not fill_late(world, request, due.at):
-        fail(world, request, EXPIRED, due.at)
+    if not schedule_late_fill(world, request, due.at):
+        fail_request(world, request, EXPIRED, due.at)
 
 
-def fill_late(world: World, request: QueuedResource, now: float) -> bool:
+def schedule_late_fill(world: World, request: QueuedResource, now: float) -> bool:
     """Whether the weather will fill a request that should be over."""
-    rule = strike(world, "late-fill", now, **facts(request))
+    rule = consume_rule(world, "late-fill", now, **request_facts(request))
     if rule is None:
         return False
     at = now + float(rule.params.get("after_s", 60.0))
@@ -299,70 +303,70 @@ def fill_late(world: World, request: QueuedResource, now: float) -> bool:
 # -- what users begin -----------------------------------------------------------------------------
 
 
-def delete(world: World, request: QueuedResource, now: float, operation: str) -> None:
+def begin_delete(world: World, request: QueuedResource, now: float, operation: str) -> None:
     """A request begins to go, with its nodes."""
-    nodes = nodes_of(world, request)
+    nodes = request_nodes(world, request)
     for node in nodes:
         if node.state != "DELETING":
-            lifecycle.delete(world, node, now)
-    note(world, now, "request.deleted", request=request.key, state=request.state)
-    lasts = throw(world, "node.delete" if nodes else "request.delete")
+            lifecycle.begin_delete(world, node, now)
+    log_event(world, now, "request.deleted", request=request.key, state=request.state)
+    lasts = draw_duration(world, "node.delete" if nodes else "request.delete")
     step_request(
         world, request, now, now + lasts, "request.gone", state="DELETING", operation=operation
     )
 
 
-def gone(world: World, due: Due) -> None:
+def remove_deleted_request(world: World, due: AgendaItem) -> None:
     """A deleted request is not there any more."""
     request = current_request(world, due)
     if request is None:
         return
-    for node in nodes_of(world, request):
-        lifecycle.remove(world, node, due.at)
+    for node in request_nodes(world, request):
+        lifecycle.remove_node(world, node, due.at)
     drop_request(world, request, due.at)
-    operations.finish(world, request.operation, due.at)
-    note(world, due.at, "request.gone", request=request.key)
+    operations.finish_operation(world, request.operation, due.at)
+    log_event(world, due.at, "request.gone", request=request.key)
 
 
-def reset(world: World, request: QueuedResource, now: float, operation: str) -> None:
+def begin_reset(world: World, request: QueuedResource, now: float, operation: str) -> None:
     """The nodes of an active request are made anew."""
-    for node in nodes_of(world, request):
-        put(world, replace(lifecycle.delete(world, node, now), pending=0), now)
-    note(world, now, "request.reset", request=request.key)
-    at = now + throw(world, "request.suspend")
+    for node in request_nodes(world, request):
+        put_node(world, replace(lifecycle.begin_delete(world, node, now), pending=0), now)
+    log_event(world, now, "request.reset", request=request.key)
+    at = now + draw_duration(world, "request.suspend")
     step_request(
         world, request, now, at, "request.rebuilt", state="PROVISIONING", operation=operation
     )
 
 
-def rebuilt(world: World, due: Due) -> None:
+def rebuild_nodes(world: World, due: AgendaItem) -> None:
     """The old nodes of a reset request are gone; new ones come."""
     request = current_request(world, due)
     if request is None:
         return
-    for node in nodes_of(world, request):
-        lifecycle.remove(world, node, due.at)
-    provision(world, request, due.at)
+    for node in request_nodes(world, request):
+        lifecycle.remove_node(world, node, due.at)
+    provision_request(world, request, due.at)
 
 
-def doomed(world: World, due: Due) -> None:
+def fail_doomed_operation(world: World, due: AgendaItem) -> None:
     """A delete that was accepted, and could not be done."""
-    error = Status(code=int(due.args["code"]), message=str(due.args["message"]))
-    operations.finish(world, due.target, due.at, error=error)
+    error = RpcStatus(code=int(due.args["code"]), message=str(due.args["message"]))
+    operations.finish_operation(world, due.target, due.at, error=error)
 
 
-AGENDA: dict[str, Callable[[World, Due], None]] = {
-    "request.admit": admit,
-    "request.queued": queued,
-    "request.serve": serve,
-    "request.late-fill": late_fill,
-    "request.look": look,
-    "request.over": over,
-    "request.failed": failed,
-    "request.suspended": suspended,
-    "request.expire": expire,
-    "request.gone": gone,
-    "request.rebuilt": rebuilt,
-    "operation.doomed": doomed,
-    "capacity.freed": freed,
+AGENDA: dict[str, Callable[[World, AgendaItem], None]] = {
+    "request.admit": admit_request,
+    "request.queued": begin_waiting,
+    "request.serve": serve_request,
+    "request.late-fill": provision_late,
+    "request.look": check_request_nodes,
+    "request.over": finish_run,
+    "request.failed": fail_provisioning,
+    "request.suspended": finish_suspend,
+    "request.expire": expire_request,
+    "request.gone": remove_deleted_request,
+    "request.rebuilt": rebuild_nodes,
+    "operation.doomed": fail_doomed_operation,
+    "capacity.freed": serve_waiting_requests,
 }

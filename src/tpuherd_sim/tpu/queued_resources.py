@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from tpuherd_sim.model.http_types import Call, Json, Refused, Response
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Response
 from tpuherd_sim.model.records import Operation, QueuedResource, Slot
-from tpuherd_sim.model.strike_rules import strike
-from tpuherd_sim.model.world import World, note, plan
+from tpuherd_sim.model.strike_rules import consume_rule
+from tpuherd_sim.model.world import World, log_event, schedule_event
 from tpuherd_sim.tpu import (
     lifecycle,
     operations,
@@ -14,11 +14,17 @@ from tpuherd_sim.tpu import (
     rate_limits,
     validate,
 )
-from tpuherd_sim.tpu.durations import throw
-from tpuherd_sim.tpu.errors import JSON_HEADERS, exists, invalid, not_found, precondition
-from tpuherd_sim.tpu.listing import Page, as_list
+from tpuherd_sim.tpu.durations import draw_duration
+from tpuherd_sim.tpu.errors import (
+    JSON_HEADERS,
+    already_exists_error,
+    invalid_request_error,
+    not_found_error,
+    precondition_error,
+)
+from tpuherd_sim.tpu.listing import ListedRecords, list_records
 from tpuherd_sim.tpu.machines import new_uid
-from tpuherd_sim.tpu.names import ID, check_id, check_zone, resource
+from tpuherd_sim.tpu.names import ID, check_id, check_zone, resource_name
 from tpuherd_sim.tpu.render import operation_json, request_bytes
 from tpuherd_sim.tpu.router import Route
 from tpuherd_sim.tpu.timestamps import parse_duration, parse_time
@@ -47,56 +53,56 @@ CLAIMING = frozenset(
 )
 
 
-def find(world: World, call: Call, now: float) -> QueuedResource:
+def find_queued_resource(world: World, call: ApiCall, now: float) -> QueuedResource:
     """The queued resource of a path."""
     zone, id = call.path["zone"], call.path["request"]
     request = world.requests.get(f"{zone}/{id}")
     if request is None:
         check_zone(world, zone, now)
-        raise not_found(resource(world, zone, "queuedResources", id))
+        raise not_found_error(resource_name(world, zone, "queuedResources", id))
     return request
 
 
-def get(world: World, call: Call, now: float) -> Response:
+def get_queued_resource(world: World, call: ApiCall, now: float) -> Response:
     """One queued resource."""
-    body = request_bytes(world, find(world, call, now), call.version)
+    body = request_bytes(world, find_queued_resource(world, call, now), call.version)
     return Response(body=body, headers=JSON_HEADERS)
 
 
-def list_all(world: World, call: Call, now: float) -> Response:
+def list_queued_resources(world: World, call: ApiCall, now: float) -> Response:
     """The queued resources of a zone, or of all."""
-    page = Page(
+    page = ListedRecords(
         field="queuedResources",
         records=world.requests,
         render=lambda request: request_bytes(world, request, call.version),
     )
-    return as_list(world, call, now, page)
+    return list_records(world, call, now, page)
 
 
-def create(world: World, call: Call, now: float) -> Json:
+def create_queued_resource(world: World, call: ApiCall, now: float) -> Json:
     """A request for nodes. Its operation ends in seconds; then it waits by itself."""
     zone, method = call.path["zone"], "queuedResources.create"
     check_zone(world, zone, now)
     request_id = call.query.get("requestId", "")
-    earlier = operations.promised(world, zone, method, request_id)
+    earlier = operations.earlier_operation(world, zone, method, request_id)
     if earlier is not None:
         return operation_json(world, earlier, call.version)
-    id = call.query.get("queuedResourceId", "") or f"qr-{world.dice.bits() >> 32:08x}"
+    id = call.query.get("queuedResourceId", "") or f"qr-{world.dice.random_bits() >> 32:08x}"
     if not ID.fullmatch(id):
         text = f'Invalid queued resource id "{id}": it must match ^[A-Za-z0-9_.~+%-]+$'
-        raise Refused(400, "INVALID_ARGUMENT", text)
-    tier = tier_of(call.body)
-    slots, multislice = slots_of(world, call, id, now)
-    since, until = validity(call.body.get("queueingPolicy", {}), now)
-    check_run(call.body.get("runDuration", {}))
+        raise ApiError(400, "INVALID_ARGUMENT", text)
+    tier = requested_tier(call.body)
+    slots, multislice = requested_slots(world, call, id, now)
+    since, until = validity_interval(call.body.get("queueingPolicy", {}), now)
+    check_run_duration(call.body.get("runDuration", {}))
     if f"{zone}/{id}" in world.requests:
-        raise exists(resource(world, zone, "queuedResources", id))
-    check_free(world, zone, slots)
+        raise already_exists_error(resource_name(world, zone, "queuedResources", id))
+    check_names_free(world, zone, slots)
     if tier != "guaranteed":
         spot = tier in ("spot", "best-effort")
         quota_and_stock.check_quota(world, zone, [slot.type for slot in slots], spot=spot)
     rate_limits.check_requests(world, zone)
-    operation = operations.begin(
+    operation = operations.begin_operation(
         world, now, method, f"{zone}/{id}", type=slots[0].type, request_id=request_id
     )
     request = QueuedResource(
@@ -112,20 +118,22 @@ def create(world: World, call: Call, now: float) -> Json:
         valid_until=until,
         operation=operation.key,
     )
-    note(world, now, "request.created", request=request.key, tier=tier, nodes=len(slots))
-    step_request(world, request, now, now + throw(world, "request.admit"), "request.admit")
+    log_event(world, now, "request.created", request=request.key, tier=tier, nodes=len(slots))
+    step_request(world, request, now, now + draw_duration(world, "request.admit"), "request.admit")
     if until is not None:
-        plan(world, max(until, now), "request.expire", request.key, uid=request.uid)
-    if strike(world, "conflict", now, method=method, **queued_lifecycle.facts(request)):
-        raise exists(resource(world, zone, "queuedResources", id))
+        schedule_event(world, max(until, now), "request.expire", request.key, uid=request.uid)
+    if consume_rule(
+        world, "conflict", now, method=method, **queued_lifecycle.request_facts(request)
+    ):
+        raise already_exists_error(resource_name(world, zone, "queuedResources", id))
     return operation_json(world, operation, call.version)
 
 
-def tier_of(body: Json) -> str:
+def requested_tier(body: Json) -> str:
     """Which tier is asked for; none is on demand."""
     named = [name for name in TIERS if name in body]
     if len(named) > 1:
-        raise invalid(
+        raise invalid_request_error(
             f"Invalid value at 'queued_resource' (oneof), oneof field 'tier' is already set. "
             f"Cannot set '{named[1]}'",
             field="queued_resource",
@@ -136,12 +144,14 @@ def tier_of(body: Json) -> str:
     return "guaranteed" if body.get("reservationName") else model
 
 
-def slots_of(world: World, call: Call, id: str, now: float) -> tuple[tuple[Slot, ...], bool]:
+def requested_slots(
+    world: World, call: ApiCall, id: str, now: float
+) -> tuple[tuple[Slot, ...], bool]:
     """The nodes that are asked for, and whether they make one multislice run."""
     zone = call.path["zone"]
     specs = call.body.get("tpu", {}).get("nodeSpec", [])
     if not specs:
-        raise Refused(400, "INVALID_ARGUMENT", "tpu.node_spec must be set.")
+        raise ApiError(400, "INVALID_ARGUMENT", "tpu.node_spec must be set.")
     slots: list[Slot] = []
     multislice = False
     for spec in specs:
@@ -153,22 +163,22 @@ def slots_of(world: World, call: Call, id: str, now: float) -> tuple[tuple[Slot,
             multislice = True
         if not names:
             text = "node_spec: either node_id or multislice_params must be set."
-            raise Refused(400, "INVALID_ARGUMENT", text)
+            raise ApiError(400, "INVALID_ARGUMENT", text)
         if "node" not in spec:
-            raise Refused(400, "INVALID_ARGUMENT", "node_spec: node must be set.")
-        wish = validate.node(world, zone, spec["node"], now)
+            raise ApiError(400, "INVALID_ARGUMENT", "node_spec: node must be set.")
+        wish = validate.validate_node(world, zone, spec["node"], now)
         for name in names:
             check_id(name, field="node_id", kind="node")
             slots.append(Slot(node_id=name, spec=wish.spec, type=wish.type, runtime=wish.runtime))
     if len({slot.node_id for slot in slots}) < len(slots):
-        raise Refused(400, "INVALID_ARGUMENT", "node_spec: every node_id must be another one.")
+        raise ApiError(400, "INVALID_ARGUMENT", "node_spec: every node_id must be another one.")
     return tuple(slots), multislice
 
 
 def slice_names(many: Json, id: str, *, taken: bool) -> list[str]:
     """The names of the nodes of a multislice run."""
     if taken:
-        raise invalid(
+        raise invalid_request_error(
             "Invalid value at 'queued_resource.tpu.node_spec[0]' (oneof), oneof field "
             "'name_strategy' is already set. Cannot set 'multisliceParams'",
             field="queued_resource.tpu.node_spec[0]",
@@ -176,12 +186,12 @@ def slice_names(many: Json, id: str, *, taken: bool) -> list[str]:
     count = many.get("nodeCount", 0)
     if not 1 < count <= NODES_MAX:
         text = f"node_count must be greater than 1 and at most {NODES_MAX}."
-        raise Refused(400, "INVALID_ARGUMENT", text)
+        raise ApiError(400, "INVALID_ARGUMENT", text)
     prefix = many.get("nodeIdPrefix") or id
     return [f"{prefix}-{number}" for number in range(count)]
 
 
-def check_parent(world: World, call: Call, parent: str) -> None:
+def check_parent(world: World, call: ApiCall, parent: str) -> None:
     """A node can only be asked for where its request is."""
     zone = call.path["zone"]
     projects = (world.settings.project, str(world.settings.project_number))
@@ -190,10 +200,10 @@ def check_parent(world: World, call: Call, parent: str) -> None:
             f'node_spec: parent "{parent}" must be the parent of the queued resource, '
             f'"projects/{world.settings.project}/locations/{zone}".'
         )
-        raise Refused(400, "INVALID_ARGUMENT", text)
+        raise ApiError(400, "INVALID_ARGUMENT", text)
 
 
-def check_free(world: World, zone: str, slots: tuple[Slot, ...]) -> None:
+def check_names_free(world: World, zone: str, slots: tuple[Slot, ...]) -> None:
     """No node of that name is there, or asked for by somebody else."""
     claimed = {
         slot.node_id
@@ -203,44 +213,44 @@ def check_free(world: World, zone: str, slots: tuple[Slot, ...]) -> None:
     }
     for slot in slots:
         if slot.node_id in claimed or f"{zone}/{slot.node_id}" in world.nodes:
-            raise exists(resource(world, zone, "nodes", slot.node_id))
+            raise already_exists_error(resource_name(world, zone, "nodes", slot.node_id))
 
 
-def validity(policy: Json, now: float) -> tuple[float | None, float | None]:
+def validity_interval(policy: Json, now: float) -> tuple[float | None, float | None]:
     """From when and until when the nodes are wanted. Wall time."""
     if len(policy) > 1:
-        raise invalid(
+        raise invalid_request_error(
             "Invalid value at 'queued_resource.queueing_policy' (oneof), oneof field "
             "'start_timing_constraints' is already set.",
             field="queued_resource.queueing_policy",
         )
     interval = policy.get("validInterval", {})
-    since = moment(policy, "validAfterTime", "validAfterDuration", now)
-    until = moment(policy, "validUntilTime", "validUntilDuration", now)
+    since = policy_time(policy, "validAfterTime", "validAfterDuration", now)
+    until = policy_time(policy, "validUntilTime", "validUntilDuration", now)
     if interval:
         since, until = (
             parse_time(interval.get("startTime", "")),
             parse_time(interval.get("endTime", "")),
         )
         if since is None or until is None or until <= since:
-            raise Refused(
+            raise ApiError(
                 400, "INVALID_ARGUMENT", "valid_interval: start_time must be before end_time."
             )
     if until is not None and until <= now:
         text = "queueing_policy: the time until which it is valid must be in the future."
-        raise Refused(400, "INVALID_ARGUMENT", text)
+        raise ApiError(400, "INVALID_ARGUMENT", text)
     return since, until
 
 
-def check_run(run: Json) -> None:
+def check_run_duration(run: Json) -> None:
     """How long it may run at most: not longer than a week."""
     length = run.get("maxRunDuration")
     if length is not None and not 0.0 < (parse_duration(length) or 0.0) <= RUN_S_MAX:
         text = "run_duration: max_run_duration must be positive and at most 7 days."
-        raise Refused(400, "INVALID_ARGUMENT", text)
+        raise ApiError(400, "INVALID_ARGUMENT", text)
 
 
-def moment(policy: Json, at: str, after: str, now: float) -> float | None:
+def policy_time(policy: Json, at: str, after: str, now: float) -> float | None:
     """A time, given as such or as a duration from now."""
     if at in policy:
         return parse_time(policy[at])
@@ -248,11 +258,11 @@ def moment(policy: Json, at: str, after: str, now: float) -> float | None:
     return None if length is None else now + length
 
 
-def begin(
+def begin_request_operation(
     world: World, request: QueuedResource, now: float, method: str, request_id: str = ""
 ) -> Operation:
     """An operation on a queued resource."""
-    return operations.begin(
+    return operations.begin_operation(
         world,
         now,
         method,
@@ -262,51 +272,53 @@ def begin(
     )
 
 
-def delete(world: World, call: Call, now: float) -> Json:
+def delete_queued_resource(world: World, call: ApiCall, now: float) -> Json:
     """A request goes, with its nodes if that is forced. By the table."""
     zone, method = call.path["zone"], "queuedResources.delete"
     request_id = call.query.get("requestId", "")
-    earlier = operations.promised(world, zone, method, request_id)
+    earlier = operations.earlier_operation(world, zone, method, request_id)
     if earlier is not None:
         return operation_json(world, earlier, call.version)
-    request = find(world, call, now)
+    request = find_queued_resource(world, call, now)
     force = call.query.get("force", "").lower() in ("true", "1")
     outcome = DELETES[request.state][force]
     if outcome == REFUSE:
-        name = resource(world, zone, "queuedResources", request.id)
-        raise precondition(
+        name = resource_name(world, zone, "queuedResources", request.id)
+        raise precondition_error(
             f"Queued resource '{name}' is in state {request.state} and cannot be deleted"
             + ("." if force else "; delete its nodes first, or set force.")
         )
-    operation = begin(world, request, now, method, request_id)
+    operation = begin_request_operation(world, request, now, method, request_id)
     code, message = 9, f"delete failed: queued resource is in state {request.state}"
-    rule = strike(world, "operation-error", now, method=method, **queued_lifecycle.facts(request))
+    rule = consume_rule(
+        world, "operation-error", now, method=method, **queued_lifecycle.request_facts(request)
+    )
     if rule is not None:
         error = lifecycle.rule_status(world, rule, zone, now)
         outcome, code, message = DOOM, error.code, error.message
-    elif request.state in queued_lifecycle.WAITING and queued_lifecycle.fill_late(
+    elif request.state in queued_lifecycle.WAITING and queued_lifecycle.schedule_late_fill(
         world, request, now
     ):
         outcome = DOOM
     if outcome == DOOM:
-        at = now + throw(world, "request.doomed")
-        plan(world, at, "operation.doomed", operation.key, code=code, message=message)
+        at = now + draw_duration(world, "request.doomed")
+        schedule_event(world, at, "operation.doomed", operation.key, code=code, message=message)
     else:
-        queued_lifecycle.delete(world, request, now, operation.key)
+        queued_lifecycle.begin_delete(world, request, now, operation.key)
     return operation_json(world, operation, call.version)
 
 
-def reset(world: World, call: Call, now: float) -> Json:
+def reset_queued_resource(world: World, call: ApiCall, now: float) -> Json:
     """The nodes of an active request are made anew."""
-    request = find(world, call, now)
+    request = find_queued_resource(world, call, now)
     if request.state != "ACTIVE":
-        name = resource(world, request.zone, "queuedResources", request.id)
-        raise precondition(
+        name = resource_name(world, request.zone, "queuedResources", request.id)
+        raise precondition_error(
             f"Queued resource '{name}' is in state {request.state} and cannot be reset; "
             "it must be ACTIVE."
         )
-    operation = begin(world, request, now, "queuedResources.reset")
-    queued_lifecycle.reset(world, request, now, operation.key)
+    operation = begin_request_operation(world, request, now, "queuedResources.reset")
+    queued_lifecycle.begin_reset(world, request, now, operation.key)
     return operation_json(world, operation, call.version)
 
 
@@ -315,10 +327,10 @@ ROUTES = tuple(
     route
     for version in ("v2", "v2alpha1")
     for route in (
-        Route("GET", f"/{version}{PLACE}", list_all),
-        Route("POST", f"/{version}{PLACE}", create),
-        Route("GET", f"/{version}{PLACE}/{{request}}", get),
-        Route("DELETE", f"/{version}{PLACE}/{{request}}", delete),
-        Route("POST", f"/{version}{PLACE}/{{request}}:reset", reset),
+        Route("GET", f"/{version}{PLACE}", list_queued_resources),
+        Route("POST", f"/{version}{PLACE}", create_queued_resource),
+        Route("GET", f"/{version}{PLACE}/{{request}}", get_queued_resource),
+        Route("DELETE", f"/{version}{PLACE}/{{request}}", delete_queued_resource),
+        Route("POST", f"/{version}{PLACE}/{{request}}:reset", reset_queued_resource),
     )
 )

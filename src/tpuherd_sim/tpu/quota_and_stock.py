@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from tpuherd.catalogue import accelerators, generations
-from tpuherd_sim.model.records import HOLDING, Node, Status
+from tpuherd_sim.model.records import HOLDING, Node, RpcStatus
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu import errors, ip_addresses
-from tpuherd_sim.tpu.names import region
+from tpuherd_sim.tpu.names import region_of_zone
 
 IN_USE_ADDRESSES = "IN_USE_ADDRESSES"  #: a region's external addresses
 WHOLE = "-"  #: the place of a quota that holds everywhere
@@ -48,18 +48,18 @@ def quota_ids(pattern: str) -> list[str]:
     return [id for id in every if fnmatchcase(id, pattern) or known.get(id) == family]
 
 
-def place_of(quota: str, zone: str) -> str:
+def quota_place(quota: str, zone: str) -> str:
     """Where a quota is counted, for something in that zone."""
     if quota == CREATE_RATE:
         return WHOLE
-    return region(zone) if "PerRegion" in quota or quota == IN_USE_ADDRESSES else zone
+    return region_of_zone(zone) if "PerRegion" in quota or quota == IN_USE_ADDRESSES else zone
 
 
-def holders(world: World) -> Iterator[tuple[str, str, bool]]:
+def quota_holders(world: World) -> Iterator[tuple[str, str, bool]]:
     """Zone, type and tier of what counts against quotas: husks do until they are deleted."""
     for node in world.nodes.values():
-        if node.queued_resource is None and not node.reserved:
-            yield node.zone, node.type, node.spot
+        if node.queued_resource is None and not node.is_reserved:
+            yield node.zone, node.type, node.is_spot
     for request in world.requests.values():
         if request.tier != "guaranteed":
             for slot in request.slots:
@@ -75,29 +75,29 @@ def check_quota(world: World, zone: str, types: Iterable[str], *, spot: bool) ->
         id, amount = quota_id(type, spot)
         wanted[id] = wanted.get(id, 0) + amount
     for id, amount in wanted.items():
-        place = place_of(id, zone)
+        place = quota_place(id, zone)
         limit = world.books.quotas.get(f"{place}/{id}")
-        if limit is None or used(world, id, place) + amount <= limit:
+        if limit is None or used_quota(world, id, place) + amount <= limit:
             continue
         if place == zone:
             text = f"Quota '{id}' exhausted. Limit {limit} in zone {zone}"
         else:
             text = f"Quota limit '{id}' has been exceeded. Limit: {limit} in region {place}."
         metric = f"tpu.googleapis.com/{id.partition('PerProject')[0].lower()}"
-        raise errors.quota(world, text, limit_id=id, metric=metric, place=place)
+        raise errors.quota_error(world, text, limit_id=id, metric=metric, place=place)
 
 
-def used(world: World, id: str, place: str) -> int:
+def used_quota(world: World, id: str, place: str) -> int:
     """How much of a quota is taken."""
     total = 0
-    for zone, type, spot in holders(world):
+    for zone, type, spot in quota_holders(world):
         name, amount = quota_id(type, spot)
-        if name == id and place_of(id, zone) == place:
+        if name == id and quota_place(id, zone) == place:
             total += amount
     return total
 
 
-def running(world: World, zone: str, pattern: str) -> list[Node]:
+def running_nodes(world: World, zone: str, pattern: str) -> list[Node]:
     """The nodes that hold machines of a pool."""
     return [
         node
@@ -105,12 +105,12 @@ def running(world: World, zone: str, pattern: str) -> list[Node]:
         if node.zone == zone
         and node.workers
         and node.state in HOLDING
-        and not node.reserved
+        and not node.is_reserved
         and fnmatchcase(node.type, pattern)
     ]
 
 
-def pools_of(world: World, zone: str, type: str) -> Iterator[tuple[str, int]]:
+def pools_for_type(world: World, zone: str, type: str) -> Iterator[tuple[str, int]]:
     """The pools out of which a node of this type would come, and how many nodes they can be."""
     for key, limit in world.weather.capacity.items():
         place, _, pattern = key.partition("/")
@@ -118,25 +118,25 @@ def pools_of(world: World, zone: str, type: str) -> Iterator[tuple[str, int]]:
             yield pattern, limit
 
 
-def refusal(
+def capacity_refusal(
     world: World, zone: str, types: Iterable[str], now: float, *, reserved: str | None = None
-) -> Status | None:
+) -> RpcStatus | None:
     """Why there are no machines for nodes of these types; None when there are."""
     asked = list(types)
     if reserved is not None:
         return reservation_refusal(world, zone, asked, reserved, now)
     if world.weather.capacity:
         for type in set(asked):
-            for pattern, limit in pools_of(world, zone, type):
+            for pattern, limit in pools_for_type(world, zone, type):
                 more = sum(fnmatchcase(one, pattern) for one in asked)
-                if len(running(world, zone, pattern)) + more > limit:
+                if len(running_nodes(world, zone, pattern)) + more > limit:
                     return errors.operation_error(world, now, zone, 8)
     return None
 
 
 def reservation_refusal(
     world: World, zone: str, types: list[str], name: str, now: float
-) -> Status | None:
+) -> RpcStatus | None:
     """A reservation that the world knows of holds so many chips; any other is granted."""
     id = name.rpartition("/")[2]
     reservations = [
@@ -159,26 +159,27 @@ def reserved_chips(world: World, zone: str, types: Iterable[str]) -> int:
     return sum(
         accelerators()[node.type].chips
         for node in world.nodes.values()
-        if node.zone == zone and node.reserved and node.workers and node.type in wanted
+        if node.zone == zone and node.is_reserved and node.workers and node.type in wanted
     )
 
 
-def address_refusal(world: World, zone: str, hosts: int, now: float) -> Status | None:
+def address_refusal(world: World, zone: str, hosts: int, now: float) -> RpcStatus | None:
     """Why so many hosts can't have external addresses; None when they can."""
-    limit = world.books.quotas.get(f"{region(zone)}/{IN_USE_ADDRESSES}")
-    if limit is None and hosts <= ip_addresses.free_external(world):
+    limit = world.books.quotas.get(f"{region_of_zone(zone)}/{IN_USE_ADDRESSES}")
+    if limit is None and hosts <= ip_addresses.count_free_external(world):
         return None
     limit = ip_addresses.EXTERNAL_MAX if limit is None else limit
     taken = sum(
         worker.external_ip is not None
         for node in world.nodes.values()
-        if region(node.zone) == region(zone)
+        if region_of_zone(node.zone) == region_of_zone(zone)
         for worker in node.workers
     )
-    if taken + hosts <= limit and hosts <= ip_addresses.free_external(world):
+    if taken + hosts <= limit and hosts <= ip_addresses.count_free_external(world):
         return None
     text = (
-        f"Quota '{IN_USE_ADDRESSES}' exceeded. Limit: {float(limit)} in region {region(zone)}. "
+        f"Quota '{IN_USE_ADDRESSES}' exceeded. Limit: {float(limit)} in region "
+        f"{region_of_zone(zone)}. "
         "[EID: {eid}]"
     )
     return errors.operation_error(world, now, zone, 8, text)

@@ -1,6 +1,6 @@
 """The API's rate limits: creates a minute, and queued resources of a zone."""
 
-from tpuherd_sim.model.http_types import Refused
+from tpuherd_sim.model.http_types import ApiError
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu import errors
 from tpuherd_sim.tpu.quota_and_stock import CREATE_RATE, CREATES_PER_MINUTE, REQUESTS, WHOLE
@@ -14,7 +14,7 @@ def check_requests(world: World, zone: str) -> None:
     if sum(request.zone == zone for request in world.requests.values()) >= limit:
         text = f"Quota limit '{REQUESTS}' has been exceeded. Limit: {limit} in zone {zone}."
         metric = "tpu.googleapis.com/queued_resources"
-        raise errors.quota(world, text, limit_id=REQUESTS, metric=metric, place=zone)
+        raise errors.quota_error(world, text, limit_id=REQUESTS, metric=metric, place=zone)
 
 
 def check_rate(world: World, now: float) -> None:
@@ -25,11 +25,11 @@ def check_rate(world: World, now: float) -> None:
     books.tokens = min(books.tokens + passed * limit / 60.0, float(limit))
     books.tokens_at = now
     if books.tokens < 1.0:
-        raise rate_exceeded(world)
+        raise rate_exceeded_error(world)
     books.tokens -= 1.0
 
 
-def rate_exceeded(world: World) -> Refused:
+def rate_exceeded_error(world: World) -> ApiError:
     """Too many creates."""
     name = "Maximum number of CreateNode requests per minute"
     text = (
@@ -37,4 +37,4 @@ def rate_exceeded(world: World) -> Refused:
         f"'tpu.googleapis.com' for consumer 'project_number:{world.settings.project_number}'."
     )
     metric = "tpu.googleapis.com/create_requests"
-    return errors.quota(world, text, limit_id=CREATE_RATE, metric=metric, place="global")
+    return errors.quota_error(world, text, limit_id=CREATE_RATE, metric=metric, place="global")

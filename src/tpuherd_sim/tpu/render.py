@@ -10,15 +10,15 @@ from tpuherd_sim.model.records import (
     Operation,
     QueuedResource,
     Reservation,
-    Status,
-    Upcoming,
+    RpcStatus,
+    UpcomingMaintenance,
     Worker,
 )
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.errors import JSON_HEADERS
-from tpuherd_sim.tpu.names import resource
-from tpuherd_sim.tpu.request_schemas import shown
-from tpuherd_sim.tpu.timestamps import timestamp
+from tpuherd_sim.tpu.names import resource_name
+from tpuherd_sim.tpu.request_schemas import known_fields
+from tpuherd_sim.tpu.timestamps import format_timestamp
 
 PORT = 8470
 #: Fields of v2's documents that its client library has not heard of: it reads over them in a node,
@@ -38,12 +38,12 @@ STATE_WORDS = {
 }
 
 
-def answer(content: Json) -> Response:
+def json_response(content: Json) -> Response:
     """200 with JSON."""
-    return Response(body=dumps(content), headers=JSON_HEADERS)
+    return Response(body=json_bytes(content), headers=JSON_HEADERS)
 
 
-def dumps(content: Any) -> bytes:
+def json_bytes(content: Any) -> bytes:
     """JSON bytes."""
     return json.dumps(content, separators=(",", ":")).encode()
 
@@ -53,7 +53,7 @@ def node_bytes(world: World, node: Node, version: str) -> bytes:
     known = world.rendered.get((version, node.key))
     if known is not None and known[0] is node:
         return known[1]
-    body = dumps(node_json(world, node, version))
+    body = json_bytes(node_json(world, node, version))
     world.rendered[version, node.key] = (node, body)
     return body
 
@@ -64,7 +64,7 @@ def request_bytes(world: World, request: QueuedResource, version: str) -> bytes:
     known = world.rendered.get((kind, request.key))
     if known is not None and known[0] is request:
         return known[1]
-    body = dumps(request_json(world, request, version))
+    body = json_bytes(request_json(world, request, version))
     world.rendered[kind, request.key] = (request, body)
     return body
 
@@ -75,7 +75,7 @@ def node_json(world: World, node: Node, version: str) -> Json:
         return old_node_json(world, node)
     accelerator = accelerators()[node.type]
     content: Json = {
-        "name": resource(world, node.zone, "nodes", node.id),
+        "name": resource_name(world, node.zone, "nodes", node.id),
         "bootDiskConfig": {},
         "shieldedInstanceConfig": {},
         "schedulingConfig": {},
@@ -84,7 +84,7 @@ def node_json(world: World, node: Node, version: str) -> Json:
         "acceleratorConfig": {"type": accelerator.enum, "topology": accelerator.topology},
         "runtimeVersion": node.runtime,
         "apiVersion": API_VERSION[version],
-        "createTime": timestamp(node.created),
+        "createTime": format_timestamp(node.created),
         "id": str(node.uid),
         "state": node.state,
     }
@@ -92,11 +92,13 @@ def node_json(world: World, node: Node, version: str) -> Json:
         "health": node.health,
         "healthDescription": node.health_description,
         "cidrBlock": node.cidr,
-        "networkEndpoints": [one for worker in node.workers for one in endpoints(node, worker)],
+        "networkEndpoints": [
+            one for worker in node.workers for one in network_endpoints(node, worker)
+        ],
         "multisliceNode": node.multislice is not None,
         "symptoms": [
             {
-                "createTime": timestamp(one.at),
+                "createTime": format_timestamp(one.at),
                 "symptomType": one.type,
                 "details": one.details,
                 "workerId": str(one.worker),
@@ -105,13 +107,13 @@ def node_json(world: World, node: Node, version: str) -> Json:
         ],
         "upcomingMaintenance": upcoming_json(node.upcoming) if node.upcoming else None,
         "queuedResource": node.queued_resource
-        and resource(world, node.zone, "queuedResources", node.queued_resource),
+        and resource_name(world, node.zone, "queuedResources", node.queued_resource),
     }
     content.update((name, value) for name, value in optional.items() if value)
-    return shown(version, "Node", content)
+    return known_fields(version, "Node", content)
 
 
-def endpoints(node: Node, worker: Worker) -> list[Json]:
+def network_endpoints(node: Node, worker: Worker) -> list[Json]:
     """A worker in networkEndpoints: once for each of its network cards, its own first."""
     first: Json = {"ipAddress": worker.internal_ip, "port": PORT}
     if worker.external_ip:
@@ -129,11 +131,11 @@ def old_node_json(world: World, node: Node) -> Json:
     network = node.spec.get("networkConfig", {}).get("network", "default")
     scheduling = node.spec.get("schedulingConfig", {})
     content: Json = {
-        "name": resource(world, node.zone, "nodes", node.id),
+        "name": resource_name(world, node.zone, "nodes", node.id),
         "acceleratorType": node.type,
         "tensorflowVersion": node.runtime,
         "network": network,
-        "createTime": timestamp(node.created),
+        "createTime": format_timestamp(node.created),
         "state": node.state,
         "apiVersion": API_VERSION["v1"],
         "schedulingConfig": {
@@ -154,13 +156,13 @@ def old_node_json(world: World, node: Node) -> Json:
     return {name: value for name, value in content.items() if value}
 
 
-def upcoming_json(upcoming: Upcoming) -> Json:
+def upcoming_json(upcoming: UpcomingMaintenance) -> Json:
     """Maintenance that was announced."""
     content: Json = {
         "type": upcoming.type,
-        "windowStartTime": timestamp(upcoming.window_start),
-        "windowEndTime": timestamp(upcoming.window_end),
-        "latestWindowStartTime": timestamp(upcoming.latest_window_start),
+        "windowStartTime": format_timestamp(upcoming.window_start),
+        "windowEndTime": format_timestamp(upcoming.window_end),
+        "latestWindowStartTime": format_timestamp(upcoming.latest_window_start),
         "maintenanceStatus": upcoming.status,
     }
     if upcoming.can_reschedule:
@@ -172,8 +174,8 @@ def request_json(world: World, request: QueuedResource, version: str) -> Json:
     """A queued resource."""
     parent = f"projects/{world.settings.project}/locations/{request.zone}"
     content: Json = {
-        "name": resource(world, request.zone, "queuedResources", request.id),
-        "createTime": timestamp(request.created),
+        "name": resource_name(world, request.zone, "queuedResources", request.id),
+        "createTime": format_timestamp(request.created),
         **request.spec,
         "tpu": {
             "nodeSpec": [
@@ -184,9 +186,12 @@ def request_json(world: World, request: QueuedResource, version: str) -> Json:
         "state": state_json(request),
     }
     if request.ends_at is not None:
-        run = {**request.spec.get("runDuration", {}), "terminationTime": timestamp(request.ends_at)}
+        run = {
+            **request.spec.get("runDuration", {}),
+            "terminationTime": format_timestamp(request.ends_at),
+        }
         content["runDuration"] = run
-    return shown(version, "QueuedResource", content)
+    return known_fields(version, "QueuedResource", content)
 
 
 def state_json(request: QueuedResource) -> Json:
@@ -201,7 +206,7 @@ def state_json(request: QueuedResource) -> Json:
     return state
 
 
-def status_json(status: Status) -> Json:
+def status_json(status: RpcStatus) -> Json:
     """A google.rpc.Status."""
     content: Json = {"code": status.code, "message": status.message}
     if status.details:
@@ -214,20 +219,20 @@ def operation_json(world: World, operation: Operation, version: str) -> Json:
     types = f"type.googleapis.com/google.cloud.tpu.{version}"
     metadata: Json = {
         "@type": f"{types}.OperationMetadata",
-        "createTime": timestamp(operation.created),
-        "target": resource(world, operation.zone, operation.collection, operation.target),
+        "createTime": format_timestamp(operation.created),
+        "target": resource_name(world, operation.zone, operation.collection, operation.target),
         "verb": operation.verb,
         "cancelRequested": operation.cancelled,
         "apiVersion": version,
     }
     content: Json = {
-        "name": resource(world, operation.zone, "operations", operation.id),
+        "name": resource_name(world, operation.zone, "operations", operation.id),
         "metadata": metadata,
         "done": operation.ended is not None,
     }
     if operation.ended is None:
         return content
-    metadata["endTime"] = timestamp(operation.ended)
+    metadata["endTime"] = format_timestamp(operation.ended)
     if operation.error is not None:
         content["error"] = status_json(operation.error)
     elif operation.node is not None:
@@ -250,8 +255,8 @@ def reservation_json(world: World, reservation: Reservation, used: int, now: flo
         "capacityUnits": "CHIPS",
         "resourceType": reservation.type,
         "interval": {
-            "startTime": timestamp(reservation.start),
-            "endTime": timestamp(reservation.end),
+            "startTime": format_timestamp(reservation.start),
+            "endTime": format_timestamp(reservation.end),
         },
         "usage": {"total": str(used)},
     }
@@ -260,7 +265,7 @@ def reservation_json(world: World, reservation: Reservation, used: int, now: flo
     else:
         state = "ACTIVE" if now < reservation.end else "EXPIRED"
     return {
-        "name": resource(world, reservation.zone, "reservations", reservation.id),
+        "name": resource_name(world, reservation.zone, "reservations", reservation.id),
         "standard": standard,
         "state": state,
     }

@@ -9,8 +9,8 @@ from typing import Any
 
 from tpuherd.catalogue import discovery
 from tpuherd_sim.model.http_types import Json
-from tpuherd_sim.tpu.errors import invalid
-from tpuherd_sim.tpu.timestamps import parse_duration, parse_time, timestamp
+from tpuherd_sim.tpu.errors import invalid_request_error
+from tpuherd_sim.tpu.timestamps import format_timestamp, parse_duration, parse_time
 
 VERSIONS = ("v1", "v2", "v2alpha1")
 #: The message that a body is put into, where it is not the whole request.
@@ -52,7 +52,7 @@ SHOWN_CHARS_MAX = 200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Method:
+class MethodSchema:
     """What a method takes, out of the discovery document."""
 
     query: Mapping[str, str]  #: type by name
@@ -60,7 +60,7 @@ class Method:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Field:
+class FieldLocation:
     """Where in a request we are."""
 
     version: str
@@ -68,11 +68,11 @@ class Field:
     schema: str  #: the message's schema
     name: str  #: the field's name in JSON
 
-    def refuse(self, kind: str, value: Any) -> Exception:
+    def invalid_value_error(self, kind: str, value: Any) -> Exception:
         """The value is not of this kind."""
         shown = json.dumps(value)[:SHOWN_CHARS_MAX]
         text = f"Invalid value at '{self.path}' ({kind}), {shown}"
-        return invalid(text, field=self.path)
+        return invalid_request_error(text, field=self.path)
 
     def message_type(self, name: str) -> str:
         """The full name of one of the API's own types."""
@@ -80,9 +80,9 @@ class Field:
 
 
 @cache
-def methods(version: str) -> Mapping[str, Method]:
+def method_schemas(version: str) -> Mapping[str, MethodSchema]:
     """Every method of a version, by names such as nodes.create."""
-    found: dict[str, Method] = {}
+    found: dict[str, MethodSchema] = {}
 
     def walk(resources: Json) -> None:
         for resource in resources.values():
@@ -93,7 +93,7 @@ def methods(version: str) -> Mapping[str, Method]:
                     if parameter["location"] == "query"
                 }
                 body = one.get("request", {}).get("$ref")
-                found[".".join(one["id"].split(".")[-2:])] = Method(query=query, body=body)
+                found[".".join(one["id"].split(".")[-2:])] = MethodSchema(query=query, body=body)
             walk(resource.get("resources", {}))
 
     walk(discovery(version)["resources"])
@@ -101,72 +101,78 @@ def methods(version: str) -> Mapping[str, Method]:
 
 
 @cache
-def properties(version: str, schema: str) -> Mapping[str, tuple[str, Json]]:
+def message_fields(version: str, schema: str) -> Mapping[str, tuple[str, Json]]:
     """The fields of a message by their JSON names and by their proto names."""
     found: dict[str, tuple[str, Json]] = {}
     for name, shape in discovery(version)["schemas"][schema].get("properties", {}).items():
-        found[name] = found[snake(name)] = (name, shape)
+        found[name] = found[snake_case(name)] = (name, shape)
     return found
 
 
 @cache
-def snake(name: str) -> str:
+def snake_case(name: str) -> str:
     """networkConfig → network_config."""
     return re.sub(r"[A-Z]", lambda found: "_" + found.group().lower(), name)
 
 
 def read_query(version: str, method: str, query: Mapping[str, str]) -> dict[str, str]:
     """The query parameters of a call, checked; also `page_size` is known as `pageSize`."""
-    known = methods(version)[method].query
+    known = method_schemas(version)[method].query
     read: dict[str, str] = {}
     for given, value in query.items():
-        name = next((one for one in known if given in (one, snake(one))), None)
+        name = next((one for one in known if given in (one, snake_case(one))), None)
         if name is None:
-            raise invalid(
+            raise invalid_request_error(
                 f'Invalid JSON payload received. Unknown name "{given}": Cannot bind query '
                 f"parameter. Field '{given}' could not be found in request message."
             )
         kind = known[name]
         if kind == "integer" and not (INT.fullmatch(value) and abs(int(value)) < 2**31):
-            field = snake(name)
-            raise invalid(f"Invalid value at '{field}' (TYPE_INT32), \"{value}\"", field=field)
+            field = snake_case(name)
+            raise invalid_request_error(
+                f"Invalid value at '{field}' (TYPE_INT32), \"{value}\"", field=field
+            )
         if kind == "boolean" and value.lower() not in ("true", "false", "1", "0", ""):
-            field = snake(name)
-            raise invalid(f"Invalid value at '{field}' (TYPE_BOOL), \"{value}\"", field=field)
+            field = snake_case(name)
+            raise invalid_request_error(
+                f"Invalid value at '{field}' (TYPE_BOOL), \"{value}\"", field=field
+            )
         read[name] = value
     return read
 
 
 def read_body(version: str, method: str, body: bytes) -> Json:
     """The body of a call, names and enums in one form, without defaults and what is output only."""
-    schema = methods(version)[method].body
-    content = parse(body)
+    schema = method_schemas(version)[method].body
+    content = parse_json_object(body)
     if schema is None:
         return {}
-    return message(version, schema, content, ROOTS.get(method, ""))
+    return read_message(version, schema, content, ROOTS.get(method, ""))
 
 
-def parse(body: bytes) -> Json:
+def parse_json_object(body: bytes) -> Json:
     """The body as an object. None at all is an empty one."""
     if not body.strip():
         return {}
     try:
-        content = json.loads(body.decode("utf-8"), parse_constant=no_number)
+        content = json.loads(body.decode("utf-8"), parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise invalid(f"Invalid JSON payload received. {broken(body, error)}") from error
+        raise invalid_request_error(
+            f"Invalid JSON payload received. {syntax_error_text(body, error)}"
+        ) from error
     if not isinstance(content, dict):
-        raise invalid(
+        raise invalid_request_error(
             'Invalid JSON payload received. Unknown name "": Root element must be a message.'
         )
     return content
 
 
-def no_number(text: str) -> float:
+def refuse_constant(text: str) -> float:
     """NaN and Infinity are no JSON."""
     raise ValueError(text)
 
 
-def broken(body: bytes, error: Exception) -> str:
+def syntax_error_text(body: bytes, error: Exception) -> str:
     """Where a body stops to be JSON."""
     if isinstance(error, json.JSONDecodeError):
         line = error.doc[error.pos : error.pos + 20].splitlines()
@@ -176,28 +182,30 @@ def broken(body: bytes, error: Exception) -> str:
     return "Unexpected token."
 
 
-def message(version: str, schema: str, content: Any, path: str) -> Json:
+def read_message(version: str, schema: str, content: Any, path: str) -> Json:
     """One message."""
     if not isinstance(content, dict):
-        place = Field(version=version, path=path, schema=schema, name="")
-        raise place.refuse(place.message_type(schema), content)
-    known = properties(version, schema)
+        place = FieldLocation(version=version, path=path, schema=schema, name="")
+        raise place.invalid_value_error(place.message_type(schema), content)
+    known = message_fields(version, schema)
     read: Json = {}
     for given, value in content.items():
         if given not in known:
             at = f" at '{path}'" if path else ""
             text = f'Unknown name "{given}"{at}: Cannot find field.'
-            raise invalid(f"Invalid JSON payload received. {text}", field=path, description=text)
+            raise invalid_request_error(
+                f"Invalid JSON payload received. {text}", field=path, description=text
+            )
         name, shape = known[given]
-        inner = f"{path}.{snake(name)}" if path else snake(name)
-        place = Field(version=version, path=inner, schema=schema, name=name)
-        fine = None if value is None else any_value(place, shape, value)
+        inner = f"{path}.{snake_case(name)}" if path else snake_case(name)
+        place = FieldLocation(version=version, path=inner, schema=schema, name=name)
+        fine = None if value is None else read_field(place, shape, value)
         if fine is not None and not shape.get("readOnly"):
             read[name] = fine
     return read
 
 
-def any_value(place: Field, shape: Json, value: Any) -> Any:
+def read_field(place: FieldLocation, shape: Json, value: Any) -> Any:
     """One field's value; None where it is the default of its type."""
     if "$ref" in shape:
         if isinstance(value, list):
@@ -206,50 +214,50 @@ def any_value(place: Field, shape: Json, value: Any) -> Any:
                 f"Unknown name \"{where[2]}\" at '{where[0]}': Proto field is not repeating, "
                 "cannot start list."
             )
-            raise invalid(f"Invalid JSON payload received. {text}", field=place.path)
-        return message(place.version, shape["$ref"], value, place.path)
+            raise invalid_request_error(f"Invalid JSON payload received. {text}", field=place.path)
+        return read_message(place.version, shape["$ref"], value, place.path)
     if shape["type"] == "array":
-        return array(place, shape["items"], value) or None
+        return read_array(place, shape["items"], value) or None
     if shape["type"] == "object":
-        return mapping(place, shape, value) or None
-    return scalar(place, shape, value) or None
+        return read_mapping(place, shape, value) or None
+    return read_scalar(place, shape, value) or None
 
 
-def array(place: Field, items: Json, value: Any) -> list[Any]:
+def read_array(place: FieldLocation, items: Json, value: Any) -> list[Any]:
     """A repeated field. A single message stands for a list of one: SkyPilot sends such."""
     given = value if isinstance(value, list) else [value]
     if not isinstance(value, list) and "$ref" not in items:
-        raise place.refuse(SCALARS.get(str(items["type"]), "Any"), value)
+        raise place.invalid_value_error(SCALARS.get(str(items["type"]), "Any"), value)
     read = []
     for number, one in enumerate(given):
-        inner = Field(
+        inner = FieldLocation(
             version=place.version,
             path=f"{place.path}[{number}]",
             schema=place.schema,
             name=place.name,
         )
         if "$ref" in items:
-            read.append(message(place.version, items["$ref"], one, inner.path))
+            read.append(read_message(place.version, items["$ref"], one, inner.path))
         elif items["type"] == "object":
             if not isinstance(one, dict):
-                raise inner.refuse("type.googleapis.com/google.protobuf.Any", one)
+                raise inner.invalid_value_error("type.googleapis.com/google.protobuf.Any", one)
             read.append(one)
         else:
-            read.append(scalar(inner, items, one))
+            read.append(read_scalar(inner, items, one))
     return read
 
 
-def mapping(place: Field, shape: Json, value: Any) -> Json:
+def read_mapping(place: FieldLocation, shape: Json, value: Any) -> Json:
     """A map from strings."""
     if not isinstance(value, dict):
-        raise place.refuse("Map", value)
+        raise place.invalid_value_error("Map", value)
     inner = shape.get("additionalProperties", {})
     if inner.get("type") != "string":
         return value
     for number, (name, one) in enumerate(value.items()):
         for part, text in (("key", name), ("value", one)):
-            string(
-                Field(
+            read_string(
+                FieldLocation(
                     version=place.version,
                     path=f"{place.path}[{number}].{part}",
                     schema=place.schema,
@@ -261,14 +269,14 @@ def mapping(place: Field, shape: Json, value: Any) -> Json:
     return value
 
 
-def scalar(place: Field, shape: Json, value: Any) -> Any:
+def read_scalar(place: FieldLocation, shape: Json, value: Any) -> Any:
     """A value without parts."""
     if "enum" in shape:
-        return enum(place, shape, value)
+        return read_enum(place, shape, value)
     return READERS[shape["type"]](place, shape, value)
 
 
-def enum(place: Field, shape: Json, value: Any) -> str:
+def read_enum(place: FieldLocation, shape: Json, value: Any) -> str:
     """An enum by name or by number; "" for the unspecified one."""
     names: list[str] = shape["enum"]
     if isinstance(value, str) and INT.fullmatch(value):
@@ -278,50 +286,50 @@ def enum(place: Field, shape: Json, value: Any) -> str:
         value = names[0] if value == 0 else numbers.get(value, value)
     if not isinstance(value, str) or value not in names:
         kind = place.name[0].upper() + place.name[1:]
-        raise place.refuse(place.message_type(f"{place.schema}.{kind}"), value)
+        raise place.invalid_value_error(place.message_type(f"{place.schema}.{kind}"), value)
     return "" if value == names[0] else value
 
 
-def string(place: Field, shape: Json, value: Any) -> str:
+def read_string(place: FieldLocation, shape: Json, value: Any) -> str:
     """Text; and whole numbers, times and durations, which JSON carries as text."""
     form = shape.get("format", "")
     if form in ("int64", "uint64") and isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):
-        raise place.refuse(FORMATS.get(form, "TYPE_STRING"), value)
+        raise place.invalid_value_error(FORMATS.get(form, "TYPE_STRING"), value)
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise place.refuse("TYPE_STRING", value) from error
+        raise place.invalid_value_error("TYPE_STRING", value) from error
     if form == "google-duration" and parse_duration(value) is None:
-        raise place.refuse(FORMATS[form], value)
+        raise place.invalid_value_error(FORMATS[form], value)
     if form == "google-datetime":
         at = parse_time(value)
         if at is None:
-            raise place.refuse(FORMATS[form], value)
-        return timestamp(at)
+            raise place.invalid_value_error(FORMATS[form], value)
+        return format_timestamp(at)
     if form in ("int64", "uint64") and not INT.fullmatch(value):
-        raise place.refuse(FORMATS[form], value)
+        raise place.invalid_value_error(FORMATS[form], value)
     return value
 
 
-def boolean(place: Field, shape: Json, value: Any) -> bool:
+def read_boolean(place: FieldLocation, shape: Json, value: Any) -> bool:
     """True or false, also as text."""
     if value in ("true", "false"):
         return bool(value == "true")
     if not isinstance(value, bool):
-        raise place.refuse("TYPE_BOOL", value)
+        raise place.invalid_value_error("TYPE_BOOL", value)
     return value
 
 
-def integer(place: Field, shape: Json, value: Any) -> int:
+def read_integer(place: FieldLocation, shape: Json, value: Any) -> int:
     """A whole number, also as text or as a float without a fraction."""
     if isinstance(value, str) and INT.fullmatch(value):
         value = int(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**31:
-        raise place.refuse("TYPE_INT32", value)
+        raise place.invalid_value_error("TYPE_INT32", value)
     return value
 
 
@@ -331,25 +339,25 @@ FORMATS = {
     "int64": "TYPE_INT64",
     "uint64": "TYPE_UINT64",
 }
-READERS: Mapping[str, Callable[[Field, Json, Any], Any]] = {
-    "string": string,
-    "boolean": boolean,
-    "integer": integer,
+READERS: Mapping[str, Callable[[FieldLocation, Json, Any], Any]] = {
+    "string": read_string,
+    "boolean": read_boolean,
+    "integer": read_integer,
 }
 
 
-def shown(version: str, schema: str, content: Json) -> Json:
+def known_fields(version: str, schema: str, content: Json) -> Json:
     """What of a message a version knows."""
-    known = properties(version, schema)
+    known = message_fields(version, schema)
     kept: Json = {}
     for name, value in content.items():
         if name not in known:
             continue
         shape = known[name][1]
         if "$ref" in shape:
-            kept[name] = shown(version, shape["$ref"], value)
+            kept[name] = known_fields(version, shape["$ref"], value)
         elif shape["type"] == "array" and "$ref" in shape["items"]:
-            kept[name] = [shown(version, shape["items"]["$ref"], one) for one in value]
+            kept[name] = [known_fields(version, shape["items"]["$ref"], one) for one in value]
         else:
             kept[name] = value
     return kept

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from tpuherd_sim.model.http_types import Call, Json, Response
+from tpuherd_sim.model.http_types import ApiCall, Json, Response
 
 if TYPE_CHECKING:
     from tpuherd_sim.model.world import World
@@ -18,7 +18,7 @@ class Route:
 
     method: str
     template: str
-    answer: Callable[["World", Call, float], "Json | Response"]
+    answer: Callable[["World", ApiCall, float], "Json | Response"]
 
 
 #: Query parameters that every Google API takes and that change nothing here.
@@ -33,7 +33,7 @@ SYSTEM = frozenset(
 VERBS = {"GET": "get", "DELETE": "delete", "PATCH": "patch", "PUT": "update", "POST": "create"}
 
 
-class Found(NamedTuple):
+class RouteMatch(NamedTuple):
     """A route with the parts of the path it was found by."""
 
     route: Route
@@ -43,11 +43,11 @@ class Found(NamedTuple):
 
 
 @dataclass(slots=True)
-class Branch:
+class RouteBranch:
     """One place in the tree of templates."""
 
-    words: dict[str, "Branch"] = field(default_factory=dict)
-    any: "Branch | None" = None
+    words: dict[str, "RouteBranch"] = field(default_factory=dict)
+    any: "RouteBranch | None" = None
     ends: dict[tuple[str, str], tuple[Route, str, tuple[str, ...]]] = field(default_factory=dict)
 
 
@@ -55,44 +55,44 @@ class Router:
     """All routes as a tree over the segments of their paths."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        self.root = Branch()
+        self.root = RouteBranch()
         for route in routes:
-            self._add(route)
-        self.find = lru_cache(maxsize=8192)(self._find)
+            self._add_route(route)
+        self.find = lru_cache(maxsize=8192)(self._find_route)
 
-    def _add(self, route: Route) -> None:
+    def _add_route(self, route: Route) -> None:
         *segments, last = route.template.strip("/").split("/")
         last, verb = split_verb(last)
         branch, names = self.root, []
         for segment in (*segments, last):
             if segment.startswith("{"):
                 names.append(segment.strip("{}"))
-                branch.any = branch.any or Branch()
+                branch.any = branch.any or RouteBranch()
                 branch = branch.any
             else:
-                branch = branch.words.setdefault(segment, Branch())
+                branch = branch.words.setdefault(segment, RouteBranch())
         branch.ends[route.method, verb] = (route, method_name(route), tuple(names))
 
-    def _find(self, method: str, path: str) -> Found | None:
+    def _find_route(self, method: str, path: str) -> RouteMatch | None:
         segments = [unquote(one) for one in path.strip("/").split("/")]
         # A verb is cut off at the last colon, but only if there is such a verb: some names have
         # colons of their own.
         last, colon, verb = segments[-1].rpartition(":")
-        if colon and verb and (found := self._walk(method, [*segments[:-1], last], verb)):
+        if colon and verb and (found := self._walk_tree(method, [*segments[:-1], last], verb)):
             return found
-        return self._walk(method, segments, "")
+        return self._walk_tree(method, segments, "")
 
-    def _walk(self, method: str, segments: list[str], verb: str) -> Found | None:
+    def _walk_tree(self, method: str, segments: list[str], verb: str) -> RouteMatch | None:
         values: list[str] = []
-        end = descend(self.root, segments, 0, (method, verb), values)
+        end = match_segments(self.root, segments, 0, (method, verb), values)
         if end is None:
             return None
         route, name, names = end
-        return Found(route, name, segments[0], dict(zip(names, values, strict=True)))
+        return RouteMatch(route, name, segments[0], dict(zip(names, values, strict=True)))
 
 
-def descend(
-    branch: Branch, segments: list[str], depth: int, end: tuple[str, str], values: list[str]
+def match_segments(
+    branch: RouteBranch, segments: list[str], depth: int, end: tuple[str, str], values: list[str]
 ) -> tuple[Route, str, tuple[str, ...]] | None:
     """Words go before placeholders; a placeholder takes one segment that is not empty."""
     if depth == len(segments):
@@ -100,13 +100,13 @@ def descend(
     segment = segments[depth]
     word = branch.words.get(segment)
     if word is not None:
-        found = descend(word, segments, depth + 1, end, values)
+        found = match_segments(word, segments, depth + 1, end, values)
         if found is not None:
             return found
     if branch.any is None or not segment:
         return None
     values.append(segment)
-    found = descend(branch.any, segments, depth + 1, end, values)
+    found = match_segments(branch.any, segments, depth + 1, end, values)
     if found is None:
         values.pop()
     return found

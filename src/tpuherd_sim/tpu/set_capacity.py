@@ -17,23 +17,23 @@ def set_capacity(world: World, zone: str, pattern: str, nodes: int | None, now: 
         world.weather.capacity[key] = nodes
         running = [
             node
-            for node in quota_and_stock.running(world, zone, pattern)
+            for node in quota_and_stock.running_nodes(world, zone, pattern)
             if node.state != "DELETING"
         ]
         leaving = sum(node.preempted for node in running)
         surplus = len(running) - leaving - nodes
-        spot = [node for node in running if node.spot and not node.preempted]
+        spot = [node for node in running if node.is_spot and not node.preempted]
         spot.sort(key=lambda node: (node.created, node.id), reverse=True)
         for node in spot[: max(surplus, 0)]:
-            faults.preempt(world, node.key, now)
-    machines.freed(world, zone, now)
+            faults.preempt_node(world, node.key, now)
+    machines.announce_freed_capacity(world, zone, now)
 
 
 def set_quota(world: World, zone: str, quota_id: str, limit: int | None, now: float) -> None:
     """So much the project may have there; None = plenty. An id, a pattern of ids or a family."""
     ids = quota_and_stock.quota_ids(quota_id) or [quota_id]
     for id in ids:
-        key = f"{quota_and_stock.place_of(id, zone)}/{id}"
+        key = f"{quota_and_stock.quota_place(id, zone)}/{id}"
         if limit is None:
             world.books.quotas.pop(key, None)
         else:

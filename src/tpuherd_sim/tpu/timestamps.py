@@ -14,7 +14,7 @@ EARLIEST, LATEST = -62135596800.0, 253402300799.0
 
 
 @lru_cache(maxsize=4096)
-def timestamp(at: float) -> str:
+def format_timestamp(at: float) -> str:
     """RFC 3339, UTC, with nine digits after the point: clients choke on fewer than six."""
     at = min(max(at, EARLIEST), LATEST)
     whole = int(at // 1)
@@ -42,6 +42,6 @@ def parse_duration(text: str) -> float | None:
     return float(text[:-1]) if DURATION.fullmatch(text) else None
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Seconds as the API writes them."""
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tpuherd.catalogue import Accelerator, accelerators, by_topology, runtimes, zones
-from tpuherd_sim.model.http_types import Json, Refused
+from tpuherd_sim.model.http_types import ApiError, Json
 from tpuherd_sim.model.world import World
-from tpuherd_sim.tpu.errors import bad, invalid
-from tpuherd_sim.tpu.request_schemas import properties, snake
+from tpuherd_sim.tpu.errors import bad_request_error, invalid_request_error
+from tpuherd_sim.tpu.request_schemas import message_fields, snake_case
 
 DESCRIPTION_CHARS_MAX = 512
 LABELS_MAX = 64
@@ -27,7 +27,7 @@ SUPPORTED = "[description, tags, labels, metadata, network_config.enable_externa
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class NodeRequest:
     """A node that may be asked for."""
 
     type: str
@@ -35,49 +35,51 @@ class Wish:
     spec: Mapping[str, Any]
 
 
-def node(world: World, zone: str, body: Json, now: float) -> Wish:
+def validate_node(world: World, zone: str, body: Json, now: float) -> NodeRequest:
     """A node's body, checked as a whole."""
-    accelerator = wanted_type(world, zone, body, now)
+    accelerator = requested_type(world, zone, body, now)
     runtime = body.get("runtimeVersion", "")
     if not runtime:
-        raise Refused(400, "INVALID_ARGUMENT", "runtime_version must be set.")
-    if not known_runtime(runtime):
-        raise bad(world, now, f'The runtime version "{runtime}" could not be found in {zone}.')
+        raise ApiError(400, "INVALID_ARGUMENT", "runtime_version must be set.")
+    if not is_known_runtime(runtime):
+        raise bad_request_error(
+            world, now, f'The runtime version "{runtime}" could not be found in {zone}.'
+        )
     if "networkConfig" in body and "networkConfigs" in body:
-        raise Refused(
+        raise ApiError(
             400,
             "INVALID_ARGUMENT",
             "network_config and network_configs are mutually exclusive: set only one of them.",
         )
     for card in (*body.get("networkConfigs", ()), body.get("networkConfig", {})):
         if card.get("queueCount", 0) < 0:
-            raise Refused(400, "INVALID_ARGUMENT", "queue_count must not be negative.")
-    scheduling(body.get("schedulingConfig", {}))
-    details(body)
-    return Wish(type=accelerator.type, runtime=runtime, spec=body)
+            raise ApiError(400, "INVALID_ARGUMENT", "queue_count must not be negative.")
+    check_scheduling(body.get("schedulingConfig", {}))
+    check_details(body)
+    return NodeRequest(type=accelerator.type, runtime=runtime, spec=body)
 
 
-def known_runtime(version: str) -> bool:
+def is_known_runtime(version: str) -> bool:
     """Whether there is such an image, or could be one of a family."""
     return version in runtimes() or RUNTIME_FAMILIES.fullmatch(version) is not None
 
 
-def wanted_type(world: World, zone: str, body: Json, now: float) -> Accelerator:
+def requested_type(world: World, zone: str, body: Json, now: float) -> Accelerator:
     """The accelerator that is meant, by its type or by generation and topology."""
     type, config = body.get("acceleratorType", ""), body.get("acceleratorConfig")
     if not type and config is None:
         text = "accelerator_type or accelerator_config must be set."
-        raise Refused(400, "INVALID_ARGUMENT", text)
+        raise ApiError(400, "INVALID_ARGUMENT", text)
     found = accelerators().get(type) if type else None
     if config is not None:
         enum, topology = config.get("type", ""), config.get("topology", "")
         if not enum or not topology:
             text = "accelerator_config needs both a type and a topology."
-            raise Refused(400, "INVALID_ARGUMENT", text)
+            raise ApiError(400, "INVALID_ARGUMENT", text)
         shaped = by_topology(enum, topology)
         if type and (found is None or found != shaped):
             text = "accelerator_type and accelerator_config do not name the same accelerator."
-            raise Refused(400, "INVALID_ARGUMENT", text)
+            raise ApiError(400, "INVALID_ARGUMENT", text)
         found, type = shaped, type or f"{enum} {topology}"
     if found is None or found.type not in zones()[zone].types:
         text = (
@@ -85,47 +87,51 @@ def wanted_type(world: World, zone: str, body: Json, now: float) -> Accelerator:
             f'be found in the zonal accelerator configurations for "{zone}".; the accelerator '
             f"{type} was not found in zone {zone}"
         )
-        raise bad(world, now, text)
+        raise bad_request_error(world, now, text)
     return found
 
 
-def scheduling(config: Json) -> None:
+def check_scheduling(config: Json) -> None:
     """Only one way of being scheduled."""
     named = [name for name in ("preemptible", "spot", "reserved") if config.get(name)]
     if len(named) > 1:
-        raise Refused(
+        raise ApiError(
             400,
             "INVALID_ARGUMENT",
             f"scheduling_config: {' and '.join(named)} are mutually exclusive.",
         )
 
 
-def details(body: Json) -> None:
+def check_details(body: Json) -> None:
     """Description, labels, metadata, tags and disks."""
     if len(body.get("description", "")) > DESCRIPTION_CHARS_MAX:
         text = f"description must have at most {DESCRIPTION_CHARS_MAX} characters."
-        raise invalid(text, field="node.description")
+        raise invalid_request_error(text, field="node.description")
     check_labels(body.get("labels", {}))
     check_metadata(body.get("metadata", {}))
     for tag in body.get("tags", ()):
         if not TAG.fullmatch(tag):
-            raise invalid(f'Tag "{tag}" must be an RFC 1035 name.', field="node.tags")
+            raise invalid_request_error(f'Tag "{tag}" must be an RFC 1035 name.', field="node.tags")
     for disk in body.get("dataDisks", ()):
         if not disk.get("sourceDisk"):
-            raise invalid("data_disks: source_disk must be set.", field="node.data_disks")
+            raise invalid_request_error(
+                "data_disks: source_disk must be set.", field="node.data_disks"
+            )
 
 
 def check_labels(labels: Mapping[str, str]) -> None:
     """Few, and short words."""
     if len(labels) > LABELS_MAX:
-        raise invalid(f"There must be at most {LABELS_MAX} labels.", field="node.labels")
+        raise invalid_request_error(
+            f"There must be at most {LABELS_MAX} labels.", field="node.labels"
+        )
     for key, value in labels.items():
         if not LABEL_KEY.fullmatch(key):
             text = f'Label key "{key}" must match ^[a-z][a-z0-9_-]{{0,62}}$'
-            raise invalid(text, field="node.labels")
+            raise invalid_request_error(text, field="node.labels")
         if not LABEL_VALUE.fullmatch(value):
             text = f'Label value "{value}" of "{key}" must match ^[a-z0-9_-]{{0,63}}$'
-            raise invalid(text, field="node.labels")
+            raise invalid_request_error(text, field="node.labels")
 
 
 def check_metadata(metadata: Mapping[str, str]) -> None:
@@ -133,38 +139,38 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
     for key, value in metadata.items():
         if not METADATA_KEY.fullmatch(key):
             text = f'Metadata key "{key}" must match ^[A-Za-z0-9_-]{{1,128}}$'
-            raise invalid(text, field="node.metadata")
+            raise invalid_request_error(text, field="node.metadata")
         if len(value.encode()) > METADATA_BYTES_MAX:
             text = f'Metadata value of "{key}" is larger than {METADATA_BYTES_MAX} bytes.'
-            raise invalid(text, field="node.metadata")
+            raise invalid_request_error(text, field="node.metadata")
 
 
-def patch(version: str, mask: str, body: Json) -> dict[str, Any]:
+def validate_patch(version: str, mask: str, body: Json) -> dict[str, Any]:
     """The fields that a patch sets, None where it clears them; all else in the body is ignored."""
     paths = [path.strip() for path in mask.split(",") if path.strip()]
     if not paths:
-        raise invalid("update_mask must be set.", field="update_mask")
+        raise invalid_request_error("update_mask must be set.", field="update_mask")
     fields: dict[str, Any] = {}
     for path in paths:
-        name = camel(path)
+        name = camel_case(path)
         if name == EXTERNAL_IPS:
             wanted = body.get("networkConfig", {}).get("enableExternalIps", False)
             fields["networkConfig.enableExternalIps"] = bool(wanted)
         elif name in PATCHABLE:
             fields[name] = body.get(name)
         else:
-            known = name.partition(".")[0] in properties(version, "Node")
+            known = name.partition(".")[0] in message_fields(version, "Node")
             text = (
                 f"update_mask: '{path}' cannot be updated. Supported fields: {SUPPORTED}"
                 if known
                 else f"update_mask: there is no field '{path}'. Supported fields: {SUPPORTED}"
             )
-            raise invalid(text, field="update_mask")
-    details({name: value for name, value in fields.items() if value is not None})
+            raise invalid_request_error(text, field="update_mask")
+    check_details({name: value for name, value in fields.items() if value is not None})
     return fields
 
 
-def camel(path: str) -> str:
+def camel_case(path: str) -> str:
     """network_config.enable_external_ips → networkConfig.enableExternalIps"""
-    plain = snake(path)
+    plain = snake_case(path)
     return re.sub(r"_([a-z0-9])", lambda found: found.group(1).upper(), plain)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tpuherd.catalogue import accelerators, zones
 from tpuherd_sim.tpu.quota_and_stock import quota_ids
-from tpuherd_sim.weather.kinds import KINDS, RULE, Argument, Kind
+from tpuherd_sim.weather.kinds import KINDS, RULE, Argument, WeatherKind
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 LONGEST_S = 10 * 366 * 86400.0  #: nobody rehearses longer
@@ -18,7 +18,7 @@ YES = {"true", "yes", "on", "1"}
 NO = {"false", "no", "off", "0"}
 
 
-class Unfit(ValueError):
+class InvalidWeather(ValueError):
     """Something asked of the weather that it can't do: which field, and a sentence."""
 
     def __init__(self, field: str, sentence: str) -> None:
@@ -27,31 +27,33 @@ class Unfit(ValueError):
         self.sentence = sentence
 
 
-def kind(name: object) -> Kind:
+def find_kind(name: object) -> WeatherKind:
     """The row of the table, or a sentence that names the nearest."""
     if isinstance(name, str) and name in KINDS:
         return KINDS[name]
-    raise Unfit("do", f"{name!r} is no kind of weather{nearest(name, KINDS)}")
+    raise InvalidWeather("do", f"{name!r} is no kind of weather{unknown_name_hint(name, KINDS)}")
 
 
-def fill(row: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
+def fill_arguments(row: WeatherKind, given: Mapping[str, Any]) -> dict[str, Any]:
     """Every argument of a kind with its value, typed; absent where left out without a default."""
     known = row.arguments
     for name in given:
         if name not in known:
-            raise Unfit(name, f"{name!r} is not an argument of {row.name}{nearest(name, known)}")
+            raise InvalidWeather(
+                name, f"{name!r} is not an argument of {row.name}{unknown_name_hint(name, known)}"
+            )
     filled = {}
     for name, argument in known.items():
         if name in given:
-            filled[name] = read(row, argument, given[name])
+            filled[name] = read_argument(row, argument, given[name])
         elif argument.needed:
-            raise Unfit(name, f"{row.name} needs {name!r}: {argument.meaning}")
+            raise InvalidWeather(name, f"{row.name} needs {name!r}: {argument.meaning}")
         elif argument.default is not None:
             filled[name] = argument.default
     return filled
 
 
-def words(row: Kind, said: Sequence[str]) -> dict[str, str]:
+def parse_words(row: WeatherKind, said: Sequence[str]) -> dict[str, str]:
     """What a command line says: NAME=VALUE, and bare words for the first arguments still free."""
     known = row.arguments
     named = dict(word.split("=", 1) for word in said if word.partition("=")[0] in known)
@@ -60,14 +62,18 @@ def words(row: Kind, said: Sequence[str]) -> dict[str, str]:
     for word in bare:
         name = word.partition("=")[0]
         if "=" in word:
-            raise Unfit(name, f"{name!r} is not an argument of {row.name}{nearest(name, known)}")
+            raise InvalidWeather(
+                name, f"{name!r} is not an argument of {row.name}{unknown_name_hint(name, known)}"
+            )
         if not free:
-            raise Unfit(word, f"{word!r} is one word too many for {row.name}: {row.example}")
+            raise InvalidWeather(
+                word, f"{word!r} is one word too many for {row.name}: {row.example}"
+            )
         named[free.pop(0)] = word
     return named
 
 
-def read(row: Kind, argument: Argument, value: object) -> Any:
+def read_argument(row: WeatherKind, argument: Argument, value: object) -> Any:
     """One value, whatever it was written as."""
     expected, reader = TYPES[argument.type]
     if argument.type == "choice":
@@ -75,28 +81,28 @@ def read(row: Kind, argument: Argument, value: object) -> Any:
     typed = reader(value)
     known = argument.choices or NAMES.get(argument.type, tuple)()
     if typed is None or (argument.choices and typed not in argument.choices):
-        raise Unfit(
+        raise InvalidWeather(
             argument.name,
             f"{argument.name!r} of {row.name} must be {expected}, not {value!r}"
-            + (near(value, known) if isinstance(value, str) else ""),
+            + (similar_name_hint(value, known) if isinstance(value, str) else ""),
         )
     return typed
 
 
-def nearest(name: object, known: Iterable[str]) -> str:
+def unknown_name_hint(name: object, known: Iterable[str]) -> str:
     """The end of a sentence about a name that nobody knows: what is near, else what there is."""
-    return near(name, known) or f"; there is {', '.join(known)}"
+    return similar_name_hint(name, known) or f"; there is {', '.join(known)}"
 
 
-def near(name: object, known: Iterable[str]) -> str:
+def similar_name_hint(name: object, known: Iterable[str]) -> str:
     """The end of a sentence: what may be meant, where something is near."""
     close = get_close_matches(str(name), list(known), 1, 0.65)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def duration(value: object) -> float | None:
+def read_duration(value: object) -> float | None:
     """Seconds: a number, or a text such as 90s, 10m, 2h, 1d, 1h30m."""
-    number = signed(value)
+    number = read_number(value)
     if number is not None:
         return number if 0 <= number <= LONGEST_S else None
     if not isinstance(value, str) or STRETCH.sub("", value.strip()) or not value.strip():
@@ -105,7 +111,7 @@ def duration(value: object) -> float | None:
     return total if total <= LONGEST_S else None
 
 
-def signed(value: object) -> float | None:
+def read_number(value: object) -> float | None:
     """Any finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -116,102 +122,105 @@ def signed(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def count(value: object) -> int | None:
+def read_count(value: object) -> int | None:
     """A whole number from 0 on."""
-    number = signed(value)
+    number = read_number(value)
     return int(number) if number is not None and number >= 0 and number == int(number) else None
 
 
-def flag(value: object) -> bool | None:
+def read_flag(value: object) -> bool | None:
     """Yes or no."""
     word = str(value).lower()
     return True if word in YES else False if word in NO else None
 
 
-def text(value: object) -> str | None:
+def read_text(value: object) -> str | None:
     """A text that says something; a number is one, too."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return str(value) or None
 
 
-def within(low: float, high: float) -> Callable[[object], float | None]:
+def number_reader(low: float, high: float) -> Callable[[object], float | None]:
     """A number of a range."""
 
     def reader(value: object) -> float | None:
-        number = signed(value)
+        number = read_number(value)
         return number if number is not None and low <= number <= high else None
 
     return reader
 
 
-def whole(low: int, high: int) -> Callable[[object], int | None]:
+def integer_reader(low: int, high: int) -> Callable[[object], int | None]:
     """A whole number of a range."""
 
     def reader(value: object) -> int | None:
-        number = count(value)
+        number = read_count(value)
         return number if number is not None and low <= number <= high else None
 
     return reader
 
 
-def nodes(value: object) -> int | str | None:
+def read_node_count(value: object) -> int | str | None:
     """A number of nodes, or the word that there is no end of them."""
-    return "unlimited" if value == "unlimited" else count(value)
+    return "unlimited" if value == "unlimited" else read_count(value)
 
 
-def among(names: Callable[[], Iterable[str]]) -> Callable[[object], str | None]:
+def name_reader(names: Callable[[], Iterable[str]]) -> Callable[[object], str | None]:
     """A name of the catalogue, or a pattern that fits some."""
 
     def reader(value: object) -> str | None:
-        said = text(value)
+        said = read_text(value)
         return said if said and any(fnmatchcase(name, said) for name in names()) else None
 
     return reader
 
 
-def places() -> Iterable[str]:
+def call_zones() -> Iterable[str]:
     """Where a call may go: a zone, or all of them."""
     return (*zones(), "-")
 
 
-def quota(value: object) -> str | None:
+def read_quota(value: object) -> str | None:
     """What names some quota."""
-    said = text(value)
+    said = read_text(value)
     return said if said and quota_ids(said) else None
 
 
-def zone_list(value: object) -> tuple[str, ...] | None:
+def read_zone_list(value: object) -> tuple[str, ...] | None:
     """Zones, by a pattern or several."""
     patterns = value if isinstance(value, list) else [value]
     found = {
-        zone: None for said in patterns for zone in zones() if fnmatchcase(zone, text(said) or "")
+        zone: None
+        for said in patterns
+        for zone in zones()
+        if fnmatchcase(zone, read_text(said) or "")
     }
-    fitting = all(among(zones)(said) for said in patterns)
+    fitting = all(name_reader(zones)(said) for said in patterns)
     return tuple(found) if found and fitting else None
 
 
 #: What a type of argument must be, and how it is read; None = it is not.
 TYPES: Mapping[str, tuple[str, Callable[[object], Any]]] = {
-    "duration": ("a stretch of time such as 90s, 10m, 2h or 1d", duration),
-    "signed": ("a number", signed),
-    "count": ("a whole number from 0 on", count),
-    "number": ("a whole number from 1 on", whole(1, 2**53)),
-    "factor": ("a number from 0.01 to 1000000", within(0.01, 1e6)),
-    "share": ("a number from 0 to 1", within(0.0, 1.0)),
-    "http": ("an HTTP status from 400 to 599", whole(400, 599)),
-    "code": ("a google.rpc code from 1 to 16", whole(1, 16)),
-    "flag": ("true or false", flag),
-    "nodes": ("a whole number from 0 on, or unlimited", nodes),
-    "text": ("a text", text),
-    "pattern": ("a name or a pattern", text),
-    "zones": ("a zone of the catalogue or a pattern that fits one", among(zones)),
-    "places": ("a zone of the catalogue, a pattern that fits one, or -", among(places)),
-    "zone-list": ("zones of the catalogue or patterns that fit some", zone_list),
-    "quota": ("a quota id, a pattern of them, or a family such as v4", quota),
-    "types": ("an accelerator type or a pattern that fits one", among(accelerators)),
-    "target": ("a name or a pattern", text),
-    "choice": ("", text),
+    "duration": ("a stretch of time such as 90s, 10m, 2h or 1d", read_duration),
+    "signed": ("a number", read_number),
+    "count": ("a whole number from 0 on", read_count),
+    "number": ("a whole number from 1 on", integer_reader(1, 2**53)),
+    "factor": ("a number from 0.01 to 1000000", number_reader(0.01, 1e6)),
+    "share": ("a number from 0 to 1", number_reader(0.0, 1.0)),
+    "http": ("an HTTP status from 400 to 599", integer_reader(400, 599)),
+    "code": ("a google.rpc code from 1 to 16", integer_reader(1, 16)),
+    "flag": ("true or false", read_flag),
+    "nodes": ("a whole number from 0 on, or unlimited", read_node_count),
+    "text": ("a text", read_text),
+    "pattern": ("a name or a pattern", read_text),
+    "zones": ("a zone of the catalogue or a pattern that fits one", name_reader(zones)),
+    "places": ("a zone of the catalogue, a pattern that fits one, or -", name_reader(call_zones)),
+    "zone-list": ("zones of the catalogue or patterns that fit some", read_zone_list),
+    "quota": ("a quota id, a pattern of them, or a family such as v4", read_quota),
+    "types": ("an accelerator type or a pattern that fits one", name_reader(accelerators)),
+    "target": ("a name or a pattern", read_text),
+    "choice": ("", read_text),
 }
 #: Where the nearest name is looked for when a value is none.
 NAMES: Mapping[str, Callable[[], Iterable[str]]] = {
@@ -222,7 +231,9 @@ NAMES: Mapping[str, Callable[[], Iterable[str]]] = {
 }
 
 
-def split(row: Kind, filled: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+def split_arguments(
+    row: WeatherKind, filled: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, Any]]:
     """A rule's arguments: by what it matches, and what it does."""
     assert row.family == RULE
     own = {name: filled[name] for name in filled if name in {a.name for a in row.own}}

@@ -5,107 +5,124 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tpuherd_sim.model.http_types import Call, Json, Refused
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
 from tpuherd_sim.model.weather_rules import Rule
-from tpuherd_sim.model.world import World, lines_from, note, plan, scaled, written
-from tpuherd_sim.model.world_parts import Due
+from tpuherd_sim.model.world import (
+    World,
+    log_entries_from,
+    log_event,
+    log_length,
+    scale_duration,
+    schedule_event,
+)
+from tpuherd_sim.model.world_parts import AgendaItem
 from tpuherd_sim.tpu.router import Route
 from tpuherd_sim.weather import arguments
-from tpuherd_sim.weather.apply_weather import UNDO, act
-from tpuherd_sim.weather.arguments import Unfit
-from tpuherd_sim.weather.log_text import sentence
-from tpuherd_sim.weather.reference import rows
+from tpuherd_sim.weather.apply_weather import UNDO, apply_weather
+from tpuherd_sim.weather.arguments import InvalidWeather
+from tpuherd_sim.weather.log_text import log_sentence
+from tpuherd_sim.weather.reference import kind_rows
 
 DO = "weather.do"  #: the agenda's verb for a step of a scenario
 EVERY_S_MIN = 1.0
 LOG_LINES = 1000  #: in one answer
 
 
-def show(world: World, call: Call, now: float) -> Json:
+def show_weather(world: World, call: ApiCall, now: float) -> Json:
     """What is in force, what is to come and what can be done."""
     steps = [due for due in world.agenda if due.verb == DO]
     return {
         "now": now,
-        "rules": [in_force(rule) for rule in world.weather.rules.values()],
+        "rules": [rule_json(rule) for rule in world.weather.rules.values()],
         "capacity": dict(sorted(world.weather.capacity.items())),
         "planned": len(steps),
         "next": min((due.at for due in steps), default=None),
-        "can": rows(),
+        "can": kind_rows(),
     }
 
 
-def command(world: World, call: Call, now: float) -> Json:
+def run_command(world: World, call: ApiCall, now: float) -> Json:
     """Do one thing now."""
     try:
-        row = arguments.kind(call.path["kind"])
-        hits = act(world, row.name, arguments.fill(row, call.body), now)
-    except Unfit as unfit:
-        raise refusal(unfit) from unfit
+        row = arguments.find_kind(call.path["kind"])
+        hits = apply_weather(world, row.name, arguments.fill_arguments(row, call.body), now)
+    except InvalidWeather as unfit:
+        raise argument_error(unfit) from unfit
     return {"done": hits}
 
 
-def end(world: World, call: Call, now: float) -> Json:
+def end_rule(world: World, call: ApiCall, now: float) -> Json:
     """A rule is over."""
     try:
-        return {"done": act(world, "clear", {"rule": call.path["rule"]}, now)}
-    except Unfit as unfit:
-        raise Refused(404, "NOT_FOUND", unfit.sentence) from unfit
+        return {"done": apply_weather(world, "clear", {"rule": call.path["rule"]}, now)}
+    except InvalidWeather as unfit:
+        raise ApiError(404, "NOT_FOUND", unfit.sentence) from unfit
 
 
-def scenario(world: World, call: Call, now: float) -> Json:
+def schedule_scenario(world: World, call: ApiCall, now: float) -> Json:
     """Put steps on the agenda, all or none; their times count from now, by the world's clock."""
     steps = call.body.get("steps")
     if not isinstance(steps, list) or not steps:
-        raise refusal(Unfit("steps", "a scenario needs 'steps', a list with at least one step"))
+        raise argument_error(
+            InvalidWeather("steps", "a scenario needs 'steps', a list with at least one step")
+        )
     read = []
     for number, step in enumerate(steps, 1):
         try:
-            read.append(taken(step))
-        except Unfit as unfit:
-            raise refusal(Unfit(unfit.field, f"step {number}: {unfit.sentence}")) from unfit
+            read.append(parse_step(step))
+        except InvalidWeather as unfit:
+            raise argument_error(
+                InvalidWeather(unfit.field, f"step {number}: {unfit.sentence}")
+            ) from unfit
     for timing, name, given in read:
-        times = {field: scaled(world, timing[field]) for field in timing}
+        times = {field: scale_duration(world, timing[field]) for field in timing}
         until = {"until": now + times["until_s"]} if "until_s" in times else {}
         every = {"every": times["every_s"]} if "every_s" in times else {}
-        plan(world, now + times["at_s"], DO, name, given=given, **every, **until)
-    note(world, now, "weather.scenario", steps=len(read))
+        schedule_event(world, now + times["at_s"], DO, name, given=given, **every, **until)
+    log_event(world, now, "weather.scenario", steps=len(read))
     return {"planned": len(read)}
 
 
-def taken(step: object) -> tuple[dict[str, float], str, dict[str, Any]]:
+def parse_step(step: object) -> tuple[dict[str, float], str, dict[str, Any]]:
     """One step: its times, its kind, its arguments."""
     if not isinstance(step, dict):
-        raise Unfit("steps", "a step is an object such as {'at_s': 60, 'do': 'preempt', …}")
+        raise InvalidWeather(
+            "steps", "a step is an object such as {'at_s': 60, 'do': 'preempt', …}"
+        )
     given = dict(step)
-    row = arguments.kind(given.pop("do", None))
-    timing = {"at_s": arguments.duration(given.pop("at_s", 0.0))}
+    row = arguments.find_kind(given.pop("do", None))
+    timing = {"at_s": arguments.read_duration(given.pop("at_s", 0.0))}
     for field in ("every_s", "until_s"):
         if given.get(field) is not None:
-            timing[field] = arguments.duration(given.pop(field))
+            timing[field] = arguments.read_duration(given.pop(field))
     times = {}
     for field, value in timing.items():
         if value is None or (field == "every_s" and value < EVERY_S_MIN):
-            raise Unfit(field, f"{field!r} must be a stretch of time, 'every_s' at least 1 s")
+            raise InvalidWeather(
+                field, f"{field!r} must be a stretch of time, 'every_s' at least 1 s"
+            )
         times[field] = value
-    return times, row.name, arguments.fill(row, given)
+    return times, row.name, arguments.fill_arguments(row, given)
 
 
-def drop(world: World, call: Call, now: float) -> Json:
+def drop_scenario(world: World, call: ApiCall, now: float) -> Json:
     """Nothing more of the scenario takes place; what it began goes on to its end."""
     kept = [due for due in world.agenda if due.verb != DO]
     dropped = len(world.agenda) - len(kept)
     world.agenda[:] = kept
     heapq.heapify(world.agenda)
-    note(world, now, "weather.dropped", steps=dropped)
+    log_event(world, now, "weather.dropped", steps=dropped)
     return {"dropped": dropped}
 
 
-def log(world: World, call: Call, now: float) -> Json:
+def get_log(world: World, call: ApiCall, now: float) -> Json:
     """The lines of the log from the one with this number on, a thousand at most."""
-    since = arguments.count(call.query.get("since", "0"))
+    since = arguments.read_count(call.query.get("since", "0"))
     if since is None:
-        raise refusal(Unfit("since", "'since' must be the number of a line, from 0 on"))
-    first, rest = lines_from(world, since)
+        raise argument_error(
+            InvalidWeather("since", "'since' must be the number of a line, from 0 on")
+        )
+    first, rest = log_entries_from(world, since)
     lines = rest[:LOG_LINES]
     return {
         "lines": [
@@ -114,36 +131,36 @@ def log(world: World, call: Call, now: float) -> Json:
                 "at": line.at,
                 "name": line.name,
                 "facts": dict(line.facts),
-                "sentence": sentence(line),
+                "sentence": log_sentence(line),
             }
             for number, line in enumerate(lines, first)
         ],
-        "next": min(first, written(world)) + len(lines),
+        "next": min(first, log_length(world)) + len(lines),
         "more": len(lines) < len(rest),
     }
 
 
-def do(world: World, due: Due) -> None:
+def run_step(world: World, due: AgendaItem) -> None:
     """A step's time has come."""
     given, every = due.args["given"], due.args.get("every")
     try:
-        act(world, due.target, given, due.at)
-    except Unfit as unfit:
-        note(world, due.at, "weather.missed", kind=due.target, why=unfit.sentence)
+        apply_weather(world, due.target, given, due.at)
+    except InvalidWeather as unfit:
+        log_event(world, due.at, "weather.missed", kind=due.target, why=unfit.sentence)
     again = due.at + (every or 0.0)
     if every and again <= due.args.get("until", again):
-        plan(world, again, DO, due.target, **due.args)
+        schedule_event(world, again, DO, due.target, **due.args)
 
 
-def undo(world: World, due: Due) -> None:
+def undo_step(world: World, due: AgendaItem) -> None:
     """What was to last so long is over; where that is no more, there is nothing to undo."""
     try:
-        act(world, due.target, due.args["given"], due.at)
-    except Unfit:
+        apply_weather(world, due.target, due.args["given"], due.at)
+    except InvalidWeather:
         return
 
 
-def in_force(rule: Rule) -> Json:
+def rule_json(rule: Rule) -> Json:
     """A rule as JSON."""
     return {
         "id": rule.id,
@@ -157,21 +174,23 @@ def in_force(rule: Rule) -> Json:
     }
 
 
-def refusal(unfit: Unfit) -> Refused:
+def argument_error(unfit: InvalidWeather) -> ApiError:
     """The API's way to say it, with the field for machines."""
     detail = {
         "@type": "type.googleapis.com/google.rpc.BadRequest",
         "fieldViolations": [{"field": unfit.field, "description": unfit.sentence}],
     }
-    return Refused(400, "INVALID_ARGUMENT", unfit.sentence, details=(detail,))
+    return ApiError(400, "INVALID_ARGUMENT", unfit.sentence, details=(detail,))
 
 
 ROUTES: tuple[Route, ...] = (
-    Route(method="GET", template="/sim/v1/weather", answer=show),
-    Route(method="POST", template="/sim/v1/weather/{kind}", answer=command),
-    Route(method="DELETE", template="/sim/v1/weather/{rule}", answer=end),
-    Route(method="POST", template="/sim/v1/scenario", answer=scenario),
-    Route(method="DELETE", template="/sim/v1/scenario", answer=drop),
-    Route(method="GET", template="/sim/v1/log", answer=log),
+    Route(method="GET", template="/sim/v1/weather", answer=show_weather),
+    Route(method="POST", template="/sim/v1/weather/{kind}", answer=run_command),
+    Route(method="DELETE", template="/sim/v1/weather/{rule}", answer=end_rule),
+    Route(method="POST", template="/sim/v1/scenario", answer=schedule_scenario),
+    Route(method="DELETE", template="/sim/v1/scenario", answer=drop_scenario),
+    Route(method="GET", template="/sim/v1/log", answer=get_log),
 )
-AGENDA: Mapping[str, Callable[[World, Due], None]] = MappingProxyType({DO: do, UNDO: undo})
+AGENDA: Mapping[str, Callable[[World, AgendaItem], None]] = MappingProxyType(
+    {DO: run_step, UNDO: undo_step}
+)

@@ -4,32 +4,32 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tpuherd_sim.model.world_parts import Note
+from tpuherd_sim.model.world_parts import LogEntry
 
-Facts = Mapping[str, Any]
+EventFacts = Mapping[str, Any]
 
 
-def sentence(note: Note) -> str:
+def log_sentence(note: LogEntry) -> str:
     """What happened, in words; a name that nobody put into words is shown with its facts."""
     told = TOLD.get(note.name)
     try:
         said = told(note.facts) if callable(told) else told.format_map(note.facts) if told else ""
     except (KeyError, ValueError, TypeError):
         said = ""
-    return said + lasting(note.facts) if said else plain(note)
+    return said + duration_suffix(note.facts) if said else plain_sentence(note)
 
 
-def plain(note: Note) -> str:
+def plain_sentence(note: LogEntry) -> str:
     """The name and the facts as they are."""
     return " ".join([note.name, *(f"{name}={value}" for name, value in note.facts.items())])
 
 
-def lasting(facts: Facts) -> str:
+def duration_suffix(facts: EventFacts) -> str:
     """The end of a sentence about what will be over by itself."""
-    return f", for {stretch(facts['for'])}" if "for" in facts else ""
+    return f", for {format_duration(facts['for'])}" if "for" in facts else ""
 
 
-def stretch(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A stretch of time as one says it: 30 s, 10 min, 2 h, 1.5 d."""
     for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= length:
@@ -37,34 +37,34 @@ def stretch(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def preempted(facts: Facts) -> str:
+def preempt_text(facts: EventFacts) -> str:
     """With how much notice, and of which kind."""
     if not facts["notice_s"]:
         return f"preempted {facts['target']} (no notice)"
     silent = [word for word, field in (("flag", "flag"), ("ACPI", "acpi")) if not facts[field]]
     without = f", without {' and '.join(silent)}" if silent else ""
-    return f"preempted {facts['target']} ({stretch(facts['notice_s'])} notice{without})"
+    return f"preempted {facts['target']} ({format_duration(facts['notice_s'])} notice{without})"
 
 
-def maintained(facts: Facts) -> str:
+def maintain_text(facts: EventFacts) -> str:
     """When, how long, and whether the addresses change."""
     change = ", new external addresses" if facts["change_ip"] else ""
     return (
         f"announced maintenance of {facts['target']} "
-        f"(in {stretch(facts['notice_s'])}, {stretch(facts['duration_s'])}{change})"
+        f"(in {format_duration(facts['notice_s'])}, {format_duration(facts['duration_s'])}{change})"
     )
 
 
-def skewed(facts: Facts) -> str:
+def skew_text(facts: EventFacts) -> str:
     """Which way the clock is wrong."""
     ahead = facts["seconds"]
     if not ahead:
         return f"set the clock of {facts['target']} right"
     side = "ahead" if ahead > 0 else "behind"
-    return f"shifted the clock of {facts['target']} {stretch(abs(ahead))} {side}"
+    return f"shifted the clock of {facts['target']} {format_duration(abs(ahead))} {side}"
 
 
-def ruled(facts: Facts) -> str:
+def rule_text(facts: EventFacts) -> str:
     """A rule with what it was told."""
     aside = ("rule", "kind", "for", "times", "share")
     said = " ".join(f"{name}={facts[name]}" for name in facts if name not in aside)
@@ -73,44 +73,44 @@ def ruled(facts: Facts) -> str:
     return f"rule {facts['rule']} is in force" + (f": {said}" if said else "") + share + times
 
 
-def struck(facts: Facts) -> str:
+def strike_text(facts: EventFacts) -> str:
     """What a rule struck."""
     whom = " ".join(f"{name}={facts[name]}" for name in facts if name not in ("rule", "kind"))
     return f"rule {facts['rule']} struck" + (f": {whom}" if whom else "")
 
 
-def limited(facts: Facts) -> str:
+def capacity_text(facts: EventFacts) -> str:
     """A pool's new size."""
     machines = "" if facts["type"] == "*" else f" of {facts['type']}"
     return f"capacity{machines} in {facts['zone']} is {facts['nodes']} (was {facts['before']})"
 
 
-def dry(facts: Facts) -> str:
+def drought_text(facts: EventFacts) -> str:
     """A pool that is empty."""
     machines = "" if facts["type"] == "*" else f" of {facts['type']}"
     return f"drought{machines} in {facts['zone']} (there was {facts['before']})"
 
 
-def born(facts: Facts) -> str:
+def node_created_text(facts: EventFacts) -> str:
     """A node that somebody asked for."""
     return f"{facts['node']} is asked for ({'spot ' if facts['spot'] else ''}{facts['type']})"
 
 
-def warned(facts: Facts) -> str:
+def node_warned_text(facts: EventFacts) -> str:
     """How long a node has still to live."""
-    return f"{facts['node']} has {stretch(facts['notice_s'])} left"
+    return f"{facts['node']} has {format_duration(facts['notice_s'])} left"
 
 
-def ready(facts: Facts) -> str:
+def node_ready_text(facts: EventFacts) -> str:
     """A node that serves; its health where there is something to say about it."""
     ill = "" if facts["health"] == "HEALTHY" else f", but {facts['health']}"
     return f"{facts['node']} is READY{ill}"
 
 
-TOLD: Mapping[str, str | Callable[[Facts], str]] = MappingProxyType(
+TOLD: Mapping[str, str | Callable[[EventFacts], str]] = MappingProxyType(
     {
-        "weather.preempt": preempted,
-        "weather.maintain": maintained,
+        "weather.preempt": preempt_text,
+        "weather.maintain": maintain_text,
         "weather.reboot": "rebooted {target}",
         "weather.crash": "cut the power of {target}",
         "weather.hang": "froze {target}",
@@ -120,29 +120,29 @@ TOLD: Mapping[str, str | Callable[[Facts], str]] = MappingProxyType(
         "weather.reachable": "{target} answers from outside",
         "weather.fill-disk": "filled the disk of {target}",
         "weather.free-disk": "freed the disk of {target}",
-        "weather.skew": skewed,
+        "weather.skew": skew_text,
         "weather.unhealthy": "{target} reports {health}",
         "weather.healthy": "{target} reports HEALTHY",
-        "weather.drought": dry,
-        "weather.capacity": limited,
+        "weather.drought": drought_text,
+        "weather.capacity": capacity_text,
         "weather.quota": "quota {quota} in {zone} is {limit}",
         "weather.clear": "rule {rule} is over",
-        "weather.rule": ruled,
-        "weather.struck": struck,
+        "weather.rule": rule_text,
+        "weather.struck": strike_text,
         "weather.missed": "{kind} hit nobody: {why}",
         "weather.scenario": "a scenario of {steps} steps begins",
         "weather.dropped": "dropped {steps} steps that were to come",
-        "node.created": born,
+        "node.created": node_created_text,
         "node.refused": "{node} is refused: {why}",
         "node.retried": "{node} is tried again: {why}",
-        "node.ready": ready,
+        "node.ready": node_ready_text,
         "node.deleted": "{node} is being deleted",
         "node.gone": "{node} is gone",
         "node.preempted": "{node} is PREEMPTED",
         "node.terminated": "{node} is TERMINATED",
         "node.stopped": "{node} is STOPPED",
         "node.repairing": "{node} is REPAIRING",
-        "node.warned": warned,
+        "node.warned": node_warned_text,
         "maintenance.announced": "{node} will be maintained",
         "maintenance.begun": "maintenance of {node} begins",
         "maintenance.over": "maintenance of {node} is over",

@@ -7,46 +7,51 @@ from typing import Any, TypeVar
 
 from tpuherd_sim.model.records import HOLDING, Node
 from tpuherd_sim.model.world import World
-from tpuherd_sim.weather.arguments import Unfit
+from tpuherd_sim.weather.arguments import InvalidWeather
 
-Place = tuple[str, int]  #: a node's key and a worker of it
-Hit = TypeVar("Hit", str, Place)
+HostTarget = tuple[str, int]  #: a node's key and a worker of it
+Hit = TypeVar("Hit", str, HostTarget)
 
 
-def nodes(world: World, given: Mapping[str, Any]) -> list[str]:
+def matching_nodes(world: World, given: Mapping[str, Any]) -> list[str]:
     """The keys of the nodes that fit, in order."""
     pattern = given["target"].split("/")
     fitting = [
-        node.key for node in world.nodes.values() if spelt(pattern, [node.id], [node.zone, node.id])
+        node.key
+        for node in world.nodes.values()
+        if is_spelled(pattern, [node.id], [node.zone, node.id])
     ]
-    return chosen(world, given, [key for key in sorted(fitting) if alive(world.nodes[key])])
+    return pick_targets(
+        world, given, [key for key in sorted(fitting) if is_alive(world.nodes[key])]
+    )
 
 
-def hosts(world: World, given: Mapping[str, Any]) -> list[Place]:
+def matching_hosts(world: World, given: Mapping[str, Any]) -> list[HostTarget]:
     """The hosts that fit, in order; a node's name stands for all of its hosts."""
     pattern = given["target"].split("/")
     fitting = [
         (key, worker)
-        for key, worker in every_host(world)
-        if spelt(pattern, *names(world.nodes[key], worker)) and alive(world.nodes[key])
+        for key, worker in all_hosts(world)
+        if is_spelled(pattern, *host_spellings(world.nodes[key], worker))
+        and is_alive(world.nodes[key])
     ]
-    return chosen(world, given, fitting)
+    return pick_targets(world, given, fitting)
 
 
-def every_host(world: World) -> Iterator[Place]:
+def all_hosts(world: World) -> Iterator[HostTarget]:
     """All hosts in order."""
     for key in sorted(world.nodes):
         for worker in world.nodes[key].workers:
             yield key, worker.index
 
 
-def names(node: Node, worker: int) -> tuple[list[str], ...]:
+def host_spellings(node: Node, worker: int) -> tuple[list[str], ...]:
     """Everything a host may be called."""
     last = f"w{worker}"
     return [node.id], [node.zone, node.id], [node.id, last], [node.zone, node.id, last]
 
 
-def spelt(pattern: list[str], *spellings: list[str]) -> bool:
+def is_spelled(pattern: list[str], *spellings: list[str]) -> bool:
     """Whether one of the spellings fits, part by part: a star does not reach over a slash."""
     return any(
         len(spelling) == len(pattern) and all(map(fnmatchcase, spelling, pattern))
@@ -54,34 +59,34 @@ def spelt(pattern: list[str], *spellings: list[str]) -> bool:
     )
 
 
-def alive(node: Node) -> bool:
+def is_alive(node: Node) -> bool:
     """Whether it has machines that the weather can do something to."""
     return node.state in HOLDING and node.state != "DELETING"
 
 
-def chosen(world: World, given: Mapping[str, Any], fitting: list[Hit]) -> list[Hit]:
+def pick_targets(world: World, given: Mapping[str, Any], fitting: list[Hit]) -> list[Hit]:
     """All, or as many as are to be picked; none is a refusal."""
     if not fitting:
-        raise Unfit("target", absent(world, given["target"]))
+        raise InvalidWeather("target", no_match_text(world, given["target"]))
     many = given.get("pick", len(fitting))
     left = list(fitting)
     picked: list[Hit] = []
     while left and len(picked) < many < len(fitting):
-        picked.append(left.pop(int(world.dice.share() * len(left))))
+        picked.append(left.pop(int(world.dice.random_fraction() * len(left))))
     return sorted(picked) or fitting
 
 
-def absent(world: World, target: str) -> str:
+def no_match_text(world: World, target: str) -> str:
     """Why nothing fits, and what is near."""
     last = target.split("/")
     for node in world.nodes.values():
-        if spelt(last, [node.id], [node.zone, node.id]) and not alive(node):
+        if is_spelled(last, [node.id], [node.zone, node.id]) and not is_alive(node):
             return f"{node.key} is {node.state}"
     known = [spelling for node in world.nodes.values() for spelling in (node.id, node.key)]
     known += [
         "/".join(n)
-        for key, worker in every_host(world)
-        for n in names(world.nodes[key], worker)[2:]
+        for key, worker in all_hosts(world)
+        for n in host_spellings(world.nodes[key], worker)[2:]
     ]
     close = get_close_matches(target, known, 1, 0.65)
     return f"nothing here fits {target!r}" + (f"; did you mean {close[0]!r}?" if close else "")

@@ -1,7 +1,7 @@
 """The table of what the weather can do, written out for a terminal or for the docs."""
 
 from tpuherd_sim.model.http_types import Json
-from tpuherd_sim.weather.kinds import LASTING, RULE, RULES, STROKES, Argument, Kind
+from tpuherd_sim.weather.kinds import LASTING, RULE, RULES, STROKES, Argument, WeatherKind
 
 HEAD = """# The weather
 
@@ -62,7 +62,7 @@ at a rate of its own. `strength` makes all of it more frequent.
 """
 
 
-def rows() -> list[Json]:
+def kind_rows() -> list[Json]:
     """The table as data, for `GET /sim/v1/weather` and `herd sim weather`."""
     return [
         {
@@ -87,20 +87,20 @@ def rows() -> list[Json]:
     ]
 
 
-def page() -> str:
+def reference_page() -> str:
     """docs/reference/weather.md."""
     parts = [HEAD, RULES_HEAD]
-    parts += [section(kind) for kind in RULES]
+    parts += [kind_section(kind) for kind in RULES]
     parts += [STROKES_HEAD]
-    parts += [section(kind) for kind in STROKES]
+    parts += [kind_section(kind) for kind in STROKES]
     return "\n".join([*parts, SCENARIO])
 
 
-def section(kind: Kind) -> str:
+def kind_section(kind: WeatherKind) -> str:
     """One kind."""
     head = f"### {kind.name}\n\n{kind.meaning[0].upper()}{kind.meaning[1:]}.\n"
     example = f"```sh\nherd sim weather {kind.example}\n```\n"
-    own = [line(argument) for argument in (*kind.own, *((LASTING,) if kind.undo else ()))]
+    own = [argument_row(argument) for argument in (*kind.own, *((LASTING,) if kind.undo else ()))]
     table = ["| argument | default | |", "|---|---|---|", *own, ""] if own else []
     if kind.family == RULE:
         narrowed = ", ".join(f"`{name}`" for name in kind.match)
@@ -108,15 +108,15 @@ def section(kind: Kind) -> str:
     return "\n".join([head, example, *table]).rstrip() + "\n"
 
 
-def line(argument: Argument) -> str:
+def argument_row(argument: Argument) -> str:
     """One argument as a row of Markdown."""
-    default = "needed" if argument.needed else shown(argument.default)
+    default = "needed" if argument.needed else format_default(argument.default)
     unit = f" ({argument.unit})" if argument.unit else ""
     choices = f": {', '.join(argument.choices)}" if argument.choices else ""
     return f"| `{argument.name}` | {default} | {argument.meaning}{choices}{unit} |"
 
 
-def shown(default: object) -> str:
+def format_default(default: object) -> str:
     """A default as one would write it."""
     if default is None:
         return ""

@@ -8,9 +8,16 @@ import yaml
 
 from tpuherd_sim.model.http_types import Json
 from tpuherd_sim.weather import arguments, traces
-from tpuherd_sim.weather.arguments import Unfit, nearest
-from tpuherd_sim.weather.kinds import KINDS, RULE, Argument, Kind, needed, seconds
-from tpuherd_sim.weather.storm import storm
+from tpuherd_sim.weather.arguments import InvalidWeather, unknown_name_hint
+from tpuherd_sim.weather.kinds import (
+    KINDS,
+    RULE,
+    Argument,
+    WeatherKind,
+    duration_argument,
+    required_argument,
+)
+from tpuherd_sim.weather.storm import storm_steps
 from tpuherd_sim.weather.traces import Trace
 
 
@@ -25,7 +32,7 @@ class ScenarioError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Storm:
+class StormOptions:
     """Weather by chance."""
 
     zones: tuple[str, ...]
@@ -43,146 +50,157 @@ class Scenario:
         Json, ...
     ] = ()  #: as POST /sim/v1/scenario takes them; capacity and rules come first
     traces: tuple[Trace, ...] = ()
-    storm: Storm | None = None
+    storm: StormOptions | None = None
 
 
-Read = Callable[[str], str]  #: a file's text by its path; OSError where it can't be read
+FileReader = Callable[[str], str]  #: a file's text by its path; OSError where it can't be read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Field:
+class ScenarioField:
     """What stands in the file beside a name."""
 
     line: int  #: the name's
     node: yaml.Node
 
 
-def part(name: str, *own: Argument) -> Kind:
+def file_part(name: str, *own: Argument) -> WeatherKind:
     """A part of the file, read as if it were a kind of weather: one reader serves all."""
-    return Kind(name=name, family="", meaning="", example="", own=own)
+    return WeatherKind(name=name, family="", meaning="", example="", own=own)
 
 
-TRACE = part(
+TRACE = file_part(
     "a trace",
-    needed("file", "text", "the path of its JSON file"),
-    needed("zone", "zones", "the zone whose capacity it is"),
+    required_argument("file", "text", "the path of its JSON file"),
+    required_argument("zone", "zones", "the zone whose capacity it is"),
     Argument(name="type", type="types", meaning="the accelerator type", default="*"),
-    seconds("start", "when it begins", 0.0),
-    seconds("offset", "how much of its beginning is left out", 0.0),
+    duration_argument("start", "when it begins", 0.0),
+    duration_argument("offset", "how much of its beginning is left out", 0.0),
 )
-STORM = part(
+STORM = file_part(
     "storm",
     Argument(name="zones", type="zone-list", meaning="where", default="*"),
     Argument(name="hours", type="factor", meaning="how long", default=24.0),
     Argument(name="strength", type="factor", meaning="how much more often than usual", default=1.0),
     Argument(name="nodes", type="number", meaning="how many nodes a zone has at most", default=16),
 )
-TIMES = part(
+TIMES = file_part(
     "a step",
-    seconds("at", "when"),
-    seconds("every", "again and again"),
-    seconds("until", "no later"),
+    duration_argument("at", "when"),
+    duration_argument("every", "again and again"),
+    duration_argument("until", "no later"),
 )
 SEED = Argument(name="seed", type="count", meaning="of the jitter and the storm")
 PARTS = ("seed", "capacity", "traces", "weather", "steps", "storm")
 EMPTY = f"the scenario is empty: give it one of {', '.join(PARTS[1:-1])} or {PARTS[-1]}"
 
 
-def parse(text: str, *, read: Read) -> Scenario:
+def parse_scenario(text: str, *, read: FileReader) -> Scenario:
     """A scenario from the text of its file; `read` gives the text of a trace's file."""
-    root = composed(text)
+    root = compose_yaml(text)
     if root is None:
         raise ScenarioError(1, "", EMPTY)
-    found = fields(root, "a scenario")
+    found = mapping_fields(root, "a scenario")
     for name, field in found.items():
         if name not in PARTS:
             raise ScenarioError(
-                field.line, name, f"{name!r} is not a part of a scenario{nearest(name, PARTS)}"
+                field.line,
+                name,
+                f"{name!r} is not a part of a scenario{unknown_name_hint(name, PARTS)}",
             )
     calm: list[Json] = []
     if "capacity" in found:
-        calm += pools(found["capacity"].node)
+        calm += capacity_steps(found["capacity"].node)
     if "weather" in found:
-        calm += [rule(node) for node in items(found["weather"].node, "weather")]
-    steps = [step(node) for node in items(found["steps"].node, "steps")] if "steps" in found else []
-    measured = items(found["traces"].node, "traces") if "traces" in found else []
-    seed = value(part("a scenario", SEED), found["seed"], SEED) if "seed" in found else 0
+        calm += [parse_rule(node) for node in sequence_items(found["weather"].node, "weather")]
+    steps = (
+        [parse_step(node) for node in sequence_items(found["steps"].node, "steps")]
+        if "steps" in found
+        else []
+    )
+    measured = sequence_items(found["traces"].node, "traces") if "traces" in found else []
+    seed = read_value(file_part("a scenario", SEED), found["seed"], SEED) if "seed" in found else 0
     if not calm and not steps and not measured and "storm" not in found:
-        raise ScenarioError(line_of(root), "", EMPTY)
+        raise ScenarioError(line_number(root), "", EMPTY)
     return Scenario(
         seed=seed,
         steps=(*calm, *steps),
-        traces=tuple(trace(node, read) for node in measured),
-        storm=stormy(found["storm"].node) if "storm" in found else None,
+        traces=tuple(parse_trace(node, read) for node in measured),
+        storm=parse_storm(found["storm"].node) if "storm" in found else None,
     )
 
 
-def steps(scenario: Scenario) -> list[Json]:
+def scenario_steps(scenario: Scenario) -> list[Json]:
     """All that will happen, in order, for POST /sim/v1/scenario."""
     every = list(scenario.steps)
     for one in scenario.traces:
-        every += traces.steps(one, scenario.seed)
+        every += traces.trace_steps(one, scenario.seed)
     if scenario.storm is not None:
         wild = scenario.storm
-        every += storm(scenario.seed, wild.zones, wild.hours, wild.strength, nodes=wild.nodes)
+        every += storm_steps(scenario.seed, wild.zones, wild.hours, wild.strength, nodes=wild.nodes)
     return sorted(every, key=lambda one: float(one["at_s"]))
 
 
-def pools(node: yaml.Node) -> Iterator[Json]:
+def capacity_steps(node: yaml.Node) -> Iterator[Json]:
     """The capacity at the beginning."""
     row = KINDS["capacity"]
-    for zone, field in fields(node, "capacity").items():
+    for zone, field in mapping_fields(node, "capacity").items():
         types = {"*": field}
         if isinstance(field.node, yaml.MappingNode):
-            types = fields(field.node, f"capacity of {zone}")
+            types = mapping_fields(field.node, f"capacity of {zone}")
         for type_, many in types.items():
-            said = {"zone": zone, "type": type_, "nodes": scalar(many.node, zone)}
-            yield {"at_s": 0.0, "do": row.name, **filled(row, said, {}, many.line)}
+            said = {"zone": zone, "type": type_, "nodes": scalar_value(many.node, zone)}
+            yield {"at_s": 0.0, "do": row.name, **fill_arguments(row, said, {}, many.line)}
 
 
-def rule(node: yaml.Node) -> Json:
+def parse_rule(node: yaml.Node) -> Json:
     """A rule that is in force from the beginning."""
-    found = fields(node, "a rule")
-    row = kind(found, node)
+    found = mapping_fields(node, "a rule")
+    row = read_kind(found, node)
     if row.family != RULE:
         raise ScenarioError(
             found["do"].line, "do", f"{row.name!r} happens once: put it under steps, with its time"
         )
-    said = {name: scalar(found[name].node, name) for name in found if name != "do"}
-    return {"at_s": 0.0, "do": row.name, **filled(row, said, found, line_of(node))}
+    said = {name: scalar_value(found[name].node, name) for name in found if name != "do"}
+    return {"at_s": 0.0, "do": row.name, **fill_arguments(row, said, found, line_number(node))}
 
 
-def step(node: yaml.Node) -> Json:
+def parse_step(node: yaml.Node) -> Json:
     """One step."""
-    found = fields(node, "a step")
-    row = kind(found, node)
-    said = {name: scalar(found[name].node, name) for name in found if name != "do"}
+    found = mapping_fields(node, "a step")
+    row = read_kind(found, node)
+    said = {name: scalar_value(found[name].node, name) for name in found if name != "do"}
     known = [*TIMES.arguments, *row.arguments]
     for name in said:
         if name not in known:
-            sentence = f"{name!r} is not an argument of {row.name}{nearest(name, known)}"
+            sentence = f"{name!r} is not an argument of {row.name}{unknown_name_hint(name, known)}"
             raise ScenarioError(found[name].line, name, sentence)
     times = {name: said.pop(name) for name in TIMES.arguments if name in said}
-    times = filled(TIMES, times, found, line_of(node))
+    times = fill_arguments(TIMES, times, found, line_number(node))
     if not times.keys() & {"at", "every"}:
-        raise ScenarioError(line_of(node), "at", "a step needs 'at', or 'every'")
+        raise ScenarioError(line_number(node), "at", "a step needs 'at', or 'every'")
     if "until" in times and "every" not in times:
         raise ScenarioError(found["until"].line, "until", "'until' goes with 'every' only")
     if times.get("every", 1.0) < 1.0:
         raise ScenarioError(found["every"].line, "every", "'every' must be 1 s at least")
     again = {f"{name}_s": times[name] for name in ("every", "until") if name in times}
     at = times.get("at", times.get("every"))
-    return {"at_s": at, "do": row.name, **again, **filled(row, said, found, line_of(node))}
+    return {
+        "at_s": at,
+        "do": row.name,
+        **again,
+        **fill_arguments(row, said, found, line_number(node)),
+    }
 
 
-def trace(node: yaml.Node, read: Read) -> Trace:
+def parse_trace(node: yaml.Node, read: FileReader) -> Trace:
     """One trace with its file."""
-    found = fields(node, "a trace")
-    said = {name: scalar(found[name].node, name) for name in found}
-    given = filled(TRACE, said, found, line_of(node))
+    found = mapping_fields(node, "a trace")
+    said = {name: scalar_value(found[name].node, name) for name in found}
+    given = fill_arguments(TRACE, said, found, line_number(node))
     path, line = given["file"], found["file"].line
     try:
-        gap_s, levels = traces.parse(read(path))
+        gap_s, levels = traces.parse_trace(read(path))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise ScenarioError(line, "file", f"the trace {path!r} can't be read: {why}") from error
@@ -200,44 +218,46 @@ def trace(node: yaml.Node, read: Read) -> Trace:
     )
 
 
-def stormy(node: yaml.Node) -> Storm:
+def parse_storm(node: yaml.Node) -> StormOptions:
     """Weather by chance."""
-    found = fields(node, "storm")
+    found = mapping_fields(node, "storm")
     said: dict[str, Any] = {
-        name: [scalar(one, name) for one in field.node.value]
+        name: [scalar_value(one, name) for one in field.node.value]
         if isinstance(field.node, yaml.SequenceNode)
-        else scalar(field.node, name)
+        else scalar_value(field.node, name)
         for name, field in found.items()
     }
-    return Storm(**filled(STORM, {"zones": "*", **said}, found, line_of(node)))
+    return StormOptions(**fill_arguments(STORM, {"zones": "*", **said}, found, line_number(node)))
 
 
-def kind(found: dict[str, Field], node: yaml.Node) -> Kind:
+def read_kind(found: dict[str, ScenarioField], node: yaml.Node) -> WeatherKind:
     """What a step or a rule does."""
     if "do" not in found:
-        raise ScenarioError(line_of(node), "do", "'do' is missing: which kind of weather?")
+        raise ScenarioError(line_number(node), "do", "'do' is missing: which kind of weather?")
     try:
-        return arguments.kind(scalar(found["do"].node, "do"))
-    except Unfit as unfit:
+        return arguments.find_kind(scalar_value(found["do"].node, "do"))
+    except InvalidWeather as unfit:
         raise ScenarioError(found["do"].line, "do", unfit.sentence) from unfit
 
 
-def filled(row: Kind, said: Json, found: dict[str, Field], line: int) -> Json:
+def fill_arguments(
+    row: WeatherKind, said: Json, found: dict[str, ScenarioField], line: int
+) -> Json:
     """Arguments, typed and complete; a mistake is at the line of its field where it has one."""
     try:
-        return arguments.fill(row, said)
-    except Unfit as unfit:
+        return arguments.fill_arguments(row, said)
+    except InvalidWeather as unfit:
         at = found[unfit.field].line if unfit.field in found else line
         raise ScenarioError(at, unfit.field, unfit.sentence) from unfit
 
 
-def value(row: Kind, field: Field, argument: Argument) -> Any:
+def read_value(row: WeatherKind, field: ScenarioField, argument: Argument) -> Any:
     """One value, typed."""
-    said = {argument.name: scalar(field.node, argument.name)}
-    return filled(row, said, {argument.name: field}, field.line)[argument.name]
+    said = {argument.name: scalar_value(field.node, argument.name)}
+    return fill_arguments(row, said, {argument.name: field}, field.line)[argument.name]
 
 
-def composed(text: str) -> yaml.Node | None:
+def compose_yaml(text: str) -> yaml.Node | None:
     """The file's nodes with their places."""
     try:
         root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -254,38 +274,40 @@ def composed(text: str) -> yaml.Node | None:
     return root
 
 
-def fields(node: yaml.Node, what: str) -> dict[str, Field]:
+def mapping_fields(node: yaml.Node, what: str) -> dict[str, ScenarioField]:
     """A map by its names, in order."""
     if not isinstance(node, yaml.MappingNode):
-        raise ScenarioError(line_of(node), what, f"{what} must be a map of names to values")
-    found: dict[str, Field] = {}
+        raise ScenarioError(line_number(node), what, f"{what} must be a map of names to values")
+    found: dict[str, ScenarioField] = {}
     for key, inner in node.value:
-        name = str(scalar(key, what))
+        name = str(scalar_value(key, what))
         if name in found:
-            raise ScenarioError(line_of(key), name, f"{name!r} is said twice in {what}")
-        found[name] = Field(line=line_of(key), node=inner)
+            raise ScenarioError(line_number(key), name, f"{name!r} is said twice in {what}")
+        found[name] = ScenarioField(line=line_number(key), node=inner)
     return found
 
 
-def items(node: yaml.Node, field: str) -> list[yaml.Node]:
+def sequence_items(node: yaml.Node, field: str) -> list[yaml.Node]:
     """A list; nothing at all is an empty one."""
     if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null":
         return []
     if not isinstance(node, yaml.SequenceNode):
-        raise ScenarioError(line_of(node), field, f"{field!r} must be a list: lines with a dash")
+        raise ScenarioError(
+            line_number(node), field, f"{field!r} must be a list: lines with a dash"
+        )
     return list(node.value)
 
 
-def scalar(node: yaml.Node, field: str) -> Any:
+def scalar_value(node: yaml.Node, field: str) -> Any:
     """A plain value."""
     if not isinstance(node, yaml.ScalarNode):
-        raise ScenarioError(line_of(node), field, f"{field!r} must be a plain value")
+        raise ScenarioError(line_number(node), field, f"{field!r} must be a plain value")
     try:
         return yaml.constructor.SafeConstructor().construct_object(node)
     except (yaml.MarkedYAMLError, ValueError) as error:
-        raise ScenarioError(line_of(node), field, f"{field!r} has no readable value") from error
+        raise ScenarioError(line_number(node), field, f"{field!r} has no readable value") from error
 
 
-def line_of(node: yaml.Node) -> int:
+def line_number(node: yaml.Node) -> int:
     """Where it begins, counted from 1."""
     return int(node.start_mark.line) + 1

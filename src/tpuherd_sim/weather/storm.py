@@ -16,7 +16,7 @@ Drawn = TypeVar("Drawn")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Blend:
+class ExponentialShare:
     """A share of the stretches, exponential from its floor on."""
 
     share: float
@@ -27,14 +27,14 @@ class Blend:
 #: How long capacity lives. 35 % die early (mean 15 min), the rest lives 3 h in the mean, in two
 #: parts because an old machine is safer than a young one (measured: 9 zones, 1895 grants).
 LIVES = (
-    Blend(share=0.35, mean_h=0.25, floor_h=0.08),
-    Blend(share=0.40, mean_h=1.0, floor_h=0.2),
-    Blend(share=0.25, mean_h=6.2, floor_h=0.2),
+    ExponentialShare(share=0.35, mean_h=0.25, floor_h=0.08),
+    ExponentialShare(share=0.40, mean_h=1.0, floor_h=0.2),
+    ExponentialShare(share=0.25, mean_h=6.2, floor_h=0.2),
 )
 #: How long there is none (median half an hour, mean 1.8 h).
 GAPS = (
-    Blend(share=0.65, mean_h=0.38, floor_h=0.05),
-    Blend(share=0.35, mean_h=3.8, floor_h=0.05),
+    ExponentialShare(share=0.65, mean_h=0.38, floor_h=0.05),
+    ExponentialShare(share=0.35, mean_h=3.8, floor_h=0.05),
 )
 UP_AT_FIRST = 0.54  #: the share of the time in which there is capacity
 #: Whose ups and downs a zone shares for a while: its own, its region's, the world's. Two zones
@@ -47,7 +47,7 @@ FULL = 0.7  #: how often a zone comes back with all of its machines
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Span:
+class UniformRange:
     """A number drawn evenly."""
 
     low: float
@@ -66,20 +66,24 @@ class Fault:
 
 #: Those that also strike the calls for all zones at once.
 EVERYWHERE = frozenset({"http-error", "lost-response", "delay", "stale-list"})
-SOME = Span(low=0.2, high=0.9, digits=2)
-MOMENT = Span(low=30, high=300)
-WHILE = Span(low=300, high=2400)
+SOME = UniformRange(low=0.2, high=0.9, digits=2)
+MOMENT = UniformRange(low=30, high=300)
+WHILE = UniformRange(low=300, high=2400)
 FAULTS = (
     Fault(do="http-error", per_day=4, said={"http": 503, "share": SOME, "for": MOMENT}),
     Fault(do="http-error", per_day=3, said={"http": 429, "share": SOME, "for": MOMENT}),
     Fault(do="http-error", per_day=1, said={"http": 500, "share": SOME, "for": MOMENT}),
-    Fault(do="lost-response", per_day=4, said={"times": Span(low=1, high=3), "for": HOUR}),
-    Fault(do="delay", per_day=2, said={"seconds": Span(low=2, high=20), "for": MOMENT}),
-    Fault(do="stale-list", per_day=3, said={"age_s": Span(low=20, high=120), "for": MOMENT}),
+    Fault(do="lost-response", per_day=4, said={"times": UniformRange(low=1, high=3), "for": HOUR}),
+    Fault(do="delay", per_day=2, said={"seconds": UniformRange(low=2, high=20), "for": MOMENT}),
+    Fault(
+        do="stale-list", per_day=3, said={"age_s": UniformRange(low=20, high=120), "for": MOMENT}
+    ),
     Fault(do="unreachable-zone", per_day=2, said={"for": MOMENT}),
     Fault(do="conflict", per_day=2, said={"times": 1, "for": HOUR}),
     Fault(do="operation-error", per_day=2, said={"code": 13, "times": 1, "for": HOUR}),
-    Fault(do="slow-operation", per_day=2, said={"factor": Span(low=3, high=20), "for": WHILE}),
+    Fault(
+        do="slow-operation", per_day=2, said={"factor": UniformRange(low=3, high=20), "for": WHILE}
+    ),
     Fault(do="endless-operation", per_day=2, said={"times": 1, "for": HOUR}),
     Fault(do="born-unhealthy", per_day=1, said={"times": 1, "for": 6 * HOUR}),
     Fault(do="no-external-ip", per_day=0.5, said={"times": 1, "for": 6 * HOUR}),
@@ -87,8 +91,14 @@ FAULTS = (
     Fault(do="stuck-suspending", per_day=1, said={"times": 1, "for": 6 * HOUR}),
     Fault(do="late-fill", per_day=1, said={"after_s": MOMENT, "times": 1, "for": 6 * HOUR}),
     Fault(do="recycle-ip", per_day=2, said={"times": 2, "for": 6 * HOUR}),
-    Fault(do="slow-keys", per_day=2, said={"seconds": Span(low=20, high=180), "for": WHILE}),
-    Fault(do="slow-provisioning", per_day=2, said={"factor": Span(low=2, high=6), "for": WHILE}),
+    Fault(
+        do="slow-keys", per_day=2, said={"seconds": UniformRange(low=20, high=180), "for": WHILE}
+    ),
+    Fault(
+        do="slow-provisioning",
+        per_day=2,
+        said={"factor": UniformRange(low=2, high=6), "for": WHILE},
+    ),
     Fault(do="preempt", per_day=1, said={"notice_s": 30.0}),
     Fault(do="preempt", per_day=0.5, said={"notice_s": 0.0}),
     Fault(do="maintain", per_day=0.5, said={"notice_s": MOMENT, "duration_s": MOMENT}),
@@ -99,35 +109,39 @@ FAULTS = (
     Fault(do="network", per_day=1, said={"state": "slow", "for": WHILE}),
     Fault(do="unreachable", per_day=0.5, said={"for": WHILE}),
     Fault(do="fill-disk", per_day=0.5, said={"for": WHILE}),
-    Fault(do="skew", per_day=0.5, said={"seconds": Span(low=-600, high=600), "for": WHILE}),
+    Fault(do="skew", per_day=0.5, said={"seconds": UniformRange(low=-600, high=600), "for": WHILE}),
     Fault(do="unhealthy", per_day=0.5, said={"for": WHILE}),
 )
 
 
-def storm(
+def storm_steps(
     seed: int, zones: Sequence[str], hours: float, strength: float = 1.0, *, nodes: int = 16
 ) -> list[Json]:
     """Steps of a scenario: capacity that comes and goes, and faults; afterwards all is calm."""
     end = hours * HOUR
     steps: list[Json] = []
     for zone in zones:
-        steps += seasons(seed, zone, end, strength, nodes)
+        steps += capacity_steps(seed, zone, end, strength, nodes)
         for number, fault in enumerate(FAULTS):
-            steps += blows(stream(seed, "fault", zone, number), fault, zone, end, strength)
+            steps += fault_steps(
+                random_stream(seed, "fault", zone, number), fault, zone, end, strength
+            )
     for number, fault in enumerate(FAULTS):
         if fault.do in EVERYWHERE:
-            steps += blows(stream(seed, "fault", "-", number), fault, "-", end, strength)
+            steps += fault_steps(
+                random_stream(seed, "fault", "-", number), fault, "-", end, strength
+            )
     return sorted(steps, key=lambda step: float(step["at_s"]))
 
 
-def seasons(seed: int, zone: str, end: float, strength: float, nodes: int) -> Iterator[Json]:
+def capacity_steps(seed: int, zone: str, end: float, strength: float, nodes: int) -> Iterator[Json]:
     """The capacity of a zone: there is some, there is none."""
-    dice = stream(seed, "level", zone)
+    dice = random_stream(seed, "level", zone)
     at = 0.0
-    for start, stop in spells(seed, zone, end, strength):
+    for start, stop in capacity_spans(seed, zone, end, strength):
         if start > at:
             yield {"at_s": round(at, 1), "do": "drought", "zone": zone}
-        level = nodes if dice.share() < FULL else 1 + int(dice.share() * nodes)
+        level = nodes if dice.random_fraction() < FULL else 1 + int(dice.random_fraction() * nodes)
         yield {"at_s": round(start, 1), "do": "capacity", "zone": zone, "nodes": level}
         at = stop
     if at < end:
@@ -135,7 +149,7 @@ def seasons(seed: int, zone: str, end: float, strength: float, nodes: int) -> It
     yield {"at_s": round(end, 1), "do": "capacity", "zone": zone, "nodes": "unlimited"}
 
 
-def spells(
+def capacity_spans(
     seed: int, zone: str, end: float, strength: float = 1.0
 ) -> Iterator[tuple[float, float]]:
     """When there is capacity in a zone.
@@ -143,16 +157,18 @@ def spells(
     It follows one of three sources of ups and downs and changes over to another only while both
     are down, so that each spell is as long as its source made it.
     """
-    dice = stream(seed, "follow", zone)
+    dice = random_stream(seed, "follow", zone)
     sources = {
-        "zone": list(ups(stream(seed, "zone", zone), end, strength)),
-        "region": list(ups(stream(seed, "region", zone.rpartition("-")[0]), end, strength)),
-        "world": list(ups(stream(seed, "world"), end, strength)),
+        "zone": list(up_intervals(random_stream(seed, "zone", zone), end, strength)),
+        "region": list(
+            up_intervals(random_stream(seed, "region", zone.rpartition("-")[0]), end, strength)
+        ),
+        "world": list(up_intervals(random_stream(seed, "world"), end, strength)),
     }
     at = -1.0
     while at < end:
-        source, lag = sources[drawn(dice, SOURCES)], dice.between(0.0, LAG_S)
-        change = max(at, 0.0) + lifetime(dice, (Blend(share=1.0, mean_h=SHARED_H),))
+        source, lag = sources[draw_weighted(dice, SOURCES)], dice.random_between(0.0, LAG_S)
+        change = max(at, 0.0) + draw_lifetime(dice, (ExponentialShare(share=1.0, mean_h=SHARED_H),))
         later = [spell for spell in source if spell[0] > at]
         if not later:
             return
@@ -165,50 +181,50 @@ def spells(
                 break
 
 
-def ups(dice: Dice, end: float, strength: float) -> Iterator[tuple[float, float]]:
+def up_intervals(dice: Dice, end: float, strength: float) -> Iterator[tuple[float, float]]:
     """Ups and downs by turns."""
     at = 0.0
-    up = dice.share() < UP_AT_FIRST
+    up = dice.random_fraction() < UP_AT_FIRST
     while at < end:
-        length = lifetime(dice, LIVES if up else GAPS) / strength
+        length = draw_lifetime(dice, LIVES if up else GAPS) / strength
         if up:
             yield at, at + length
         at += length
         up = not up
 
 
-def lifetime(dice: Dice, blends: Sequence[Blend]) -> float:
+def draw_lifetime(dice: Dice, blends: Sequence[ExponentialShare]) -> float:
     """How many seconds something lasts."""
-    blend = drawn(dice, [(blend.share, blend) for blend in blends])
+    blend = draw_weighted(dice, [(blend.share, blend) for blend in blends])
     floor = blend.floor_h * HOUR
-    return floor - math.log(1.0 - dice.share()) * (blend.mean_h * HOUR - floor)
+    return floor - math.log(1.0 - dice.random_fraction()) * (blend.mean_h * HOUR - floor)
 
 
-def blows(dice: Dice, fault: Fault, zone: str, end: float, strength: float) -> Iterator[Json]:
+def fault_steps(dice: Dice, fault: Fault, zone: str, end: float, strength: float) -> Iterator[Json]:
     """One kind of fault over time, without memory."""
     at = 0.0
     while True:
-        at -= math.log(1.0 - dice.share()) * DAY / (fault.per_day * strength)
+        at -= math.log(1.0 - dice.random_fraction()) * DAY / (fault.per_day * strength)
         if at >= end:
             return
         whom = (
             {"zone": zone} if KINDS[fault.do].family == RULE else {"target": f"{zone}/*", "pick": 1}
         )
-        said = {name: said_of(dice, value) for name, value in fault.said.items()}
+        said = {name: draw_value(dice, value) for name, value in fault.said.items()}
         yield {"at_s": round(at, 1), "do": fault.do, **whom, **said}
 
 
-def said_of(dice: Dice, value: object) -> object:
+def draw_value(dice: Dice, value: object) -> object:
     """A value as it is, or drawn from its span."""
-    if not isinstance(value, Span):
+    if not isinstance(value, UniformRange):
         return value
-    number = round(dice.between(value.low, value.high), value.digits)
+    number = round(dice.random_between(value.low, value.high), value.digits)
     return number if value.digits else int(number)
 
 
-def drawn(dice: Dice, shares: Sequence[tuple[float, Drawn]]) -> Drawn:
+def draw_weighted(dice: Dice, shares: Sequence[tuple[float, Drawn]]) -> Drawn:
     """One of several by their shares."""
-    left = dice.share()
+    left = dice.random_fraction()
     for share, value in shares:
         left -= share
         if left < 0.0:
@@ -216,7 +232,7 @@ def drawn(dice: Dice, shares: Sequence[tuple[float, Drawn]]) -> Drawn:
     return shares[-1][1]
 
 
-def stream(seed: int, *names: object) -> Dice:
+def random_stream(seed: int, *names: object) -> Dice:
     """Dice of its own for each thing, so that a zone more or a fault less changes no other."""
     text = ":".join(map(str, (seed, *names)))
     return Dice(seed=int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big"))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tpuherd_sim.model.http_types import Json
-from tpuherd_sim.weather.storm import stream
+from tpuherd_sim.weather.storm import random_stream
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,7 +20,7 @@ class Trace:
     offset_s: float = 0.0  #: how much of its beginning is left out
 
 
-def parse(text: str) -> tuple[float, tuple[int, ...]]:
+def parse_trace(text: str) -> tuple[float, tuple[int, ...]]:
     """The gap and the levels of a trace file; ValueError with a sentence where it is none."""
     try:
         content = json.loads(text)
@@ -39,13 +39,13 @@ def parse(text: str) -> tuple[float, tuple[int, ...]]:
     return float(gap), tuple(levels)
 
 
-def steps(trace: Trace, seed: int) -> Iterator[Json]:
+def trace_steps(trace: Trace, seed: int) -> Iterator[Json]:
     """Every change, somewhere between the tick that does not show it yet and the one that does."""
-    dice = stream(seed, "trace", trace.zone, trace.type)
+    dice = random_stream(seed, "trace", trace.zone, trace.type)
     begin = int(trace.offset_s / trace.gap_s)
     last = -1
     for number, level in enumerate(trace.levels[begin:]):
-        early = dice.share() if number else 0.0
+        early = dice.random_fraction() if number else 0.0
         if level == last:
             continue
         last = level
