@@ -47,8 +47,8 @@ storm: $(READY)  ## the engine: all single faults, PAIRS a lifecycle (300), SEED
 bench: $(READY)  ## every figure that the README quotes
 	@for file in bench/*.py; do $(PY) $$file || exit 1; done
 
-mutants: $(READY)  ## small changes of the judgement: do the laws notice them?
-	@$(PY) scripts/mutants.py $(ARGS)
+mutants: $(READY)  ## small changes of the planner: do the tests notice them?
+	@$(PY) scripts/mutants $(ARGS)
 
 docs: $(READY)  ## write the generated pages of docs/reference
 	@$(PY) docs/generate.py

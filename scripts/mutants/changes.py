@@ -1,4 +1,4 @@
-"""What may be changed in a room of the core, one small thing at a time."""
+"""The small changes that are made to a module of the planner, one at a time."""
 
 import ast
 import copy
@@ -6,24 +6,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-CORE = ROOT / "src" / "tpuherd" / "core"
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src" / "tpuherd"
 COMPARES = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
 SUMS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
-SEEN = "__seen__"  #: what marks are put into, a name of each room
+SEEN = "__seen__"  #: what marks are put into, a name of each module
 #: Functions that are easily taken for each other.
 TWINS = {"min": "max", "max": "min", "any": "all", "all": "any"}
+
+
+def module_path(module: str) -> Path:
+    """Where a module such as planner.gang_actions is."""
+    return SOURCES / f"{module.replace('.', '/')}.py"
 
 
 @dataclass(frozen=True)
 class Mutant:
     """One change."""
 
-    room: str
-    number: int  #: of all of its room
+    module: str
+    number: int  #: of all of its module
     line: int
     what: str
     text: str  #: the line as it stands, after the one before it
@@ -111,8 +116,8 @@ class Swap(ast.NodeTransformer):
 class Marked(ast.NodeTransformer):
     """Each statement of a function says that it is reached."""
 
-    def __init__(self, room: str) -> None:
-        self.room, self.depth = room, 0
+    def __init__(self, module: str) -> None:
+        self.module, self.depth = module, 0
 
     def visit(self, node: ast.AST) -> ast.AST:
         inside = isinstance(node, ast.FunctionDef)
@@ -127,8 +132,8 @@ class Marked(ast.NodeTransformer):
         return node
 
     def mark(self, one: ast.stmt) -> ast.stmt:
-        """`SEEN.add((room, line))`"""
-        text = f"{SEEN}.add(({self.room!r}, {one.lineno}))"
+        """`SEEN.add((module, line))`"""
+        text = f"{SEEN}.add(({self.module!r}, {one.lineno}))"
         return ast.copy_location(ast.parse(text).body[0], one)
 
 
@@ -142,29 +147,29 @@ def skipped(tree: ast.Module) -> set[int]:
     return lines
 
 
-def mutants(room: str) -> list[Mutant]:
-    """All of one room."""
-    text = (CORE / f"{room}.py").read_text()
+def mutants(module: str) -> list[Mutant]:
+    """All of one module."""
+    text = module_path(module).read_text()
     tree, lines = ast.parse(text), [line.strip() for line in text.splitlines()]
     mute = skipped(tree)
     swap = Swap()
     swap.visit(copy.deepcopy(tree))
     return [
-        Mutant(room, number, line, what, " ".join(lines[line - 2 : line]), statement)
+        Mutant(module, number, line, what, " ".join(lines[line - 2 : line]), statement)
         for number, (line, what, statement) in enumerate(swap.found)
         if line not in mute
     ]
 
 
 def mutated(mutant: Mutant) -> ast.Module:
-    """The room with this change."""
-    tree = ast.parse((CORE / f"{mutant.room}.py").read_text())
+    """The module with this change."""
+    tree = ast.parse(module_path(mutant.module).read_text())
     changed: ast.Module = ast.fix_missing_locations(Swap(mutant.number).visit(tree))
     return changed
 
 
-def marked(room: str) -> ast.Module:
-    """The room with a mark before each statement."""
-    tree = ast.parse((CORE / f"{room}.py").read_text())
-    changed: ast.Module = ast.fix_missing_locations(Marked(room).visit(tree))
+def marked(module: str) -> ast.Module:
+    """The module with a mark before each statement."""
+    tree = ast.parse(module_path(module).read_text())
+    changed: ast.Module = ast.fix_missing_locations(Marked(module).visit(tree))
     return changed

@@ -1,8 +1,8 @@
-"""The court: one warm process with all laws collected, and a fork of it for each mutant.
+"""Judges mutants quickly: one process collects all tests, and forks for each mutant.
 
-In the fork the functions get their changed code, and the laws that come to the changed statement
-judge it, the quick ones first, until one fails. What is settled when a room is imported (tables,
-defaults) can't be changed that way: it is told as `fresh`, and judged with all imports done anew.
+In the fork the changed functions get their new code, and the tests that reach the changed statement
+run, the quick ones first, until one fails. What is decided when a module is imported (tables,
+defaults) cannot be changed that way: it is reported as `fresh`, and judged with new imports.
 """
 
 import ast
@@ -21,12 +21,12 @@ from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
-from mutants_made import CORE, SEEN, Mutant, marked, mutated
+from changes import SEEN, SOURCES, Mutant, marked, module_path, mutated
 
 MEMORY = 4 << 30
 PATIENCE_S = 5.0  #: of processor time for one law, and so many times what it takes without a change
 PATIENCE = 20
-Lines = frozenset[tuple[str, int]]  #: rooms and where statements in them begin
+Lines = frozenset[tuple[str, int]]  #: modules and where statements in them begin
 Swaps = list[tuple[FunctionType, CodeType]]
 
 
@@ -44,8 +44,8 @@ class Court:
     """A plugin that judges instead of running the tests."""
 
     mutants: Sequence[Mutant]
-    rooms: Sequence[str]
-    reborn: Lines  #: statements that run while a room is imported
+    modules: Sequence[str]
+    reborn: Lines  #: statements that run while a module is imported
     say: Callable[[str], None]
     noticed: dict[Mutant, str] = field(default_factory=dict)  #: by what; "": by none; "fresh"
     laws: list[Law] = field(default_factory=list)
@@ -54,9 +54,9 @@ class Court:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         began = time.monotonic()
         functions, marks, seen = living(), [], set()
-        for room in self.rooms:
-            vars(sys.modules[f"tpuherd.model.{room}"])[SEEN] = seen
-            marks += exchanged(room, marked(room), functions)[0]
+        for module in self.modules:
+            vars(sys.modules[f"tpuherd.{module}"])[SEEN] = seen
+            marks += exchanged(module, marked(module), functions)[0]
         self.laws = [law for item in session.items if (law := known(item, marks, seen))]
         self.laws.sort(key=lambda law: law.took)
         broken = len(session.items) - len(self.laws)
@@ -66,17 +66,17 @@ class Court:
         for done, mutant in enumerate(self.mutants, 1):
             word = self.noticed[mutant] = self.judge(mutant, functions)
             if not word:
-                self.say(f"survives: {mutant.room}.py:{mutant.line} {mutant.what}")
+                self.say(f"survives: {mutant.module}.py:{mutant.line} {mutant.what}")
             if done % 100 == 0:
                 self.say(f"{done} of {len(self.mutants)} in {time.monotonic() - began:.0f} s")
         return True
 
     def judge(self, mutant: Mutant, functions: dict[CodeType, list[FunctionType]]) -> str:
         """By which law it is noticed."""
-        swaps, whole = exchanged(mutant.room, mutated(mutant), functions)
+        swaps, whole = exchanged(mutant.module, mutated(mutant), functions)
         if not whole:
             return "fresh"
-        here = (mutant.room, mutant.statement)
+        here = (mutant.module, mutant.statement)
         laws = sorted(
             [law for law in self.laws if here in law.lines] or self.laws,
             key=lambda law: self.order(law, here),
@@ -90,11 +90,11 @@ class Court:
         if not found:
             return "time"
         self.caught[here, word] += 1
-        self.caught[mutant.room, word] += 1
+        self.caught[mutant.module, word] += 1
         return str(word) or ("fresh" if here in self.reborn else "")
 
     def order(self, law: Law, here: tuple[str, int]) -> tuple[int, float]:
-        """First the laws that noticed another change of the statement, or of the room."""
+        """First the laws that noticed another change of the statement, or of the module."""
         name = law.item.nodeid
         return -self.caught[here, name], law.took / (1 + self.caught[here[0], name])
 
@@ -149,20 +149,20 @@ def forked(do: Callable[[], object], quiet: bool = True) -> tuple[bool, Any]:
 
 
 def living() -> dict[CodeType, list[FunctionType]]:
-    """All functions of the core, by their code."""
+    """All functions of tpuherd, by their code."""
     found: dict[CodeType, list[FunctionType]] = {}
     for one in get_objects():
-        if type(one) is FunctionType and one.__code__.co_filename.startswith(str(CORE)):
+        if type(one) is FunctionType and one.__code__.co_filename.startswith(str(SOURCES)):
             found.setdefault(one.__code__, []).append(one)
     return found
 
 
 def exchanged(
-    room: str, changed: ast.Module, functions: dict[CodeType, list[FunctionType]]
+    module: str, changed: ast.Module, functions: dict[CodeType, list[FunctionType]]
 ) -> tuple[Swaps, bool]:
     """The functions that a change concerns with their new code, and whether that is all of it."""
-    path = str(CORE / f"{room}.py")
-    old = compile((CORE / f"{room}.py").read_text(), path, "exec", dont_inherit=True)
+    path = str(module_path(module))
+    old = compile(module_path(module).read_text(), path, "exec", dont_inherit=True)
     new = compile(changed, path, "exec", dont_inherit=True)
     swaps: Swaps = []
     made: set[CodeType] = set()  #: what functions make whenever they run

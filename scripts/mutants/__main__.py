@@ -1,12 +1,12 @@
-"""How well the laws know the judgement: it is changed in small ways, and each must be noticed.
+"""Changes the planner in small ways, one at a time, and counts how many the tests notice.
 
-    .venv/bin/python scripts/mutants.py [--room plan,gang:162] [--sample 8] [--offset 0] [--list]
-                                        [--slow]
+    .venv/bin/python scripts/mutants [--module plan,gang_progress:162] [--sample 8] [--offset 0]
+                                     [--list] [--slow]
 
-Each mutant is one change of one room of the core, judged by the laws (tests/unit/test_core_*.py)
-until the first that fails: see mutants_court.py. `--slow` starts everything anew for each, which
-comes to the same. `--sample 8` takes every eighth of all rooms together, `--offset 1` the ones
-after those: samples of different offsets have nothing in common. Survivors are listed.
+Each mutant is one change of one module, judged by tests/unit/test_core_*.py until the first that
+fails: see judge.py. `--slow` imports everything anew for each mutant and gives the same result.
+`--sample 8` takes every eighth mutant of all modules, `--offset 1` the ones after those. Survivors
+are listed.
 """
 
 import argparse
@@ -22,19 +22,24 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
-from mutants_court import Court, Lines, forked
-from mutants_made import ROOT, SEEN, Mutant, marked, mutants, mutated
-from mutants_same import SAME
+from changes import ROOT, SEEN, Mutant, marked, mutants, mutated
+from judge import Court, Lines, forked
 
-ROOMS = (
-    "adopt", "bidding", "case", "deeds", "fold", "fold_bids", "fold_slots", "fold_world", "gang",
-    "guard", "limits", "notes", "phase", "plan", "policy", "progress", "verdict", "verdict_lines",
-    "zones",
+MODULES = (
+    "planner.bidding", "planner.bid_status", "planner.deletion_guard", "planner.gang_actions",
+    "planner.gang_progress", "planner.log_patterns", "planner.observations_to_events",
+    "planner.plan", "planner.policy", "planner.retry_limits", "planner.slot_input",
+    "planner.step_events", "planner.verdict", "planner.zone_choice", "history.apply_event",
+    "history.apply_bid_events", "history.apply_slot_events", "history.apply_zone_events",
+    "jobfile.jobs_from_cards",
 )  # fmt: skip
 #: The laws that take longest: after all others.
 HEAVY = ("test_core_loop", "test_core_plan")
-#: What the rooms stand on and no mutant changes: imported once for all.
-GROUND = ("facts", "model", "order", "spec", "targets", "trail", "wish")
+#: What the modules stand on and no mutant changes: imported once for all.
+GROUND = (
+    "model.observed", "model.slots_and_plan", "model.node_spec", "jobfile.read_job", "targets",
+    "model.slot_history", "model.stored_job",
+)  # fmt: skip
 QUIET = (
     "-qq", "-s", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--timeout=0",
     "-p", "no:logging", "-p", "no:unraisableexception", "-p", "no:threadexception",
@@ -42,14 +47,13 @@ QUIET = (
 )  # fmt: skip
 PATIENCE_S = 300.0  #: of processor time: a mutant that takes so long does not end, and is noticed
 ENOUGH = 95  #: per cent
-EQUIVALENT = {row for rows in SAME.values() for row in rows}
 
 
 class Changed:
-    """An importer that gives the changed room instead of the one on the disk."""
+    """An importer that gives the changed module instead of the one on the disk."""
 
-    def __init__(self, room: str, tree: ast.Module, seen: set[tuple[str, int]]) -> None:
-        self.name, self.tree, self.seen = f"tpuherd.model.{room}", tree, seen
+    def __init__(self, module: str, tree: ast.Module, seen: set[tuple[str, int]]) -> None:
+        self.name, self.tree, self.seen = f"tpuherd.{module}", tree, seen
 
     def find_spec(self, name: str, path: object, target: object = None) -> object:
         return ModuleSpec(name, self) if name == self.name else None  # type: ignore[arg-type]
@@ -62,9 +66,10 @@ class Changed:
         exec(compile(self.tree, self.name, "exec"), vars(module))
 
 
-def laws(room: str = "") -> list[str]:
-    """The laws in the order in which they judge this room: first those that speak of it."""
-    named = re.compile(rf"^from tpuherd\.core\.{room} |^    {room},$|import .*\b{room}\b", re.M)
+def laws(module: str = "") -> list[str]:
+    """The laws in the order in which they judge this module: first those that speak of it."""
+    leaf = module.rpartition(".")[2]
+    named = re.compile(rf"^from tpuherd\.{module} |^    {leaf},$|import .*\b{leaf}\b", re.M)
 
     def order(file: Path) -> tuple[bool, bool, str]:
         return not named.search(file.read_text()), file.stem in HEAVY, file.stem
@@ -78,25 +83,25 @@ def judge(mutant: Mutant | None) -> bool:
     def trial() -> int:
         signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE_S)
         if mutant is not None:
-            change(mutant.room, mutated(mutant), set())
-        return int(pytest.main([*laws(mutant.room if mutant else ""), "-x", *QUIET]))
+            change(mutant.module, mutated(mutant), set())
+        return int(pytest.main([*laws(mutant.module if mutant else ""), "-x", *QUIET]))
 
     told, code = forked(trial)
     return not told or code != 0
 
 
-def change(room: str, tree: ast.Module, seen: set[tuple[str, int]]) -> None:
-    """From now on this is the room."""
-    sys.meta_path.insert(0, Changed(room, tree, seen))  # type: ignore[arg-type]
+def change(module: str, tree: ast.Module, seen: set[tuple[str, int]]) -> None:
+    """From now on this is the module."""
+    sys.meta_path.insert(0, Changed(module, tree, seen))  # type: ignore[arg-type]
 
 
 def imported() -> Lines:
-    """The statements in functions that run while the rooms are imported."""
+    """The statements in functions that run while the modules are imported."""
     seen: set[tuple[str, int]] = set()
-    for room in ROOMS:
-        change(room, marked(room), seen)
-    for room in ROOMS:
-        import_module(f"tpuherd.model.{room}")
+    for module in MODULES:
+        change(module, marked(module), seen)
+    for module in MODULES:
+        import_module(f"tpuherd.{module}")
     return frozenset(seen)
 
 
@@ -105,7 +110,7 @@ def quickly(found: Sequence[Mutant]) -> dict[Mutant, str]:
     reborn = forked(imported)[1]
 
     def sitting() -> dict[Mutant, str] | None:
-        court = Court(found, ROOMS, reborn, say)
+        court = Court(found, MODULES, reborn, say)
         return court.noticed if pytest.main([*laws(), *QUIET], plugins=[court]) == 0 else None
 
     _, noticed = forked(sitting, quiet=False)
@@ -122,8 +127,6 @@ def say(line: str, terminal: int = os.dup(2)) -> None:
 def judge_all(found: list[Mutant], slow: bool) -> int:
     """Tells who survives, and the share of those that do not."""
     began = time.monotonic()
-    same = [one for one in found if equivalent(one)]
-    found = [one for one in found if one not in same]
     words = dict.fromkeys(found, "fresh") if slow else quickly(found)
     anew = [one for one, word in words.items() if word == "fresh"]
     if anew and judge(None):
@@ -134,46 +137,41 @@ def judge_all(found: list[Mutant], slow: bool) -> int:
             say(f"{done} of {len(anew)} anew in {time.monotonic() - began:.0f} s")
     alive = [one for one in found if not words[one]]
     for one in alive:
-        print(f"survives: {one.room}.py:{one.line} {one.what}    | {one.text}", flush=True)
+        print(f"survives: {one.module}:{one.line} {one.what}    | {one.text}", flush=True)
     killed = len(found) - len(alive)
     share = 100 * killed / max(1, len(found))
-    print(f"{killed} of {len(found)} mutants noticed: {share:.1f} %; {len(same)} change nothing")
+    print(f"{killed} of {len(found)} mutants noticed: {share:.1f} %")
     took = time.monotonic() - began
     print(f"{took:.0f} s, {time.process_time() + sum(os.times()[2:4]):.0f} s of a processor")
     return 0 if share >= ENOUGH else 1
 
 
-def equivalent(mutant: Mutant) -> bool:
-    """The table has it, by its line, or with the line before it."""
-    return any(
-        (mutant.room, mutant.what) == (room, what) and f" {mutant.text}".endswith(f" {line}")
-        for room, what, line in EQUIVALENT
-    )
-
-
 def within(place: str) -> list[Mutant]:
-    """All mutants of a room, or of a line of it."""
-    room, _, line = place.partition(":")
-    return [one for one in mutants(room) if line in ("", str(one.line))]
+    """All mutants of a module, or of a line of it."""
+    module, _, line = place.partition(":")
+    module = next((one for one in MODULES if one.endswith(f".{module}")), module)
+    return [one for one in mutants(module) if line in ("", str(one.line))]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--room", default="", help="plan,gang:162 of " + ", ".join(ROOMS))
+    parser.add_argument(
+        "--module", default="", help="plan,gang_progress:162 of " + ", ".join(MODULES)
+    )
     parser.add_argument("--sample", type=int, default=1, help="only one of so many")
     parser.add_argument("--offset", type=int, default=0, help="which one of them")
     parser.add_argument("--slow", action="store_true", help="everything anew for each")
     parser.add_argument("--list", action="store_true")
     said = parser.parse_args()
-    rooms = said.room.split(",") if said.room else ROOMS
-    found = [one for room in rooms for one in within(room)][said.offset :: said.sample]
+    modules = said.module.split(",") if said.module else MODULES
+    found = [one for module in modules for one in within(module)][said.offset :: said.sample]
     if said.list:
         for one in found:
-            print(f"{one.room}.py:{one.line} {one.what}")
+            print(f"{one.module}:{one.line} {one.what}")
         return 0
     os.chdir(ROOT)
     for name in GROUND:
-        import_module(f"tpuherd.model.{name}")
+        import_module(f"tpuherd.{name}")
     return judge_all(found, said.slow)
 
 
