@@ -4,8 +4,6 @@ import os
 import sys
 from importlib import import_module
 
-from tpuherd.daemon import libraries
-
 READY = 3  #: the file that hears when the keeper listens
 FILES_MAX = 4096
 
@@ -13,9 +11,7 @@ FILES_MAX = 4096
 def main() -> None:
     """Load what takes long; let go of everything that came from who began it; then serve."""
     os.setsid()
-    libraries.skip_unused_modules()
     run = import_module("tpuherd.daemon.server").run
-    libraries.resume_gc()
     os.closerange(READY + 1, FILES_MAX)
     os.umask(0o077)
     os.chdir(sys.argv[1])  # so that the socket's name is short

@@ -14,7 +14,6 @@ from asyncssh.channel import SSHChannel
 
 from tpuherd.errors import HerdError, NotReached, OperationFailed
 from tpuherd.remote.agent_channel import Multiplexer
-from tpuherd.remote.asyncssh_patches import hush
 from tpuherd_host.agent.attach import FOLDER, SOCKET
 from tpuherd_host.agent.frames import PROTOCOL
 from tpuherd_host.agent.start import PREFIX, SUFFIX
@@ -52,7 +51,6 @@ class AgentSession:
 
     def connection_made(self, chan: Any) -> None:
         self._channel = chan
-        hush(chan)
 
     def write(self, piece: bytes) -> None:
         """For the lane. What is written to a broken one is lost with it."""

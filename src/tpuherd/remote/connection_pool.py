@@ -25,7 +25,6 @@ from tpuherd.remote.agent_bootstrap import (
 )
 from tpuherd.remote.agent_channel import Multiplexer
 from tpuherd.remote.agent_link import AgentLink
-from tpuherd.remote.asyncssh_patches import lean
 from tpuherd.remote.client_key import KeyPair
 from tpuherd.remote.handshake_limits import HandshakeLimiter, SharedTimeout, unreachable_sentence
 from tpuherd.remote.host_key_pins import Pins
@@ -298,7 +297,7 @@ class ConnectionPool:
                     **more,
                 )
                 doorman.pin_shown_key()
-                return lean(connection)
+                return connection
         except TimeoutError as error:
             raise NotReached(f"no answer in {seconds:g} s") from error
         except asyncssh.PermissionDenied as error:
