@@ -29,12 +29,12 @@ def find_running_world(folder: Path) -> WorldInfo:
     facts = read_world_info(folder)
     if facts is None:
         raise WorldNotRunning(
-            f"No world is in {folder}: `herd sim start --state-dir {folder}` makes one"
+            f"No world in {folder}; create one with `herd sim start --state-dir {folder}`"
         )
     if running_world_pid(folder) is None:
         raise WorldNotRunning(
-            f"The world in {folder} does not run: `herd sim start --state-dir {folder}` goes on "
-            "with it"
+            f"The world in {folder} is not running; "
+            f"resume it with `herd sim start --state-dir {folder}`"
         )
     return facts
 
@@ -52,7 +52,7 @@ def send_request(
         response = connection.getresponse()
         answer: Json = json.loads(response.read() or b"{}")
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise WorldNotRunning(f"The world at {facts.url} does not answer ({error})") from error
+        raise WorldNotRunning(f"The world at {facts.url} does not respond ({error})") from error
     finally:
         connection.close()
     if response.status >= 400:

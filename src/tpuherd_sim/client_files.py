@@ -12,8 +12,8 @@ from tpuherd_sim.state_dir import WorldInfo, write_atomically
 WRAPPED = ("ssh", "scp", "sftp")  #: rsync, git, mosh and gcloud start the ssh they find on PATH
 
 NO_TUNNEL = (
-    "The simulated world has no Identity-Aware Proxy: leave --tunnel-through-iap out, its hosts "
-    "are reached directly."
+    "The simulated world has no Identity-Aware Proxy; omit --tunnel-through-iap, "
+    "its hosts can be reached directly."
 )
 
 

@@ -136,8 +136,8 @@ def refuse_filters(query: Mapping[str, str]) -> None:
             raise ApiError(
                 400,
                 "INVALID_ARGUMENT",
-                f"{name} is not supported by the simulated world: leave it out, and filter and "
-                "sort on your side, as gcloud does.",
+                f"{name} is not supported by the simulated world; omit it, and filter and "
+                "sort in the client, as gcloud does.",
             )
 
 

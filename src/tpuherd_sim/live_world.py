@@ -146,6 +146,8 @@ def may_change_world(world: World, request: Request) -> bool:
 
 def journal_full_response(error: OSError) -> Response:
     """The answer where the world can't remember what it would do now."""
-    message = f"The world can't write its journal ({error.strerror}); nothing was done. Make room."
+    message = (
+        f"Can't write the world's journal ({error.strerror}); nothing was done. Free disk space."
+    )
     content = {"error": {"code": 503, "message": message, "status": "UNAVAILABLE"}}
     return Response(status=503, body=json.dumps(content).encode())

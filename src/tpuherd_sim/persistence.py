@@ -34,7 +34,7 @@ class RecoveredWorld:
             f"recovered {format_count(self.nodes, 'node')}, "
             f"{format_count(self.requests, 'queued resource')} and "
             f"{format_count(self.entries, 'journal entry', 'journal entries')}"
-            + ("; dropped a last entry that was half written" if self.torn else "")
+            + ("; dropped the last entry, which was incomplete" if self.torn else "")
         )
 
 
@@ -62,7 +62,7 @@ class WorldStore:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise WorldError(f"{file} can't be read ({error.strerror})") from error
+            raise WorldError(f"Can't read {file} ({error.strerror})") from error
         try:
             found = json.loads(text)
             check_format(file, found)
@@ -70,7 +70,7 @@ class WorldStore:
             world = world_codec.load_world(found["world"])
         except (ValueError, KeyError, TypeError) as error:
             raise WorldError(
-                f"{file} is damaged ({error}): remove {self.folder} to begin a new world"
+                f"{file} is damaged ({error}); remove {self.folder} to start a new world"
             ) from error
         entries, torn = 0, False
         for entry in read_journal(self._journal_file()):
@@ -138,15 +138,15 @@ def read_journal(file: Path) -> Iterator[tuple[Request, float] | None]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise WorldError(f"{file} can't be read ({error.strerror})") from error
+        raise WorldError(f"Can't read {file} ({error.strerror})") from error
     # What ends in a newline was written wholly, so the piece after the last newline is a torn one.
     for number, line in enumerate(lines[:-1], 1):
         try:
             yield decode_entry(json.loads(line))
         except (ValueError, KeyError, TypeError) as error:
             raise WorldError(
-                f"{file} is damaged in line {number} ({error}): "
-                "delete from that line on to go on without it"
+                f"{file} is damaged in line {number} ({error}); "
+                "delete that line and everything after it to continue without them"
             ) from error
     if lines[-1]:
         yield None

@@ -13,17 +13,17 @@ from tpuherd_sim.tpu.errors import render_error
 
 HOME = frozenset({"127.0.0.1", "localhost", "::1"})
 OTHERS = (
-    "This world belongs to user {owner} of this machine, and you are user {uid}: "
-    "start one of your own with `herd sim start`."
+    "This world belongs to user {owner} of this machine, and you are user {uid}; "
+    "start your own with `herd sim start`."
 )
 BLIND = (
-    "this machine does not tell whose process connects: every user of it can use the world, "
+    "this machine does not show which user made a connection: every user can use the world "
     "and log in to its hosts"
 )
-GONE = "The world could not see whose process asks: it has closed its connection already."
+GONE = "The world could not determine the user of this connection, because it is already closed."
 WEB = (
-    "A simulated world answers to 127.0.0.1, localhost and the names of Google's APIs, "
-    "not to {name}: web pages may not use it."
+    "A simulated world accepts requests for 127.0.0.1, localhost and Google's APIs, "
+    "not for {name}; web pages may not use it."
 )
 
 

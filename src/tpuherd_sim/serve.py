@@ -156,7 +156,7 @@ def restore_or_create_world(
         if getattr(options, name) not in (None, getattr(world.settings, name)):
             raise WorldError(
                 f"The world in {options.folder} has the {name} {getattr(world.settings, name)}, "
-                f"once for all: leave --{name} away, or name another --state-dir"
+                f"which can't be changed; omit --{name} or choose another --state-dir"
             )
     scale = options.time_scale or world.settings.time_scale
     world.settings = dataclasses.replace(world.settings, time_scale=scale, real_hosts=real)
@@ -168,9 +168,7 @@ def save_first_snapshot(state: WorldStore, world: World) -> None:
     try:
         state.save(world)
     except OSError as error:
-        raise WorldError(
-            f"The world can't be written to {state.folder} ({error.strerror})"
-        ) from error
+        raise WorldError(f"Can't write the world to {state.folder} ({error.strerror})") from error
 
 
 def resume_world(desk: LiveWorld, options: WorldOptions) -> None:
@@ -238,9 +236,7 @@ async def serve_requests(
         write_client_files(options.folder, board.facts, options.path)
         state_dir.write_world_info(options.folder, board.current_info())
     except OSError as error:
-        raise WorldError(
-            f"Nothing can be written to {options.folder} ({error.strerror})"
-        ) from error
+        raise WorldError(f"Can't write to {options.folder} ({error.strerror})") from error
     doorkeeper = make_doorkeeper(board)
     world_app = create_app(desk, clock, world_routes(desk, board, options.folder))
     async with (
@@ -296,7 +292,7 @@ def save_final_state(
             state.folder, dataclasses.replace(board.current_info(), pid=None)
         )
     except OSError as error:
-        audience.on_problem(f"no snapshot could be written ({error.strerror}): the journal stays")
+        audience.on_problem(f"could not write a snapshot ({error.strerror}); keeping the journal")
 
 
 def unwrap_world_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -39,13 +39,13 @@ async def run_hosts(
     try:
         await rack.start()
     except OSError as error:
-        raise WorldError(f"Hosts can't run here ({error}): `--hosts none` does without") from error
+        raise WorldError(f"Can't run hosts here ({error}); `--hosts none` works without") from error
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(rack.close)
         if wish.hosts == "namespaces" and rack.mode == PROCESSES:
             why = "; ".join(rack.missing)
             raise WorldError(
-                f"Namespaces can't be had ({why}): `--hosts processes` does without them"
+                f"Namespaces are not available ({why}); `--hosts processes` works without them"
             )
         if rack.mode == PROCESSES and os.getuid() != 0:
             check_other_users(wish, rack.missing, find_other_people())
@@ -63,9 +63,9 @@ def check_other_users(wish: HostOptions, missing: Sequence[str], people: Sequenc
     if wish.hosts != PROCESSES and people:
         named = ", ".join(people[:NAMED_MAX])
         raise WorldError(
-            f"Hosts can't be isolated here ({'; '.join(missing)}), and others use this machine "
-            f"({named}): {REACHABLE}. `--hosts processes` takes them so, `--hosts none` does "
-            "without"
+            f"Can't isolate hosts here ({'; '.join(missing)}), and others use this machine "
+            f"({named}): {REACHABLE}. To accept that use `--hosts processes`; `--hosts none` "
+            "runs no hosts"
         )
 
 
@@ -77,7 +77,7 @@ async def reconcile_hosts(site: HostEnvironment, rack: HostPool, door: SshServer
         try:
             await rack.apply_views({key: site.desk.host_view(key) for key in keys})
         except OSError as error:
-            site.tell(f"a host did not do as it should ({error.strerror or error})")
+            site.tell(f"could not update a host ({error.strerror or error})")
 
     async with asyncio.TaskGroup() as group:
         keys = set(site.desk.host_views())

@@ -48,13 +48,14 @@ def prepare_folder(folder: Path) -> None:
         strange = not (folder / "lock").exists() and any(folder.iterdir())
         if strange:
             raise WorldError(
-                f"{folder} is not empty and no world's folder: name another one by --state-dir"
+                f"{folder} is not empty and is not the folder of a world; "
+                "choose another --state-dir"
             )
         folder.chmod(0o700)
         (folder / "lock").touch(mode=0o600)
     except OSError as error:
         raise WorldError(
-            f"The world can't live in {folder} ({error.strerror}): name another one by --state-dir"
+            f"Can't create a world in {folder} ({error.strerror}); choose another --state-dir"
         ) from error
 
 
@@ -64,7 +65,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     try:
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise WorldError(f"{folder}/lock can't be opened ({error.strerror})") from error
+        raise WorldError(f"Can't open {folder}/lock ({error.strerror})") from error
     try:
         _acquire_lock(lock, folder)
         os.ftruncate(lock, 0)
@@ -84,8 +85,8 @@ def _acquire_lock(lock: int, folder: Path) -> None:
         pid = _read_pid(lock)
     if pid is not None and _is_alive(pid):
         raise WorldError(
-            f"{folder} is in use by the world of pid {pid}: "
-            f"stop that one (`herd sim stop --state-dir {folder}`) or name another --state-dir"
+            f"{folder} is in use by the world with pid {pid}; "
+            f"stop it with `herd sim stop --state-dir {folder}` or choose another --state-dir"
         )
     fcntl.flock(lock, fcntl.LOCK_EX)  # somebody only looks whether it is taken: a moment's wait
 
@@ -141,7 +142,7 @@ def read_world_info(folder: Path) -> WorldInfo | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise WorldError(f"{folder}/world.json can't be read ({error})") from error
+        raise WorldError(f"Can't read {folder}/world.json ({error})") from error
     check_format(folder / "world.json", found)
     try:
         known = {field.name: found[field.name] for field in fields(WorldInfo)}
@@ -155,8 +156,8 @@ def check_format(file: Path, found: Any) -> None:
     there = found.get("format") if isinstance(found, dict) else None
     if there != FORMAT:
         raise WorldError(
-            f"{file} was written by another version (format {there}, this one reads {FORMAT}): "
-            "start it with the tpuherd that made it, or name another --state-dir"
+            f"{file} was written by another version (format {there}, this one reads {FORMAT}); "
+            "start it with the tpuherd that created it, or choose another --state-dir"
         )
 
 

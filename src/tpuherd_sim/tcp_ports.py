@@ -44,10 +44,10 @@ def bind_preferred_port(
 def bind_error_text(error: OSError, port: int, option: str) -> str:
     """The sentence for a port that can't be had."""
     if error.errno == errno.EADDRINUSE:
-        return f"Port {port} is taken: name another {option}, or none to get a free one"
+        return f"Port {port} is in use; choose another {option}, or omit it to get a free port"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"Port {port} is open to root only: name a {option} from 1024 on, or none"
-    return f"Port {port} can't be opened ({error.strerror}): name another {option}"
+        return f"Port {port} needs root; choose {option} of at least 1024, or omit it"
+    return f"Can't open port {port} ({error.strerror}); choose another {option}"
 
 
 def claim_network(folder: Path, before: int | None) -> tuple[int, socket.socket | None]:

@@ -57,7 +57,9 @@ def test_preempt_takes_back_one_node(world: Running) -> None:
 def test_preempt_of_an_unknown_node_names_those_there_are(world: Running) -> None:
     status, out, err = sim(world, "preempt", "gtp-0")
     assert (status, out) == (2, "")
-    assert err.startswith("herd sim preempt: nothing here fits 'gtp-0'; did you mean 'gpt-0'?; ")
+    assert err.startswith(
+        "herd sim preempt: no node or host matches 'gtp-0'; did you mean 'gpt-0'?; "
+    )
     assert "us-central2-b/bert, us-central2-b/gpt-0" in err
     assert err.count("\n") == 1
 
@@ -138,7 +140,7 @@ def test_detach_comes_back_when_the_world_answers_and_stop_ends_it(tmp_path: Pat
         pass
     second = herd("sim", "start", "--detach", "--hosts", "none", *place, home=tmp_path)
     assert second.returncode == 2
-    assert f"is in use by the world of pid {facts['pid']}" in second.stderr
+    assert f"is in use by the world with pid {facts['pid']}" in second.stderr
     assert second.stderr.count("\n") == 1
     assert herd("sim", "stop", *place, home=tmp_path).returncode == 0
     assert herd("sim", "status", *place, home=tmp_path).returncode == 7
@@ -175,7 +177,8 @@ def test_a_taken_port_is_a_sentence(tmp_path: Path, detach: list[str]) -> None:
         done = herd("sim", "start", "--port", port, *detach, *place, home=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"herd sim start: port {port} is taken: name another --port, or none to get a free one\n"
+        f"herd sim start: port {port} is in use; choose another --port, "
+        "or omit it to get a free port\n"
     )
 
 
@@ -224,7 +227,7 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("dear")
     done = herd("sim", "start", "--state-dir", str(tmp_path), home=tmp_path)
     assert done.returncode == 2
-    assert "is not empty and no world's folder" in done.stderr
+    assert "is not empty and is not the folder of a world" in done.stderr
 
 
 def test_the_seed_is_decided_once(tmp_path: Path) -> None:
@@ -234,7 +237,7 @@ def test_the_seed_is_decided_once(tmp_path: Path) -> None:
     place = ["--state-dir", str(folder), "--hosts", "none"]
     done = herd("sim", "start", "--seed", "8", *place, home=tmp_path)
     assert done.returncode == 2
-    assert "has the seed 7, once for all" in done.stderr
+    assert "has the seed 7, which can't be changed" in done.stderr
 
 
 def test_a_scenario_comes_true(tmp_path: Path) -> None:

@@ -122,8 +122,8 @@ def test_a_tunnel_of_gclouds_is_refused_in_a_sentence(
     done = run(words[program], login.env)
     assert done.returncode == 1
     assert done.stderr == (
-        "The simulated world has no Identity-Aware Proxy: leave --tunnel-through-iap out, its "
-        "hosts are reached directly.\n"
+        "The simulated world has no Identity-Aware Proxy; omit --tunnel-through-iap, its "
+        "hosts can be reached directly.\n"
     )
 
 

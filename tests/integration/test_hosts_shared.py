@@ -53,7 +53,7 @@ def test_a_machine_that_forbids_namespaces_is_seen_as_such() -> None:
         timeout=60,
     )
     assert done.stdout.startswith("processes root\n"), done.stdout + done.stderr
-    assert "namespaces-user is not possible here: unshare: No space left" in done.stdout
+    assert "namespaces-user: not possible here (unshare: No space left" in done.stdout
     assert "user.max_user_namespaces is 0" in done.stdout
 
 

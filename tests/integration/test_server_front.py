@@ -96,7 +96,7 @@ def test_many_requests_through_the_front_at_once(world: Running, astray: httpx2.
 
 @pytest.mark.parametrize("host", ["packages.example", "googleapis.com.evil.example", "127.0.0.1"])
 def test_nothing_else_is_reached_through_the_front(astray: httpx2.Client, host: str) -> None:
-    with pytest.raises(httpx2.ProxyError, match="leads only to the simulated world"):
+    with pytest.raises(httpx2.ProxyError, match="serves only the simulated world"):
         astray.get(f"https://{host}/")
 
 
@@ -106,7 +106,9 @@ def test_the_refusal_is_a_sentence(world: Running) -> None:
     done = subprocess.run(
         ["curl", "-sS", "--proxy", proxy, "http://example.org/"], capture_output=True, text=True
     )
-    assert done.stdout.startswith("This is the proxy of a simulated Cloud TPU world: it leads only")
+    assert done.stdout.startswith(
+        "This is the proxy of a simulated Cloud TPU world; it serves only"
+    )
     assert "example.org" in done.stdout
 
 

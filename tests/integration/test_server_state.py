@@ -41,7 +41,7 @@ def test_a_kill_during_a_write_drops_that_line_and_says_so(folder: Path) -> None
         assert set(world.nodes()) == {"a"}
         world.create("c")
         world.kill()
-    assert "1 journal entry; dropped a last entry that was half written\n" in said(folder)
+    assert "1 journal entry; dropped the last entry, which was incomplete\n" in said(folder)
     with running(folder) as world:
         assert set(world.nodes()) == {"a", "c"}
 

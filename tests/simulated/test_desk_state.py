@@ -97,7 +97,7 @@ def test_a_journal_cut_off_anywhere_is_read_up_to_there(place: Path) -> None:
         assert recovered is not None
         assert recovered.entries == lines - 1
         assert recovered.torn is (cut != last)
-        assert ("half written" in recovered.sentence) is (cut != last)
+        assert ("incomplete" in recovered.sentence) is (cut != last)
 
 
 def test_a_torn_line_does_not_spoil_what_comes_after(place: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_folder_is_one_worlds_at_a_time(place: Path) -> None:
     with state_dir.lock_folder(place):
         assert state_dir.running_world_pid(place) is not None
         with (
-            pytest.raises(WorldError, match=r"is in use by the world of pid \d+"),
+            pytest.raises(WorldError, match=r"is in use by the world with pid \d+"),
             state_dir.lock_folder(place),
         ):
             pass
@@ -179,7 +179,7 @@ def test_a_folder_is_one_worlds_at_a_time(place: Path) -> None:
 
 def test_a_strangers_folder_is_left_alone(place: Path) -> None:
     (place / "thesis.tex").write_text("dear")
-    with pytest.raises(WorldError, match="not empty and no world's folder"):
+    with pytest.raises(WorldError, match="not empty and is not the folder of a world"):
         state_dir.prepare_folder(place)
     assert [one.name for one in place.iterdir()] == ["thesis.tex"]
     state_dir.prepare_folder(place / "new" / "er")

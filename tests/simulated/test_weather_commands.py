@@ -49,7 +49,7 @@ def told(world: Asker, since: int = 0) -> list[tuple[float, str]]:
 @pytest.mark.parametrize(
     ("kind", "body", "field", "message"),
     [
-        ("prempt", {}, "do", "'prempt' is no kind of weather; did you mean 'preempt'?"),
+        ("prempt", {}, "do", "'prempt' is not a kind of weather; did you mean 'preempt'?"),
         ("preempt", {"taget": "x"}, "taget",
          "'taget' is not an argument of preempt; did you mean 'target'?"),
         ("preempt", {}, "target",
@@ -57,14 +57,14 @@ def told(world: Asker, since: int = 0) -> list[tuple[float, str]]:
         ("preempt", {"target": ["x"]}, "target",
          "'target' of preempt must be a name or a pattern, not ['x']"),
         ("preempt", {"target": "x", "notice_s": {}}, "notice_s",
-         "'notice_s' of preempt must be a stretch of time such as 90s, 10m, 2h or 1d, not {}"),
+         "'notice_s' of preempt must be a duration such as 90s, 10m, 2h or 1d, not {}"),
         ("preempt", {"target": "pof"}, "target",
-         "nothing here fits 'pof'; did you mean 'pod'?"),
+         "no node or host matches 'pof'; did you mean 'pod'?"),
         ("reboot", {"target": "pod/w7"}, "target",
-         "nothing here fits 'pod/w7'; did you mean 'pod/w1'?"),
+         "no node or host matches 'pod/w7'; did you mean 'pod/w1'?"),
         ("clear", {"rule": "delay-7"}, "rule", "no rule 'delay-7' is in force"),
         ("quota", {"zone": ZONE, "quota": "v4", "limit": -1}, "limit",
-         "'limit' of quota must be a whole number from 0 on, not -1"),
+         "'limit' of quota must be a whole number of at least 0, not -1"),
         ("http-error", {"share": 1.5}, "share",
          "'share' of http-error must be a number from 0 to 1, not 1.5"),
     ],
@@ -159,13 +159,13 @@ def test_steps_happen_at_their_times_again_and_again_until_the_end(world: Asker)
     since = world.get("/sim/v1/log")["next"]
     world.wait(2 * 3600.0)
     assert told(world, since) == [
-        (began + 10, "crash hit nobody: nothing here fits 'nobody'"),
+        (began + 10, "crash had no effect: no node or host matches 'nobody'"),
         (began + 50, f"rebooted {ZONE}/pod/w1"),
         (began + 100, f"froze {ZONE}/pod/w0, for 10 s"),
-        (began + 110, f"let {ZONE}/pod/w0 go on"),
+        (began + 110, f"resumed {ZONE}/pod/w0"),
         (began + 150, f"rebooted {ZONE}/pod/w1"),
         (began + 250, f"rebooted {ZONE}/pod/w1"),
-        (began + 3600, f"drought in {ZONE} (there was unlimited), for 30 min"),
+        (began + 3600, f"drought in {ZONE} (capacity was unlimited), for 30 min"),
         (began + 5400, f"capacity in {ZONE} is unlimited (was 0)"),
     ]
 
@@ -177,7 +177,7 @@ def test_the_times_of_a_scenario_follow_the_time_scale() -> None:
     world.post("/sim/v1/scenario", {"steps": steps})
     world.wait(200.0)
     assert told(world)[1:] == [
-        (60.0, f"drought in {ZONE} (there was unlimited), for 2 h"),
+        (60.0, f"drought in {ZONE} (capacity was unlimited), for 2 h"),
         (180.0, f"capacity in {ZONE} is unlimited (was 0)"),
     ]
 
@@ -186,11 +186,11 @@ def test_the_times_of_a_scenario_follow_the_time_scale() -> None:
     ("steps", "message"),
     [
         ({}, "a scenario needs 'steps', a list"),
-        ([1], "step 1: a step is an object such as {'at_s': 60, 'do': 'preempt', …}"),
-        ([{"at_s": 1}], "step 1: None is no kind of weather"),
+        ([1], "step 1: a step must be an object such as {'at_s': 60, 'do': 'preempt', …}"),
+        ([{"at_s": 1}], "step 1: None is not a kind of weather"),
         ([{"do": "clear", "rule": "all"}, {"do": "crash", "taget": "x"}],
          "step 2: 'taget' is not an argument of crash; did you mean 'target'?"),
-        ([{"do": "clear", "rule": "all", "at_s": -1}], "step 1: 'at_s' must be a stretch of time"),
+        ([{"do": "clear", "rule": "all", "at_s": -1}], "step 1: 'at_s' must be a duration"),
         ([{"do": "clear", "rule": "all", "every_s": 0.1}], "step 1: 'every_s' must be"),
     ],
 )  # fmt: skip

@@ -226,7 +226,9 @@ def preempt(
         try:
             done = send_request(facts, "POST", "weather", "preempt", body=body)
         except RequestRejected as denied:
-            there = f"; {known_nodes_text(facts)}" if "nothing here fits" in str(denied) else ""
+            there = (
+                f"; {known_nodes_text(facts)}" if "no node or host matches" in str(denied) else ""
+            )
             raise WorldError(f"{denied}{there}") from denied
         if json_:
             echo_json(done)

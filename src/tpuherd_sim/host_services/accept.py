@@ -54,7 +54,7 @@ async def serve_logged(
     except (OSError, EOFError):
         return
     except Exception:
-        log.exception("a connection from inside a host broke what serves it")
+        log.exception("a connection from inside a host made its service fail")
 
 
 async def close_writer(writer: asyncio.StreamWriter) -> None:

@@ -73,7 +73,7 @@ async def run_logged(work: Callable[[], Awaitable[None]]) -> None:
     try:
         await work()
     except Exception:
-        log.exception("the guest agent of a host broke")
+        log.exception("the guest agent of a host failed")
 
 
 async def try_listen(host: Host, place: tuple[str, int]) -> socket | None:

@@ -131,7 +131,7 @@ class RuntimeMetrics:
         name = asked.decode("utf-8", "replace") if isinstance(asked, bytes) else ""
         measure = METRICS.get(name)
         if measure is None:
-            raise GrpcError(NOT_FOUND, f"there is no metric {name!r}")
+            raise GrpcError(NOT_FOUND, f"unknown metric {name!r}")
         metrics = [message_field(3, one) for one in measure(self, await self.sample_load())]
         return message_field(1, string_field(1, name), *metrics)
 
@@ -165,7 +165,7 @@ class RuntimeMetrics:
         """Look once."""
         holders = await self.host.chip_holders()
         if not holders:
-            raise GrpcError(UNAVAILABLE, "no program holds a chip")
+            raise GrpcError(UNAVAILABLE, "no program uses a chip")
         return measure_load(holders, before, self.clock.now(), self.chips, self.chip_bytes)
 
     def per_device(self, gauge: Callable[[ChipLoad], bytes], seen: LoadSample) -> list[bytes]:

@@ -72,7 +72,7 @@ class PackageProxy:
             except ProxyRefusal as no:
                 writer.write(refusal_response(no.status, str(no)))
             except TimeoutError:
-                writer.write(refusal_response(504, "the server did not answer in time"))
+                writer.write(refusal_response(504, "the server did not respond in time"))
             except (asyncio.LimitOverrunError, OSError) as error:
                 writer.write(refusal_response(502, f"the server can't be reached: {error}"))
             else:
@@ -109,17 +109,15 @@ class PackageProxy:
             raise ProxyRefusal(403, "this world was started with --no-internet")
         mirror = (wish.host, wish.port) in self.packages.mirrors
         if wish.port not in PORTS and not mirror:
-            raise ProxyRefusal(
-                403, f"only ports 80 and 443 are reached from a host, not {wish.port}"
-            )
+            raise ProxyRefusal(403, f"hosts can reach only ports 80 and 443, not {wish.port}")
         addresses = await resolve_addresses(wish.host, wish.port)
         if not mirror and any(is_private(address) for address in addresses):
-            raise ProxyRefusal(403, f"{wish.host} is in a private network: hosts have no way there")
+            raise ProxyRefusal(403, f"hosts can't reach {wish.host}, which is in a private network")
         direct = any(f".{wish.host}".endswith(f".{end}") for end in self.packages.direct)
         if self.packages.upstream and not direct and "*" not in self.packages.direct:
             return await connect_via_upstream(self.packages.upstream, wish)
         if not addresses:
-            raise ProxyRefusal(502, f"there is no address of {wish.host}")
+            raise ProxyRefusal(502, f"{wish.host} has no address")
         far = await connect_first(addresses, wish.port)
         if wish.method != "CONNECT":
             far[1].write(wish.forwarded_head(wish.path))
@@ -134,14 +132,14 @@ def parse_request(head: bytes) -> ProxyRequest:
         url = urlsplit(f"//{target}" if method == "CONNECT" else target)
         port = url.port or (443 if method == "CONNECT" else 80)
     except ValueError:
-        raise ProxyRefusal(400, "this is no request to a proxy") from None
+        raise ProxyRefusal(400, "this is not a proxy request") from None
     if not url.hostname or (method != "CONNECT" and url.scheme != "http"):
-        raise ProxyRefusal(400, "this is a proxy: ask for http://host/… or CONNECT host:port")
+        raise ProxyRefusal(400, "this is a proxy: request http://host/… or CONNECT host:port")
     headers = [line.partition(":")[::2] for line in lines]
     values = {name.lower(): value.strip() for name, value in headers}
     length = values.get("content-length", "0")
     if "transfer-encoding" in values or not length.isdecimal():
-        raise ProxyRefusal(411, "send a Content-Length")
+        raise ProxyRefusal(411, "a Content-Length is required")
     return ProxyRequest(
         method=method,
         host=url.hostname,

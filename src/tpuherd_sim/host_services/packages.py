@@ -12,7 +12,7 @@ PROXY_ADDRESS = ("169.254.169.254", 3128)
 PROXY = "http://{}:{}".format(*PROXY_ADDRESS)
 SHARED = (Path("/etc"), Path("/usr"))  #: what of this machine a host sees too
 SCHEMES = ("http", "https")
-MARK = "# written by the world at every boot"
+MARK = "# written by the simulated world at every boot"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

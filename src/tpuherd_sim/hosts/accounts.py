@@ -35,7 +35,7 @@ def find_login(name: str) -> Login | None:
 def ensure_login(name: str, *, single_id: bool) -> Login:
     """The login of that name, made at the first use, with its home."""
     if not NAME.fullmatch(name):
-        raise OSError(22, f"{name!r} can't be the name of a user")
+        raise OSError(22, f"{name!r} is not a valid user name")
     login = find_login(name)
     if login is None:
         login = add_alias(name) if single_id else add_login(name)

@@ -48,7 +48,7 @@ class Channel:
         `at_once` sees the answer before any later message is read.
         """
         if self.link.fileno() < 0:
-            raise ConnectionError(107, "the host is gone")
+            raise ConnectionError(107, "the host no longer exists")
         patience_s = ANSWER_S if within_s is None else within_s
         self.asked += 1
         number = self.asked
@@ -59,7 +59,7 @@ class Channel:
                 await self.send({"verb": verb, "id": number, **message}, files)
                 reply, sent = await future
         except TimeoutError:
-            raise TimeoutError(110, f"no answer to {verb} within {patience_s:g} s") from None
+            raise TimeoutError(110, f"no response to {verb} within {patience_s:g} s") from None
         finally:
             self.waiting.pop(number, None)
             if future.done() and not future.cancelled():
@@ -74,7 +74,7 @@ class Channel:
         async with self.turn:
             while True:
                 if self.link.fileno() < 0:
-                    raise ConnectionError(104, "the host is gone")
+                    raise ConnectionError(104, "the host no longer exists")
                 try:
                     messages.send_message(self.link, message, files)
                     return
@@ -129,7 +129,7 @@ class Channel:
         self.free.set()
         for future, _ in self.waiting.values():
             if not future.done():
-                future.set_exception(ConnectionError(104, "the host is gone"))
+                future.set_exception(ConnectionError(104, "the host no longer exists"))
         self.waiting.clear()
         self.closed()
 
@@ -146,7 +146,7 @@ def text_field(message: Message, name: str, most: int = 4096) -> str:
     """A text out of an answer."""
     value = message.get(name)
     if not isinstance(value, str) or len(value) > most:
-        raise messages.MalformedMessage(f"{name} is not a text of at most {most} letters")
+        raise messages.MalformedMessage(f"{name} is not a string of at most {most} characters")
     return value
 
 
@@ -155,4 +155,4 @@ def single_file(files: list[int], right: Callable[[int], bool]) -> int:
     if len(files) == 1 and right(os.fstat(files[0]).st_mode):
         return files[0]
     messages.close_all(files)
-    raise messages.MalformedMessage("not the file that was asked for")
+    raise messages.MalformedMessage("not the requested file")

@@ -95,7 +95,7 @@ class HostPool:
             else:
                 return
         await self.close()
-        raise OSError(1, "no host can run here: " + "; ".join(self.missing))
+        raise OSError(1, "hosts can't run here: " + "; ".join(self.missing))
 
     async def run_task_group(self, ready: asyncio.Event) -> None:
         """Parent of the tasks that belong to hosts."""

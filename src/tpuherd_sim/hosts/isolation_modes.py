@@ -18,7 +18,7 @@ FORBIDDING = {
 
 def refusal_sentence(mode: str, error: OSError) -> str:
     """Why hosts of that kind can't be had here."""
-    sentence = f"{mode} is not possible here: {error.strerror or error}"
+    sentence = f"{mode}: not possible here ({error.strerror or error})"
     for name, value in FORBIDDING.items():
         try:
             found = Path("/proc/sys", name).read_text().strip()

@@ -11,7 +11,7 @@ LAST_PERSON = 59999  #: above are users that systems make for themselves
 NO_LOGIN = frozenset({"nologin", "false", "sync", "halt", "shutdown", ""})
 HOMES = ("/home", "/Users")
 REACHABLE = (
-    "hosts are processes of yours here: what runs in one can reach your unix sockets "
+    "hosts run as your own processes here, and programs in them can reach your unix sockets "
     "(ssh-agent, docker, the session bus)"
 )
 

@@ -17,8 +17,8 @@ REFUSED = """
 """.split()
 REFUSED_WITHOUT_WALLS = "killall killall5 pkill skill".split()
 REFUSAL = """#!/bin/sh
-echo "${0##*/}: refused, because this host has no walls of its own on this machine \
-(it allows no user namespaces) and the command could harm it" >&2
+echo "${0##*/}: refused, because this host is not isolated from this machine \
+(which allows no user namespaces) and the command could harm it" >&2
 exit 1
 """
 CAREFUL_RM = """#!/bin/sh
@@ -26,8 +26,8 @@ for word in "$@"; do
   case $word in
     / | /. | /.. | /\\* | /[!/]* | --no-preserve-root)
       case $word in "$HOME"/* | "$TMPDIR"/* | /tmp/*) continue ;; esac
-      echo "rm: refused, because this host has no walls of its own on this machine \
-(it allows no user namespaces) and $word is not below its home" >&2
+      echo "rm: refused, because this host is not isolated from this machine \
+(which allows no user namespaces) and $word is outside its home" >&2
       exit 1 ;;
   esac
 done
@@ -106,12 +106,12 @@ class ProcessBackend:
     def set_network(self, _: int, __: int, network: str) -> None:
         """The network is the machine's: only the door to the host can be closed."""
         if network == "slow":
-            raise OSError(95, "a slow network can't be shown without namespaces")
+            raise OSError(95, "a slow network can't be simulated without namespaces")
 
     def set_disk_full(self, _: int, *, full: bool) -> None:
         """The disk is the machine's."""
         if full:
-            raise OSError(95, "a full disk can't be shown without namespaces")
+            raise OSError(95, "a full disk can't be simulated without namespaces")
 
     def delete_disk(self, number: int) -> None:
         """Throw a host's folder away."""

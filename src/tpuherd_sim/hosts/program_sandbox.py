@@ -132,7 +132,7 @@ class SharedSandbox:
 
     def find_login(self, name: str) -> Login | None:
         if not re.fullmatch(accounts.NAME, name):
-            raise OSError(22, f"{name!r} can't be the name of a user")
+            raise OSError(22, f"{name!r} is not a valid user name")
         home = self.folder / "home" / name
         if not home.is_dir() and name != "root":
             return None
@@ -242,4 +242,4 @@ def resolve_name(name: str) -> str:
         address, *names = line.partition("#")[0].split() or [""]
         if name.lower() in names:
             return address
-    raise OSError(22, f"this host knows no {name}")
+    raise OSError(22, f"this host can't resolve {name}")

@@ -45,7 +45,7 @@ def load_library(places: Sequence[str]) -> None:
 def serve_files() -> None:
     """Serve until the client has no more to ask."""
     if LIBRARY not in sys.modules:
-        raise OSError(2, "this host can serve no SFTP before the world is started anew")
+        raise OSError(2, "this host can't serve SFTP until the world is restarted")
     syscalls.set_process_name("sftp-server")
     try:
         asyncio.run(run_server())

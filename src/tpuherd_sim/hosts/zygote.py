@@ -94,7 +94,7 @@ class Zygote:
     def get_backend(self) -> namespace_backend.NamespaceBackend | process_backend.ProcessBackend:
         """The ground, once prepared."""
         if self.ground is None:
-            raise OSError(22, "no ground yet")
+            raise OSError(22, "not prepared yet")
         return self.ground
 
     def prepare_backend(self, order: Message, _: list[int]) -> Message:

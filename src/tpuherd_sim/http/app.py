@@ -122,7 +122,7 @@ async def cut_connection(scope: Scope, receive: Receive) -> None:
     """Let the client find its connection dead."""
     abort = scope.get("extensions", {}).get(CUT)
     if abort is None:
-        raise LostAnswer("the connection broke before an answer came")
+        raise LostAnswer("the connection closed before a response arrived")
     abort()
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -51,7 +51,7 @@ def make_certificates(moment: datetime) -> tuple[bytes, bytes]:
     The authority's key is thrown away, so that nobody can ever sign another name with it.
     """
     above, below = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    issuer = x509_name("tpuherd: a world of this machine")
+    issuer = x509_name("tpuherd: a simulated world on this machine")
     authority = (
         certificate_builder(issuer, issuer, above.public_key(), moment)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

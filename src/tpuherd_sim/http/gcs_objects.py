@@ -119,7 +119,7 @@ class ObjectStore:
             file = self.existing_file(wanted)
             wanted.check_preconditions(file_generation(file))
             return json_response(self.object_resource(wanted.bucket, wanted.name))
-        raise StorageError(405, f"{method} of objects is not served by this world.")
+        raise StorageError(405, f"{method} of objects is not supported by this world.")
 
     def handle_upload(self, wanted: ObjectRequest) -> Response:
         """In one request, or begun here and sent to an address of its own."""

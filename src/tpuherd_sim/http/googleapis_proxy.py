@@ -12,8 +12,8 @@ HEAD_BYTES_MAX = 1 << 16
 CHUNK = 1 << 16
 PATIENCE_S = 30.0
 REFUSAL = (
-    "This is the proxy of a simulated Cloud TPU world: it leads only to Google's APIs "
-    "({names}), which are played by the world. {host} can't be reached through it."
+    "This is the proxy of a simulated Cloud TPU world; it serves only Google's APIs "
+    "({names}), which the world simulates. {host} can't be reached through it."
 )
 PREFACE = b"PRI * HTTP/2.0"
 
@@ -72,8 +72,8 @@ async def serve_client(
         await relay_bytes(reader, writer, port, tell)
     except ssl.SSLError as error:
         tell(
-            f"a client would not shake hands as {host} ({error.reason}): "
-            "it may not read the variables of `herd sim env --proxy`, or insist on gRPC"
+            f"a TLS handshake as {host} failed ({error.reason}): the client "
+            "may ignore the variables of `herd sim env --proxy`, or require gRPC"
         )
     except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         pass  # it went away, or it is no HTTP client
@@ -106,7 +106,7 @@ async def send_refusal(writer: asyncio.StreamWriter, sentence: str) -> None:
     """Say no, in words that a client shows."""
     body = sentence.encode() + b"\n"
     head = (
-        "HTTP/1.1 403 This proxy leads only to the simulated world\r\n"
+        "HTTP/1.1 403 This proxy serves only the simulated world\r\n"
         "Content-Type: text/plain; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
@@ -125,7 +125,7 @@ async def relay_bytes(
     """Carry bytes both ways until one side has no more."""
     first = await reader.read(CHUNK)
     if first.startswith(PREFACE):
-        tell("a client spoke HTTP/2 (gRPC?), which the world does not: choose transport='rest'")
+        tell("a client used HTTP/2 (gRPC?), which the world does not support; set transport='rest'")
         return
     inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
     try:

@@ -74,7 +74,7 @@ def greeting_page(facts: WorldInfo) -> Response:
     """The page at the root: where one is."""
     text = (
         f"This is a simulated Cloud TPU (tpuherd {facts.version}), project {facts.project}. "
-        f"Its API begins at {facts.url}/v2/projects/{facts.project}/locations\n"
+        f"Its API is at {facts.url}/v2/projects/{facts.project}/locations\n"
     )
     return Response(body=text.encode(), headers=(PLAIN, FLAVOR))
 

@@ -108,7 +108,7 @@ async def resolve_name(host: Host, name: str) -> str:
         return name
     known = find_address(await read_text(host, "/etc/hosts"), name)
     if known is None and name != "localhost":
-        raise OSError(f"the host knows no address of {name}")
+        raise OSError(f"the host can't resolve {name}")
     return known or "127.0.0.1"
 
 

@@ -125,7 +125,9 @@ class Session(asyncssh.SSHServerSession[bytes]):
             process = await self.start_program(await build_program(self, account))
         except OSError as error:
             if not self.over:
-                self.channel.write(f"the host could not start this: {error}\r\n".encode(), STDERR)
+                self.channel.write(
+                    f"the host could not start the program: {error}\r\n".encode(), STDERR
+                )
                 self.channel.exit(255)
             return
         self.process = process

@@ -43,7 +43,7 @@ class SshServer:
         await asyncio.gather(*(match_one(key, view) for key, view in views.items()))
         if failed:
             raise OSError(
-                f"some hosts have no SSH address on port {self.port} ({'; '.join(failed)});"
+                f"can't listen for SSH to some hosts on port {self.port} ({'; '.join(failed)});"
                 " choose another port with --ssh-port"
             )
 

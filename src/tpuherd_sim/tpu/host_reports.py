@@ -129,7 +129,7 @@ def known_host(world: World, call: ApiCall) -> tuple[Node, Worker]:
     """The host that a report is about."""
     found = find_worker(world, call.path["key"])
     if found is None:
-        raise ApiError(404, "NOT_FOUND", f"there is no host {call.path['key']}")
+        raise ApiError(404, "NOT_FOUND", f"unknown host {call.path['key']}")
     return found
 
 
@@ -138,7 +138,7 @@ def report_host_event(world: World, call: ApiCall, now: float) -> Json:
     node, worker = known_host(world, call)
     event, boot, why = (call.body.get(name) for name in ("event", "boot", "why"))
     if event not in EVENTS or not isinstance(boot, int) or not isinstance(why, str | None):
-        raise ApiError(400, "INVALID_ARGUMENT", f"a host reports its boot and one of {EVENTS}")
+        raise ApiError(400, "INVALID_ARGUMENT", f"a report needs the boot and one of {EVENTS}")
     apply_host_report(world, node, worker, HostReport(event=event, boot=boot, why=why or ""), now)
     return {}
 

@@ -31,7 +31,7 @@ def find_kind(name: object) -> WeatherKind:
     """The row of the table, or a sentence that names the nearest."""
     if isinstance(name, str) and name in KINDS:
         return KINDS[name]
-    raise InvalidWeather("do", f"{name!r} is no kind of weather{unknown_name_hint(name, KINDS)}")
+    raise InvalidWeather("do", f"{name!r} is not a kind of weather{unknown_name_hint(name, KINDS)}")
 
 
 def fill_arguments(row: WeatherKind, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def parse_words(row: WeatherKind, said: Sequence[str]) -> dict[str, str]:
             )
         if not free:
             raise InvalidWeather(
-                word, f"{word!r} is one word too many for {row.name}: {row.example}"
+                word, f"{word!r} is an extra argument for {row.name}; example: {row.example}"
             )
         named[free.pop(0)] = word
     return named
@@ -91,7 +91,7 @@ def read_argument(row: WeatherKind, argument: Argument, value: object) -> Any:
 
 def unknown_name_hint(name: object, known: Iterable[str]) -> str:
     """The end of a sentence about a name that nobody knows: what is near, else what there is."""
-    return similar_name_hint(name, known) or f"; there is {', '.join(known)}"
+    return similar_name_hint(name, known) or f"; choose from {', '.join(known)}"
 
 
 def similar_name_hint(name: object, known: Iterable[str]) -> str:
@@ -202,23 +202,26 @@ def read_zone_list(value: object) -> tuple[str, ...] | None:
 
 #: What a type of argument must be, and how it is read; None = it is not.
 TYPES: Mapping[str, tuple[str, Callable[[object], Any]]] = {
-    "duration": ("a stretch of time such as 90s, 10m, 2h or 1d", read_duration),
+    "duration": ("a duration such as 90s, 10m, 2h or 1d", read_duration),
     "signed": ("a number", read_number),
-    "count": ("a whole number from 0 on", read_count),
-    "number": ("a whole number from 1 on", integer_reader(1, 2**53)),
+    "count": ("a whole number of at least 0", read_count),
+    "number": ("a whole number of at least 1", integer_reader(1, 2**53)),
     "factor": ("a number from 0.01 to 1000000", number_reader(0.01, 1e6)),
     "share": ("a number from 0 to 1", number_reader(0.0, 1.0)),
     "http": ("an HTTP status from 400 to 599", integer_reader(400, 599)),
     "code": ("a google.rpc code from 1 to 16", integer_reader(1, 16)),
     "flag": ("true or false", read_flag),
-    "nodes": ("a whole number from 0 on, or unlimited", read_node_count),
+    "nodes": ("a whole number of at least 0, or unlimited", read_node_count),
     "text": ("a text", read_text),
     "pattern": ("a name or a pattern", read_text),
-    "zones": ("a zone of the catalogue or a pattern that fits one", name_reader(zones)),
-    "places": ("a zone of the catalogue, a pattern that fits one, or -", name_reader(call_zones)),
-    "zone-list": ("zones of the catalogue or patterns that fit some", read_zone_list),
-    "quota": ("a quota id, a pattern of them, or a family such as v4", read_quota),
-    "types": ("an accelerator type or a pattern that fits one", name_reader(accelerators)),
+    "zones": ("a zone of the catalogue or a pattern that matches one", name_reader(zones)),
+    "places": (
+        "a zone of the catalogue, a pattern that matches one, or -",
+        name_reader(call_zones),
+    ),
+    "zone-list": ("zones of the catalogue or patterns that match some", read_zone_list),
+    "quota": ("a quota id, a pattern of quota ids, or a family such as v4", read_quota),
+    "types": ("an accelerator type or a pattern that matches one", name_reader(accelerators)),
     "target": ("a name or a pattern", read_text),
     "choice": ("", read_text),
 }

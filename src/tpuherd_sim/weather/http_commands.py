@@ -87,7 +87,7 @@ def parse_step(step: object) -> tuple[dict[str, float], str, dict[str, Any]]:
     """One step: its times, its kind, its arguments."""
     if not isinstance(step, dict):
         raise InvalidWeather(
-            "steps", "a step is an object such as {'at_s': 60, 'do': 'preempt', …}"
+            "steps", "a step must be an object such as {'at_s': 60, 'do': 'preempt', …}"
         )
     given = dict(step)
     row = arguments.find_kind(given.pop("do", None))
@@ -99,7 +99,7 @@ def parse_step(step: object) -> tuple[dict[str, float], str, dict[str, Any]]:
     for field, value in timing.items():
         if value is None or (field == "every_s" and value < EVERY_S_MIN):
             raise InvalidWeather(
-                field, f"{field!r} must be a stretch of time, 'every_s' at least 1 s"
+                field, f"{field!r} must be a duration, and 'every_s' must be at least 1 s"
             )
         times[field] = value
     return times, row.name, arguments.fill_arguments(row, given)
@@ -119,9 +119,7 @@ def get_log(world: World, call: ApiCall, now: float) -> Json:
     """The lines of the log from the one with this number on, a thousand at most."""
     since = arguments.read_count(call.query.get("since", "0"))
     if since is None:
-        raise argument_error(
-            InvalidWeather("since", "'since' must be the number of a line, from 0 on")
-        )
+        raise argument_error(InvalidWeather("since", "'since' must be a line number of at least 0"))
     first, rest = log_entries_from(world, since)
     lines = rest[:LOG_LINES]
     return {

@@ -93,33 +93,40 @@ def factor_argument(default: float) -> Argument:
 MATCHES: Mapping[str, Argument] = MappingProxyType(
     {
         "zone": Argument(
-            name="zone", type="places", meaning="only in zones that fit; - = calls for all zones"
+            name="zone",
+            type="places",
+            meaning="only in matching zones; - matches calls for all zones",
         ),
-        "type": Argument(name="type", type="types", meaning="only accelerator types that fit"),
-        "node": pattern_argument("node", "only nodes whose name fits"),
-        "request": pattern_argument("request", "only queued resources whose name fits"),
-        "method": pattern_argument("method", "only methods that fit, such as nodes.create"),
+        "type": Argument(name="type", type="types", meaning="only matching accelerator types"),
+        "node": pattern_argument("node", "only nodes with a matching name"),
+        "request": pattern_argument("request", "only queued resources with a matching name"),
+        "method": pattern_argument("method", "only matching methods, such as nodes.create"),
     }
 )
 LIMITS = (
-    duration_argument("for", "ends after so long, by the world's clock"),
-    Argument(name="times", type="number", meaning="ends after so many strikes"),
-    Argument(name="share", type="share", meaning="the chance of each strike", default=1.0),
+    duration_argument("for", "the rule ends after this long, by the world's clock"),
+    Argument(name="times", type="number", meaning="the rule ends after it applied this many times"),
+    Argument(
+        name="share",
+        type="share",
+        meaning="the probability that the rule applies each time",
+        default=1.0,
+    ),
 )
-LASTING = duration_argument("for", "undone after so long, by the world's clock")
+LASTING = duration_argument("for", "undone after this long, by the world's clock")
 NODES = required_argument("target", "target", "nodes: NAME or ZONE/NAME; patterns allowed")
 HOSTS = required_argument(
     "target", "target", "hosts: NAME, ZONE/NAME, NAME/wN or ZONE/NAME/wN; patterns allowed"
 )
 PICK = Argument(
-    name="pick", type="number", meaning="only so many of those that fit, by the world's dice"
+    name="pick", type="number", meaning="hit only this many of the matches, chosen at random"
 )
 WORKER = Argument(name="worker", type="count", meaning="which worker of the node", default=0)
-ZONE = required_argument("zone", "zones", "zones that fit")
+ZONE = required_argument("zone", "zones", "a zone or a pattern of zones")
 POOL = Argument(
     name="type",
     type="types",
-    meaning="an accelerator type or a pattern; * = all of the zone together",
+    meaning="an accelerator type or a pattern; * means all types of the zone together",
     default="*",
 )
 
@@ -135,38 +142,38 @@ RULES = (
         "http-error 429 method=nodes.create for=2m share=0.5",
         CALLED,
         Argument(name="http", type="http", meaning="the HTTP status", default=503),
-        text_argument("status", "such as UNAVAILABLE; by default what goes with the HTTP status"),
-        text_argument("message", "the sentence; by default what goes with the HTTP status"),
+        text_argument("status", "such as UNAVAILABLE; the default follows from the HTTP status"),
+        text_argument("message", "the error message; the default follows from the HTTP status"),
     ),
     rule_kind(
         "lost-response",
-        "the API does what was asked, then cuts the connection without an answer",
+        "the API executes the request, then cuts the connection without a response",
         "lost-response method=*.create times=1",
         CALLED,
     ),
     rule_kind(
         "delay",
-        "the API holds its answers back",
+        "the API delays its responses",
         "delay 5 zone=us-central2-b for=1m",
         CALLED,
-        duration_argument("seconds", "for how long, by the wall", 10.0),
+        duration_argument("seconds", "for how long, in real time", 10.0),
     ),
     rule_kind(
         "stale-list",
-        "lists show what was true a while ago",
+        "lists return data from a while ago",
         "stale-list 60 method=nodes.list for=10m",
         ("zone", "method"),
-        duration_argument("age_s", "how long ago", 30.0),
+        duration_argument("age_s", "age of the returned data", 30.0),
     ),
     rule_kind(
         "unreachable-zone",
-        "wildcard lists leave the zone out and name it as unreachable",
+        "wildcard lists leave the zone out and report it as unreachable",
         "unreachable-zone zone=us-central2-b for=5m",
         ("zone", "method"),
     ),
     rule_kind(
         "conflict",
-        "a create takes effect, but is answered by 409 (already exists)",
+        "a create takes effect, but the response is 409 (already exists)",
         "conflict method=queuedResources.create times=1",
         CALLED,
     ),
@@ -176,66 +183,66 @@ RULES = (
         "operation-error 13 method=nodes.create times=1",
         OPERATED,
         Argument(name="code", type="code", meaning="a google.rpc code", default=8),
-        text_argument("message", "the sentence; by default what goes with the code"),
+        text_argument("message", "the error message; the default follows from the code"),
     ),
     rule_kind(
         "slow-operation",
-        "a long-running operation is done only long after what it stands for",
+        "a long-running operation finishes long after its effect",
         "slow-operation 10 zone=us-*",
         OPERATED,
         factor_argument(10.0),
     ),
     rule_kind(
         "endless-operation",
-        "a long-running operation is never done, although the resource serves",
+        "a long-running operation never finishes, although the resource works",
         "endless-operation method=nodes.create times=1",
         OPERATED,
     ),
     rule_kind(
         "born-unhealthy",
-        "a node is UNHEALTHY_MAINTENANCE from its first READY moment",
+        "a new node is UNHEALTHY_MAINTENANCE as soon as it is READY",
         "born-unhealthy type=v4-* times=1",
         CREATED,
     ),
     rule_kind(
         "no-external-ip",
-        "one worker of a new node has no external address",
+        "one worker of a new node has no external IP address",
         "no-external-ip 1 times=1",
         CREATED,
         WORKER,
     ),
     rule_kind(
         "unreachable-worker",
-        "one worker of a new node does not answer on its external address",
+        "one worker of a new node does not respond on its external IP address",
         "unreachable-worker 0 node=gpt-*",
         CREATED,
         WORKER,
     ),
     rule_kind(
         "stuck-suspending",
-        "a queued resource whose nodes are gone stays in SUSPENDING",
+        "a queued resource stays in SUSPENDING after its nodes are gone",
         "stuck-suspending times=1",
         QUEUED,
     ),
     rule_kind(
         "late-fill",
-        "a queued resource whose time is over is filled all the same",
+        "a queued resource gets its nodes although its deadline has passed",
         "late-fill 10m times=1",
         QUEUED,
-        duration_argument("after_s", "how late, by the wall", 60.0),
+        duration_argument("after_s", "how late, in real time", 60.0),
     ),
     rule_kind(
         "recycle-ip",
-        "a new node gets the addresses that were released last",
+        "a new node gets the most recently released IP addresses",
         "recycle-ip times=1",
         CREATED,
     ),
     rule_kind(
         "slow-keys",
-        "guest attributes, and so the SSH host keys, appear late",
+        "guest attributes, and therefore SSH host keys, appear late",
         "slow-keys 2m node=gpt-0",
         CREATED,
-        duration_argument("seconds", "how late, by the wall", 60.0),
+        duration_argument("seconds", "how late, in real time", 60.0),
     ),
     rule_kind(
         "slow-provisioning",
@@ -249,12 +256,14 @@ RULES = (
 STROKES = (
     one_off_kind(
         "preempt",
-        "takes nodes back as a cloud does with spot capacity",
+        "preempts nodes, as a cloud does with spot capacity",
         "preempt gpt-1 notice_s=0",
         NODES,
-        duration_argument("notice_s", "from the warning to the power-off, by the wall", 30.0),
-        flag_argument("flag", "metadata instance/preempted turns TRUE at the warning"),
-        flag_argument("acpi", "the power button is pressed: shutdown script, then SIGTERM to all"),
+        duration_argument("notice_s", "from the warning to the power-off, in real time", 30.0),
+        flag_argument("flag", "set metadata instance/preempted to TRUE at the warning"),
+        flag_argument(
+            "acpi", "press the power button: run the shutdown script, then SIGTERM to all processes"
+        ),
         PICK,
     ),
     one_off_kind(
@@ -262,12 +271,14 @@ STROKES = (
         "announces maintenance, then reboots every host of the node",
         "maintain us-central2-b/gpt-0 notice_s=5m",
         NODES,
-        duration_argument("notice_s", "from the announcement to its begin", 60.0),
-        duration_argument("duration_s", "how long it takes", 120.0),
-        flag_argument("change_ip", "the external addresses are new ones afterwards"),
+        duration_argument("notice_s", "from the announcement to the start", 60.0),
+        duration_argument("duration_s", "duration of the maintenance", 120.0),
+        flag_argument("change_ip", "give the hosts new external IP addresses afterwards"),
         PICK,
     ),
-    one_off_kind("reboot", "reboots hosts, with the same disk", "reboot gpt-0/w1", HOSTS, PICK),
+    one_off_kind(
+        "reboot", "reboots hosts; their disks stay the same", "reboot gpt-0/w1", HOSTS, PICK
+    ),
     one_off_kind(
         "crash",
         "cuts the power of hosts; the node is repaired later",
@@ -277,31 +288,31 @@ STROKES = (
     ),
     one_off_kind(
         "hang",
-        "freezes hosts: nothing in them runs, nothing answers",
+        "freezes hosts: their processes stop and they do not respond",
         "hang gpt-0/w3 for=10m",
         HOSTS,
         PICK,
         undo="unhang",
     ),
-    one_off_kind("unhang", "lets frozen hosts go on", "unhang gpt-0/w3", HOSTS, PICK),
+    one_off_kind("unhang", "resumes frozen hosts", "unhang gpt-0/w3", HOSTS, PICK),
     one_off_kind(
         "network",
-        "takes away, slows down or gives back the network of hosts",
+        "disconnects, slows down or restores the network of hosts",
         "network gpt-0/w2 down for=90s",
         HOSTS,
-        required_argument("state", "choice", "what it is from now on", "down", "slow", "up"),
+        required_argument("state", "choice", "the new state of the network", "down", "slow", "up"),
         PICK,
         undo="network",
     ),
     one_off_kind(
         "unreachable",
-        "hosts stop answering on their external address",
+        "hosts stop responding on their external IP address",
         "unreachable gpt-0/w0 for=5m",
         HOSTS,
         PICK,
         undo="reachable",
     ),
-    one_off_kind("reachable", "hosts answer again", "reachable gpt-0/w0", HOSTS, PICK),
+    one_off_kind("reachable", "hosts respond again", "reachable gpt-0/w0", HOSTS, PICK),
     one_off_kind(
         "fill-disk",
         "fills the disk of hosts",
@@ -313,13 +324,13 @@ STROKES = (
     one_off_kind("free-disk", "frees the disk of hosts", "free-disk gpt-0/w0", HOSTS, PICK),
     one_off_kind(
         "skew",
-        "shifts the clock that metadata and agent show (a kernel's clock can't be shifted)",
+        "shifts the clock that metadata and the agent report (the kernel's clock can't be shifted)",
         "skew gpt-0/w0 300",
         HOSTS,
         Argument(
             name="seconds",
             type="signed",
-            meaning="how far ahead; negative = behind, 0 = right",
+            meaning="how far ahead; negative means behind, 0 means correct",
             needed=True,
             unit="s",
         ),
@@ -328,13 +339,13 @@ STROKES = (
     ),
     one_off_kind(
         "unhealthy",
-        "nodes report that they are not healthy",
+        "nodes report that they are unhealthy",
         "unhealthy gpt-0 for=10m",
         NODES,
         Argument(
             name="health",
             type="choice",
-            meaning="what they report",
+            meaning="the reported health",
             default="UNHEALTHY_MAINTENANCE",
             choices=("UNHEALTHY_MAINTENANCE", "UNHEALTHY_TENSORFLOW", "TIMEOUT"),
         ),
@@ -344,7 +355,7 @@ STROKES = (
     one_off_kind("healthy", "nodes report that they are healthy", "healthy gpt-0", NODES, PICK),
     one_off_kind(
         "drought",
-        "there is no capacity left, and what spot nodes hold is taken back",
+        "removes all capacity and preempts the spot nodes",
         "drought us-central2-b for=2h",
         ZONE,
         POOL,
@@ -352,7 +363,7 @@ STROKES = (
     ),
     one_off_kind(
         "capacity",
-        "how many nodes there can be; what is too much is preempted",
+        "sets how many nodes can exist; surplus spot nodes are preempted",
         "capacity us-central2-b v4-8 4",
         ZONE,
         POOL,
@@ -360,16 +371,19 @@ STROKES = (
     ),
     one_off_kind(
         "quota",
-        "how much the project may have",
+        "sets a quota of the project",
         "quota us-central2-b *V4* 32",
         ZONE,
         required_argument(
-            "quota", "quota", "a quota id, a pattern of them, or a family such as v4"
+            "quota", "quota", "a quota id, a pattern of quota ids, or a family such as v4"
         ),
         required_argument("limit", "count", "the new limit"),
     ),
     one_off_kind(
-        "clear", "ends rules", "clear all", required_argument("rule", "pattern", "its name, or all")
+        "clear",
+        "ends rules",
+        "clear all",
+        required_argument("rule", "pattern", "the name of the rule, a pattern, or all"),
     ),
 )
 

@@ -59,7 +59,7 @@ def skew_text(facts: EventFacts) -> str:
     """Which way the clock is wrong."""
     ahead = facts["seconds"]
     if not ahead:
-        return f"set the clock of {facts['target']} right"
+        return f"corrected the clock of {facts['target']}"
     side = "ahead" if ahead > 0 else "behind"
     return f"shifted the clock of {facts['target']} {format_duration(abs(ahead))} {side}"
 
@@ -70,13 +70,13 @@ def rule_text(facts: EventFacts) -> str:
     said = " ".join(f"{name}={facts[name]}" for name in facts if name not in aside)
     share = f", {facts['share']:.3g} of them" if facts.get("share", 1.0) < 1.0 else ""
     times = f", {facts['times']} times" if "times" in facts else ""
-    return f"rule {facts['rule']} is in force" + (f": {said}" if said else "") + share + times
+    return f"rule {facts['rule']} started" + (f": {said}" if said else "") + share + times
 
 
 def strike_text(facts: EventFacts) -> str:
     """What a rule struck."""
     whom = " ".join(f"{name}={facts[name]}" for name in facts if name not in ("rule", "kind"))
-    return f"rule {facts['rule']} struck" + (f": {whom}" if whom else "")
+    return f"rule {facts['rule']} applied" + (f": {whom}" if whom else "")
 
 
 def capacity_text(facts: EventFacts) -> str:
@@ -88,12 +88,12 @@ def capacity_text(facts: EventFacts) -> str:
 def drought_text(facts: EventFacts) -> str:
     """A pool that is empty."""
     machines = "" if facts["type"] == "*" else f" of {facts['type']}"
-    return f"drought{machines} in {facts['zone']} (there was {facts['before']})"
+    return f"drought{machines} in {facts['zone']} (capacity was {facts['before']})"
 
 
 def node_created_text(facts: EventFacts) -> str:
     """A node that somebody asked for."""
-    return f"{facts['node']} is asked for ({'spot ' if facts['spot'] else ''}{facts['type']})"
+    return f"{facts['node']} requested ({'spot ' if facts['spot'] else ''}{facts['type']})"
 
 
 def node_warned_text(facts: EventFacts) -> str:
@@ -114,10 +114,10 @@ TOLD: Mapping[str, str | Callable[[EventFacts], str]] = MappingProxyType(
         "weather.reboot": "rebooted {target}",
         "weather.crash": "cut the power of {target}",
         "weather.hang": "froze {target}",
-        "weather.unhang": "let {target} go on",
+        "weather.unhang": "resumed {target}",
         "weather.network": "network of {target} is {state}",
-        "weather.unreachable": "{target} does not answer from outside",
-        "weather.reachable": "{target} answers from outside",
+        "weather.unreachable": "{target} does not respond on its external address",
+        "weather.reachable": "{target} responds on its external address",
         "weather.fill-disk": "filled the disk of {target}",
         "weather.free-disk": "freed the disk of {target}",
         "weather.skew": skew_text,
@@ -126,15 +126,15 @@ TOLD: Mapping[str, str | Callable[[EventFacts], str]] = MappingProxyType(
         "weather.drought": drought_text,
         "weather.capacity": capacity_text,
         "weather.quota": "quota {quota} in {zone} is {limit}",
-        "weather.clear": "rule {rule} is over",
+        "weather.clear": "rule {rule} ended",
         "weather.rule": rule_text,
         "weather.struck": strike_text,
-        "weather.missed": "{kind} hit nobody: {why}",
-        "weather.scenario": "a scenario of {steps} steps begins",
-        "weather.dropped": "dropped {steps} steps that were to come",
+        "weather.missed": "{kind} had no effect: {why}",
+        "weather.scenario": "started a scenario of {steps} steps",
+        "weather.dropped": "cancelled {steps} remaining steps",
         "node.created": node_created_text,
-        "node.refused": "{node} is refused: {why}",
-        "node.retried": "{node} is tried again: {why}",
+        "node.refused": "{node} was refused: {why}",
+        "node.retried": "retrying {node}: {why}",
         "node.ready": node_ready_text,
         "node.deleted": "{node} is being deleted",
         "node.gone": "{node} is gone",
@@ -143,16 +143,16 @@ TOLD: Mapping[str, str | Callable[[EventFacts], str]] = MappingProxyType(
         "node.stopped": "{node} is STOPPED",
         "node.repairing": "{node} is REPAIRING",
         "node.warned": node_warned_text,
-        "maintenance.announced": "{node} will be maintained",
-        "maintenance.begun": "maintenance of {node} begins",
-        "maintenance.over": "maintenance of {node} is over",
-        "maintenance.simulated": "{node}/w{worker} is told of maintenance (simulated)",
+        "maintenance.announced": "maintenance of {node} announced",
+        "maintenance.begun": "maintenance of {node} started",
+        "maintenance.over": "maintenance of {node} ended",
+        "maintenance.simulated": "{node}/w{worker} received a maintenance notice (simulated)",
         "host.up": "{node}/w{worker} is up (boot {boot})",
-        "host.lost": "{node}/w{worker} has no power",
+        "host.lost": "{node}/w{worker} lost power",
         "host.rebooted": "{node}/w{worker} reboots",
         "host.off": "{node}/w{worker} is off",
-        "host.failed": "{node}/w{worker} did not come up: {why}",
-        "request.created": "queued resource {request} is asked for ({tier})",
+        "host.failed": "{node}/w{worker} did not start: {why}",
+        "request.created": "queued resource {request} requested ({tier})",
         "request.provisioning": "queued resource {request} is PROVISIONING",
         "request.active": "queued resource {request} is ACTIVE",
         "request.suspending": "queued resource {request} is SUSPENDING (by {initiator})",
@@ -160,7 +160,7 @@ TOLD: Mapping[str, str | Callable[[EventFacts], str]] = MappingProxyType(
         "request.failed": "queued resource {request} is FAILED: {why}",
         "request.deleted": "queued resource {request} is being deleted (it was {state})",
         "request.gone": "queued resource {request} is gone",
-        "request.reset": "queued resource {request} gets its nodes anew",
+        "request.reset": "queued resource {request} gets new nodes",
         "project.metadata": "the project's metadata changed",
     }
 )

@@ -89,4 +89,6 @@ def no_match_text(world: World, target: str) -> str:
         for n in host_spellings(world.nodes[key], worker)[2:]
     ]
     close = get_close_matches(target, known, 1, 0.65)
-    return f"nothing here fits {target!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+    return f"no node or host matches {target!r}" + (
+        f"; did you mean {close[0]!r}?" if close else ""
+    )

@@ -71,11 +71,11 @@ def file_part(name: str, *own: Argument) -> WeatherKind:
 
 TRACE = file_part(
     "a trace",
-    required_argument("file", "text", "the path of its JSON file"),
+    required_argument("file", "text", "the path of the JSON file"),
     required_argument("zone", "zones", "the zone whose capacity it is"),
     Argument(name="type", type="types", meaning="the accelerator type", default="*"),
-    duration_argument("start", "when it begins", 0.0),
-    duration_argument("offset", "how much of its beginning is left out", 0.0),
+    duration_argument("start", "when the trace starts", 0.0),
+    duration_argument("offset", "how much of the trace to skip", 0.0),
 )
 STORM = file_part(
     "storm",
@@ -92,7 +92,7 @@ TIMES = file_part(
 )
 SEED = Argument(name="seed", type="count", meaning="of the jitter and the storm")
 PARTS = ("seed", "capacity", "traces", "weather", "steps", "storm")
-EMPTY = f"the scenario is empty: give it one of {', '.join(PARTS[1:-1])} or {PARTS[-1]}"
+EMPTY = f"the scenario is empty: add one of {', '.join(PARTS[1:-1])} or {PARTS[-1]}"
 
 
 def parse_scenario(text: str, *, read: FileReader) -> Scenario:
@@ -159,7 +159,7 @@ def parse_rule(node: yaml.Node) -> Json:
     row = read_kind(found, node)
     if row.family != RULE:
         raise ScenarioError(
-            found["do"].line, "do", f"{row.name!r} happens once: put it under steps, with its time"
+            found["do"].line, "do", f"{row.name!r} happens once: put it under 'steps' with a time"
         )
     said = {name: scalar_value(found[name].node, name) for name in found if name != "do"}
     return {"at_s": 0.0, "do": row.name, **fill_arguments(row, said, found, line_number(node))}
@@ -178,11 +178,11 @@ def parse_step(node: yaml.Node) -> Json:
     times = {name: said.pop(name) for name in TIMES.arguments if name in said}
     times = fill_arguments(TIMES, times, found, line_number(node))
     if not times.keys() & {"at", "every"}:
-        raise ScenarioError(line_number(node), "at", "a step needs 'at', or 'every'")
+        raise ScenarioError(line_number(node), "at", "a step needs 'at' or 'every'")
     if "until" in times and "every" not in times:
-        raise ScenarioError(found["until"].line, "until", "'until' goes with 'every' only")
+        raise ScenarioError(found["until"].line, "until", "'until' works only with 'every'")
     if times.get("every", 1.0) < 1.0:
-        raise ScenarioError(found["every"].line, "every", "'every' must be 1 s at least")
+        raise ScenarioError(found["every"].line, "every", "'every' must be at least 1 s")
     again = {f"{name}_s": times[name] for name in ("every", "until") if name in times}
     at = times.get("at", times.get("every"))
     return {
@@ -270,7 +270,7 @@ def compose_yaml(text: str) -> yaml.Node | None:
         line = text.count("\n", 0, error.position) + 1
         raise ScenarioError(line, "", f"this is not YAML: {error.reason}") from error
     except RecursionError as error:
-        raise ScenarioError(1, "", "this is not a scenario: it is nested too deep") from error
+        raise ScenarioError(1, "", "this is not a scenario: it is nested too deeply") from error
     return root
 
 
@@ -282,7 +282,7 @@ def mapping_fields(node: yaml.Node, what: str) -> dict[str, ScenarioField]:
     for key, inner in node.value:
         name = str(scalar_value(key, what))
         if name in found:
-            raise ScenarioError(line_number(key), name, f"{name!r} is said twice in {what}")
+            raise ScenarioError(line_number(key), name, f"{name!r} occurs twice in {what}")
         found[name] = ScenarioField(line=line_number(key), node=inner)
     return found
 
@@ -293,7 +293,7 @@ def sequence_items(node: yaml.Node, field: str) -> list[yaml.Node]:
         return []
     if not isinstance(node, yaml.SequenceNode):
         raise ScenarioError(
-            line_number(node), field, f"{field!r} must be a list: lines with a dash"
+            line_number(node), field, f"{field!r} must be a list: lines that start with a dash"
         )
     return list(node.value)
 

@@ -35,7 +35,7 @@ def parse_trace(text: str) -> tuple[float, tuple[int, ...]]:
         raise ValueError("its data must be a list of whole numbers from 0 on")
     for index, level in enumerate(levels):
         if isinstance(level, bool) or not isinstance(level, int) or level < 0:
-            raise ValueError(f"data[{index}] must be a whole number from 0 on, not {level!r}")
+            raise ValueError(f"data[{index}] must be a whole number of at least 0, not {level!r}")
     return float(gap), tuple(levels)
 
 
