@@ -405,9 +405,9 @@ EOF"""
     [
         ("echo 'ERROR: (gcloud) You have no active account.' >&2; exit 1", "no active account"),
         ("exit 3", "status 3"),
-        ("echo a-token", "makes no sense"),
-        ("echo {}", "makes no sense"),
-        ("echo '[]'", "makes no sense"),
+        ("echo a-token", "can't read"),
+        ("echo {}", "can't read"),
+        ("echo '[]'", "can't read"),
     ],
 )
 def test_gcloud_without_a_login_is_no_login(tmp_path: Path, script: str, says: str) -> None:

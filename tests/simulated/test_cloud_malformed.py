@@ -92,7 +92,7 @@ def test_what_is_no_json_object_is_an_error_of_the_call(answer: str, call: str) 
 def test_json_of_another_shape_is_an_error_of_the_call(content: object) -> None:
     async def main(user: User, bids: BidsApi) -> None:
         user.wire.instead = lambda request: httpx2.Response(200, json=content)
-        with pytest.raises(MalformedAnswer, match="makes no sense"):
+        with pytest.raises(MalformedAnswer, match="is malformed"):
             await bids.survey_bids([ZONE])
 
     with_bids(main)
@@ -127,7 +127,7 @@ def test_of_one_item_that_makes_no_sense_its_zone_is_unknown_and_said(
         survey = await bids.survey_bids([ZONE, "us-central1-a"])
         assert survey.zones == {"us-central1-a", "europe-west4-a"}
         assert list(survey.sights) == ["gpt-1-g1-abc"]
-        assert survey.trouble.startswith(f"{ZONE}: the cloud's answer makes no sense")
+        assert survey.trouble.startswith(f"{ZONE}: the cloud's reply is malformed")
 
     with_bids(main)
 
@@ -160,7 +160,7 @@ def test_a_list_without_an_end_is_an_error(kind: str, call: str) -> None:
             return httpx2.Response(200, json={"nextPageToken": token})
 
         user.wire.instead = instead
-        with pytest.raises(MalformedAnswer, match="has no end"):
+        with pytest.raises(MalformedAnswer, match=r"never ends|has more than"):
             await CALLS[call](user, bids)
         assert len(user.wire.asked) == (2 if kind == "the same token" else PAGES_MAX)
 
@@ -177,7 +177,7 @@ def test_an_answer_that_never_ends_is_given_up() -> None:
     async def main(user: User, bids: BidsApi) -> None:
         user.wire.instead = lambda request: httpx2.Response(200, stream=Drip())
         begun = user.clock.now()
-        with pytest.raises(HerdError, match="no whole answer"):
+        with pytest.raises(HerdError, match="was not complete"):
             await user.cloud.list_nodes()
         assert user.clock.now() - begun <= 130
 

@@ -32,7 +32,7 @@ def test_a_look_is_asked_again_for_seconds(status: int, many: int) -> None:
 
     seconds, said = live(work)
     assert bool(said) == (many > len(PAUSES_S))
-    assert not said or said.startswith("the cloud is in trouble: ")
+    assert not said or said.startswith("the cloud has a temporary problem: ")
     assert seconds <= sum(PAUSES_S) + 1.0
 
 

@@ -1,1 +1,1 @@
-"""What we ask of the cloud: Cloud TPU, and the little of Compute that goes with it."""
+"""The client of Google Cloud: the Cloud TPU API, and the few Compute calls that we need."""

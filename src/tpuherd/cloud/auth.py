@@ -1,4 +1,4 @@
-"""Who we are to Google: its application default credentials, or where there are none, gcloud."""
+"""Access tokens for Google Cloud: from application default credentials, or from gcloud."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tpuherd.settings.endpoints import HINT, AuthToken, CredentialSource
 
 METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
 FLAVOR = {"Metadata-Flavor": "Google"}
-MARGIN_S = 120.0  #: before its end a token is renewed
-GCLOUD_S = 60.0  #: it takes seconds on a busy machine; some of its plug-ins never return
-GCLOUD_LIFE_S = 300.0  #: of a token of gcloud's that does not say when it ends
+MARGIN_S = 120.0  #: a token is renewed this long before it expires
+GCLOUD_S = 60.0  #: gcloud takes seconds on a busy machine; some of its plug-ins never return
+GCLOUD_LIFE_S = 300.0  #: assumed for a token from gcloud without an expiry time
 GCLOUD = ("config", "config-helper", "--format=json", "--min-expiry=5m")
 
 
 class AnonymousAuth:
-    """For a simulated world, which asks nobody's name."""
+    """For a simulated world, which does not authenticate anyone."""
 
     async def auth_headers(self) -> Mapping[str, str]:
         return {}
@@ -35,7 +35,7 @@ class AnonymousAuth:
 
 
 class GoogleAuth:
-    """For Google: has a token, and renews it."""
+    """For Google: keeps a token and renews it before it expires."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class GoogleAuth:
         self._lock = asyncio.Lock()
 
     async def auth_headers(self) -> Mapping[str, str]:
-        """The token as a header, and who pays for the request, where somebody says so."""
+        """The headers with the token, and with the quota project if one is configured."""
         async with self._lock:
             if self._until - MARGIN_S < self.clock.now():
                 try:
@@ -62,7 +62,7 @@ class GoogleAuth:
             return self._headers
 
     def invalidate_headers(self, headers: Mapping[str, str]) -> bool:
-        """The cloud does not take these any more: the next are new ones."""
+        """The cloud rejected these headers: get a new token for the next request."""
         if headers == self._headers:
             self._until = 0.0
         return True
@@ -72,10 +72,10 @@ class GoogleAuth:
         self._headers, self._until = token.headers, self.clock.now() + token.life_s
 
     async def _get_token(self) -> AuthToken:
-        """From whoever is meant: no identity gives way to another."""
+        """From the configured source only: never falls back to another identity."""
         chosen = self.credentials
         if chosen.file is not None:
-            # It takes 0.2 s to load, and asks as long as it likes: beside the loop.
+            # It takes 0.2 s to import and may block: run it outside the event loop.
             google_login = await asyncio.to_thread(import_module, "tpuherd.cloud.google_login")
             token: AuthToken = await google_login.get_token(
                 self.client, chosen.file, chosen.quota_project
@@ -85,13 +85,13 @@ class GoogleAuth:
             return await ask_metadata_server(chosen.metadata_url, self.client, chosen.quota_project)
         if chosen.gcloud is not None:
             return await ask_gcloud(chosen.gcloud, chosen)
-        raise NoLogin("there are no credentials for Google Cloud", hint=HINT)
+        raise NoLogin("no credentials for Google Cloud found", hint=HINT)
 
 
 async def ask_metadata_server(
     url: str, client: LazyHttpClient | httpx2.AsyncClient, quota_project: str | None
 ) -> AuthToken:
-    """What the metadata server says; google-auth needs one more HTTP library for it."""
+    """A token from the metadata server. We ask it ourselves: google-auth would need `requests`."""
     try:
         answer = await client.request("GET", url + METADATA_PATH, headers=FLAVOR)
         content = answer.json()
@@ -108,7 +108,7 @@ async def ask_metadata_server(
 
 
 async def ask_gcloud(program: str, chosen: CredentialSource) -> AuthToken:
-    """What gcloud says for its active configuration, impersonation included."""
+    """A token for gcloud's active configuration, impersonation included."""
     process = await asyncio.create_subprocess_exec(
         program,
         *GCLOUD,
@@ -116,11 +116,11 @@ async def ask_gcloud(program: str, chosen: CredentialSource) -> AuthToken:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=dict(chosen.settings),
-        start_new_session=True,  # it is several processes, and all of them end
+        start_new_session=True,  # gcloud runs several processes: we kill the whole group
     )
     try:
         async with asyncio.timeout(GCLOUD_S):
-            out, said = await process.communicate()
+            out, stderr = await process.communicate()
     except BaseException as error:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -130,14 +130,17 @@ async def ask_gcloud(program: str, chosen: CredentialSource) -> AuthToken:
         hint = f"try: gcloud {' '.join(GCLOUD)}"
         raise NotReached(f"gcloud gave no token in {GCLOUD_S:g} s", hint=hint) from error
     if process.returncode:
-        words = said.decode("utf-8", "replace").strip().splitlines()
+        words = stderr.decode("utf-8", "replace").strip().splitlines()
         why = words[0] if words else f"status {process.returncode}"
         raise NoLogin(f"gcloud gave no token ({why})", hint=HINT)
     try:
         credential = json.loads(out)["credential"]
         text, expiry = str(credential["access_token"]), credential["token_expiry"]
     except (ValueError, KeyError, TypeError) as error:
-        raise NoLogin("gcloud's token makes no sense", hint="is it too old?") from error
+        raise NoLogin(
+            "gcloud returned a token that herd can't read",
+            hint="update it: gcloud components update",
+        ) from error
     end = parse_timestamp(str(expiry))
     life_s = end - WallClock().now() if end else GCLOUD_LIFE_S
     return AuthToken(headers={"authorization": f"Bearer {text}"}, life_s=life_s)

@@ -1,4 +1,4 @@
-"""Bids in the cloud: looked at all at once, asked for, withdrawn, and how they came out."""
+"""Surveys, submits and withdraws bids in the cloud, and finds out why one was refused."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -17,10 +17,10 @@ from tpuherd.model.slots_and_plan import Ask, Offer, Refusal, RequestKind, Withd
 from tpuherd.ports import BidRefused, Host, Survey
 from tpuherd.targets import split_bid_name
 
-#: By these a request or a node is known as the one that was asked for.
+#: The card fields by which we recognize a request or node as the one that we asked for.
 SAME = ("slot", "generation", "owner", "node_digest")
-FRESH_S = 15.0  #: so long the operations of a zone are as good as read anew: all bids share them
-PAGES_OF_OPERATIONS = 5  #: the newest stand first; a create is followed up within minutes
+FRESH_S = 15.0  #: all bids of a zone share one list of its operations for this long
+PAGES_OF_OPERATIONS = 5  #: the newest come first, and a create is checked within minutes
 
 
 class BidsApi:
@@ -37,13 +37,13 @@ class BidsApi:
         self.clock = clock
         self.ssh_port = ssh_port
         self._list_nodes = nodes
-        self._nodes: Mapping[str, list[Node]] = {}  #: by bid, as seen last
-        #: By zone, when they were read.
+        self._nodes: Mapping[str, list[Node]] = {}  #: by bid, from the last survey
+        #: By zone: when its failed operations were read, and what they were.
         self._failed: dict[str, tuple[float, Mapping[str, error_replies.CloudError]]] = {}
         self._reading = asyncio.Lock()
 
     async def survey_bids(self, zones: Collection[str]) -> Survey:
-        """Two wildcard lists; nodes last, so that none seems to be without its request."""
+        """Two wildcard lists. Nodes come last, so that none seems to lack its request."""
         begun_at, reads = self.clock.now(), self.cloud.rest.reads
         queued, silent, trouble = await self._list_requests()
         seen = await self._list_nodes()
@@ -63,7 +63,7 @@ class BidsApi:
         )
 
     async def _list_requests(self) -> tuple[list[QueuedResource], set[str], str]:
-        """Every queued resource, the zones that did not answer, and what makes no sense."""
+        """Every queued resource, the zones that did not answer, and what was malformed."""
         found: list[QueuedResource] = []
         silent: set[str] = set()
         trouble = ""
@@ -76,7 +76,7 @@ class BidsApi:
         return found, silent, trouble
 
     async def submit_bid(self, ask: Ask, order: NodeSpec) -> None:
-        """Create it; where the name is in use, look whether that is it."""
+        """Create it. If the name is taken, succeed if that resource is this very bid."""
         queued = ask.offer.kind is RequestKind.QUEUED
         path = self._zone_path(ask.offer.zone)
         try:
@@ -101,11 +101,11 @@ class BidsApi:
             )
 
     async def _is_already_created(self, ask: Ask, order: NodeSpec, error: HerdError) -> bool:
-        """Whether it was refused because it is there already."""
-        said = error.__cause__
+        """Whether it was refused because an earlier call already created it."""
+        reply = error.__cause__
         if (
-            not isinstance(said, ErrorReply)
-            or error_replies.parse_error(said.content, said.status).code != 6
+            not isinstance(reply, ErrorReply)
+            or error_replies.parse_error(reply.content, reply.status).code != 6
         ):
             return False
         path = self._zone_path(ask.offer.zone)
@@ -119,25 +119,25 @@ class BidsApi:
         return all(card.get(key) == order.card.get(key) for key in SAME)
 
     async def withdraw_bid(self, withdraw: Withdraw, sight: BidObservation | None) -> None:
-        """The request with its nodes by force, or the nodes where there is no request."""
+        """Force-delete the queued resource with its nodes, or the nodes if it has none."""
         path = self._zone_path(withdraw.zone)
         if sight is None or sight.request is not None:
             if sight is not None and sight.request in (RequestState.ENDING, RequestState.LEAVING):
-                return  # it can't be deleted now, or is being
+                return  # it can't be deleted in this state, or is being deleted
             await self._delete_resource(f"{path}/queuedResources/{withdraw.bid}", force="true")
         names = [withdraw.bid] if sight is None else nodes_to_delete(sight)
         for name in names:
             await self._delete_resource(f"{path}/nodes/{name}")
 
     async def _delete_resource(self, path: str, **query: str) -> None:
-        """What is gone already is fine."""
+        """Delete it; it is fine if it no longer exists."""
         try:
             await self.cloud.rest.call_tpu("DELETE", path, None, **query)
         except NotFound:
             pass
 
     async def find_refusal(self, bid: str, offer: Offer) -> BidRefused | None:
-        """By the operation that created it: where nothing is listed, a refusal is found there."""
+        """The refusal of a bid that no list shows: its create operation has failed."""
         zone = offer.zone
         async with self._reading:
             at, failed = self._failed.get(zone, (-FRESH_S, {}))
@@ -150,7 +150,7 @@ class BidsApi:
         return BidRefused(state_mapping.classify_refusal(error, offer.tier), error.sentence)
 
     async def _failed_creations(self, zone: str) -> Mapping[str, error_replies.CloudError]:
-        """The creations in a zone that failed, by what they were of."""
+        """The errors of failed create operations in a zone, by resource name."""
         found: dict[str, error_replies.CloudError] = {}
         many = 0
         async with aclosing(
@@ -166,7 +166,7 @@ class BidsApi:
         return found
 
     def bid_hosts(self, bid: str) -> tuple[Host, ...]:
-        """Of all its nodes, in the order of the slices and of the workers."""
+        """The hosts of all its nodes, ordered by slice and worker."""
         return tuple(
             parse.worker_host(node, worker, self.ssh_port)
             for node in self._nodes.get(bid, [])
@@ -178,7 +178,7 @@ class BidsApi:
 
 
 def group_by_bid(nodes: Iterable[Node]) -> Mapping[str, list[Node]]:
-    """The nodes that bear an owner, those of a multislice run together and in order."""
+    """The nodes with an owner in their name, by bid; those of a multislice run in order."""
     found: dict[str, list[tuple[int, Node]]] = {}
     for node in nodes:
         name = split_bid_name(node.name)
@@ -192,7 +192,7 @@ def group_by_bid(nodes: Iterable[Node]) -> Mapping[str, list[Node]]:
 
 
 def bid_observation(bid: str, request: QueuedResource | None, nodes: list[Node]) -> BidObservation:
-    """A bid as the judgement sees it."""
+    """A bid as the planner sees it."""
     metadata: Mapping[str, str] = request.metadata if request else nodes[0].metadata
     error = request.error if request else None
     return BidObservation(
@@ -208,7 +208,6 @@ def bid_observation(bid: str, request: QueuedResource | None, nodes: list[Node])
 
 
 def node_observation(node: Node) -> NodeObservation:
-    """One node of it."""
     return NodeObservation(
         name=node.name,
         word=state_mapping.node_state(node.state, node.health),
@@ -221,19 +220,19 @@ def node_observation(node: Node) -> NodeObservation:
 
 
 def nodes_to_delete(sight: BidObservation) -> list[str]:
-    """The nodes to be deleted by themselves: those without a request that takes them along."""
+    """The nodes to delete one by one; none if deleting their request deletes them."""
     if sight.request is not None:
         return []
     return [node.name for node in sight.nodes if node.word is not NodeState.LEAVING]
 
 
 def creation_error(error: HerdError, tier: str) -> HerdError:
-    """What a failed create means: a refusal, credentials that don't count, or nothing known."""
-    said: Any = error.__cause__
-    if not isinstance(said, ErrorReply):
+    """What a failed create means: a refusal, invalid credentials, or an unknown outcome."""
+    reply: Any = error.__cause__
+    if not isinstance(reply, ErrorReply):
         return error
-    found = error_replies.parse_error(said.content, said.status)
-    if said.status >= 500:
+    found = error_replies.parse_error(reply.content, reply.status)
+    if reply.status >= 500:
         return NotReached(found.sentence)
     if found.code == error_replies.UNAUTHENTICATED:
         return error

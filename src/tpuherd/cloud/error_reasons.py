@@ -1,20 +1,20 @@
-"""What to do about a refusal, by the reason that Google states (google.rpc.ErrorInfo): a table."""
+"""Advice for refusals, by the reason that Google states (google.rpc.ErrorInfo): a table."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-#: Projects of Google's own programs: a login without a quota project counts as theirs.
+#: Projects of Google's own programs: requests without a quota project are billed to them.
 PROGRAMS = frozenset({"764086051850", "32555940559"})
 NO_QUOTA_PROJECT = (
-    "your login names no quota project: gcloud auth application-default set-quota-project {project}"
+    "your login has no quota project: gcloud auth application-default set-quota-project {project}"
 )
 ROLE = (
-    "ask for a role that has it: gcloud projects add-iam-policy-binding {project}"
+    "ask for a role that includes it: gcloud projects add-iam-policy-binding {project}"
     " --member=user:YOU --role=roles/tpu.admin"
 )
 ADVICE: Mapping[str, str] = {
-    "SERVICE_DISABLED": "enable it, and wait a minute or two: "
+    "SERVICE_DISABLED": "enable the API and wait a minute or two: "
     "gcloud services enable {service} --project={project}",
     "IAM_PERMISSION_DENIED": f"{{permission}} is missing; {ROLE}",
     "USER_PROJECT_DENIED": "you may not use {consumer} as the quota project: "
@@ -25,19 +25,20 @@ ADVICE: Mapping[str, str] = {
     "gcloud billing projects link {project} --billing-account=ACCOUNT",
     "CONSUMER_INVALID": "is {project} the id of your project? gcloud projects list",
     "CONSUMER_SUSPENDED": "Google has suspended the project {project}: ask its owner",
-    "LOCATION_POLICY_VIOLATED": "the project may not use that zone: choose others, "
-    "`herd context grant` says once which",
-    "SECURITY_POLICY_VIOLATED": "a perimeter of VPC Service Controls forbids it: "
-    "ask who administers your organization",
-    "ORG_RESTRICTION_VIOLATION": "your organization forbids it from here: ask who administers it",
+    "LOCATION_POLICY_VIOLATED": "the project may not use that zone: choose other zones, "
+    "or list the allowed ones with `herd context grant`",
+    "SECURITY_POLICY_VIOLATED": "a VPC Service Controls perimeter forbids it: "
+    "ask the administrator of your organization",
+    "ORG_RESTRICTION_VIOLATION": "your organization forbids it from this network: "
+    "ask its administrator",
 }
-WORD = re.compile(r"[\w./:@-]{1,200}")  #: it ends up in commands that people copy
+WORD = re.compile(r"[\w./:@-]{1,200}")  #: values end up in commands that people copy
 UNKNOWN = "does the account have the role roles/tpu.admin?"
 
 
-def refusal_advice(said: Mapping[str, Any], url: str) -> str:
-    """For the error object of an answer with status 403, whatever is in it."""
-    known = {name: one for name, one in error_info(said).items() if WORD.fullmatch(str(one))}
+def refusal_advice(error: Mapping[str, Any], url: str) -> str:
+    """The hint for the error object of a 403 reply, whatever it contains."""
+    known = {name: one for name, one in error_info(error).items() if WORD.fullmatch(str(one))}
     project = re.search(r"/projects/([^/]+)", url)
     words = {"service": "tpu.googleapis.com", "permission": "a permission", "consumer": "it"}
     words |= known | {"project": project[1] if project else "PROJECT"}
@@ -47,9 +48,9 @@ def refusal_advice(said: Mapping[str, Any], url: str) -> str:
     return ADVICE.get(reason, UNKNOWN).format_map(words)
 
 
-def error_info(said: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The reason, with what is told about it."""
-    details = said.get("details")
+def error_info(error: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The metadata of its ErrorInfo with the reason; empty if there is no ErrorInfo."""
+    details = error.get("details")
     for one in details if isinstance(details, list) else ():
         if isinstance(one, dict) and "reason" in one:
             more = one.get("metadata")

@@ -1,4 +1,4 @@
-"""Errors as the cloud words them."""
+"""Parses the errors in cloud replies."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 from tpuherd.errors import OperationFailed
 
-#: Of google.rpc.Code, by the word and by the HTTP status where there is no word.
+#: google.rpc.Code by its name, and by the HTTP status if the reply names none.
 CODES: Mapping[str, int] = {
     "INVALID_ARGUMENT": 3,
     "DEADLINE_EXCEEDED": 4,
@@ -26,23 +26,23 @@ STATUSES: Mapping[int, int] = {400: 3, 401: 16, 403: 7, 404: 5, 409: 6, 412: 10,
 UNAVAILABLE, UNAUTHENTICATED = 14, 16
 
 
-BETWEEN = "is a proxy or a network's login page in between? try: curl -v https://tpu.googleapis.com"
+BETWEEN = "a proxy or a login page may answer instead; try: curl -v https://tpu.googleapis.com"
 
 
 class MalformedAnswer(OperationFailed):
-    """An answer that makes no sense: it says nothing of what there is, or of what was done."""
+    """A reply that we can't parse: nothing follows from it about resources or operations."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CloudError:
-    """An error as the cloud words it, of an answer, an operation or a request."""
+    """An error in the cloud's words: of a reply, an operation or a queued resource."""
 
-    code: int  #: of google.rpc.Code
+    code: int  #: a google.rpc.Code
     sentence: str
 
 
 def parse_error(content: Mapping[str, Any], status: int) -> CloudError:
-    """From the JSON of an answer with that HTTP status, whatever else is in it."""
+    """From the JSON of a reply with that HTTP status, whatever else it contains."""
     code = CODES.get(str(content.get("status", "")), STATUSES.get(status, UNAVAILABLE))
     return CloudError(
         code=code, sentence=clean_message(content.get("message") or f"HTTP status {status}")
@@ -50,5 +50,5 @@ def parse_error(content: Mapping[str, Any], status: int) -> CloudError:
 
 
 def clean_message(sentence: object) -> str:
-    """Without the number that support asks for, and without the dot."""
+    """The message without its support id ([EID: …]) and without the final period."""
     return re.sub(r"\s*\[EID: [^]]*\]", "", str(sentence)).rstrip(".")

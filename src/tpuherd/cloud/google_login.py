@@ -1,6 +1,7 @@
-"""Tokens by google-auth, for credentials in a file, of every kind. In a thread: it blocks.
+"""Gets tokens through google-auth, for credentials files of every kind.
 
-Loaded when a token is needed: 0.2 s.
+Importing it takes 0.2 s, so it is imported when a token is needed. google-auth blocks, so it runs
+in a thread.
 """
 
 import asyncio
@@ -21,14 +22,14 @@ from tpuherd.errors import NoLogin, NotReached
 from tpuherd.settings.endpoints import LOG_IN, SCOPE, AuthToken
 
 TIMEOUT_S = 30.0
-#: A refusal; 0: nobody was asked, as what is in the file makes no sense.
-SAID_NO = frozenset({0, *range(400, 500)} - {408, 429})
-FAILED = -1  #: instead of a status: no answer of Google's came
-LIFE_S = 300.0  #: of a token that does not say until when it counts: no kind gives a shorter one
+#: Statuses that mean a refusal; 0: no request was sent, because the file is invalid.
+REFUSED = frozenset({0, *range(400, 500)} - {408, 429})
+FAILED = -1  #: instead of a status: Google did not answer
+LIFE_S = 300.0  #: assumed for a token without an expiry time: no kind of token is valid for less
 
 
 class TransportResponse(transport.Response):
-    """What google-auth reads of an answer."""
+    """An HTTP response with the attributes that google-auth reads."""
 
     def __init__(self, answer: httpx2.Response) -> None:
         self._answer = answer
@@ -47,14 +48,14 @@ class TransportResponse(transport.Response):
 
 
 class GoogleTransport(transport.Request):
-    """Carries google-auth's requests over our client, whose proxies and certificates count."""
+    """Sends google-auth's requests through our HTTP client, with its proxies and certificates."""
 
     def __init__(self, client: LazyHttpClient | httpx2.AsyncClient) -> None:
         self.client = client
         self.loop = asyncio.get_running_loop()
         self.sending: Future[httpx2.Response] | None = None
         self.given_up = False
-        self.status = 0  #: of the last answer
+        self.status = 0  #: of the last response
 
     def __call__(
         self,
@@ -66,7 +67,7 @@ class GoogleTransport(transport.Request):
         **more: Any,
     ) -> TransportResponse:
         if self.given_up:
-            raise exceptions.TransportError("nobody waits for it any more")
+            raise exceptions.TransportError("the request was cancelled")
         asking = self.client.request(
             method, url, content=body, headers=dict(headers or {}), timeout=timeout or TIMEOUT_S
         )
@@ -83,21 +84,21 @@ class GoogleTransport(transport.Request):
         return TransportResponse(answer)
 
     def give_up(self) -> None:
-        """The thread ends soon."""
+        """Cancel the request under way and refuse new ones, so that the thread ends soon."""
         self.given_up = True
         if self.sending is not None:
             self.sending.cancel()
 
 
 def is_page(answer: httpx2.Response) -> bool:
-    """Whether somebody in between answered with a page of his own."""
+    """Whether a proxy or login page answered with HTML."""
     return answer.headers.get("content-type", "").startswith("text/html")
 
 
 async def get_token(
     client: LazyHttpClient | httpx2.AsyncClient, file: Path, quota_project: str | None
 ) -> AuthToken:
-    """Of the credentials in that file."""
+    """A token for the credentials in that file."""
     requests = GoogleTransport(client)
     try:
         return await asyncio.to_thread(refresh_token, requests, file, quota_project)
@@ -106,9 +107,9 @@ async def get_token(
 
 
 def refresh_token(requests: GoogleTransport, file: Path, quota_project: str | None) -> AuthToken:
-    """A new token, or why there is none. google-auth believes what servers say: it may raise all.
+    """A new token. google-auth trusts what servers send, so it may raise any exception.
 
-    The file is read each time: whoever has logged in anew is heard at once.
+    The file is read each time, so that a new login takes effect at once.
     """
     try:
         found = load_credentials(requests, file, quota_project)
@@ -116,10 +117,10 @@ def refresh_token(requests: GoogleTransport, file: Path, quota_project: str | No
     except Exception as error:
         text = str(error.args[0] if error.args else error).strip() or type(error).__name__
         why = text.splitlines()[0][:300]
-        said = f"Google gave no token for {file} ({why})"
-        if requests.status in SAID_NO:
-            raise NoLogin(said, hint=LOG_IN) from error
-        raise NotReached(said, hint="is the network up?") from error
+        sentence = f"Google gave no token for {file} ({why})"
+        if requests.status in REFUSED:
+            raise NoLogin(sentence, hint=LOG_IN) from error
+        raise NotReached(sentence, hint="is the network up?") from error
     headers: dict[str, str] = {}
     found.apply(headers)
     now = WallClock().now()
@@ -130,9 +131,11 @@ def refresh_token(requests: GoogleTransport, file: Path, quota_project: str | No
 def load_credentials(
     requests: GoogleTransport, file: Path, quota_project: str | None
 ) -> Credentials:
-    """From a file of any kind that Google's tools write."""
+    """Credentials from any kind of file that Google's tools write."""
     content = json.loads(file.read_bytes())
-    with warnings.catch_warnings(action="ignore"):  # what to do is said where the cloud says no
+    with warnings.catch_warnings(
+        action="ignore"
+    ):  # our errors give the advice if the cloud refuses
         found, _ = load_credentials_from_dict(
             content, scopes=[SCOPE], quota_project_id=quota_project, request=requests
         )

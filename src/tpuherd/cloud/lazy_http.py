@@ -1,4 +1,4 @@
-"""The HTTP client, loaded when it is first used: 0.1 s that a command may well do without."""
+"""The HTTP client, imported when it is first used: many commands never need its 0.1 s."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 
 def import_lazily(name: str) -> ModuleType:
-    """A module whose code runs as soon as something of it is wanted."""
+    """A module whose code runs when one of its attributes is first used."""
     if name in sys.modules:
         return sys.modules[name]
     spec = find_spec(name)
@@ -29,18 +29,18 @@ else:
 
 
 class LazyHttpClient:
-    """A client that is made for its first request."""
+    """A client that is created for its first request."""
 
     def __init__(self, make: Callable[[], httpx2.AsyncClient]) -> None:
         self._make = make
         self._client: httpx2.AsyncClient | None = None
 
     def stream(self, *words: Any, **more: Any) -> AbstractAsyncContextManager[httpx2.Response]:
-        """As httpx2 has it."""
+        """Like `httpx2.AsyncClient.stream`."""
         return self._open_client().stream(*words, **more)
 
     async def request(self, *words: Any, **more: Any) -> httpx2.Response:
-        """As httpx2 has it."""
+        """Like `httpx2.AsyncClient.request`."""
         return await self._open_client().request(*words, **more)
 
     def _open_client(self) -> httpx2.AsyncClient:
@@ -49,6 +49,5 @@ class LazyHttpClient:
         return self._client
 
     async def aclose(self) -> None:
-        """Hang up."""
         if self._client is not None:
             await self._client.aclose()

@@ -1,4 +1,4 @@
-"""The nodes of a project as they were seen last, in a file: who can prove them asks no cloud."""
+"""The last known nodes of a project, in a file, so that a command can skip asking the cloud."""
 
 import json
 import os
@@ -9,19 +9,19 @@ from typing import Any
 from tpuherd.cloud.nodes_api import NodeList
 from tpuherd.cloud.parse import Node, WorkerAddress
 
-#: What is kept of a node: not its metadata, as secrets may be in there.
+#: The fields that are kept; not the metadata, which may contain secrets.
 FIELDS = ("name", "zone", "state", "health", "type", "incarnation", "created")
 
 
 class NodeCache:
-    """The file. What is in it may be over by now: whoever goes by it must find out."""
+    """The file. Its contents may be out of date: callers verify them by reaching the hosts."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self._kept = b""
 
     def load_nodes(self) -> NodeList | None:
-        """What was seen last; None where nothing is known."""
+        """The nodes of the last survey; None if no usable file exists."""
         try:
             nodes = tuple(map(node_from_row, json.loads(self.file.read_bytes())))
         except (OSError, ValueError, TypeError):
@@ -29,7 +29,7 @@ class NodeCache:
         return NodeList(nodes=nodes, unknown=())
 
     def save_nodes(self, survey: NodeList) -> None:
-        """Write it down, unless some of it is unknown."""
+        """Save the survey if it is complete and has changed."""
         content = json.dumps([node_row(one) for one in survey.nodes]).encode()
         if content == self._kept or survey.unknown:
             return
@@ -46,13 +46,13 @@ class NodeCache:
 
 
 def node_row(node: Node) -> Sequence[Any]:
-    """A node, as it is kept."""
+    """A node as a row of the file."""
     places = [(one.internal_ip, one.external_ip) for one in node.workers]
     return [*(getattr(node, field) for field in FIELDS), places]
 
 
 def node_from_row(row: Sequence[Any]) -> Node:
-    """And back."""
+    """The node of such a row."""
     *words, places = row
     workers = tuple(WorkerAddress(internal_ip=one, external_ip=other) for one, other in places)
     return Node(**dict(zip(FIELDS, words, strict=True)), workers=workers)

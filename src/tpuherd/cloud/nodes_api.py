@@ -1,4 +1,4 @@
-"""The cloud as the hosts' side needs it: which nodes there are, their keys, and letting ours in."""
+"""What connections need from the cloud: the nodes, their host keys, and installing our key."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -14,11 +14,11 @@ from tpuherd.errors import NotAllowed, NotFound
 T = TypeVar("T")
 PAGE = 500
 PAGES_MAX = 200
-TRIES = 5  #: to write what somebody else writes at the same time
+TRIES = 5  #: to write metadata that others write at the same time
 ALL_WORKERS = [""]
 OS_LOGIN_HINT = (
-    "set enable-oslogin=FALSE in the node's metadata, or import the key by `gcloud compute os-login"
-    " ssh-keys add` and name your POSIX account as `login` in the context"
+    "set enable-oslogin=FALSE in the node's metadata, or import the key with `gcloud compute"
+    " os-login ssh-keys add` and set `login` in the context to your POSIX account"
 )
 
 
@@ -27,8 +27,8 @@ class NodeList:
     """All nodes of the project."""
 
     nodes: tuple[Node, ...]
-    unknown: tuple[str, ...]  #: zones that did not answer: nothing is known of their nodes
-    trouble: str = ""  #: what of the answer makes no sense
+    unknown: tuple[str, ...]  #: zones that did not answer: their nodes are unknown
+    trouble: str = ""  #: what was malformed in the reply
 
 
 class Cloud:
@@ -38,13 +38,13 @@ class Cloud:
         self, rest: RestClient, project: str, page: int = PAGE, *, project_keys: bool = False
     ) -> None:
         self.rest = rest
-        self.project_keys = project_keys  #: our key goes into the project's metadata
+        self.project_keys = project_keys  #: whether our key goes into the project's metadata
         self.project = project
         self.page = page
-        self._writing = asyncio.Lock()  #: of metadata: one of us at a time
+        self._writing = asyncio.Lock()  #: one write of metadata at a time
 
     async def list_nodes(self) -> NodeList:
-        """Every node of every zone, all pages."""
+        """Every node in every zone, from all pages."""
         found: dict[tuple[str, str], Node] = {}
         unknown: dict[str, None] = {}
         trouble = ""
@@ -55,14 +55,14 @@ class Cloud:
         return NodeList(nodes=tuple(found.values()), unknown=tuple(unknown), trouble=trouble)
 
     async def check_access(self) -> None:
-        """One list. NotAllowed: we may not look."""
+        """Make one list request; NotAllowed if we lack the permission."""
         path = f"projects/{self.project}/locations/-/queuedResources"
         parse.parse_queued_resources(await self.rest.call_tpu("GET", path, pageSize=1))
 
     async def list_pages(
         self, zone: str, kind: str, read: Callable[[Json], ListPage[T]]
     ) -> AsyncGenerator[ListPage[T], None]:
-        """All pages of a list; one without an end is an error."""
+        """All pages of a list; raises for a list that never ends."""
         tokens = {""}
         token = ""
         for _ in range(PAGES_MAX):
@@ -74,20 +74,20 @@ class Cloud:
                 return
             if token in tokens:
                 raise MalformedAnswer(
-                    f"the cloud's list of {kind} has no end: a page follows itself"
+                    f"the cloud's list of {kind} never ends: a page links to itself"
                 )
             tokens.add(token)
-        raise MalformedAnswer(f"the cloud's list of {kind} has no end: {PAGES_MAX} pages were read")
+        raise MalformedAnswer(f"the cloud's list of {kind} has more than {PAGES_MAX} pages")
 
     async def get_node(self, zone: str, name: str) -> Node | None:
-        """One node as it is now; None if there is none."""
+        """The node as it is now; None if it does not exist."""
         try:
             return parse.parse_node(await self.rest.call_tpu("GET", self._node_path(zone, name)))
         except NotFound:
             return None
 
     async def get_guests(self, zone: str, name: str) -> Sequence[GuestInfo]:
-        """What the workers have published: host keys and names. They may be late, or never come."""
+        """What the workers published: host keys and names. May come late or never."""
         try:
             answer = await self.rest.call_tpu(
                 "POST",
@@ -99,18 +99,18 @@ class Cloud:
         return parse.parse_guests(answer)
 
     async def get_bucket_location(self, name: str) -> str:
-        """Where its data is: a region, or the name of several. NotFound, NotAllowed."""
+        """Its location: a region, or a multi-region. Raises NotFound or NotAllowed."""
         return parse.parse_bucket_location(await self.rest.read_storage(f"b/{name}"))
 
     async def check_runtime(self, zone: str, version: str) -> None:
-        """NotFound where a zone has no such image."""
+        """Raises NotFound if the zone does not have this runtime version."""
         path = f"projects/{self.project}/locations/{zone}/runtimeVersions/{version}"
         await self.rest.call_tpu("GET", path)
 
     async def install_key(self, zone: str, name: str, login: str, public: str) -> None:
-        """Put a key into the node's metadata, or into the project's where that is asked for.
+        """Add a key to the node's metadata, or to the project's if so configured.
 
-        Nobody's lines are changed. It takes the guest agents a while to act on it.
+        Existing keys stay. The guest agents take a while to apply the change.
         """
         async with self._writing:
             for _ in range(TRIES - 1):
@@ -118,13 +118,13 @@ class Cloud:
                     await self._try_install_key(zone, name, login, public)
                     return
                 except CloudConflict:
-                    continue  # somebody wrote between our look and our write
+                    continue  # another client wrote between our read and our write
             await self._try_install_key(zone, name, login, public)
 
     async def _try_install_key(self, zone: str, name: str, login: str, public: str) -> None:
         node = await self.get_node(zone, name)
         if node is None:
-            raise NotFound("it is no more")
+            raise NotFound("the node no longer exists")
         try:
             project = parse.parse_project(
                 await self.rest.call_compute("GET", f"projects/{self.project}")
@@ -133,7 +133,7 @@ class Cloud:
             project = None
         if parse.uses_os_login(node, project):
             raise NotAllowed(
-                "OS Login is on there, so that keys in the metadata count for nothing",
+                "the node uses OS Login, which ignores SSH keys in the metadata",
                 hint=OS_LOGIN_HINT,
             )
         if project is not None and not parse.ignores_project_keys(node):

@@ -1,4 +1,4 @@
-"""The cloud's JSON as nouns of ours: its fields are read here; bodies writes those of nodes."""
+"""Parses the cloud's JSON: only this module knows the field names of replies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from tpuherd.cloud import reply_shapes
-else:  # 50 ms that a command may well do without
+else:  # importing them takes 50 ms, which many commands do not need
     msgspec = import_lazily("msgspec")
     reply_shapes = import_lazily("tpuherd.cloud.reply_shapes")
 
@@ -38,14 +38,14 @@ class ListPage(NamedTuple, Generic[T]):
     """One page of a list."""
 
     items: list[T]
-    unknown: list[str]  #: zones that did not answer, or not with sense
-    token: str  #: of the next page
-    trouble: str = ""  #: what makes no sense
+    unknown: list[str]  #: zones that did not answer, or with a malformed reply
+    token: str  #: for the next page
+    trouble: str = ""  #: what was malformed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerAddress:
-    """Where a worker is."""
+    """The addresses of a worker."""
 
     internal_ip: str
     external_ip: str | None
@@ -57,23 +57,23 @@ class Node:
 
     name: str
     zone: str
-    state: str  #: READY, PREEMPTED, … or a word that we don't know
+    state: str  #: READY, PREEMPTED, …, or one that we don't know
     health: str
     type: str
-    incarnation: str  #: by which it differs from every other node that ever had the name
+    incarnation: str  #: distinguishes it from every other node that ever had this name
     created: float
     workers: tuple[WorkerAddress, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ready(self) -> bool:
-        """Whether one can work on it."""
+        """Whether its state is READY."""
         return self.state == "READY"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GuestInfo:
-    """What a worker's guest agent has published about it."""
+    """What a worker's guest agent published."""
 
     host_keys: tuple[str, ...] = ()
     instance: str = ""  #: t1v-n-0f996b37-w-0
@@ -87,22 +87,22 @@ class QueuedResource:
     zone: str
     state: str
     tier: str
-    error: CloudError | None = None  #: of one that has failed
-    metadata: Mapping[str, str] = field(default_factory=dict)  #: of its node spec
+    error: CloudError | None = None  #: if it failed
+    metadata: Mapping[str, str] = field(default_factory=dict)  #: from its node spec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operation:
-    """Something that takes the cloud its time."""
+    """A long-running operation."""
 
-    target: str  #: the last part of a name
+    target: str  #: the name of its resource
     verb: str
     error: CloudError | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProjectMetadata:
-    """The metadata of a project, which all its machines see."""
+    """The metadata of a Compute project, which all its VMs share."""
 
     fingerprint: str
     items: Mapping[str, str]
@@ -123,7 +123,7 @@ def parse_queued_resources(content: Json) -> ListPage[QueuedResource]:
 def parse_list_page(
     page: reply_shapes.ListReply, items: Iterable[Json], read: Callable[[Json], T]
 ) -> ListPage[T]:
-    """Of an item that makes no sense its zone is unknown: what else is there can't be relied on."""
+    """The items of a page; the zone of a malformed item counts as one that did not answer."""
     found: list[T] = []
     unknown = [last_part(name) for name in page.unreachable]
     trouble = ""
@@ -140,17 +140,15 @@ def parse_list_page(
 
 
 def parse_shape(content: object, shape: type[S]) -> S:
-    """JSON as something of ours. Malformed says what makes no sense."""
+    """JSON as one of our reply shapes; raises MalformedAnswer if it does not fit."""
     try:
         return msgspec.convert(content, shape)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise MalformedAnswer(
-            f"the cloud's answer makes no sense: {error}", hint=BETWEEN
-        ) from error
+        raise MalformedAnswer(f"the cloud's reply is malformed: {error}", hint=BETWEEN) from error
 
 
 def parse_queued_resource(content: Json) -> QueuedResource:
-    """One queued resource. Its node spec may be a list or a single one."""
+    """One queued resource, whose node spec may be a list or a single object."""
     one = parse_shape(content, reply_shapes.ApiQueuedResource)
     spec = one.tpu.node_spec
     first = next(iter(spec if isinstance(spec, list) else [spec]), None)
@@ -172,12 +170,11 @@ def parse_operations(content: Json) -> ListPage[Operation]:
 
 
 def parse_operation(content: Json) -> Operation:
-    """One operation, also as the answer to a create."""
+    """One operation, such as the reply to a create."""
     return build_operation(parse_shape(content, reply_shapes.ApiOperation))
 
 
 def build_operation(one: reply_shapes.ApiOperation) -> Operation:
-    """The same, parsed."""
     return Operation(
         target=last_part(one.metadata.target),
         verb=one.metadata.verb,
@@ -186,14 +183,14 @@ def build_operation(one: reply_shapes.ApiOperation) -> Operation:
 
 
 def status_error(status: reply_shapes.ApiStatus | None) -> CloudError | None:
-    """A google.rpc.Status as an error of ours, if there is one."""
+    """A google.rpc.Status as our error."""
     if status is None:
         return None
     return CloudError(code=status.code or UNAVAILABLE, sentence=clean_message(status.message))
 
 
 def parse_node(content: Json) -> Node:
-    """One node. Names look like projects/P/locations/Z/nodes/N."""
+    """One node, whose name is projects/P/locations/Z/nodes/N."""
     one = parse_shape(content, reply_shapes.ApiNode)
     return Node(
         name=last_part(one.name),
@@ -214,7 +211,7 @@ def last_part(name: str) -> str:
 
 
 def worker_addresses(node: reply_shapes.ApiNode) -> tuple[WorkerAddress, ...]:
-    """Worker i is the i-th endpoint; of several network cards, the first of each worker."""
+    """Worker i is the i-th endpoint; with several network cards, the first one of each worker."""
     return tuple(
         WorkerAddress(internal_ip=one.ip_address, external_ip=one.access_config.external_ip or None)
         for one in node.network_endpoints[:: len(node.network_configs) or 1]
@@ -222,7 +219,7 @@ def worker_addresses(node: reply_shapes.ApiNode) -> tuple[WorkerAddress, ...]:
 
 
 def parse_timestamp(timestamp: str) -> float:
-    """2026-11-20T10:46:01.123456789Z as seconds since 1970; 0 for what is none."""
+    """2026-11-20T10:46:01.123456789Z as seconds since 1970; 0 if it is malformed."""
     found = re.fullmatch(r"([-\d]+T[:\d]+)(?:\.(\d{1,6})\d*)?Z", timestamp)
     if found is None:
         return 0.0
@@ -234,7 +231,7 @@ def parse_timestamp(timestamp: str) -> float:
 
 
 def worker_host(node: Node, worker: int, ssh_port: int, guest: GuestInfo | None = None) -> Host:
-    """All that is needed to reach a worker."""
+    """A worker as a Host to connect to."""
     address = node.workers[worker]
     return Host(
         node=node.name,
@@ -249,20 +246,20 @@ def worker_host(node: Node, worker: int, ssh_port: int, guest: GuestInfo | None 
 
 
 def parse_guests(content: Json) -> list[GuestInfo]:
-    """The answer to getGuestAttributes: one entry a worker, in order."""
+    """The reply to getGuestAttributes: one entry per worker, in order."""
     found = parse_shape(content, reply_shapes.GuestListReply).guest_attributes
     return [parse_guest({item.key: item.value for item in one.query_value.items}) for one in found]
 
 
 def parse_guest(found: Mapping[str, str]) -> GuestInfo:
-    """What one worker has published."""
+    """What one worker published."""
     published = {kind: found[kind].split() for kind in HOST_KEY_KINDS if kind in found}
     keys = tuple(f"{kind} {words[0]}" for kind, words in published.items() if words)
     return GuestInfo(host_keys=keys, instance=found.get("hostname", ""))
 
 
 def parse_bucket_location(content: Json) -> str:
-    """Where a bucket is, as Cloud Storage writes it: US-CENTRAL2, EU, NAM4."""
+    """A bucket's location in Cloud Storage's spelling: US-CENTRAL2, EU, NAM4."""
     return parse_shape(content, reply_shapes.ApiBucket).location
 
 
@@ -274,7 +271,7 @@ def parse_project(content: Json) -> ProjectMetadata:
 
 
 def project_metadata_body(project: ProjectMetadata) -> Json:
-    """The body that replaces a project's metadata, if nobody has written since."""
+    """The body that replaces a project's metadata unless it has changed since we read it."""
     return {
         "fingerprint": project.fingerprint,
         "items": [{"key": key, "value": value} for key, value in project.items.items()],
@@ -282,7 +279,7 @@ def project_metadata_body(project: ProjectMetadata) -> Json:
 
 
 def uses_os_login(node: Node, project: ProjectMetadata | None) -> bool:
-    """Whether keys in the metadata are of no use; the node's own word goes first."""
+    """Whether OS Login is on, so that keys in the metadata are ignored; the node's value wins."""
     word = node.metadata.get("enable-oslogin")
     if word is None and project is not None:
         word = project.items.get("enable-oslogin")
@@ -290,12 +287,12 @@ def uses_os_login(node: Node, project: ProjectMetadata | None) -> bool:
 
 
 def ignores_project_keys(node: Node) -> bool:
-    """Whether only the node's own keys count."""
+    """Whether the node accepts only keys in its own metadata."""
     return node.metadata.get("block-project-ssh-keys", "").upper() == "TRUE"
 
 
 def add_ssh_key(metadata: Mapping[str, str], login: str, public: str) -> dict[str, str] | None:
-    """The metadata with this key added to the lines that are there; None if it is among them."""
+    """The metadata with this key appended to its ssh-keys; None if it already has the key."""
     text = metadata.get(SSH_KEYS, "")
     mine = f"{login}:{public}"
     if any(" ".join(line.split()[:2]) == mine for line in text.splitlines()):

@@ -1,4 +1,4 @@
-"""The shapes of the cloud's JSON, as far as we read it: an answer of another shape is an error."""
+"""The shapes of the cloud's JSON, as far as we read it; a reply of another shape is an error."""
 
 from typing import Annotated, Any
 
@@ -7,17 +7,17 @@ from msgspec import Meta, Struct
 from tpuherd.model.slots_and_plan import Goal, Offer
 
 ID = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-#: projects/P/locations/Z/nodes/N: ids end up in paths, in file names and on terminals.
+#: projects/P/locations/Z/nodes/N; strict, as ids end up in paths, file names and terminals.
 ResourceName = Annotated[str, Meta(pattern=rf"^projects/[^/]+/locations/{ID}/[A-Za-z]+/{ID}$")]
 ResourcePath = Annotated[str, Meta(pattern=rf"^([^/]+/)*{ID}$")]
 
 
 class ApiObject(Struct, frozen=True, rename="camel"):
-    """Fields that are missing have a default; fields that are new are left alone."""
+    """Missing fields get a default; unknown fields are ignored."""
 
 
 class ListReply(ApiObject, frozen=True):
-    """What every list has."""
+    """What every list reply has."""
 
     unreachable: list[ResourcePath] = []
     next_page_token: str = ""
@@ -39,8 +39,6 @@ class ApiStatus(ApiObject, frozen=True):
 
 
 class OperationMetadata(ApiObject, frozen=True):
-    """Of an operation."""
-
     target: str = ""
     verb: str = ""
 
@@ -65,7 +63,7 @@ class NetworkEndpoint(ApiObject, frozen=True):
 
 
 class ApiNodeSpec(ApiObject, frozen=True):
-    """What of a node stands in a queued resource."""
+    """The part of a node that a queued resource contains."""
 
     metadata: dict[str, str] = {}
 
@@ -99,7 +97,7 @@ class TpuSpec(ApiObject, frozen=True):
 
 
 class ApiQueuedResource(ApiObject, frozen=True, kw_only=True):
-    """A queued resource; which of the last four is there says its tier."""
+    """A queued resource; its tier follows from which of the last three fields is set."""
 
     name: ResourceName
     state: QueuedResourceState = QueuedResourceState()
@@ -110,7 +108,7 @@ class ApiQueuedResource(ApiObject, frozen=True, kw_only=True):
 
 
 class MetadataItem(ApiObject, frozen=True, kw_only=True):
-    """A line of metadata or of guest attributes."""
+    """An entry of metadata or of guest attributes."""
 
     key: str
     value: str = ""
@@ -130,13 +128,13 @@ class GuestListReply(ApiObject, frozen=True):
 
 
 class ApiProject(ApiObject, frozen=True):
-    """A project of Compute."""
+    """A Compute project."""
 
     common_instance_metadata: MetadataItems = MetadataItems()
 
 
 class BidCard(Struct, frozen=True):
-    """What we write into the metadata of a bid, as far as we read it again."""
+    """The card that we write into a bid's metadata, as far as we read it back."""
 
     v: int = 0
     slot: str = ""

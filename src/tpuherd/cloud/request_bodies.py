@@ -1,4 +1,4 @@
-"""What is sent to make a node: the bodies of nodes.create and queuedResources.create."""
+"""The request bodies of nodes.create and queuedResources.create."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ else:
 
 Json = dict[str, Any]
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-#: Tiers as a node and as a queued resource know them.
+#: The fields for each tier: of a node, and of a queued resource.
 NODE_TIERS: Mapping[str, Json] = {
     "spot": {"schedulingConfig": {"spot": True}},
     "preemptible": {"schedulingConfig": {"preemptible": True}},
@@ -36,7 +36,7 @@ REQUEST_TIERS: Mapping[str, Json] = {
 
 
 def node_body(ask: Ask, order: NodeSpec) -> Json:
-    """A node of this bid; what is empty is left away."""
+    """A node of this bid, without empty fields."""
     network = {
         "network": order.network,
         "subnetwork": order.subnetwork,
@@ -64,7 +64,7 @@ def create_node_body(ask: Ask, order: NodeSpec) -> Json:
 
 
 def queued_resource_body(ask: Ask, order: NodeSpec, project: str) -> Json:
-    """The body of queuedResources.create: valid for ever, one node or a multislice run."""
+    """The body of queuedResources.create: never expires; for one node or a multislice run."""
     zone = f"projects/{project}/locations/{ask.offer.zone}"
     spec: Json = {"parent": zone, "node": node_body(ask, order)}
     if ask.nodes > 1:
@@ -78,13 +78,13 @@ def queued_resource_body(ask: Ask, order: NodeSpec, project: str) -> Json:
 
 
 def card_text(card: Mapping[str, Any]) -> str:
-    """The card as it stands in the metadata."""
+    """The card as it is written into the metadata."""
     return json.dumps(card, separators=(",", ":"), sort_keys=True)
 
 
 def read_card(metadata: Mapping[str, str]) -> Mapping[str, Any]:
-    """The card that a node or a request carries; empty where there is none that makes sense:
-    whoever can write metadata can write a card.
+    """The card of a node or request; empty if it is missing or malformed, as anyone who can write
+    metadata can change it.
     """
     try:
         card: Mapping[str, Any] = msgspec.json.decode(metadata.get(CARD) or "{}")

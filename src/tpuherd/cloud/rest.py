@@ -1,4 +1,4 @@
-"""A thin client of the cloud's REST interfaces: one try, JSON both ways, clear errors."""
+"""A thin client of the cloud's REST APIs: one try, JSON both ways, clear errors."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ else:
     msgspec = import_lazily("msgspec")
 
 Json = dict[str, Any]
-TIMEOUT_S = 30.0  #: for the next bytes
-CALL_S = 120.0  #: for all of an answer
+TIMEOUT_S = 30.0  #: to receive the next bytes
+CALL_S = 120.0  #: for a whole reply
 ANSWER_MAX = 256 << 20
 
 
 class CloudConflict(OperationFailed):
-    """Somebody else changed it meanwhile, or it is busy: look again."""
+    """Another client changed it meanwhile, or it is busy: read it again."""
 
 
 class ErrorReply(Exception):
-    """The cloud's own words: the cause of what is raised for them."""
+    """The cloud's error reply, as the cause of the error that we raise."""
 
     def __init__(self, status: int, content: object) -> None:
         super().__init__(f"HTTP status {status}")
@@ -48,19 +48,19 @@ class ErrorReply(Exception):
 
 
 class RequestAuth(Protocol):
-    """Who may ask."""
+    """Where the headers that authenticate requests come from."""
 
     async def auth_headers(self) -> Mapping[str, str]:
-        """What to put into each request."""
+        """The headers for each request."""
         ...
 
     def invalidate_headers(self, headers: Mapping[str, str]) -> bool:
-        """The cloud does not know these; whether others may be had."""
+        """The cloud rejected these; whether new ones can be had."""
         ...
 
 
 class RestClient:
-    """The connections to the cloud."""
+    """Sends requests to the cloud's services."""
 
     def __init__(
         self, client: LazyHttpClient | httpx2.AsyncClient, urls: ServiceUrls, bearer: RequestAuth
@@ -68,38 +68,38 @@ class RestClient:
         self.client = client
         self.urls = urls
         self.bearer = bearer
-        self.reads = 0  #: requests that only looked, so far
+        self.reads = 0  #: number of GET requests so far
 
     async def call_tpu(
         self, method: str, path: str, body: Json | None = None, **query: str | int
     ) -> Json:
-        """Cloud TPU: the path follows /v2/."""
+        """Call Cloud TPU; the path follows /v2/."""
         return await self._request_json(method, f"{self.urls.tpu}/v2/{path}", body, query)
 
     async def call_compute(
         self, method: str, path: str, body: Json | None = None, **query: str | int
     ) -> Json:
-        """Compute: the path follows /compute/v1/."""
+        """Call Compute; the path follows /compute/v1/."""
         return await self._request_json(
             method, f"{self.urls.compute}/compute/v1/{path}", body, query
         )
 
     async def read_storage(self, path: str) -> Json:
-        """Cloud Storage, to look only: the path follows /storage/v1/."""
+        """Read from Cloud Storage; the path follows /storage/v1/."""
         return await self._request_json("GET", f"{self.urls.storage}/storage/v1/{path}", None, {})
 
     async def _request_json(
         self, method: str, url: str, body: Json | None, query: Mapping[str, str | int]
     ) -> Json:
-        """One answer. A token that is not taken is renewed, once."""
+        """One call; if the token is rejected, it is renewed and the call repeated once."""
         headers = await self.bearer.auth_headers()
         try:
             return await self._send_request(method, url, body, query, headers)
         except NotAllowed as error:
-            said = error.__cause__
+            reply = error.__cause__
             if not (
-                isinstance(said, ErrorReply)
-                and said.status == 401
+                isinstance(reply, ErrorReply)
+                and reply.status == 401
                 and self.bearer.invalidate_headers(headers)
             ):
                 raise
@@ -113,7 +113,6 @@ class RestClient:
         query: Mapping[str, str | int],
         headers: Mapping[str, str],
     ) -> Json:
-        """One request, one answer."""
         self.reads += method == "GET"
         params = {name: word for name, word in query.items() if word != ""}
         service = url.partition("/v")[0]
@@ -126,30 +125,30 @@ class RestClient:
             ):
                 return read_json(answer, await read_body(answer))
         except httpx2.TimeoutException as error:
-            raise NotReached(f"the cloud gave no answer in {TIMEOUT_S:g} s") from error
+            raise NotReached(f"the cloud did not answer within {TIMEOUT_S:g} s") from error
         except TimeoutError as error:
-            raise NotReached(f"the cloud gave no whole answer in {CALL_S:g} s") from error
+            raise NotReached(f"the cloud's reply was not complete within {CALL_S:g} s") from error
         except httpx2.HTTPError as error:
             kind = NotListening if isinstance(error, httpx2.ConnectError) else NotReached
             raise kind(
                 f"the cloud at {service} can't be reached ({error})",
-                hint="is the network up? A simulated world is started by `herd sim start`",
+                hint="is the network up? For a simulated world: herd sim start",
             ) from error
 
 
 async def read_body(answer: httpx2.Response) -> bytes:
-    """All of it, if it is not endless."""
+    """The whole body; raises if it is longer than ANSWER_MAX."""
     body = bytearray()
     async for piece in answer.aiter_bytes():
         body += piece
         if len(body) > ANSWER_MAX:
             most = f"{ANSWER_MAX >> 20} MB"
-            raise MalformedAnswer(f"the cloud's answer is longer than {most}", hint=BETWEEN)
+            raise MalformedAnswer(f"the cloud's reply is longer than {most}", hint=BETWEEN)
     return bytes(body)
 
 
 def read_json(answer: httpx2.Response, body: bytes) -> Json:
-    """The object that was answered. What is no JSON object is an error, whatever its status."""
+    """The reply's JSON object; raises for error statuses and for everything else."""
     status, headers, url = answer.status_code, answer.headers, str(answer.url)
     service = url.partition("/v")[0]
     try:
@@ -171,36 +170,34 @@ def read_json(answer: httpx2.Response, body: bytes) -> Json:
 
 
 def world_http_client(transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
-    """For a world: keeps connections, and asks no proxy. `transport`: to one in this process."""
-    nobody = SSLContext(PROTOCOL_TLS_CLIENT)  # worlds speak plainly; to load whom to trust is slow
+    """A client for a world, without proxies; `transport` leads to a world in this process."""
+    no_tls = SSLContext(PROTOCOL_TLS_CLIENT)  # worlds use plain HTTP; loading certificates is slow
     return httpx2.AsyncClient(
-        transport=transport, timeout=TIMEOUT_S, trust_env=False, verify=nobody
+        transport=transport, timeout=TIMEOUT_S, trust_env=False, verify=no_tls
     )
 
 
 def google_http_client() -> httpx2.AsyncClient:
-    """For Google: by the proxies and certificates that the environment names."""
+    """A client for Google, with the proxies and certificates of the environment."""
     return httpx2.AsyncClient(timeout=TIMEOUT_S)
 
 
 def error_for_status(status: int, content: object, url: str = "") -> HerdError:
-    """The cloud's refusal as one of our errors."""
+    """The cloud's error reply as one of our errors."""
     error = content.get("error") if isinstance(content, dict) else None
-    said: Json = error if isinstance(error, dict) else {}
-    sentence = said.get("message")
+    reply: Json = error if isinstance(error, dict) else {}
+    sentence = reply.get("message")
     sentence = str(sentence or f"the cloud answered with HTTP status {status}").rstrip(".")
     if status == 404:
         return NotFound(sentence)
     if status == 401:
         return NoLogin(sentence, hint=LOG_IN)
     if status == 403:
-        return NotAllowed(sentence, hint=refusal_advice(said, url))
+        return NotAllowed(sentence, hint=refusal_advice(reply, url))
     if status in (409, 412):
         return CloudConflict(sentence)
     if status == 400:
         return InvalidInput(sentence)
     if status == 429:
-        return OperationFailed(
-            sentence, hint="the cloud limits how often it is asked: wait a minute"
-        )
+        return OperationFailed(sentence, hint="the cloud's rate limit is reached: wait a minute")
     return OperationFailed(sentence)

@@ -1,7 +1,7 @@
-"""The client of commands, behind whom no plan stands: what only looks is asked again for seconds.
+"""The REST client of commands: retries reads for a few seconds.
 
-The engine's client tries once, and its plan decides; a command has but this moment. What changes
-anything is asked once here, too: whoever said it can see what came of it, and say it again.
+The engine's client tries once and the planner decides what to do next; a command has no planner.
+Requests that change something are sent once here too: the user sees the error and can repeat them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tpuherd.errors import HerdError, NotListening
 from tpuherd.settings.endpoints import ServiceUrls
 
 PAUSES_S = (0.3, 1.0, 2.5)
-PASSING = frozenset({500, 502, 503, 504})  #: statuses of a moment
-#: Methods by POST that change nothing.
-LOOKS = (":getGuestAttributes",)
+PASSING = frozenset({500, 502, 503, 504})  #: statuses that are often temporary
+#: POST methods that change nothing.
+READS = (":getGuestAttributes",)
 
 
 class RetryingRest(RestClient):
-    """Goes on where the trouble was a moment's."""
+    """Retries reads after transient errors."""
 
     def __init__(
         self,
@@ -36,8 +36,7 @@ class RetryingRest(RestClient):
     async def _request_json(
         self, method: str, url: str, body: Json | None, query: Mapping[str, str | int]
     ) -> Json:
-        """One answer, or that there was none in several tries."""
-        if method == "GET" or url.endswith(LOOKS):
+        if method == "GET" or url.endswith(READS):
             for pause_s in PAUSES_S:
                 try:
                     return await super()._request_json(method, url, body, query)
@@ -54,7 +53,7 @@ class RetryingRest(RestClient):
 
 
 def is_transient(error: HerdError) -> bool:
-    """Whether it may be over in a moment: not where nobody listens, nor after a whole time-out."""
+    """Whether a retry may help: not if nothing listens there, nor after a full timeout."""
     cause = error.__cause__
     if isinstance(cause, ErrorReply):
         return cause.status in PASSING
@@ -63,5 +62,7 @@ def is_transient(error: HerdError) -> bool:
 
 
 def trouble_error(error: HerdError) -> HerdError:
-    """The same as what it is: not our user's fault, and seldom for long."""
-    return type(error)(f"the cloud is in trouble: {error.sentence}", hint="try again later")
+    """The same error, worded as a temporary failure of the cloud."""
+    return type(error)(
+        f"the cloud has a temporary problem: {error.sentence}", hint="try again later"
+    )

@@ -1,4 +1,4 @@
-"""The cloud's own words for states and errors, as words of the judgement: tables."""
+"""Maps the cloud's states and errors to those of the planner: tables."""
 
 import re
 from collections.abc import Mapping
@@ -37,13 +37,13 @@ NODES: Mapping[str, NodeState] = {
 }
 WELL = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})
 
-#: The first rule that fits: codes, what the sentence says, and what it comes to.
+#: Codes, a pattern in the message, and the resulting refusal; the first match wins.
 RULES: tuple[tuple[frozenset[int], str, Refusal], ...] = (
     (frozenset({8}), r"per minute|rate limit|too many requests", Refusal.RATE),
     (frozenset({5, 8, 9}), r"reserv", Refusal.RESERVATION),
     (frozenset({8}), r"quota", Refusal.QUOTA),
     (frozenset({8}), r"", Refusal.STOCKOUT),
-    (frozenset({3, 9}), r"while in state", Refusal.BROKEN),  # preempted while it was being made
+    (frozenset({3, 9}), r"while in state", Refusal.BROKEN),  # preempted while it was being created
     (frozenset({6}), r"", Refusal.TAKEN),
     (frozenset({7}), r"", Refusal.PERMISSION),
     (frozenset({3, 5, 11}), r"", Refusal.CONFIGURATION),
@@ -51,18 +51,18 @@ RULES: tuple[tuple[frozenset[int], str, Refusal], ...] = (
 
 
 def node_state(state: str, health: str) -> NodeState:
-    """How a node is; a state that nobody has met is UNKNOWN."""
+    """The planner's state of a node; UNKNOWN for a state that is not in the table."""
     word = NODES.get(state, NodeState.UNKNOWN)
     return NodeState.SICK if word is NodeState.READY and health not in WELL else word
 
 
 def request_state(state: str) -> RequestState:
-    """How far a queued resource is."""
+    """The planner's state of a queued resource; UNKNOWN if it is not in the table."""
     return REQUESTS.get(state, RequestState.UNKNOWN)
 
 
 def classify_refusal(error: CloudError, tier: str) -> Refusal:
-    """Why the cloud said no. Spot capacity is at times refused as a missing reservation."""
+    """Why the cloud refused. It sometimes refuses spot capacity as a missing reservation."""
     for codes, pattern, word in RULES:
         if error.code in codes and re.search(pattern, error.sentence, re.IGNORECASE):
             if word is Refusal.RESERVATION and tier != "reserved":

@@ -91,7 +91,7 @@ def resolve_access(environ: Mapping[str, str], *, world: Path | None = None) -> 
         )
     found = find_credentials(environ, account=context.get("account"))
     if not (found.file or found.metadata_url or found.gcloud):
-        raise NoLogin("there are no credentials for Google Cloud", hint=HINT)
+        raise NoLogin("no credentials for Google Cloud found", hint=HINT)
     return ProjectAccess(
         world=None,
         project=resolve_project(environ, context, found),
