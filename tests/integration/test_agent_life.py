@@ -69,7 +69,8 @@ def test_a_host_asks_for_what_its_python_can_run(house: Agents, there: str) -> N
     if word.startswith(MARK + b"want "):
         python = word.split()[2].decode()
         assert python != OURS if there == "ours" else there != "sources"
-        for part in (program("install.py").encode(), current_agent().bytes_to_send(python)):
+        program_text = program("bootstrap_install.py").encode()
+        for part in (program_text, current_agent().bytes_to_send(python)):
             process.stdin.write(b"%d\n" % len(part) + part)
         word = process.stdout.readline()
     assert word == MARK + b"have\n"

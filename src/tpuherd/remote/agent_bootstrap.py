@@ -137,7 +137,7 @@ class BootstrapSession(AgentSession, asyncssh.SSHClientSession[bytes]):
         """The agent. Near hosts save time by more bytes, far ones save bytes."""
         near = is_near(self._channel.get_extra_info("socket"))
         parcel = self._parcel.bytes_to_send(python if near else "")
-        for part in (minified_script("install.py").encode(), parcel):
+        for part in (minified_script("bootstrap_install.py").encode(), parcel):
             self.write(b"%d\n" % len(part) + part)
 
     def exit_status_received(self, status: int) -> None:
@@ -163,8 +163,8 @@ def minified_script(name: str) -> str:
 def bootstrap_command(parcel: AgentBundle) -> str:
     """What the login shell of the host is given: what looks for Python, and what that does."""
     shell, python = (
-        shlex.quote(minified_script("arrive.sh")),
-        shlex.quote(minified_script("begin.py")),
+        shlex.quote(minified_script("bootstrap.sh")),
+        shlex.quote(minified_script("bootstrap_on_host.py")),
     )
     return " ".join(["exec sh -c", shell, "tpuherd", parcel.name, python])
 

@@ -1,4 +1,4 @@
-"""Runs on a host, started by arrive.sh: becomes the agent that lies there, or asks for it first."""
+"""Runs on a host, started by bootstrap.sh: becomes the agent that is there or asks for it first."""
 # A login shell passes this on: no single quotes in it and no backslashes.
 
 import marshal

@@ -110,7 +110,7 @@ class HostPool:
                 return self.line
             self.folder.mkdir(parents=True, exist_ok=True)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            launch = Path(__file__).with_name("launch.py")
+            launch = Path(__file__).with_name("start_zygote.py")
             with theirs:
                 self.zygote = subprocess.Popen(  # noqa: ASYNC220  # starts in a millisecond
                     [sys.executable, "-I", "-S", str(launch), str(os.getpid())],

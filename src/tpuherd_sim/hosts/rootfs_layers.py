@@ -55,7 +55,7 @@ RootfsFiles = dict[str, bytes]  #: path inside → content
 
 def read_rootfs_files() -> RootfsFiles:
     """The files that we bring along; read before the rights to read them are given up."""
-    base = Path(__file__).with_name("furniture")
+    base = Path(__file__).with_name("rootfs_files")
     return {
         str(path.relative_to(base)): path.read_bytes() for path in base.rglob("*") if path.is_file()
     }

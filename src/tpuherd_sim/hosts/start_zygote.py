@@ -1,4 +1,4 @@
-"""What starts a zygote, `python -I -S launch.py PARENT`: loads nothing of ours but the zygote."""
+"""Starts a zygote (`python -I -S start_zygote.py PARENT`) and loads nothing else of ours."""
 
 import importlib
 import sys
@@ -10,7 +10,7 @@ def main() -> None:
     """Put stand-ins for the packages above, so that none of their own code is loaded."""
     here = Path(__file__).parent
     for name, folder in (
-        ("tpuherd", here.parent.parent),
+        ("tpuherd", here.parent.parent / "tpuherd"),
         ("tpuherd_sim", here.parent),
         ("tpuherd_sim.hosts", here),
     ):
