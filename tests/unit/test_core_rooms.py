@@ -489,7 +489,7 @@ def test_what_is_suspect_is_believed_after_a_minute_if_it_is_seen_again() -> Non
 
 
 def test_the_numbers_that_the_docs_tell() -> None:
-    """docs/explanation/judgement.md says these in words."""
+    """docs/explanation/planner.md says these in words."""
     told: dict[ModuleType, dict[str, float]] = {
         bid_status: {"LAG_S": 60, "SICK_S_MAX": 900, "BOOT_S_MAX": 3600, "MAKING_S_MAX": 7200,
                 "FAULTS_MAX": 2, "STUMBLES_MAX": 5},
