@@ -33,7 +33,7 @@ CLI_HEAD = """\
 
 Data goes to stdout, everything else to stderr. [Exit status](exit-codes.md): 0 done, 1 failed, 2
 usage error or refused, 7 not reachable, 130 interrupted. herd honors `NO_COLOR`, `FORCE_COLOR`
-and `TERM=dumb`. `HERD_WORLD` means `--world`; `HERD_DEBUG=1` shows the traceback of an internal error.
+and `TERM=dumb`. `HERD_WORLD` means `--world`; `HERD_DEBUG=1` shows tracebacks of internal errors.
 
 ```text
 {page}```

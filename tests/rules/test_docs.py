@@ -14,8 +14,12 @@ from tpuherd.jobfile.fields import FIELDS
 from tpuherd_sim.weather import arguments
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("examples/**/*.md")])
-DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+PAGES = sorted(
+    page
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "tests/*.md")
+    for page in ROOT.glob(pattern)
+)
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 KINDS = ("tutorial.md", "howto", "reference", "explanation", "decisions", "glossary.md")
 
 
