@@ -63,17 +63,38 @@ def test_the_python_package_loads_nothing_heavy() -> None:
     assert not set(done.stdout.split()) & HEAVY
 
 
-#: Of these no reading command has any need: it asks neither the cloud nor a host.
+#: Commands that only read load none of these: they ask neither the cloud nor a host.
 FAR = {"asyncssh", "cryptography", "google", "h2", "httpx2", "msgspec", "uvicorn", "yaml"}
 
 
-def test_commands_that_only_read_load_nothing_that_reaches_out() -> None:
-    rooms = "front cli.main cli.ls cli.status cli.why cli.events cli.here cli.reading_do"
-    script = f"import sys, {', '.join(f'tpuherd.{room}' for room in rooms.split())}"
+def modules_loaded_by(script: str) -> set[str]:
     done = subprocess.run(
-        [sys.executable, "-c", f"{script}; print(*sys.modules)"], capture_output=True, text=True
+        [sys.executable, "-c", f"import sys\n{script}\nprint(*sys.modules, file=sys.stderr)"],
+        capture_output=True,
+        text=True,
     )
-    assert not set(done.stdout.split()) & FAR
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.split())
+
+
+def test_commands_that_only_read_load_nothing_that_reaches_out() -> None:
+    names = "launcher cli.main cli.ls cli.status cli.why cli.events cli.run_in_process".split()
+    modules = ", ".join(f"tpuherd.{name}" for name in (*names, "cli.store_session"))
+    assert not modules_loaded_by(f"import {modules}") & FAR
+
+
+#: No page of help loads these.
+HELP_SPARES = FAR | {"asyncio", "sqlite3", "ssl"}
+
+
+def test_help_of_no_command_loads_anything_heavy() -> None:
+    lines = [words.split() for words, _ in commands()]
+    script = f"""
+from tpuherd.cli.main import run
+for words in {lines!r}:
+    assert run([*words, "--help"]) == 0, words
+"""
+    assert not modules_loaded_by(script) & HELP_SPARES
 
 
 def test_the_page_shows_every_option_and_command() -> None:

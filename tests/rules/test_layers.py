@@ -31,7 +31,7 @@ CLOUD_IN_REMOTE = ("tpuherd/remote/open_remote.py", "tpuherd/remote/resolve_host
 CLOCK = ("tpuherd/clock.py",)
 PROCESSES = (
     "tpuherd_sim/hosts/",  # hosts are processes
-    "tpuherd/cli/detach.py",  # --detach
+    "tpuherd/cli/sim_start.py",  # --detach
     "tpuherd/jobs/engine_control.py",  # begins the engine
     "tpuherd/cli/via_client.py",  # calls ssh
     "tpuherd/cli/engine_move.py",  # the same

@@ -8,7 +8,7 @@ from time import time
 import pytest
 
 from tests.unit.stories import StoryLog
-from tpuherd.cli.logs_fold import FoldedLogPrinter
+from tpuherd.cli.follow import FoldedLogPrinter
 from tpuherd.cli.main import run
 from tpuherd.clock import WallClock
 from tpuherd.commands.console import Console

@@ -238,7 +238,7 @@ def test_ids_can_be_typed_and_differ() -> None:
 def test_a_keeper_begins_with_little() -> None:
     words = """
 import sys
-import tpuherd.daemon.server, tpuherd.cli.exec_run
+import tpuherd.daemon.server, tpuherd.cli.exec, tpuherd.commands.multi_host_run
 print(*(name for name, module in sys.modules.items() if module))
 """
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)

@@ -1,6 +1,7 @@
 """What may stand anywhere on a command line: -q, -v and --world, but in a remote command."""
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -101,3 +102,17 @@ class TargetCommand(click.Command):
             if f"-{letter}" in valued:
                 return place == len(word) - 1
         return False
+
+
+def current_invocation() -> Invocation:
+    """The one of the command that runs."""
+    said = click.get_current_context().find_object(Invocation)
+    return said or Invocation()
+
+
+def named_world() -> Path | None:
+    """The world of --world or HERD_WORLD. Says on a terminal that it is a simulated one."""
+    said = current_invocation()
+    if said.world is not None and said.loud >= 0 and sys.stderr.isatty():
+        click.echo(f"world: {said.world} (simulated)", err=True)
+    return said.world

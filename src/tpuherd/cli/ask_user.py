@@ -1,15 +1,18 @@
 """Asks the user at the terminal; loads nothing, so that a command on hosts starts at once."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from tpuherd.commands.console import Console
 from tpuherd.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
 
 
 class TerminalPrompter:
     """The user at the terminal."""
 
-    def __init__(self, console: Console, name: str, *, yes: bool) -> None:
+    def __init__(self, console: "Console", name: str, *, yes: bool) -> None:
         self.console = console
         self.name = name
         self.yes = yes  #: to all

@@ -1,16 +1,31 @@
 """`herd capacity`: what was learnt about zones."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+from tpuherd.views.capacity_table import capacity_text
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
 
 
 @click.command()
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def capacity(json_: bool) -> ParsedCommand:
     """Show how each zone has answered: refusals, grants, time until READY, life until a loss."""
-    from tpuherd.cli.job_reports import run_capacity
-
     return make_parsed_command("herd capacity", partial(run_capacity, json_))
+
+
+async def run_capacity(json_: bool, console: "Console", home: "HostAccess") -> int:
+    """What was learnt of zones."""
+    from tpuherd.cli.store_session import open_store_session
+    from tpuherd.jobs.job_queries import capacity_rows
+
+    async with open_store_session(console) as here:
+        rows = capacity_rows(here.store, here.now)
+        await here.print_content(rows, partial(capacity_text, **console.table_style), json_=json_)
+    return 0

@@ -3,14 +3,16 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tpuherd.cli.formats import clock_text
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
-from tpuherd.commands.console import Console
-from tpuherd.commands.host_access import HostAccess
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
 
 
 @click.command()
@@ -24,7 +26,7 @@ def holders(target: str, json_: bool) -> ParsedCommand:
     return make_parsed_command("herd holders", partial(run_holders, target, json_))
 
 
-async def run_holders(target: str, json_: bool, console: Console, home: HostAccess) -> int:
+async def run_holders(target: str, json_: bool, console: "Console", home: "HostAccess") -> int:
     """Ask every host."""
     from tpuherd.commands.ask_hosts import ask_hosts
     from tpuherd.ports import RpcRequest

@@ -4,15 +4,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tpuherd.cli.formats import Duration
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
-from tpuherd.commands.console import Console
-from tpuherd.commands.host_access import HostAccess
 from tpuherd.exit_status import FAILED
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
 
 PATIENCE_S = 60.0  #: beyond the grace
 
@@ -46,7 +48,7 @@ def clean(target: str, all_: bool, grace_s: float, yes: bool, json_: bool) -> Pa
     return make_parsed_command("herd clean", partial(run_clean, target, how))
 
 
-async def run_clean(target: str, how: CleanOptions, console: Console, home: HostAccess) -> int:
+async def run_clean(target: str, how: CleanOptions, console: "Console", home: "HostAccess") -> int:
     """On every host."""
     from tpuherd.cli.ask_user import TerminalPrompter
     from tpuherd.commands.ask_hosts import ask_hosts

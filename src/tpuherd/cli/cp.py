@@ -4,13 +4,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
-from tpuherd.commands.console import Console
-from tpuherd.commands.host_access import HostAccess
 from tpuherd.exit_status import FAILED, PARTLY
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +74,7 @@ def parse_path(word: str) -> str | HostPath:
 
 
 async def run_copy_to(
-    sources: Sequence[str], dest: HostPath, how: CopyOptions, console: Console, home: HostAccess
+    sources: Sequence[str], dest: HostPath, how: CopyOptions, console: "Console", home: "HostAccess"
 ) -> int:
     """From here to all of them."""
     from tpuherd.cli.ask_user import TerminalPrompter
@@ -88,7 +91,7 @@ async def run_copy_to(
 
 
 async def run_copy_from(
-    sources: Sequence[HostPath], dest: str, json_: bool, console: Console, home: HostAccess
+    sources: Sequence[HostPath], dest: str, json_: bool, console: "Console", home: "HostAccess"
 ) -> int:
     """From all of them to here."""
     from tpuherd.commands.ship_to_hosts import (

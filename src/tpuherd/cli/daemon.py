@@ -2,13 +2,16 @@
 
 import json
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
-from tpuherd.commands.console import Console
-from tpuherd.commands.host_access import HostAccess
 from tpuherd.exit_status import FAILED, UNREACHED
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
 
 ABSENT = "no keeper runs; the next command on a host begins one"
 
@@ -32,7 +35,7 @@ def stop(now: bool) -> ParsedCommand:
     return make_parsed_command("herd keeper stop", partial(run_daemon_stop, now))
 
 
-async def run_daemon_status(json_: bool, console: Console, home: HostAccess) -> int:
+async def run_daemon_status(json_: bool, console: "Console", home: "HostAccess") -> int:
     """How it is."""
     standing = home.daemon_status()
     if standing is None:
@@ -50,7 +53,7 @@ async def run_daemon_status(json_: bool, console: Console, home: HostAccess) -> 
     return 0
 
 
-async def run_daemon_stop(now: bool, console: Console, home: HostAccess) -> int:
+async def run_daemon_stop(now: bool, console: "Console", home: "HostAccess") -> int:
     """End it."""
     if home.daemon_status() is None:
         await console.print_notice(f"herd keeper stop: {ABSENT}")

@@ -1,14 +1,27 @@
 """`herd engine`: look at the process that keeps jobs alive, start it, end it, read its log."""
 
 import os
+from datetime import UTC, datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
-from tpuherd.cli.invocation import named_world
+from tpuherd.cli.anywhere import named_world
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.cli.print_text import print_text
 from tpuherd.errors import HerdError
+from tpuherd.exit_status import UNREACHED
+from tpuherd.model.trouble import TroubleRecord
+from tpuherd.settings import project_access
+from tpuherd.views.trouble_line import trouble_line
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
+
+LOGS = ("engine.log.1", "engine.log")
+NONE = "no engine runs; the next command on a job that wants one starts it"
 
 
 @click.group()
@@ -39,16 +52,12 @@ def run() -> int:
 @engine.command()
 def start() -> ParsedCommand:
     """Start it in the background, if none runs. Commands that need it do so by themselves."""
-    from tpuherd.cli.engine_do import run_engine_start
-
     return make_parsed_command("herd engine start", run_engine_start)
 
 
 @engine.command()
 def stop() -> ParsedCommand:
     """End it. What runs on hosts goes on, for 72 hours without an engine at the most."""
-    from tpuherd.cli.engine_do import run_engine_stop
-
     return make_parsed_command("herd engine stop", run_engine_stop)
 
 
@@ -56,16 +65,12 @@ def stop() -> ParsedCommand:
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def status(json_: bool) -> ParsedCommand:
     """Show whether it runs, where, and how long its lease lasts."""
-    from tpuherd.cli.engine_do import run_engine_status
-
     return make_parsed_command("herd engine status", partial(run_engine_status, json_))
 
 
 @engine.command()
 def acknowledge() -> ParsedCommand:
     """Stop the notice that the store was damaged and set aside."""
-    from tpuherd.cli.engine_do import run_engine_acknowledge
-
     return make_parsed_command("herd engine acknowledge", run_engine_acknowledge)
 
 
@@ -73,8 +78,6 @@ def acknowledge() -> ParsedCommand:
 @click.option("-n", "--lines", default=50, show_default=True, help="So many of the last lines.")
 def logs(lines: int) -> ParsedCommand:
     """Print the last lines of its own log."""
-    from tpuherd.cli.engine_do import run_engine_logs
-
     return make_parsed_command("herd engine logs", partial(run_engine_logs, lines))
 
 
@@ -117,4 +120,78 @@ def move(target: str | None, back: bool) -> int:
         print_text(said)
     except HerdError as error:
         return via_client.print_error("herd engine move", error)
+    return 0
+
+
+def engine_scope(console: "Console") -> project_access.ProjectScope:
+    """What is meant; the engine of a world that is gone can be ended, too."""
+    return project_access.resolve_scope(console.environ, world=console.said.world)
+
+
+async def run_engine_start(console: "Console", home: "HostAccess") -> int:
+    """Begin it."""
+    from tpuherd.cli.job_session import print_lines
+    from tpuherd.jobs import engine_control
+
+    found = await engine_control.start_engine(
+        project_access.resolve_access(console.environ, world=console.said.world), console.environ
+    )
+    await print_lines(console, f"the engine runs: pid {found['pid']} on {found['host']}")
+    return 0
+
+
+async def run_engine_stop(console: "Console", home: "HostAccess") -> int:
+    """End it."""
+    from tpuherd.cli.job_session import print_lines
+    from tpuherd.jobs import engine_control
+
+    ended = await engine_control.stop_engine(engine_scope(console))
+    await print_lines(console, "the engine has ended" if ended else "no engine runs")
+    return 0
+
+
+async def run_engine_status(json_: bool, console: "Console", home: "HostAccess") -> int:
+    """How it is."""
+    from tpuherd.cli.job_session import print_json, print_lines
+    from tpuherd.cli.store_session import print_notices
+    from tpuherd.clock import WallClock
+    from tpuherd.jobs import engine_control
+
+    found = engine_control.engine_status(engine_scope(console))
+    await print_notices(console, engine_scope(console).store_folder)
+    for one in found["troubles"]:
+        await console.print_notice(trouble_line(TroubleRecord(**one), WallClock().now()))
+    if json_:
+        await print_json(console, found)
+    elif found["running"]:
+        until = datetime.fromtimestamp(found["lease_until"], UTC).strftime("%H:%M:%S")
+        text = f"pid {found['pid']} on {found['host']}, epoch {found['epoch']}"
+        await print_lines(console, f"{text}, lease until {until} UTC, for {found['place']}")
+    else:
+        await console.print_notice(f"herd engine status: {NONE}")
+    return 0 if found["running"] else UNREACHED
+
+
+async def run_engine_acknowledge(console: "Console", home: "HostAccess") -> int:
+    """Its user knows what became of a damaged store."""
+    from tpuherd.cli.job_session import print_lines
+    from tpuherd.store.set_aside import acknowledge_notices
+
+    many = acknowledge_notices(engine_scope(console).store_folder)
+    await print_lines(console, "acknowledged" if many else "there is nothing to acknowledge")
+    return 0
+
+
+async def run_engine_logs(lines: int, console: "Console", home: "HostAccess") -> int:
+    """The end of its log."""
+    from tpuherd.cli.job_session import print_lines
+
+    folder = engine_scope(console).store_folder
+    text: list[str] = []
+    for name in LOGS:
+        file = folder / name
+        if file.exists():
+            text += file.read_text(errors="replace").splitlines()
+    if text:
+        await print_lines(console, "\n".join(text[-lines:]))
     return 0

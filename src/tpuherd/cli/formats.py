@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 
 import click
 
-from tpuherd.clock import WallClock
-
 UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
 LONG_AGO = 1e9  #: nobody means so long ago: it is a time since 1970
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]*)")
@@ -36,6 +34,8 @@ class Moment(click.ParamType[float]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
+        from tpuherd.clock import WallClock
+
         text, now = str(value), WallClock().now()
         age = parse_duration(text)
         if age is not None:

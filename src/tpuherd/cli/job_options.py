@@ -4,14 +4,16 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tpuherd.errors import InvalidInput
 from tpuherd.jobfile.fields import FIELDS
-from tpuherd.jobfile.read_job import AS_WRITTEN
-from tpuherd.jobfile.yaml_with_lines import YamlDocument, read_yaml
+
+if TYPE_CHECKING:
+    from tpuherd.jobfile.yaml_with_lines import YamlDocument
+
 
 #: Fields that have an option of their own; all others are said by --set.
 OPTIONS = (
@@ -58,8 +60,10 @@ class JobArguments:
     command: tuple[str, ...] = ()
 
 
-def read_job_input(said: JobArguments, folder: Path) -> tuple[YamlDocument, Path]:
+def read_job_input(said: JobArguments, folder: Path) -> "tuple[YamlDocument, Path]":
     """All of it as one page, and the folder that its paths are from."""
+    from tpuherd.jobfile.yaml_with_lines import YamlDocument, read_yaml
+
     base, found = folder, YamlDocument(value={})
     if said.file is not None:
         file = folder / Path(said.file).expanduser()
@@ -96,6 +100,8 @@ def shell_text(words: Sequence[str]) -> str:
 
 def parse_setting(word: str) -> tuple[tuple[str, ...], Any]:
     """`retry.failures=5`: where, and what; nothing behind = is what holds by itself."""
+    from tpuherd.jobfile.read_job import AS_WRITTEN
+
     name, equal, text = word.partition("=")
     if not equal or not name:
         raise InvalidInput(f"{word!r}: write FIELD=VALUE, such as copies=3 or retry.failures=5")
@@ -113,6 +119,8 @@ def split_values(name: str, text: str) -> list[Any]:
 
 def parse_value(name: str, text: str) -> Any:
     """A value as it is typed: as in a file, but that plain texts need no quotes."""
+    from tpuherd.jobfile.yaml_with_lines import read_yaml
+
     if name in TEXTS and not text.startswith("["):
         return text
     if name in SEVERAL and "," in text and not text.startswith("["):
@@ -121,7 +129,7 @@ def parse_value(name: str, text: str) -> Any:
     return text if found.mistakes or isinstance(found.value, str) else found.value
 
 
-def set_field(page: YamlDocument, where: tuple[str, ...], values: Sequence[Any]) -> None:
+def set_field(page: "YamlDocument", where: tuple[str, ...], values: Sequence[Any]) -> None:
     """Say it there instead of what was said before; None takes it away."""
     place = page.value
     for name in where[:-1]:

@@ -1,12 +1,32 @@
 """`herd logs`: what was said on hosts, also on those that are gone."""
 
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from heapq import merge
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from tpuherd.cli.formats import Moment
+from tpuherd.cli.formats import Moment, clock_text
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+from tpuherd.errors import InvalidInput, NotFound
+from tpuherd.settings import project_access
+from tpuherd.store.log_store import LogHost, LogStore
+from tpuherd.views.fold_output import PlainMerger, json_line, split_lines
+from tpuherd.views.printable import show_bytes, show_controls
+from tpuherd_host.agent.records import GAP, JUMP
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.find_logs import HostLog, LogQuery
+    from tpuherd.commands.host_access import HostAccess
+
+LOOK_S = 0.3
+ANCHORS = re.compile(rb"\\[AZ]|\(\?")  #: what means something else in a text of many lines
+MISSING = b"[output is missing here]\n"
 
 
 @click.command()
@@ -27,9 +47,159 @@ def logs(target: str | None, **said: Any) -> ParsedCommand:
     of commands for two weeks. Each has an id, and a number from 1 on: those of a job's attempts
     are the attempts' own.
     """
-    from tpuherd.cli.show_logs import run_logs
     from tpuherd.commands.find_logs import LogQuery
 
     if target is None and said["attempt"] is None:
         raise click.UsageError("say whose: herd logs TARGET, or --attempt ID")
     return make_parsed_command("herd logs", partial(run_logs, LogQuery(target=target, **said)))
+
+
+class LogPiece(NamedTuple):
+    """Whole lines of one of them, said at the same time. They sort as they stand here."""
+
+    at: float
+    log: int  #: which, by its place among all
+    port: int
+    text: bytes
+
+
+async def run_logs(look: "LogQuery", console: "Console", home: "HostAccess") -> int:
+    """From the target to the last line."""
+    from tpuherd.clock import WallClock
+    from tpuherd.commands.find_logs import find_logs, no_logs_sentence, submission_times
+
+    del home  # nobody is asked: all of it is here
+    shelf = LogStore(log_folder(console))
+    wall = WallClock()
+    pattern = compile_pattern(look.grep)
+    begun: Mapping[str, float] = {}
+    if look.target is not None and not look.all_:
+        begun = submission_times(look.target, store_folder(console), wall.now())
+    chosen = find_logs(look, shelf, begun)
+    since = look.since or 0.0
+    page = LogPrinter(shelf, console, json_=look.json_, since=since, pattern=pattern)
+    if not chosen:
+        sentence = no_logs_sentence(look, shelf)
+        if not look.follow:
+            raise NotFound(sentence, hint="what says nothing leaves no log")
+        await console.print_notice(f"herd logs: {sentence}; waiting for one")
+    await page.print_new(chosen, tail=look.tail)
+    while look.follow:
+        await console.flush()
+        await wall.sleep(LOOK_S)
+        await page.print_new(find_logs(look, shelf, begun))
+    return 0
+
+
+def store_folder(console: "Console") -> Path:
+    """Where the store of the place is."""
+    return project_access.resolve_scope(console.environ, world=console.said.world).store_folder
+
+
+def log_folder(console: "Console") -> Path:
+    """Where the logs of the place are that is meant; the place itself may be gone."""
+    return project_access.resolve_scope(console.environ, world=console.said.world).logs_folder
+
+
+def compile_pattern(text: str | None) -> re.Pattern[bytes] | None:
+    """What --grep looks for."""
+    try:
+        return None if text is None else re.compile(text.encode(), re.MULTILINE)
+    except re.error as error:
+        raise InvalidInput(f"{text!r} is no regular expression: {error}") from error
+
+
+class LogPrinter:
+    """Prints what has not been printed yet."""
+
+    def __init__(
+        self,
+        shelf: LogStore,
+        console: "Console",
+        *,
+        json_: bool,
+        since: float,
+        pattern: re.Pattern[bytes] | None,
+    ) -> None:
+        self._shelf = shelf
+        self._console = console
+        self._json = json_
+        self._since = since
+        self._search = None if pattern is None else pattern.search
+        #: A text in which it is not found has no line in which it is.
+        self._quick = pattern is not None and not ANCHORS.search(pattern.pattern)
+        self._offsets: dict[tuple[str, LogHost], int] = {}
+        self._lines: dict[tuple[str, LogHost], PlainMerger] = {}
+        self._heads: dict[str, list[str]] = {}  #: by host the work it has spoken of, in turn
+        self._headed: set[str] = set()
+
+    async def print_new(self, logs: "Sequence[HostLog]", *, tail: int | None = None) -> None:
+        """All lines of these that are new, by their time; of many the last `tail`."""
+        pieces: Iterable[LogPiece] = merge(
+            *(self._new_pieces(log, at) for at, log in enumerate(logs))
+        )
+        if tail is not None:
+            lines = (
+                piece._replace(text=line) for piece in pieces for line in split_lines(piece.text)
+            )
+            pieces = deque(lines, maxlen=tail)
+        for piece in pieces:
+            await self._console.write(self._format_piece(logs[piece.log], piece))
+
+    def _new_pieces(self, log: "HostLog", number: int) -> Iterator[LogPiece]:
+        """The lines of one log that were not printed yet."""
+        key = (log.about.id, log.place)
+        plain = self._lines.setdefault(key, PlainMerger())
+        start = self._offsets.get(key, 0)
+        for offset, record in self._shelf.read_records(log.about.id, log.place, start):
+            self._offsets[key] = offset
+            if record.at < self._since:
+                continue
+            said = MISSING if record.port in (GAP, JUMP) else record.piece
+            for block in plain.feed("", record.port, said, record.at):
+                if text := self._matching_lines(block.text):
+                    yield LogPiece(record.at, number, record.port, text)
+        if log.about.ended is not None:
+            for block in plain.end_host("", log.about.ended):
+                if text := self._matching_lines(block.text):
+                    yield LogPiece(log.about.ended, number, block.port, text)
+
+    def _matching_lines(self, text: bytes) -> bytes:
+        """The lines that are looked for."""
+        search = self._search
+        if search is None:
+            return text
+        if self._quick and not search(text):
+            return b""
+        return b"".join(line for line in split_lines(text) if search(line.removesuffix(b"\n")))
+
+    def _format_piece(self, log: "HostLog", piece: LogPiece) -> bytes:
+        from tpuherd.commands.output import COLOURS, PORTS
+
+        lines = piece.text.removesuffix(b"\n")
+        if self._json:
+            port = PORTS.get(piece.port, "agent")
+            rows = (json_line(log.label, port, line, piece.at) for line in lines.split(b"\n"))
+            return b"".join(rows)
+        if self._console.is_terminal(1):
+            lines = show_bytes(lines, colours=self._console.has_colour(1))
+        before, name = show_controls(self._work_heading(log)), f"{log.label}:"
+        if self._console.has_colour(1):
+            before = f"\x1b[2m{before}\x1b[0m" if before else ""
+            name = f"\x1b[{COLOURS[log.place.worker % len(COLOURS)]}m{name}\x1b[0m"
+        before = f"{before}\n" if before else ""
+        prefix = f"{clock_text(piece.at)} {name} ".encode()
+        return before.encode() + prefix + lines.replace(b"\n", b"\n" + prefix) + b"\n"
+
+    def _work_heading(self, log: "HostLog") -> str:
+        """What the lines are of: where it begins, and where a host comes back to it."""
+        about = log.about
+        spoken = self._heads.setdefault(log.label, [])
+        back = about.id in spoken[:-1]
+        if about.id in spoken:
+            spoken.remove(about.id)
+        spoken.append(about.id)
+        if about.id in self._headed and not back:
+            return ""
+        self._headed.add(about.id)
+        return f"-- {log.number or '-'}  {about.id}  {clock_text(about.started)}  {about.title}"

@@ -1,10 +1,16 @@
 """`herd ls`: all jobs, a line each."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+from tpuherd.views.job_pages import jobs_text
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
 
 
 @click.command()
@@ -14,6 +20,16 @@ def ls(json_: bool) -> ParsedCommand:
 
     READY counts the nodes that are there, of those that are wished.
     """
-    from tpuherd.cli.job_reports import run_ls
-
     return make_parsed_command("herd ls", partial(run_ls, json_))
+
+
+async def run_ls(json_: bool, console: "Console", home: "HostAccess") -> int:
+    """All jobs."""
+    from tpuherd.cli.store_session import open_store_session
+    from tpuherd.jobs.job_queries import job_rows
+
+    async with open_store_session(console) as here:
+        await here.print_troubles(apart=json_)
+        rows = job_rows(here.store, here.now)
+        await here.print_content(rows, partial(jobs_text, **console.table_style), json_=json_)
+    return 0

@@ -1,6 +1,5 @@
 """What a command does on hosts, as a value: the keeper does it, or this process."""
 
-import asyncio
 import errno
 import signal
 import sys
@@ -11,15 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tpuherd.cli.invocation import current_invocation
-from tpuherd.commands.console import Console, ReaderGone
-from tpuherd.commands.host_access import HostAccess
+from tpuherd.cli.anywhere import current_invocation
 from tpuherd.commands.invocation import Invocation
 from tpuherd.errors import HerdError
 from tpuherd.exit_status import ABORTED, BROKEN_PIPE, FAILED, SIGNALLED, STATUS, Declined
 
 if TYPE_CHECKING:  # they load what is heavy, and a page of help needs none of it
-    pass
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,20 +26,22 @@ class ParsedCommand:
 
     name: str  #: who says it, if there is something to be said: herd exec
     said: Invocation
-    work: Callable[[Console, HostAccess], Awaitable[int]]
+    work: "Callable[[Console, HostAccess], Awaitable[int]]"
     #: It hears signals, and that its user is gone, by itself. Others are cancelled by both.
     attentive: bool = False
 
 
 def make_parsed_command(
-    name: str, work: Callable[[Console, HostAccess], Awaitable[int]], *, attentive: bool = False
+    name: str, work: "Callable[[Console, HostAccess], Awaitable[int]]", *, attentive: bool = False
 ) -> ParsedCommand:
     """The errand of the command that is being parsed."""
     return ParsedCommand(name=name, said=current_invocation(), work=work, attentive=attentive)
 
 
-async def run_parsed_command(errand: ParsedCommand, console: Console, home: HostAccess) -> int:
+async def run_parsed_command(errand: ParsedCommand, console: "Console", home: "HostAccess") -> int:
     """Do it; whatever goes wrong is a sentence and an exit status."""
+    from tpuherd.commands.console import ReaderGone
+
     try:
         said = console.said = resolve_world(errand.said, console)
         if said.world is not None and said.loud >= 0 and console.is_terminal(2):
@@ -68,8 +68,10 @@ def innermost_error(error: Exception) -> Exception:
     return error
 
 
-async def report_error(name: str, error: Exception, console: Console) -> int:
+async def report_error(name: str, error: Exception, console: "Console") -> int:
     """One sentence, what to do, and the exit status."""
+    from tpuherd.commands.console import ReaderGone
+
     if isinstance(error, ReaderGone):
         return BROKEN_PIPE
     if isinstance(error, Declined):
@@ -95,13 +97,15 @@ async def report_error(name: str, error: Exception, console: Console) -> int:
     return FAILED
 
 
-def resolve_world(said: Invocation, console: Console) -> Invocation:
+def resolve_world(said: Invocation, console: "Console") -> Invocation:
     """With a world's folder that is the same wherever one stands."""
     return replace(said, world=said.world and Path(console.folder, said.world))
 
 
-async def run_until_signalled(errand: ParsedCommand, console: Console, home: HostAccess) -> int:
+async def run_until_signalled(errand: ParsedCommand, console: "Console", home: "HostAccess") -> int:
     """The work; if it does not listen by itself, a signal or the user's leaving ends it."""
+    import asyncio
+
     work = asyncio.ensure_future(errand.work(console, home))
     if errand.attentive:
         return await work
@@ -117,7 +121,7 @@ async def run_until_signalled(errand: ParsedCommand, console: Console, home: Hos
         await asyncio.gather(work, signals, return_exceptions=True)
 
 
-async def wait_for_end_signal(console: Console) -> int:
+async def wait_for_end_signal(console: "Console") -> int:
     """The first signal that is meant to end us."""
     while True:
         number = await console.signals.get()

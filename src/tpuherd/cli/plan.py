@@ -1,10 +1,17 @@
 """`herd plan`: what is to be done now, in the judgement's own sentences."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+from tpuherd.model.slots_and_plan import PlannedStep
+from tpuherd.views.format_text import format_table
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
 
 
 @click.command()
@@ -15,6 +22,31 @@ def plan(name: str | None, json_: bool) -> ParsedCommand:
 
     It looks at the cloud once and does nothing.
     """
-    from tpuherd.cli.plan_do import run_plan
-
     return make_parsed_command("herd plan", partial(run_plan, name, json_))
+
+
+async def run_plan(name: str | None, json_: bool, console: "Console", home: "HostAccess") -> int:
+    """A line for each slot and for each step."""
+    from tpuherd.cli.job_session import open_job_session, print_json, print_lines
+    from tpuherd.jobs.preview_plan import preview_plan
+
+    async with open_job_session(console, home, "herd plan") as here:
+        found = await preview_plan(name, here)
+    if json_:
+        await print_json(console, found.as_json())
+        return 0
+    if found.frozen:
+        await print_lines(console, f"nothing is deleted now: {found.frozen}")
+    lines = [(slot, "", sentence) for slot, sentence in found.states.items()]
+    lines += [step_row(step) for step in found.steps]
+    await print_lines(console, format_table(lines) if lines else "nothing is wished")
+    return 0
+
+
+def step_row(step: PlannedStep) -> tuple[str, str, str]:
+    """The step for people."""
+    from tpuherd.jobs.preview_plan import step_as_json
+
+    told = step_as_json(step)
+    what = f"ask for {told['type']} in" if told["do"] == "ask" else "withdraw from"
+    return told["bid"], f"{what} {told['zone']}", told["why"]

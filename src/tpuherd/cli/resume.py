@@ -1,10 +1,16 @@
 """`herd resume`: a job that was stopped goes on."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+from tpuherd.cli.stop import change_goals, print_changes
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
 
 
 @click.command()
@@ -15,6 +21,17 @@ def resume(names: tuple[str, ...], json_: bool) -> ParsedCommand:
 
     What was used of their retries is forgiven; the RUN_ID stays the same.
     """
-    from tpuherd.cli.stop_do import run_resume
-
     return make_parsed_command("herd resume", partial(run_resume, names, json_))
+
+
+async def run_resume(
+    names: tuple[str, ...], json_: bool, console: "Console", home: "HostAccess"
+) -> int:
+    """They are filled again."""
+    from tpuherd.cli.job_session import open_job_session
+    from tpuherd.jobs import submit
+
+    async with open_job_session(console, home, "herd resume") as here:
+        made = change_goals(names, submit.resume_job, here)
+    await print_changes(made, ("goes on", "goes on as it is"), json_, console)
+    return 0

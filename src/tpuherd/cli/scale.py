@@ -17,7 +17,7 @@ def scale(name: str, copies: int, yes: bool, json_: bool) -> ParsedCommand:
 
     Those that are there go on as they are; with fewer the last ones go, and you are asked.
     """
-    from tpuherd.cli.set_do import SetOptions, run_set
+    from tpuherd.cli.set_ import SetOptions, run_set
 
     setting = SetOptions(name=name, words=(f"copies={copies}",), yes=yes, json_=json_)
     return make_parsed_command("herd scale", partial(run_set, setting, "herd scale"))

@@ -1,10 +1,19 @@
 """`herd set`: change fields of a job that is there."""
 
+from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
+from tpuherd.cli.job_options import parse_setting, set_field
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+from tpuherd.exit_status import ABORTED
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
+    from tpuherd.jobs.submit import SubmitResult
 
 
 @click.command("set")
@@ -20,7 +29,50 @@ def set_(name: str, words: tuple[str, ...], yes: bool, json_: bool) -> ParsedCom
     \b
     herd set gpt retry.failures=10 env.LR=0.1        herd set gpt max_cost=
     """
-    from tpuherd.cli.set_do import SetOptions, run_set
-
     setting = SetOptions(name=name, words=words, yes=yes, json_=json_)
     return make_parsed_command("herd set", partial(run_set, setting, "herd set"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetOptions:
+    """What is wanted."""
+
+    name: str
+    words: tuple[str, ...]
+    yes: bool
+    json_: bool
+
+
+async def run_set(asked: SetOptions, said_by: str, console: "Console", home: "HostAccess") -> int:
+    """Read, judge, show, ask, write."""
+    from tpuherd.cli.job_session import open_job_session
+    from tpuherd.cli.submit_job import print_mistakes
+    from tpuherd.jobfile.yaml_with_lines import YamlDocument
+    from tpuherd.jobs.submit import change_job
+
+    async with open_job_session(console, home, said_by, yes=asked.yes) as here:
+        page = YamlDocument(value=dict(here.get_job(asked.name).document))
+        for word in asked.words:
+            where, value = parse_setting(word)
+            set_field(page, where, [value])
+        made = await change_job(asked.name, page, here)
+        if page.mistakes:
+            return await print_mistakes(page, "", said_by, console)
+        if made is None:
+            return ABORTED
+    await print_change(asked, made, console)
+    return 0
+
+
+async def print_change(asked: SetOptions, made: "SubmitResult", console: "Console") -> None:
+    """What became of it."""
+    from tpuherd.cli.job_session import print_json, print_lines
+
+    change, wish = made.change, made.wish
+    if asked.json_:
+        about = {"job": wish.job, "revision": wish.revision, "difference": list(change.lines)}
+        await print_json(console, {**about, "needs": change.needs, "document": wish.document})
+    elif not change.lines:
+        await console.print_notice(f"{wish.job} is so already")
+    else:
+        await print_lines(console, "\n".join((*change.lines, change.sentence)))

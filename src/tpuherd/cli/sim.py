@@ -5,23 +5,22 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tpuherd.cli.invocation import named_world
+from tpuherd.cli.anywhere import named_world
 from tpuherd.cli.print_text import print_text
-from tpuherd_sim.client import (
-    Json,
-    RequestRejected,
-    WorldNotRunning,
-    find_running_world,
-    send_request,
-)
+from tpuherd.errors import HerdError
+from tpuherd.settings import project_access
+from tpuherd.targets import fold_names
 from tpuherd_sim.state_dir import WorldError, WorldInfo, default_folder
+
+if TYPE_CHECKING:
+    from tpuherd_sim.client import Json
 
 state_dir = click.option(
     "--state-dir",
@@ -53,6 +52,8 @@ def sim() -> None:
 @contextmanager
 def report_trouble() -> Iterator[None]:
     """Turn what the world complains about into one sentence and an exit status."""
+    from tpuherd_sim.client import WorldNotRunning
+
     try:
         yield
     except WorldError as trouble:
@@ -144,6 +145,7 @@ def start(
 def status(state_dir: Path | None, json_: bool) -> None:
     """Say where a world is and what is in it."""
     from tpuherd.cli.sim_text import world_text
+    from tpuherd_sim.client import WorldNotRunning, find_running_world, send_request
 
     with report_trouble():
         folder = world_folder(state_dir)
@@ -171,7 +173,7 @@ def stop(state_dir: Path | None, timeout: float, json_: bool) -> None:
 
     Its engine ends with it where nothing is wished. Else it waits ten minutes for the world.
     """
-    from tpuherd.cli.sim_engine import stop_idle_engine
+    from tpuherd_sim.client import find_running_world
     from tpuherd_sim.state_dir import running_world_pid, wait_until_stopped
 
     with report_trouble():
@@ -219,6 +221,8 @@ def preempt(
     node: str, zone: str | None, no_notice: bool, state_dir: Path | None, json_: bool
 ) -> None:
     """Take a node back, as clouds do with spot."""
+    from tpuherd_sim.client import RequestRejected, find_running_world, send_request
+
     with report_trouble():
         facts = find_running_world(world_folder(state_dir))
         target = f"{zone}/{node}" if zone else node
@@ -241,6 +245,7 @@ def preempt(
 def known_nodes_text(facts: WorldInfo) -> str:
     """The end of a sentence about a node that is not there."""
     from tpuherd.cli.sim_text import first_names
+    from tpuherd_sim.client import send_request
 
     names = send_request(facts, "GET", "nodes").get("nodes", [])
     return f"there is {first_names(names)}" if names else "there is no node at all"
@@ -259,6 +264,7 @@ def weather(words: tuple[str, ...], state_dir: Path | None, json_: bool) -> None
     herd sim weather clear              ends every rule and what is still to come
     """
     from tpuherd.cli.sim_text import hits_text, weather_text
+    from tpuherd_sim.client import find_running_world, send_request
 
     with report_trouble():
         facts = find_running_world(world_folder(state_dir))
@@ -273,8 +279,10 @@ def weather(words: tuple[str, ...], state_dir: Path | None, json_: bool) -> None
         echo_json(answer) if json_ else print_text(hits_text(words[0], answer))
 
 
-def clear_weather(facts: WorldInfo) -> Json:
+def clear_weather(facts: WorldInfo) -> "Json":
     """End all of it: what is still to come, what is in force, what is short."""
+    from tpuherd_sim.client import send_request
+
     dropped = send_request(facts, "DELETE", "scenario")
     answer = send_request(facts, "POST", "weather", "clear", body={"rule": "all"})
     for pool in send_request(facts, "GET", "weather")["capacity"]:
@@ -301,6 +309,7 @@ def parse_weather(words: tuple[str, ...]) -> dict[str, str]:
 def log(follow: bool, state_dir: Path | None, json_: bool) -> None:
     """Show what happened in a world."""
     from tpuherd.cli.sim_text import log_line
+    from tpuherd_sim.client import find_running_world, send_request
 
     with report_trouble():
         facts = find_running_world(world_folder(state_dir))
@@ -337,6 +346,7 @@ def env(proxy: bool, state_dir: Path | None, json_: bool) -> None:
     \b
     eval "$(herd sim env)"
     """
+    from tpuherd_sim.client import find_running_world
     from tpuherd_sim.client_env import client_environment, export_script
 
     with report_trouble():
@@ -346,3 +356,29 @@ def env(proxy: bool, state_dir: Path | None, json_: bool) -> None:
             echo_json({**named, "PATH_FIRST": str(folder / "bin")})
         else:
             click.echo(export_script(folder, named), nl=False)
+
+
+def stop_idle_engine(world: Path, environ: Mapping[str, str]) -> str:
+    """End it where nothing is wished; else say that it waits. "" where there is none of ours."""
+    import asyncio
+
+    from tpuherd.clock import WallClock
+    from tpuherd.jobs import engine_control
+
+    try:
+        scope = project_access.resolve_scope(environ, world=world)
+        if not scope.store_folder.exists():
+            return ""
+        with closing(engine_control.open_store(scope)) as store:
+            holder, wishes = store.lease_holder(WallClock().now()), store.stored_jobs()
+        if holder is None:
+            return ""
+        if wishes:
+            return (
+                f"its engine (pid {holder.pid}) waits for it, since {fold_names(wishes)} is"
+                " wished, and"
+                " ends if it stays away: herd engine stop ends it now"
+            )
+        return "its engine has ended, too" if asyncio.run(engine_control.stop_engine(scope)) else ""
+    except HerdError:
+        return ""  # the world is stopped all the same

@@ -1,10 +1,11 @@
 """`herd sim start`: a world in this process or one of its own, and who is told what happens."""
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any
 
 import click
 
-from tpuherd.cli.detach import OnReady, run_detached
 from tpuherd.cli.print_text import print_text
 from tpuherd.cli.sim_text import log_line, welcome_text
 from tpuherd.clock import WallClock
@@ -25,6 +25,8 @@ from tpuherd_sim.weather.log_text import log_sentence
 
 StartOptions = Mapping[str, Any]  #: the options of the command line
 STORM_HOURS = 7 * 24.0
+#: Called in the new process once it is ready, with what its beginner shall print and warn of.
+OnReady = Callable[[str, str], None]
 
 
 class WorldPrinter:
@@ -131,3 +133,46 @@ def load_scenario_file(file: Path) -> list[Any]:
         raise WorldError(f"{file} can't be read ({error})") from error
     except scenarios.ScenarioError as error:
         raise WorldError(f"{file}, {error}") from error
+
+
+def run_detached(work: Callable[[OnReady], None], log: Path) -> tuple[str, str]:
+    """Begin `work`; return what it said when it was ready, or raise what it said instead."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ear, mouth = os.pipe()
+    if os.fork() == 0:
+        os.close(ear)
+        run_in_child(work, log, mouth)
+    os.close(mouth)
+    with open(ear, encoding="utf-8") as stream:
+        said = json.loads(stream.read() or "{}")
+    if "ready" in said:
+        return said["ready"], said["warning"]
+    raise WorldError(said.get("trouble") or f"The world did not come about: {log} may say why")
+
+
+def run_in_child(work: Callable[[OnReady], None], log: Path, mouth: int) -> None:
+    """The new process: no terminal, no files of its beginner, its words in the log. No return."""
+    status = 1
+    try:
+        os.setsid()
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        os.closerange(3, mouth)
+        os.closerange(mouth + 1, mouth + 1024)
+
+        def ready(message: str, warning: str) -> None:
+            os.write(mouth, json.dumps({"ready": message, "warning": warning}).encode())
+            os.close(mouth)
+
+        work(ready)
+        status = 0
+    except WorldError as trouble:
+        with contextlib.suppress(OSError):
+            os.write(mouth, json.dumps({"trouble": str(trouble)}).encode())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

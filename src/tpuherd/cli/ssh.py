@@ -31,7 +31,7 @@ def ssh(target: str, command: tuple[str, ...], tty: bool, yes: bool) -> ParsedCo
     line = command[0] if len(command) == 1 else None
     wish = ExecRequest(target=target, argv=command, shell=line if command else LOGIN, yes=yes)
     if command and not tty:
-        from tpuherd.cli.exec_run import run_exec as run_plain
+        from tpuherd.cli.exec import run_exec as run_plain
 
         return make_parsed_command("herd ssh", partial(run_plain, wish, first=True), attentive=True)
     from tpuherd.cli.terminal import run_terminal

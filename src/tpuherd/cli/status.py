@@ -1,10 +1,17 @@
 """`herd status`: all that is known of one job."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+from tpuherd.views.job_pages import job_text
+from tpuherd.views.trouble_line import trouble_rows
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
 
 
 @click.command()
@@ -15,6 +22,18 @@ def status(name: str, json_: bool) -> ParsedCommand:
 
     NAME is a job (gpt) or a slot (gpt-0). Every second of a slot is counted once, from the wish on.
     """
-    from tpuherd.cli.job_reports import run_status
-
     return make_parsed_command("herd status", partial(run_status, name, json_))
+
+
+async def run_status(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
+    """One job, or one slot."""
+    from tpuherd.cli.store_session import open_store_session
+    from tpuherd.jobs.job_queries import job_status
+
+    async with open_store_session(console) as here:
+        page = job_status(here.store, here.now, name)
+        page["troubles"] = trouble_rows(here.current_troubles())
+        if not json_:
+            await here.print_troubles()
+        await here.print_content(page, partial(job_text, **console.table_style), json_=json_)
+    return 0

@@ -1,10 +1,18 @@
 """`herd stop`: a job ends for now."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+from tpuherd.model.stored_job import StoredJob
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
+    from tpuherd.jobs.open_project import Session
 
 
 @click.command()
@@ -16,6 +24,38 @@ def stop(names: tuple[str, ...], json_: bool) -> ParsedCommand:
     The command is asked to end and has its grace; `herd resume` goes on from its last checkpoint,
     on new nodes.
     """
-    from tpuherd.cli.stop_do import run_stop
-
     return make_parsed_command("herd stop", partial(run_stop, names, json_))
+
+
+async def run_stop(
+    names: tuple[str, ...], json_: bool, console: "Console", home: "HostAccess"
+) -> int:
+    """Their nodes go."""
+    from tpuherd.cli.job_session import open_job_session
+    from tpuherd.jobs import submit
+
+    async with open_job_session(console, home, "herd stop") as here:
+        made = change_goals(names, submit.stop_job, here)
+    await print_changes(made, ("is stopped", "is stopped already"), json_, console)
+    return 0
+
+
+def change_goals(
+    names: tuple[str, ...], turn: "Callable[[StoredJob, Session], bool]", here: "Session"
+) -> dict[str, bool]:
+    """Each, and whether it was turned; none where one is not there."""
+    wishes = [here.get_job(name) for name in dict.fromkeys(names)]
+    return {wish.job: turn(wish, here) for wish in wishes}
+
+
+async def print_changes(
+    made: dict[str, bool], words: tuple[str, str], json_: bool, console: "Console"
+) -> None:
+    """What became of each."""
+    from tpuherd.cli.job_session import print_json, print_lines
+
+    if json_:
+        await print_json(console, [{"job": job, "changed": did} for job, did in made.items()])
+        return
+    for job, did in made.items():
+        await print_lines(console, f"{job} {words[0] if did else words[1]}")

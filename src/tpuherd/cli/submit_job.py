@@ -88,7 +88,7 @@ async def follow_or_detach(asked: RunOptions, job: str, console: Console, home: 
 
         return await follow_job(job, console, home)
     if asked.waits:
-        from tpuherd.cli.wait_do import run_wait
+        from tpuherd.cli.wait import run_wait
 
         return await run_wait((job,), None, False, console, home)
     if asked.follow is None and not asked.json_ and console.said.loud >= 0:

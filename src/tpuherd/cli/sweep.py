@@ -1,20 +1,32 @@
 """`herd sweep`: try many parameters on many nodes, and look at what came of it."""
 
+from collections.abc import Mapping
 from functools import partial
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tpuherd.cli.anywhere import add_global_options, count_global_words
 from tpuherd.cli.completion import complete_arguments
-from tpuherd.cli.job_options import COMMAND, JobCommand
+from tpuherd.cli.job_options import COMMAND, JobCommand, read_job_input
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.cli.run import add_follow_options, add_job_options, parse_run_options
 from tpuherd.cli.via_layout import SHOWN
+from tpuherd.errors import NotFound
+from tpuherd.exit_status import MISUSED
+from tpuherd.views.printable import show_values
+from tpuherd.views.sweep_plot import draw_sketch, draw_svg
+from tpuherd.views.sweep_table import best_text, sweep_csv, sweep_text
+
+if TYPE_CHECKING:
+    from tpuherd.cli.submit_job import RunOptions
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
 
 BEGIN = "FILE"
 FURTHER = SHOWN.union((BEGIN, "-h", "--help"))
+
+as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
 
 class SweepGroup(click.Group):
@@ -32,8 +44,7 @@ class SweepGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in SHOWN:
             return add_global_options(begin) if cmd_name == BEGIN else None
-        command = getattr(import_module("tpuherd.cli.sweep_show"), cmd_name)
-        assert isinstance(command, click.Command)
+        command = {"status": status, "best": best, "plot": plot}[cmd_name]
         complete_arguments(command)
         return add_global_options(command)
 
@@ -59,10 +70,105 @@ def sweep() -> None:
 def begin(context: click.Context, /, file: str, **said: Any) -> ParsedCommand:
     """Begin the sweep that a job file describes; options go before what it says."""
     from tpuherd.cli.submit_job import RunOptions
-    from tpuherd.cli.sweep_do import run_sweep
     from tpuherd.model.slots_and_plan import Goal
 
     ways = {word: said.pop(word) for word in ("follow", "waits")}
     told = parse_run_options(file, context.meta.get(COMMAND, []), said)
     asked = RunOptions(goal=Goal.RUN, by="herd sweep", **ways, **told)
     return make_parsed_command("herd sweep", partial(run_sweep, asked), attentive=True)
+
+
+@click.command()
+@click.argument("name")
+@as_json
+@click.option("--csv", "csv_", is_flag=True, help="Print CSV, a line for each trial.")
+def status(name: str, json_: bool, csv_: bool) -> ParsedCommand:
+    """Show all trials of a sweep: parameters, where they are, and what they told last.
+
+    The best is marked with a star.
+    """
+    return make_parsed_command("herd sweep status", partial(run_sweep_status, name, json_, csv_))
+
+
+@click.command()
+@click.argument("name")
+@as_json
+def best(name: str, json_: bool) -> ParsedCommand:
+    """Show the best of the trials that are complete; exit status 4 while there is none."""
+    return make_parsed_command("herd sweep best", partial(run_sweep_best, name, json_))
+
+
+@click.command()
+@click.argument("name")
+@click.option("--svg", is_flag=True, help="Print a picture, for a file of its own.")
+def plot(name: str, svg: bool) -> ParsedCommand:
+    """Draw how the best value came about, and each parameter against the metric.
+
+    \b
+    herd sweep plot lr
+    herd sweep plot lr --svg > lr.svg
+    """
+    return make_parsed_command("herd sweep plot", partial(run_sweep_plot, name, svg))
+
+
+async def run_sweep(asked: "RunOptions", console: "Console", home: "HostAccess") -> int:
+    """Refused where the job has nothing to try; else wished as any other."""
+    from tpuherd.cli import submit_job
+
+    page, _ = read_job_input(asked.said, console.folder)
+    if isinstance(page.value, Mapping) and "sweep" not in page.value:
+        await console.print_notice(
+            f"{asked.command_name}: {asked.said.file} has no `sweep:`, which says what to try:"
+            " docs/howto/sweeps.md; herd run runs it as it is"
+        )
+        return MISUSED
+    return await submit_job.run_job(asked, console, home)
+
+
+async def run_sweep_status(
+    name: str, json_: bool, csv_: bool, console: "Console", home: "HostAccess"
+) -> int:
+    """All trials."""
+    from tpuherd.cli.store_session import open_store_session
+    from tpuherd.jobs.sweep_queries import sweep_status
+
+    async with open_store_session(console) as here:
+        page, _ = sweep_status(here.store, here.now, name)
+        text = csv_text if csv_ else partial(sweep_text, **console.table_style)
+        await here.print_content(page, text, json_=json_)
+    return 0
+
+
+def csv_text(page: Any) -> str:
+    """A line for each trial."""
+    return sweep_csv(page)[:-1]
+
+
+async def run_sweep_best(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
+    """The best one."""
+    from tpuherd.cli.store_session import open_store_session
+    from tpuherd.jobs.sweep_queries import sweep_status
+
+    async with open_store_session(console) as here:
+        page, _ = sweep_status(here.store, here.now, name)
+        row = next((one for one in page["each"] if one["trial"] == page["best"]), None)
+        if row is None:
+            raise NotFound(f"no trial of {page['sweep']} is complete and has told a value yet")
+        await here.print_content(row, partial(best_text, show_values(page)), json_=json_)
+    return 0
+
+
+async def run_sweep_plot(name: str, picture: bool, console: "Console", home: "HostAccess") -> int:
+    """As a picture, or in letters."""
+    from tpuherd.cli.store_session import open_store_session
+    from tpuherd.jobs.sweep_queries import sweep_status
+
+    async with open_store_session(console) as here:
+        page, search = sweep_status(here.store, here.now, name)
+        columns = console.terminal_size()[1]
+
+        def text(page: Any) -> str:
+            return draw_svg(page, search)[:-1] if picture else draw_sketch(page, search, columns)
+
+        await here.print_content(page, text, json_=False)
+    return 0

@@ -1,6 +1,5 @@
 """`herd sync`: code to hosts, as git would ship it, and exactly the same on all."""
 
-import asyncio
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
-from tpuherd.commands.console import Console
-from tpuherd.commands.host_access import HostAccess
 from tpuherd.exit_status import ABORTED
 
 if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
     from tpuherd.sync.snapshot_store import Archive
     from tpuherd.sync.take_snapshot import Snapshot
 
@@ -96,8 +95,10 @@ def option_text(value: bool | str | None) -> str | None:
     return value if isinstance(value, str) else None
 
 
-async def run_sync_job(load: SyncOptions, console: Console, home: HostAccess) -> int:
+async def run_sync_job(load: SyncOptions, console: "Console", home: "HostAccess") -> int:
     """A job's code, from its next attempt on."""
+    import asyncio
+
     from tpuherd.cli.job_session import open_job_session, print_json, print_lines
     from tpuherd.jobs.update_code import update_code
     from tpuherd.jobs.upload_consent import ask_upload_consent
@@ -119,8 +120,10 @@ async def run_sync_job(load: SyncOptions, console: Console, home: HostAccess) ->
     return 0
 
 
-async def run_sync_hosts(load: SyncOptions, console: Console, home: HostAccess) -> int:
+async def run_sync_hosts(load: SyncOptions, console: "Console", home: "HostAccess") -> int:
     """Take the snapshot while the links come about; ask; ship."""
+    import asyncio
+
     from tpuherd.cli.ask_user import TerminalPrompter
     from tpuherd.commands.ship_to_hosts import connect_hosts, print_shipment, show_progress
     from tpuherd.jobs.upload_consent import ask_upload_consent
@@ -161,7 +164,7 @@ def prune_snapshots_daily(archive: "Archive", now: float) -> None:
         archive.prune_old(now)
 
 
-def take_chosen_snapshot(load: SyncOptions, console: Console, archive: "Archive") -> "Snapshot":
+def take_chosen_snapshot(load: SyncOptions, console: "Console", archive: "Archive") -> "Snapshot":
     """Of the folder, or of the commit."""
     from tpuherd.sync.take_snapshot import snapshot_commit, snapshot_folder
 

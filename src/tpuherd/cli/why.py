@@ -1,10 +1,21 @@
 """`herd why`: what a job waits for."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+from tpuherd.views.event_lines import event_line
+from tpuherd.views.format_text import format_span
+from tpuherd.views.job_pages import why_text
+from tpuherd.views.printable import show_values
+from tpuherd.views.trouble_line import trouble_rows
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
 
 
 @click.command()
@@ -15,6 +26,28 @@ def why(name: str, json_: bool) -> ParsedCommand:
 
     NAME is a job (gpt) or a slot (gpt-0).
     """
-    from tpuherd.cli.job_reports import run_why
-
     return make_parsed_command("herd why", partial(run_why, name, json_))
+
+
+async def run_why(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
+    """What it does or waits for."""
+    from tpuherd.cli.store_session import open_store_session
+    from tpuherd.jobs.job_queries import slot_reasons, why_as_json
+
+    async with open_store_session(console) as here:
+        now = here.now
+        _, recent, engine = slot_reasons(here.store, now, name)
+        lines = [
+            (f"{format_span(max(0.0, now - one.at))} ago", event_line(one)) for _, one in recent
+        ]
+        content = why_as_json(here.store, now, name)
+        content["troubles"] = trouble_rows(here.current_troubles())
+        lines = show_values(lines)
+        if not json_:
+            await here.print_troubles()
+
+        def text(told: Mapping[str, Any]) -> str:
+            return why_text(told["slots"], lines, engine=engine)
+
+        await here.print_content(content, text, json_=json_)
+    return 0
