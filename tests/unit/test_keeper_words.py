@@ -26,6 +26,8 @@ from tpuherd.daemon.request import LENGTH, DaemonRequest, decode_request, reques
 from tpuherd.daemon.server import Daemon
 from tpuherd.errors import InvalidInput
 
+FOLDERS = ("tpuherd", "tpuherd/cli", "tpuherd_host", "tpuherd_host/agent")
+
 
 @pytest.mark.parametrize(
     ("line", "kept"),
@@ -100,11 +102,11 @@ def test_a_herd_that_was_installed_anew_is_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handshake, "HERE", str(tmp_path))
-    for room in handshake.ROOMS:
+    for room in FOLDERS:
         (tmp_path / room).mkdir(parents=True)
     before = install_stamp("1")
     assert install_stamp("1") == before != install_stamp("2")
-    for room in handshake.ROOMS:
+    for room in FOLDERS:
         draft = tmp_path / "draft"
         draft.write_text("new")
         draft.rename(tmp_path / room / "module.py")  # as pip and git put files in their places
@@ -117,7 +119,7 @@ def test_what_is_compiled_makes_no_other_herd(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handshake, "HERE", str(tmp_path))
-    for room in handshake.ROOMS:
+    for room in FOLDERS:
         (tmp_path / room).mkdir(parents=True)
         (tmp_path / room / "module.py").write_text("old")
     keeper = Daemon(WallClock(), 60.0)
@@ -129,20 +131,20 @@ def test_what_is_compiled_makes_no_other_herd(
         )
 
     before = install_stamp(tpuherd.__version__)
-    for room in handshake.ROOMS:
+    for room in FOLDERS:
         (tmp_path / room / "__pycache__").mkdir()
     assert install_stamp(tpuherd.__version__) != before
     assert answer() == YES
     (tmp_path / "draft").write_text("new, too")
-    (tmp_path / "draft").rename(tmp_path / handshake.ROOMS[-1] / "module.py")
+    (tmp_path / "draft").rename(tmp_path / FOLDERS[-1] / "module.py")
     assert answer() == NO
 
 
-def test_all_rooms_that_a_keeper_may_load_are_looked_at() -> None:
+def test_all_folders_with_modules_that_a_daemon_may_load_are_looked_at() -> None:
     source = Path(handshake.HERE)
-    rooms = {str(file.parent.relative_to(source)) for file in source.rglob("*.py")}
-    far = ("tpuherd_sim", "tpuherd_host/train")
-    assert set(handshake.ROOMS) == {room for room in rooms if not room.startswith(far)}
+    folders = {str(file.parent.relative_to(source)) for file in source.rglob("*.py")}
+    wanted = {folder for folder in folders if not folder.startswith("tpuherd_sim")}
+    assert wanted <= set(handshake.package_folders())
 
 
 @pytest.mark.parametrize("text", [b"", b"GET / HTTP/1.1", b"herd-keeper-0\0x\0/\x000", b"\0" * 9])

@@ -7,14 +7,21 @@ SOCKET = "keeper.sock"
 YES, NO = b"y", b"n"  #: a letter's answer; with NO nothing was begun
 OTHER = b"o"  #: the same: it has another herd loaded, and is busy
 HERE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-#: Where the modules are that a keeper may have loaded.
-ROOMS = (
-    "tpuherd", "tpuherd/accounting", "tpuherd/catalogue", "tpuherd/cli", "tpuherd/cloud",
-    "tpuherd/commands", "tpuherd/daemon", "tpuherd/engine", "tpuherd/history", "tpuherd/jobfile",
-    "tpuherd/jobs", "tpuherd/model", "tpuherd/planner", "tpuherd/remote", "tpuherd/settings",
-    "tpuherd/store", "tpuherd/sweeps", "tpuherd/sync", "tpuherd/views", "tpuherd_host",
-    "tpuherd_host/agent",
-)  # fmt: skip
+#: The packages whose modules a daemon may have loaded.
+PACKAGES = ("tpuherd", "tpuherd_host")
+
+
+def package_folders() -> list[str]:
+    """Return these packages and all packages in them, relative to HERE."""
+    found: list[str] = []
+    waiting = list(PACKAGES)
+    while waiting:
+        folder = waiting.pop()
+        found.append(folder)
+        with os.scandir(f"{HERE}/{folder}") as entries:
+            waiting += [f"{folder}/{one.name}" for one in entries
+                        if one.name != "__pycache__" and one.is_dir()]  # fmt: skip
+    return sorted(found)
 
 
 def install_stamp(version: str) -> str:
@@ -22,12 +29,12 @@ def install_stamp(version: str) -> str:
 
     The contents would tell more exactly, and take as long to read as a whole command takes.
     """
-    changed = [os.stat(f"{HERE}/{room}").st_mtime_ns for room in ROOMS]
+    changed = [os.stat(f"{HERE}/{folder}").st_mtime_ns for folder in package_folders()]
     return " ".join((version, *map(str, changed)))
 
 
 def module_stamps() -> list[tuple[str, int, int]]:
     """The same exactly, for a keeper: when a file is compiled its folder changes, too."""
-    found = [file for room in ROOMS for file in os.scandir(f"{HERE}/{room}")]
+    found = [file for folder in package_folders() for file in os.scandir(f"{HERE}/{folder}")]
     files = [(file.path, file.stat()) for file in found if file.name.endswith(".py")]
     return sorted((path, seen.st_mtime_ns, seen.st_size) for path, seen in files)
