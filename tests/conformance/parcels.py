@@ -81,7 +81,8 @@ class Small:
     name: str
     content: bytes
 
-    def bytes_to_send(self, python: str) -> bytes:
+    @property
+    def compressed(self) -> bytes:
         return zlib.compress(self.content)
 
 
@@ -93,8 +94,7 @@ def small(mark: str = "", protocol: int = PROTOCOL) -> Small:
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("tpuherd_host/__init__.py", "")
         archive.writestr("tpuherd_host/agent/__init__.py", "")
-        for name in ("frames.py", "thin.py"):
-            archive.writestr(f"tpuherd_host/agent/{name}", (room / name).read_bytes())
+        archive.writestr("tpuherd_host/agent/frames.py", (room / "frames.py").read_bytes())
         archive.writestr("__main__.py", main + f"\n# {mark}\n")
     content = packed.getvalue()
     return Small(f"agent-0.{hashlib.sha256(content).hexdigest()[:16]}.pyz", content)

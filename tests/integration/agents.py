@@ -172,7 +172,7 @@ class Agents:
 
     def begin(self) -> "subprocess.Popen[bytes]":
         """As a host's shell does it, which need not have the agent yet."""
-        return self.process("-c", program("bootstrap_on_host.py"), str(self.file), "attach")
+        return self.process("-c", program("bootstrap_on_host.py"), str(self.file))
 
     def process(self, *rest: str) -> "subprocess.Popen[bytes]":
         words = [self.interpreter, "-I", "-S", *rest]

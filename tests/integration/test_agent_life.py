@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import threading
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,8 +25,7 @@ from tests.integration.agents import (
     until,
 )
 from tpuherd.remote.agent_bootstrap import MARK
-from tpuherd.remote.agent_bootstrap import minified_script as program
-from tpuherd.remote.agent_bundle import OURS, current_agent
+from tpuherd.remote.agent_bundle import current_agent
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.processes import boot_id
 
@@ -54,24 +52,20 @@ def test_the_very_first_command_says_why_it_could_not_begin(home: Agents, again:
     assert text(records, frames.STDERR) == b"herd: no-such-program: command not found\n"
 
 
-@pytest.mark.parametrize("there", ["nothing", "half", "another's", "ours", "sources"])
-def test_a_host_asks_for_what_its_python_can_run(house: Agents, there: str) -> None:
-    """Also one whose Python was replaced since, or that holds what was sent with another's."""
-    pack, sources = (
-        zlib.decompress(current_agent().bytes_to_send(python)) for python in (OURS, "")
-    )
-    lying = {"another's": b"cpython-27-00 1\n" + pack, "ours": pack, "sources": sources}
-    house.file.write_bytes(lying.get(there, b"" if there == "nothing" else pack[:9]))
+@pytest.mark.parametrize("there", ["nothing", "empty", "half", "whole"])
+def test_a_host_asks_for_an_agent_that_it_lacks(house: Agents, there: str) -> None:
+    content = current_agent().content
+    parts = {"empty": b"", "half": content[: len(content) // 2], "whole": content}
+    house.file.unlink()
+    if there in parts:
+        house.file.write_bytes(parts[there])
     process = house.begin()
     assert process.stdin is not None and process.stdout is not None
     word = process.stdout.readline()
-    assert word.startswith(MARK + b"want ") or there in ("ours", "sources")
-    if word.startswith(MARK + b"want "):
-        python = word.split()[2].decode()
-        assert python != OURS if there == "ours" else there != "sources"
-        program_text = program("bootstrap_install.py").encode()
-        for part in (program_text, current_agent().bytes_to_send(python)):
-            process.stdin.write(b"%d\n" % len(part) + part)
+    if there != "whole":
+        assert word == MARK + b"want\n"
+        sent = current_agent().compressed
+        process.stdin.write(b"%d\n" % len(sent) + sent)
         word = process.stdout.readline()
     assert word == MARK + b"have\n"
     house.talks.append(Talk(process, 0, "me"))

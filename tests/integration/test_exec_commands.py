@@ -44,8 +44,8 @@ def test_the_exit_status_is_the_commands(user: User, target: str, text: str, sta
 def test_lists_of_processes_name_the_agent_and_show_no_program(user: User) -> None:
     text = r"for p in /proc/[0-9]*; do tr -s '\0' ' ' <$p/cmdline; echo; done | grep [.]pyz"
     words = [line.split() for line in user.herd("exec", "pod/w0", "-c", text).stdout.splitlines()]
-    assert {tuple(line[2:]) for line in words} == {("attach",), ("serve",)}, words
-    assert {line[1].rpartition("/")[2][:6] for line in words} == {"agent-"}
+    assert {tuple(line[4:]) for line in words} == {("attach",), ("serve",)}, words
+    assert {line[3].rpartition("/")[2][:6] for line in words} == {"agent-"}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from tpuherd_host.agent import frames, words
 from tpuherd_host.agent.records import pack_record
 from tpuherd_host.agent.state import ATTEMPT, AgentState, Ending, Task
 from tpuherd_host.agent.step import next_wake_time, reduce_event
-from tpuherd_host.agent.verbs import PURE, THREADED
+from tpuherd_host.agent.threaded_methods import THREADED
+from tpuherd_host.agent.verbs import PURE
 from tpuherd_host.agent.works import adopt_previous, orphan_task
 from tpuherd_sim.model.host_view import HostView
 

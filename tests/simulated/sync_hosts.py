@@ -16,8 +16,8 @@ from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import Snapshot, snapshot_folder
 from tpuherd_host.agent.frames import WINDOW
 from tpuherd_host.agent.state import AgentState
+from tpuherd_host.agent.threaded_methods import THREADED
 from tpuherd_host.agent.threads import AgentPaths, ThreadedCall, start_thread
-from tpuherd_host.agent.verbs import THREADED
 from tpuherd_host.agent.words import Event, ThreadAnswered, ThreadRead, ThreadSent
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}

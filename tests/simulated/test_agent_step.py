@@ -9,8 +9,9 @@ import pytest
 from tpuherd_host.agent import frames, words
 from tpuherd_host.agent.state import ATTEMPT, COMMAND, AgentState, Ending, Task
 from tpuherd_host.agent.step import next_wake_time, reduce_event
+from tpuherd_host.agent.threaded_methods import THREADED
 from tpuherd_host.agent.turn import EVENTS_MAX, UNSENT_MAX
-from tpuherd_host.agent.verbs import PURE, THREADED
+from tpuherd_host.agent.verbs import PURE
 from tpuherd_host.agent.works import adopt_previous
 
 SEEDS = range(60)

@@ -1,21 +1,20 @@
 """Frames, records, logs and what is read off a host: right for every cut and every sample."""
 
 import random
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from tpuherd.remote.agent_bundle import OURS, current_agent, strip_docs
+from tpuherd.remote.agent_bundle import current_agent, strip_docs
 from tpuherd_host.agent import frames, metadata, records
 from tpuherd_host.agent.facts import chip_generation, parse_meminfo
 from tpuherd_host.agent.holders import parse_lock_holder
 from tpuherd_host.agent.logs import SegmentedLog
 from tpuherd_host.agent.processes import Process, parse_stat, with_descendants
 from tpuherd_host.agent.state import AgentState
+from tpuherd_host.agent.threaded_methods import THREADED
 from tpuherd_host.agent.threads import AgentPaths, ThreadedCall, run_call
-from tpuherd_host.agent.verbs import PURE, THREADED
+from tpuherd_host.agent.verbs import PURE
 from tpuherd_host.agent.verbs import __doc__ as reference
 from tpuherd_host.agent.words import Event, ThreadAnswered
 
@@ -179,8 +178,7 @@ def test_the_agent_is_one_file_the_same_each_time() -> None:
     made = current_agent()
     current_agent.cache_clear()
     assert current_agent() == made
-    assert len(made.bytes_to_send("")) < 100_000  # with what training scripts import
-    assert len(made.bytes_to_send(OURS)) < 400_000
+    assert len(made.compressed) < 100_000  # with what training scripts import
     text = '"""Doc."""\n\n\nclass A:\n    """Only this."""\n\n\ndef f() -> str:\n    # why\n'
     text += '    """Doc\n    more."""\n    return "# no comment"\n'
     shown = strip_docs(text)
@@ -193,17 +191,14 @@ def test_the_agent_is_one_file_the_same_each_time() -> None:
 
 @pytest.mark.parametrize("kind", [NameError, AttributeError, AssertionError, ZeroDivisionError])
 def test_who_asked_is_answered_whatever_breaks(
-    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+    kind: type[Exception],
 ) -> None:
     def verb(talk: ThreadedCall) -> dict[str, str]:
         raise kind("a mistake of ours")
 
-    module = ModuleType("mistaken")
-    monkeypatch.setattr(module, "verb", verb, raising=False)
-    monkeypatch.setitem(sys.modules, "tpuherd_host.agent.mistaken", module)
     heard: list[Event] = []
     house = AgentPaths("/nowhere", "/nowhere", {}, AgentState, heard.append)
     with pytest.raises(kind):  # so that the agent's own log says where
-        run_call("mistaken.verb", ThreadedCall(house, {}, 1, 2))
-    sentence = "mistaken.verb broke off; ~/.tpuherd/agent.log on the host says where"
+        run_call(verb, ThreadedCall(house, {"verb": "mistaken"}, 1, 2))
+    sentence = "mistaken broke off; ~/.tpuherd/agent.log on the host says where"
     assert heard == [ThreadAnswered(1, 2, {"sentence": sentence}, "broken")]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tpuherd_host.agent.daemon import Daemon
+from tpuherd_host.agent.facts import facts
 from tpuherd_host.agent.logs import SegmentedLog
 from tpuherd_host.agent.state import AgentState
 from tpuherd_host.agent.threads import AgentPaths, ThreadedCall, start_thread
@@ -42,7 +43,7 @@ def test_who_asks_for_what_takes_a_thread_is_told_so(monkeypatch: pytest.MonkeyP
     told: list[Event] = []
     talk = ThreadedCall(AgentPaths("", "", {}, AgentState, told.append), {"verb": "facts"}, 1, 2)
     monkeypatch.setattr(_thread, "start_new_thread", none_left)
-    start_thread("facts.facts", talk)
+    start_thread(facts, talk)
     (answered,) = told
     assert (answered.connection, answered.call, answered.error) == (1, 2, "busy")  # type: ignore[union-attr]
     assert "no room" in answered.content["sentence"]  # type: ignore[union-attr]

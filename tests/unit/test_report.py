@@ -12,7 +12,8 @@ import pytest
 from tpuherd_host import report
 from tpuherd_host.agent.state import ATTEMPT, AgentState, Task
 from tpuherd_host.agent.step import reduce_event
-from tpuherd_host.agent.verbs import PURE, THREADED
+from tpuherd_host.agent.threaded_methods import THREADED
+from tpuherd_host.agent.verbs import PURE
 from tpuherd_host.agent.words import StepReported
 
 

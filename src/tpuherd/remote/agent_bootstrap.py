@@ -2,8 +2,6 @@
 
 import asyncio
 import shlex
-import socket
-import struct
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -22,21 +20,18 @@ MARK = b"\x01tpuherd "  #: before it a host may say what it likes: the user's st
 NOISE_MAX = 1 << 16
 LAST_WORDS_MAX = 4096
 WINDOW = 2 << 20  #: of the channel; each call has its own credit within
-#: Where Linux tells, of a TCP connection, how long its quickest answer took. The usual one is no
-#: measure: while we let in many hosts, all of them seem slow.
-RTT = struct.Struct("=148xI")
-NEAR_US = 3000
 HERE = Path(__file__).parent
 
 
 class AgentBundle(Protocol):
-    """The agent as it is sent: a file whose name changes with what is in it."""
+    """The agent as it is sent: a file whose name changes with its content."""
 
     @property
     def name(self) -> str: ...
 
-    def bytes_to_send(self, python: str) -> bytes:
-        """For a host whose Python says this of itself; "": as little as possible. zlib's format."""
+    @property
+    def compressed(self) -> bytes:
+        """The file in zlib's format."""
         ...
 
 
@@ -121,8 +116,8 @@ class BootstrapSession(AgentSession, asyncssh.SSHClientSession[bytes]):
                     self.close()
                 return
             word, self._noise = self._noise[start + len(MARK) : end], self._noise[end + 1 :]
-            if word.startswith(b"want"):
-                self._send_agent(word[len(b"want ") :].decode(errors="replace"))
+            if word == b"want":
+                self.write(b"%d\n" % len(self._parcel.compressed) + self._parcel.compressed)
             elif word == b"have":
                 self._there = True
                 self.lane.send_hello(self._hello)
@@ -132,13 +127,6 @@ class BootstrapSession(AgentSession, asyncssh.SSHClientSession[bytes]):
                 self.lane.mark_broken(
                     OperationFailed("it has no python3", hint="the agent needs Python 3.8 or newer")
                 )
-
-    def _send_agent(self, python: str) -> None:
-        """The agent. Near hosts save time by more bytes, far ones save bytes."""
-        near = is_near(self._channel.get_extra_info("socket"))
-        parcel = self._parcel.bytes_to_send(python if near else "")
-        for part in (minified_script("bootstrap_install.py").encode(), parcel):
-            self.write(b"%d\n" % len(part) + part)
 
     def exit_status_received(self, status: int) -> None:
         self._status = status
@@ -167,17 +155,6 @@ def bootstrap_command(parcel: AgentBundle) -> str:
         shlex.quote(minified_script("bootstrap_on_host.py")),
     )
     return " ".join(["exec sh -c", shell, "tpuherd", parcel.name, python])
-
-
-def is_near(line: socket.socket | None) -> bool:
-    """Whether a line is so quick that bytes cost next to nothing. Where nobody can tell: no."""
-    if line is None or not hasattr(socket, "TCP_INFO"):
-        return False
-    try:
-        told = line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RTT.size)
-    except OSError:  # it is a program's pipe, or already lost
-        return False
-    return len(told) == RTT.size and RTT.unpack(told)[0] < NEAR_US
 
 
 def agent_socket_path(login: str) -> str:

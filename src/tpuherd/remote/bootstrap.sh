@@ -1,4 +1,4 @@
-# Run by the login shell of a host: have Python begin the agent. No single quotes here.
+# Run by the login shell of a host: have Python start the agent. No single quotes here.
 for python in /usr/bin/python3 /usr/local/bin/python3 /bin/python3 ""; do
     [ -x "$python" ] && break
 done
@@ -7,9 +7,9 @@ if [ ! -x "$python" ]; then
     printf "\001tpuherd none\n"
     exit 127
 fi
-# It is for commands; the agent and what starts it do without.
+# LD_PRELOAD is for commands; the agent and what starts it do without.
 if [ -n "$LD_PRELOAD" ]; then
     export HERD_LD_PRELOAD="$LD_PRELOAD"
     unset LD_PRELOAD
 fi
-exec "$python" -IS -c "$2" "$HOME/.tpuherd/$1" attach
+exec "$python" -IS -c "$2" "$HOME/.tpuherd/$1"

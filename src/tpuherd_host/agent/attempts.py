@@ -1,5 +1,7 @@
 """The verbs for attempts and setup, the lease with its dead-man switch, and notices."""
 
+from typing import Any, Dict, Mapping, Optional
+
 from tpuherd_host.agent.commands import (
     await_task_end,
     display_title,
@@ -17,7 +19,6 @@ from tpuherd_host.agent.state import (
     Task,
     task_json,
 )
-from tpuherd_host.agent.thin import Any, Dict, Mapping, Optional
 from tpuherd_host.agent.turn import CallRefused, Transition, parse_fields
 from tpuherd_host.agent.words import AppendNote, SaveEpochs, StepReported
 from tpuherd_host.agent.works import WORD_PORT, begin_stage, stop_task

@@ -10,18 +10,7 @@ import os
 import struct
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-from tpuherd_host.agent.thin import (
-    BinaryIO,
-    Container,
-    Dict,
-    FrozenSet,
-    Iterable,
-    Iterator,
-    Optional,
-    Set,
-    Tuple,
-)
+from typing import BinaryIO, Container, Dict, FrozenSet, Iterable, Iterator, Optional, Set, Tuple
 
 PIECE = 1 << 20
 ENTRY = struct.Struct(">32sQQ")  #: id, offset, size

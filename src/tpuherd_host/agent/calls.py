@@ -1,9 +1,10 @@
 """What frames mean: greetings, calls, data with credit, and lost interest."""
 
+from typing import Any, Callable, Dict, Mapping, Optional
+
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.frames import BadFrame, Frame
 from tpuherd_host.agent.state import Call, Connection
-from tpuherd_host.agent.thin import Any, Callable, Dict, Mapping, Optional
 from tpuherd_host.agent.turn import CallRefused, Transition, credit_frame
 from tpuherd_host.agent.words import (
     BytesFlushed,

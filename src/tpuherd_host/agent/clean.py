@@ -4,9 +4,9 @@ import os
 import signal
 import subprocess
 import threading
+from typing import Any, Callable, Dict, List, Set
 
 from tpuherd_host.agent import holders, processes
-from tpuherd_host.agent.thin import Any, Callable, Dict, List, Set
 from tpuherd_host.agent.threads import ThreadedCall
 from tpuherd_host.agent.turn import parse_fields
 from tpuherd_host.agent.words import TasksCleaned

@@ -1,6 +1,8 @@
 """The verbs for commands: run, attach, list, signal, stop, resize, forget."""
 
+import json
 import zlib
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from tpuherd_host.agent.state import (
     COMMAND,
@@ -12,7 +14,6 @@ from tpuherd_host.agent.state import (
     Task,
     task_json,
 )
-from tpuherd_host.agent.thin import Any, Dict, Mapping, Optional, Tuple, json
 from tpuherd_host.agent.turn import CallRefused, Transition, parse_fields
 from tpuherd_host.agent.words import FeedInput, ResizeTerminal, SendSignal
 from tpuherd_host.agent.works import begin_stage, forget_task, stop_task

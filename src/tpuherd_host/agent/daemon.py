@@ -2,7 +2,11 @@
 
 import _thread
 import os
+import signal
+import socket
 import time
+from collections import deque
+from typing import Deque, Dict, List, Optional, Set, Tuple
 
 from tpuherd_host.agent import deeds, flows, nurse, words
 from tpuherd_host.agent.doors import ConnectionTable
@@ -11,9 +15,9 @@ from tpuherd_host.agent.outlet import TaskPipes
 from tpuherd_host.agent.shelf import TaskStore
 from tpuherd_host.agent.state import AgentState, Task
 from tpuherd_host.agent.step import next_wake_time, reduce_event
-from tpuherd_host.agent.thin import Deque, Dict, List, Optional, Set, Tuple, deque, signal, socket
+from tpuherd_host.agent.threaded_methods import THREADED
 from tpuherd_host.agent.threads import AgentPaths, ThreadedCall
-from tpuherd_host.agent.verbs import PURE, THREADED
+from tpuherd_host.agent.verbs import PURE
 
 SYNC_S = 0.8  #: what a host wrote is on its disk after at most so long, and a moment
 SAVE_S = 5.0  #: what a full disk refused is tried again so often

@@ -1,25 +1,15 @@
 """How each deed is done: what goes to connections and processes; the rest is in flows."""
 
 import os
+import signal
 import sys
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Type
 
-from tpuherd_host.agent import flows, nurse, processes, shelf, threads, words
+from tpuherd_host.agent import apt, flows, holders, nurse, processes, shelf, threads, words
 from tpuherd_host.agent.frames import pack_data
 from tpuherd_host.agent.reports import VARIABLE, socket_path
 from tpuherd_host.agent.state import COMMAND, Ending, Task
-from tpuherd_host.agent.thin import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Dict,
-    List,
-    Mapping,
-    Optional,
-    Type,
-    import_module,
-    signal,
-)
-from tpuherd_host.agent.verbs import THREADED
+from tpuherd_host.agent.threaded_methods import THREADED
 
 if TYPE_CHECKING:
     from tpuherd_host.agent.daemon import Daemon
@@ -263,19 +253,13 @@ def signal_process(pid: int, number: int) -> None:
 
 def find_chip_users(daemon: "Daemon", deed: words.FindChipUsers) -> None:
     """Who has them: of those we may look into, which are all of ours."""
-    holders = import_late("holders")
     rows = holders.told(holders.raw(daemon.house.home))
     daemon.add_event(words.ChipUsersFound(deed.work, tuple(rows)))
 
 
 def find_apt_holder(daemon: "Daemon", deed: words.FindAptHolder) -> None:
     """Who has its locks."""
-    daemon.add_event(words.AptHolderFound(deed.work, import_late("apt").lock_holder()))
-
-
-def import_late(module: str) -> Any:
-    """A module that most agents never need."""
-    return import_module(f"{__package__}.{module}")
+    daemon.add_event(words.AptHolderFound(deed.work, apt.lock_holder()))
 
 
 DEEDS: Dict[Type[Any], Callable[["Daemon", Any], None]] = {

@@ -1,13 +1,15 @@
 """Where controllers come in: the socket, the greeting of `attach`, and who may be read just now."""
 
 import os
+import socket
+import struct
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from tpuherd_host.agent import words
 from tpuherd_host.agent.attach import GREETING, LEAVES, REFUSES, STAYS
 from tpuherd_host.agent.files import Poller
 from tpuherd_host.agent.line import UNSENT_MAX, ClientConnection
 from tpuherd_host.agent.state import AgentState
-from tpuherd_host.agent.thin import Any, Callable, Dict, List, Optional, Set, socket, struct
 
 WORD_MAX = 64
 
@@ -34,10 +36,9 @@ class ConnectionTable:
     def accept_client(self, door: socket.socket) -> None:
         """Somebody knocks."""
         try:
-            file, _ = door._accept()  # type: ignore[attr-defined]
+            control, _ = door.accept()
         except OSError:
             return
-        control = socket.socket(fileno=file)
         control.setblocking(False)
         self.last_line += 1
         line = ClientConnection(self.last_line, control)

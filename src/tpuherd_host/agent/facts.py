@@ -5,10 +5,10 @@ import shutil
 import socket
 import sys
 import time
+from typing import Any, Dict, List, Mapping, Optional
 
 from tpuherd_host.agent import processes
 from tpuherd_host.agent.holders import chip_devices
-from tpuherd_host.agent.thin import Any, Dict, List, Mapping, Optional
 from tpuherd_host.agent.threads import ThreadedCall
 
 PCI = "/sys/bus/pci/devices"

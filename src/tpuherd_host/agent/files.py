@@ -1,8 +1,7 @@
 """Which files are looked at, and who is called when one has something or takes something."""
 
 import select
-
-from tpuherd_host.agent.thin import Callable, Dict, Optional
+from typing import Callable, Dict, Optional
 
 
 class Poller:

@@ -1,10 +1,11 @@
 """What flows through a piece of work: output into its log, input, and what is kept of it."""
 
+from typing import TYPE_CHECKING
+
 from tpuherd_host.agent import words
 from tpuherd_host.agent.logs import SegmentedLog
 from tpuherd_host.agent.outlet import TaskPipes
 from tpuherd_host.agent.state import COMMAND, ENDED, Task
-from tpuherd_host.agent.thin import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tpuherd_host.agent.daemon import Daemon

@@ -5,7 +5,9 @@ by one REPLY or FAIL. The id is free again then. EVENT comes unasked, under the 
 send as much DATA of a call as the other gave CREDIT for; the opening itself gives WINDOW of it.
 """
 
-from tpuherd_host.agent.thin import Any, Dict, Iterator, List, NamedTuple, json, struct
+import json
+import struct
+from typing import Any, Dict, Iterator, List, NamedTuple
 
 PROTOCOL = 1  #: raised when an older partner could not understand
 HEAD = struct.Struct(">IBI")  #: length of the payload, kind, id

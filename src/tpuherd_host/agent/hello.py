@@ -2,11 +2,12 @@
 
 import os
 import pwd
+import socket
 import sys
 import zlib
+from typing import Any, Dict
 
 from tpuherd_host.agent.frames import PROTOCOL
-from tpuherd_host.agent.thin import Any, Dict, socket
 
 
 def make_hello(version: str, home: str, boot: str) -> Dict[str, Any]:

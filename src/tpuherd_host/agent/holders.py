@@ -9,9 +9,9 @@ import struct
 import subprocess
 import sys
 import time
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from tpuherd_host.agent import processes
-from tpuherd_host.agent.thin import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 ACCEL = re.compile(r"accel\d+")
 NUMBER = re.compile(r"\d+")

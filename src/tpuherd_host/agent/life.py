@@ -2,6 +2,9 @@
 
 import _thread
 import os
+import signal
+import socket
+from typing import Any, Callable, Tuple
 
 from tpuherd_host.agent import deeds, metadata, processes, shelf, words
 from tpuherd_host.agent.attach import SOCKET
@@ -9,7 +12,6 @@ from tpuherd_host.agent.daemon import Daemon
 from tpuherd_host.agent.hello import make_hello
 from tpuherd_host.agent.reports import listen_for_reports
 from tpuherd_host.agent.state import AgentState
-from tpuherd_host.agent.thin import Any, Callable, Tuple, signal, socket
 from tpuherd_host.agent.works import adopt_previous, orphan_task
 
 

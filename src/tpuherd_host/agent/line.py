@@ -1,9 +1,11 @@
 """One controller's connection: bytes in and out, none of which ever waits."""
 
 import os
+import socket
+from collections import deque
+from typing import Deque, List, Optional
 
 from tpuherd_host.agent.frames import BadFrame, Frame, FrameReader
-from tpuherd_host.agent.thin import Deque, List, Optional, deque, socket
 
 READ_MAX = 1 << 18
 PIECES_AT_ONCE = 64

@@ -1,9 +1,9 @@
 """A log on the disk: segments with logical offsets, the oldest dropped when there are too many."""
 
 import os
+from typing import BinaryIO, List, Optional
 
 from tpuherd_host.agent.records import GAP, HEAD, NUMBER, PIECE_MAX, complete_length, pack_record
-from tpuherd_host.agent.thin import BinaryIO, List, Optional
 
 SEGMENT_MAX = 16 << 20
 SEGMENTS = 16  #: a full log has about so many

@@ -1,9 +1,9 @@
 """Hears from the host's metadata server when the host is going away."""
 
 import _thread
+import socket
 import time
-
-from tpuherd_host.agent.thin import Callable, Mapping, Optional, Tuple, socket
+from typing import Callable, Mapping, Optional, Tuple
 
 KEYS = ("preempted", "maintenance-event")
 SERVER = "169.254.169.254"

@@ -5,30 +5,21 @@ process ended it writes into the file `exit` of its folder, and says it to the a
 leaves behind becomes a child of it.
 """
 
+import ctypes
 import errno
 import fcntl
+import json
 import marshal
 import os
 import select
+import signal
+import socket
 import stat
+import struct
 import termios
 import time
-
-from tpuherd_host.agent.thin import (
-    Any,
-    Callable,
-    Dict,
-    List,
-    Mapping,
-    Optional,
-    Tuple,
-    import_module,
-    json,
-    signal,
-    socket,
-    struct,
-    suppress,
-)
+from contextlib import suppress
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 LENGTH = struct.Struct(">I")
 HUSH_S = 0.05  #: so long nobody is told of a process that says nothing: many end sooner
@@ -361,8 +352,6 @@ def run_supervisor(line: socket.socket, login: Mapping[str, str]) -> None:
         signal.signal(number, signal.SIG_IGN)
     os.closerange(3, line.fileno())
     os.closerange(line.fileno() + 1, 1 << 16)
-    with suppress(OSError, AttributeError, ImportError):  # orphans have their environment, too
-        libc = import_module("_ctypes")  # what is around it takes 3 ms to load
-        prctl = libc.dlsym(libc.dlopen(None, 0), "prctl")
-        libc.call_cdeclfunction(prctl, (SUBREAPER, 1, 0, 0, 0))
+    with suppress(OSError, AttributeError):  # orphans have their environment, too
+        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     Supervisor(line, login).run()

@@ -3,11 +3,13 @@
 import errno
 import fcntl
 import os
+import struct
 import termios
+from collections import deque
+from typing import Callable, Deque, Dict, List, Mapping, Optional
 
 from tpuherd_host.agent.logs import SegmentedLog
 from tpuherd_host.agent.records import PIECE_MAX
-from tpuherd_host.agent.thin import Callable, Deque, Dict, List, Mapping, Optional, deque, struct
 
 STDOUT, STDERR = 1, 2
 WatchFile = Callable[[int, bool, Callable[[], None]], None]  #: a file, for writing?, who is called

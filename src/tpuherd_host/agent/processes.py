@@ -1,8 +1,7 @@
 """Which processes there are and whose they are, read off /proc."""
 
 import os
-
-from tpuherd_host.agent.thin import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 #: Variables by which a process is known as ours, whatever it did to itself: agent's folder, work.
 AGENT, MARK = "HERD_AGENT", "HERD_WORK"

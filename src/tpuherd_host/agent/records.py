@@ -9,7 +9,8 @@ JUMP (255)  never in a file: the records before this logical offset are dropped:
             reader's offset is that number now.
 """
 
-from tpuherd_host.agent.thin import Iterator, NamedTuple, struct
+import struct
+from typing import Iterator, NamedTuple
 
 HEAD = struct.Struct(">dBI")  #: seconds since 1970, port, length
 NUMBER = struct.Struct(">Q")

@@ -12,9 +12,9 @@ import os
 import queue
 import socket
 import threading
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 from tpuherd_host.agent.snapshots_stream import HEAD_MAX, NUMBER, BrokenStream
-from tpuherd_host.agent.thin import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 DIAL_S = 2.0
 STALL_S = 10.0  #: a child that takes nothing for so long is given up

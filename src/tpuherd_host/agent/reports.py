@@ -7,10 +7,12 @@ more. What can't be meant so (a number of 400 digits, a list, a text without end
 its name is told in "refused".
 """
 
+import json
 import os
+import socket
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from tpuherd_host.agent.shelf import make_private_folder, ram_folder
-from tpuherd_host.agent.thin import TYPE_CHECKING, Any, Dict, Optional, json, socket
 from tpuherd_host.agent.words import StepReported
 
 if TYPE_CHECKING:

@@ -1,13 +1,12 @@
-"""The beginning of an agent: one for each user and host, and its nurse before it grows itself."""
+"""The start of an agent: one for each user and host."""
 
 import fcntl
-import gc
 import os
 import select
 
-from tpuherd_host.agent import nurse
+from tpuherd_host.agent import life, nurse
 from tpuherd_host.agent.attach import FOLDER, command_environment, connect_to_agent
-from tpuherd_host.agent.thin import import_module
+from tpuherd_host.agent.daemon import Daemon
 
 LOCK = "agent.lock"
 LEAVING_TRIES = 500
@@ -26,13 +25,8 @@ def serve(version: str) -> int:
         os.ftruncate(lock, 0)
         os.write(lock, f"{os.getpid()} {version}\n".encode())
         login = {"HOME": home, **command_environment(os.environ)}
-        hired = nurse.fork_supervisor(
-            login
-        )  # what is loaded from here on is not hers: each of us would pay
-        life = import_module(f"{__package__}.life")
-        gc.freeze()
-        gc.enable()
-        life.live(life.Daemon(folder, home, version, login), hired, signal_ready)
+        supervisor = nurse.fork_supervisor(login)
+        life.live(Daemon(folder, home, version, login), supervisor, signal_ready)
         return 0
     signal_ready()
     return 0

@@ -1,12 +1,13 @@
 """What the agent keeps on the disk: one folder for each piece of work, stamps and epochs."""
 
+import json
 import os
 import stat
 import zlib
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set
 
 from tpuherd_host.agent.nurse import start_ticks, write_file
 from tpuherd_host.agent.state import COMMAND, ENDED, Ending, Stage, Task
-from tpuherd_host.agent.thin import Any, Dict, FrozenSet, List, Mapping, Optional, Set, json
 
 FOLDERS = {"command": "commands", "attempt": "attempts", "setup": "setups"}
 DISK_MIN = 8 << 20  #: with less free, a new command is kept in memory

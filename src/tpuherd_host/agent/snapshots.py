@@ -8,6 +8,7 @@ import struct
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping
 
 from tpuherd_host.agent import relay, snapshots_place
 from tpuherd_host.agent.frames import BLOBS, STDOUT
@@ -40,7 +41,6 @@ from tpuherd_host.agent.snapshots_tree import (
     merge_tree,
     switch_tree,
 )
-from tpuherd_host.agent.thin import Any, Dict, Iterator, List, Mapping
 from tpuherd_host.agent.threads import CallAbandoned, ThreadedCall
 from tpuherd_host.agent.turn import CallRefused
 from tpuherd_host.agent.words import ThreadRead

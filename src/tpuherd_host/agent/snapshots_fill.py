@@ -5,6 +5,7 @@ import os
 import shutil
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 from tpuherd_host.agent import snapshots_place
 from tpuherd_host.agent.blobs import BlobStore, CorruptBlob
@@ -37,17 +38,6 @@ from tpuherd_host.agent.snapshots_tree import (
     plan_moves,
     set_mode_and_time,
     write_row,
-)
-from tpuherd_host.agent.thin import (
-    Any,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
 )
 from tpuherd_host.agent.turn import CallRefused
 

@@ -4,13 +4,13 @@ import glob
 import os
 import stat
 from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from tpuherd_host.agent.frames import BLOBS
 from tpuherd_host.agent.snapshots_place import load_rows, open_blobs
 from tpuherd_host.agent.snapshots_rows import NOBODY, pack_row, pack_rows, parse_row
 from tpuherd_host.agent.snapshots_stream import StreamContent, encode_stream
 from tpuherd_host.agent.snapshots_tree import error_text
-from tpuherd_host.agent.thin import Any, Dict, Iterator, List, Mapping, Tuple
 from tpuherd_host.agent.threads import ThreadedCall
 from tpuherd_host.agent.turn import CallRefused
 

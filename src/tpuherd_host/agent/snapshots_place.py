@@ -13,11 +13,11 @@ import shutil
 import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
 from tpuherd_host.agent.blobs import BlobsInUse, BlobStore
 from tpuherd_host.agent.snapshots_rows import ManifestRow, content_sizes, parse_row, unpack_rows
 from tpuherd_host.agent.snapshots_tree import carry_over, remove_known
-from tpuherd_host.agent.thin import Dict, Iterator, List, NamedTuple, Optional, Set
 from tpuherd_host.agent.turn import CallRefused
 
 TREES_KEPT = 3  #: with the one in place

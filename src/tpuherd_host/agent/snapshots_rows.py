@@ -11,8 +11,7 @@ import struct
 from bisect import bisect_left
 from itertools import islice
 from operator import ge
-
-from tpuherd_host.agent.thin import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 TAIL = struct.Struct(">IqQ32s")
 LENGTH = struct.Struct(">H")

@@ -9,18 +9,7 @@ number of its row.
 import json
 import struct
 import zlib
-
-from tpuherd_host.agent.thin import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Tuple,
-)
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
 
 BLOCK = struct.Struct(">BI")
 NUMBER = struct.Struct(">I")

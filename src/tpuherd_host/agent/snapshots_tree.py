@@ -12,9 +12,9 @@ import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from tpuherd_host.agent.snapshots_rows import ManifestRow
-from tpuherd_host.agent.thin import Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 SECOND = 1_000_000_000

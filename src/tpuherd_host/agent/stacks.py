@@ -5,9 +5,9 @@ import re
 import shutil
 import subprocess
 import time
+from typing import Any, Dict, List
 
 from tpuherd_host.agent.processes import all_processes, marked_task
-from tpuherd_host.agent.thin import Any, Dict, List
 from tpuherd_host.agent.threads import ThreadedCall
 from tpuherd_host.agent.turn import CallRefused
 

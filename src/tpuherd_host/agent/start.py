@@ -1,42 +1,34 @@
-"""What `python3 agent-<hash>.pyz` does: attach, serve, version."""
+"""What `python3 agent-<hash>.pyz` does: attach, serve, version or holders."""
 
-import gc
 import sys
-
-TYPE_CHECKING = False  #: `typing` takes longer to load than all that attaching needs
-if TYPE_CHECKING:
-    from typing import Any, List
+from typing import List
 
 PREFIX, SUFFIX = "agent-", ".pyz"
 USAGE = "usage: agent.pyz attach|serve|version|holders\n"
 
 
-def main(words: "List[str]", pyz: str, protocol: int) -> int:
-    """One word says what; only what that needs is loaded. The file's name says which one it is."""
+def main(words: List[str], pyz: str, protocol: int) -> int:
+    """Run one subcommand and return its exit status; the file's name says which version this is.
+
+    Each subcommand imports only what it needs: `attach` stays as long as its connection does.
+    """
     word = words[0] if len(words) == 1 else ""
     name = pyz.rpartition("/")[2]
     version = f"{protocol}.{name[len(PREFIX) : -len(SUFFIX)]}"
     if word == "attach":
-        return int(agent_module("attach").attach(pyz, version, lambda: serve_agent(version)))
+        from tpuherd_host.agent.attach import attach
+
+        return attach(pyz, version)
     if word == "serve":
-        return serve_agent(version)
+        from tpuherd_host.agent.serve import serve
+
+        return serve(version)
     if word == "holders":
-        return int(agent_module("holders").print_all())
+        from tpuherd_host.agent.holders import print_all
+
+        return print_all()
     if word == "version":
         sys.stdout.write(version + "\n")
         return 0
     sys.stderr.write(USAGE)
     return 64
-
-
-def serve_agent(version: str) -> int:
-    """The life of an agent."""
-    gc.disable()  # nothing that is loaded now will ever be garbage: to look for it takes 5 ms
-    return int(agent_module("serve").serve(version))
-
-
-def agent_module(name: str) -> "Any":
-    """A module of ours."""
-    whole = f"{__package__}.{name}"
-    __import__(whole)
-    return sys.modules[whole]

@@ -1,7 +1,8 @@
 """What the agent knows, as values: connections, their calls, and the work it looks after."""
 
+from typing import Any, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
+
 from tpuherd_host.agent.frames import WINDOW
-from tpuherd_host.agent.thin import Any, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
 
 COMMAND, ATTEMPT, SETUP = "command", "attempt", "setup"
 

@@ -1,9 +1,10 @@
 """The agent's whole judgement: a state and what happened give the next state and what to do."""
 
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Type
+
 from tpuherd_host.agent import attempts, calls, works
 from tpuherd_host.agent.calls import MethodHandler
 from tpuherd_host.agent.state import AgentState
-from tpuherd_host.agent.thin import Any, Callable, Dict, Mapping, Optional, Tuple, Type
 from tpuherd_host.agent.turn import Transition
 from tpuherd_host.agent.words import (
     AptHolderFound,

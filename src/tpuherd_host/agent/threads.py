@@ -1,20 +1,12 @@
 """Verbs that block: each call of one runs in a thread of its own and speaks through a Talk."""
 
 import _thread
+import threading
+from collections import deque
+from typing import Any, Callable, Deque, Mapping, NamedTuple, Optional, Tuple
 
 from tpuherd_host.agent.frames import DATA_MAX, WINDOW
 from tpuherd_host.agent.state import AgentState
-from tpuherd_host.agent.thin import (
-    Any,
-    Callable,
-    Deque,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Tuple,
-    deque,
-    import_module,
-)
 from tpuherd_host.agent.turn import CallRefused
 from tpuherd_host.agent.words import Event, ThreadAnswered, ThreadEvent, ThreadRead, ThreadSent
 
@@ -43,7 +35,7 @@ class ThreadedCall:
         self.content = content  #: the JSON of the CALL
         self.connection = connection
         self.call = call
-        self.news = import_module("threading").Condition()
+        self.news = threading.Condition()
         self.pieces: Deque[Tuple[int, Optional[bytes]]] = deque()
         self.credit = WINDOW
         self.cut = False
@@ -111,36 +103,31 @@ class ThreadedCall:
             self.news.notify()
 
 
-def start_thread(place: str, talk: ThreadedCall) -> None:
-    """In a thread that nobody waits for. `place` is a function's, as in verbs.THREADED."""
+ThreadedMethod = Callable[[ThreadedCall], Mapping[str, Any]]
+
+
+def start_thread(method: ThreadedMethod, talk: ThreadedCall) -> None:
+    """Run the method in a thread that nobody waits for."""
     try:
-        _thread.start_new_thread(run_call, (place, talk))
+        _thread.start_new_thread(run_call, (method, talk))
     except RuntimeError:
         answer = {"sentence": "the user's processes leave no room here for one more thread"}
         talk.house.post(ThreadAnswered(talk.connection, talk.call, answer, "busy"))
 
 
-def run_call(place: str, talk: ThreadedCall) -> None:
-    """The life of that thread. Whatever happens in it, who asked gets an answer."""
-    sentence = f"{place} broke off; ~/.tpuherd/agent.log on the host says where"
-    error, answer = "broken", {"sentence": sentence}
+def run_call(method: ThreadedMethod, talk: ThreadedCall) -> None:
+    """Answer the call, whatever happens in the method."""
+    name = talk.content.get("verb")
+    sentence = f"{name} broke off; ~/.tpuherd/agent.log on the host says where"
+    error: str = "broken"
+    answer: Mapping[str, Any] = {"sentence": sentence}
     try:
-        module, _, name = place.partition(".")
-        function = getattr(import_module(f"{__package__}.{module}"), name)
-        error, answer = "", dict(function(talk))
+        error, answer = "", method(talk)
     except CallAbandoned:
         error = "cancelled"
     except CallRefused as refused:
         error, answer = refused.word, {"sentence": refused.sentence}
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        LookupError,
-        RuntimeError,
-        ImportError,
-    ) as why:
+    except (OSError, ValueError, TypeError, LookupError, RuntimeError, ImportError) as why:
         error, answer = "broken", {"sentence": f"{type(why).__name__}: {why}"}
     finally:
         talk.house.post(ThreadAnswered(talk.connection, talk.call, answer, error))

@@ -1,10 +1,11 @@
 """One turn of the agent's judgement: the state as it becomes, and the deeds that follow from it."""
 
+from typing import Any, Dict, List, Mapping, Optional
+
 from tpuherd_host.agent.frames import DATA_MAX, EVENT, FAIL, REPLY, pack_data, pack_frame, pack_json
 from tpuherd_host.agent.records import JUMP, NUMBER
 from tpuherd_host.agent.records import pack_record as record
 from tpuherd_host.agent.state import COMMAND, LIVE, AgentState, Call, Connection, Task, task_json
-from tpuherd_host.agent.thin import Any, Dict, List, Mapping, Optional
 from tpuherd_host.agent.words import Effect, PauseOutput, SaveTask, SendFrame, SendLog
 
 UNSENT_MAX = 1 << 19  #: no log is poured into a connection that has so much to send

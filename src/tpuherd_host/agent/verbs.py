@@ -108,17 +108,17 @@ Events (EVENT, id 0), with "event" and:
   to engines only (epoch > 0): attempt {"time", WORK} · step {"attempt","time","report":{…}} ·
   heartbeat {"time","attempts":[{"id","phase","stage","length","report"}]} every 10 s
 
-To add verbs that block (files, network), write functions `(talk: threads.Talk) -> dict` and name
-them in THREADED, "module.function" of this package: the module is loaded at its first call, each
-call runs in a thread of its own, reads and writes DATA by `talk`, raises `turn.Refused(word,
-sentence)` for a FAIL. `talk.house` knows folder, home and environment. SIGCHLD is not used by the
-agent itself: subprocess works there as usual.
+To add verbs that block (files, network), write functions `(call: ThreadedCall) -> dict` and add
+them to THREADED in threaded_methods.py. Each call runs in a thread of its own, reads and writes
+DATA by `call`, and raises CallRefused(word, sentence) for a FAIL. `call.house` knows folder, home
+and environment. The agent itself does not use SIGCHLD: subprocess works there as usual.
 """
+
+from typing import Any, Dict, Mapping
 
 from tpuherd_host.agent import attempts, commands
 from tpuherd_host.agent.calls import MethodHandler
 from tpuherd_host.agent.state import Connection
-from tpuherd_host.agent.thin import Any, Dict, Mapping
 from tpuherd_host.agent.turn import Transition
 
 
@@ -146,20 +146,4 @@ PURE: Dict[str, MethodHandler] = {
     "halt": attempts.halt_attempt,
     "lease": attempts.renew_leases,
     "setup": attempts.run_setup,
-}
-
-#: Those that read files or wait, each call in a thread of its own.
-THREADED: Dict[str, str] = {
-    "facts": "facts.facts",
-    "holders": "clean.told_holders",
-    "clean": "clean.clean",
-    "snapshot.have": "snapshots.have",
-    "snapshot.receive": "snapshots.receive",
-    "snapshot.relay": "snapshots.follow",
-    "snapshot.pass": "snapshots.feed",
-    "snapshot.commit": "snapshots.commit",
-    "snapshot.abandon": "snapshots.abandon",
-    "snapshot.give": "snapshots_give.snapshot",
-    "give": "snapshots_give.give",
-    "stacks": "stacks.stacks",
 }

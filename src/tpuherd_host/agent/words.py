@@ -1,8 +1,9 @@
 """What may happen to the agent, and what it may do: the words that `step` takes and gives."""
 
+from typing import Any, Mapping, NamedTuple, Optional, Tuple, Union
+
 from tpuherd_host.agent.frames import Frame
 from tpuherd_host.agent.state import Ending, Task
-from tpuherd_host.agent.thin import Any, Mapping, NamedTuple, Optional, Tuple, Union
 
 # ---- happenings ----------------------------------------------------------------------------------
 

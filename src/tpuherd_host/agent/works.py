@@ -1,5 +1,8 @@
 """The life of a piece of work: begin its stages, stop it, see it end, and keep it for a while."""
 
+import signal
+from typing import Optional, Tuple
+
 from tpuherd_host.agent.state import (
     ATTEMPT,
     ATTEMPT_KEEP_S,
@@ -18,7 +21,6 @@ from tpuherd_host.agent.state import (
     Task,
     task_json,
 )
-from tpuherd_host.agent.thin import Optional, Tuple, signal
 from tpuherd_host.agent.turn import Transition
 from tpuherd_host.agent.words import (
     AppendNote,
