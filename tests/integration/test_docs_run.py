@@ -62,11 +62,11 @@ def test_the_tutorial_runs_as_it_stands(tmp_path: Path) -> None:
     script = "set -e\n" + "\n".join(blocks)
     done = run_script(script, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    told = ("t1v-n-", "/dev/accel3\n0\n", "v4-16", "training", "saved", "PREEMPTED", "nobody is")
+    told = ("t1v-n-", "/dev/accel3\n0\n", "v4-16", "training", "saved", "PREEMPTED", "host is off")
     for word in told:
         assert word in done.stdout, f"{word}\n{done.stdout}\n{done.stderr}"
-    begun = [int(n) for n in re.findall(r"count-0/w0: begins at step ([0-9]+)", done.stdout)]
-    assert begun[0] == 0 and begun[-1] >= 20, "the job went on where it had saved"
+    begun = [int(n) for n in re.findall(r"count-0/w0: starting at step ([0-9]+)", done.stdout)]
+    assert begun[0] == 0 and begun[-1] >= 20, "the job did not resume where it had saved"
     assert "saved at step 60" in done.stdout
 
 
