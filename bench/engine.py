@@ -55,7 +55,7 @@ def react(rounds: int) -> None:
                     user.world.ask("POST", "sim/v1/weather/network", target)
                 begun = time.time()
                 user.world.ask("POST", "sim/v1/weather/preempt", {"target": node, **said})
-                taken = user.happened("bid.answered", many=number + 1)
+                taken = user.happened("bid.accepted", many=number + 1)
                 found.append(taken.at - begun)
                 user.happened("attempt.started", many=number + 1)
             times = ", ".join(f"{one:.2f}" for one in found)

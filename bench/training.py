@@ -222,7 +222,7 @@ def trained(user: Owner, name: str, strokes: Sequence[tuple[int, bool]]) -> Any:
         user.world.herd("preempt", f"{name}-0-*", *([] if noticed else ["--no-notice"]))
     done = user.herd("wait", name, seconds=GIVE_UP_S)
     assert done.returncode == 0, done.stderr
-    return json.loads(user.herd("status", name, "--json").stdout)["each"][0]
+    return json.loads(user.herd("status", name, "--json").stdout)["slot_details"][0]
 
 
 def heard(user: Owner, name: str, word: str) -> bool:

@@ -97,7 +97,7 @@ def play(world: World, story: tell.Story, file: Path) -> None:
     zone, taken = "", False
     for heard in followed([HERD], world.environ, "charlm"):
         story.hear(heard)
-        if heard.get("kind") == "attempt.stepped":
+        if heard.get("kind") == "attempt.first_step":
             zone = zone or story.zone
         if not taken and zone and heard.get("step", 0) >= TAKEN_AT:
             taken = True

@@ -153,13 +153,13 @@ def launched(story: Story, facts: Facts) -> str:
 
 
 def noticed(story: Story, facts: Facts) -> str | None:
-    text = f"the hosts hear it: {str(facts.get('what', '')).replace('TRUE', '').strip()}"
+    text = f"the hosts hear it: {str(facts.get('notice', '')).replace('TRUE', '').strip()}"
     return story.once(f"{facts['bid']} noticed", text)
 
 
 def refused(story: Story, facts: Facts) -> str | None:
     where = story.zones.get(facts["bid"], "")
-    return story.once(f"{where} refused", f"{where} has none: {facts.get('sentence', '')[:70]}")
+    return story.once(f"{where} refused", f"{where} has none: {facts.get('message', '')[:70]}")
 
 
 def ended(story: Story, facts: Facts) -> str:
@@ -169,11 +169,11 @@ def ended(story: Story, facts: Facts) -> str:
 
 #: How each kind of event is told; the others are in `herd events charlm`.
 TOLD: Mapping[str, Callable[[Story, Facts], str | None]] = {
-    "bid.asked": asked,
+    "bid.requested": asked,
     "bid.refused": refused,
     "bid.granted": granted,
-    "bid.noticed": noticed,
-    "bid.lost": lambda story, facts: f"its TPUs are gone: {facts['how']}",
+    "bid.notice_received": noticed,
+    "bid.lost": lambda story, facts: f"its TPUs are gone: {facts['cause']}",
     "slot.prepared": lambda story, facts: "the code is on all hosts",
     "attempt.launched": launched,
     "attempt.ended": ended,

@@ -1,7 +1,7 @@
 """Jobs from Python, as `herd` on the command line does them: plain calls, or coroutines.
 
 herd = tpuherd.Herd()                              # the cloud that the command line means
-herd.run(tpuherd.Job.load("job.yaml"), yes=True)   # Submission(did="made"); comes back at once
+herd.run(tpuherd.Job.load("job.yaml"), yes=True)   # Submission(did="submitted"); comes back at once
 herd.wait("gpt")                                   # its exit status
 herd.down("gpt", yes=True)                         # when nothing is left
 

@@ -23,7 +23,7 @@ class Submission:
     """What `run`, `up`, `change` and `scale` did."""
 
     job: str
-    did: str  #: made, changed, same, resumed, or again: it had ended and runs again
+    did: str  #: submitted, changed, unchanged, resumed, or restarted: it had ended and runs again
     revision: int
 
 
@@ -32,7 +32,7 @@ class JobSummary:
     """A job in one row."""
 
     job: str
-    goal: str  #: run, idle, gone (stopped) or dropped
+    goal: str  #: run, idle, stopped or removed
     phase: str  #: what its slots do, in words
     phases: Mapping[str, int]  #: how many slots do each
     slots: int
@@ -44,7 +44,7 @@ class JobSummary:
     age_s: float
     cost: float  #: dollars so far
     per_hour: float  #: dollars an hour now
-    priced: bool  #: False: the price of some node is not known, so both are too low
+    price_known: bool  #: False: the price of some node is not known, so both are too low
     goodput: float | None  #: share of the wanted time in which work got on
 
 
@@ -57,9 +57,9 @@ class Bid:
     type: str
     tier: str
     stage: str
-    for_s: float
+    duration_s: float
     per_hour: float | None
-    sentence: str
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +72,7 @@ class Attempt:
     zone: str
     type: str
     launched_at: float  #: in seconds since 1970
-    for_s: float
+    duration_s: float
     verdict: str | None  #: success, failure, preempted, …; None: it runs
     why: str
     resumed: int | None  #: the step of the checkpoint that it went on from
@@ -88,7 +88,7 @@ class Recovery:
     """What a loss cost."""
 
     at: float
-    over: bool
+    finished: bool
     verdict: str
     why: str
     attempt: int
@@ -114,7 +114,7 @@ class SlotStatus:
     goodput: float | None
     cost: float
     per_hour: float
-    priced: bool
+    price_known: bool
     steps_lost: int
     wanted_s: float
     seconds: Mapping[str, float]  #: by state
@@ -124,27 +124,27 @@ class SlotStatus:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trouble:
+class Problem:
     """Something that stands in the way of all jobs at once."""
 
     source: str  #: the cloud, the store of jobs, the engine, or your login
-    sentence: str
+    message: str
     hint: str
     since: float
     at: float
-    times: int
+    count: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobStatus(JobSummary):
     """All of a job."""
 
-    made_at: float | None  #: when it was submitted, in seconds since 1970
+    submitted_at: float | None  #: seconds since 1970
     who: str
     document: Mapping[str, Any]  #: its fields
     engine: bool  #: whether an engine runs
-    troubles: tuple[Trouble, ...]
-    each: tuple[SlotStatus, ...]
+    problems: tuple[Problem, ...]
+    slot_details: tuple[SlotStatus, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,7 +167,7 @@ class Why:
     slots: Mapping[str, str]
     engine: bool
     recent: tuple[Event, ...]
-    troubles: tuple[Trouble, ...]
+    problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,13 +177,13 @@ class ZoneCapacity:
     zone: str
     type: str
     tier: str
-    asked: int
+    requested: int
     refused: int
     granted: int
     wait_s: float | None  #: median, from asking until it is ready
     life_s: float | None  #: median, until a loss
     refusal: str
-    sentence: str
+    message: str
     refused_s_ago: float | None
 
 
@@ -210,7 +210,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stray:
+class Orphan:
     """A request or node that herd made and no job uses."""
 
     name: str
@@ -225,9 +225,9 @@ class Stray:
 class Leftovers:
     """What `gc` found."""
 
-    strays: tuple[Stray, ...]
+    orphans: tuple[Orphan, ...]
     withdrawn: tuple[str, ...]  #: what is being deleted
-    silent: tuple[str, ...]  #: zones that did not answer
+    unanswered_zones: tuple[str, ...]  #: zones that did not answer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -249,7 +249,7 @@ class Trial:
     step: int | None
     params: Mapping[str, Any]
     slot: str
-    run: str
+    run_id: str
     attempts: int
     preemptions: int
     seconds: float
@@ -269,7 +269,7 @@ class SweepStatus:
     planned: int
     phases: Mapping[str, int]
     best: int | None  #: number of the best trial that is complete
-    each: tuple[Trial, ...]
+    trials: tuple[Trial, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

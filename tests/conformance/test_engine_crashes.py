@@ -53,7 +53,9 @@ def test_an_engine_that_was_killed_is_counted_by_the_next(tmp_path: Path) -> Non
     for n in range(6):
         said(store, "engine.started", NOW + 10 + n)
         record_kill(store, NOW + 10 + n)
-    pauses = [event.facts["again_s"] for _, event in store.read_events(kinds=("engine.crashed",))]
+    pauses = [
+        event.facts["retry_in_s"] for _, event in store.read_events(kinds=("engine.crashed",))
+    ]
     assert pauses == [0.0] * 6  # whoever starts it again is not kept waiting
     assert "6 times in a row" in store.troubles.read()[0].sentence
     store.close()

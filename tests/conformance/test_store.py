@@ -43,7 +43,7 @@ def wish(job: str = "gpt", **changed: object) -> StoredJob:
 
 
 def event(
-    n: int, *, job: str = "gpt", slot: str = "gpt-0", kind: str = "bid.asked"
+    n: int, *, job: str = "gpt", slot: str = "gpt-0", kind: str = "bid.requested"
 ) -> HistoryEvent:
     return HistoryEvent(
         at=NOW + n, kind=kind, job=job, slot=slot, facts={"bid": f"{slot}-g{n}-7kq"}
@@ -60,13 +60,13 @@ def holder(host: str = "") -> LeaseHolder:
 def test_a_wish_comes_back_as_it_was_with_its_next_revision(open_store: Open) -> None:
     store, other = open_store(), open_store()
     assert store.stored_jobs() == {}
-    first = store.put_job(wish(), [event(1, kind="wish.made")])
+    first = store.put_job(wish(), [event(1, kind="job.submitted")])
     assert first.revision == 1
     assert other.stored_jobs() == {"gpt": first}
-    second = other.put_job(wish(goal=Goal.GONE, snapshot="abc"), [event(2, kind="wish.changed")])
+    second = other.put_job(wish(goal=Goal.GONE, snapshot="abc"), [event(2, kind="job.changed")])
     assert second.revision == 2
     assert store.stored_jobs() == {"gpt": second}
-    assert [one.kind for _, one in store.read_events()] == ["wish.made", "wish.changed"]
+    assert [one.kind for _, one in store.read_events()] == ["job.submitted", "job.changed"]
 
 
 @pytest.mark.parametrize(("expected", "fine"), [(None, True), (1, True), (0, False), (2, False)])
@@ -100,10 +100,10 @@ def test_a_dropped_wish_is_gone_and_may_be_dropped_again(open_store: Open) -> No
     store = open_store()
     store.put_job(wish())
     store.put_job(wish("gpt2"))
-    store.remove_job("gpt", [event(1, kind="wish.dropped")])
+    store.remove_job("gpt", [event(1, kind="job.removed")])
     store.remove_job("gpt")
     assert list(store.stored_jobs()) == ["gpt2"]
-    assert [one.kind for _, one in store.read_events()] == ["wish.dropped"]
+    assert [one.kind for _, one in store.read_events()] == ["job.removed"]
     assert store.put_job(wish(), expected=0).revision == 1
 
 
@@ -140,7 +140,7 @@ def test_events_are_numbered_in_order_and_come_back_equal(open_store: Open) -> N
 def test_events_are_chosen_by_job_slot_kind_and_number(open_store: Open) -> None:
     store = open_store()
     told = [
-        event(1, kind="wish.made", slot=""),
+        event(1, kind="job.submitted", slot=""),
         event(2),
         event(3, slot="gpt-1"),
         event(4, job="gpt2", slot="gpt2-0"),
@@ -153,7 +153,7 @@ def test_events_are_chosen_by_job_slot_kind_and_number(open_store: Open) -> None
 
     assert chosen(job="gpt") == [1, 2, 3, 5]
     assert chosen(slot="gpt-0") == [2, 5]
-    assert chosen(kinds=("wish.made", "attempt.ended")) == [1, 5]
+    assert chosen(kinds=("job.submitted", "attempt.ended")) == [1, 5]
     assert chosen(kinds=()) == []
     assert chosen(limit=2) == [1, 2]
     assert chosen(limit=2, newest=True) == [4, 5]
@@ -166,7 +166,7 @@ def test_what_is_no_json_is_refused_and_none_of_its_companions_stays(open_store:
     store = open_store()
     with pytest.raises(TypeError):
         store.append_events(
-            [event(1), HistoryEvent(at=NOW, kind="bid.asked", facts={"offer": object()})]
+            [event(1), HistoryEvent(at=NOW, kind="bid.requested", facts={"offer": object()})]
         )
     assert list(store.read_events()) == []
     assert store.append_events([event(2)]) == 1
@@ -174,7 +174,7 @@ def test_what_is_no_json_is_refused_and_none_of_its_companions_stays(open_store:
 
 def test_the_routine_of_jobs_long_dropped_is_pruned_and_nothing_else(open_store: Open) -> None:
     store, other = open_store(), open_store()
-    kinds = ("attempt.saved", "attempt.ended", "wish.dropped")
+    kinds = ("attempt.saved", "attempt.ended", "job.removed")
     for job, since in (("old", 0), ("again", 0), ("new", 100)):
         store.append_events(
             [event(since + at, kind=kind, job=job) for at, kind in enumerate(kinds)]
@@ -331,6 +331,18 @@ def test_a_newer_store_is_refused_with_a_sentence(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.broken-*"))
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_store_with_older_words_is_refused(tmp_path: Path, version: int) -> None:
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+    with pytest.raises(InvalidInput, match="written by an older herd") as refused:
+        Database(tmp_path, NOW)
+    assert "move it away" in refused.value.hint
+    assert "herd adopt" in refused.value.hint
+    assert not list(tmp_path.glob("*.broken-*"))
+
+
 def test_an_older_store_is_brought_up_step_by_step(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
     schema.migrate_schema(connection)
@@ -338,11 +350,11 @@ def test_an_older_store_is_brought_up_step_by_step(tmp_path: Path) -> None:
     steps = [*schema.STEPS, "CREATE TABLE more (one INTEGER); INSERT INTO more VALUES (1)"]
     schema.migrate_schema(connection, steps)
     schema.migrate_schema(connection, steps)
-    assert schema.schema_version(connection) == len(schema.STEPS) + 1
+    assert schema.schema_version(connection) == schema.OLDEST + len(schema.STEPS)
     assert connection.execute("SELECT * FROM states, more").fetchall() == [("gpt-0", "runs", 1)]
     with pytest.raises(sqlite3.Error):
         schema.migrate_schema(connection, [*steps, "CREATE TABLE less (one); nonsense"])
-    assert schema.schema_version(connection) == len(schema.STEPS) + 1
+    assert schema.schema_version(connection) == schema.OLDEST + len(schema.STEPS)
     connection.close()
 
 

@@ -50,7 +50,7 @@ def wish(job: str) -> StoredJob:
 def event(number: int) -> HistoryEvent:
     job = JOBS[number % len(JOBS)]
     return HistoryEvent(
-        at=NOW + number, kind="bid.asked", job=job, slot=f"{job}-0", facts={"n": number}
+        at=NOW + number, kind="bid.requested", job=job, slot=f"{job}-0", facts={"n": number}
     )
 
 
@@ -59,7 +59,7 @@ def filled(folder: Path, *, moved: bool) -> Files:
     origin = folder / "origin"
     store = Database(origin, NOW)
     for job in JOBS:
-        store.put_job(wish(job), [HistoryEvent(at=NOW, kind="wish.made", job=job)])
+        store.put_job(wish(job), [HistoryEvent(at=NOW, kind="job.submitted", job=job)])
     for first in range(0, EVENTS, 100):
         store.append_events([event(n) for n in range(first, first + 100)])
     store.save_history(EVENTS, {"some": "history"})
@@ -132,13 +132,13 @@ def no_events(files: Files) -> None:
 
 def no_jobs(files: Files) -> None:
     with sqlite3.connect(files.db) as connection:
-        connection.execute("DROP TABLE wishes")
+        connection.execute("DROP TABLE jobs")
 
 
 def nonsense_in_a_row(files: Files) -> None:
     with sqlite3.connect(files.db) as connection:
         connection.execute("UPDATE events SET facts = '{' WHERE seq = 700")
-        connection.execute("UPDATE wishes SET goal = 'nonsense' WHERE job = 'job3'")
+        connection.execute("UPDATE jobs SET goal = 'nonsense' WHERE job = 'job3'")
 
 
 def emptied(files: Files) -> None:

@@ -50,10 +50,10 @@ def test_a_full_disk_is_in_engine_status_at_once_and_in_events_when_it_has_room(
         lambda: FULL in user.herd("engine", "status").stderr, "engine status", seconds=3 * RENEW_S
     )
     assert FULL in user.herd("why", "gpt").stdout
-    assert not user.events("engine.trouble")  # it can't be written yet
+    assert not user.events("engine.problem")  # it can't be written yet
     stuffing.unlink()
-    trouble = user.happened("engine.trouble", seconds=60)
-    assert FULL in str(trouble.facts["sentence"])
+    trouble = user.happened("engine.problem", seconds=60)
+    assert FULL in str(trouble.facts["message"])
     assert FULL in user.herd("events").stdout
     until(lambda: FULL not in user.herd("engine", "status").stderr, "an end", seconds=60)
     assert len(user.events("attempt.launched")) == 1

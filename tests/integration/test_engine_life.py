@@ -95,7 +95,7 @@ def test_term_ends_it_at_once_and_nothing_else(user: Owner) -> None:
 
 def test_a_failing_setup_is_told_with_its_host_and_last_lines(user: Owner) -> None:
     user.job("gpt", "true", setup=["echo all is lost; exit 3"])
-    event = user.happened("slot.unprepared")
+    event = user.happened("slot.setup_failed")
     assert {host["exit"] for host in event.facts["hosts"]} == {3}
     assert {host["tail"][-1] for host in event.facts["hosts"]} == {"all is lost"}
     told = "setup step 1 (echo all is lost; exit 3) ended with status 3: all is lost"

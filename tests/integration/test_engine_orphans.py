@@ -88,7 +88,7 @@ def test_an_engine_finds_its_world_at_another_address(world: Path) -> None:
     job = world.parent / "job.yaml"
     job.write_text(json.dumps(JOB))
     assert said(world, "run", str(job), "--detach")[0] == 0
-    until(lambda: "bid.answered" in said(world, "events", "gpt-0")[1], "the first answer")
+    until(lambda: "bid.accepted" in said(world, "events", "gpt-0")[1], "the first answer")
     engine = pid(world)
     assert said(world, "sim", "stop", *place)[0] == 0
     before = json.loads((world / "world.json").read_text())["port"]
@@ -99,5 +99,5 @@ def test_an_engine_finds_its_world_at_another_address(world: Path) -> None:
     assert port != before
     assert said(world, *start)[0] == 0
     assert said(world, "scale", "gpt", "2")[0] == 0
-    until(lambda: "bid.answered" in said(world, "events", "gpt-1")[1], "an answer from there")
+    until(lambda: "bid.accepted" in said(world, "events", "gpt-1")[1], "an answer from there")
     assert pid(world) == engine

@@ -68,15 +68,15 @@ def test_a_sweep_goes_on_after_a_preemption(user: Owner) -> None:
     assert begun.returncode == 0, begun.stderr
     names = bucket(user, "curve").names
     until(lambda: any("-t0-" in name for name in names()), "trial 0 to save", seconds=180)
-    first = next(one for one in user.events("trial.given") if one.facts["trial"] == 0)
+    first = next(one for one in user.events("trial.assigned") if one.facts["trial"] == 0)
     user.world.herd("preempt", f"{first.slot}-*")
     done = user.herd("wait", "curve", seconds=300)
     assert done.returncode == 0, done.stderr
-    each = json.loads(user.herd("sweep", "status", "curve", "--json").stdout)["each"]
+    each = json.loads(user.herd("sweep", "status", "curve", "--json").stdout)["trials"]
     assert {row["phase"] for row in each} <= {"complete", "pruned"}
     assert (each[0]["attempts"], each[0]["step"]) == (2, 30_000)
     assert re.search(r"begins at step [1-9]", "\n".join(lines(user, "curve")))
-    assert {name.split("/")[0] for name in names()} <= {row["run"] for row in each}
+    assert {name.split("/")[0] for name in names()} <= {row["run_id"] for row in each}
     best = json.loads(user.herd("sweep", "best", "curve", "--json").stdout)
     assert best["value"] < 0.01
 

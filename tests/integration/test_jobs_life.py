@@ -126,15 +126,15 @@ def test_ctrl_c_lets_it_go_on(user: Owner) -> None:
 
 def test_what_commands_say_to_programs(user: Owner) -> None:
     words = ("--name", "dev", "--accelerator", "v4-8", "--set", "workdir=")
-    assert of_json(user, "up", *words)["did"] == "made"
-    assert of_json(user, "up", *words)["did"] == "same"
+    assert of_json(user, "up", *words)["did"] == "submitted"
+    assert of_json(user, "up", *words)["did"] == "unchanged"
     assert of_json(user, "plan")["states"].keys() == {"dev-0"}
     assert of_json(user, "set", "dev", "max_cost=5")["needs"] == "nothing"
     assert of_json(user, "stop", "dev") == [{"job": "dev", "changed": True}]
     assert of_json(user, "plan", "dev")["frozen"] == ""
     assert of_json(user, "resume", "dev") == [{"job": "dev", "changed": True}]
     assert of_json(user, "adopt")["adopted"] == []
-    assert of_json(user, "down", "dev", "--yes")["gone"] is True
+    assert of_json(user, "down", "dev", "--yes")["all_deleted"] is True
 
 
 def test_down_waits_no_longer_than_it_is_told_and_says_for_what(user: Owner) -> None:
@@ -207,9 +207,9 @@ def test_a_lost_store_is_adopted_and_what_is_nobodys_is_shown(user: Owner) -> No
     user.herd("engine", "stop")
     shutil.rmtree(user.store_folder)
     shown = of_json(user, "gc")
-    names = {slot_of(one["name"]) for one in shown["strays"]}
+    names = {slot_of(one["name"]) for one in shown["orphans"]}
     assert names == {"mine-0", "left-0"}
-    stray = next(one for one in shown["strays"] if one["name"].startswith("left"))
+    stray = next(one for one in shown["orphans"] if one["name"].startswith("left"))
     assert stray["per_hour"] == pytest.approx(4 * 0.9215)
     assert stray["command"] == f"herd gc {stray['name']}"
     assert user.herd("gc", "mine").returncode == 4
@@ -230,7 +230,7 @@ def test_another_owners_fleet_is_left_alone_until_it_is_adopted(
     user.job("gpt", "sleep 60", accelerator="v4-8")
     user.happened("attempt.started", many=begun + 1)
     other = replace(user, home=tmp_path)
-    assert of_json(other, "gc")["strays"] == []
+    assert of_json(other, "gc")["orphans"] == []
     assert other.herd("down", "--all", "--yes").stdout == "there is nothing to take down\n"
     assert bids(user)
     (name,) = bids(user)
@@ -247,7 +247,7 @@ def test_from_python(user: Owner) -> None:
     herd = tpuherd.Herd(environ=user.env)
     job = tpuherd.Job(name="gpt", accelerator="v4-8", run="echo $HERD_SLOT; sleep 1", copies=2)
     assert herd.run(job).did == "made"
-    assert herd.run(job).did == "same"
+    assert herd.run(job).did == "unchanged"
     assert herd.change("gpt", max_cost=5).did == "changed"
     with pytest.raises(tpuherd.HerdError, match="1 of its nodes goes"):
         herd.scale("gpt", 1)
@@ -259,7 +259,7 @@ def test_from_python(user: Owner) -> None:
         raise AssertionError(user.herd("why", "gpt").stdout) from None
     assert ended == 0
     assert [one.job for one in herd.jobs()] == ["gpt"]
-    assert herd.status("gpt").each[0].attempts[0].verdict == "success"
+    assert herd.status("gpt").slot_details[0].attempts[0].verdict == "success"
     logged = herd.logs("gpt")
     assert {(line.host, line.text) for line in logged if line.port == "stdout"} == {
         ("gpt-0/w0", "0"), ("gpt-1/w0", "1"),
@@ -267,8 +267,8 @@ def test_from_python(user: Owner) -> None:
     assert "slot.done" in {event.kind for event in herd.events("gpt")}
     assert set(herd.why("gpt").slots) == set(herd.plan("gpt").states) == {"gpt-0", "gpt-1"}
     assert [one.type for one in herd.capacity()] == ["v4-8"]
-    assert not herd.gc().strays and not herd.adopt().adopted
-    assert herd.run(job).did == "again"
+    assert not herd.gc().orphans and not herd.adopt().adopted
+    assert herd.run(job).did == "restarted"
     with pytest.raises(tpuherd.HerdError, match="yes=True"):
         try:
             herd.down("gpt")

@@ -37,7 +37,7 @@ epoch = None
 while engine and epoch is None:
     epoch = store.take(holder, time.time(), 30.0)
 for n in range(many):
-    events = [Event(at=time.time(), kind="bid.asked", slot=name, facts={"n": n, "part": part})
+    events = [Event(at=time.time(), kind="bid.requested", slot=name, facts={"n": n, "part": part})
               for part in range(3)]
     line = f"{n} {store.append(events, epoch=epoch)}\\n"  # told whole, or not at all
     print(line, end="", flush=True)
@@ -120,7 +120,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 def event(size: int = 100) -> HistoryEvent:
-    return HistoryEvent(at=NOW, kind="bid.asked", job="gpt", facts={"why": "x" * size})
+    return HistoryEvent(at=NOW, kind="bid.requested", job="gpt", facts={"why": "x" * size})
 
 
 @pytest.mark.root

@@ -64,9 +64,9 @@ def test_what_nobody_has_any_more_is_named_and_waited_for(user: Owner) -> None:
     lose_all(user)
     user.world.herd("preempt", started.facts["bid"])
     assert user.herd("ls").returncode == 0
-    user.happened("slot.unprepared", seconds=120)
+    user.happened("slot.setup_failed", seconds=120)
     until(lambda: "there is no value for the secret TOKEN" in why(user, "gpt"), "why", seconds=10)
-    nodes = {event.facts["bid"] for event in user.events("slot.unprepared")}
+    nodes = {event.facts["bid"] for event in user.events("slot.setup_failed")}
     user.job("gpt", 'python3 train.py; echo "has-$TOKEN"; sleep 1000', **fields)
     again = user.happened("attempt.started", seconds=60)
     assert again.facts["bid"] in nodes  # it was waited on the node that is there

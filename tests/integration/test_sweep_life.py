@@ -50,7 +50,9 @@ def test_a_sweep_outlives_a_node_and_leaves_nothing(user: Owner) -> None:
     assert json.loads(done.stdout)["trials"] == 5
 
     first = until(
-        lambda: next((one for one in user.events("trial.told") if one.facts["trial"] == 1), None),
+        lambda: next(
+            (one for one in user.events("trial.reported") if one.facts["trial"] == 1), None
+        ),
         "trial 1 to say something",
         seconds=60,
     )
@@ -63,7 +65,7 @@ def test_a_sweep_outlives_a_node_and_leaves_nothing(user: Owner) -> None:
     assert [(one.status_word, one.value) for one in sweep.trials] == [
         ("complete", float(f"8{number}")) for number in range(5)
     ]
-    given = [one for one in user.events("trial.given") if one.facts["trial"] == lost]
+    given = [one for one in user.events("trial.assigned") if one.facts["trial"] == lost]
     assert [one.facts["resumed"] for one in given] == [False, True]
     assert len(user.events("trial.ended")) == 5
     text = "\n".join(line for lines in user.said().values() for line in lines)

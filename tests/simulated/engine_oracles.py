@@ -159,11 +159,11 @@ def mistried(events: list[HistoryEvent]) -> Iterator[str]:
     """Trials that ended twice, or were given to a slot while another had them."""
     at: dict[tuple[str, int], str] = {}
     for event in events:
-        if event.kind == "wish.made":
+        if event.kind == "job.submitted":
             at = {key: where for key, where in at.items() if key[0] != event.job}
         elif lost_events(event):
             at = {}  # trials whose lines were lost are tried again
-        elif event.kind in ("trial.given", "trial.waits", "trial.ended"):
+        elif event.kind in ("trial.assigned", "trial.waiting", "trial.ended"):
             key = (event.job, int(event.facts["trial"]))
             before, now = at.get(key, "waits"), event.kind.removeprefix("trial.")
             if before == "ended" or (before == "given" and now == "given"):
@@ -180,7 +180,7 @@ def written_late(event: HistoryEvent) -> bool:
     """What the log holds later than it happened: stacks until all is stopped, and that the disk
     was full until there is room to write it.
     """
-    full = event.kind == "engine.trouble" and "disk is full" in str(event.facts["sentence"])
+    full = event.kind == "engine.problem" and "disk is full" in str(event.facts["message"])
     return full or event.kind == "attempt.stacks"
 
 
@@ -219,7 +219,7 @@ def unaccounted(events: list[HistoryEvent], *, clock_was_set: bool) -> Iterator[
     last = 0.0
     for event in events:
         bid = event.facts.get("bid")
-        if event.kind in ("bid.asked", "bid.adopted"):
+        if event.kind in ("bid.requested", "bid.adopted"):
             before, asked[str(bid)] = asked.get(str(bid)), event.facts["offer"]
             if before not in (None, event.facts["offer"]):
                 yield f"{bid} is asked for as something else than before"
@@ -227,7 +227,7 @@ def unaccounted(events: list[HistoryEvent], *, clock_was_set: bool) -> Iterator[
             asked = dict.fromkeys(asked)
         elif event.kind.startswith("bid.") and bid not in asked:
             yield f"{event.kind} of {bid}, which nobody asked for"
-        if clock_was_set and event.kind.startswith(("wish.", "attempt.launched")):
+        if clock_was_set and event.kind.startswith(("job.", "attempt.launched")):
             continue  # a launch has the time at which its tick began, before the clock was set
         if event.at < last - 1.0 and not written_late(event):
             yield f"{event.kind} is {last - event.at:.1f} s older than the line before it"

@@ -92,7 +92,7 @@ class Play:
         now = self.clock.now()
         wish = wished.wish(now)
         known = self.store.stored_jobs().get(wished.job)
-        kind = "wish.made" if known is None else "wish.changed"
+        kind = "job.submitted" if known is None else "job.changed"
         if known is not None:
             wish = replace(wish, made_at=known.made_at)
         self.store.put_job(
@@ -105,7 +105,7 @@ class Play:
         self.said.pop(job, None)
         now = self.clock.now()
         self.store.remove_job(
-            job, [HistoryEvent(at=now, kind="wish.dropped", job=job, facts={"who": "me"})]
+            job, [HistoryEvent(at=now, kind="job.removed", job=job, facts={"who": "me"})]
         )
         self.look_at_wishes()
 
@@ -249,10 +249,10 @@ class Play:
 
     def drop_was_read(self, job: str) -> bool:
         """Whether the store that follows a damaged one knows that the job was dropped."""
-        events = self.events("wish.made", "wish.changed", "wish.dropped", SET_ASIDE)
+        events = self.events("job.submitted", "job.changed", "job.removed", SET_ASIDE)
         last = max(n for n, event in enumerate(events) if event.kind == SET_ASIDE)
         ends = [event.kind for event in events[:last] if event.job == job]
-        return ends[-1:] == ["wish.dropped"]
+        return ends[-1:] == ["job.removed"]
 
     async def ended(self, task: asyncio.Task[EndReason], life: Life) -> bool:
         """Whether an engine ended in peace; one that broke by itself is a finding."""

@@ -45,7 +45,7 @@ PATIENCE_S = 3 * 3600.0
 SHOWN: Mapping[str, tuple[str, ...]] = {
     "attempt.ended": ("verdict",),
     "bid.refused": ("refusal",),
-    "bid.lost": ("how",),
+    "bid.lost": ("cause",),
 }
 CRASH = re.compile(r"(\d+)@(\d+)(?:/w(\d+))?(?:=(\d+))?")
 

@@ -67,10 +67,10 @@ def test_a_withdrawn_request_that_hangs_holds_down_only_for_a_while(
         begun = user.clock.now()
         asked = {"generation": 1, "nodes": 1, "node_digest": "d", "offer": asdict(OFFER)}
         kinds: dict[str, dict[str, Any]] = {
-            "bid.asked": asked, "bid.granted": {}, "bid.withdrawn": {"why": "dropped"},
+            "bid.requested": asked, "bid.granted": {}, "bid.withdrawn": {"why": "dropped"},
         }  # fmt: skip
         if freed:
-            kinds["bid.freed"] = {}
+            kinds["bid.nodes_deleted"] = {}
         here.store.append_events(
             [
                 HistoryEvent(

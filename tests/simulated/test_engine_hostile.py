@@ -50,7 +50,7 @@ def test_no_nonsense_of_an_agent_ends_the_engine(what: str) -> None:
             say(machine, SAID[what])
         assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
         assert (play.lives, play.troubles) == (1, [])
-        told = play.events("host.nonsense")
+        told = play.events("host.invalid_data")
         assert {event.facts["host"] for event in told} == {one.name for one in machines}
         assert all("makes no sense" in event.facts["why"] for event in told)
         assert {event.slot for event in told} == {"gpt-0"}
@@ -69,7 +69,7 @@ def test_a_datagram_with_a_loss_of_400_digits_harms_nobody() -> None:
         play.ground.machines()[0].happen(words.StepReported(said))
         assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
         assert play.troubles == []
-        return play.lives, [str(one.facts["what"]) for one in play.events("host.nonsense")]
+        return play.lives, [str(one.facts["problem"]) for one in play.events("host.invalid_data")]
 
     lives, what = perform(plot, scripts=LONG)
     assert (lives, what) == (1, ["loss in the report of a script"])
@@ -90,7 +90,11 @@ def test_an_error_that_nobody_has_foreseen_is_one_of_its_host() -> None:
         watch._take_event = break_once  # type: ignore[method-assign,assignment]
         assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
         ended = [str(one.facts["verdict"]) for one in play.events("attempt.ended")]
-        return play.lives, ended, [str(one.facts["what"]) for one in play.events("host.failed")]
+        return (
+            play.lives,
+            ended,
+            [str(one.facts["error"]) for one in play.events("host.unexpected_error")],
+        )
 
     lives, ended, what = perform(plot, scripts=LONG)
     assert (lives, ended) == (1, ["success"])

@@ -13,7 +13,8 @@ from tpuherd.engine.create_engine import GONE_S
 from tpuherd.engine.event_log import KEEP_S, EventLog
 from tpuherd.engine.loop import EndReason
 from tpuherd.errors import OperationFailed
-from tpuherd.history.apply_event import ROUTINE, apply_event
+from tpuherd.history.apply_event import apply_event
+from tpuherd.history.event_kinds import FREQUENT_KINDS
 from tpuherd.model.slot_history import History, SlotHistory
 from tpuherd.model.slots_and_plan import HistoryEvent, RequestKind
 from tpuherd.ports import LeaseHolder, RpcRequest
@@ -43,7 +44,7 @@ def test_an_engine_whose_lease_was_taken_ends_and_leaves_all_as_it_is() -> None:
     assert before == after
 
 
-@pytest.mark.parametrize("kind", ["bid.asked", "attempt.launched", "bid.withdrawn"])
+@pytest.mark.parametrize("kind", ["bid.requested", "attempt.launched", "bid.withdrawn"])
 def test_nothing_is_done_that_could_not_be_written_down(kind: str) -> None:
     async def plot(play: Play) -> tuple[list[str], list[str]]:
         full = True
@@ -56,14 +57,14 @@ def test_nothing_is_done_that_could_not_be_written_down(kind: str) -> None:
         play.wish(Wished())
         await play.advance(1200.0)
         did = [f"{asked.method} {asked.name}" for asked in play.mutations()]
-        said = [event.facts["sentence"] for event in play.events("engine.trouble")]
+        said = [event.facts["message"] for event in play.events("engine.problem")]
         assert said == ["the disk is full"]
         full = False
         assert await play.until(play.met, 3600.0), play.unmet()
         return did, [event.kind for event in play.events(kind)]
 
     did, after = perform(plot, scripts=QUICK)
-    before = {"bid.asked": "POST", "bid.withdrawn": "DELETE"}.get(kind)
+    before = {"bid.requested": "POST", "bid.withdrawn": "DELETE"}.get(kind)
     assert before is None or not [one for one in did if one.startswith(before)]
     assert after
 
@@ -132,7 +133,7 @@ def test_of_jobs_long_dropped_only_the_routine_is_forgotten() -> None:
         return before, log(play)[:-1]
 
     before, after = perform(plot, scripts=LONG)
-    assert before != after == [event for event in before if event.kind not in ROUTINE]
+    assert before != after == [event for event in before if event.kind not in FREQUENT_KINDS]
     whole, pruned = (reduce(apply_event, events, History()) for events in (before, after))
     assert whole.seasons == pruned.seasons
     assert names(whole.slots["gpt-0"]) == names(pruned.slots["gpt-0"])

@@ -56,7 +56,7 @@ def test_an_agent_that_gives_no_answer_is_hung_up_on_and_its_node_replaced() -> 
         machine.stick(7200.0)
         assert play.engine is not None
         crew = play.engine._crew
-        bid = str(play.events("bid.asked")[0].facts["bid"])
+        bid = str(play.events("bid.requested")[0].facts["bid"])
 
         def trouble() -> str:
             return crew.host_statuses()[bid][1].trouble if bid in crew.host_statuses() else ""

@@ -48,7 +48,7 @@ def test_a_fault_of_the_disk_is_met_by_the_engine(how: str) -> None:
         play.stated = fail
         await play.advance(30.0)
         assert met == [how]
-        kind = "store.set_aside" if how == "torn" else "engine.trouble"
+        kind = "store.set_aside" if how == "torn" else "engine.problem"
         assert len(play.events(kind)) == 1
         assert list(play.store.stored_jobs()) == ["gpt"]
 
@@ -69,10 +69,10 @@ def test_a_job_that_was_dropped_does_not_come_back_when_the_store_is_damaged() -
 
         play.stated = fail
         assert await play.until(lambda: bool(play.events("store.recovered")), 300.0)
-        assert len(play.events("wish.made")) == 1
+        assert len(play.events("job.submitted")) == 1
         assert not play.store.stored_jobs()
         assert await play.until(lambda: not play.ground.remains(), 600.0)
-        assert len(play.events("bid.asked")) == 1
+        assert len(play.events("bid.requested")) == 1
 
     perform(plot)
 
@@ -94,10 +94,10 @@ def test_a_disk_that_is_full_while_nothing_happens_is_told_within_seconds() -> N
             assert [one.sentence for one in troubles.read()] == [
                 f"the disk is full: {play.folder} can't be written"
             ]
-            assert len(play.events("engine.trouble")) == times
+            assert len(play.events("engine.problem")) == times
             play.stated = lambda connection, statement: None
             await play.advance(75.0)
-            assert len(play.events("engine.trouble")) == 1
+            assert len(play.events("engine.problem")) == 1
             assert not troubles.read()
 
     perform(plot)

@@ -84,7 +84,7 @@ def test_an_engine_that_was_away_finds_all_as_it_left_it(away_s: float) -> None:
         play.wanted = True
         assert await play.close() == []
         assert verdicts(play) == ["success"]
-        assert [event.facts["bid"] for event in play.events("bid.asked")] == ["gpt-0-g1-7kq"]
+        assert [event.facts["bid"] for event in play.events("bid.requested")] == ["gpt-0-g1-7kq"]
 
     perform(plot, scripts=LONG)
 

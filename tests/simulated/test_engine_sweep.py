@@ -27,7 +27,7 @@ def over(play: Play) -> bool:
 
 def runs(events: list[HistoryEvent]) -> dict[int, str]:
     """The run id of each trial, as it was made."""
-    return {event.facts["trial"]: event.facts["run"] for event in events}
+    return {event.facts["trial"]: event.facts["run_id"] for event in events}
 
 
 async def ended(play: Play, patience_s: float = 4 * 3600.0) -> Sweep:
@@ -44,7 +44,7 @@ def complete(play: Play, sweep: Sweep) -> None:
     """Every trial ran to its last step under its one run id, and is known by its last loss."""
     bucket = play.ground.fleet.bucket
     assert {one.how for one in sweep.trials} == {TrialEnd.COMPLETE}
-    assert runs(play.events("trial.made")) == {one.number: one.run for one in sweep.trials}
+    assert runs(play.events("trial.created")) == {one.number: one.run for one in sweep.trials}
     assert bucket.saved == {one.run: STEPS for one in sweep.trials}
     assert [one.value for one in sweep.trials] == pytest.approx(
         [lr + 1 / (1 + STEPS) for lr in range(1, TRIALS + 1)]
@@ -57,7 +57,7 @@ def test_trials_flow_over_two_nodes_without_another_setup() -> None:
         complete(play, await ended(play))
         assert len({event.facts["bid"] for event in play.events("attempt.launched")}) == 2
         assert len(play.events("slot.prepared")) == 2
-        free, taken = play.events("trial.ended")[:-2], play.events("trial.given")[2:]
+        free, taken = play.events("trial.ended")[:-2], play.events("trial.assigned")[2:]
         assert max(b.at - a.at for a, b in zip(free, taken, strict=True)) < 1.0
 
     perform(plot, scripts={"*": SCRIPT})
@@ -79,7 +79,7 @@ def test_a_node_is_taken_in_mid_sweep(after_s: float, notice_s: int) -> None:
 def test_what_was_preempted_goes_first_where_a_slot_is_free() -> None:
     async def plot(play: Play) -> None:
         play.wish(Wished(copies=2, sweep=SWEEP, zones=("us-east5-a",)))
-        assert await play.until(lambda: len(play.events("trial.told")) > 2, 3600.0)
+        assert await play.until(lambda: len(play.events("trial.reported")) > 2, 3600.0)
         lost = next(one for one in sweep_of(play).unfinished if one.slot == "gpt-1")
         play.ground.weather("capacity", zone="us-east5-a", nodes=1)  # there is no other node
         play.ground.weather("preempt", target="gpt-1-*", notice_s=30)
@@ -87,11 +87,11 @@ def test_what_was_preempted_goes_first_where_a_slot_is_free() -> None:
         complete(play, sweep)
         slots = [
             event.slot
-            for event in play.events("trial.given")
+            for event in play.events("trial.assigned")
             if event.facts["trial"] == lost.number
         ]
         assert slots == ["gpt-1", "gpt-0"]
-        order = [event.facts["trial"] for event in play.events("trial.given")]
+        order = [event.facts["trial"] for event in play.events("trial.assigned")]
         assert order == [0, 1, lost.number, 2, 3, 4, 5]
         assert play.ground.fleet.bucket.worked[lost.run] <= STEPS + SCRIPT.save_every
 
@@ -150,9 +150,9 @@ def test_a_sweep_is_stopped_and_goes_on() -> None:
         assert await play.until(lambda: len(play.events("trial.ended")) >= 2, 3600.0)
         play.wish(Wished(copies=2, sweep=SWEEP, goal=Goal.GONE))
         assert await play.until(lambda: not play.ground.remains(), 3600.0)
-        many = len(play.events("trial.given"))
+        many = len(play.events("trial.assigned"))
         await play.advance(600.0)
-        assert len(play.events("trial.given")) == many
+        assert len(play.events("trial.assigned")) == many
         play.wish(Wished(copies=2, sweep=SWEEP))
         complete(play, await ended(play))
 
@@ -210,9 +210,9 @@ def test_who_lacks_advice_is_told_and_other_jobs_go_on(monkeypatch: pytest.Monke
             return [event.job for event in play.events("slot.done")]
 
         assert await play.until(lambda: done() == ["bert"], 3600.0)
-        said = [event.facts["sentence"] for event in play.events("engine.trouble")]
+        said = [event.facts["message"] for event in play.events("engine.problem")]
         assert len(said) == 1 and said[0].startswith("gpt: method bayes needs Optuna"), said
-        assert not play.events("trial.made")
+        assert not play.events("trial.created")
         monkeypatch.undo()
         assert await play.until(lambda: "gpt" in done(), 3600.0)
         assert not play.verdict()

@@ -67,7 +67,7 @@ class Grudges(Hosts):
 def watched(play: Play, hosts: Hosts) -> HostWatcher:
     """A watch of the first host of the job's node."""
     assert play.engine is not None
-    bid = str(play.events("bid.asked")[0].facts["bid"])
+    bid = str(play.events("bid.requested")[0].facts["bid"])
     host = play.engine.parts.cloud.bid_hosts(bid)[0]
     shelf = LogStore(play.folder / "logs-too")
     means = WatcherDeps(hosts=hosts, shelf=shelf, clock=play.ground.clock, stir=lambda: None)

@@ -84,7 +84,7 @@ def remember(folder: Path) -> None:
     store, now = Database(folder, time()), time()
     offer = {"zone": "us-central2-b", "type": "v4-8", "runtime": "r", "tier": "spot"}
     facts = {"bid": BID, "generation": 1, "offer": offer, "node_digest": "d", "nodes": 1}
-    asked = HistoryEvent(at=now, kind="bid.asked", job="pend", slot="pend-0", facts=facts)
+    asked = HistoryEvent(at=now, kind="bid.requested", job="pend", slot="pend-0", facts=facts)
     wish = StoredJob(
         job="pend", goal=Goal.RUN, document={"name": "pend"}, made_at=now, changed_at=now
     )

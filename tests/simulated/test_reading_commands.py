@@ -101,15 +101,15 @@ def tried(story: StoryLog) -> StoryLog:
         params = {"lr": 0.1 * (number + 1)}
         made: dict[str, Any] = {
             "params": params,
-            "run": f"gpt-t{number}",
+            "run_id": f"gpt-t{number}",
             "metric": "loss",
-            "wanted": "minimize",
+            "direction": "minimize",
         }
-        story.tell("trial.made", trial=number, **made)
-        story.tell("trial.given", trial=number, resumed=False, spent={})
-        story.tell("trial.told", trial=number, step=10, value=loss)
+        story.tell("trial.created", trial=number, **made)
+        story.tell("trial.assigned", trial=number, resumed=False, usage={})
+        story.tell("trial.reported", trial=number, step=10, value=loss)
         if number == 0:
-            story.tell("trial.ended", trial=number, how="complete", why="its command is done")
+            story.tell("trial.ended", trial=number, outcome="complete", why="its command is done")
     return story
 
 
@@ -133,7 +133,7 @@ def test_what_is_remembered_is_shown_where_the_world_is_gone(herd: Herd, save: S
     assert "gpt-0: attempt 1 has run for 1 min" in herd("status", "gpt")[1]
     assert "gpt-0: attempt 1 has run for 1 min" in herd("why", "gpt-0")[1]
     events = herd("events", "gpt-0")[1].splitlines()
-    assert events[0].split()[1:4] == ["gpt-0", "bid.asked", "gpt-0-g1-7kq"]
+    assert events[0].split()[1:4] == ["gpt-0", "bid.requested", "gpt-0-g1-7kq"]
     for since in ("65s", f"{time() - 65:.0f}"):  # so long ago, or a time since 1970
         assert len(herd("events", "--since", since)[1].splitlines()) == 1
     assert herd("status", "gpu")[::2] == (
@@ -219,7 +219,7 @@ def test_wait_for_several_is_over_when_all_are(herd: Herd, save: Save) -> None:
     status, out, _ = herd("wait", "*", "--json")
     told = json.loads(out)
     jsonschema.validate(told, SCHEMAS["herd wait NAME --json"])
-    assert (status, [(one["job"], one["status"]) for one in told["each"]]) == (
+    assert (status, [(one["job"], one["status"]) for one in told["jobs"]]) == (
         3, [("gpt", 0), ("sad", 3)],
     )  # fmt: skip
 
@@ -344,9 +344,16 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066\x1b[31mred"
 def hostile(world: Path, home: Path) -> StoryLog:
     """A job whose host, cloud and script say what a terminal would obey."""
     story = struck(host="gpt-0-g1-7kq/w3", exit=1, lines=[HOSTILE, "killed"])
-    story.tell("bid.refused", bid=story.bid, refusal="stockout", sentence=HOSTILE)
-    story.tell("trial.made", trial=0, params={"lr": 0.1}, run="r", metric="loss", wanted="minimize")
-    story.tell("trial.ended", trial=0, how="failed", why=HOSTILE)
+    story.tell("bid.refused", bid=story.bid, refusal="stockout", message=HOSTILE)
+    story.tell(
+        "trial.created",
+        trial=0,
+        params={"lr": 0.1},
+        run_id="r",
+        metric="loss",
+        direction="minimize",
+    )
+    story.tell("trial.ended", trial=0, outcome="failed", why=HOSTILE)
     logged(world, home, "gpt-0-a1-7kq", "gpt-0-g1-7kq", (story.now,), HOSTILE)
     return story
 

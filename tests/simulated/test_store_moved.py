@@ -61,7 +61,9 @@ def here(tmp_path: Path) -> ProjectAccess:
     (code / "train.py").write_text("words")
     snapshot = snapshot_folder(code, open_archive(found.folders.state), {"PATH": "/usr/bin:/bin"})
     store = Database(store_of(found), NOW)
-    store.put_job(wish(snapshot.id), [HistoryEvent(at=NOW, kind="wish.made", job="gpt", facts={})])
+    store.put_job(
+        wish(snapshot.id), [HistoryEvent(at=NOW, kind="job.submitted", job="gpt", facts={})]
+    )
     store.secrets.put("gpt", "TOKEN", "k1")
     store.take_lease(LeaseHolder(pid=1, host=socket.gethostname() + "-other"), NOW, 1e9)
     store.close()
@@ -86,7 +88,7 @@ def test_all_of_it_arrives_and_is_used_there_only(here: ProjectAccess, tmp_path:
     engine_transfer.unpack_transfer(there, io.BytesIO(packed(here)), "t1")
     store = Database(store_of(there), NOW)
     found = store.stored_jobs()["gpt"]
-    assert [event.kind for _, event in store.read_events()] == ["wish.made"]
+    assert [event.kind for _, event in store.read_events()] == ["job.submitted"]
     assert store.secrets.get("gpt") == {"TOKEN": "k1"}
     assert store.lease_holder(NOW) is None
     before = int(NOW * 1000)

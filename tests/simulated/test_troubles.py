@@ -40,7 +40,9 @@ def google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     wish = StoredJob(
         job="gpt", goal=Goal.RUN, document={"name": "gpt"}, made_at=now, changed_at=now
     )
-    store.put_job(wish, [HistoryEvent(at=now, kind="wish.made", job="gpt", facts={"who": "me"})])
+    store.put_job(
+        wish, [HistoryEvent(at=now, kind="job.submitted", job="gpt", facts={"who": "me"})]
+    )
     store.put_slot_messages({"gpt-0": "waits for capacity"})
     store.close()
     return tmp_path
@@ -87,8 +89,8 @@ def test_the_last_trouble_stands_first_until_a_good_answer(
     assert first.endswith("HTTP status 503; try again later")
     _, out, err = herd(*words, "--json")
     if words[0] in ("why", "status"):
-        (told,) = json.loads(out)["troubles"]
-        assert (told["source"], told["sentence"]) == ("cloud", "HTTP status 503")
+        (told,) = json.loads(out)["problems"]
+        assert (told["source"], told["message"]) == ("cloud", "HTTP status 503")
     else:
         assert "Trouble" not in out and err.startswith("Trouble with the cloud")
     troubles.end_trouble(CLOUD)

@@ -150,9 +150,9 @@ def test_a_wish_is_made_once(office: Office) -> None:
     wish = office.desk.get_job("gpt")
     assert (wish.goal, wish.revision, wish.snapshot) == (Goal.RUN, 1, "")
     assert wish.document == {"name": "gpt", "accelerator": "v4-16", "run": "hostname -f"}
-    assert office.word(JOB) == "same"
+    assert office.word(JOB) == "unchanged"
     assert office.desk.get_job("gpt") == wish
-    assert [one.kind for one in office.log()] == ["wish.made"]
+    assert [one.kind for one in office.log()] == ["job.submitted"]
     assert office.log()[0].facts["goal"] == "run"
     assert office.person.asked == []
 
@@ -176,10 +176,10 @@ def test_what_has_ended_runs_again(office: Office, end: str) -> None:
     office.word(JOB)
     made_at = office.desk.get_job("gpt").made_at
     office.tell(end)
-    assert office.word(JOB) == "again"
+    assert office.word(JOB) == "restarted"
     assert office.desk.get_job("gpt").made_at > made_at
     assert office.person.asked == []
-    assert [one.kind for one in office.log()] == ["wish.made", end, "wish.made"]
+    assert [one.kind for one in office.log()] == ["job.submitted", end, "job.submitted"]
 
 
 def test_stop_and_resume(office: Office) -> None:
@@ -190,7 +190,7 @@ def test_stop_and_resume(office: Office) -> None:
     assert submit.resume_job(office.desk.get_job("gpt"), office.desk)
     assert office.desk.get_job("gpt").goal is Goal.RUN
     assert not submit.resume_job(office.desk.get_job("gpt"), office.desk)
-    assert [one.kind for one in office.log()][1:] == ["wish.stopped", "wish.resumed"]
+    assert [one.kind for one in office.log()][1:] == ["job.stopped", "job.resumed"]
     office.tell("slot.gave_up")
     assert submit.resume_job(office.desk.get_job("gpt"), office.desk)
     submit.stop_job(office.desk.get_job("gpt"), office.desk)
@@ -209,14 +209,14 @@ def test_whoever_says_it_again_has_refused_zones_asked_again_at_once(
     assert not submit.resume_job(office.desk.get_job("gpt"), office.desk)
     again: tuple[Any, ...] = (
         lambda: submit.resume_job(office.desk.get_job("gpt"), office.desk),
-        lambda: office.word(JOB) == "same",
+        lambda: office.word(JOB) == "unchanged",
     )
     for number, say in enumerate(again):
         bid = f"gpt-0-g{number + 1}-abc"
         offer = {"zone": "us-central2-b", "type": "v4-16", "runtime": "r", "tier": "spot"}
         about = {"generation": number + 1, "offer": offer, "node_digest": "d", "nodes": 1}
-        office.tell("bid.asked", bid=bid, **about)
-        office.tell("bid.refused", bid=bid, refusal=refusal, sentence="no")
+        office.tell("bid.requested", bid=bid, **about)
+        office.tell("bid.refused", bid=bid, refusal=refusal, message="no")
         assert refused_zones(office.desk.store) == {"us-central2-b"}
         assert say()
         assert refused_zones(office.desk.store) == set()
@@ -243,7 +243,7 @@ def test_a_cloud_that_gives_no_answer_is_said_and_the_job_is_stored(
     (noted,) = office.desk.store.troubles.read()
     assert noted.sentence == trouble.sentence
     office.trouble = None
-    assert office.word(JOB) == "same"
+    assert office.word(JOB) == "unchanged"
     assert office.desk.store.troubles.read() == []
 
 
@@ -255,7 +255,7 @@ def test_a_bucket_whose_place_is_known_needs_no_answer(office: Office) -> None:
     office.buckets = {"mine": "US-CENTRAL2"}
     assert office.word(job) == "made"
     office.buckets = {"mine": NotReached("no network")}
-    assert office.word(job) == "same"
+    assert office.word(job) == "unchanged"
     office.buckets = {"mine": NoLogin("no login")}
     with pytest.raises(NoLogin):
         office.wish(job)
@@ -288,7 +288,7 @@ def test_fields_are_set_and_what_it_takes_is_asked(office: Office) -> None:
     assert (made.word, office.person.asked) == ("changed", [])
     made = office.set(max_cost=5)
     assert made is not None
-    assert made.word == "same"
+    assert made.word == "unchanged"
     office.person.answer = False
     assert office.set(accelerator="v4-8") is None
     assert office.person.asked[-1].startswith("gpt: this needs new nodes")
@@ -475,7 +475,7 @@ def test_the_code_is_taken_as_it_is_now(office: Office, tmp_path: Path) -> None:
     assert office.word(text) == "made"
     first = office.desk.get_job("gpt").snapshot
     stamp = setup_hash(office)
-    assert office.word(text) == "same"
+    assert office.word(text) == "unchanged"
     (code / "train.py").write_text("22")
     assert office.word(text) == "changed"
     assert office.desk.get_job("gpt").snapshot != first
@@ -507,7 +507,7 @@ def test_what_looks_secret_in_the_code_is_asked_about(office: Office, tmp_path: 
     assert office.desk.store.stored_jobs() == {}
     office.person.answer = True
     assert office.word(JOB + "workdir: code\n") == "made"
-    assert office.word(JOB + "workdir: code\n") == "same"
+    assert office.word(JOB + "workdir: code\n") == "unchanged"
     assert len(office.person.asked) == 2
 
 
@@ -555,7 +555,7 @@ def test_a_wish_in_words_of_a_newer_herd_is_left_alone(office: Office) -> None:
 
 def test_an_event_says_who_and_why(office: Office) -> None:
     office.word(JOB)
-    line = job_event("wish.changed", office.desk.get_job("gpt"), "did it")
+    line = job_event("job.changed", office.desk.get_job("gpt"), "did it")
     assert line.facts["who"] in line.facts["why"]
     assert line.at == office.desk.get_job("gpt").changed_at
 

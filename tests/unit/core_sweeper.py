@@ -103,7 +103,7 @@ class Sweeper(Toy):
         """How each trial ended, every time that it was told."""
         found: dict[int, list[str]] = {}
         for event in self.kinds("trial.ended"):
-            found.setdefault(event.facts["trial"], []).append(event.facts["how"])
+            found.setdefault(event.facts["trial"], []).append(event.facts["outcome"])
         return found
 
 

@@ -258,7 +258,7 @@ class Toy:
         if action.bid in self.things:
             on = [host_fingerprint(host) for host in self.hosts().get(action.bid, ())]
             code = action.code_digest
-            self.tell("slot.prepared", step, bid=action.bid, code_digest=code, on=on)
+            self.tell("slot.prepared", step, bid=action.bid, code_digest=code, hosts=on)
 
     def launch(self, step: PlannedStep, action: Launch) -> None:
         thing = self.things.get(action.bid)
@@ -282,10 +282,10 @@ class Toy:
     def create(self, step: PlannedStep, ask: Ask) -> None:
         refusal = self.refuses.get(ask.offer.zone)
         if refusal is not None:
-            self.tell("bid.refused", step, bid=ask.bid, refusal=str(refusal), sentence="no")
+            self.tell("bid.refused", step, bid=ask.bid, refusal=str(refusal), message="no")
             return
         self.things.setdefault(ask.bid, Thing(ask=ask, made=self.now))
-        self.tell("bid.answered", step, bid=ask.bid)
+        self.tell("bid.accepted", step, bid=ask.bid)
 
     # -- what happens
 

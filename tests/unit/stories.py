@@ -26,7 +26,7 @@ class StoryLog:
         self.lost = 0
         self.number = self.generation = 0
         self.since: float | None = None
-        self.tell("wish.made", slot="")
+        self.tell("job.submitted", slot="")
 
     @property
     def bid(self) -> str:
@@ -48,7 +48,7 @@ class StoryLog:
     def ask(self, zone: str = "z") -> None:
         self.generation += 1
         offer = asdict(Offer(zone=zone, type="v4-32", runtime="r", tier="spot", price=PRICE))
-        self.tell("bid.asked", bid=self.bid, generation=self.generation, offer=offer, nodes=1,
+        self.tell("bid.requested", bid=self.bid, generation=self.generation, offer=offer, nodes=1,
                   node_digest="d")  # fmt: skip
 
     def get(self, queue: float, provision: float, setup: float) -> None:
@@ -61,7 +61,7 @@ class StoryLog:
         self.tell("bid.ready", bid=self.bid)
         self.since = self.now
         self.wait(setup, GoodputState.HOST_SETUP)
-        self.tell("slot.prepared", bid=self.bid, code_digest="c", on=[])
+        self.tell("slot.prepared", bid=self.bid, code_digest="c", hosts=[])
 
     def launch(self, starting: float, **facts: Any) -> None:
         """An attempt until its first step."""
@@ -70,14 +70,14 @@ class StoryLog:
                   code_digest="c")  # fmt: skip
         self.tell("attempt.started", attempt=self.attempt)
         self.wait(starting, GoodputState.STARTING)
-        self.tell("attempt.stepped", attempt=self.attempt, **facts)
+        self.tell("attempt.first_step", attempt=self.attempt, **facts)
 
     def end(self, verdict: Verdict, **facts: Any) -> None:
         self.tell("attempt.ended", attempt=self.attempt, verdict=verdict.value, why=str(verdict),
                   **facts)  # fmt: skip
 
     def lose(self) -> None:
-        self.tell("bid.lost", bid=self.bid, how="preempted")
+        self.tell("bid.lost", bid=self.bid, cause="preempted")
         self.since = None
 
     def account(self) -> SlotAccount:
@@ -100,23 +100,23 @@ def struck(**facts: Any) -> StoryLog:
 
 
 KINDS: dict[str, dict[str, Any]] = {
-    "wish.made": {},
-    "wish.changed": {"goal": "idle"},
-    "wish.stopped": {},
-    "wish.resumed": {"goal": "run"},
-    "wish.dropped": {},
-    "bid.asked": {"generation": 1, "nodes": 1, "node_digest": "d"},
+    "job.submitted": {},
+    "job.changed": {"goal": "idle"},
+    "job.stopped": {},
+    "job.resumed": {"goal": "run"},
+    "job.removed": {},
+    "bid.requested": {"generation": 1, "nodes": 1, "node_digest": "d"},
     "bid.granted": {},
     "bid.ready": {},
-    "bid.refused": {"refusal": "stockout", "sentence": "no"},
-    "bid.lost": {"how": "preempted"},
+    "bid.refused": {"refusal": "stockout", "message": "no"},
+    "bid.lost": {"cause": "preempted"},
     "bid.withdrawn": {},
-    "bid.gone": {},
+    "bid.deleted": {},
     "bid.from_a_newer_herd": {},
-    "slot.prepared": {"code_digest": "c", "on": []},
+    "slot.prepared": {"code_digest": "c", "hosts": []},
     "attempt.launched": {"code_digest": "c"},
     "attempt.started": {},
-    "attempt.stepped": {},
+    "attempt.first_step": {},
     "attempt.saved": {},
     "attempt.stopping": {"why": "w", "grace_s": 1},
     "attempt.ended": {},
@@ -129,19 +129,19 @@ KINDS: dict[str, dict[str, Any]] = {
 def nonsense(chance: Random, now: float) -> HistoryEvent:
     """Some event, whether it makes sense or not."""
     kind = chance.choice(sorted(KINDS))
-    slot = "" if kind[:4] in ("wish", "engi") else f"gpt-{chance.randrange(2)}"
+    slot = "" if kind[:4] in ("job.", "engi") else f"gpt-{chance.randrange(2)}"
     number = chance.randrange(1, 5)
     facts: dict[str, Any] = dict(KINDS[kind])
     if kind[:4] in ("bid.", "slot") or kind == "attempt.launched":
         facts["bid"] = f"{slot}-g{number}-7kq"
-    if kind == "bid.asked":
+    if kind == "bid.requested":
         offer = Offer(zone="z", type="t", runtime="r", tier="spot",
                       price=chance.choice([None, 1.0]))  # fmt: skip
         facts |= {"offer": asdict(offer), "generation": number}
     if kind.startswith("attempt."):
         facts |= {"attempt": f"{slot}-a{number}-7kq", "number": number}
         facts["step"] = chance.randrange(1000)
-    if kind == "attempt.stepped" and chance.random() < 0.5:
+    if kind == "attempt.first_step" and chance.random() < 0.5:
         facts |= {"resumed": chance.randrange(1000), "restore_s": chance.randrange(100)}
     if kind == "attempt.ended":
         facts["verdict"] = chance.choice([verdict.value for verdict in Verdict])

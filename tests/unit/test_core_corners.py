@@ -306,16 +306,16 @@ def test_what_cannot_be_prepared_is_not_tried_again_at_once() -> None:
     for missing, failed in ((True, None), (False, None), (False, 1)):
         toy = Toy(slot())
         hosts = [{"host": "w0", "exit": failed, "tail": list[str]()}]
-        facts: dict[str, Any] = {"sentence": "no", "hosts": hosts, "missing": missing}
+        facts: dict[str, Any] = {"message": "no", "hosts": hosts, "missing": missing}
         toy.prepare = lambda step, action, toy=toy, facts=facts: toy.tell(  # type: ignore[method-assign, misc]
-            "slot.unprepared", step, bid=action.bid, **facts
+            "slot.setup_failed", step, bid=action.bid, **facts
         )
-        toy.run(until=lambda toy: bool(toy.kinds("slot.unprepared")))
+        toy.run(until=lambda toy: bool(toy.kinds("slot.setup_failed")))
         soon = replace(toy.observed())
         assert not actions(again(toy, surveyed_at=soon.surveyed_at), Prepare)
         assert again(toy).wake_at <= toy.now + 10
-        toy.run(until=lambda toy: len(toy.kinds("slot.unprepared")) == 2)
-        first, second = (event.at for event in toy.kinds("slot.unprepared"))
+        toy.run(until=lambda toy: len(toy.kinds("slot.setup_failed")) == 2)
+        first, second = (event.at for event in toy.kinds("slot.setup_failed"))
         assert second - first == 10
 
 
@@ -335,7 +335,7 @@ def test_while_frozen_it_is_thought_of_again_within_a_minute() -> None:
     found = again(toy, sights={}, hosts={})
     assert found.frozen and found.survey_s == 5
     assert toy.now < found.wake_at <= toy.now + 60
-    assert all(one.action.event.kind == "engine.frozen" for one in found.steps[:1])  # type: ignore[union-attr]
+    assert all(one.action.event.kind == "engine.deletions_paused" for one in found.steps[:1])  # type: ignore[union-attr]
 
 
 def test_only_who_still_waits_tries_for_the_others() -> None:

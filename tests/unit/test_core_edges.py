@@ -152,7 +152,7 @@ def test_a_node_that_is_kept_goes_when_nothing_has_run_on_it_for_so_long() -> No
 
 
 def test_a_word_of_a_trial_that_nobody_knows_leaves_no_sweep_behind() -> None:
-    told = event("trial.told", trial=7, step=1, value=0.5)
+    told = event("trial.reported", trial=7, step=1, value=0.5)
     assert apply_event(History(), told).sweeps == {}
 
 
@@ -165,10 +165,10 @@ def test_a_trial_that_is_over_burns_nothing_of_the_next() -> None:
         assert (found.failures, found.failed_at) == (failures, NOW if failures else None)
 
 
-@pytest.mark.parametrize("kind", ["trial.ended", "trial.waits"])
+@pytest.mark.parametrize("kind", ["trial.ended", "trial.waiting"])
 def test_the_end_of_another_trial_takes_nothing_from_a_slot(kind: str) -> None:
     trails = History(slots={"gpt-0": SlotHistory(trial=2, failures=1)})
-    said = {"trial": 1, "how": "failed", "why": "w", "spent": {}}
+    said = {"trial": 1, "outcome": "failed", "why": "w", "usage": {}}
     assert apply_event(trails, event(kind, **said)).slots["gpt-0"].trial == 2
     assert apply_event(trails, event(kind, **said | {"trial": 2})).slots["gpt-0"].trial is None
 

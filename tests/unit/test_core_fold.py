@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.core_toy import Toy, offer, slot
 from tpuherd.history.apply_bid_events import GONE_KEPT, read_offer, unfit_key
-from tpuherd.history.apply_event import KINDS, apply_event, events_before_step
+from tpuherd.history.apply_event import apply_event, events_before_step
 from tpuherd.history.apply_zone_events import (
     PAUSE_LESS_S,
     PAUSE_S_MAX,
@@ -16,6 +16,7 @@ from tpuherd.history.apply_zone_events import (
     lifetime_env,
     zone_stats_key,
 )
+from tpuherd.history.event_kinds import EVENT_KINDS
 from tpuherd.model.slot_history import (
     AttemptRecord,
     BidRecord,
@@ -64,7 +65,7 @@ def asked(at: float = 10.0, bid: str = BID, **changes: Any) -> HistoryEvent:
         "nodes": 1,
         "node_digest": "n",
     }
-    return event("bid.asked", at, **facts)
+    return event("bid.requested", at, **facts)
 
 
 def bid_after(*events: HistoryEvent) -> BidRecord:
@@ -80,10 +81,13 @@ def ended(verdict: str, number: int = 1, **facts: Any) -> HistoryEvent:
     return event("attempt.ended", attempt=f"gpt-0-a{number}-me", verdict=verdict, **facts)
 
 
+REQUIRED = {name: kind.facts for name, kind in EVENT_KINDS.items()}
+
+
 def test_unknown_kinds_and_events_without_their_facts_are_passed_over() -> None:
     trails = after(asked())
     assert apply_event(trails, event("bid.renamed", bid=BID)) is trails
-    for kind, facts in KINDS.items():
+    for kind, facts in REQUIRED.items():
         if facts:
             assert apply_event(trails, event(kind)) is trails
 
@@ -91,14 +95,14 @@ def test_unknown_kinds_and_events_without_their_facts_are_passed_over() -> None:
 def test_what_is_not_remembered_changes_nothing() -> None:
     trails = after(asked(), launched())
     others: dict[str, Any] = {
-        "bid": "gpt-0-g7-me", "attempt": "gpt-0-a7-me", "state": "S", "host": "h", "what": "w",
-        "how": "gone", "code_digest": "c", "on": [], "sentence": "s", "hosts": [], "why": "",
+        "bid": "gpt-0-g7-me", "attempt": "gpt-0-a7-me", "state": "S", "host": "h", "notice": "w",
+        "cause": "gone", "code_digest": "c", "message": "s", "hosts": [], "why": "",
         "step": 1, "verdict": "success", "file": "f", "refusal": "stockout", "grace_s": 1,
     }  # fmt: skip
-    for kind, facts in KINDS.items():
+    for kind, facts in REQUIRED.items():
         if kind in {"bid.withdrawn", "slot.done", "slot.gave_up", "attempt.stopping"}:
             continue
-        if facts and facts <= others.keys() and not kind.startswith(("engine", "node", "wish")):
+        if facts and facts <= others.keys() and not kind.startswith(("engine", "node", "job")):
             assert apply_event(trails, event(kind, **others)).slots == trails.slots, kind
 
 
@@ -113,7 +117,7 @@ def test_every_event_is_json() -> None:
             at=one.at, kind=one.kind, job=one.job, slot=one.slot,
             facts=json.loads(json.dumps(one.facts)),
         )  # fmt: skip
-        assert KINDS[again.kind] <= again.facts.keys()
+        assert REQUIRED[again.kind] <= again.facts.keys()
         copy = apply_event(copy, again)
     assert copy == toy.trails
 
@@ -142,14 +146,14 @@ def test_offers_of_newer_engines_are_read() -> None:
 
 
 FACTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("bid.answered", {}, {"answered_at": 100.0}),
+    ("bid.accepted", {}, {"answered_at": 100.0}),
     ("bid.granted", {}, {"granted_at": 100.0}),
     ("bid.ready", {}, {"ready_at": 100.0}),
-    ("bid.sick", {"state": "REPAIRING"}, {"sick_at": 100.0, "sick_how": "REPAIRING"}),
-    ("bid.freed", {}, {"freed_at": 100.0}),
-    ("bid.noticed", {"host": "h", "what": "preempted"}, {"noticed_at": 100.0}),
-    ("bid.missed", {}, {"missed_at": 100.0}),
-    ("bid.lost", {"how": "preempted"}, {"lost_at": 100.0, "lost_how": "preempted"}),
+    ("bid.unhealthy", {"state": "REPAIRING"}, {"sick_at": 100.0, "sick_how": "REPAIRING"}),
+    ("bid.nodes_deleted", {}, {"freed_at": 100.0}),
+    ("bid.notice_received", {"host": "h", "notice": "preempted"}, {"noticed_at": 100.0}),
+    ("bid.missing", {}, {"missed_at": 100.0}),
+    ("bid.lost", {"cause": "preempted"}, {"lost_at": 100.0, "lost_how": "preempted"}),
     (
         "bid.withdrawn",
         {"why": "w"},
@@ -157,18 +161,18 @@ FACTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     (
         "bid.refused",
-        {"refusal": "stockout", "sentence": "no"},
+        {"refusal": "stockout", "message": "no"},
         {"refusal": Refusal.STOCKOUT, "sentence": "no"},
     ),
     (
         "slot.prepared",
-        {"code_digest": "c", "on": ["i b"]},
+        {"code_digest": "c", "hosts": ["i b"]},
         {"prepared": "c", "prepared_on": ("i b",), "prepared_at": 100.0},
     ),
     ("slot.collected", {"attempt": "x"}, {"collected": True}),
     (
-        "slot.uncollected",
-        {"attempt": "x", "sentence": "s"},
+        "slot.collect_failed",
+        {"attempt": "x", "message": "s"},
         {"uncollected": 1, "uncollected_at": 100.0},
     ),
 ]  # fmt: skip
@@ -180,11 +184,11 @@ def test_events_of_a_bid(kind: str, facts: dict[str, Any], changes: dict[str, An
 
 
 def test_what_passes_is_forgotten() -> None:
-    sick = event("bid.sick", bid=BID, state="REPAIRING")
-    well = bid_after(sick, event("bid.well", bid=BID))
+    sick = event("bid.unhealthy", bid=BID, state="REPAIRING")
+    well = bid_after(sick, event("bid.healthy", bid=BID))
     assert (well.sick_at, well.sick_how) == (None, "")
-    missed = event("bid.missed", bid=BID)
-    assert bid_after(missed, event("bid.seen", bid=BID)).missed_at is None
+    missed = event("bid.missing", bid=BID)
+    assert bid_after(missed, event("bid.reappeared", bid=BID)).missed_at is None
 
 
 def test_withdrawn_again_keeps_the_first_reason_and_the_latest_time() -> None:
@@ -195,13 +199,13 @@ def test_withdrawn_again_keeps_the_first_reason_and_the_latest_time() -> None:
 
 def test_what_is_gone_is_remembered_by_its_number_and_costs_no_more() -> None:
     ready = event("bid.ready", 3600.0, bid=BID)
-    gone = event("bid.gone", 10800.0, bid=BID)
+    gone = event("bid.deleted", 10800.0, bid=BID)
     found = trail(asked(), ready, gone)
     assert (dict(found.bids), found.gone, found.spent) == ({}, (1,), 2.0)
     again = event("bid.withdrawn", 20000.0, bid=BID, zone="b", why="there again")
     bid = trail(asked(), ready, gone, again).bids[BID]
     assert (bid.offer.zone, bid.generation, bid.withdrawn_at) == ("b", 1, 20000.0)
-    found = trail(asked(), ready, gone, again, event("bid.gone", 30000.0, bid=BID))
+    found = trail(asked(), ready, gone, again, event("bid.deleted", 30000.0, bid=BID))
     assert (found.gone, found.spent) == ((1,), 2.0)
     assert (
         apply_event(History(), event("bid.withdrawn", bid="what")).slots["gpt-0"] == SlotHistory()
@@ -226,9 +230,9 @@ def test_the_cost_runs_from_ready_or_granted_to_lost_or_now() -> None:
 
 
 def test_refusals_of_a_bid() -> None:
-    taken = event("bid.refused", bid=BID, refusal="taken", sentence="s")
+    taken = event("bid.refused", bid=BID, refusal="taken", message="s")
     assert trail(asked(), taken) == replace(trail(asked()), bids={})
-    unfit = trail(asked(), event("bid.refused", bid=BID, refusal="configuration", sentence="s"))
+    unfit = trail(asked(), event("bid.refused", bid=BID, refusal="configuration", message="s"))
     assert dict(unfit.unfit) == {unfit_key(offer("a"), "n"): "s"}
     keys = {
         unfit_key(one, digest)
@@ -270,7 +274,7 @@ def test_a_launch_and_the_same_once_more() -> None:
     assert second.attempt and second.attempt.number == second.attempts == 2
     assert second.first_launch_at == 50.0
     collected = event("slot.collected", bid=BID, attempt="x")
-    failed = event("slot.uncollected", bid=BID, attempt="x", sentence="s")
+    failed = event("slot.collect_failed", bid=BID, attempt="x", message="s")
     bid = trail(asked(), launched(), failed, collected, launched(2)).bids[BID]
     assert (bid.collected, bid.uncollected) == (False, 0)
 
@@ -283,7 +287,7 @@ def test_how_an_attempt_goes_on() -> None:
     assert trail(*begin, event("attempt.started", **name)).attempt == replace(
         base, started_at=100.0
     )
-    assert trail(*begin, event("attempt.stepped", **name)).attempt == replace(
+    assert trail(*begin, event("attempt.first_step", **name)).attempt == replace(
         base, first_step_at=100.0
     )
     stop = event("attempt.stopping", **name, why="w", grace_s=30)
@@ -351,7 +355,7 @@ def test_chips_count_for_the_node_and_for_the_slot() -> None:
             BID
         ]
         assert same.stumbles == 1
-    stepped = event("attempt.stepped", attempt="gpt-0-a1-me")
+    stepped = event("attempt.first_step", attempt="gpt-0-a1-me")
     assert trail(asked(), launched(), *chips, stepped).faults == 0
 
 
@@ -375,17 +379,17 @@ def test_a_further_checkpoint_forgives_and_an_equal_one_does_not() -> None:
 
 def test_setup_that_fails_counts_only_if_a_command_failed() -> None:
     hosts = [{"host": "w0", "exit": 1}, {"host": "w1", "exit": None}]
-    facts: dict[str, Any] = {"bid": BID, "sentence": "pip", "hosts": hosts}
-    prepared = event("slot.prepared", bid=BID, code_digest="c", on=["x"])
-    found = trail(asked(), prepared, event("slot.unprepared", **facts))
+    facts: dict[str, Any] = {"bid": BID, "message": "pip", "hosts": hosts}
+    prepared = event("slot.prepared", bid=BID, code_digest="c", hosts=["x"])
+    found = trail(asked(), prepared, event("slot.setup_failed", **facts))
     assert (found.failures, found.failed_at, found.failed_why) == (1, 100.0, "pip")
     bid = found.bids[BID]
     assert (bid.prepared, bid.prepared_on, bid.unprepared) == ("", (), 1)
-    away = event("slot.unprepared", **facts | {"hosts": [{"host": "w0", "exit": None}]})
+    away = event("slot.setup_failed", **facts | {"hosts": [{"host": "w0", "exit": None}]})
     found = trail(asked(), away, away)
     assert (found.failures, found.bids[BID].unprepared) == (0, 2)
     assert trail(asked(), away, prepared).bids[BID].unprepared == 0
-    lacks = event("slot.unprepared", **facts | {"hosts": [], "missing": True})
+    lacks = event("slot.setup_failed", **facts | {"hosts": [], "missing": True})
     found = trail(asked(), lacks, lacks)
     bid = found.bids[BID]
     assert (found.failures, found.failed_why, bid.unprepared, bid.lacking) == (0, "pip", 0, 2)
@@ -406,7 +410,7 @@ def burnt() -> History:
     return replace(trails, slots={"gpt-0": used, "gpt2-0": used, "gpt-11": used})
 
 
-@pytest.mark.parametrize("kind", ["wish.changed", "wish.resumed", "wish.made"])
+@pytest.mark.parametrize("kind", ["job.changed", "job.resumed", "job.submitted"])
 def test_a_wish_that_was_seen_to_forgives(kind: str) -> None:
     trails = burnt()
     found = apply_event(trails, HistoryEvent(at=9.0, kind=kind, job="gpt"))
@@ -418,17 +422,17 @@ def test_a_wish_that_was_seen_to_forgives(kind: str) -> None:
     )  # fmt: skip
     assert (now.failed_at, now.failed_why, now.dropped, now.unfit) == (None, "", False, {})
     assert (now.generation, now.attempts, len(now.bids)) == (7, 1, 1)
-    anew = kind == "wish.made"
+    anew = kind == "job.submitted"
     assert (now.done_at is None, now.spent == 0, now.saved is None) == (anew, anew, anew)
     assert (now.preemptions == 0, now.first_launch_at is None) == (anew, anew)
     assert now.attempt and (now.attempt.verdict is Verdict.STOPPED) == anew
 
 
 def test_a_wish_made_anew_leaves_a_running_attempt_alone() -> None:
-    trails = after(asked(), launched(), HistoryEvent(at=1, kind="wish.made", job="gpt"))
+    trails = after(asked(), launched(), HistoryEvent(at=1, kind="job.submitted", job="gpt"))
     attempt = trails.slots["gpt-0"].attempt
     assert attempt and attempt.verdict is None
-    fresh = apply_event(after(asked()), HistoryEvent(at=1, kind="wish.made", job="gpt"))
+    fresh = apply_event(after(asked()), HistoryEvent(at=1, kind="job.submitted", job="gpt"))
     assert fresh.slots["gpt-0"].attempt is None
 
 
@@ -436,7 +440,7 @@ def test_ends_of_slots() -> None:
     assert trail(event("slot.done", why="w")).done_at == 100.0
     gave_up = trail(event("slot.gave_up", why="w"))
     assert (gave_up.gave_up_at, gave_up.gave_up_why) == (100.0, "w")
-    dropped = apply_event(after(asked()), HistoryEvent(at=1, kind="wish.dropped", job="gpt"))
+    dropped = apply_event(after(asked()), HistoryEvent(at=1, kind="job.removed", job="gpt"))
     assert dropped.slots["gpt-0"].dropped
 
 
@@ -450,7 +454,7 @@ def season(*events: HistoryEvent) -> ZoneStats:
 
 
 def refusal(kind: str, at: float = 100.0) -> HistoryEvent:
-    return event("bid.refused", at, bid=BID, refusal=kind, sentence="no")
+    return event("bid.refused", at, bid=BID, refusal=kind, message="no")
 
 
 def test_seasons_are_kept_by_zone_type_and_tier() -> None:
@@ -484,7 +488,7 @@ def several(*times: tuple[float, float]) -> History:
     for number, (sent, refused) in enumerate(times, 1):
         name = f"gpt-0-g{number}-me"
         trails = apply_event(trails, asked(sent, name))
-        said = event("bid.refused", refused, bid=name, refusal="stockout", sentence="no")
+        said = event("bid.refused", refused, bid=name, refusal="stockout", message="no")
         trails = apply_event(trails, said)
     return trails
 
@@ -497,7 +501,7 @@ def test_pauses_double_up_to_a_most_and_once_only_for_what_was_asked_before() ->
     quota = several((1, 2))
     quota = replace(quota, seasons={KEY: ZoneStats(refusal=Refusal.QUOTA, pause_s=300.0)})
     quota = after(asked(50, "gpt-0-g8-me"), event("bid.refused", 60, bid="gpt-0-g8-me",
-                  refusal="stockout", sentence="no"), trails=quota)  # fmt: skip
+                  refusal="stockout", message="no"), trails=quota)  # fmt: skip
     assert quota.seasons[KEY].pause_s == PAUSE_S_MIN
 
 
@@ -519,7 +523,7 @@ def test_what_was_asked_in_the_second_of_the_refusal_was_asked_after_it() -> Non
         (refused_at,) = {one.refused_at for one in first.seasons.values()}
         assert refused_at == 100.0
         other = "gpt-0-g2-me"
-        again = event("bid.refused", bid=other, refusal="stockout", sentence="no")
+        again = event("bid.refused", bid=other, refusal="stockout", message="no")
         assert after(asked(at, bid=other), again, trails=first).seasons[KEY].pause_s == pause
 
 
@@ -543,7 +547,7 @@ def test_a_grant_eases_the_pause_and_is_counted_once() -> None:
 
 def test_waits_and_lives_are_learnt() -> None:
     ready = event("bid.ready", 70.0, bid=BID)
-    lost = event("bid.lost", 500.0, bid=BID, how="preempted")
+    lost = event("bid.lost", 500.0, bid=BID, cause="preempted")
     found = season(ready, ready, lost, lost)
     assert (found.waits_s, found.lives_s) == ((60.0,), (430.0,))
     assert season(lost).lives_s == ()
@@ -562,9 +566,9 @@ def test_scripts_are_told_how_long_nodes_like_theirs_last() -> None:
 
 def test_a_notice_ends_a_life_be_it_ever_seen_lost_or_not() -> None:
     ready = event("bid.ready", 70.0, bid=BID)
-    told = event("bid.noticed", 400.0, bid=BID, host="w0", what="preempted")
-    ends = (event("bid.withdrawn", 410.0, bid=BID), event("bid.gone", 500.0, bid=BID))
-    lost = event("bid.lost", 450.0, bid=BID, how="preempted")
+    told = event("bid.notice_received", 400.0, bid=BID, host="w0", notice="preempted")
+    ends = (event("bid.withdrawn", 410.0, bid=BID), event("bid.deleted", 500.0, bid=BID))
+    lost = event("bid.lost", 450.0, bid=BID, cause="preempted")
     for story in ((told, *ends), (told, told, *ends), (told, lost, *ends)):
         assert season(ready, *story).lives_s == (330.0,)
     assert season(told, *ends).lives_s == ()
@@ -574,7 +578,7 @@ def test_a_notice_ends_a_life_be_it_ever_seen_lost_or_not() -> None:
 def test_permissions_are_tried_again_when_the_user_has_seen_to_it() -> None:
     for kind, forgiven in (("permission", True), ("quota", True), ("stockout", False)):
         trails = apply_event(
-            after(asked(), refusal(kind)), HistoryEvent(at=1, kind="wish.changed", job="x")
+            after(asked(), refusal(kind)), HistoryEvent(at=1, kind="job.changed", job="x")
         )
         assert (trails.seasons[KEY].pause_s == 0) == forgiven
         assert (trails.seasons[KEY].refusal is None) == forgiven
@@ -583,15 +587,15 @@ def test_permissions_are_tried_again_when_the_user_has_seen_to_it() -> None:
 def test_quarantine_ends_with_the_node() -> None:
     bad = event("node.quarantined", node=BID, why="w")
     assert after(asked(), bad).bad_nodes == {BID: 100.0}
-    assert after(asked(), bad, event("bid.gone", bid=BID)).bad_nodes == {}
-    assert after(asked(), bad, event("bid.gone", bid="gpt-0-g2-me")).bad_nodes == {BID: 100.0}
+    assert after(asked(), bad, event("bid.deleted", bid=BID)).bad_nodes == {}
+    assert after(asked(), bad, event("bid.deleted", bid="gpt-0-g2-me")).bad_nodes == {BID: 100.0}
 
 
 def test_what_the_engine_says_of_itself() -> None:
-    frozen = HistoryEvent(at=5.0, kind="engine.frozen", facts={"why": "w"})
+    frozen = HistoryEvent(at=5.0, kind="engine.deletions_paused", facts={"why": "w"})
     trails = after(HistoryEvent(at=4.0, kind="engine.started"), frozen)
     assert (trails.started_at, trails.frozen_at, trails.frozen_why) == (4.0, 5.0, "w")
-    trails = after(HistoryEvent(at=6.0, kind="engine.thawed"), trails=trails)
+    trails = after(HistoryEvent(at=6.0, kind="engine.deletions_resumed"), trails=trails)
     assert (trails.frozen_at, trails.frozen_why) == (None, "")
 
 
@@ -601,7 +605,12 @@ def test_what_the_engine_says_of_itself() -> None:
 def test_what_is_journalled() -> None:
     ask = Ask(bid=BID, slot="gpt-0", generation=1, offer=offer("a"), nodes=2, node_digest="n")
     (event_,) = events_before_step(PlannedStep(action=ask, why="w"), 7.0)
-    assert (event_.kind, event_.at, event_.job, event_.slot) == ("bid.asked", 7.0, "gpt", "gpt-0")
+    assert (event_.kind, event_.at, event_.job, event_.slot) == (
+        "bid.requested",
+        7.0,
+        "gpt",
+        "gpt-0",
+    )
     assert event_.facts == {
         "bid": BID, "generation": 1, "offer": asdict(offer("a")), "nodes": 2, "node_digest": "n",
         "why": "w",

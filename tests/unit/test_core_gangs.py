@@ -79,16 +79,16 @@ class Clumsy(Toy):
     """Bringing back fails, and says so."""
 
     def collect(self, step: Any, action: Collect) -> None:
-        facts = {"bid": action.bid, "attempt": action.attempt, "sentence": "disk full"}
-        self.tell("slot.uncollected", step, **facts)
+        facts = {"bid": action.bid, "attempt": action.attempt, "message": "disk full"}
+        self.tell("slot.collect_failed", step, **facts)
 
 
 def test_after_success_bringing_back_is_tried_for_ever_but_later_and_later() -> None:
     toy = Clumsy(slot(outputs=True))
-    toy.run(until=lambda toy: bool(toy.kinds("slot.uncollected")))
+    toy.run(until=lambda toy: bool(toy.kinds("slot.collect_failed")))
     for _ in range(400):
         toy.tick()
-    times = [event.at for event in toy.kinds("slot.uncollected")]
+    times = [event.at for event in toy.kinds("slot.collect_failed")]
     gaps = [after - before for before, after in pairwise(times)]
     assert gaps[:5] == [15, 30, 60, 120, 240]
     assert set(gaps[5:]) == {300}
@@ -105,7 +105,7 @@ def test_what_the_user_wants_gone_is_brought_back_in_three_tries_at_most() -> No
     toy.run(until=Toy.running)
     toy.wish(goal=Goal.GONE)
     toy.run()
-    assert len(toy.kinds("slot.uncollected")) == 3
+    assert len(toy.kinds("slot.collect_failed")) == 3
     assert not toy.things
 
 
@@ -184,8 +184,8 @@ def test_an_ask_without_answer_is_sent_again_under_its_name_when_a_newer_look_mi
     assert not plan(toy.wishes, calling, toy.trails, toy.now).steps
     for _ in range(200):
         toy.tick()
-    assert {event.facts["bid"] for event in toy.kinds("bid.asked")} == {"gpt-0-g1-me"}
-    times = [event.at for event in toy.kinds("bid.asked")]
+    assert {event.facts["bid"] for event in toy.kinds("bid.requested")} == {"gpt-0-g1-me"}
+    times = [event.at for event in toy.kinds("bid.requested")]
     gaps = [after - before for before, after in pairwise(times)]
     assert gaps == [5, 10, 20, 40, 80, 160, 300, 300]
     toy.losing = set()
@@ -198,10 +198,10 @@ def test_what_is_asked_again_goes_before_what_is_new() -> None:
     toy.wishes = replace(toy.wishes, creates_per_min=2)
     toy.losing = {Ask}
     toy.tick()
-    first = {event.slot for event in toy.kinds("bid.asked")}
+    first = {event.slot for event in toy.kinds("bid.requested")}
     toy.tick(61)
-    assert {event.slot for event in toy.kinds("bid.asked")} == first
-    assert len(toy.kinds("bid.asked")) == 4
+    assert {event.slot for event in toy.kinds("bid.requested")} == first
+    assert len(toy.kinds("bid.requested")) == 4
     assert toy.last.wake_at == toy.now + 60
     assert "waits for its turn" in toy.last.states["gpt-3"]
 
@@ -258,7 +258,7 @@ def test_no_launch_while_the_last_attempt_may_live_elsewhere() -> None:
 
 def test_what_is_there_again_after_its_withdrawal_is_withdrawn_again() -> None:
     toy = running(goal=Goal.IDLE)
-    name = toy.kinds("bid.gone")[0].facts["bid"]
+    name = toy.kinds("bid.deleted")[0].facts["bid"]
     (ready,) = toy.sights().values()
     assert toy.last.survey_s == 60
 
@@ -307,13 +307,13 @@ def test_while_frozen_only_what_the_user_wants_gone_is_given_back() -> None:
         thing.cut = True
     toy.tick()
     assert toy.last.frozen and toy.last.survey_s <= 5 and toy.last.wake_at <= toy.now + 60
-    assert toy.kinds("engine.frozen")
+    assert toy.kinds("engine.deletions_paused")
     gone = {"gpt-3": replace(toy.wishes.slots["gpt-3"], goal=Goal.GONE)}
     toy.wishes = replace(toy.wishes, slots={**toy.wishes.slots, **gone})
     for _ in range(20):
         toy.tick()
     assert sorted(one.ask.slot for one in toy.things.values()) == ["gpt-0", "gpt-1", "gpt-2"]
-    assert len(toy.kinds("engine.frozen")) == 1
+    assert len(toy.kinds("engine.deletions_paused")) == 1
     kept[0].request, kept[0].node = RequestState.LOST, NodeState.LOST
     kept[0].work.clear()
     for _ in range(6):
@@ -326,7 +326,7 @@ def test_while_frozen_only_what_the_user_wants_gone_is_given_back() -> None:
     toy.tick()
     toy.tick()
     assert not toy.last.frozen
-    assert len(toy.kinds("engine.thawed")) == 1
+    assert len(toy.kinds("engine.deletions_resumed")) == 1
 
 
 # ---- what is worn --------------------------------------------------------------------------------
@@ -357,11 +357,11 @@ def test_setup_that_fails_is_tried_with_pauses_and_ends() -> None:
 
     def failing(step: Any, action: Prepare) -> None:
         hosts = [{"host": "w0", "exit": 1, "tail": []}]
-        toy.tell("slot.unprepared", step, bid=action.bid, sentence="pip failed", hosts=hosts)
+        toy.tell("slot.setup_failed", step, bid=action.bid, message="pip failed", hosts=hosts)
 
     toy.prepare = failing  # type: ignore[method-assign]
     toy.run()
-    times = [event.at for event in toy.kinds("slot.unprepared")]
+    times = [event.at for event in toy.kinds("slot.setup_failed")]
     assert len(times) == 4
     assert toy.trail().gave_up_why.endswith("pip failed")
     assert times[3] - times[2] >= 40
@@ -402,7 +402,7 @@ def test_exact_tries_the_next_zone_when_patience_is_over_and_not_before() -> Non
     worn = running(exact=True)
     worn.home.node = NodeState.SICK
     worn.run(until=lambda toy: bool(toy.kinds("attempt.stopping")))
-    assert not worn.kinds("bid.asked")[1:]
+    assert not worn.kinds("bid.requested")[1:]
 
 
 # ---- words ---------------------------------------------------------------------------------------

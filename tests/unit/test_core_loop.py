@@ -180,7 +180,7 @@ def test_exact_bids_for_one_node_at_a_time() -> None:
 
     toy.run(1000, until=never_two)
     assert toy.trail().done_at is not None
-    assert len(toy.kinds("bid.asked")) >= 3
+    assert len(toy.kinds("bid.requested")) >= 3
 
 
 def test_exact_replaces_only_when_the_old_is_gone() -> None:
@@ -201,7 +201,7 @@ def test_no_capacity_anywhere_waits_and_says_so() -> None:
     toy.refuses = dict.fromkeys("abc", Refusal.STOCKOUT)
     for _ in range(200):
         toy.tick()
-    assert 6 <= len(toy.kinds("bid.asked")) <= 30
+    assert 6 <= len(toy.kinds("bid.requested")) <= 30
     assert "no" in toy.last.states["gpt-0"]
     due = min(one.refused_at + one.pause_s for one in toy.trails.seasons.values())
     assert toy.last.wake_at == max(due, toy.now)
@@ -214,7 +214,7 @@ def test_what_can_never_be_had_is_given_up_with_the_sentence() -> None:
     toy.refuses = dict.fromkeys("abc", Refusal.CONFIGURATION)
     toy.run()
     assert toy.trail().gave_up_why == "nothing can be had: no"
-    assert len(toy.kinds("bid.asked")) == 3
+    assert len(toy.kinds("bid.requested")) == 3
 
 
 def test_a_zone_where_we_may_not_is_left_out_for_minutes() -> None:
@@ -223,7 +223,7 @@ def test_a_zone_where_we_may_not_is_left_out_for_minutes() -> None:
     toy.run(until=Toy.running)
     toy.preempt()
     toy.run()
-    assert [event.facts["offer"]["zone"] for event in toy.kinds("bid.asked")].count("a") == 1
+    assert [event.facts["offer"]["zone"] for event in toy.kinds("bid.requested")].count("a") == 1
 
 
 def test_a_role_that_was_given_counts_within_minutes_and_one_slot_tries_it() -> None:
@@ -232,13 +232,16 @@ def test_a_role_that_was_given_counts_within_minutes_and_one_slot_tries_it() -> 
     end = toy.now + 1500
     while toy.now < end:
         toy.tick()
-    asked = [event.at for event in toy.kinds("bid.asked")]
+    asked = [event.at for event in toy.kinds("bid.requested")]
     later = [at for at in asked if at > min(asked) + 10]
     assert 3 <= len(later) == len(set(later)) <= 6
     toy.refuses = {}
     given_at = toy.now
     toy.run(until=lambda toy: len(toy.launches) == 8)
-    assert min(event.at for event in toy.kinds("bid.asked") if event.at > given_at) < given_at + 310
+    assert (
+        min(event.at for event in toy.kinds("bid.requested") if event.at > given_at)
+        < given_at + 310
+    )
 
 
 def test_a_name_in_use_takes_the_next_number_and_touches_nothing() -> None:
@@ -247,7 +250,7 @@ def test_a_name_in_use_takes_the_next_number_and_touches_nothing() -> None:
     toy.tick()
     toy.refuses = {}
     toy.run()
-    assert [event.facts["generation"] for event in toy.kinds("bid.asked")] == [1, 2]
+    assert [event.facts["generation"] for event in toy.kinds("bid.requested")] == [1, 2]
     assert "gpt-0-g1-me" not in {event.facts["bid"] for event in toy.kinds("bid.withdrawn")}
 
 
@@ -257,12 +260,12 @@ def test_the_budget_of_creates_is_kept_and_fair() -> None:
     toy.grants = lambda zone: 1e9
     for _ in range(12):
         toy.tick()
-    times = [event.at for event in toy.kinds("bid.asked")]
+    times = [event.at for event in toy.kinds("bid.requested")]
     assert len(times) == 12
-    assert len({event.slot for event in toy.kinds("bid.asked")}) == 12
+    assert len({event.slot for event in toy.kinds("bid.requested")}) == 12
     for _ in range(100):
         toy.tick()
-    times = [event.at for event in toy.kinds("bid.asked")]
+    times = [event.at for event in toy.kinds("bid.requested")]
     assert len(times) == 60
     assert all(sum(at <= one < at + 60 for one in times) <= 12 for at in times)
 
@@ -373,7 +376,7 @@ def test_a_silent_zone_changes_nothing() -> None:
 def test_a_late_fill_is_withdrawn_again() -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
-    late = next(event.facts["bid"] for event in toy.kinds("bid.gone"))
+    late = next(event.facts["bid"] for event in toy.kinds("bid.deleted"))
     toy.create(
         PlannedStep(action=Withdraw(bid=late, slot="gpt-0", zone="b"), why=""), ask_of(toy, late)
     )
@@ -382,7 +385,7 @@ def test_a_late_fill_is_withdrawn_again() -> None:
 
 
 def ask_of(toy: Toy, bid: str) -> Ask:
-    event = next(event for event in toy.kinds("bid.asked") if event.facts["bid"] == bid)
+    event = next(event for event in toy.kinds("bid.requested") if event.facts["bid"] == bid)
     return Ask(
         bid=bid,
         slot=event.slot,
@@ -403,7 +406,7 @@ def test_a_stray_is_left_alone() -> None:
     assert list(toy.things) == ["gpt-0-g9-me"]
     toy.trails = replace(toy.trails, slots={})
     toy.tick()
-    assert {event.facts["generation"] for event in toy.kinds("bid.asked")[-3:]} == {10, 11, 12}
+    assert {event.facts["generation"] for event in toy.kinds("bid.requested")[-3:]} == {10, 11, 12}
 
 
 def test_fewer_copies_give_the_rest_back() -> None:
@@ -426,7 +429,7 @@ def test_a_job_without_a_wish_is_left_alone_until_that_is_recorded() -> None:
     for _ in range(40):
         toy.tick()
     assert len(toy.things) == 1
-    toy.note(replace(toy.events[0], kind="wish.dropped", slot="", facts={}))
+    toy.note(replace(toy.events[0], kind="job.removed", slot="", facts={}))
     for _ in range(40):
         toy.tick()
     assert not toy.things
@@ -461,7 +464,7 @@ def test_a_lost_store_takes_up_the_attempt_that_runs() -> None:
 
 def test_after_an_end_it_can_be_wished_anew() -> None:
     toy = Toy(slot()).run()
-    toy.note(replace(toy.events[0], kind="wish.made", slot="", facts={}))
+    toy.note(replace(toy.events[0], kind="job.submitted", slot="", facts={}))
     toy.run()
     assert toy.launches == ["gpt-0-a1-me", "gpt-0-a2-me"]
     resumed = [event.facts["attempt"] for event in toy.kinds("attempt.launched")]
@@ -523,7 +526,7 @@ def test_direct_creates_probe_one_by_one_after_a_refusal() -> None:
     toy.refuses = dict.fromkeys("ab", Refusal.STOCKOUT)
     for _ in range(120):
         toy.tick()
-    times = [event.at for event in toy.kinds("bid.asked")]
+    times = [event.at for event in toy.kinds("bid.requested")]
     late = [at for at in times if at > 1200]
     assert len(late) <= 12
     toy.refuses = {}
@@ -535,7 +538,7 @@ def test_a_worse_rank_waits_for_patience() -> None:
     toy = Toy(slot(offers=(offer("a"), offer("b", rank=1))))
     toy.grants = lambda zone: 20.0 if zone == "b" else 1e9
     toy.run()
-    asked = {event.facts["offer"]["zone"]: event.at for event in toy.kinds("bid.asked")}
+    asked = {event.facts["offer"]["zone"]: event.at for event in toy.kinds("bid.requested")}
     assert 600 <= asked["b"] - asked["a"] <= 610
 
 

@@ -20,7 +20,7 @@ def test_nothing_is_told_where_the_command_tells_nothing() -> None:
     working(toy)
     for _ in range(30):
         toy.tick()
-    assert toy.kinds("attempt.stepped") == toy.kinds("attempt.saved") == []
+    assert toy.kinds("attempt.first_step") == toy.kinds("attempt.saved") == []
     assert toy.trail().attempt is not None
 
 
@@ -31,7 +31,7 @@ def test_the_first_step_is_noted_once() -> None:
         for process in processes:
             process.step = step
         toy.tick()
-    (event,) = toy.kinds("attempt.stepped")
+    (event,) = toy.kinds("attempt.first_step")
     assert event.facts["step"] == 1
     assert event.facts["why"] == "attempt 1 gets on: step 1"
     attempt = toy.trail().attempt
@@ -44,7 +44,7 @@ def test_a_first_step_may_have_the_number_0() -> None:
     processes = working(toy)
     processes[1].step = 0
     toy.tick()
-    (event,) = toy.kinds("attempt.stepped")
+    (event,) = toy.kinds("attempt.first_step")
     assert event.facts["step"] == 0
 
 
@@ -54,7 +54,7 @@ def test_where_it_resumed_is_noted_with_it() -> None:
     attempt = toy.launches[-1]
     processes[0].step, processes[0].resumed, processes[0].restore_s = 101, 100, 2.5
     toy.tick()
-    (event,) = toy.kinds("attempt.stepped")
+    (event,) = toy.kinds("attempt.first_step")
     assert event.facts["attempt"] == attempt
     assert (event.facts["step"], event.facts["resumed"], event.facts["restore_s"]) == (
         101, 100, 2.5,

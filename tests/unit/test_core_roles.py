@@ -142,6 +142,6 @@ def test_a_withdrawal_is_sent_to_where_the_node_is_shown_and_thought_of_when_it_
 
 def test_an_event_of_a_slot_that_nobody_remembers_teaches_nothing() -> None:
     for kind in ("bid.granted", "bid.ready", "bid.lost", "bid.refused"):
-        facts = {"bid": NAME, "how": "lost", "refusal": "stockout", "sentence": "no"}
+        facts = {"bid": NAME, "cause": "lost", "refusal": "stockout", "message": "no"}
         told = HistoryEvent(at=NOW, kind=kind, job="gpt", slot="gpt-0", facts=facts)
         assert not apply_event(History(), told).seasons

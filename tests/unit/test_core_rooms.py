@@ -317,13 +317,13 @@ def test_notes_of_what_the_cloud_shows() -> None:
     assert kinds(bid(granted_at=1.0), ready, BidPhase.READY) == ["bid.ready"]
     known = bid(granted_at=1.0, ready_at=2.0)
     assert kinds(known, ready, BidPhase.READY) == []
-    assert kinds(replace(known, missed_at=3.0), ready, BidPhase.READY) == ["bid.seen"]
-    assert kinds(replace(known, sick_at=3.0), ready, BidPhase.READY) == ["bid.well"]
+    assert kinds(replace(known, missed_at=3.0), ready, BidPhase.READY) == ["bid.reappeared"]
+    assert kinds(replace(known, sick_at=3.0), ready, BidPhase.READY) == ["bid.healthy"]
     sick = sight(nodes=(node(), node(NodeState.SICK, state="READY", health="UNHEALTHY_TPU")))
     (note,) = find_bid_events(known, BidPhase.SICK, sick, ())
-    assert (note.kind, note.facts) == ("bid.sick", {"bid": NAME, "state": "UNHEALTHY_TPU"})
+    assert (note.kind, note.facts) == ("bid.unhealthy", {"bid": NAME, "state": "UNHEALTHY_TPU"})
     assert kinds(replace(known, sick_at=3.0), sick, BidPhase.SICK) == []
-    assert kinds(bid(), sick, BidPhase.SICK) == ["bid.granted", "bid.sick"]
+    assert kinds(bid(), sick, BidPhase.SICK) == ["bid.granted", "bid.unhealthy"]
     assert kinds(bid(), sight(request=RequestState.QUEUED), BidPhase.QUEUED) == []
     assert kinds(bid(), ready, BidPhase.CALLING) == []
     assert kinds(bid(), ready, BidPhase.HIDDEN) == []
@@ -334,10 +334,10 @@ def test_notes_of_refusals_and_losses() -> None:
         request=RequestState.REFUSED, refusal=Refusal.QUOTA, sentence="no", state="FAILED"
     )
     (note,) = find_bid_events(bid(), BidPhase.REFUSED, failed, ())
-    assert note.facts == {"bid": NAME, "refusal": "quota", "sentence": "no"}
+    assert note.facts == {"bid": NAME, "refusal": "quota", "message": "no"}
     plain = replace(failed, refusal=None, sentence="")
     (note,) = find_bid_events(bid(), BidPhase.REFUSED, plain, ())
-    assert note.facts == {"bid": NAME, "refusal": "broken", "sentence": "FAILED"}
+    assert note.facts == {"bid": NAME, "refusal": "broken", "message": "FAILED"}
     assert kinds(bid(refusal=Refusal.QUOTA), failed, BidPhase.REFUSED) == []
     for stage, shown, how in [
         (BidPhase.LOST, sight(NodeState.LOST), "lost"),
@@ -352,15 +352,15 @@ def test_notes_of_refusals_and_losses() -> None:
         (BidPhase.LEAVING, sight(NodeState.LEAVING), "deleted by somebody"),
     ]:
         (note,) = find_bid_events(bid(), stage, shown, ())
-        assert (note.kind, note.facts["how"]) == ("bid.lost", how)
+        assert (note.kind, note.facts["cause"]) == ("bid.lost", how)
         assert kinds(bid(lost_at=1.0), shown, stage) == []
         assert kinds(bid(withdrawn_at=1.0), shown, stage) == []
 
 
 def test_notes_of_what_is_not_there() -> None:
-    assert kinds(bid(withdrawn_at=1.0), None, BidPhase.VANISHED) == ["bid.gone"]
+    assert kinds(bid(withdrawn_at=1.0), None, BidPhase.VANISHED) == ["bid.deleted"]
     assert kinds(bid(lost_at=1.0), None, BidPhase.VANISHED) == []
-    assert kinds(bid(refusal=Refusal.RATE), None, BidPhase.UNSEEN) == ["bid.gone"]
+    assert kinds(bid(refusal=Refusal.RATE), None, BidPhase.UNSEEN) == ["bid.deleted"]
     assert kinds(bid(refusal=Refusal.RATE), None, BidPhase.HIDDEN) == []
     assert kinds(bid(), None, BidPhase.UNSEEN) == []
 
@@ -370,8 +370,8 @@ def test_a_notice_is_noted_once_and_only_if_it_is_deadly() -> None:
     known = bid(granted_at=1.0, ready_at=2.0)
     told = (host(0, notice="maintenance"), host(1, notice="preempted", deadly=True))
     (note,) = find_bid_events(known, BidPhase.READY, shown, told)
-    facts = {"bid": NAME, "host": f"{NAME}/w1", "what": "preempted"}
-    assert (note.kind, note.facts) == ("bid.noticed", facts)
+    facts = {"bid": NAME, "host": f"{NAME}/w1", "notice": "preempted"}
+    assert (note.kind, note.facts) == ("bid.notice_received", facts)
     assert kinds(replace(known, noticed_at=5.0), shown, BidPhase.READY, told) == []
     assert kinds(known, shown, BidPhase.READY, told[:1]) == []
 
@@ -384,7 +384,7 @@ def test_what_was_there_is_missed_first_and_lost_when_missed_again() -> None:
     ) -> str:
         return "".join(note.kind for note in vanishing_events(mine, hosts, seen(**more), sure=sure))
 
-    assert found(known) == "bid.missed"
+    assert found(known) == "bid.missing"
     missed = replace(known, missed_at=NOW - 5)
     assert found(missed) == "bid.lost"
     assert found(missed, sure=False) == ""
@@ -573,7 +573,7 @@ def test_a_script_that_refuses_is_believed_until_something_is_changed() -> None:
     assert not retry_limits.reached_limit(slot(goal=Goal.IDLE), trail, NOW)
     assert not retry_limits.reached_limit(
         slot(), replace(trail, failed_at=None), NOW
-    )  # as wish.changed does
+    )  # as job.changed does
     for change in (
         {"unfit": False},
         {"verdict": Verdict.NODE_FAULT},
@@ -644,7 +644,7 @@ def test_strays() -> None:
     assert found(gpt_0_g9_me=shown("gpt-0-g9-me")) == ["gpt-0-g9-me"]
     assert found(gpt_7_g1_me=shown("gpt-7-g1-me")) == ["gpt-7-g1-me"]
     assert found(gpt_0_g9_you=shown("gpt-0-g9-you")) == []
-    gone = next(iter(toy.kinds("bid.gone"))).facts["bid"]
+    gone = next(iter(toy.kinds("bid.deleted"))).facts["bid"]
     assert found(**{gone: shown(gone)}) == []
     toy.wishes = replace(toy.wishes, adopted=frozenset(["you"]))
     assert found(gpt_0_g9_you=shown("gpt-0-g9-you")) == ["gpt-0-g9-you"]
@@ -678,7 +678,7 @@ def test_adoption_rebuilds_the_wish_of_the_newest_card_and_every_bid() -> None:
     assert (wish.job, wish.goal, wish.snapshot, wish.made_at) == ("gpt", Goal.IDLE, "t", 3.0)
     assert (wish.changed_at, wish.who, wish.document) == (NOW, "me@here", card()["job"])
     assert found.unknown == ("gpt-0-g4-me", "gpt2-0-g1-me", "something")
-    assert [event.kind for event in found.events] == ["wish.made", *["bid.adopted"] * 3]
+    assert [event.kind for event in found.events] == ["job.submitted", *["bid.adopted"] * 3]
     trails = History()
     for event in found.events:
         trails = apply_event(trails, event)
@@ -694,4 +694,4 @@ def test_adoption_rebuilds_the_wish_of_the_newest_card_and_every_bid() -> None:
     assert "ready_at" not in event.facts and event.facts["granted_at"] == 5.0
     again = rebuild_records([ready], {"gpt": wish}, NOW, "me@here")
     assert not again.wishes
-    assert again.events[0].kind == "wish.changed"
+    assert again.events[0].kind == "job.changed"

@@ -92,7 +92,7 @@ def test_a_preempted_trial_goes_first_under_its_run_id() -> None:
     toy.run(until=lambda toy: len(toy.launches) == 3)
     third = toy.kinds("attempt.launched")[-1]
     assert (third.facts["trial"], third.slot) == (lost.number, "gpt-0")
-    given = [event for event in toy.kinds("trial.given") if event.facts["trial"] == lost.number]
+    given = [event for event in toy.kinds("trial.assigned") if event.facts["trial"] == lost.number]
     assert [event.facts["resumed"] for event in given] == [False, True]
     toy.grants = lambda zone: 20.0
     settled(toy)
@@ -165,7 +165,7 @@ def test_without_pruning_a_lost_metric_changes_nothing() -> None:
     toy.losses = lambda trial, age: float("nan")
     settled(toy)
     whole(toy)
-    assert [one.facts["value"] for one in toy.kinds("trial.told")] == [None] * TRIALS
+    assert [one.facts["value"] for one in toy.kinds("trial.reported")] == [None] * TRIALS
 
 
 @pytest.mark.parametrize("moment", range(6, 50, 4))
@@ -210,7 +210,7 @@ def test_what_trials_tell_is_noted_now_and_then_and_at_the_end() -> None:
     toy.lasts = 3000.0
     toy.losses = lambda trial, age: 1.0 / (1.0 + age)
     settled(toy, 2000)
-    told = toy.kinds("trial.told")
+    told = toy.kinds("trial.reported")
     assert 100 < len(told) < 250  # 600 ticks: not each of them
     last = toy.sweep.trials[0]
     assert last.step == 3000 and last.value == pytest.approx(1 / 3001)
@@ -220,10 +220,10 @@ def test_no_trial_makes_another_ones_work_wasted() -> None:
     toy = Sweeper(1, search())
     settled(toy)
     lines = [
-        HistoryEvent(at=1000.0, kind="wish.made", job="gpt", facts={"copies": 1}),
+        HistoryEvent(at=1000.0, kind="job.submitted", job="gpt", facts={"copies": 1}),
         *(
             replace(one, facts={**one.facts, "resumed": 0})
-            if one.kind == "attempt.stepped"
+            if one.kind == "attempt.first_step"
             else one
             for one in toy.events
         ),

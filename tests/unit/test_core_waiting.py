@@ -64,10 +64,10 @@ def test_a_slot_whose_own_quota_is_free_again_does_not_wait_for_its_siblings_pau
     toy.run(until=lambda t: bool(t.kinds("bid.refused")))
     refused_at, toy.refuses = toy.now, {}
     toy.preempt()
-    before = len(toy.kinds("bid.asked"))
+    before = len(toy.kinds("bid.requested"))
     for _ in range(12):
         toy.tick()
-    asked = toy.kinds("bid.asked")[before:]
+    asked = toy.kinds("bid.requested")[before:]
     assert asked[0].slot == "gpt-0"
     assert asked[0].at < refused_at + 60.0
 
@@ -93,10 +93,10 @@ def born_unhealthy(*zones: str) -> tuple[Toy, str]:
 
 def test_another_node_is_asked_for_at_once_where_one_is_born_unhealthy() -> None:
     toy, first = born_unhealthy("a")
-    before = len(toy.kinds("bid.asked"))
+    before = len(toy.kinds("bid.requested"))
     sick_at = toy.now
     toy.tick()
-    assert len(toy.kinds("bid.asked")) == before + 1
+    assert len(toy.kinds("bid.requested")) == before + 1
     assert "unhealthy (SICK)" in toy.last.states["gpt-0"]
     toy.run(until=lambda t: first not in t.things)
     assert toy.now < sick_at + 300.0
@@ -153,7 +153,7 @@ def test_zones_without_an_unhealthy_node_are_asked_before() -> None:
     first = next(iter(toy.things))
     sicken(toy, first)
     toy.tick()
-    newest = toy.kinds("bid.asked")[-1]
+    newest = toy.kinds("bid.requested")[-1]
     assert newest.facts["offer"]["zone"] != toy.things[first].ask.offer.zone
 
 
@@ -177,7 +177,7 @@ def events_of(observed: ObservedState, trails: History) -> list[HistoryEvent]:
 def test_a_withdrawn_request_without_a_node_costs_nothing_from_then_on() -> None:
     trails = lingering()
     (event,) = events_of(seen(sights={sight().bid: suspending()}), trails)
-    assert (event.kind, event.facts["bid"]) == ("bid.freed", sight().bid)
+    assert (event.kind, event.facts["bid"]) == ("bid.nodes_deleted", sight().bid)
     after = apply_event(trails, event)
     one = after.slots["gpt-0"].bids[sight().bid]
     assert bid_cost(one, NOW + 9 * 3600) == bid_cost(one, NOW) > 0

@@ -219,17 +219,17 @@ def test_the_memory_is_read_back_as_it_was() -> None:
     offer = {"zone": "z", "type": "v4-8", "runtime": "r", "tier": "spot", "kind": "queued"}
     asked = {"bid": "gpt-0-g1-abc", "generation": 1, "offer": offer, "nodes": 1}
     events: list[tuple[str, dict[str, Any]]] = [
-        ("bid.asked", {**asked, "node_digest": "d"}),
-        ("bid.answered", {"bid": "gpt-0-g1-abc"}),
+        ("bid.requested", {**asked, "node_digest": "d"}),
+        ("bid.accepted", {"bid": "gpt-0-g1-abc"}),
         ("bid.granted", {"bid": "gpt-0-g1-abc"}),
         ("bid.ready", {"bid": "gpt-0-g1-abc"}),
-        ("slot.prepared", {"bid": "gpt-0-g1-abc", "code_digest": "c", "on": ["i b"]}),
+        ("slot.prepared", {"bid": "gpt-0-g1-abc", "code_digest": "c", "hosts": ["i b"]}),
         (
             "attempt.launched",
             {"attempt": "a1", "number": 1, "bid": "gpt-0-g1-abc", "code_digest": "c"},
         ),
         ("attempt.ended", {"attempt": "a1", "verdict": "preempted", "lines": ["x"]}),
-        ("bid.lost", {"bid": "gpt-0-g1-abc", "how": "preempted"}),
+        ("bid.lost", {"bid": "gpt-0-g1-abc", "cause": "preempted"}),
     ]
     trails = History()
     for at, (kind, facts) in enumerate(events):

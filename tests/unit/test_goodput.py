@@ -198,7 +198,7 @@ def test_the_first_refusals_are_a_first_queue_and_a_pause_is_waiting_too() -> No
     story.wait(1, GoodputState.CONTROLLER_GAP)
     story.ask()
     story.wait(5, GoodputState.QUEUE_FIRST)
-    story.tell("bid.refused", bid=story.bid, refusal="stockout", sentence="none left")
+    story.tell("bid.refused", bid=story.bid, refusal="stockout", message="none left")
     story.wait(60, GoodputState.QUEUE_FIRST)
     account = story.account()
     assert account.seconds == story.truth
@@ -210,12 +210,12 @@ def test_stopped_time_does_not_count_and_a_new_life_begins_at_nothing() -> None:
     story.get(1, 1, 1)
     story.launch(1, step=0)
     story.wait(10, GoodputState.PRODUCTIVE)
-    story.tell("wish.stopped", slot="")
+    story.tell("job.stopped", slot="")
     story.wait(1000, GoodputState.STOPPED)
     account = story.account()
     assert account.seconds == story.truth
     assert account.wanted_s == 14
-    story.tell("wish.made", slot="")
+    story.tell("job.submitted", slot="")
     made_at = story.now
     story.now += 5
     story.ask()
@@ -223,27 +223,27 @@ def test_stopped_time_does_not_count_and_a_new_life_begins_at_nothing() -> None:
     assert (again.start, again.runs) == (made_at, ())
 
 
-@pytest.mark.parametrize("end", ["slot.done", "slot.gave_up", "wish.stopped"])
+@pytest.mark.parametrize("end", ["slot.done", "slot.gave_up", "job.stopped"])
 def test_the_time_of_a_job_that_has_ended_does_not_go_on(end: str) -> None:
     story = StoryLog()
     story.get(10, 20, 30)
     story.launch(5, step=1)
     story.wait(100, GoodputState.PRODUCTIVE)
     story.end(Verdict.SUCCESS, last_at=story.now, step=100)
-    story.tell(end, slot="" if end.startswith("wish") else "gpt-0", why="so")
+    story.tell(end, slot="" if end.startswith("job.") else "gpt-0", why="so")
     rest = {"slot.done": GoodputState.DONE, "slot.gave_up": GoodputState.GAVE_UP}.get(
         end, GoodputState.STOPPED
     )
     story.wait(40, rest)  # its node is given back
-    story.tell("bid.gone", bid=story.bid)
+    story.tell("bid.deleted", bid=story.bid)
     before = story.account()
     assert before.seconds == {state: time for state, time in story.truth.items() if time}
     story.now += 720
     assert story.account() == before
-    story.tell("wish.changed", slot="")  # of what is over nothing changes by that
+    story.tell("job.changed", slot="")  # of what is over nothing changes by that
     if end == "slot.done":
         assert story.account().seconds == before.seconds
-    story.tell("wish.resumed", slot="", goal="run")
+    story.tell("job.resumed", slot="", goal="run")
     story.tell("slot.gave_up", why="again")
     story.now += 5
     story.ask()
@@ -254,7 +254,7 @@ def test_a_slot_that_joins_later_is_counted_from_the_change() -> None:
     story = StoryLog()
     story.ask()
     story.now += 100
-    story.tell("wish.changed", slot="")
+    story.tell("job.changed", slot="")
     story.now += 2
     story.events.append(
         HistoryEvent(at=story.now, kind="slot.done", job="gpt", slot="gpt-1", facts={"why": ""})
@@ -265,7 +265,9 @@ def test_a_slot_that_joins_later_is_counted_from_the_change() -> None:
 
 def test_a_node_without_a_command_is_idle_and_has_no_goodput() -> None:
     story = StoryLog()
-    story.events[0] = HistoryEvent(at=START, kind="wish.made", job="gpt", facts={"goal": "idle"})
+    story.events[0] = HistoryEvent(
+        at=START, kind="job.submitted", job="gpt", facts={"goal": "idle"}
+    )
     story.get(1, 2, 3)
     story.wait(100, GoodputState.IDLE)
     account = story.account()

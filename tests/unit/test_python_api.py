@@ -34,7 +34,7 @@ out: str = herd.exec("gpt", "hostname").hosts[0].stdout
 got: tuple[str, ...] = herd.sync(".", "gpt", "code").got
 texts: list[str] = [line.text for line in herd.logs("gpt")]
 best: int | None = herd.sweep("gpt").best
-phase: str = herd.status("gpt").each[0].attempts[0].why
+phase: str = herd.status("gpt").slot_details[0].attempts[0].why
 
 async def work() -> float:
     async with tpuherd.AsyncHerd() as inside:

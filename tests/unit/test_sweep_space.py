@@ -210,42 +210,46 @@ def event(kind: str, slot: str = "gpt-0", **facts: object) -> HistoryEvent:
 
 
 def test_lines_that_make_no_sense_change_nothing() -> None:
-    made = event("trial.made", trial=0, params={"lr": 1}, run="r")
+    made = event("trial.created", trial=0, params={"lr": 1}, run_id="r")
     sweep = build_sweep([made])
     spent = {"failures": 1}
     for line in (
-        event("trial.made", trial=5, params={}, run="r"),
-        event("trial.given", trial=5),
-        event("trial.told", trial=5, step=1, value=1.0),
-        event("trial.told", trial=-1, step=1, value=1.0),
-        event("trial.ended", trial=5, how="complete"),
-        event("trial.waits", trial=5, spent=spent),
+        event("trial.created", trial=5, params={}, run_id="r"),
+        event("trial.assigned", trial=5),
+        event("trial.reported", trial=5, step=1, value=1.0),
+        event("trial.reported", trial=-1, step=1, value=1.0),
+        event("trial.ended", trial=5, outcome="complete"),
+        event("trial.waiting", trial=5, usage=spent),
         event("attempt.launched", attempt="a", trial=5),
         event("attempt.launched", attempt="a"),
         event("attempt.ended", attempt="a"),
     ):
         assert apply_trial_event(sweep, line) == sweep, line
-    over = apply_trial_event(sweep, event("trial.ended", trial=0, how="complete"))
-    assert apply_trial_event(over, event("trial.ended", trial=0, how="failed")) == over
-    assert build_sweep([made, event("wish.made")]) == Sweep()
-    dropped = build_sweep([made, event("wish.dropped")]).trials[0]
+    over = apply_trial_event(sweep, event("trial.ended", trial=0, outcome="complete"))
+    assert apply_trial_event(over, event("trial.ended", trial=0, outcome="failed")) == over
+    assert build_sweep([made, event("job.submitted")]) == Sweep()
+    dropped = build_sweep([made, event("job.removed")]).trials[0]
     assert dropped.status_word == "stopped" and not dropped.is_waiting
 
 
 def test_what_is_told_again_after_a_preemption_is_told_anew() -> None:
-    lines = [event("trial.made", trial=0, params={}, run="r", metric="loss", wanted="minimize")]
+    lines = [
+        event("trial.created", trial=0, params={}, run_id="r", metric="loss", direction="minimize")
+    ]
     for step, value in ((10, 3.0), (20, 2.0), (30, 1.0), (20, 2.5), (25, 2.1)):
-        lines.append(event("trial.told", trial=0, step=step, value=value))
+        lines.append(event("trial.reported", trial=0, step=step, value=value))
     assert build_sweep(lines).trials[0].points == ((10, 3.0), (20, 2.5), (25, 2.1))
     assert build_sweep(lines).goal == "minimize"
-    lost = build_sweep([*lines, event("trial.told", trial=0, step=30, value=None)]).trials[0]
+    lost = build_sweep([*lines, event("trial.reported", trial=0, step=30, value=None)]).trials[0]
     assert lost.value is None and lost.step == 25
 
 
 def test_of_many_points_fewer_are_remembered_and_always_the_last() -> None:
-    sweep = build_sweep([event("trial.made", trial=0, params={}, run="r")])
+    sweep = build_sweep([event("trial.created", trial=0, params={}, run_id="r")])
     for step in range(1000):
-        sweep = apply_trial_event(sweep, event("trial.told", trial=0, step=step, value=float(step)))
+        sweep = apply_trial_event(
+            sweep, event("trial.reported", trial=0, step=step, value=float(step))
+        )
         assert sweep.trials[0].value == step
         assert len(sweep.trials[0].points) <= POINTS_MAX
     steps = [step for step, _ in sweep.trials[0].points]
@@ -266,23 +270,25 @@ def test_optuna_learns_from_our_log_alone() -> None:
         )  # another engine suggests the same
         sweep = apply_trial_event(
             sweep,
-            event("trial.made", trial=number, params=params, run="r", metric="loss",
-                  wanted="minimize"),
+            event("trial.created", trial=number, params=params, run_id="r", metric="loss",
+                  direction="minimize"),
         )  # fmt: skip
         loss = abs(log10(float(params["lr"])) + 3) + abs(int(params["layers"]) - 5)
         if number % 7 == 3:
             continue  # it still runs
         how = "pruned" if number % 7 == 5 else "complete"
         if number % 11 != 4:  # some never tell
-            sweep = apply_trial_event(sweep, event("trial.told", trial=number, step=9, value=loss))
-        sweep = apply_trial_event(sweep, event("trial.ended", trial=number, how=how))
+            sweep = apply_trial_event(
+                sweep, event("trial.reported", trial=number, step=9, value=loss)
+            )
+        sweep = apply_trial_event(sweep, event("trial.ended", trial=number, outcome=how))
         losses.append(loss)
     assert sum(losses[-10:]) < 0.6 * sum(losses[:10])
     assert all(random_point(search(), 0).keys() == one.params.keys() for one in sweep.trials)
 
 
 def test_trials_of_another_search_teach_nothing() -> None:
-    sweep = build_sweep([event("trial.made", trial=0, params={"lr": 5.0}, run="r")])
+    sweep = build_sweep([event("trial.created", trial=0, params={"lr": 5.0}, run_id="r")])
     bayes = search(method="bayes", metric="loss", parameters={"lr": Parameter(min=0.0, max=1.0)})
     assert 0.0 <= float(optuna_sampler.suggest_parameters(bayes, sweep)["lr"]) <= 1.0
     assert optuna_sampler.suggest_parameters(search(), sweep) == random_point(search(), 1)

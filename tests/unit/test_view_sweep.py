@@ -52,15 +52,15 @@ def drawn(seed: int) -> Sweep:
             "width": chance.randint(1, 64),
             "<b>&": chance.choice(SEARCH.parameters["<b>&"].values),
         }
-        made = {"params": params, "run": f"lr-t{number}", "metric": "loss", "wanted": goal}
-        tell("trial.made", number, **made)
-        tell("trial.given", number)
+        made = {"params": params, "run_id": f"lr-t{number}", "metric": "loss", "direction": goal}
+        tell("trial.created", number, **made)
+        tell("trial.assigned", number)
         for step in range(chance.randrange(4)):
             value = chance.choice((None, 1.0, chance.uniform(-1, 1) * spread))
-            tell("trial.told", number, step=step, value=value)
+            tell("trial.reported", number, step=step, value=value)
         how = chance.choice(("complete", "complete", "pruned", "failed", ""))
         if how:
-            tell("trial.ended", number, how=how, why='it was\nover, "so"')
+            tell("trial.ended", number, outcome=how, why='it was\nover, "so"')
     return apply_trial_events.build_sweep(events)
 
 
@@ -69,17 +69,17 @@ def test_every_trial_is_shown_once(seed: int) -> None:
     sweep = drawn(seed)
     page = sweep_page("lr", sweep, SEARCH, 1000.0)
     jsonschema.validate(page, SCHEMAS["herd sweep status NAME --json"])
-    assert [row["trial"] for row in page["each"]] == list(range(len(sweep.trials)))
-    assert sum(page["phases"].values()) == len(page["each"])
+    assert [row["trial"] for row in page["trials"]] == list(range(len(sweep.trials)))
+    assert sum(page["phases"].values()) == len(page["trials"])
     assert page["planned"] == 30
     lines = sweep_text(page).splitlines()
-    failed = any(row["phase"] == "failed" for row in page["each"])
-    lost = any(row["phase"] == "pruned" and row["nan"] for row in page["each"])
+    failed = any(row["phase"] == "failed" for row in page["trials"])
+    lost = any(row["phase"] == "pruned" and row["nan"] for row in page["trials"])
     below = failed + lost + (failed or lost)
-    assert len(lines) == (3 + len(page["each"]) + below if page["each"] else 2)
+    assert len(lines) == (3 + len(page["trials"]) + below if page["trials"] else 2)
     rows = list(csv.DictReader(io.StringIO(sweep_csv(page))))
-    assert len(rows) == len(page["each"])
-    for read, row in zip(rows, page["each"], strict=True):
+    assert len(rows) == len(page["trials"])
+    for read, row in zip(rows, page["trials"], strict=True):
         assert read["value"] == ("" if row["value"] is None else str(row["value"]))
         assert {name: read[f"params.{name}"] for name in row["params"]} == {
             name: str(value) for name, value in row["params"].items()
@@ -96,7 +96,7 @@ def test_why_trials_failed_is_said_once() -> None:
     ends = [("failed", "it has no memory"), ("pruned", "hopeless"), ("failed", "it has no memory"),
             ("failed", "it can't\nrun")]  # fmt: skip
     each = [{**row, "trial": at, "phase": how, "why": why} for at, (how, why) in enumerate(ends)]
-    page = {**sweep_page("lr", Sweep(), SEARCH, 0.0), "each": each}
+    page = {**sweep_page("lr", Sweep(), SEARCH, 0.0), "trials": each}
     assert sweep_text(page).split("\n\n")[2].splitlines() == [
         "trials 0, 2 failed: it has no memory", "trial 3 failed: it can't run"
     ]  # fmt: skip
@@ -116,13 +116,13 @@ def test_a_trial_that_is_pruned_for_its_nan_says_so() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_best_is_complete_and_none_is_better(seed: int) -> None:
     page = sweep_page("lr", drawn(seed), None, 1000.0)
-    values = {row["trial"]: row["value"] for row in page["each"]
+    values = {row["trial"]: row["value"] for row in page["trials"]
               if row["phase"] == "complete" and row["value"] is not None}  # fmt: skip
     assert (page["best"] is None) == (not values)
     if page["best"] is not None:
         better = max if page["goal"] == "maximize" else min
         assert values[page["best"]] == better(values.values())
-        row = page["each"][page["best"]]
+        row = page["trials"][page["best"]]
         assert all(name in best_text(page, row) for name in row["params"])
         jsonschema.validate(row, SCHEMAS["herd sweep best NAME --json"])
 
@@ -131,7 +131,7 @@ def test_the_best_is_complete_and_none_is_better(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_picture_has_all_that_has_ended_with_a_value(seed: int, search: Search | None) -> None:
     page = sweep_page("lr", drawn(seed), search, 1000.0)
-    rows = [row for row in page["each"]
+    rows = [row for row in page["trials"]
             if row["value"] is not None and row["phase"] in ("complete", "pruned")]  # fmt: skip
     found = build_panels(page, search)
     assert len(found) == (4 if rows else 0)
@@ -147,7 +147,7 @@ def test_a_picture_has_all_that_has_ended_with_a_value(seed: int, search: Search
     if found and page["best"] is not None:
         heights = [height for _, height in found[0].stair]
         assert heights == sorted(heights, reverse=page["goal"] == "minimize")
-        assert heights[-1] == page["each"][page["best"]]["value"]
+        assert heights[-1] == page["trials"][page["best"]]["value"]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tpuherd.accounting.goodput import REST, SlotAccount
 from tpuherd.accounting.slot_account import AccountBuilder, add_event, build_account, current_state
-from tpuherd.history.apply_event import KINDS
+from tpuherd.history.event_kinds import has_required_facts
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 
 
@@ -43,7 +43,7 @@ def current_accounts(ledger: Ledger, now: float) -> dict[str, SlotAccount]:
 
 def post_event(ledger: Ledger, event: HistoryEvent) -> None:
     """Write an event into the books that it concerns."""
-    if not event.job or not KINDS.get(event.kind, frozenset()) <= event.facts.keys():
+    if not event.job or not has_required_facts(event):
         return
     books = ledger.books
     if event.slot:
@@ -59,7 +59,7 @@ def post_event(ledger: Ledger, event: HistoryEvent) -> None:
     for name, book in list(books.items()):
         if book.job != event.job:
             continue
-        if event.kind == "wish.made" and current_state(book) in REST:
+        if event.kind == "job.submitted" and current_state(book) in REST:
             del books[name]  # it was over: this is another life
         else:
             add_event(book, event)
@@ -68,10 +68,10 @@ def post_event(ledger: Ledger, event: HistoryEvent) -> None:
 def update_job_times(job: JobTimes | None, event: HistoryEvent) -> JobTimes:
     """The job after an event that is no slot's own."""
     goal = Goal(event.facts.get("goal", Goal.RUN if job is None else job.goal))
-    if job is None or event.kind == "wish.made":
+    if job is None or event.kind == "job.submitted":
         return JobTimes(made_at=event.at, changed_at=event.at, goal=goal)
-    stopped = (job.stopped or event.kind == "wish.stopped") and event.kind != "wish.resumed"
-    changed = event.at if event.kind == "wish.changed" else job.changed_at
+    stopped = (job.stopped or event.kind == "job.stopped") and event.kind != "job.resumed"
+    changed = event.at if event.kind == "job.changed" else job.changed_at
     return JobTimes(made_at=job.made_at, changed_at=changed, goal=goal, stopped=stopped)
 
 

@@ -357,8 +357,8 @@ def handle_bid_answer(book: AccountBuilder, event: HistoryEvent) -> None:
 
 def handle_goal_change(book: AccountBuilder, event: HistoryEvent) -> None:
     """The user's word."""
-    if event.kind != "wish.changed":
-        book.stopped = event.kind == "wish.stopped"
+    if event.kind != "job.changed":
+        book.stopped = event.kind == "job.stopped"
     book.goal = Goal(event.facts.get("goal", book.goal))
 
 
@@ -368,14 +368,14 @@ def handle_slot_end(book: AccountBuilder, event: HistoryEvent) -> None:
 
 
 TELLS: Mapping[str, Callable[[AccountBuilder, HistoryEvent], None]] = {
-    "wish.made": handle_goal_change,
-    "wish.changed": handle_goal_change,
-    "wish.resumed": handle_goal_change,
-    "wish.stopped": handle_goal_change,
+    "job.submitted": handle_goal_change,
+    "job.changed": handle_goal_change,
+    "job.resumed": handle_goal_change,
+    "job.stopped": handle_goal_change,
     "bid.granted": handle_bid_answer,
     "bid.ready": handle_bid_answer,
     "bid.refused": handle_bid_answer,
-    "attempt.stepped": handle_first_step,
+    "attempt.first_step": handle_first_step,
     "attempt.saved": handle_saved,
     "attempt.ended": handle_ended,
     "slot.done": handle_slot_end,

@@ -125,8 +125,8 @@ async def print_down_result(
     proof = end.proof
     if asked.json_:
         zones = None if proof is None else sorted(proof.survey.zones)
-        content = {"down": list(jobs), "gone": proof is not None, "zones": zones}
-        await print_json(console, {**content, "waits_for": end.waits_for})
+        content = {"removed": list(jobs), "all_deleted": proof is not None, "zones": zones}
+        await print_json(console, {**content, "waiting_for": end.waits_for})
     elif not jobs:
         await print_lines(console, "there is nothing to take down")
     elif end.waits_for:

@@ -12,9 +12,8 @@ from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.cli.print_text import print_text
 from tpuherd.errors import HerdError
 from tpuherd.exit_status import UNREACHED
-from tpuherd.model.trouble import TroubleRecord
 from tpuherd.settings import project_access
-from tpuherd.views.trouble_line import trouble_line
+from tpuherd.views.trouble_line import read_problem, trouble_line
 
 if TYPE_CHECKING:
     from tpuherd.commands.console import Console
@@ -159,14 +158,14 @@ async def run_engine_status(json_: bool, console: "Console", home: "HostAccess")
 
     found = engine_control.engine_status(engine_scope(console))
     await print_notices(console, engine_scope(console).store_folder)
-    for one in found["troubles"]:
-        await console.print_notice(trouble_line(TroubleRecord(**one), WallClock().now()))
+    for one in found["problems"]:
+        await console.print_notice(trouble_line(read_problem(one), WallClock().now()))
     if json_:
         await print_json(console, found)
     elif found["running"]:
         until = datetime.fromtimestamp(found["lease_until"], UTC).strftime("%H:%M:%S")
         text = f"pid {found['pid']} on {found['host']}, epoch {found['epoch']}"
-        await print_lines(console, f"{text}, lease until {until} UTC, for {found['place']}")
+        await print_lines(console, f"{text}, lease until {until} UTC, for {found['scope']}")
     else:
         await console.print_notice(f"herd engine status: {NONE}")
     return 0 if found["running"] else UNREACHED

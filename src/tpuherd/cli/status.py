@@ -7,7 +7,7 @@ import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.views.job_pages import job_text
-from tpuherd.views.trouble_line import trouble_rows
+from tpuherd.views.trouble_line import problem_rows
 
 if TYPE_CHECKING:
     from tpuherd.commands.console import Console
@@ -32,7 +32,7 @@ async def run_status(name: str, json_: bool, console: "Console", home: "HostAcce
 
     async with open_store_session(console) as here:
         page = job_status(here.store, here.now, name)
-        page["troubles"] = trouble_rows(here.current_troubles())
+        page["problems"] = problem_rows(here.current_troubles())
         if not json_:
             await here.print_troubles()
         await here.print_content(page, partial(job_text, **console.table_style), json_=json_)

@@ -22,11 +22,11 @@ from tpuherd.views.format_text import count_slices, format_table
 
 TRIALS_SHOWN = 10
 WORDS = {
-    "made": "is wished",
-    "again": "runs again",
+    "submitted": "is wished",
+    "restarted": "runs again",
     "resumed": "goes on",
     "changed": "is changed",
-    "same": "is wished so already",
+    "unchanged": "is wished so already",
 }
 
 

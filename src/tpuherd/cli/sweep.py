@@ -151,7 +151,7 @@ async def run_sweep_best(name: str, json_: bool, console: "Console", home: "Host
 
     async with open_store_session(console) as here:
         page, _ = sweep_status(here.store, here.now, name)
-        row = next((one for one in page["each"] if one["trial"] == page["best"]), None)
+        row = next((one for one in page["trials"] if one["trial"] == page["best"]), None)
         if row is None:
             raise NotFound(f"no trial of {page['sweep']} is complete and has told a value yet")
         await here.print_content(row, partial(best_text, show_values(page)), json_=json_)

@@ -60,7 +60,7 @@ async def run_wait(
         whys = [ended[job][1] for job in jobs]
         if json_:
             rows = [{"job": one, "status": ended[one][0], "why": ended[one][1]} for one in jobs]
-            about = {"job": fold_names(jobs), "status": total, "why": "; ".join(whys), "each": rows}
+            about = {"job": fold_names(jobs), "status": total, "why": "; ".join(whys), "jobs": rows}
             await here.print_content(about, str, json_=True)
         for job in left if not json_ else ():
             await console.print_notice(f"herd wait: {job} goes on")

@@ -11,7 +11,7 @@ from tpuherd.views.event_lines import event_line
 from tpuherd.views.format_text import format_span
 from tpuherd.views.job_pages import why_text
 from tpuherd.views.printable import show_values
-from tpuherd.views.trouble_line import trouble_rows
+from tpuherd.views.trouble_line import problem_rows
 
 if TYPE_CHECKING:
     from tpuherd.commands.console import Console
@@ -41,7 +41,7 @@ async def run_why(name: str, json_: bool, console: "Console", home: "HostAccess"
             (f"{format_span(max(0.0, now - one.at))} ago", event_line(one)) for _, one in recent
         ]
         content = why_as_json(here.store, now, name)
-        content["troubles"] = trouble_rows(here.current_troubles())
+        content["problems"] = problem_rows(here.current_troubles())
         lines = show_values(lines)
         if not json_:
             await here.print_troubles()

@@ -74,9 +74,9 @@ async def ask_for_node(bench: ActionContext, ask: Ask, why: str) -> list[History
         await bench.cloud.submit_bid(ask, order)
     except BidRefused as no:
         hint = {"hint": no.hint} if no.hint else {}
-        facts = {"bid": ask.bid, "refusal": no.refusal.value, "sentence": no.sentence, **hint}
+        facts = {"bid": ask.bid, "refusal": no.refusal.value, "message": no.sentence, **hint}
         return [bench.new_event("bid.refused", ask.slot, **facts, why=no.sentence)]
-    return [bench.new_event("bid.answered", ask.slot, bid=ask.bid)]
+    return [bench.new_event("bid.accepted", ask.slot, bid=ask.bid)]
 
 
 def build_card(bench: ActionContext, ask: Ask, slot: Slot) -> Mapping[str, Any]:
@@ -118,10 +118,10 @@ async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> lis
         ]
         said = failure_message(failures)
         missing = {"missing": True} if all(one.missing for one in failures) else {}
-        facts = {"bid": prepare.bid, "sentence": said, "hosts": hosts, "why": said, **missing}
-        return [bench.new_event("slot.unprepared", prepare.slot, **facts)]
+        facts = {"bid": prepare.bid, "message": said, "hosts": hosts, "why": said, **missing}
+        return [bench.new_event("slot.setup_failed", prepare.slot, **facts)]
     on = [host_fingerprint(word) for word in words]
-    facts = {"bid": prepare.bid, "code_digest": prepare.code_digest, "on": on}
+    facts = {"bid": prepare.bid, "code_digest": prepare.code_digest, "hosts": on}
     return [bench.new_event("slot.prepared", prepare.slot, **facts, why=why)]
 
 
@@ -229,8 +229,10 @@ async def collect_outputs(bench: ActionContext, collect: Collect, why: str) -> l
         failures = [HostFailure(host=collect.bid, sentence=said)]
     if failures:
         said = failure_message(failures)
-        return [bench.new_event("slot.uncollected", collect.slot, **facts, sentence=said, why=said)]
-    return [bench.new_event("slot.collected", collect.slot, **facts, into=str(into), why=why)]
+        return [
+            bench.new_event("slot.collect_failed", collect.slot, **facts, message=said, why=said)
+        ]
+    return [bench.new_event("slot.collected", collect.slot, **facts, folder=str(into), why=why)]
 
 
 def record_attempt(bench: ActionContext, record: RecordEvent) -> None:
@@ -260,5 +262,5 @@ async def check_creation(bench: ActionContext, bid: BidRecord) -> list[HistoryEv
     no = await bench.cloud.find_refusal(bid.name, bid.offer)
     if no is None:
         return []
-    facts = {"refusal": no.refusal.value, "sentence": no.sentence, "why": no.sentence}
+    facts = {"refusal": no.refusal.value, "message": no.sentence, "why": no.sentence}
     return [bench.new_event("bid.refused", bid.slot, bid=bid.name, **facts)]

@@ -29,9 +29,9 @@ class Alarms:
             return
         self._raised_at[sentence] = now
         text = f"{sentence} ({hint})" if hint else sentence
-        self._parts.note("engine.trouble", {"sentence": text})
-        facts = {"sentence": text, "why": text}
-        self._past.pending.append(HistoryEvent(at=now, kind="engine.trouble", facts=facts))
+        self._parts.note("engine.problem", {"message": text})
+        facts = {"message": text, "why": text}
+        self._past.pending.append(HistoryEvent(at=now, kind="engine.problem", facts=facts))
 
     def note_trouble(self, source: str, sentence: str, hint: str = "") -> None:
         """What commands show first, until `end_trouble`."""

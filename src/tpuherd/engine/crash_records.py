@@ -31,7 +31,7 @@ def record_crash(store: Database, why: str, now: float, *, killed: bool = False)
     """
     count = count_recent_crashes(store, now) + 1
     pause_s = 0.0 if killed else min(PAUSE_S_MAX, PAUSE_S * 2.0 ** min(count - 1, 10))
-    facts = {"count": count, "why": why, "again_s": pause_s}
+    facts = {"count": count, "why": why, "retry_in_s": pause_s}
     store.append_events([HistoryEvent(at=now, kind=CRASHED, facts=facts)])
     if count > 1:
         sentence = f"it ended unexpectedly {count} times in a row: {why}"

@@ -5,7 +5,8 @@ from math import inf
 
 from tpuherd.engine.dependencies import LogFunction
 from tpuherd.history import history_codec
-from tpuherd.history.apply_event import ROUTINE, apply_event
+from tpuherd.history.apply_event import apply_event
+from tpuherd.history.event_kinds import FREQUENT_KINDS
 from tpuherd.model.slot_history import History
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.ports import Store
@@ -14,7 +15,11 @@ KEEP_S = 30 * 86_400.0  #: so long the routine of a job that was dropped stays i
 DAY_S = 86_400.0
 PRUNED = 2_000  #: events at a time: a tenth of a second
 SET_ASIDE, RECOVERED = "store.set_aside", "store.recovered"
-BEGINNINGS = ("wish.made", "bid.asked", "bid.adopted")  #: a store without these knows nothing
+BEGINNINGS = (
+    "job.submitted",
+    "bid.requested",
+    "bid.adopted",
+)  #: a store without these knows nothing
 
 
 class EventLog:
@@ -65,7 +70,7 @@ class EventLog:
             self._store.save_history(self._seq, history_codec.encode_history(self.trails))
         if now < self._pruned_at + DAY_S:
             return frozenset()
-        gone = self._store.prune_events(ROUTINE, before=now - KEEP_S, most=PRUNED)
+        gone = self._store.prune_events(FREQUENT_KINDS, before=now - KEEP_S, most=PRUNED)
         self._pruned_at = now if gone < PRUNED else -inf
         dropped = self.dropped_jobs()
         wishes = self._store.stored_jobs()
@@ -75,7 +80,7 @@ class EventLog:
 
     def dropped_jobs(self) -> dict[str, float]:
         """When each job was dropped last."""
-        return {one.job: one.at for _, one in self._store.read_events(kinds=("wish.dropped",))}
+        return {one.job: one.at for _, one in self._store.read_events(kinds=("job.removed",))}
 
     def is_incomplete(self) -> bool:
         """Whether the cloud may show what the store does not know: it was lost, or damaged."""

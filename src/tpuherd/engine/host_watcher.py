@@ -102,8 +102,8 @@ class HostWatcher:
             error = error.exceptions[0]
         what = f"{type(error).__name__}: {error}"[:300]
         why = f"{self.word.name} is left alone for {PAUSE_S_MAX:g} s: what it said led to {what}"
-        facts = {"host": self.word.name, "what": what, "why": why}
-        self._means.tell("host.failed", self.slot, facts)
+        facts = {"host": self.word.name, "error": what, "why": why}
+        self._means.tell("host.unexpected_error", self.slot, facts)
         return why
 
     def report_invalid(self, nonsense: InvalidMessage | str) -> None:
@@ -116,8 +116,8 @@ class HostWatcher:
         what, many = str(nonsense)[:300], self._refused
         why = f"{self.word.name} said what makes no sense, and it is not used: {what}"
         why += f" ({many} times so far)" if many > 1 else ""
-        facts = {"host": self.word.name, "what": what, "many": many, "why": why}
-        self._means.tell("host.nonsense", self.slot, facts)
+        facts = {"host": self.word.name, "problem": what, "count": many, "why": why}
+        self._means.tell("host.invalid_data", self.slot, facts)
 
     def _mark_lost(self, trouble: str) -> None:
         self.link = None
@@ -349,7 +349,7 @@ class HostWatcher:
                 f" {writer.most >> 20} MiB of it that are kept on this machine: its end stays"
             )
             facts = {"host": self.word.name, "attempt": attempt, "why": why}
-            self._means.tell("log.trimmed", self.slot, facts)
+            self._means.tell("log.truncated", self.slot, facts)
 
     def _mark_drained(self, attempt: str) -> None:
         """All its log is here."""

@@ -98,7 +98,7 @@ def apply_lost(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     if bid is None:
         return trail
     trail = give_back_quota(trail, bid, event.at)
-    return with_bid(trail, replace(bid, lost_at=event.at, lost_how=event.facts["how"]))
+    return with_bid(trail, replace(bid, lost_at=event.at, lost_how=event.facts["cause"]))
 
 
 def give_back_quota(trail: SlotHistory, bid: BidRecord, now: float) -> SlotHistory:
@@ -114,7 +114,7 @@ def quota_key(offer: Offer) -> str:
 
 
 def apply_refused(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    refusal, sentence = Refusal(event.facts["refusal"]), event.facts["sentence"]
+    refusal, sentence = Refusal(event.facts["refusal"]), event.facts["message"]
     bid = trail.bids.get(event.facts["bid"])
     if bid is None:
         return trail
@@ -176,7 +176,7 @@ def apply_prepared(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     bid = replace(
         bid,
         prepared=facts["code_digest"],
-        prepared_on=tuple(facts["on"]),
+        prepared_on=tuple(facts["hosts"]),
         prepared_at=event.at,
         unprepared=0,
         lacking=0,
@@ -192,22 +192,22 @@ def apply_uncollected(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
 
 
 BIDS: Mapping[str, SlotEventHandler] = {
-    "bid.asked": apply_asked,
+    "bid.requested": apply_asked,
     "bid.adopted": apply_adopted,
-    "bid.answered": bid_setter(answered_at="$at"),
+    "bid.accepted": bid_setter(answered_at="$at"),
     "bid.refused": apply_refused,
     "bid.granted": apply_granted,
     "bid.ready": bid_setter(ready_at="$at"),
-    "bid.sick": bid_setter(sick_at="$at", sick_how="$state"),
-    "bid.well": bid_setter(sick_at=None, sick_how=""),
-    "bid.noticed": bid_setter(noticed_at="$at"),
-    "bid.missed": bid_setter(missed_at="$at"),
-    "bid.seen": bid_setter(missed_at=None),
+    "bid.unhealthy": bid_setter(sick_at="$at", sick_how="$state"),
+    "bid.healthy": bid_setter(sick_at=None, sick_how=""),
+    "bid.notice_received": bid_setter(noticed_at="$at"),
+    "bid.missing": bid_setter(missed_at="$at"),
+    "bid.reappeared": bid_setter(missed_at=None),
     "bid.lost": apply_lost,
-    "bid.freed": bid_setter(freed_at="$at"),
+    "bid.nodes_deleted": bid_setter(freed_at="$at"),
     "bid.withdrawn": apply_withdrawn,
-    "bid.gone": apply_gone,
+    "bid.deleted": apply_gone,
     "slot.prepared": apply_prepared,
     "slot.collected": bid_setter(collected=True),
-    "slot.uncollected": apply_uncollected,
+    "slot.collect_failed": apply_uncollected,
 }

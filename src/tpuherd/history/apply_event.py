@@ -7,6 +7,7 @@ from tpuherd.history.apply_bid_events import BIDS, SlotEventHandler
 from tpuherd.history.apply_slot_events import SLOTS
 from tpuherd.history.apply_trial_events import SWEEPS, apply_trial_event
 from tpuherd.history.apply_zone_events import LEARNS
+from tpuherd.history.event_kinds import has_required_facts
 from tpuherd.model.slot_history import History, SlotHistory
 from tpuherd.model.slots_and_plan import (
     Ask,
@@ -19,73 +20,12 @@ from tpuherd.model.slots_and_plan import (
 )
 from tpuherd.model.sweep_trials import Sweep
 
-#: Every kind of event, and the facts without which it says nothing.
-KINDS: Mapping[str, frozenset[str]] = {
-    kind: frozenset(facts.split())
-    for kind, facts in {
-        "wish.made": "",
-        "wish.changed": "",
-        "wish.stopped": "",
-        "wish.resumed": "",
-        "wish.dropped": "",
-        "bid.asked": "bid generation offer nodes node_digest",
-        "bid.answered": "bid",
-        "bid.refused": "bid refusal sentence",
-        "bid.granted": "bid",
-        "bid.ready": "bid",
-        "bid.sick": "bid state",
-        "bid.well": "bid",
-        "bid.noticed": "bid host what",
-        "bid.missed": "bid",
-        "bid.seen": "bid",
-        "bid.lost": "bid how",
-        "bid.freed": "bid",
-        "bid.withdrawn": "bid",
-        "bid.gone": "bid",
-        "bid.adopted": "bid generation offer nodes node_digest",
-        "node.quarantined": "node why",
-        "host.nonsense": "host what many",
-        "host.failed": "host what",
-        "log.trimmed": "host attempt",
-        "log.removed": "log",
-        "slot.prepared": "bid code_digest on",
-        "slot.unprepared": "bid sentence hosts",
-        "slot.collected": "bid attempt",
-        "slot.uncollected": "bid attempt sentence",
-        "slot.done": "why",
-        "slot.gave_up": "why",
-        "attempt.launched": "attempt number bid code_digest",
-        "attempt.started": "attempt",
-        "attempt.stepped": "attempt",
-        "attempt.saved": "attempt step",
-        "attempt.stopping": "attempt why grace_s",
-        "attempt.ended": "attempt verdict",
-        "attempt.stacks": "attempt file",
-        "trial.made": "trial params run",
-        "trial.given": "trial resumed spent",
-        "trial.waits": "trial spent why",
-        "trial.told": "trial step value",
-        "trial.ended": "trial how why",
-        "engine.started": "",
-        "engine.stopped": "",
-        "engine.crashed": "why",
-        "engine.frozen": "why",
-        "engine.thawed": "",
-        "engine.trouble": "sentence",
-    }.items()
-}
-
-#: They come so often that a story is better without them, and so is the store when it is old.
-ROUTINE = frozenset(
-    {"attempt.saved", "bid.answered", "bid.missed", "bid.seen", "trial.told"}
-)  # fmt: skip
-
 FOLDS: Mapping[str, SlotEventHandler] = {**BIDS, **SLOTS}
 
 
 def apply_event(trails: History, event: HistoryEvent) -> History:
     """What is remembered after this event; what a newer engine wrote is passed over."""
-    if not KINDS.get(event.kind, frozenset()) <= event.facts.keys():
+    if not has_required_facts(event):
         return trails
     if event.kind in LEARNS:
         trails = LEARNS[event.kind](trails, event)
@@ -126,7 +66,7 @@ def events_before_step(step: PlannedStep, now: float) -> tuple[HistoryEvent, ...
             return (event,)
         case Ask() as ask:
             kind, facts = (
-                "bid.asked",
+                "bid.requested",
                 {
                     "bid": ask.bid,
                     "generation": ask.generation,

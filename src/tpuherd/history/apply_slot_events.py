@@ -149,7 +149,7 @@ def apply_unprepared(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
         trail,
         failures=trail.failures + own,
         failed_at=event.at,
-        failed_why=str(facts["sentence"]),
+        failed_why=str(facts["message"]),
     )
 
 
@@ -192,7 +192,7 @@ def apply_dropped(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
 
 def apply_trial_given(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     """A trial of a sweep: what it has used up of its budgets comes with it."""
-    return with_trial(trail, event.facts["trial"], TrialUsage(**event.facts["spent"]))
+    return with_trial(trail, event.facts["trial"], TrialUsage(**event.facts["usage"]))
 
 
 def apply_trial_left(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
@@ -215,21 +215,21 @@ def with_trial(trail: SlotHistory, trial: int | None, spent: TrialUsage) -> Slot
 
 
 SLOTS: Mapping[str, SlotEventHandler] = {
-    "wish.made": start_afresh,
-    "wish.changed": forgive_failures,
-    "wish.resumed": forgive_failures,
-    "wish.dropped": apply_dropped,
-    "slot.unprepared": apply_unprepared,
+    "job.submitted": start_afresh,
+    "job.changed": forgive_failures,
+    "job.resumed": forgive_failures,
+    "job.removed": apply_dropped,
+    "slot.setup_failed": apply_unprepared,
     "slot.done": lambda trail, event: replace(trail, done_at=event.at),
     "slot.gave_up": lambda trail, event: replace(
         trail, gave_up_at=event.at, gave_up_why=str(event.facts["why"])
     ),
-    "trial.given": apply_trial_given,
-    "trial.waits": apply_trial_left,
+    "trial.assigned": apply_trial_given,
+    "trial.waiting": apply_trial_left,
     "trial.ended": apply_trial_left,
     "attempt.launched": apply_launched,
     "attempt.started": attempt_setter(started_at="$at"),
-    "attempt.stepped": apply_first_step,
+    "attempt.first_step": apply_first_step,
     "attempt.saved": apply_saved,
     "attempt.stopping": apply_stopping,
     "attempt.ended": apply_ended,

@@ -24,13 +24,13 @@ def apply_trial_made(sweep: Sweep, event: HistoryEvent) -> Sweep:
     if facts["trial"] != len(sweep.trials):
         return sweep
     one = TrialRecord(
-        number=facts["trial"], params=facts["params"], run=facts["run"], made_at=event.at
+        number=facts["trial"], params=facts["params"], run=facts["run_id"], made_at=event.at
     )  # fmt: skip
     return replace(
         sweep,
         trials=(*sweep.trials, one),
         metric=str(facts.get("metric", "")),
-        goal=str(facts.get("wanted", "")),
+        goal=str(facts.get("direction", "")),
     )
 
 
@@ -39,7 +39,7 @@ def apply_trial_given(sweep: Sweep, event: HistoryEvent) -> Sweep:
 
 
 def apply_trial_waiting(sweep: Sweep, event: HistoryEvent) -> Sweep:
-    spent = TrialUsage(**event.facts["spent"])
+    spent = TrialUsage(**event.facts["usage"])
     return change_trial(sweep, event.facts["trial"], given_at=None, spent=spent)
 
 
@@ -64,7 +64,7 @@ def apply_trial_ended(sweep: Sweep, event: HistoryEvent) -> Sweep:
         return sweep
     why = str(facts.get("why", ""))
     return change_trial(
-        sweep, number, how=TrialEnd(facts["how"]), ended_at=event.at, given_at=None, why=why
+        sweep, number, how=TrialEnd(facts["outcome"]), ended_at=event.at, given_at=None, why=why
     )
 
 
@@ -86,14 +86,14 @@ def apply_sweep_dropped(sweep: Sweep, event: HistoryEvent) -> Sweep:
     return sweep
 
 
-#: By kind of event; `wish.made` begins anew.
+#: By kind of event; `job.submitted` begins anew.
 SWEEPS: Mapping[str, SweepEventHandler] = {
-    "wish.made": lambda sweep, event: Sweep(),
-    "wish.dropped": apply_sweep_dropped,
-    "trial.made": apply_trial_made,
-    "trial.given": apply_trial_given,
-    "trial.waits": apply_trial_waiting,
-    "trial.told": apply_trial_value,
+    "job.submitted": lambda sweep, event: Sweep(),
+    "job.removed": apply_sweep_dropped,
+    "trial.created": apply_trial_made,
+    "trial.assigned": apply_trial_given,
+    "trial.waiting": apply_trial_waiting,
+    "trial.reported": apply_trial_value,
     "trial.ended": apply_trial_ended,
     "attempt.launched": apply_trial_launched,
 }

@@ -54,7 +54,7 @@ def learn_refusal(trails: History, event: HistoryEvent) -> History:
         refusals=season.refusals + (refusal is Refusal.STOCKOUT),
         refused_at=event.at,
         refusal=refusal,
-        sentence=event.facts["sentence"],
+        sentence=event.facts["message"],
         hint=str(event.facts.get("hint") or ""),
         pause_s=WAITS_S.get(refusal, next_pause(season, bid)),
     )
@@ -142,20 +142,22 @@ def release_quarantine(trails: History, event: HistoryEvent) -> History:
 
 #: Told before the slot's own trail changes, so that the bid is seen as it was.
 LEARNS: Mapping[str, StatsHandler] = {
-    "wish.made": forget_refusals,
-    "wish.changed": forget_refusals,
-    "wish.resumed": forget_refusals,
-    "bid.asked": count_ask,
+    "job.submitted": forget_refusals,
+    "job.changed": forget_refusals,
+    "job.resumed": forget_refusals,
+    "bid.requested": count_ask,
     "bid.refused": learn_refusal,
     "bid.granted": learn_grant,
     "bid.ready": learn_wait,
-    "bid.noticed": learn_lifetime,
+    "bid.notice_received": learn_lifetime,
     "bid.lost": learn_lifetime,
-    "bid.gone": release_quarantine,
+    "bid.deleted": release_quarantine,
     "node.quarantined": quarantine_node,
     "engine.started": lambda trails, event: replace(trails, started_at=event.at),
-    "engine.frozen": lambda trails, event: replace(
+    "engine.deletions_paused": lambda trails, event: replace(
         trails, frozen_at=event.at, frozen_why=str(event.facts["why"])
     ),
-    "engine.thawed": lambda trails, event: replace(trails, frozen_at=None, frozen_why=""),
+    "engine.deletions_resumed": lambda trails, event: replace(
+        trails, frozen_at=None, frozen_why=""
+    ),
 }

@@ -14,14 +14,14 @@ VERSION = 1  #: of the nouns in it: another is not read, and the log is folded a
 
 def encode_history(trails: History) -> Any:
     """As JSON."""
-    return {"v": VERSION, "shape": type_fingerprint(History), "trails": to_plain(trails)}
+    return {"v": VERSION, "shape": type_fingerprint(History), "history": to_plain(trails)}
 
 
 def decode_history(document: Any) -> History | None:
     """From JSON; None if it was written by another version."""
     if not isinstance(document, Mapping) or document.get("shape") != type_fingerprint(History):
         return None
-    found = from_plain(History, document["trails"])
+    found = from_plain(History, document["history"])
     assert isinstance(found, History)
     return found
 

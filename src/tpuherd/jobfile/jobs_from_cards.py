@@ -44,9 +44,9 @@ def rebuild_records(
     wishes: list[StoredJob] = []
     events: list[HistoryEvent] = []
     for job, mine in sorted(jobs.items()):
-        kind = "wish.changed"
+        kind = "job.changed"
         if job not in known:
-            kind = "wish.changed" if job in remembered else "wish.made"
+            kind = "job.changed" if job in remembered else "job.submitted"
             wishes.append(build_stored_job(job, mine, now, who))
         why = f"{who} adopted {', '.join(sorted(sight.bid for sight in mine))}"
         events.append(HistoryEvent(at=now, kind=kind, job=job, facts={"who": who, "why": why}))

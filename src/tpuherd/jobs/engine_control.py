@@ -15,7 +15,7 @@ from tpuherd.settings.project_access import ProjectAccess, ProjectScope
 from tpuherd.store.database import Database
 from tpuherd.store.lease import try_lock
 from tpuherd.store.set_aside import SET_ASIDE
-from tpuherd.views.trouble_line import trouble_rows
+from tpuherd.views.trouble_line import problem_rows
 
 PROGRAM = "tpuherd.engine.engine_process"  #: of the command line: named here, never imported
 STARTING = "engine.starting"  #: locked from its beginning until it leads, or ends
@@ -24,11 +24,11 @@ STARTING = "engine.starting"  #: locked from its beginning until it leads, or en
 LOG = "engine.out"  #: what it says besides its log: what should not happen
 STARTED = "engine.started"
 TOLD = (
-    "wish.made",
-    "wish.changed",
-    "wish.resumed",
-    "wish.stopped",
-    "wish.dropped",
+    "job.submitted",
+    "job.changed",
+    "job.resumed",
+    "job.stopped",
+    "job.removed",
     STARTED,
     "engine.stopped",
     SET_ASIDE,
@@ -163,8 +163,8 @@ def engine_status(scope: ProjectScope) -> Mapping[str, Any]:
     """How it is, as `herd engine status --json` tells it."""
     store = open_store(scope)
     try:
-        troubles = trouble_rows(store.troubles.read())
-        return {**lease_as_json(store.lease_holder(WallClock().now()), scope), "troubles": troubles}
+        troubles = problem_rows(store.troubles.read())
+        return {**lease_as_json(store.lease_holder(WallClock().now()), scope), "problems": troubles}
     finally:
         store.close()
 
@@ -172,7 +172,7 @@ def engine_status(scope: ProjectScope) -> Mapping[str, Any]:
 def lease_as_json(holder: LeaseHolder | None, scope: ProjectScope) -> Mapping[str, Any]:
     """A holder of the lease, as JSON."""
     return {
-        "place": scope.title,
+        "scope": scope.title,
         "running": holder is not None,
         "pid": holder and holder.pid,
         "host": holder and holder.host,

@@ -8,7 +8,7 @@ from tpuherd.accounting.accounts import Ledger, current_accounts
 from tpuherd.accounting.goodput import GoodputState, SlotAccount
 from tpuherd.clock import Clock
 from tpuherd.errors import NotFound
-from tpuherd.history.apply_event import ROUTINE
+from tpuherd.history.event_kinds import FREQUENT_KINDS
 from tpuherd.jobs import engine_control
 from tpuherd.jobs.ledger_cache import load_ledger, read_new_events
 from tpuherd.jobs.open_project import no_job_message
@@ -20,7 +20,7 @@ from tpuherd.views.capacity_table import KINDS as OF_CAPACITY
 from tpuherd.views.capacity_table import capacity_rows as learnt
 from tpuherd.views.event_lines import event_json
 from tpuherd.views.job_rows import StoreView, job_page, job_row, job_slot_names, wanted_slots
-from tpuherd.views.trouble_line import trouble_rows
+from tpuherd.views.trouble_line import problem_rows
 
 RECENT = 6  #: events in `herd why`
 
@@ -64,7 +64,7 @@ def slot_reasons(
     there = tuple(one for one in states if one.rpartition("-")[0] == job)
     names = (slot,) if slot is not None else (wish and wanted_slots(wish)) or there
     found = store.read_events(job=job, slot=slot, limit=RECENT * 5, newest=True)
-    recent = [(seq, event) for seq, event in found if event.kind not in ROUTINE]
+    recent = [(seq, event) for seq, event in found if event.kind not in FREQUENT_KINDS]
     running = engine_control.is_engine_running(store, now)
     return {one: states.get(one, "") for one in names}, recent[-RECENT:], running
 
@@ -73,8 +73,8 @@ def why_as_json(store: Database, now: float, name: str) -> dict[str, Any]:
     """The same as `herd why --json` tells it."""
     slots, recent, engine = slot_reasons(store, now, name)
     told = [event_json(seq, one) for seq, one in recent]
-    troubles = trouble_rows(store.troubles.read())
-    return {"slots": dict(slots), "engine": engine, "recent": told, "troubles": troubles}
+    troubles = problem_rows(store.troubles.read())
+    return {"slots": dict(slots), "engine": engine, "recent": told, "problems": troubles}
 
 
 def capacity_rows(store: Database, now: float) -> list[dict[str, Any]]:
@@ -130,7 +130,7 @@ def no_node_message(account: SlotAccount | None) -> str:
 
 def last_submission(store: Database, job: str) -> tuple[int, HistoryEvent] | None:
     """The event with which a job began, the last one of this name."""
-    found = store.read_events(job=job, kinds=("wish.made",), limit=1, newest=True)
+    found = store.read_events(job=job, kinds=("job.submitted",), limit=1, newest=True)
     return next(iter(found), None)
 
 

@@ -32,7 +32,11 @@ class OrphanReport:
     def as_json(self) -> dict[str, Any]:
         """As `herd gc --json` tells it."""
         strays = [orphan_as_json(sight) for sight in self.strays.values()]
-        return {"strays": strays, "withdrawn": list(self.withdrawn), "silent": list(self.silent)}
+        return {
+            "orphans": strays,
+            "withdrawn": list(self.withdrawn),
+            "unanswered_zones": list(self.silent),
+        }
 
 
 async def collect_orphans(names: Sequence[str], here: Session) -> OrphanReport | None:

@@ -99,9 +99,7 @@ async def remove_jobs(found: RemovalPreview, seen: CloudInventory, here: Session
     archive = open_archive(here.place.folders.state)
     for job in found.known:
         facts = {"who": user_at_machine(), "why": f"{user_at_machine()} dropped it"}
-        here.store.remove_job(
-            job, [HistoryEvent(at=now, kind="wish.dropped", job=job, facts=facts)]
-        )
+        here.store.remove_job(job, [HistoryEvent(at=now, kind="job.removed", job=job, facts=facts)])
         here.store.secrets.remove(job)
         archive.pin_snapshots(job, ())
     why = f"{user_at_machine()} took it down"
@@ -175,4 +173,4 @@ def gone_events(
         for bid in trail.bids.values() if job in jobs else ():
             if bid.withdrawn_at is not None and listed_at > max(bid.withdrawn_at, bid.sent_at):
                 facts = {"bid": bid.name, "why": "not there any more"}
-                yield HistoryEvent(at=now, kind="bid.gone", job=job, slot=slot, facts=facts)
+                yield HistoryEvent(at=now, kind="bid.deleted", job=job, slot=slot, facts=facts)

@@ -233,10 +233,10 @@ def new_job_record(job: JobSpec, goal: Goal, snapshot: str, now: float) -> Store
 def classify_change(before: StoredJob | None, fresh: StoredJob, *, is_over: bool) -> SubmitResult:
     """What a wish means where there may be one of that name."""
     if before is None:
-        return SubmitResult(word="made", wish=fresh, change=JobDiff())
+        return SubmitResult(word="submitted", wish=fresh, change=JobDiff())
     change = diff_documents(before.document, fresh.document, code=(before.snapshot, fresh.snapshot))
     if is_over:
-        return SubmitResult(word="again", wish=fresh, change=change)
+        return SubmitResult(word="restarted", wish=fresh, change=change)
     kept = replace(fresh, made_at=before.made_at)
     if before.goal is Goal.GONE:
         return SubmitResult(word="resumed", wish=kept, change=change)
@@ -244,7 +244,7 @@ def classify_change(before: StoredJob | None, fresh: StoredJob, *, is_over: bool
         lines = (*change.lines, f"goal: {before.goal} → {fresh.goal}")
         change = replace(change, fields=(*change.fields, "goal"), lines=lines)
     if not change.lines:
-        return SubmitResult(word="same", wish=before, change=change)
+        return SubmitResult(word="unchanged", wish=before, change=change)
     return SubmitResult(word="changed", wish=kept, change=change)
 
 
@@ -254,14 +254,14 @@ def write_job(
     """Into the store; secrets first, so that nobody misses them."""
     for name, value in found.secrets.items():
         here.store.secrets.put(made.wish.job, name, value)
-    if made.word == "same":
+    if made.word == "unchanged":
         trails = slot_histories(here.store, made.wish)
         if any(bid.lacking for trail in trails for bid in trail.bids.values()):
-            append_job_event("wish.changed", "gave what was missing", made.wish, here)
+            append_job_event("job.changed", "gave what was missing", made.wish, here)
         elif refused_zones(here.store):
-            append_job_event("wish.changed", ASKED_AGAIN, made.wish, here)
+            append_job_event("job.changed", ASKED_AGAIN, made.wish, here)
         return made
-    kind = {"changed": "wish.changed", "resumed": "wish.resumed"}.get(made.word, "wish.made")
+    kind = {"changed": "job.changed", "resumed": "job.resumed"}.get(made.word, "job.submitted")
     why = f"wished it: {', '.join(made.change.fields) or made.word}"
     line = job_event(kind, made.wish, why, made.change)
     revision = before.revision if before else 0
@@ -284,7 +284,7 @@ async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResu
     if bool(job.run) != bool(before.document.get("run")):
         raise InvalidInput(f"run can't be {'set' if job.run else 'taken back'}: {BY_COMMAND}")
     if not change.lines:
-        return SubmitResult(word="same", wish=before, change=change)
+        return SubmitResult(word="unchanged", wish=before, change=change)
     place, now = here.place, here.clock.now()
     slots_with_offers(job, before.goal, here, project_settings.load_allowance(
         here.config_folder, world=place.world, project=place.project
@@ -294,7 +294,7 @@ async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResu
         if not await here.talk.ask_confirmation(f"{name}: {change.sentence}", details):
             return None
     fresh = replace(before, document=job_document(job), changed_at=now, who=user_at_machine())
-    line = job_event("wish.changed", fresh, f"changed {', '.join(change.fields)}", change)
+    line = job_event("job.changed", fresh, f"changed {', '.join(change.fields)}", change)
     wish = here.store.put_job(fresh, [line], expected=before.revision)
     return SubmitResult(word="changed", wish=wish, change=change)
 
@@ -303,7 +303,7 @@ def stop_job(wish: StoredJob, here: Session) -> bool:
     """Its nodes go, the wish stays; false: it was so."""
     if wish.goal is Goal.GONE:
         return False
-    set_goal(wish, Goal.GONE, "wish.stopped", "stopped it", here)
+    set_goal(wish, Goal.GONE, "job.stopped", "stopped it", here)
     return True
 
 
@@ -313,12 +313,12 @@ def resume_job(wish: StoredJob, here: Session) -> bool:
     if wish.goal is not Goal.GONE and not any(one.gave_up_at is not None for one in trails):
         if not refused_zones(here.store):
             return False
-        append_job_event("wish.resumed", ASKED_AGAIN, wish, here)
+        append_job_event("job.resumed", ASKED_AGAIN, wish, here)
         return True
     if all(one.done_at is not None for one in trails):
         raise InvalidInput(f"{wish.job} is done", hint="herd run FILE runs it again")
     goal = Goal.RUN if wish.document.get("run") else Goal.IDLE
-    set_goal(wish, goal, "wish.resumed", "let it go on", here)
+    set_goal(wish, goal, "job.resumed", "let it go on", here)
     return True
 
 

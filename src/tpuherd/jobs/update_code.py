@@ -24,6 +24,6 @@ def update_code(wish: StoredJob, snapshot: str, archive: Archive, here: Session)
     fresh = replace(
         wish, snapshot=snapshot, patient=True, changed_at=here.clock.now(), who=user_at_machine()
     )
-    line = job_event("wish.changed", fresh, f"gave it snapshot {short}, {WHEN[wish.goal]}")
+    line = job_event("job.changed", fresh, f"gave it snapshot {short}, {WHEN[wish.goal]}")
     here.store.put_job(fresh, [line], expected=wish.revision)
     return f"{wish.job} has snapshot {short}, {WHEN[wish.goal]}"

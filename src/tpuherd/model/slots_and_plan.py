@@ -112,7 +112,7 @@ class HistoryEvent:
     """One line of the log: a constant kind and its facts."""
 
     at: float
-    kind: str  #: a key of trail.KINDS: "bid.asked", "attempt.ended", …
+    kind: str  #: a key of EVENT_KINDS: "bid.requested", "attempt.ended", …
     job: str = ""
     slot: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)  #: JSON; "why" is the user's sentence

@@ -41,27 +41,27 @@ def observation_events(
 ) -> Iterator[BidEvent]:
     """A bid that the cloud shows."""
     if bid.missed_at is not None:
-        yield make_bid_event("bid.seen", bid, "the cloud shows it again")
+        yield make_bid_event("bid.reappeared", bid, "the cloud shows it again")
     if stage in THERE and bid.granted_at is None:
         yield make_bid_event("bid.granted", bid, f"granted in {bid.offer.zone}")
     if stage is BidPhase.READY and bid.ready_at is None:
         yield make_bid_event("bid.ready", bid, "READY")
     if stage is BidPhase.READY and bid.sick_at is not None:
-        yield make_bid_event("bid.well", bid, "well again")
+        yield make_bid_event("bid.healthy", bid, "well again")
     if stage is BidPhase.SICK and bid.sick_at is None:
         state = next(one.health or one.state for one in sight.nodes if one.word is NodeState.SICK)
-        yield make_bid_event("bid.sick", bid, f"the cloud calls it {state}", state=state)
+        yield make_bid_event("bid.unhealthy", bid, f"the cloud calls it {state}", state=state)
     if stage is BidPhase.REFUSED and bid.refusal is None:
         refusal, sentence = sight.refusal or Refusal.BROKEN, sight.sentence or sight.state
-        yield make_bid_event("bid.refused", bid, sentence, refusal=str(refusal), sentence=sentence)
+        yield make_bid_event("bid.refused", bid, sentence, refusal=str(refusal), message=sentence)
     if stage not in OVER or bid.lost_at is not None:
         return
     if bid.withdrawn_at is None:
         how = describe_loss(stage, sight)
-        yield make_bid_event("bid.lost", bid, f"{bid.name} was {how}", how=how)
+        yield make_bid_event("bid.lost", bid, f"{bid.name} was {how}", cause=how)
     elif bid.granted_at is not None and bid.freed_at is None and not sight.nodes:
         yield make_bid_event(
-            "bid.freed", bid, "its nodes are gone; its request is still being deleted"
+            "bid.nodes_deleted", bid, "its nodes are gone; its request is still being deleted"
         )
 
 
@@ -70,15 +70,15 @@ def notice_events(bid: BidRecord, hosts: tuple[HostStatus, ...]) -> Iterator[Bid
     told = next((host for host in hosts if host.deadly), None)
     if told is not None:
         why = f"{told.name} was told: {told.notice}"
-        yield make_bid_event("bid.noticed", bid, why, host=told.name, what=told.notice)
+        yield make_bid_event("bid.notice_received", bid, why, host=told.name, notice=told.notice)
 
 
 def absence_events(bid: BidRecord, stage: BidPhase) -> Iterator[BidEvent]:
     """A bid that the cloud does not show, in a zone that answered after it was asked for."""
     if stage is BidPhase.VANISHED and bid.withdrawn_at is not None:
-        yield make_bid_event("bid.gone", bid, "not there any more")
+        yield make_bid_event("bid.deleted", bid, "not there any more")
     elif bid.refusal is not None and stage is BidPhase.UNSEEN:
-        yield make_bid_event("bid.gone", bid, "refused, and not there")
+        yield make_bid_event("bid.deleted", bid, "refused, and not there")
 
 
 def vanishing_events(
@@ -92,10 +92,10 @@ def vanishing_events(
     if has_reached_host(hosts):
         return
     if bid.missed_at is None:
-        yield make_bid_event("bid.missed", bid, "the cloud's lists do not show it")
+        yield make_bid_event("bid.missing", bid, "the cloud's lists do not show it")
     elif observed.surveyed_at > bid.missed_at and sure:
         yield make_bid_event(
-            "bid.lost", bid, f"{bid.name} vanished from the cloud's lists", how="vanished"
+            "bid.lost", bid, f"{bid.name} vanished from the cloud's lists", cause="vanished"
         )
 
 

@@ -111,9 +111,12 @@ def freeze_steps(world: PlanContext) -> Iterator[PlannedStep]:
     """Says when deletions stop and when they go on."""
     if bool(world.frozen) == (world.trails.frozen_at is not None):
         return
-    kind, why = "engine.frozen", world.frozen
+    kind, why = "engine.deletions_paused", world.frozen
     if not world.frozen:
-        kind, why = "engine.thawed", "what was missed is heard and seen again, or is believed"
+        kind, why = (
+            "engine.deletions_resumed",
+            "what was missed is heard and seen again, or is believed",
+        )
     yield PlannedStep(
         action=RecordEvent(event=HistoryEvent(at=world.now, kind=kind, facts={"why": why})), why=why
     )

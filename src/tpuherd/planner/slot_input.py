@@ -81,7 +81,7 @@ class SlotContext:
 
     def end_trial(self, how: TrialEnd, why: str) -> None:
         """The slot is free for another one."""
-        self.record_event("trial.ended", why, {"trial": self.trail.trial, "how": str(how)})
+        self.record_event("trial.ended", why, {"trial": self.trail.trial, "outcome": str(how)})
         self.wake_at = self.now
 
     def add_step(self, action: Action, why: str) -> None:

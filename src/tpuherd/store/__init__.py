@@ -1,1 +1,1 @@
-"""What is kept on this machine: logs, and later the events, the wishes and the lease."""
+"""What this machine keeps: logs, events, jobs, history and the engine's lease."""

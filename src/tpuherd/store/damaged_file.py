@@ -21,7 +21,7 @@ from tpuherd.store import event_table as log
 from tpuherd.store import job_table
 from tpuherd.store.corruption import NAME, OPENED
 from tpuherd.store.lease import try_lock
-from tpuherd.store.schema import corrupt_error, migrate_schema
+from tpuherd.store.schema import TABLES, corrupt_error, migrate_schema
 
 PAGE = 4096  #: SQLite's own: we never chose another
 HEADER = 100
@@ -223,7 +223,7 @@ def has_our_tables(first: bytes, pages: int) -> bool:
     with closing(sqlite3.connect(":memory:")) as connection, suppress(sqlite3.Error):
         connection.deserialize(set_page_count(bytearray(first), pages) + bytes(PAGE * (pages - 1)))
         rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        return bool({name for (name,) in rows} & {"wishes", "events", "trails"})
+        return bool({name for (name,) in rows} & TABLES)
     return False
 
 
@@ -311,9 +311,9 @@ def undropped_jobs(events: Iterator[HistoryEvent]) -> set[str]:
     """Jobs that were submitted and not dropped since."""
     living: set[str] = set()
     for event in events:
-        if event.kind == "wish.dropped":
+        if event.kind == "job.removed":
             living.discard(event.job)
-        elif event.kind.startswith("wish."):
+        elif event.kind.startswith("job."):
             living.add(event.job)
     return living
 

@@ -153,7 +153,7 @@ class Database:
     def save_history(self, seq: int, document: Any) -> None:
         with self._write_transaction() as connection:
             connection.execute(
-                "INSERT OR REPLACE INTO trails (one, seq, document) VALUES (1, ?, ?)",
+                "INSERT OR REPLACE INTO history (one, seq, document) VALUES (1, ?, ?)",
                 (seq, json.dumps(document, ensure_ascii=False)),
             )
 

@@ -56,8 +56,8 @@ def prune_events(
     SQLite fills the room they leave. The last event stays: its number tells how far one has read.
     """
     rows = connection.execute(
-        "SELECT job, max(at) AS dropped FROM events WHERE kind = 'wish.dropped'"
-        " AND job NOT IN (SELECT job FROM wishes) GROUP BY job HAVING dropped < ?",
+        "SELECT job, max(at) AS dropped FROM events WHERE kind = 'job.removed'"
+        " AND job NOT IN (SELECT job FROM jobs) GROUP BY job HAVING dropped < ?",
         (before,),
     ).fetchall()
     left = most
@@ -136,7 +136,7 @@ def parse_event_row(row: tuple[Any, ...]) -> tuple[int, HistoryEvent]:
 
 def read_history(connection: sqlite3.Connection) -> tuple[int, Any] | None:
     """What an engine wrote down as a whole, and up to which event."""
-    row = connection.execute("SELECT seq, document FROM trails").fetchone()
+    row = connection.execute("SELECT seq, document FROM history").fetchone()
     try:
         return None if row is None else (int(row[0]), json.loads(row[1]))
     except (ValueError, TypeError) as error:

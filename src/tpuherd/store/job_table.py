@@ -1,4 +1,4 @@
-"""The wishes: one row a job."""
+"""The table of jobs: one row a job."""
 
 import json
 import sqlite3
@@ -17,7 +17,7 @@ COLUMNS = "job, goal, document, snapshot, made_at, changed_at, revision, who, pa
 def read_jobs(connection: sqlite3.Connection, job: str | None = None) -> Mapping[str, StoredJob]:
     """All of them, by job; or the one of this name."""
     chosen, values = ("", ()) if job is None else ("WHERE job = ?", (job,))
-    rows = connection.execute(f"SELECT {COLUMNS} FROM wishes {chosen} ORDER BY job", values)
+    rows = connection.execute(f"SELECT {COLUMNS} FROM jobs {chosen} ORDER BY job", values)
     return {row[0]: parse_job_row(row) for row in rows}
 
 
@@ -48,7 +48,7 @@ def parse_job_row(row: tuple[Any, ...]) -> StoredJob:
 
 def put_job(connection: sqlite3.Connection, wish: StoredJob, expected: int | None) -> StoredJob:
     """Write it within a transaction, as the next revision; the wish as it is then."""
-    row = connection.execute("SELECT revision FROM wishes WHERE job = ?", (wish.job,)).fetchone()
+    row = connection.execute("SELECT revision FROM jobs WHERE job = ?", (wish.job,)).fetchone()
     revision = 0 if row is None else int(row[0])
     if expected is not None and expected != revision:
         raise Superseded(
@@ -56,7 +56,7 @@ def put_job(connection: sqlite3.Connection, wish: StoredJob, expected: int | Non
         )
     new = replace(wish, revision=revision + 1)
     connection.execute(
-        f"INSERT OR REPLACE INTO wishes ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT OR REPLACE INTO jobs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             new.job,
             new.goal.value,
@@ -74,4 +74,4 @@ def put_job(connection: sqlite3.Connection, wish: StoredJob, expected: int | Non
 
 def remove_job(connection: sqlite3.Connection, job: str) -> None:
     """Forget it, within a transaction."""
-    connection.execute("DELETE FROM wishes WHERE job = ?", (job,))
+    connection.execute("DELETE FROM jobs WHERE job = ?", (job,))

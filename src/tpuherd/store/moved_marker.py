@@ -83,7 +83,7 @@ def last_arrival(folder: Path) -> str:
 def has_jobs(folder: Path) -> bool:
     """Whether anything is wished there."""
     with explain_errors(folder), open_bare_file(folder / NAME) as connection:
-        return connection.execute("SELECT 1 FROM wishes LIMIT 1").fetchone() is not None
+        return connection.execute("SELECT 1 FROM jobs LIMIT 1").fetchone() is not None
 
 
 def read_stored_jobs(folder: Path) -> list[StoredJob]:

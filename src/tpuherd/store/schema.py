@@ -1,17 +1,19 @@
-"""The tables of the store, how an older store becomes a newer one, and which one is too new."""
+"""The tables of the store, and which formats of it this herd reads."""
 
 import sqlite3
 from collections.abc import Sequence
 
 from tpuherd.errors import InvalidInput
 
-#: What makes version n of version n - 1. A step that was released is never edited.
+#: The format of the first of the steps below; older ones, with other words, are refused.
+OLDEST = 3
+#: Step n makes format OLDEST + n of the one before. A released step is never edited.
 STEPS: Sequence[str] = (
     """
-    CREATE TABLE wishes (
+    CREATE TABLE jobs (
         job TEXT PRIMARY KEY, goal TEXT NOT NULL, document TEXT NOT NULL, snapshot TEXT NOT NULL,
         made_at REAL NOT NULL, changed_at REAL NOT NULL, revision INTEGER NOT NULL,
-        who TEXT NOT NULL
+        who TEXT NOT NULL, patient INTEGER NOT NULL DEFAULT 0
     ) WITHOUT ROWID;
     CREATE TABLE events (
         seq INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, kind TEXT NOT NULL,
@@ -24,41 +26,52 @@ STEPS: Sequence[str] = (
         host TEXT NOT NULL, who TEXT NOT NULL, taken_at REAL NOT NULL, until REAL NOT NULL,
         ttl_s REAL NOT NULL
     );
-    CREATE TABLE trails (
+    CREATE TABLE history (
         one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, document TEXT NOT NULL
     );
     CREATE TABLE states (slot TEXT PRIMARY KEY, sentence TEXT NOT NULL) WITHOUT ROWID;
     """,
-    "ALTER TABLE wishes ADD COLUMN patient INTEGER NOT NULL DEFAULT 0",
 )
 
 
-TABLES = frozenset(("wishes", "events", "lease", "trails", "states"))
+TABLES = frozenset(("jobs", "events", "lease", "history", "states"))
 
 
 def migrate_schema(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
-    """Bring the store to our version; two processes may try it at once."""
-    if schema_version(connection) < len(steps):
+    """Bring the store to our format; two processes may try it at once."""
+    newest = OLDEST + len(steps) - 1
+    if 0 < schema_version(connection) < OLDEST:
+        raise outdated_error(connection)
+    if schema_version(connection) < newest:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            for step in steps[schema_version(connection) :]:
+            done = max(0, schema_version(connection) - OLDEST + 1)
+            for step in steps[done:]:
                 for statement in step.split(";"):
                     connection.execute(statement)
-            connection.execute(
-                f"PRAGMA user_version = {max(len(steps), schema_version(connection))}"
-            )
+            connection.execute(f"PRAGMA user_version = {max(newest, schema_version(connection))}")
             connection.execute("COMMIT")
         except sqlite3.Error:
             connection.execute("ROLLBACK")
             raise
-    if schema_version(connection) == len(STEPS) and (absent := TABLES - table_names(connection)):
+    ours = OLDEST + len(STEPS) - 1
+    if schema_version(connection) == ours and (absent := TABLES - table_names(connection)):
         raise corrupt_error(f"a store without {', '.join(sorted(absent))}")
-    if schema_version(connection) > len(steps):
+    if schema_version(connection) > newest:
         raise InvalidInput(
-            f"the store was written by a newer herd (its version is {schema_version(connection)},"
-            f" this herd knows {len(steps)})",
+            f"the store was written by a newer herd (its format is {schema_version(connection)},"
+            f" this herd reads {newest})",
             hint="use that herd here too: pip install --upgrade tpuherd",
         )
+
+
+def outdated_error(connection: sqlite3.Connection) -> InvalidInput:
+    """The error for a store whose events have the words of an older herd."""
+    ((_, _, file),) = connection.execute("PRAGMA database_list").fetchall()
+    return InvalidInput(
+        f"the store {file} was written by an older herd, whose format this herd cannot read",
+        hint=f"move it away (mv {file} {file}.old), then take the running nodes over: herd adopt",
+    )
 
 
 def table_names(connection: sqlite3.Connection) -> set[str]:
@@ -68,7 +81,7 @@ def table_names(connection: sqlite3.Connection) -> set[str]:
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """Which version the store has; 0 when it is new."""
+    """Which format the store has; 0 when it is new."""
     found: tuple[int] = connection.execute("PRAGMA user_version").fetchone()
     return found[0]
 

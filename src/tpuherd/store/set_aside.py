@@ -114,14 +114,14 @@ def write_new_store(draft: Path, found: ReadableContents, event: HistoryEvent) -
         for job in found.jobs:
             job_table.put_job(connection, job, expected=0)
             connection.execute(
-                "UPDATE wishes SET revision = ? WHERE job = ?", (job.revision, job.job)
+                "UPDATE jobs SET revision = ? WHERE job = ?", (job.revision, job.job)
             )
         log.restore_events(connection, found.events)
         if found.history is not None:
             seq, document = found.history
             log.raise_next_number(connection, seq)
             content = json.dumps(document, ensure_ascii=False)
-            connection.execute("INSERT INTO trails VALUES (1, ?, ?)", (seq, content))
+            connection.execute("INSERT INTO history VALUES (1, ?, ?)", (seq, content))
         log.append_events(connection, [event])
         connection.execute("COMMIT")
 

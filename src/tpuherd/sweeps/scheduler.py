@@ -104,7 +104,7 @@ def read_metrics(turn: SweepStep, trial: TrialRecord) -> None:
         return
     shown = "no number" if value is None else f"{value:g}"
     why = f"trial {trial.number}: {turn.search.metric} {shown} at step {step}"
-    turn.record_event("trial.told", why, trial.slot, trial=trial.number, step=step, value=value)
+    turn.record_event("trial.reported", why, trial.slot, trial=trial.number, step=step, value=value)
     why = "" if last else turn.advice.hopeless(
         turn.search, turn.sweep, turn.sweep.trials[trial.number]
     )  # fmt: skip
@@ -132,7 +132,7 @@ def has_run_ended(work: HostRun) -> bool:
 
 def end_trial(turn: SweepStep, trial: TrialRecord, how: TrialEnd, why: str) -> None:
     """It is over; its slot is stopped, and takes another one."""
-    turn.record_event("trial.ended", why, trial.slot, trial=trial.number, how=str(how))
+    turn.record_event("trial.ended", why, trial.slot, trial=trial.number, outcome=str(how))
 
 
 # ---- who waits -----------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def release_trial(turn: SweepStep, trial: TrialRecord) -> None:
     why = f"trial {trial.number} goes on where a slot is free: {trial.slot} has no node"
     if not wished or trail.gave_up_at is not None:
         why = f"trial {trial.number} goes on where a slot is free: {trial.slot} is not wanted"
-    turn.record_event("trial.waits", why, trial.slot, trial=trial.number, spent=asdict(spent))
+    turn.record_event("trial.waiting", why, trial.slot, trial=trial.number, usage=asdict(spent))
 
 
 def is_surely_over(trail: SlotHistory) -> bool:
@@ -203,8 +203,8 @@ def assign_trial(turn: SweepStep, slot: Slot) -> None:
         trial = turn.sweep.trials[-1]
     resumed = trial.attempts > 0
     why = f"{slot.name} is free: trial {trial.number} {'goes on' if resumed else 'begins'}"
-    facts = {"trial": trial.number, "resumed": resumed, "spent": asdict(trial.spent)}
-    turn.record_event("trial.given", why, slot.name, **facts)
+    facts = {"trial": trial.number, "resumed": resumed, "usage": asdict(trial.spent)}
+    turn.record_event("trial.assigned", why, slot.name, **facts)
 
 
 def make_trial(turn: SweepStep, slot: Slot) -> None:
@@ -213,8 +213,9 @@ def make_trial(turn: SweepStep, slot: Slot) -> None:
     params = dict(turn.advice.suggest(search, turn.sweep))
     said = ", ".join(f"{name}={value_text(value)}" for name, value in params.items())
     turn.record_event(
-        "trial.made", f"trial {number}: {said}", "", trial=number, params=params,
-        run=run_id(turn.job, number, slot.wished_at), metric=search.metric, wanted=search.goal,
+        "trial.created", f"trial {number}: {said}", "", trial=number, params=params,
+        run_id=run_id(turn.job, number, slot.wished_at), metric=search.metric,
+        direction=search.goal,
     )  # fmt: skip
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.views.format_text import NOTHING, format_span, format_table
 
-KINDS = ("bid.asked", "bid.adopted", "bid.refused", "bid.granted", "bid.ready", "bid.noticed",
-         "bid.lost")  # fmt: skip
+KINDS = ("bid.requested", "bid.adopted", "bid.refused", "bid.granted", "bid.ready",
+         "bid.notice_received", "bid.lost")  # fmt: skip
 HEAD = ("ZONE", "TYPE", "TIER", "ASKED", "REFUSED", "GRANTED", "MEDIAN WAIT", "MEDIAN LIFE",
         "LAST REFUSAL")  # fmt: skip
 
@@ -45,11 +45,11 @@ def capacity_rows(events: Iterable[HistoryEvent], now: float) -> list[dict[str, 
     tallies: dict[ZoneKey, ZoneTally] = {}
     for event in events:
         name = str(event.facts.get("bid", ""))
-        if event.kind in {"bid.asked", "bid.adopted"} and name not in bids:
+        if event.kind in {"bid.requested", "bid.adopted"} and name not in bids:
             offer = event.facts.get("offer") or {}
             key = (str(offer.get("zone")), str(offer.get("type")), str(offer.get("tier")))
             bids[name] = OpenBid(key=key, asked_at=event.at)
-            tallies.setdefault(key, ZoneTally()).asked += event.kind == "bid.asked"
+            tallies.setdefault(key, ZoneTally()).asked += event.kind == "bid.requested"
         elif name in bids and event.kind not in bids[name].told:
             bids[name].told.add(event.kind)
             count_event(tallies[bids[name].key], bids[name], event)
@@ -63,13 +63,13 @@ def count_event(tally: ZoneTally, bid: OpenBid, event: HistoryEvent) -> None:
             tally.refused += 1
             tally.refused_at = event.at
             tally.refusal = str(event.facts.get("refusal", ""))
-            tally.sentence = str(event.facts.get("sentence", ""))
+            tally.sentence = str(event.facts.get("message", ""))
         case "bid.granted":
             tally.granted += 1
         case "bid.ready":
             bid.ready_at = event.at
             tally.waits_s.append(max(0.0, event.at - bid.asked_at))
-        case "bid.noticed" | "bid.lost" if bid.ready_at is not None:
+        case "bid.notice_received" | "bid.lost" if bid.ready_at is not None:
             tally.lives_s.append(max(0.0, event.at - bid.ready_at))
             bid.ready_at = None  # it dies once
 
@@ -81,13 +81,13 @@ def capacity_row(key: ZoneKey, tally: ZoneTally, now: float) -> dict[str, Any]:
         "zone": zone,
         "type": type,
         "tier": tier,
-        "asked": tally.asked,
+        "requested": tally.asked,
         "refused": tally.refused,
         "granted": tally.granted,
         "wait_s": middle_value(tally.waits_s),
         "life_s": middle_value(tally.lives_s),
         "refusal": tally.refusal,
-        "sentence": tally.sentence,
+        "message": tally.sentence,
         "refused_s_ago": None if tally.refused_at is None else now - tally.refused_at,
     }
 
@@ -108,7 +108,7 @@ def capacity_text(
             one["zone"],
             one["type"],
             one["tier"],
-            str(one["asked"]),
+            str(one["requested"]),
             str(one["refused"]),
             str(one["granted"]),
             NOTHING if one["wait_s"] is None else format_span(one["wait_s"]),
@@ -124,4 +124,4 @@ def last_refusal(one: Mapping[str, Any]) -> str:
     """The last refusal."""
     if one["refused_s_ago"] is None:
         return NOTHING
-    return f"{format_span(one['refused_s_ago'])} ago: {one['sentence'] or one['refusal']}"
+    return f"{format_span(one['refused_s_ago'])} ago: {one['message'] or one['refusal']}"

@@ -38,8 +38,8 @@ def jobs_text(rows: Sequence[Json], *, colour: bool = False, width: int | None =
             format_number(row["attempt"] or None),
             format_span(row["age_s"]),
             format_share(row["goodput"]),
-            format_money(row["cost"], known=row["priced"]),
-            format_money(row["per_hour"], known=row["priced"]),
+            format_money(row["cost"], known=row["price_known"]),
+            format_money(row["per_hour"], known=row["price_known"]),
         )
         for row in rows
     ]
@@ -53,10 +53,10 @@ def show_zones(zones: Sequence[str]) -> str:
 
 def job_text(page: Json, *, colour: bool = False, width: int | None = None) -> str:
     """`herd status`: all of a job, each slot in full if there are few."""
-    parts = [job_heading(page), format_table([SLOTS, *map(slot_cells, page["each"])],
+    parts = [job_heading(page), format_table([SLOTS, *map(slot_cells, page["slot_details"])],
         right=range(3, 9),
                                   colour=colour, width=width)]  # fmt: skip
-    parts += ["\n".join(slot_lines(slot, colour=colour)) for slot in page["each"]]
+    parts += ["\n".join(slot_lines(slot, colour=colour)) for slot in page["slot_details"]]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -70,8 +70,8 @@ def job_heading(page: Json) -> str:
         f"{page['job']}: {count_slices(page['slices'])}{what} {tier}".rstrip(),
         f"{page['ready']} of {page['slots']} ready",
         f"wished {format_span(page['age_s'])} ago{by}",
-        f"{format_money(page['cost'], known=page['priced'])} so far",
-        f"{format_money(page['per_hour'], known=page['priced'])} per hour now",
+        f"{format_money(page['cost'], known=page['price_known'])} so far",
+        f"{format_money(page['per_hour'], known=page['price_known'])} per hour now",
     ]
     lines = [", ".join(head)]
     if document.get("run"):
@@ -95,8 +95,8 @@ def slot_cells(slot: Json) -> tuple[str, ...]:
         format_number(slot["step"]),
         format_number(slot["saved"]),
         format_share(slot["goodput"]),
-        format_money(slot["cost"], known=slot["priced"]),
-        format_money(slot["per_hour"], known=slot["priced"]),
+        format_money(slot["cost"], known=slot["price_known"]),
+        format_money(slot["per_hour"], known=slot["price_known"]),
     )
 
 
@@ -107,10 +107,10 @@ def slot_lines(slot: Json, *, colour: bool) -> Iterator[str]:
         yield "  bids"
         for bid in slot["bids"]:
             price = "" if bid["per_hour"] is None else f", {format_money(bid['per_hour'])} per hour"
-            why = f" ({bid['sentence']})" if bid["sentence"] else ""
+            why = f" ({bid['message']})" if bid["message"] else ""
             yield (
                 f"    {bid['bid']}  {bid['zone']}  {bid['type']} {bid['tier']}"
-                f"  {bid['stage']} for {format_span(bid['for_s'])}{price}{why}"
+                f"  {bid['stage']} for {format_span(bid['duration_s'])}{price}{why}"
             )
     if slot["attempts"]:
         yield "  attempts"
@@ -136,8 +136,8 @@ def attempt_lines(attempt: Json) -> Iterator[str]:
         steps = f", steps {start}{attempt['step']}"
     why = f": {attempt['why']}" if attempt["why"] else ""
     yield (
-        f"    {attempt['number']}  {attempt['zone']}  {how} after {format_span(attempt['for_s'])}"
-        f"{steps}{why}"
+        f"    {attempt['number']}  {attempt['zone']}"
+        f"  {how} after {format_span(attempt['duration_s'])}{steps}{why}"
     )
     if started := startup_text(attempt).strip(" ()"):
         yield f"       its start: {started}"
@@ -167,7 +167,7 @@ def recovery_text(recovery: Json) -> str:
     steps = "" if lost is None else f"; {lost} step{'' if lost == 1 else 's'} lost"
     ways = [zone for zone in (recovery["from_zone"], recovery["to_zone"]) if zone]
     way = f" ({' → '.join(dict.fromkeys(ways))})" if ways else ""
-    took = "back after" if recovery["over"] else "not back for"
+    took = "back after" if recovery["finished"] else "not back for"
     head = f"{recovery['verdict']} in attempt {recovery['attempt']}{way}"
     return f"{head}: {took} {format_span(recovery['seconds'])}: {parts or 'at once'}{steps}"
 

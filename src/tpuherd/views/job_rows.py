@@ -21,7 +21,7 @@ from tpuherd.model.slot_history import BidRecord, Verdict
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.model.trouble import TroubleRecord
-from tpuherd.views.trouble_line import trouble_rows
+from tpuherd.views.trouble_line import problem_rows
 
 #: A word for what a slot does, in a table.
 WORDS: Mapping[GoodputState, str] = {
@@ -52,7 +52,9 @@ AT_NODES = frozenset(
         GoodputState.IDLE,
     }
 )
-LEAVING = "leaving"  #: not wanted any more, and not all is given back
+#: A word for what a job is meant to do.
+GOALS: Mapping[Goal, str] = {Goal.RUN: "run", Goal.IDLE: "idle", Goal.GONE: "stopped"}
+LEAVING = "leaving"  #: no longer wanted, and not all of it is deleted
 
 Json = dict[str, Any]
 
@@ -109,7 +111,7 @@ def job_row(scene: StoreView, job: str) -> Json:
     attempts = [account.runs[-1].attempt.number for account in accounts if account.runs]
     return {
         "job": job,
-        "goal": str(wish.goal) if wish else "dropped",
+        "goal": GOALS[wish.goal] if wish else "removed",
         "phase": ", ".join(phases) if len(phases) < 2 else count_phases(phases),
         "phases": phases,
         "slots": len(wanted_slots(wish)) if wish else 0,
@@ -135,7 +137,7 @@ def total_money(accounts: Iterable[SlotAccount]) -> Json:
     return {
         "cost": sum(account.cost for account in known),
         "per_hour": sum(account.per_hour for account in known),
-        "priced": all(account.priced for account in known),
+        "price_known": all(account.priced for account in known),
     }
 
 
@@ -155,12 +157,12 @@ def job_page(scene: StoreView, job: str, names: Iterable[str]) -> Json:
     wish = scene.wishes.get(job)
     return {
         **job_row(scene, job),
-        "made_at": wish.made_at if wish else None,
+        "submitted_at": wish.made_at if wish else None,
         "who": wish.who if wish else "",
         "document": dict(wish.document) if wish else {},
         "engine": scene.engine,
-        "troubles": trouble_rows(scene.troubles),
-        "each": [slot_page(scene, name) for name in names],
+        "problems": problem_rows(scene.troubles),
+        "slot_details": [slot_page(scene, name) for name in names],
     }
 
 
@@ -174,7 +176,7 @@ def slot_page(scene: StoreView, name: str) -> Json:
     }
     if account is None:
         return {**page, "zone": "", "attempt": 0, "step": None, "saved": None, "goodput": None,
-                "cost": 0.0, "per_hour": 0.0, "priced": True, "steps_lost": 0, "wanted_s": 0.0,
+                "cost": 0.0, "per_hour": 0.0, "price_known": True, "steps_lost": 0, "wanted_s": 0.0,
                 "seconds": {}, "bids": [], "attempts": [], "recoveries": []}  # fmt: skip
     seat = slot_bid(account)
     return {
@@ -204,28 +206,28 @@ def bid_row(bid: BidRecord, now: float) -> Json:
         "type": bid.offer.type,
         "tier": bid.offer.tier,
         "stage": stage,
-        "for_s": now - since,
+        "duration_s": now - since,
         "per_hour": bid.offer.price if is_billed(bid) else None,
-        "sentence": (bid.withdrawn_why or bid.sentence).removeprefix(f"{bid.name}: "),
+        "message": (bid.withdrawn_why or bid.sentence).removeprefix(f"{bid.name}: "),
     }
 
 
 def bid_stage(bid: BidRecord) -> tuple[str, float]:
     """How far it is, and since when; what came last in its life goes before the rest."""
     stages = (
-        (bid.withdrawn_at, "being given back"),
+        (bid.withdrawn_at, "being deleted"),
         (bid.lost_at, bid.lost_how or "lost"),
-        (bid.noticed_at, "told that it goes away"),
+        (bid.noticed_at, "notice received"),
         (bid.sick_at, f"unhealthy ({bid.sick_how})" if bid.sick_how else "unhealthy"),
         (bid.ready_at, "ready"),
-        (bid.granted_at, "being made"),
+        (bid.granted_at, "being created"),
     )
     if bid.refusal is not None and bid.withdrawn_at is None:
         return f"refused: {bid.refusal}", bid.sent_at or bid.asked_at
     for at, word in stages:
         if at is not None:
             return word, at
-    return "asked", bid.asked_at
+    return "requested", bid.asked_at
 
 
 def attempt_row(run: AttemptAccount, now: float) -> Json:
@@ -238,7 +240,7 @@ def attempt_row(run: AttemptAccount, now: float) -> Json:
         "zone": run.zone,
         "type": run.type,
         "launched_at": attempt.launched_at,
-        "for_s": (attempt.ended_at or now) - attempt.launched_at,
+        "duration_s": (attempt.ended_at or now) - attempt.launched_at,
         "verdict": None if attempt.verdict is None else str(attempt.verdict),
         "why": run.why,
         "resumed": run.resumed,
@@ -264,7 +266,7 @@ def recovery_row(recovery: LossRecovery) -> Json:
     """What a loss has cost."""
     return {
         "at": recovery.at,
-        "over": recovery.over,
+        "finished": recovery.over,
         "verdict": str(recovery.verdict),
         "why": recovery.why,
         "attempt": recovery.before.attempt.number,

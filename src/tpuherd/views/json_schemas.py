@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tpuherd.accounting.goodput import MEANINGS, PARTS, STARTUP
-from tpuherd.history.apply_event import KINDS
+from tpuherd.history.event_kinds import EVENT_KINDS
 from tpuherd.views.trouble_line import TITLES
 
 Schema = Mapping[str, Any]
@@ -49,22 +49,22 @@ def object_of(fields: Mapping[str, tuple[Schema, str]]) -> Schema:
 MONEY: Mapping[str, tuple[Schema, str]] = {
     "cost": (NUMBER, "dollars until now, by the catalogue's prices"),
     "per_hour": (NUMBER, "dollars an hour, of what is held now"),
-    "priced": (FLAG, "false: the price of some node is not known, so both are too low"),
+    "price_known": (FLAG, "false: the price of some node is not known, so both are too low"),
 }
 GOODPUT = (or_null(NUMBER), "share of the wanted time in which work got on; null: nothing ran yet")
 
 JOB: Mapping[str, tuple[Schema, str]] = {
     "job": (TEXT, "its name"),
-    "goal": ({"enum": ["run", "idle", "gone", "dropped"]}, "what is wished: gone is stopped"),
+    "goal": ({"enum": ["run", "idle", "stopped", "removed"]}, "what the user wants of it"),
     "phase": (TEXT, "what its slots do, in words"),
     "phases": (map_of(None, COUNT), "how many slots do each"),
-    "slots": (COUNT, "how many are wished"),
+    "slots": (COUNT, "how many the job has"),
     "slices": (COUNT, "how many nodes work together in each"),
     "ready": (COUNT, "how many have a node that is ready"),
     "type": (TEXTS, "accelerator types that are held"),
     "zones": (TEXTS, "where they are"),
     "attempt": (COUNT, "the greatest number of an attempt; 0: none yet"),
-    "age_s": (NUMBER, "seconds since the wish"),
+    "age_s": (NUMBER, "seconds since it was submitted"),
     **MONEY,
     "goodput": GOODPUT,
 }
@@ -73,11 +73,11 @@ BID = object_of({
     "zone": (TEXT, ""),
     "type": (TEXT, ""),
     "tier": (TEXT, "spot, preemptible, on-demand or reserved"),
-    "stage": (TEXT, "asked, being made, ready, sick, told that it goes away, being given back,"
+    "stage": (TEXT, "requested, being created, ready, unhealthy, notice received, being deleted,"
                     " refused: …, or how it was lost: preempted, …"),
-    "for_s": (NUMBER, "seconds in that stage"),
+    "duration_s": (NUMBER, "seconds in that stage"),
     "per_hour": (or_null(NUMBER), "dollars an hour that it costs now; null: nothing, or not known"),
-    "sentence": (TEXT, "why it was withdrawn, or what the cloud said"),
+    "message": (TEXT, "why it was withdrawn, or what the cloud said"),
 })  # fmt: skip
 END: Mapping[str, tuple[Schema, str]] = {
     "job": (TEXT, "its name"),
@@ -91,7 +91,7 @@ ATTEMPT = object_of({
     "zone": (TEXT, ""),
     "type": (TEXT, ""),
     "launched_at": (NUMBER, "seconds since 1970"),
-    "for_s": (NUMBER, "seconds from launch to end, or to now"),
+    "duration_s": (NUMBER, "seconds from launch to end, or to now"),
     "verdict": (or_null(TEXT), "success, failure, preempted, node fault, stopped, stalled, lost;"
                              " null: it runs"),
     "why": (TEXT, "how it ended, in a sentence"),
@@ -105,7 +105,7 @@ ATTEMPT = object_of({
 RECOVERY = object_of(
     {
         "at": (NUMBER, "the last sign of the attempt that was lost, in seconds since 1970"),
-        "over": (FLAG, "false: it is still under way"),
+        "finished": (FLAG, "false: it is still under way"),
         "verdict": (TEXT, "of the attempt that was lost"),
         "why": (TEXT, "in a sentence"),
         "attempt": (COUNT, "its number"),
@@ -130,20 +130,23 @@ SLOT = object_of(
         **MONEY,
         "steps_lost": (COUNT, "in all losses"),
         "wanted_s": (NUMBER, "seconds in which it was wanted to work"),
-        "seconds": (map_of(MEANINGS, NUMBER), "by state; they add up to the time since the wish"),
+        "seconds": (
+            map_of(MEANINGS, NUMBER),
+            "by state; they add up to the time since it was submitted",
+        ),
         "bids": (list_of(BID), "requests and nodes that are not known to be gone"),
         "attempts": (list_of(ATTEMPT), "all, the oldest first"),
         "recoveries": (list_of(RECOVERY), "all losses, the oldest first"),
     }
 )
-TROUBLE = object_of(
+PROBLEM = object_of(
     {
         "source": ({"enum": [*TITLES]}, "the cloud, the store of jobs, the engine, or your login"),
-        "sentence": (TEXT, "the last trouble with it"),
+        "message": (TEXT, "the last trouble with it"),
         "hint": (TEXT, "what can be done"),
         "since": (NUMBER, "when it began, in seconds since 1970"),
         "at": (NUMBER, "when it was met last"),
-        "times": (COUNT, "how often in a row"),
+        "count": (COUNT, "how often in a row"),
     }
 )
 EVENT: Schema = {
@@ -151,7 +154,7 @@ EVENT: Schema = {
     "properties": {
         "seq": {**COUNT, "description": "its number in the log; numbers only rise"},
         "at": {**NUMBER, "description": "seconds since 1970"},
-        "kind": {"enum": sorted([*KINDS, "store.set_aside"]), "description": "what happened"},
+        "kind": {"enum": sorted(EVENT_KINDS), "description": "what happened"},
         "job": {**TEXT, "description": "whose; empty: nobody's"},
         "slot": {**TEXT, "description": "of which slot; empty: of none"},
         "why": {**TEXT, "description": "the sentence for people, where there is one"},
@@ -164,13 +167,13 @@ ZONE = object_of(
         "zone": (TEXT, ""),
         "type": (TEXT, ""),
         "tier": (TEXT, ""),
-        "asked": (COUNT, "bids"),
+        "requested": (COUNT, "bids"),
         "refused": (COUNT, "of them"),
         "granted": (COUNT, "of them"),
         "wait_s": (or_null(NUMBER), "median of the seconds from asking until READY"),
         "life_s": (or_null(NUMBER), "median of the seconds from READY until a loss"),
         "refusal": (TEXT, "the last one: stockout, rate, quota, reservation, permission, …"),
-        "sentence": (TEXT, "what the cloud said then"),
+        "message": (TEXT, "what the cloud said then"),
         "refused_s_ago": (or_null(NUMBER), "how long ago that was"),
     }
 )
@@ -181,7 +184,7 @@ TRIAL: Mapping[str, tuple[Schema, str]] = {
     "step": (or_null(COUNT), "of that"),
     "params": ({"type": "object"}, "what it tries: parameters by name"),
     "slot": (TEXT, "where it is, or was last"),
-    "run": (TEXT, "its RUN_ID, in all attempts"),
+    "run_id": (TEXT, "its RUN_ID, in all attempts"),
     "attempts": (COUNT, "so often it was started"),
     "preemptions": (COUNT, "so often a node was taken away under it, and it went on elsewhere"),
     "seconds": (NUMBER, "since it was made, until its end or now"),
@@ -211,28 +214,28 @@ SCHEMAS: Mapping[str, Schema] = {
     "herd ls --json": list_of(object_of(JOB)),
     "herd status NAME --json": object_of({
         **JOB,
-        "made_at": (or_null(NUMBER), "when it was wished, in seconds since 1970"),
+        "submitted_at": (or_null(NUMBER), "when it was submitted, in seconds since 1970"),
         "who": (TEXT, "by whom"),
-        "document": ({"type": "object"}, "the job as it was wished"),
+        "document": ({"type": "object"}, "the job as it was submitted"),
         "engine": (FLAG, "whether an engine runs"),
-        "each": (list_of(SLOT), "its slots"),
-        "troubles": (list_of(TROUBLE), "what stands in the way of all jobs at once"),
+        "slot_details": (list_of(SLOT), "its slots"),
+        "problems": (list_of(PROBLEM), "what stands in the way of all jobs at once"),
     }),
     "herd why NAME --json": object_of({
         "slots": (map_of(None, TEXT), "the sentence of each slot"),
         "engine": (FLAG, "whether an engine runs; else the sentences are what was last known"),
         "recent": (list_of(EVENT), "what happened last"),
-        "troubles": (list_of(TROUBLE), "what stands in the way of all jobs at once"),
+        "problems": (list_of(PROBLEM), "what stands in the way of all jobs at once"),
     }),
     "herd events --json": EVENT,
     "herd logs NAME --json": LINE,
     "herd wait NAME --json": object_of({
         **END,
-        "each": (list_of(object_of(END)), "the same of each, where several are waited for"),
+        "jobs": (list_of(object_of(END)), "each of the jobs"),
     }),
     "herd capacity --json": list_of(ZONE),
     "herd engine status --json": object_of({
-        "place": (TEXT, "the project or the world whose jobs it keeps"),
+        "scope": (TEXT, "the project or the world whose jobs it keeps"),
         "running": (FLAG, "false: none has the lease; the exit status is 7"),
         "pid": (or_null(COUNT), "its process"),
         "host": (or_null(TEXT), "the machine that it runs on"),
@@ -240,7 +243,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "epoch": (or_null(COUNT), "of its lease: an engine that began later has a greater one"),
         "since": (or_null(NUMBER), "when it took the lease, in seconds since 1970"),
         "lease_until": (or_null(NUMBER), "till when it leads, unless it renews the lease"),
-        "troubles": (list_of(TROUBLE), "what stands in the way of all jobs at once"),
+        "problems": (list_of(PROBLEM), "what stands in the way of all jobs at once"),
     }),
     "herd sweep status NAME --json": object_of({
         "sweep": (TEXT, "its name"),
@@ -250,7 +253,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "planned": (COUNT, "trials in all"),
         "phases": (map_of(None, COUNT), "how many trials do each"),
         "best": (or_null(COUNT), "number of the best trial that is complete"),
-        "each": (list_of(object_of(TRIAL)), "its trials, by number"),
+        "trials": (list_of(object_of(TRIAL)), "its trials, by number"),
     }),
     "herd sweep best NAME --json": object_of(TRIAL),
 }  # fmt: skip

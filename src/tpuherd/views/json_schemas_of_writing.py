@@ -20,7 +20,7 @@ PRICE = (or_null(NUMBER), "dollars an hour by list prices; null: not known")
 TIER = ({"enum": list(TIERS)}, "")
 DOCUMENT = ({"type": "object"}, "the job, by the fields of a job file")
 CHANGE: Mapping[str, tuple[Schema, str]] = {
-    "difference": (TEXTS, "what differs from the wish that was there"),
+    "difference": (TEXTS, "what differs from the job before"),
     "needs": (
         {"enum": [str(one) for one in ChangeImpact]},
         "what it takes: node, attempt or nothing",
@@ -74,7 +74,7 @@ CONTEXT: Mapping[str, Schema] = {
     "keys": {**TEXT, "description": "whose metadata gets our SSH key: node or project"},
     "via": {**TEXT, "description": "the machine where its engine runs"},
 }
-STRAY = object_of(
+ORPHAN = object_of(
     {
         "name": (TEXT, "of the request and the node"),
         "zone": (TEXT, ""),
@@ -98,8 +98,11 @@ STEP = object_of(
 MADE = object_of(
     {
         "job": (TEXT, "its name"),
-        "did": ({"enum": ["made", "changed", "same", "again", "resumed"]}, "what became of it"),
-        "revision": (COUNT, "counts the changes of the wish"),
+        "did": (
+            {"enum": ["submitted", "changed", "unchanged", "restarted", "resumed"]},
+            "what became of it",
+        ),
+        "revision": (COUNT, "counts the changes of the job"),
         **SUMMARY,
     }
 )
@@ -109,7 +112,7 @@ TURNED = list_of(
 SET = object_of(
     {
         "job": (TEXT, "its name"),
-        "revision": (COUNT, "counts the changes of the wish"),
+        "revision": (COUNT, "counts the changes of the job"),
         **CHANGE,
         "document": DOCUMENT,
     }
@@ -131,15 +134,15 @@ SCHEMAS: Mapping[str, Schema] = {
     "herd stop NAME --json": TURNED,
     "herd resume NAME --json": TURNED,
     "herd down --json": object_of({
-        "down": (TEXTS, "the jobs that went"),
-        "gone": (FLAG, "it was proved that nothing is left"),
+        "removed": (TEXTS, "the jobs that were removed"),
+        "all_deleted": (FLAG, "whether the cloud was checked and nothing is left"),
         "zones": (or_null(TEXTS), "the zones that were listed for it"),
-        "waits_for": (TEXT, "what was still there when --timeout was over, and why; else empty"),
+        "waiting_for": (TEXT, "what was still there when --timeout was over, and why; else empty"),
     }),
     "herd gc --json": object_of({
-        "strays": (list_of(STRAY), "what bears our name and is nobody's wish"),
+        "orphans": (list_of(ORPHAN), "resources that herd created and no job uses"),
         "withdrawn": (TEXTS, "what is being deleted"),
-        "silent": (TEXTS, "zones that did not answer: what is there nobody knows"),
+        "unanswered_zones": (TEXTS, "zones that did not answer: what is there is unknown"),
     }),
     "herd adopt --json": object_of({
         "jobs": (TEXTS, "whose they are"),

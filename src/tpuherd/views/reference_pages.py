@@ -4,82 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tpuherd.accounting.goodput import MEANINGS, PARTS, REST
-from tpuherd.history.apply_event import KINDS
+from tpuherd.history.event_kinds import EVENT_KINDS
 from tpuherd.views.json_schemas import SCHEMAS
 from tpuherd.views.json_schemas_of_writing import SCHEMAS as OF_WISHES
-
-#: What each kind of event means.
-EVENTS: Mapping[str, str] = {
-    "wish.made": "a job was wished, or one that had ended was wished again: `who`",
-    "wish.changed": "fields of it were changed: `who`, `difference`",
-    "wish.stopped": "it was stopped, and is kept: `who`",
-    "wish.resumed": "it goes on: `who`",
-    "wish.dropped": "it was dropped: `who`",
-    "bid.asked": "a node is asked for, or once more where no answer came; written down before the"
-    " cloud is called; `offer` has `zone`, `type`, `tier`, `runtime`, `kind`, `price`",
-    "bid.answered": "the cloud has taken the request",
-    "bid.refused": "it said no: `refusal` is stockout, rate, quota, reservation, permission,"
-    " configuration, taken or broken",
-    "bid.granted": "it makes the node",
-    "bid.ready": "the node is READY",
-    "bid.sick": "it is being repaired, maintained, or called unhealthy",
-    "bid.well": "no more",
-    "bid.noticed": "a host was told that it goes away",
-    "bid.missed": "the cloud's lists do not show it; believed when it is so again",
-    "bid.seen": "they show it again",
-    "bid.lost": "it is gone: `how` is preempted, terminated, vanished, …",
-    "bid.freed": "it was withdrawn and its nodes are gone, so that it costs nothing any more; the"
-    " cloud still lists its request",
-    "bid.withdrawn": "it is given back, or once more where no answer came; written down before",
-    "bid.gone": "nothing of it is left",
-    "bid.adopted": "it was there, and this store had not known of it: all that could be found out",
-    "node.quarantined": "its chips did not come up again and again: it is not used any more",
-    "slot.prepared": "all its hosts have the code and are set up",
-    "slot.unprepared": "setup failed: `hosts` with `exit` and last lines; or yours is `missing`",
-    "slot.collected": "outputs and logs are here",
-    "slot.uncollected": "they could not be fetched; it is tried again",
-    "slot.done": "it has succeeded",
-    "slot.gave_up": "it is not tried any more",
-    "attempt.launched": "the command is started on all hosts; written down before; `trial` where"
-    " it is one of a sweep",
-    "attempt.started": "every host has answered that it runs",
-    "attempt.stepped": "it told of its first step: `step`, and where the command tells `resumed`,"
-    " the step of its checkpoint, and `restore_s`, the seconds it took to read that;"
-    " `startup` has the other parts of its start, in seconds",
-    "attempt.saved": "a durable checkpoint covers `step`; once a minute at most, later more rarely",
-    "attempt.stopping": "it is being stopped: `grace_s` between TERM and KILL; `last_at` is"
-    " its last sign of life until then, `node_fault` says that its node is to blame",
-    "attempt.ended": "how, for all hosts at once: `verdict` is success, failure, preempted, node"
-    " fault, stopped, stalled or lost; `host` failed first, with `exit` and its last `lines`;"
-    " `step` is the furthest that was told of, `last_at` the last sign of work",
-    "attempt.stacks": "the stacks of its processes are in `file`",
-    "trial.made": "a sweep has another trial: `params`, and `run`, its RUN_ID; `metric` and"
-    " `wanted` judge it",
-    "trial.given": "a free slot works on it: `resumed` where it has run before, `spent` what it has"
-    " used up of its budgets",
-    "trial.waits": "its node is gone and nobody can be running it: it goes on where a slot is free,"
-    " before any new one",
-    "trial.told": "its metric is `value` at `step`; null is no number. Each 5 s at most, later more"
-    " rarely, and the last before its end",
-    "trial.ended": "once and for all: `how` is complete, pruned or failed; its value is the last"
-    " that it told",
-    "host.nonsense": "a host, or a script on it, said what makes no sense, `many` times by now: it"
-    " is counted, and not used",
-    "host.failed": "an error that nobody has foreseen, `what`, came of what a host said: that host"
-    " alone is left for a while",
-    "log.removed": "the job's logs were more than is kept here: its oldest, `log`, was removed",
-    "log.trimmed": "the log of `attempt` on `host` is longer than what is kept of it here: its end"
-    " stays",
-    "engine.started": "an engine took the lease: `pid`, `host`, `epoch`",
-    "engine.stopped": "it gave the lease back; `why` is rest when nothing was left to do,"
-    " gone when its world was gone, moved when it goes on with it at another address",
-    "engine.crashed": "it ended unexpectedly: `count` in a row, the next one waits `again_s`",
-    "engine.frozen": "nothing is deleted for now: too much is silent or missing at once",
-    "engine.thawed": "deletions go on",
-    "engine.trouble": "something is wrong that a person must see to; work goes on",
-    "store.set_aside": "it was damaged; this one has what could be read of it: `file`, `jobs`",
-    "store.recovered": "what the cloud shows and the damaged store did not was added: `bids`",
-}
 
 EVENTS_HEAD = """\
 # Events
@@ -129,8 +56,8 @@ since 1970, durations seconds, money dollars. What is not known is `null`.
 def events_page() -> str:
     """docs/reference/events.md"""
     rows = [
-        f"| `{kind}` | {code_words(sorted(KINDS.get(kind, ())))} | {meaning} |"
-        for kind, meaning in EVENTS.items()
+        f"| `{kind.name}` | {code_words(sorted(kind.facts))} | {kind.meaning} |"
+        for kind in EVENT_KINDS.values()
     ]
     states = [
         f"| `{state}` | {meaning} | {'✓' if state in REST else ''} |"

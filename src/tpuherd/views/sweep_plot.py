@@ -26,7 +26,7 @@ ROWS, LEAST = 8, 24  #: of a sketch
 
 def build_panels(page: Mapping[str, Any], search: Search | None) -> list[Panel]:
     """All of a sweep, the history first; none where no trial has ended with a value."""
-    rows = [row for row in page["each"] if row["value"] is not None and row["phase"] in MARKS]
+    rows = [row for row in page["trials"] if row["value"] is not None and row["phase"] in MARKS]
     if not rows:
         return []
     metric, y = page["metric"], build_axis([row["value"] for row in rows])

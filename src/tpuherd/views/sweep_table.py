@@ -14,7 +14,17 @@ Json = dict[str, Any]
 PHASES: Mapping[str, str] = {"runs": "running", "waits": "waiting"}
 HEAD = ("TRIAL", "PHASE", "SLOT", "ATTEMPT", "STEP", "AGE")
 #: Of a line of CSV, before the parameters.
-COLUMNS = ("trial", "phase", "value", "step", "slot", "run", "attempts", "preemptions", "seconds")
+COLUMNS = (
+    "trial",
+    "phase",
+    "value",
+    "step",
+    "slot",
+    "run_id",
+    "attempts",
+    "preemptions",
+    "seconds",
+)
 
 
 def sweep_page(name: str, sweep: Sweep, search: Search | None, now: float) -> Json:
@@ -30,7 +40,7 @@ def sweep_page(name: str, sweep: Sweep, search: Search | None, now: float) -> Js
         "planned": max(count_trials(search) if search else 0, len(sweep.trials)),
         "phases": phases,
         "best": next((one.number for one in sweep.best_first()), None),
-        "each": [trial_row(one, now) for one in sweep.trials],
+        "trials": [trial_row(one, now) for one in sweep.trials],
     }
 
 
@@ -48,7 +58,7 @@ def trial_row(trial: TrialRecord, now: float) -> Json:
         "step": trial.step,
         "params": dict(trial.params),
         "slot": trial.slot,
-        "run": trial.run,
+        "run_id": trial.run,
         "attempts": trial.attempts,
         "preemptions": trial.spent.preemptions,
         "seconds": (now if trial.ended_at is None else trial.ended_at) - trial.made_at,
@@ -65,7 +75,7 @@ def parameter_names(each: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def sweep_text(page: Mapping[str, Any], *, colour: bool = False, width: int | None = None) -> str:
     """`herd sweep status`"""
-    each = page["each"]
+    each = page["trials"]
     if not each:
         return f"{sweep_heading(page)}\nno trial was made yet: no slot is ready"
     metric, parameters = page["metric"] or "value", parameter_names(each)
@@ -108,8 +118,8 @@ def sweep_heading(page: Mapping[str, Any]) -> str:
     what = f"{page['goal']} {page['metric']}".strip() or "all of a grid"
     by = f" by {page['method']}" if page["method"] else ""
     told = ", ".join(f"{many} {word}" for word, many in page["phases"].items())
-    line = f"{page['sweep']}: {what}{by}, {len(page['each'])} of {page['planned']} trials"
-    best = next((row for row in page["each"] if row["trial"] == page["best"]), None)
+    line = f"{page['sweep']}: {what}{by}, {len(page['trials'])} of {page['planned']} trials"
+    best = next((row for row in page["trials"] if row["trial"] == page["best"]), None)
     end = f"; best {show_number(best['value'])} by trial {best['trial']}" if best else ""
     return f"{line}{': ' if told else ''}{told}{end}"
 
@@ -117,7 +127,7 @@ def sweep_heading(page: Mapping[str, Any]) -> str:
 def best_text(page: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """`herd sweep best`: what to write into a job file to have it again."""
     lines = [f"{page['metric']} {show_number(row['value'])} at step {format_number(row['step'])},"
-             f" trial {row['trial']} of {len(page['each'])}, run {row['run']}"]  # fmt: skip
+             f" trial {row['trial']} of {len(page['trials'])}, run {row['run_id']}"]  # fmt: skip
     return "\n".join([*lines, *(f"  {name}: {it}" for name, it in row["params"].items())])
 
 
@@ -131,10 +141,10 @@ def show_number(value: Value | None) -> str:
 def sweep_csv(page: Mapping[str, Any]) -> str:
     """A line for each trial, with its parameters in columns of their own."""
     said = io.StringIO()
-    parameters = parameter_names(page["each"])
+    parameters = parameter_names(page["trials"])
     writer = csv.writer(said, lineterminator="\n")
     writer.writerow([*COLUMNS, *(f"params.{name}" for name in parameters), "why"])
-    for row in page["each"]:
+    for row in page["trials"]:
         own: Sequence[Any] = [row["params"].get(name) for name in parameters]
         writer.writerow([*(row[name] for name in COLUMNS), *own, row["why"]])
     return said.getvalue()

@@ -1,7 +1,6 @@
 """Troubles as text and JSON."""
 
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tpuherd.model.trouble import CLOUD, ENGINE, LOGIN, STORE, TroubleRecord
@@ -26,6 +25,28 @@ def trouble_line(trouble: TroubleRecord, now: float) -> str:
     return f"Trouble with {title}, {when}: {trouble.sentence}{hint}"
 
 
-def trouble_rows(troubles: Iterable[TroubleRecord]) -> list[dict[str, Any]]:
+def problem_rows(troubles: Iterable[TroubleRecord]) -> list[dict[str, Any]]:
     """As JSON tells them."""
-    return [asdict(one) for one in troubles]
+    return [
+        {
+            "source": one.source,
+            "message": one.sentence,
+            "hint": one.hint,
+            "since": one.since,
+            "at": one.at,
+            "count": one.times,
+        }
+        for one in troubles
+    ]
+
+
+def read_problem(row: Mapping[str, Any]) -> TroubleRecord:
+    """The record behind one of these rows."""
+    return TroubleRecord(
+        source=row["source"],
+        sentence=row["message"],
+        hint=row["hint"],
+        since=row["since"],
+        at=row["at"],
+        times=row["count"],
+    )

@@ -1,0 +1,270 @@
+"""Every kind of event: the facts it always has, the line that people read, and what it means."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tpuherd.model.slots_and_plan import HistoryEvent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventKind:
+    """One row of the table: all readers of events, and the docs, derive from it."""
+
+    name: str
+    facts: frozenset[str]  #: without these an event of this kind is ignored
+    line: str  #: the facts shown to people; absent ones are left out
+    meaning: str  #: for the docs
+
+
+_BID = "bid generation offer nodes node_digest"
+_KINDS = (
+    ("job.submitted", "", "{who}", "a job was submitted, or a finished one was run again: `who`"),
+    ("job.changed", "", "{difference}", "some of its fields changed: `who`, `difference`"),
+    ("job.stopped", "", "{who}", "the job was stopped and is kept: `who`"),
+    ("job.resumed", "", "{who}", "the stopped job runs again: `who`"),
+    ("job.removed", "", "{who}", "the job was removed: `who`"),
+    (
+        "bid.requested",
+        _BID,
+        "{bid} {offer}",
+        "a node is requested, or requested again because no answer came; written before the"
+        " cloud is called; `offer` has `zone`, `type`, `tier`, `runtime`, `kind`, `price`",
+    ),
+    ("bid.accepted", "bid", "{bid}", "the cloud accepted the request"),
+    (
+        "bid.refused",
+        "bid refusal message",
+        "{bid} {refusal}: {message}",
+        "the cloud refused: `refusal` is stockout, rate, quota, reservation, permission,"
+        " configuration, taken or broken; `message` is the cloud's",
+    ),
+    ("bid.granted", "bid", "{bid}", "the cloud is creating the node"),
+    ("bid.ready", "bid", "{bid}", "the node is READY"),
+    (
+        "bid.unhealthy",
+        "bid state",
+        "{bid} {state}",
+        "the node is under repair or maintenance, or the cloud calls it unhealthy: `state`",
+    ),
+    ("bid.healthy", "bid", "{bid}", "the node is healthy again"),
+    (
+        "bid.notice_received",
+        "bid host notice",
+        "{host} {notice}",
+        "a host received notice that its node will be taken away",
+    ),
+    (
+        "bid.missing",
+        "bid",
+        "{bid}",
+        "the cloud's lists do not show the node; it counts as lost if they omit it again",
+    ),
+    ("bid.reappeared", "bid", "{bid}", "the cloud's lists show the node again"),
+    (
+        "bid.lost",
+        "bid cause",
+        "{bid} {cause}",
+        "the node is lost: `cause` is preempted, terminated, vanished, …",
+    ),
+    (
+        "bid.nodes_deleted",
+        "bid",
+        "{bid}",
+        "the withdrawn node is deleted and no longer billed; the cloud still lists its request",
+    ),
+    (
+        "bid.withdrawn",
+        "bid",
+        "{bid}",
+        "deletion is requested, or requested again because no answer came; written before the"
+        " cloud is called",
+    ),
+    ("bid.deleted", "bid", "{bid}", "neither the node nor its request exists any longer"),
+    (
+        "bid.adopted",
+        _BID,
+        "{bid} {offer}",
+        "a node that this store did not know was taken over, with all that could be found out",
+    ),
+    (
+        "node.quarantined",
+        "node why",
+        "{node}",
+        "its chips failed to come up several times in a row: it is not used again",
+    ),
+    ("slot.prepared", "bid code_digest hosts", "{bid}", "all hosts have the code and are set up"),
+    (
+        "slot.setup_failed",
+        "bid message hosts",
+        "{bid}: {message}",
+        "setup failed: `hosts` with `exit` and last lines; or a secret or the code is `missing`",
+    ),
+    ("slot.collected", "bid attempt", "{bid}", "outputs and logs were fetched: `folder`"),
+    (
+        "slot.collect_failed",
+        "bid attempt message",
+        "{bid}: {message}",
+        "outputs and logs could not be fetched; this is tried again",
+    ),
+    ("slot.done", "why", "", "the slot has succeeded"),
+    ("slot.gave_up", "why", "", "the slot is not tried again"),
+    (
+        "attempt.launched",
+        "attempt number bid code_digest",
+        "{attempt} on {bid}",
+        "the command is started on all hosts; written before; `trial` in a sweep",
+    ),
+    ("attempt.started", "attempt", "{attempt}", "every host has confirmed that the command runs"),
+    (
+        "attempt.first_step",
+        "attempt",
+        "{attempt} step {step}",
+        "the attempt reported its first step: `step`; if the command reports them, `resumed`, the"
+        " step of its checkpoint, `restore_s`, the seconds it took to read that, and `startup`,"
+        " the other parts of its start in seconds",
+    ),
+    (
+        "attempt.saved",
+        "attempt step",
+        "{attempt} step {step}",
+        "a durable checkpoint covers `step`; at most once a minute, later more rarely",
+    ),
+    (
+        "attempt.stopping",
+        "attempt why grace_s",
+        "{attempt}",
+        "the attempt is being stopped: `grace_s` between TERM and KILL; `last_at` is its last sign"
+        " of life until then, `node_fault` says that its node is the cause",
+    ),
+    (
+        "attempt.ended",
+        "attempt verdict",
+        "{attempt} {verdict} {host} {exit}",
+        "how the attempt ended, for all hosts at once: `verdict` is success, failure, preempted,"
+        " node fault, stopped, stalled or lost; `host` failed first, with `exit` and its last"
+        " `lines`; `step` is the latest that was reported, `last_at` the last sign of work",
+    ),
+    (
+        "attempt.stacks",
+        "attempt file",
+        "{attempt} {file}",
+        "the stack traces of its processes are in `file`",
+    ),
+    (
+        "trial.created",
+        "trial params run_id",
+        "trial {trial}",
+        "a sweep has another trial: `params`, and `run_id`, its RUN_ID; `metric` and `direction`"
+        " judge it",
+    ),
+    (
+        "trial.assigned",
+        "trial resumed usage",
+        "trial {trial}",
+        "a free slot works on it: `resumed` if it has run before, `usage` is what it has used of"
+        " its retry limits",
+    ),
+    (
+        "trial.waiting",
+        "trial usage why",
+        "trial {trial}",
+        "its node is gone and nothing runs it: it continues on the next free slot, before any new"
+        " trial",
+    ),
+    (
+        "trial.reported",
+        "trial step value",
+        "trial {trial}",
+        "its metric is `value` at `step`; null is not a number. At most every 5 s, later more"
+        " rarely, and the last before its end",
+    ),
+    (
+        "trial.ended",
+        "trial outcome why",
+        "trial {trial} {outcome}",
+        "the trial is over: `outcome` is complete, pruned or failed; its last report is its value",
+    ),
+    (
+        "host.invalid_data",
+        "host problem count",
+        "",
+        "a host, or a script on it, sent data that makes no sense, `count` times so far: it is"
+        " counted and ignored",
+    ),
+    (
+        "host.unexpected_error",
+        "host error",
+        "",
+        "data from a host led to an unexpected `error`: that host alone is left alone for a while",
+    ),
+    (
+        "log.removed",
+        "log",
+        "{log}",
+        "the job's logs exceeded the limit on this machine: its oldest, `log`, was deleted",
+    ),
+    (
+        "log.truncated",
+        "host attempt",
+        "",
+        "the log of `attempt` on `host` exceeded the limit on this machine: only its end is kept",
+    ),
+    (
+        "engine.started",
+        "",
+        "pid {pid} on {host}",
+        "an engine took the lease: `pid`, `host`, `epoch`",
+    ),
+    (
+        "engine.stopped",
+        "",
+        "",
+        "the engine released the lease; `why` is rest if nothing was left to do, gone if its"
+        " simulated world was gone, moved if it continues with that world at another address",
+    ),
+    (
+        "engine.crashed",
+        "why",
+        "{count} in a row",
+        "the engine ended unexpectedly: `count` in a row; the next one waits `retry_in_s`",
+    ),
+    (
+        "engine.deletions_paused",
+        "why",
+        "",
+        "nothing is deleted for now: too many nodes are silent or missing at once",
+    ),
+    ("engine.deletions_resumed", "", "", "deletions are allowed again"),
+    (
+        "engine.problem",
+        "message",
+        "{message}",
+        "a problem that needs a person; work continues",
+    ),
+    (
+        "store.set_aside",
+        "",
+        "",
+        "the store was damaged; this new one has what could be read of it: `file`, `jobs`",
+    ),
+    (
+        "store.recovered",
+        "",
+        "",
+        "what the cloud shows and the damaged store did not know was added: `bids`",
+    ),
+)
+EVENT_KINDS: Mapping[str, EventKind] = {
+    name: EventKind(name=name, facts=frozenset(facts.split()), line=line, meaning=meaning)
+    for name, facts, line, meaning in _KINDS
+}
+#: Hidden from summaries, and pruned from an old log.
+FREQUENT_KINDS = frozenset(
+    {"attempt.saved", "bid.accepted", "bid.missing", "bid.reappeared", "trial.reported"}
+)
+
+
+def has_required_facts(event: HistoryEvent) -> bool:
+    """Whether it has the facts of its kind; an unknown kind, of a newer herd, requires none."""
+    kind = EVENT_KINDS.get(event.kind)
+    return kind is None or kind.facts <= event.facts.keys()
