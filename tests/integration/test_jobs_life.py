@@ -246,7 +246,7 @@ def test_another_owners_fleet_is_left_alone_until_it_is_adopted(
 def test_from_python(user: Owner) -> None:
     herd = tpuherd.Herd(environ=user.env)
     job = tpuherd.Job(name="gpt", accelerator="v4-8", run="echo $HERD_SLOT; sleep 1", copies=2)
-    assert herd.run(job).did == "made"
+    assert herd.run(job).did == "submitted"
     assert herd.run(job).did == "unchanged"
     assert herd.change("gpt", max_cost=5).did == "changed"
     with pytest.raises(tpuherd.HerdError, match="1 of its nodes goes"):
@@ -318,4 +318,4 @@ def test_python_within_a_running_loop(user: Owner) -> None:
         job = tpuherd.Job(name="gpt", accelerator="v4-8", run="sleep 9")
         return inside.run(job).did, await tpuherd.AsyncHerd(environ=user.env).stop("gpt")
 
-    assert asyncio.run(work()) == ("made", True)
+    assert asyncio.run(work()) == ("submitted", True)

@@ -146,7 +146,7 @@ def office(tmp_path: Path) -> Any:
 
 
 def test_a_wish_is_made_once(office: Office) -> None:
-    assert office.word(JOB) == "made"
+    assert office.word(JOB) == "submitted"
     wish = office.desk.get_job("gpt")
     assert (wish.goal, wish.revision, wish.snapshot) == (Goal.RUN, 1, "")
     assert wish.document == {"name": "gpt", "accelerator": "v4-16", "run": "hostname -f"}
@@ -238,7 +238,7 @@ def test_a_cloud_that_gives_no_answer_is_said_and_the_job_is_stored(
     office: Office, trouble: HerdError
 ) -> None:
     office.trouble = trouble
-    assert office.word(JOB) == "made"
+    assert office.word(JOB) == "submitted"
     assert office.person.notes[0].startswith(f"{trouble.sentence}; the job is stored")
     (noted,) = office.desk.store.troubles.read()
     assert noted.sentence == trouble.sentence
@@ -253,7 +253,7 @@ def test_a_bucket_whose_place_is_known_needs_no_answer(office: Office) -> None:
     with pytest.raises(NotReached):
         office.wish(job)
     office.buckets = {"mine": "US-CENTRAL2"}
-    assert office.word(job) == "made"
+    assert office.word(job) == "submitted"
     office.buckets = {"mine": NotReached("no network")}
     assert office.word(job) == "unchanged"
     office.buckets = {"mine": NoLogin("no login")}
@@ -262,7 +262,7 @@ def test_a_bucket_whose_place_is_known_needs_no_answer(office: Office) -> None:
 
 
 def test_a_node_without_a_command_gets_one(office: Office) -> None:
-    assert office.word("name: gpt\naccelerator: v4-16\nrun: x", Goal.IDLE) == "made"
+    assert office.word("name: gpt\naccelerator: v4-16\nrun: x", Goal.IDLE) == "submitted"
     assert "run" not in office.desk.get_job("gpt").document
     submit.stop_job(office.desk.get_job("gpt"), office.desk)
     submit.resume_job(office.desk.get_job("gpt"), office.desk)
@@ -375,7 +375,7 @@ def test_a_script_that_is_not_shipped_is_found_before_a_node_is_paid(
     assert office.wish(SCRIPT) == [
         "job.yaml:3: run: train.py would not be shipped: add --workdir . (workdir: .)"
     ]
-    assert office.word(SCRIPT, Goal.IDLE) == "made", "its command is not run"
+    assert office.word(SCRIPT, Goal.IDLE) == "submitted", "its command is not run"
     (code / "train.py").write_text("1")
     assert office.word(SCRIPT + "workdir: code") == "changed"
     (code / "other.py").write_text("1")
@@ -386,7 +386,7 @@ def test_a_script_that_is_not_shipped_is_found_before_a_node_is_paid(
 
 def test_a_command_that_needs_no_code_needs_no_folder(office: Office, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert office.word(JOB + "workdir: empty") == "made"
+    assert office.word(JOB + "workdir: empty") == "submitted"
     assert office.desk.get_job("gpt").snapshot == ""
 
 
@@ -396,15 +396,15 @@ def test_a_checkpoint_must_be_shared_by_all_hosts(office: Office) -> None:
             f"job.yaml:4: checkpoint: {place} is another folder on each of the 2 hosts: write a"
             " bucket, gs://BUCKET/PATH, or mount a shared folder in setup"
         ]
-    assert office.word(JOB + "checkpoint: /nfs/x\nsetup: sudo mount nfs:/x /nfs\n") == "made"
+    assert office.word(JOB + "checkpoint: /nfs/x\nsetup: sudo mount nfs:/x /nfs\n") == "submitted"
     one = JOB.replace("gpt", "one").replace("v4-16", "v4-8")
-    assert office.word(one + "checkpoint: ~/ckpt") == "made"
+    assert office.word(one + "checkpoint: ~/ckpt") == "submitted"
     assert isinstance(office.wish(one + "checkpoint: ~/ckpt\nslices: 2"), list)
 
 
 def test_a_runtime_that_nobody_knows_is_refused(office: Office) -> None:
     office.runtimes = {"tpu-new-2030"}
-    assert office.word(JOB + "runtime: tpu-new-2030") == "made"
+    assert office.word(JOB + "runtime: tpu-new-2030") == "submitted"
     assert office.wish(JOB + "runtime: tpu-old-1999") == [
         "job.yaml:4: runtime: there is no runtime tpu-old-1999 in us-central2-b: leave it out to"
         " get the usual one, or see: gcloud compute tpus tpu-vm versions list"
@@ -416,7 +416,7 @@ def test_a_runtime_that_nobody_knows_is_refused(office: Office) -> None:
 def test_where_a_bucket_is_decides_and_is_remembered(office: Office) -> None:
     office.buckets = {"mine": "EUROPE-WEST4"}
     text = "name: gpt\naccelerator: v5litepod-16\nrun: x\ncheckpoint: gs://mine/x\n"
-    assert office.word(text) == "made"
+    assert office.word(text) == "submitted"
     office.buckets = {"mine": "EUROPE-WEST4"}
     slot = load_desired_state(
         office.desk.store.stored_jobs(), office.desk.place, owner="abc"
@@ -432,7 +432,7 @@ def test_secrets_are_found_and_kept_apart(office: Office, tmp_path: Path) -> Non
         "secrets:\n  TOKEN:\n  OTHER: {env: TOKEN}\n  FILE: {file: key}\n"
         "  COMMAND: {command: echo said}\n"
     )
-    assert office.word(text) == "made"
+    assert office.word(text) == "submitted"
     assert office.desk.store.secrets.get("gpt") == {
         "TOKEN": "hush", "OTHER": "hush", "FILE": "from a file", "COMMAND": "said",
     }  # fmt: skip
@@ -472,7 +472,7 @@ def test_the_code_is_taken_as_it_is_now(office: Office, tmp_path: Path) -> None:
     (code / "train.py").write_text("1")
     (code / "requirements.txt").write_text("jax")
     text = JOB + "workdir: code\nsetup: pip install -r requirements.txt\n"
-    assert office.word(text) == "made"
+    assert office.word(text) == "submitted"
     first = office.desk.get_job("gpt").snapshot
     stamp = setup_hash(office)
     assert office.word(text) == "unchanged"
@@ -506,7 +506,7 @@ def test_what_looks_secret_in_the_code_is_asked_about(office: Office, tmp_path: 
     assert "id_rsa" in office.person.asked[0]
     assert office.desk.store.stored_jobs() == {}
     office.person.answer = True
-    assert office.word(JOB + "workdir: code\n") == "made"
+    assert office.word(JOB + "workdir: code\n") == "submitted"
     assert office.word(JOB + "workdir: code\n") == "unchanged"
     assert len(office.person.asked) == 2
 
@@ -520,8 +520,8 @@ def test_without_grants_it_is_asked_once_a_project(tmp_path: Path) -> None:
     assert office.wish(JOB) == ["no"]
     assert office.person.asked[0].startswith("no grants are known for mine: this may be asked for")
     office.person.answer = True
-    assert office.word(JOB) == "made"
-    assert office.word(JOB.replace("gpt", "other")) == "made"
+    assert office.word(JOB) == "submitted"
+    assert office.word(JOB.replace("gpt", "other")) == "submitted"
     assert len(office.person.asked) == 2
     office.desk.store.close()
 
@@ -536,7 +536,7 @@ def test_with_grants_nothing_else_is_asked_for(tmp_path: Path) -> None:
         InvalidInput, match="at on-demand: you have spot v5litepod-16 in us-east5-a"
     ):
         office.wish(JOB.replace("v4-16", "v5litepod-16") + "tier: on-demand")
-    assert office.word(JOB.replace("v4-16", "v5litepod-16")) == "made"
+    assert office.word(JOB.replace("v4-16", "v5litepod-16")) == "submitted"
     assert office.person.asked == []
     found = load_desired_state(office.desk.store.stored_jobs(), office.desk.place, owner="abc")
     (offer,) = found.wishes.slots["gpt-0"].offers
