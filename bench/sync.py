@@ -37,7 +37,7 @@ from tpuherd.sync.compressor import COMPRESSOR
 from tpuherd.sync.ship import ship
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import snapshot_folder
-from tpuherd_host.agent.snapshots import TIDY_S
+from tpuherd_host.agent.snapshots.rpc_snapshots import TIDY_S
 
 FILES = 800
 HERD = Path(sys.executable).with_name("herd")

@@ -16,7 +16,7 @@ from tpuherd.remote.agent_bundle import current_agent
 from tpuherd.remote.agent_link import AgentLink
 from tpuherd.remote.connection_pool import ConnectionPool
 from tpuherd_host.agent.frames import LOG, STDOUT
-from tpuherd_host.agent.records import RecordReader
+from tpuherd_host.agent.log_records import RecordReader
 
 pytestmark = pytest.mark.real
 LINES = 40_000

@@ -18,9 +18,9 @@ from tests.rules.test_old_pythons import python
 from tpuherd.remote.agent_bootstrap import minified_script as program
 from tpuherd.remote.agent_bundle import current_agent
 from tpuherd_host.agent import frames
+from tpuherd_host.agent.effects.task_store import ram_folder
+from tpuherd_host.agent.log_records import Record, RecordReader
 from tpuherd_host.agent.processes import all_processes, marked_task
-from tpuherd_host.agent.records import Record, RecordReader
-from tpuherd_host.agent.shelf import ram_folder
 
 PATIENCE_S = 30.0
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from tests.integration.agents import (
     until,
 )
 from tpuherd_host.agent import frames
+from tpuherd_host.agent.log_records import GAP, JUMP, RecordReader, parse_number
 from tpuherd_host.agent.processes import all_processes, marked_task
-from tpuherd_host.agent.records import GAP, JUMP, RecordReader, parse_number
 
 pytestmark = pytest.mark.real
 

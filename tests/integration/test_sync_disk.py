@@ -12,7 +12,7 @@ from tests.simulated.sync_hosts import ENVIRONMENT, Desk, NearHost, herd, tree, 
 from tpuherd.errors import OperationFailed
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import snapshot_folder
-from tpuherd_host.agent import snapshots_fill
+from tpuherd_host.agent.snapshots import receive
 
 pytestmark = [pytest.mark.real, pytest.mark.root, pytest.mark.needs("mount")]
 SIZE = 4 << 20
@@ -34,7 +34,7 @@ def hosts(tmp_path: Path) -> Iterator[list[NearHost]]:
 def test_full_while_it_is_filled(
     tmp_path: Path, hosts: list[NearHost], monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
-    monkeypatch.setattr(snapshots_fill, "MARGIN", -(1 << 40))  # no look ahead
+    monkeypatch.setattr(receive, "MARGIN", -(1 << 40))  # no look ahead
     desk = Desk(tmp_path)
     write(desk.code, {"a": "one", "b": "two"})
     assert desk.ship(hosts).failed == {}
@@ -59,7 +59,7 @@ def test_full_while_it_is_filled(
 def test_what_cannot_fit_is_refused_before_it_is_sent(
     tmp_path: Path, hosts: list[NearHost], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshots_fill, "MARGIN", 1 << 18)
+    monkeypatch.setattr(receive, "MARGIN", 1 << 18)
     desk = Desk(tmp_path)
     write(desk.code, {"big": random.Random(1).randbytes(SIZE)})
     done = desk.ship(hosts)

@@ -21,7 +21,7 @@ from tpuherd.sync.ship import TERMS, Shipment, ShipOptions, ship
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import snapshot_folder
 from tpuherd_host.agent.frames import LOG
-from tpuherd_host.agent.records import RecordReader
+from tpuherd_host.agent.log_records import RecordReader
 
 pytestmark = pytest.mark.real
 ENVIRONMENT = {"PATH": os.environ["PATH"]}

@@ -15,10 +15,10 @@ sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from tpuherd_host.agent import relay, snapshots, snapshots_give
 from tpuherd_host.agent.frames import BLOBS
-from tpuherd_host.agent.snapshots_rows import pack_row, pack_rows, rows_id
-from tpuherd_host.agent.snapshots_stream import StreamContent, encode_stream
-from tpuherd_host.agent.state import AgentState
-from tpuherd_host.agent.threads import AgentPaths, ThreadedCall
+from tpuherd_host.agent.snapshots.manifest import pack_row, pack_rows, rows_id
+from tpuherd_host.agent.snapshots.stream import StreamContent, encode_stream
+from tpuherd_host.agent.state_machine.state import AgentState
+from tpuherd_host.agent.threaded_rpc import AgentPaths, ThreadedCall
 
 home = Path(sys.argv[2])
 said = []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tpuherd_host.agent.stacks import stack_text
+from tpuherd_host.agent.host.stack_traces import stack_text
 
 STUCK = """
 import os, sys, threading

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulated.engine_programs import KILL
 from tpuherd.errors import NotReached
-from tpuherd_host.agent import frames, words
-from tpuherd_host.agent.state import Ending
+from tpuherd_host.agent import frames
+from tpuherd_host.agent.state_machine import messages
+from tpuherd_host.agent.state_machine.state import Ending
 
 if TYPE_CHECKING:
     from tests.simulated.engine_hosts import Machine
@@ -20,14 +21,14 @@ def ignored(machine: "Machine", deed: Any) -> None:
     """It means nothing here: terminals, input."""
 
 
-def send(machine: "Machine", deed: words.SendFrame) -> None:
+def send(machine: "Machine", deed: messages.SendFrame) -> None:
     """A frame."""
     line = machine.lines.get(deed.connection)
     if line is not None and not line.broken:
         line.down.send(deed.frame)
 
 
-def pour(machine: "Machine", deed: words.SendLog) -> None:
+def pour(machine: "Machine", deed: messages.SendLog) -> None:
     """A piece of a log."""
     log = machine.disk.logs.get(deed.work, bytearray())
     piece = bytes(log[deed.offset : deed.offset + deed.many])
@@ -36,24 +37,24 @@ def pour(machine: "Machine", deed: words.SendLog) -> None:
         line.down.send(frames.pack_data(deed.call, deed.port, piece))
 
 
-def hang(machine: "Machine", deed: words.CloseConnection) -> None:
+def hang(machine: "Machine", deed: messages.CloseConnection) -> None:
     """Close the connection."""
     line = machine.lines.get(deed.connection)
     if line is not None:
         machine.later(0.1, line.cut, NotReached("the agent hung up"))
 
 
-def spawn(machine: "Machine", deed: words.SpawnProcess) -> None:
+def spawn(machine: "Machine", deed: messages.SpawnProcess) -> None:
     """Begin the current stage."""
     if machine.view.disk_full:
         why = "the host could not begin it: No space left on device"
-        machine.later(0.0, machine.happen, words.SpawnFailed(deed.work.id, 125, why))
+        machine.later(0.0, machine.happen, messages.SpawnFailed(deed.work.id, 125, why))
         return
     machine.save(deed.work, False)
     machine.later(SPAWN_S, machine.begin, deed.work, machine.view.boot)
 
 
-def send_signal(machine: "Machine", deed: words.SendSignal) -> None:
+def send_signal(machine: "Machine", deed: messages.SendSignal) -> None:
     """To its leader, or to all of it."""
     process = machine.processes.get(deed.work.id)
     if process is not None:
@@ -63,7 +64,7 @@ def send_signal(machine: "Machine", deed: words.SendSignal) -> None:
             process.signal(deed.number)
 
 
-def sweep(machine: "Machine", deed: words.SweepProcesses) -> None:
+def sweep(machine: "Machine", deed: messages.SweepProcesses) -> None:
     """To all that is left of it, and count."""
     process = machine.processes.get(deed.work.id)
     left = 0
@@ -73,16 +74,16 @@ def sweep(machine: "Machine", deed: words.SweepProcesses) -> None:
         elif deed.number:
             process.signal(deed.number)
         left = int(process.alive) + process.left
-    machine.later(0.0, machine.happen, words.ProcessesCounted(deed.work.id, left))
+    machine.later(0.0, machine.happen, messages.ProcessesCounted(deed.work.id, left))
 
 
-def look_at_chips(machine: "Machine", deed: words.FindChipUsers) -> None:
+def look_at_chips(machine: "Machine", deed: messages.FindChipUsers) -> None:
     """Who has them."""
     rows = () if machine.free() else ({"device": "/dev/accel0", "pid": 1, "command": "python3"},)
-    machine.later(0.01, machine.happen, words.ChipUsersFound(deed.work, rows))
+    machine.later(0.01, machine.happen, messages.ChipUsersFound(deed.work, rows))
 
 
-def look_for_end(machine: "Machine", deed: words.CheckAdopted) -> None:
+def look_for_end(machine: "Machine", deed: messages.CheckAdopted) -> None:
     """An adopted one: does it still run, and how did it end?"""
     work = deed.work
     told = machine.disk.exits.get(work.id)
@@ -94,39 +95,39 @@ def look_for_end(machine: "Machine", deed: words.CheckAdopted) -> None:
     since = machine.unseen.setdefault(work.id, machine.now())
     if told is not None:
         ending = Ending(told["exit"], told["signal"])
-        machine.later(0.0, machine.happen, words.ProcessEnded(work.id, ending, told["at"]))
-        machine.later(0.0, machine.happen, words.OutputsClosed(work.id))
+        machine.later(0.0, machine.happen, messages.ProcessEnded(work.id, ending, told["at"]))
+        machine.later(0.0, machine.happen, messages.OutputsClosed(work.id))
     elif machine.now() > since + UNSEEN_S:
-        machine.later(0.0, machine.happen, words.ProcessEnded(work.id, Ending(), machine.now()))
+        machine.later(0.0, machine.happen, messages.ProcessEnded(work.id, Ending(), machine.now()))
 
 
-def tail(machine: "Machine", deed: words.ReadLogTail) -> None:
+def tail(machine: "Machine", deed: messages.ReadLogTail) -> None:
     """Its last lines."""
     lines = machine.disk.lines.get(deed.work, [])[-20:]
-    machine.later(0.0, machine.happen, words.LogTailRead(deed.work, tuple(lines)))
+    machine.later(0.0, machine.happen, messages.LogTailRead(deed.work, tuple(lines)))
 
 
-def forget(machine: "Machine", deed: words.ForgetTask) -> None:
+def forget(machine: "Machine", deed: messages.ForgetTask) -> None:
     """All of it."""
     for kept in (machine.disk.works, machine.disk.before, machine.disk.logs, machine.disk.lines):
         kept.pop(deed.work.id, None)
 
 
-def stamp(machine: "Machine", deed: words.SaveStamp) -> None:
+def stamp(machine: "Machine", deed: messages.SaveStamp) -> None:
     """A step went well."""
     machine.disk.stamps.add(deed.stamp)
 
 
-def keep(machine: "Machine", deed: words.SaveEpochs) -> None:
+def keep(machine: "Machine", deed: messages.SaveEpochs) -> None:
     """The epochs."""
     machine.disk.epochs = dict(deed.epochs)
 
 
-def thread(machine: "Machine", deed: words.StartThread) -> None:
+def thread(machine: "Machine", deed: messages.StartThread) -> None:
     """A verb that reads files or waits: what it says on a virtual host."""
     answer = ANSWERS.get(deed.verb, nothing)(machine, deed.content)
     machine.later(
-        THREAD_S, machine.happen, words.ThreadAnswered(deed.connection, deed.call, answer)
+        THREAD_S, machine.happen, messages.ThreadAnswered(deed.connection, deed.call, answer)
     )
 
 
@@ -164,23 +165,27 @@ ANSWERS: Mapping[str, Callable[["Machine", Mapping[str, Any]], Mapping[str, Any]
     "stacks": stacks,
 }  # fmt: skip
 DEEDS: Mapping[type[Any], Callable[["Machine", Any], None]] = {
-    words.SendFrame: send,
-    words.SendLog: pour,
-    words.CloseConnection: hang,
-    words.SpawnProcess: spawn,
-    words.SendSignal: send_signal,
-    words.SweepProcesses: sweep,
-    words.FindChipUsers: look_at_chips,
-    words.CheckAdopted: look_for_end,
-    words.FindAptHolder: lambda machine, deed: machine.happen(words.AptHolderFound(deed.work, "")),
-    words.FeedInput: lambda machine, deed: machine.happen(
-        words.InputConsumed(deed.work, len(deed.piece or b""))
+    messages.SendFrame: send,
+    messages.SendLog: pour,
+    messages.CloseConnection: hang,
+    messages.SpawnProcess: spawn,
+    messages.SendSignal: send_signal,
+    messages.SweepProcesses: sweep,
+    messages.FindChipUsers: look_at_chips,
+    messages.CheckAdopted: look_for_end,
+    messages.FindAptHolder: lambda machine, deed: machine.happen(
+        messages.AptHolderFound(deed.work, "")
     ),
-    words.AppendNote: lambda machine, deed: machine.write(deed.work.id, deed.port, deed.sentence),
-    words.ReadLogTail: tail,
-    words.SaveTask: lambda machine, deed: machine.save(deed.work, deed.hard),
-    words.ForgetTask: forget,
-    words.SaveEpochs: keep,
-    words.SaveStamp: stamp,
-    words.StartThread: thread,
+    messages.FeedInput: lambda machine, deed: machine.happen(
+        messages.InputConsumed(deed.work, len(deed.piece or b""))
+    ),
+    messages.AppendNote: lambda machine, deed: machine.write(
+        deed.work.id, deed.port, deed.sentence
+    ),
+    messages.ReadLogTail: tail,
+    messages.SaveTask: lambda machine, deed: machine.save(deed.work, deed.hard),
+    messages.ForgetTask: forget,
+    messages.SaveEpochs: keep,
+    messages.SaveStamp: stamp,
+    messages.StartThread: thread,
 }

@@ -7,7 +7,7 @@ from typing import Any
 from tests.simulated.engine_lines import Line
 from tests.simulated.engine_programs import Bucket, Gang, Process, Script
 from tpuherd.clock import Clock
-from tpuherd_host.agent.state import Task
+from tpuherd_host.agent.state_machine.state import Task
 
 
 @dataclass(kw_only=True)

@@ -16,13 +16,14 @@ from tests.simulated.engine_fleet import Disk, Fleet
 from tests.simulated.engine_lines import Line
 from tests.simulated.engine_programs import TERM, Process
 from tpuherd.errors import NotReached
-from tpuherd_host.agent import frames, words
-from tpuherd_host.agent.records import pack_record
-from tpuherd_host.agent.state import ATTEMPT, AgentState, Ending, Task
-from tpuherd_host.agent.step import next_wake_time, reduce_event
+from tpuherd_host.agent import frames
+from tpuherd_host.agent.log_records import pack_record
+from tpuherd_host.agent.state_machine import messages
+from tpuherd_host.agent.state_machine.reducer import next_wake_time, reduce_event
+from tpuherd_host.agent.state_machine.rpc_methods import PURE
+from tpuherd_host.agent.state_machine.state import ATTEMPT, AgentState, Ending, Task
+from tpuherd_host.agent.state_machine.task_lifecycle import adopt_previous, orphan_task
 from tpuherd_host.agent.threaded_methods import THREADED
-from tpuherd_host.agent.verbs import PURE
-from tpuherd_host.agent.works import adopt_previous, orphan_task
 from tpuherd_sim.model.host_view import HostView
 
 BOOT_S = 8.0  #: from the power to the door
@@ -52,7 +53,7 @@ class Machine:
         self.news: dict[str, str] = {}
         self.unseen: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._queue: deque[words.Event] = deque()
+        self._queue: deque[messages.Event] = deque()
         self._judging = False
         self._waiting: list[Callable[[], None]] = []  #: what a frozen host did not see
         self.power_on()
@@ -156,7 +157,7 @@ class Machine:
     def press(self) -> None:
         """The power button: TERM to all, and the end soon."""
         boot = self.view.boot
-        self.happen(words.HostNotice("shutdown", "TERM"))
+        self.happen(messages.HostNotice("shutdown", "TERM"))
         for process in list(self.processes.values()):
             process.signal(TERM)
         self.later(HALT_S, self.halt, boot)
@@ -207,7 +208,7 @@ class Machine:
             value = str(tree.get(key, ""))
             if self.news.get(key) != value:
                 self.news[key] = value
-                self.later(NEWS_S, self.happen, words.HostNotice(key, value))
+                self.later(NEWS_S, self.happen, messages.HostNotice(key, value))
 
     def begin_agent(self) -> None:
         """An agent comes up and finds what an earlier one left."""
@@ -243,7 +244,7 @@ class Machine:
         )
         self.wake()
         for key, value in self.news.items():
-            self.later(NEWS_S, self.happen, words.HostNotice(key, value))
+            self.later(NEWS_S, self.happen, messages.HostNotice(key, value))
 
     # ---- lines -----------------------------------------------------------------------------------
 
@@ -255,7 +256,7 @@ class Machine:
         line = Line(self, self.opened)
         self.lines[line.number] = line
         self.readers[line.number] = frames.FrameReader()
-        self.happen(words.ConnectionOpened(line.number))
+        self.happen(messages.ConnectionOpened(line.number))
         return line
 
     def heard(self, line: Line, piece: bytes) -> None:
@@ -264,21 +265,21 @@ class Machine:
         for frame in reader.feed(piece) if reader is not None else ():
             verb = frame.content.get("verb") if frame.kind == frames.CALL else None
             if verb not in self.deaf:
-                self.happen(words.FrameReceived(line.number, frame))
+                self.happen(messages.FrameReceived(line.number, frame))
 
     def flushed(self, line: Line, many: int) -> None:
         """So much has left."""
-        self.happen(words.BytesFlushed(line.number, many))
+        self.happen(messages.BytesFlushed(line.number, many))
 
     def left(self, line: Line) -> None:
         """A line is over."""
         if self.lines.pop(line.number, None) is not None:
             self.readers.pop(line.number, None)
-            self.happen(words.ConnectionClosed(line.number))
+            self.happen(messages.ConnectionClosed(line.number))
 
     # ---- the agent -------------------------------------------------------------------------------
 
-    def happen(self, happening: words.Event) -> None:
+    def happen(self, happening: messages.Event) -> None:
         """Let the agent judge, and do what follows."""
         if (self.view.hung or self.stuck) and self.on:
             self._waiting.append(partial(self.happen, happening))
@@ -295,7 +296,7 @@ class Machine:
             self._queue.clear()
         self.wake()
 
-    def judge(self, happening: words.Event) -> None:
+    def judge(self, happening: messages.Event) -> None:
         """One step, and its deeds in their order."""
         assert self.state is not None
         self.state, deeds = reduce_event(self.state, happening, self.now(), PURE, THREADED)
@@ -312,7 +313,7 @@ class Machine:
         at = next_wake_time(self.state) if self.state is not None else None
         if at is not None:
             wait_s = max(at - self.now(), 0.0) + 1e-4
-            self._timer = self.later(wait_s, self.happen, words.TimerFired())
+            self._timer = self.later(wait_s, self.happen, messages.TimerFired())
 
     def save(self, work: Task, hard: bool) -> None:
         """Write down how a piece of work stands."""
@@ -332,7 +333,7 @@ class Machine:
             log = self.disk.logs.setdefault(id, bytearray())
             log += pack_record(self.now(), port, f"{text}\n".encode())
             self.disk.lines.setdefault(id, []).append(text)
-            self.happen(words.LogGrew(id, 0, len(log)))
+            self.happen(messages.LogGrew(id, 0, len(log)))
 
     # ---- processes -------------------------------------------------------------------------------
 
@@ -342,7 +343,7 @@ class Machine:
 
     def report(self, content: dict[str, Any]) -> None:
         """A process tells the agent its step."""
-        self.happen(words.StepReported(content))
+        self.happen(messages.StepReported(content))
 
     def begin(self, work: Task, boot: int) -> None:
         """The nurse begins a process."""
@@ -362,7 +363,7 @@ class Machine:
         self.processes[work.id] = process
         self.disk.pids[work.id] = process.pid
         self.disk.exits.pop(work.id, None)
-        self.happen(words.ProcessStarted(work.id, process.pid, 1))
+        self.happen(messages.ProcessStarted(work.id, process.pid, 1))
         if command:
             self.fleet.gang(process).join(process)
         else:
@@ -387,8 +388,8 @@ class Machine:
         self.disk.exits[process.work] = ending
         if process.gang is not None and process.script.chips_s:
             self.held_until = self.fleet.clock.now() + process.script.chips_s
-        self.happen(words.ProcessEnded(process.work, Ending(exit, signal), self.now()))
-        self.happen(words.OutputsClosed(process.work))
+        self.happen(messages.ProcessEnded(process.work, Ending(exit, signal), self.now()))
+        self.happen(messages.OutputsClosed(process.work))
 
     def later(
         self, seconds: float, work: Callable[..., None], *arguments: Any

@@ -15,10 +15,10 @@ from tpuherd.sync.ship import TERMS, Shipment, ShipOptions, ship
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import Snapshot, snapshot_folder
 from tpuherd_host.agent.frames import WINDOW
-from tpuherd_host.agent.state import AgentState
+from tpuherd_host.agent.state_machine.messages import Event, ThreadAnswered, ThreadRead, ThreadSent
+from tpuherd_host.agent.state_machine.state import AgentState
 from tpuherd_host.agent.threaded_methods import THREADED
-from tpuherd_host.agent.threads import AgentPaths, ThreadedCall, start_thread
-from tpuherd_host.agent.words import Event, ThreadAnswered, ThreadRead, ThreadSent
+from tpuherd_host.agent.threaded_rpc import AgentPaths, ThreadedCall, start_thread
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from tpuherd_host.agent import frames, words
-from tpuherd_host.agent.state import ATTEMPT, COMMAND, AgentState, Ending, Task
-from tpuherd_host.agent.step import next_wake_time, reduce_event
+from tpuherd_host.agent import frames
+from tpuherd_host.agent.state_machine import messages
+from tpuherd_host.agent.state_machine.reducer import next_wake_time, reduce_event
+from tpuherd_host.agent.state_machine.rpc_methods import PURE
+from tpuherd_host.agent.state_machine.state import ATTEMPT, COMMAND, AgentState, Ending, Task
+from tpuherd_host.agent.state_machine.task_lifecycle import adopt_previous
+from tpuherd_host.agent.state_machine.transition import EVENTS_MAX, UNSENT_MAX
 from tpuherd_host.agent.threaded_methods import THREADED
-from tpuherd_host.agent.turn import EVENTS_MAX, UNSENT_MAX
-from tpuherd_host.agent.verbs import PURE
-from tpuherd_host.agent.works import adopt_previous
 
 SEEDS = range(60)
 STEPS = 400
@@ -27,14 +28,14 @@ class Play:
         self.now = 1000.0
         self.answers: Counter[tuple[int, int]] = Counter()
         self.asked: set[tuple[int, int]] = set()
-        self.deeds: list[words.Effect] = []
+        self.deeds: list[messages.Effect] = []
         self.alive: dict[str, int] = {}
         self.pid = 100
         self.sent: dict[int, list[frames.Frame]] = {}
         self.readers: dict[int, frames.FrameReader] = {}
 
-    def happen(self, *happenings: words.Event) -> list[words.Effect]:
-        done: list[words.Effect] = []
+    def happen(self, *happenings: messages.Event) -> list[messages.Effect]:
+        done: list[messages.Effect] = []
         for happening in happenings:
             self.state, deeds = reduce_event(self.state, happening, self.now, PURE, THREADED)
             done += deeds
@@ -43,30 +44,32 @@ class Play:
         self.deeds += done
         return done
 
-    def do(self, deed: words.Effect) -> None:
-        if isinstance(deed, words.SendFrame):
+    def do(self, deed: messages.Effect) -> None:
+        if isinstance(deed, messages.SendFrame):
             for frame in self.readers[deed.connection].feed(deed.frame):
                 self.sent[deed.connection].append(frame)
                 if frame.kind in (frames.REPLY, frames.FAIL) and frame.id:
                     self.answers[deed.connection, frame.id] += 1
-        elif isinstance(deed, words.SendLog):
+        elif isinstance(deed, messages.SendLog):
             work = self.state.works[deed.work]
             assert work.first <= deed.offset
             assert deed.offset + deed.many <= work.length
-        elif isinstance(deed, words.SpawnProcess):
+        elif isinstance(deed, messages.SpawnProcess):
             assert deed.work.id not in self.alive, "two at once"
             self.alive[deed.work.id] = 0
 
     def open(self, id: int, epoch: int = 0) -> None:
         self.readers[id], self.sent[id] = frames.FrameReader(), []
         hello = {"protocol": frames.PROTOCOL, "who": "w", "owner": "o", "epoch": epoch}
-        self.happen(words.ConnectionOpened(id), self.frame(id, frames.HELLO, 0, hello))
+        self.happen(messages.ConnectionOpened(id), self.frame(id, frames.HELLO, 0, hello))
 
-    def frame(self, connection: int, kind: int, id: int, content: Any) -> words.FrameReceived:
+    def frame(self, connection: int, kind: int, id: int, content: Any) -> messages.FrameReceived:
         [frame] = frames.FrameReader().feed(frames.pack_json(kind, id, content))
-        return words.FrameReceived(connection, frame)
+        return messages.FrameReceived(connection, frame)
 
-    def ask(self, connection: int, call: int, verb: str, /, **arguments: Any) -> list[words.Effect]:
+    def ask(
+        self, connection: int, call: int, verb: str, /, **arguments: Any
+    ) -> list[messages.Effect]:
         self.asked.add((connection, call))
         return self.happen(self.frame(connection, frames.CALL, call, {"verb": verb, **arguments}))
 
@@ -76,29 +79,29 @@ class Play:
     def began(self, work: str) -> None:
         self.pid += 1
         self.alive[work] = self.pid
-        self.happen(words.ProcessStarted(work, self.pid, 1))
+        self.happen(messages.ProcessStarted(work, self.pid, 1))
 
     def ended(self, work: str, exit: int | None = 0, signal: int | None = None) -> None:
         self.alive.pop(work, None)
-        self.happen(words.ProcessEnded(work, Ending(exit, signal), self.now))
+        self.happen(messages.ProcessEnded(work, Ending(exit, signal), self.now))
 
-    def pass_time(self, seconds: float) -> list[words.Effect]:
+    def pass_time(self, seconds: float) -> list[messages.Effect]:
         """As a loop would: woken at each time that is due."""
         end, before = self.now + seconds, len(self.deeds)
         while (at := next_wake_time(self.state)) is not None and at <= end:
             self.now = max(at, self.now)
-            self.happen(words.TimerFired())
+            self.happen(messages.TimerFired())
         self.now = end
         return self.deeds[before:]
 
 
-def signals(deeds: list[words.Effect]) -> list[tuple[int, bool]]:
+def signals(deeds: list[messages.Effect]) -> list[tuple[int, bool]]:
     """What was sent to whom: the number, and whether to all."""
     found = []
     for deed in deeds:
-        if isinstance(deed, words.SendSignal):
+        if isinstance(deed, messages.SendSignal):
             found.append((deed.number, deed.whole))
-        elif isinstance(deed, words.SweepProcesses) and deed.number:
+        elif isinstance(deed, messages.SweepProcesses) and deed.number:
             found.append((deed.number, True))
     return found
 
@@ -124,7 +127,7 @@ class Chaos(Play):
             self.open(self.dice.randrange(1 << 30), self.dice.choice([0, 1, 1, 2]))
 
     def may_close(self) -> None:
-        self.happen(words.ConnectionClosed(self.connection()))
+        self.happen(messages.ConnectionClosed(self.connection()))
 
     def may_call(self) -> None:
         one = self.connection()
@@ -159,7 +162,7 @@ class Chaos(Play):
             frames.CANCEL: b"",
         }
         kind = self.dice.choice(list(payloads))
-        self.happen(words.FrameReceived(one.id, frames.Frame(kind, id, payloads[kind])))
+        self.happen(messages.FrameReceived(one.id, frames.Frame(kind, id, payloads[kind])))
 
     def may_begin(self) -> None:
         starting = [id for id, pid in self.alive.items() if not pid and id in self.state.works]
@@ -171,7 +174,7 @@ class Chaos(Play):
         if starting:
             id = self.dice.choice(starting)
             del self.alive[id]
-            self.happen(words.SpawnFailed(id, 127, "not found"))
+            self.happen(messages.SpawnFailed(id, 127, "not found"))
 
     def may_end(self) -> None:
         running = [id for id, pid in self.alive.items() if pid]
@@ -183,26 +186,26 @@ class Chaos(Play):
         if work is not None:
             length = work.length + self.dice.randrange(1 << 19)
             first = max(work.first, length - (1 << 20))
-            self.happen(words.LogGrew(work.id, first, length, work.lost_bytes))
+            self.happen(messages.LogGrew(work.id, first, length, work.lost_bytes))
 
     def may_flush(self) -> None:
         one = self.state.connections.get(self.connection())
         if one is not None:
-            self.happen(words.BytesFlushed(one.id, self.dice.randrange(one.unsent + 1)))
+            self.happen(messages.BytesFlushed(one.id, self.dice.randrange(one.unsent + 1)))
 
     def may_tell(self) -> None:
         id = self.work()
         row = {"device": "/dev/accel0"}
-        told: list[words.Event] = [
-            words.OutputsClosed(id),
-            words.ProcessesCounted(id, self.dice.choice([0, 0, 2])),
-            words.ChipUsersFound(id, self.dice.choice([(), (row,)])),
-            words.AptHolderFound(id, self.dice.choice(["", "apt"])),
-            words.LogTailRead(id, self.dice.choice([(), ("Could not get lock",)])),
-            words.StepReported({"attempt": id, "step": 1}),
-            words.HostNotice("preempted", self.dice.choice(["TRUE", "FALSE"])),
-            words.InputConsumed(id, 3),
-            words.TimerFired(),
+        told: list[messages.Event] = [
+            messages.OutputsClosed(id),
+            messages.ProcessesCounted(id, self.dice.choice([0, 0, 2])),
+            messages.ChipUsersFound(id, self.dice.choice([(), (row,)])),
+            messages.AptHolderFound(id, self.dice.choice(["", "apt"])),
+            messages.LogTailRead(id, self.dice.choice([(), ("Could not get lock",)])),
+            messages.StepReported({"attempt": id, "step": 1}),
+            messages.HostNotice("preempted", self.dice.choice(["TRUE", "FALSE"])),
+            messages.InputConsumed(id, 3),
+            messages.TimerFired(),
         ]
         self.happen(self.dice.choice(told))
 
@@ -217,18 +220,18 @@ class Chaos(Play):
                 self.began(work)
         for work in list(self.state.works):
             self.happen(
-                words.ProcessesCounted(work, 0),
-                words.ChipUsersFound(work, ()),
-                words.AptHolderFound(work, ""),
+                messages.ProcessesCounted(work, 0),
+                messages.ChipUsersFound(work, ()),
+                messages.AptHolderFound(work, ""),
             )
-            self.happen(words.LogTailRead(work, ()))
+            self.happen(messages.LogTailRead(work, ()))
         self.pass_time(1.0)
         for id in list(self.state.connections):
-            self.happen(words.BytesFlushed(id, 1 << 40))
+            self.happen(messages.BytesFlushed(id, 1 << 40))
             for call in list(self.state.connections[id].calls.values()):
                 if call.follows and call.credit < 1 << 20:
                     more = frames.Frame(frames.CREDIT, call.id, (1 << 23).to_bytes(4, "big"))
-                    self.happen(words.FrameReceived(id, more))
+                    self.happen(messages.FrameReceived(id, more))
 
     def hold(self) -> None:
         """What must always hold."""
@@ -252,7 +255,7 @@ def test_histories(seed: int) -> None:
         play.one()
         play.hold()
     for id in list(play.state.connections):
-        play.happen(words.BytesFlushed(id, 1 << 40))
+        play.happen(messages.BytesFlushed(id, 1 << 40))
     for _ in range(200):  # in the end all is over and everybody is answered
         play.settle()
     assert not any(work.is_live for work in play.state.works.values())
@@ -269,11 +272,11 @@ def test_a_reader_gets_no_more_than_it_allowed() -> None:
     play.open(1)
     play.ask(1, 7, "run", id="a", argv=["x"])
     play.began("a")
-    play.happen(words.LogGrew("a", 0, 1 << 24))
-    poured = [deed.many for deed in play.deeds if isinstance(deed, words.SendLog)]
+    play.happen(messages.LogGrew("a", 0, 1 << 24))
+    poured = [deed.many for deed in play.deeds if isinstance(deed, messages.SendLog)]
     assert sum(poured) == frames.WINDOW
-    play.happen(words.FrameReceived(1, frames.Frame(frames.CREDIT, 7, (5).to_bytes(4, "big"))))
-    poured = [deed.many for deed in play.deeds if isinstance(deed, words.SendLog)]
+    play.happen(messages.FrameReceived(1, frames.Frame(frames.CREDIT, 7, (5).to_bytes(4, "big"))))
+    poured = [deed.many for deed in play.deeds if isinstance(deed, messages.SendLog)]
     assert sum(poured) == frames.WINDOW + 5
     assert play.state.connections[1].unsent < UNSENT_MAX + frames.WINDOW
 
@@ -282,10 +285,10 @@ def test_who_does_not_read_events_learns_how_many_it_missed() -> None:
     play = Play()
     play.open(1)
     for n in range(50_000):
-        play.happen(words.HostNotice("preempted", str(n)))
+        play.happen(messages.HostNotice("preempted", str(n)))
     assert play.state.connections[1].unsent < EVENTS_MAX + 1000
     missed = play.state.connections[1].missed
-    play.happen(words.BytesFlushed(1, 1 << 30), words.HostNotice("preempted", "x"))
+    play.happen(messages.BytesFlushed(1, 1 << 30), messages.HostNotice("preempted", "x"))
     events = [frame.content for frame in play.sent[1] if frame.kind == frames.EVENT]
     assert events[-2] == {"event": "missed", "many": missed}
     assert len(events) == 50_000 - missed + 2
@@ -305,12 +308,14 @@ def test_an_attempt_that_ignores_term_is_killed_when_its_grace_is_over() -> None
     assert signals(play.pass_time(0.2)) == [(9, True)]
     play.ended("x-1", None, 9)
     assert signals(play.pass_time(0.1)) == [(9, True)]
-    play.happen(words.ProcessesCounted("x-1", 0))
-    play.happen(words.ChipUsersFound("x-1", ({"device": "/dev/accel0"},)))
+    play.happen(messages.ProcessesCounted("x-1", 0))
+    play.happen(messages.ChipUsersFound("x-1", ({"device": "/dev/accel0"},)))
     play.pass_time(29)
     assert play.state.works["x-1"].phase == "freeing"
-    play.happen(words.ChipUsersFound("x-1", ()))
-    play.happen(words.LogTailRead("x-1", ("bye",)) if play.pass_time(1) else words.TimerFired())
+    play.happen(messages.ChipUsersFound("x-1", ()))
+    play.happen(
+        messages.LogTailRead("x-1", ("bye",)) if play.pass_time(1) else messages.TimerFired()
+    )
     assert play.last(1)["free"] is True
     assert play.last(1)["signal"] == 9
 
@@ -330,12 +335,12 @@ def test_chips_that_stay_taken_are_told_after_a_while() -> None:
     attempt(play)
     play.ended("x-1", 1)
     play.pass_time(0)
-    play.happen(words.ProcessesCounted("x-1", 0))
+    play.happen(messages.ProcessesCounted("x-1", 0))
     row = {"device": "/dev/accel0", "pid": 7}
     play.pass_time(31)
-    play.happen(words.ChipUsersFound("x-1", (row,)))
+    play.happen(messages.ChipUsersFound("x-1", (row,)))
     play.pass_time(1)
-    play.happen(words.LogTailRead("x-1", ()))
+    play.happen(messages.LogTailRead("x-1", ()))
     work = play.state.works["x-1"]
     assert (work.phase, work.free, work.holders) == ("ended", False, (row,))
 
@@ -364,7 +369,7 @@ def test_a_lease_that_is_renewed_never_ends() -> None:
 def test_only_deadly_news_stop_attempts(key: str, value: str, deadly: bool) -> None:
     play = Play()
     attempt(play)
-    done = play.happen(words.HostNotice(key, value), words.HostNotice(key, value))
+    done = play.happen(messages.HostNotice(key, value), messages.HostNotice(key, value))
     assert signals(done) == ([(15, False)] if deadly else [])
     play.open(2)
     play.ask(2, 1, "attempts")
@@ -376,9 +381,9 @@ def test_a_command_waits_for_its_reader_but_not_for_ever() -> None:
     play.open(1)
     play.ask(1, 7, "run", id="a", argv=["x"], log_bytes=1 << 20)
     play.began("a")
-    assert words.PauseOutput("a", True) in play.happen(words.LogGrew("a", 0, 900_000))
-    assert words.PauseOutput("a", False) in play.pass_time(61)
-    play.happen(words.LogGrew("a", 0, 1_000_000))
+    assert messages.PauseOutput("a", True) in play.happen(messages.LogGrew("a", 0, 900_000))
+    assert messages.PauseOutput("a", False) in play.pass_time(61)
+    play.happen(messages.LogGrew("a", 0, 1_000_000))
     assert not play.state.works["a"].paused
 
 

@@ -9,7 +9,8 @@ from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_play import Play, perform
 from tests.simulated.engine_programs import Script
 from tests.simulated.engine_wishes import Wished
-from tpuherd_host.agent import frames, words
+from tpuherd_host.agent import frames
+from tpuherd_host.agent.state_machine import messages
 
 LONG = {"*": Script(steps=60, step_s=5.0)}
 ATTEMPT = "gpt-0-a1-7kq"
@@ -66,7 +67,7 @@ def test_a_datagram_with_a_loss_of_400_digits_harms_nobody() -> None:
         play.wish(Wished(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         said = json.loads(f'{{"attempt": "{ATTEMPT}", "loss": {"7" * 400}}}')
-        play.ground.machines()[0].happen(words.StepReported(said))
+        play.ground.machines()[0].happen(messages.StepReported(said))
         assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
         assert play.troubles == []
         return play.lives, [str(one.facts["problem"]) for one in play.events("host.invalid_data")]

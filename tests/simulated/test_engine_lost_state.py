@@ -9,7 +9,7 @@ from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_play import Play, perform
 from tests.simulated.engine_programs import TERM, Script
 from tests.simulated.engine_wishes import Wished
-from tpuherd_host.agent.words import TasksCleaned
+from tpuherd_host.agent.state_machine.messages import TasksCleaned
 
 MIDDLE = {"*": Script(steps=40, step_s=5.0)}
 LONG = {"*": Script(steps=10_000, step_s=5.0, on_term="ignore")}

@@ -17,7 +17,7 @@ from tpuherd.settings import project_access
 from tpuherd.settings.folders import logs_folder
 from tpuherd.store.database import Database
 from tpuherd.store.log_store import LogHost, LogInfo, LogStore
-from tpuherd_host.agent.records import Record
+from tpuherd_host.agent.log_records import Record
 
 Herd = Callable[..., str]
 

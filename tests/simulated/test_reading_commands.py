@@ -25,7 +25,7 @@ from tpuherd.store.database import Database
 from tpuherd.store.log_store import LogHost, LogInfo, LogStore
 from tpuherd.views.json_schemas import SCHEMAS
 from tpuherd.views.printable import COLOURED, show_controls
-from tpuherd_host.agent.records import Record
+from tpuherd_host.agent.log_records import Record
 
 Herd = Callable[..., tuple[int, str, str]]
 Save = Callable[..., None]

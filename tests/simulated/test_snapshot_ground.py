@@ -17,7 +17,7 @@ from tpuherd.sync import snapshot_git
 from tpuherd.sync import take_snapshot as taking
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import snapshot_folder
-from tpuherd_host.agent.snapshots_rows import parse_row
+from tpuherd_host.agent.snapshots.manifest import parse_row
 
 FOLDERS, FILES = 4, 6
 BLIND = "#!/bin/sh\nprintf 'token\\0'\n"  #: as a file system monitor: nothing ever changes

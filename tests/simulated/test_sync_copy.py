@@ -14,8 +14,8 @@ from tpuherd.errors import InvalidInput, NotFound
 from tpuherd.sync.copy_files import CopyResult, copy_from, copy_to
 from tpuherd.sync.ship import Shipment
 from tpuherd_host.agent.frames import WINDOW
-from tpuherd_host.agent.snapshots_rows import NOBODY, pack_row, pack_rows
-from tpuherd_host.agent.snapshots_stream import StreamContent, encode_stream
+from tpuherd_host.agent.snapshots.manifest import NOBODY, pack_row, pack_rows
+from tpuherd_host.agent.snapshots.stream import StreamContent, encode_stream
 
 WHEN = 1_500_000_000_123_456_789
 

@@ -12,8 +12,8 @@ from tests.simulated.sync_hosts import Desk, NearHost, herd, tree, write
 from tpuherd.sync import transfer, upload_blocks
 from tpuherd.sync.ship import ShipOptions, ship
 from tpuherd.sync.shipment import Shipment
-from tpuherd_host.agent import relay, snapshots
-from tpuherd_host.agent.snapshots_stream import BrokenStream
+from tpuherd_host.agent.snapshots import relay, rpc_snapshots
+from tpuherd_host.agent.snapshots.stream import BrokenStream
 
 SHORT_S = 3.0
 NOWHERE = "192.0.2.1"  # for documentation: nobody is there
@@ -32,7 +32,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HAVE_S", "COMMIT_S", "PATIENCE_S", "GRACE_S"):
         monkeypatch.setattr(transfer, name, SHORT_S)
     monkeypatch.setattr(upload_blocks, "STALL_S", 1.5)
-    monkeypatch.setattr(snapshots, "BEAT_S", 0.3)
+    monkeypatch.setattr(rpc_snapshots, "BEAT_S", 0.3)
     monkeypatch.setattr(relay, "DIAL_S", 0.3)
     monkeypatch.setattr(relay, "STALL_S", 1.0)
 

@@ -14,7 +14,7 @@ from tests.integration.worlds import until
 from tests.simulated.sync_hosts import Desk, NearHost, herd, tree, write
 from tpuherd.errors import InvalidInput, NotFound
 from tpuherd.sync.ship import Shipment, ShipOptions, ship, ship_stored
-from tpuherd_host.agent import snapshots_tree
+from tpuherd_host.agent.snapshots import tree as snapshot_tree
 
 
 @pytest.fixture
@@ -304,7 +304,7 @@ def test_where_trees_cannot_change_places_it_is_nearly_as_good(
     def never(one: Path, other: Path) -> None:
         raise OSError(errno.EINVAL, "not on this file system")
 
-    monkeypatch.setattr(snapshots_tree, "exchange_paths", never)
+    monkeypatch.setattr(snapshot_tree, "exchange_paths", never)
     hosts = herd(tmp_path, 1)
     for content in "123":
         write(desk.code, {"a": content})

@@ -17,8 +17,8 @@ from tpuherd.sync import take_snapshot as taking
 from tpuherd.sync import upload_check
 from tpuherd.sync.snapshot_store import AGE_MAX_S, Archive
 from tpuherd.sync.take_snapshot import Snapshot, load_snapshot, snapshot_commit, snapshot_folder
-from tpuherd_host.agent.blobs import CorruptBlob
-from tpuherd_host.agent.snapshots_rows import check_rows, parse_row, rows_id
+from tpuherd_host.agent.snapshots.blobs import CorruptBlob
+from tpuherd_host.agent.snapshots.manifest import check_rows, parse_row, rows_id
 
 
 def git(folder: Path, *words: str) -> str:

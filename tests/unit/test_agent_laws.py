@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 
 from tpuherd.remote.agent_bundle import current_agent, strip_docs
-from tpuherd_host.agent import frames, metadata, records
-from tpuherd_host.agent.facts import chip_generation, parse_meminfo
-from tpuherd_host.agent.holders import parse_lock_holder
-from tpuherd_host.agent.logs import SegmentedLog
+from tpuherd_host.agent import frames, log_records
+from tpuherd_host.agent.effects import preemption_notice
+from tpuherd_host.agent.effects.log_segments import SegmentedLog
+from tpuherd_host.agent.host.chip_users import parse_lock_holder
+from tpuherd_host.agent.host.host_facts import chip_generation, parse_meminfo
 from tpuherd_host.agent.processes import Process, parse_stat, with_descendants
-from tpuherd_host.agent.state import AgentState
+from tpuherd_host.agent.state_machine.messages import Event, ThreadAnswered
+from tpuherd_host.agent.state_machine.rpc_methods import PURE
+from tpuherd_host.agent.state_machine.rpc_methods import __doc__ as reference
+from tpuherd_host.agent.state_machine.state import AgentState
 from tpuherd_host.agent.threaded_methods import THREADED
-from tpuherd_host.agent.threads import AgentPaths, ThreadedCall, run_call
-from tpuherd_host.agent.verbs import PURE
-from tpuherd_host.agent.verbs import __doc__ as reference
-from tpuherd_host.agent.words import Event, ThreadAnswered
+from tpuherd_host.agent.threaded_rpc import AgentPaths, ThreadedCall, run_call
 
 SEEDS = range(20)
 
@@ -49,29 +50,29 @@ def test_frames_come_whole_however_they_are_cut(seed: int) -> None:
 def test_records_come_whole_however_they_are_cut(seed: int) -> None:
     dice = random.Random(seed)
     sent = [
-        records.Record(dice.random(), dice.randrange(4), dice.randbytes(dice.randrange(99)))
+        log_records.Record(dice.random(), dice.randrange(4), dice.randbytes(dice.randrange(99)))
         for _ in range(50)
     ]
-    text = b"".join(records.pack_record(*record) for record in sent)
-    reader = records.RecordReader(offset=1000)
+    text = b"".join(log_records.pack_record(*record) for record in sent)
+    reader = log_records.RecordReader(offset=1000)
     assert [record for piece in cut(text, dice) for record in reader.feed(piece)] == sent
     assert reader.offset == 1000 + len(text) == 1000 + sum(record.size for record in sent)
     for end in range(0, len(text), 7):
-        known = records.complete_length(text[:end])
+        known = log_records.complete_length(text[:end])
         assert known <= end
-        assert len(list(records.RecordReader().feed(text[:known]))) == len(
-            list(records.RecordReader().feed(text[:end]))
+        assert len(list(log_records.RecordReader().feed(text[:known]))) == len(
+            list(log_records.RecordReader().feed(text[:end]))
         )
 
 
 def test_a_jump_sets_the_offset_and_a_gap_counts() -> None:
-    reader = records.RecordReader()
-    jump = records.pack_record(0.0, records.JUMP, records.NUMBER.pack(5000))
-    gap = records.pack_record(0.0, records.GAP, records.NUMBER.pack(77))
+    reader = log_records.RecordReader()
+    jump = log_records.pack_record(0.0, log_records.JUMP, log_records.NUMBER.pack(5000))
+    gap = log_records.pack_record(0.0, log_records.GAP, log_records.NUMBER.pack(77))
     told = list(reader.feed(jump + gap))
-    assert [records.parse_number(record.piece) for record in told] == [5000, 77]
+    assert [log_records.parse_number(record.piece) for record in told] == [5000, 77]
     assert reader.offset == 5000 + len(gap)
-    with pytest.raises(records.BadRecord):
+    with pytest.raises(log_records.BadRecord):
         list(reader.feed(b"\xff" * 20))
 
 
@@ -84,7 +85,7 @@ def test_a_log_is_a_window_on_all_that_was_written(tmp_path: Path, seed: int, ra
     for at in range(dice.randrange(5, 60)):
         piece = dice.randbytes(dice.randrange(1, 1 << 16))
         assert log.append(float(at), 1, piece)
-        whole += piece if raw else records.pack_record(float(at), 1, piece)
+        whole += piece if raw else log_records.pack_record(float(at), 1, piece)
         if dice.random() < 0.1:  # another agent
             log.close()
             log = SegmentedLog(str(tmp_path), cap, raw)
@@ -107,7 +108,7 @@ def test_a_log_that_a_crash_cut_goes_on_after_its_last_whole_record(tmp_path: Pa
     segment.write_bytes(segment.read_bytes()[:-2])
     again = SegmentedLog(str(tmp_path), 1 << 20)
     again.append(3.0, 2, b"three")
-    told = list(records.RecordReader().feed(again.read(0, again.length)))
+    told = list(log_records.RecordReader().feed(again.read(0, again.length)))
     assert [(record.at, record.piece) for record in told] == [(1.0, b"one"), (3.0, b"three")]
     assert again.last_lines() == ["onethree"]
     again.close()
@@ -128,14 +129,17 @@ ANSWER = b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nETag: 8d3\r\nContent-Le
     ],
 )
 def test_the_metadata_servers_answers(answer: bytes, told: tuple[str, str] | None) -> None:
-    assert metadata.parse_answer(answer) == told
+    assert preemption_notice.parse_answer(answer) == told
 
 
 def test_where_the_metadata_server_is() -> None:
-    assert metadata.server_address({}) == ("169.254.169.254", 80)
-    assert metadata.server_address({"GCE_METADATA_HOST": "127.0.0.1:81"}) == ("127.0.0.1", 81)
-    assert b"wait_for_change" not in metadata.build_request("preempted", "h", "")
-    assert b"last_etag=8d3" in metadata.build_request("preempted", "h", "8d3")
+    assert preemption_notice.server_address({}) == ("169.254.169.254", 80)
+    assert preemption_notice.server_address({"GCE_METADATA_HOST": "127.0.0.1:81"}) == (
+        "127.0.0.1",
+        81,
+    )
+    assert b"wait_for_change" not in preemption_notice.build_request("preempted", "h", "")
+    assert b"last_etag=8d3" in preemption_notice.build_request("preempted", "h", "8d3")
 
 
 LOCKS = """\

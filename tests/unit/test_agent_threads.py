@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tpuherd_host.agent.daemon import Daemon
-from tpuherd_host.agent.facts import facts
-from tpuherd_host.agent.logs import SegmentedLog
-from tpuherd_host.agent.state import AgentState
-from tpuherd_host.agent.threads import AgentPaths, ThreadedCall, start_thread
-from tpuherd_host.agent.words import Event
+from tpuherd_host.agent.effects.log_segments import SegmentedLog
+from tpuherd_host.agent.event_loop import EventLoop
+from tpuherd_host.agent.host.host_facts import facts
+from tpuherd_host.agent.state_machine.messages import Event
+from tpuherd_host.agent.state_machine.state import AgentState
+from tpuherd_host.agent.threaded_rpc import AgentPaths, ThreadedCall, start_thread
 
 
 def none_left(*_: Any) -> Iterator[None]:
@@ -24,18 +24,18 @@ def none_left(*_: Any) -> Iterator[None]:
 def test_where_no_thread_can_begin_it_waits_for_the_disk_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    daemon = Daemon(str(tmp_path), str(tmp_path), "1.a", {})
+    loop = EventLoop(str(tmp_path), str(tmp_path), "1.a", {})
     log = SegmentedLog(str(tmp_path), 1 << 20)
     assert log.append(1.0, 1, b"said")
-    daemon.outlets["a"] = SimpleNamespace(log=log)  # type: ignore[assignment]
+    loop.outlets["a"] = SimpleNamespace(log=log)  # type: ignore[assignment]
     monkeypatch.setattr(_thread, "start_new_thread", none_left)
     assert log.dirty
-    daemon.sync_logs()
+    loop.sync_logs()
     assert not log.dirty
-    assert not daemon.syncing
+    assert not loop.syncing
     log.close_writer()
-    daemon.files.epoll.close()
-    for file in (daemon.wake_in, daemon.wake_out):
+    loop.files.epoll.close()
+    for file in (loop.wake_in, loop.wake_out):
         os.close(file)
 
 

@@ -12,7 +12,7 @@ from tpuherd.clock import WallClock
 from tpuherd.commands.async_files import FileWriter
 from tpuherd.commands.console import Console
 from tpuherd.commands.output import create_printer
-from tpuherd_host.agent.records import Record
+from tpuherd_host.agent.log_records import Record
 
 
 @pytest.mark.parametrize("blocking", [True, False])

@@ -15,7 +15,7 @@ from tpuherd.model.observed import HostRun, HostStatus, NodeState, RequestState,
 from tpuherd.model.slot_history import History
 from tpuherd.model.slots_and_plan import HistoryEvent, Launch, Refusal
 from tpuherd.ports import Host
-from tpuherd_host.agent.state import (
+from tpuherd_host.agent.state_machine.state import (
     CLOSING,
     ENDED,
     FREEING,

@@ -19,9 +19,9 @@ from tpuherd.engine.host_messages import (
 )
 from tpuherd.model.observed import HostRun, RunState
 from tpuherd.planner.plan import attempt_number
-from tpuherd_host.agent import reports
-from tpuherd_host.agent.state import Stage, task_json
-from tpuherd_host.agent.state import Task as AgentWork
+from tpuherd_host.agent.effects import step_reports
+from tpuherd_host.agent.state_machine.state import Stage, task_json
+from tpuherd_host.agent.state_machine.state import Task as AgentWork
 
 HUGE = 10**400
 WELL = {"id": "gpt-0-a1-7kq", "kind": "attempt", "phase": "running", "slot": "gpt-0"}
@@ -127,7 +127,7 @@ def test_a_step_was_never_made_later_than_now() -> None:
 
 def test_the_agent_leaves_out_of_a_datagram_what_has_no_end() -> None:
     said = {"attempt": "a", "step": 3, "loss": HUGE, "notes": [1], "text": "x" * 5000, "ok": "yes"}
-    told = reports.parse_report(json.dumps(said).encode())
+    told = step_reports.parse_report(json.dumps(said).encode())
     assert told is not None
     assert told.content == {
         "attempt": "a", "step": 3, "ok": "yes", "refused": ["loss", "notes", "text"],
@@ -137,7 +137,7 @@ def test_the_agent_leaves_out_of_a_datagram_what_has_no_end() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"\xff", b"[1]", b"[" * 8000, b'{"a":' * 1500])
 def test_a_datagram_that_is_no_object_is_dropped_by_the_agent(text: bytes) -> None:
-    assert reports.parse_report(text) is None
+    assert step_reports.parse_report(text) is None
 
 
 def test_no_host_can_use_up_the_numbers_of_attempts() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tpuherd_host import report
-from tpuherd_host.agent.state import ATTEMPT, AgentState, Task
-from tpuherd_host.agent.step import reduce_event
+from tpuherd_host.agent.state_machine.messages import StepReported
+from tpuherd_host.agent.state_machine.reducer import reduce_event
+from tpuherd_host.agent.state_machine.rpc_methods import PURE
+from tpuherd_host.agent.state_machine.state import ATTEMPT, AgentState, Task
 from tpuherd_host.agent.threaded_methods import THREADED
-from tpuherd_host.agent.verbs import PURE
-from tpuherd_host.agent.words import StepReported
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from tpuherd.sync.delta import compute_delta
 from tpuherd.sync.relay_tree import RelayHost, build_tree
-from tpuherd_host.agent.snapshots_rows import (
+from tpuherd_host.agent.snapshots.manifest import (
     BadRows,
     ManifestRow,
     apply_diff,
@@ -24,7 +24,7 @@ from tpuherd_host.agent.snapshots_rows import (
     rows_id,
     unpack_rows,
 )
-from tpuherd_host.agent.snapshots_stream import (
+from tpuherd_host.agent.snapshots.stream import (
     BrokenStream,
     ContentReader,
     StreamContent,

@@ -15,7 +15,7 @@ from tpuherd.errors import OperationFailed
 from tpuherd.settings.folders import logs_folder
 from tpuherd.store import log_store
 from tpuherd.store.log_store import KEEP_S, SEGMENT_MAX, LogHost, LogInfo, LogStore, LogWriter
-from tpuherd_host.agent.records import JUMP, NUMBER, Record, pack_record
+from tpuherd_host.agent.log_records import JUMP, NUMBER, Record, pack_record
 
 PLACE = LogHost(zone="z", node="n", worker=0, incarnation="1")
 

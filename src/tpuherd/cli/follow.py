@@ -19,7 +19,7 @@ from tpuherd.jobs.ledger_cache import load_ledger, read_new_events
 from tpuherd.jobs.open_project import Session
 from tpuherd.store.log_store import LogHost, LogStore
 from tpuherd.views.fold_output import Block, FoldingMerger
-from tpuherd_host.agent.records import GAP, JUMP, Record
+from tpuherd_host.agent.log_records import GAP, JUMP, Record
 
 STDOUT, STDERR = 1, 2
 MISSING = b"[output is missing here]\n"

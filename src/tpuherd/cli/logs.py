@@ -17,7 +17,7 @@ from tpuherd.settings import project_access
 from tpuherd.store.log_store import LogHost, LogStore
 from tpuherd.views.fold_output import PlainMerger, json_line, split_lines
 from tpuherd.views.printable import show_bytes, show_controls
-from tpuherd_host.agent.records import GAP, JUMP
+from tpuherd_host.agent.log_records import GAP, JUMP
 
 if TYPE_CHECKING:
     from tpuherd.commands.console import Console

@@ -12,7 +12,7 @@ from tpuherd.commands.command_types import log_place
 from tpuherd.ports import Host
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.store.log_store import LogInfo, LogStore, LogWriter
-from tpuherd_host.agent.records import Record
+from tpuherd_host.agent.log_records import Record
 
 DAY_S = 86400.0
 FLUSH_S = 0.5  #: and what takes longer is written down though it said nothing yet

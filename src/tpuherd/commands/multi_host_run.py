@@ -19,7 +19,7 @@ from tpuherd.remote.agent_channel import Call
 from tpuherd.remote.agent_link import AgentLink
 from tpuherd.remote.connection_pool import ConnectionPool
 from tpuherd_host.agent.frames import LOG
-from tpuherd_host.agent.records import GAP, JUMP, Record, RecordReader, parse_number
+from tpuherd_host.agent.log_records import GAP, JUMP, Record, RecordReader, parse_number
 
 TAIL_MAX = 2048
 PATIENCE_S = 120.0  #: so long after a cut a host is looked for

@@ -22,7 +22,7 @@ from tpuherd.views.fold_output import (
     split_lines,
 )
 from tpuherd.views.printable import PrintableStream, show_bytes
-from tpuherd_host.agent.records import Record
+from tpuherd_host.agent.log_records import Record
 
 COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 PORTS = {1: "stdout", 2: "stderr"}

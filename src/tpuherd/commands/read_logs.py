@@ -14,7 +14,7 @@ from tpuherd.results import LogLine
 from tpuherd.settings.project_access import ProjectScope
 from tpuherd.store.log_store import LogStore
 from tpuherd.views.fold_output import Block, PlainMerger, split_lines
-from tpuherd_host.agent.records import GAP, JUMP
+from tpuherd_host.agent.log_records import GAP, JUMP
 
 PORTS = {1: "stdout", 2: "stderr"}
 MISSING = b"[output is missing here]\n"

@@ -19,7 +19,7 @@ from tpuherd.remote.resolve_hosts import RemoteSession
 from tpuherd.results import CommandResult, HostResult
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.store.log_store import COMMAND, LogInfo, LogStore
-from tpuherd_host.agent.records import Record
+from tpuherd_host.agent.log_records import Record
 
 GRACE_S = 10.0
 STDOUT = 1

@@ -7,8 +7,8 @@ from statistics import median
 
 from tpuherd.engine.host_messages import AttemptStatus, StepReport, parse_report
 from tpuherd.model.observed import HostRun, HostStatus, RunState
-from tpuherd_host.agent.attempts import DEADLY
-from tpuherd_host.agent.state import CLOSING, ENDED, FREEING, LOST, SWEEPING
+from tpuherd_host.agent.state_machine.rpc_attempts import DEADLY
+from tpuherd_host.agent.state_machine.state import CLOSING, ENDED, FREEING, LOST, SWEEPING
 
 STEPS_KEPT = 21  #: by so many reports the median duration of a step is told
 TAIL = 30  #: lines

@@ -13,7 +13,7 @@ from tpuherd.model.stored_job import StoredJob
 from tpuherd.settings import project_settings
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.sync.snapshot_store import Archive, open_archive
-from tpuherd_host.agent.snapshots_rows import parse_row
+from tpuherd_host.agent.snapshots.manifest import parse_row
 
 
 def load_desired_state(

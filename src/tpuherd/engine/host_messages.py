@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct, convert
 
-from tpuherd_host.agent.attempts import DEADLY, WORDS_MAX
-from tpuherd_host.agent.state import (
+from tpuherd_host.agent.state_machine.rpc_attempts import DEADLY, WORDS_MAX
+from tpuherd_host.agent.state_machine.state import (
     CLOSING,
     ENDED,
     FREEING,

@@ -26,8 +26,8 @@ from tpuherd.errors import HerdError, NotFound, NotReached
 from tpuherd.model.observed import HostRun, HostStatus, RunState
 from tpuherd.ports import Host, HostsPort, Link, RpcRequest
 from tpuherd.store.log_store import SETUP, LogHost, LogInfo, LogStore, LogWriter
-from tpuherd_host.agent.records import JUMP, BadRecord, RecordReader
-from tpuherd_host.agent.turn import LOG_PORT
+from tpuherd_host.agent.log_records import JUMP, BadRecord, RecordReader
+from tpuherd_host.agent.state_machine.transition import LOG_PORT
 
 PAUSE_S, PAUSE_S_MAX = 1.0, 30.0  #: from one try to reach a host to the next
 SOON_S = 0.1  #: the first, after a link that has lived: what cut it is worth knowing at once

@@ -15,8 +15,8 @@ from tpuherd.model.stored_job import StoredJob
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.store import moved_marker
 from tpuherd.sync.snapshot_store import Archive, open_archive
-from tpuherd_host.agent.blobs import CorruptBlob, PackWriter
-from tpuherd_host.agent.snapshots_rows import pack_rows, unpack_rows
+from tpuherd_host.agent.snapshots.blobs import CorruptBlob, PackWriter
+from tpuherd_host.agent.snapshots.manifest import pack_rows, unpack_rows
 
 STORE, SECRETS, LOGS, BLOBS, ROWS, END = "store.db", "secrets", "logs", "blobs", "rows", "end"
 DRAFT = "move.db"

@@ -13,7 +13,7 @@ from tpuherd.jobs import via_parcel
 from tpuherd.jobs.open_project import Session
 from tpuherd.model.slots_and_plan import Offer
 from tpuherd.sync.snapshot_store import Archive
-from tpuherd_host.agent.snapshots_rows import parse_row
+from tpuherd_host.agent.snapshots.manifest import parse_row
 
 #: Setup steps that may bring a folder that all hosts share.
 MOUNTS = re.compile(r"\b(mount|gcsfuse|sshfs|s3fs|rclone|lustre|nfs)\b")

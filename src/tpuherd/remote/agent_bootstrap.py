@@ -14,7 +14,7 @@ from tpuherd.errors import HerdError, NotReached, OperationFailed
 from tpuherd.remote.agent_channel import Multiplexer
 from tpuherd_host.agent.attach import FOLDER, SOCKET
 from tpuherd_host.agent.frames import PROTOCOL
-from tpuherd_host.agent.start import PREFIX, SUFFIX
+from tpuherd_host.agent.main import PREFIX, SUFFIX
 
 MARK = b"\x01tpuherd "  #: before it a host may say what it likes: the user's start files do
 NOISE_MAX = 1 << 16

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import tpuherd_host
 from tpuherd_host.agent.frames import PROTOCOL
-from tpuherd_host.agent.start import PREFIX, SUFFIX, main
+from tpuherd_host.agent.main import PREFIX, SUFFIX, main
 
 #: The agent, and what attempts import and run: the archive is on their path.
 PACKAGE = Path(tpuherd_host.__file__).parent

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tpuherd.errors import OperationFailed
-from tpuherd_host.agent.records import (
+from tpuherd_host.agent.log_records import (
     JUMP,
     NUMBER,
     BadRecord,

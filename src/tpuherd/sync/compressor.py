@@ -3,7 +3,7 @@
 import zlib
 from importlib import import_module
 
-from tpuherd_host.agent.snapshots_stream import MakeCompressor
+from tpuherd_host.agent.snapshots.stream import MakeCompressor
 
 
 def fastest_compressor() -> MakeCompressor:

@@ -21,9 +21,9 @@ from tpuherd.sync.ship import (
     deliver_payload,
     links_by_label,
 )
-from tpuherd_host.agent.blobs import CorruptBlob
 from tpuherd_host.agent.frames import BLOBS
-from tpuherd_host.agent.snapshots_rows import (
+from tpuherd_host.agent.snapshots.blobs import CorruptBlob
+from tpuherd_host.agent.snapshots.manifest import (
     NOBODY,
     BadRows,
     ManifestRow,
@@ -33,13 +33,18 @@ from tpuherd_host.agent.snapshots_rows import (
     rows_id,
     unpack_rows,
 )
-from tpuherd_host.agent.snapshots_stream import (
+from tpuherd_host.agent.snapshots.stream import (
     BrokenStream,
     ContentReader,
     decode_blocks,
     read_blocks,
 )
-from tpuherd_host.agent.snapshots_tree import error_text, make_folders, merge_tree, write_row
+from tpuherd_host.agent.snapshots.tree import (
+    error_text,
+    make_folders,
+    merge_tree,
+    write_row,
+)
 
 PIECE = 1 << 20
 AT_ONCE = 8  #: hosts that are copied from at a time

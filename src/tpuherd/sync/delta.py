@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tpuherd_host.agent.snapshots_rows import (
+from tpuherd_host.agent.snapshots.manifest import (
     content_sizes,
     diff_rows,
     pack_rows,
     parse_row,
     row_at_path,
 )
-from tpuherd_host.agent.snapshots_stream import LIKE_MAX, StreamContent
+from tpuherd_host.agent.snapshots.stream import LIKE_MAX, StreamContent
 
 BASE_LETTERS = 16  #: of a snapshot's id: enough to find it, for what comes of it is checked whole
 

@@ -5,14 +5,18 @@ from collections.abc import Callable
 from tpuherd.ports import Link, RpcRequest
 from tpuherd.sync.copy_files import receive_stream
 from tpuherd.sync.snapshot_store import Archive
-from tpuherd_host.agent.snapshots_rows import (
+from tpuherd_host.agent.snapshots.manifest import (
     BadRows,
     check_rows,
     content_sizes,
     rows_id,
     unpack_rows,
 )
-from tpuherd_host.agent.snapshots_stream import ContentReader, decode_blocks, read_blocks
+from tpuherd_host.agent.snapshots.stream import (
+    ContentReader,
+    decode_blocks,
+    read_blocks,
+)
 
 
 async def recover_snapshot(id: str, link: Link, archive: Archive) -> None:

@@ -14,8 +14,13 @@ from typing import NamedTuple
 from tpuherd.errors import OperationFailed
 from tpuherd.sync.snapshot_git import IndexStamp, Listing
 from tpuherd.sync.upload_check import Finding
-from tpuherd_host.agent.blobs import BlobsInUse, BlobStore
-from tpuherd_host.agent.snapshots_rows import content_sizes, pack_rows, parse_row, unpack_rows
+from tpuherd_host.agent.snapshots.blobs import BlobsInUse, BlobStore
+from tpuherd_host.agent.snapshots.manifest import (
+    content_sizes,
+    pack_rows,
+    parse_row,
+    unpack_rows,
+)
 
 FOLDER = "snapshots"  #: within our folder for data
 AGE_MAX_S = 90 * 86_400

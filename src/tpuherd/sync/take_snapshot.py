@@ -11,8 +11,8 @@ from tpuherd.sync import snapshot_git, upload_check
 from tpuherd.sync.snapshot_store import FULL, Archive, FileStamp, StoredSnapshot
 from tpuherd.sync.tree_scan import TreeScan, scan_tree, signature
 from tpuherd.sync.upload_check import Finding
-from tpuherd_host.agent.blobs import PIECE, PackWriter
-from tpuherd_host.agent.snapshots_rows import pack_row
+from tpuherd_host.agent.snapshots.blobs import PIECE, PackWriter
+from tpuherd_host.agent.snapshots.manifest import pack_row
 
 TRIES = 3
 RACY_NS = 2_000_000_000  #: a file may change twice within its file system's tick

@@ -24,7 +24,7 @@ from tpuherd.sync.relay_tree import (
 from tpuherd.sync.shipment import Payload, Progress, ProgressCallback, ShipOptions
 from tpuherd.sync.upload_blocks import UploadMeter, await_reply, send_blocks
 from tpuherd_host.agent.frames import BLOBS
-from tpuherd_host.agent.snapshots_stream import encode_stream
+from tpuherd_host.agent.snapshots.stream import encode_stream
 
 HAVE_S = 30.0
 COMMIT_S = 120.0

@@ -2,20 +2,21 @@
 
 from typing import Dict
 
-from tpuherd_host.agent import clean, facts, snapshots, snapshots_give, stacks
-from tpuherd_host.agent.threads import ThreadedMethod
+from tpuherd_host.agent.host import clean, host_facts, stack_traces
+from tpuherd_host.agent.snapshots import rpc_snapshots, send_files
+from tpuherd_host.agent.threaded_rpc import ThreadedMethod
 
 THREADED: Dict[str, ThreadedMethod] = {
-    "facts": facts.facts,
+    "facts": host_facts.facts,
     "holders": clean.told_holders,
     "clean": clean.clean,
-    "snapshot.have": snapshots.have,
-    "snapshot.receive": snapshots.receive,
-    "snapshot.relay": snapshots.follow,
-    "snapshot.pass": snapshots.feed,
-    "snapshot.commit": snapshots.commit,
-    "snapshot.abandon": snapshots.abandon,
-    "snapshot.give": snapshots_give.snapshot,
-    "give": snapshots_give.give,
-    "stacks": stacks.stacks,
+    "snapshot.have": rpc_snapshots.have,
+    "snapshot.receive": rpc_snapshots.receive,
+    "snapshot.relay": rpc_snapshots.follow,
+    "snapshot.pass": rpc_snapshots.feed,
+    "snapshot.commit": rpc_snapshots.commit,
+    "snapshot.abandon": rpc_snapshots.abandon,
+    "snapshot.give": send_files.snapshot,
+    "give": send_files.give,
+    "stacks": stack_traces.stacks,
 }

@@ -1,0 +1,1 @@
+"""What the agent does to connections, processes, logs and files."""

@@ -1,0 +1,190 @@
+"""A log on the disk: segments with logical offsets, the oldest dropped when there are too many."""
+
+import os
+from typing import BinaryIO, List, Optional
+
+from tpuherd_host.agent.log_records import (
+    GAP,
+    HEAD,
+    NUMBER,
+    PIECE_MAX,
+    complete_length,
+    pack_record,
+)
+
+SEGMENT_MAX = 16 << 20
+SEGMENTS = 16  #: a full log has about so many
+PREFIX = "log."
+
+
+class SegmentedLog:
+    """Owns the segments of a folder: `log.<the logical offset at which it begins>`."""
+
+    def __init__(self, folder: str, cap: int, raw: bool = False, fresh: bool = False) -> None:
+        self.folder = folder
+        self.raw = raw  #: bytes without records: a terminal's
+        self.segment = max(1 << 15, min(SEGMENT_MAX, cap // SEGMENTS))
+        self.cap = cap
+        self.starts: List[int] = []
+        self.file: Optional[BinaryIO] = None
+        self.readers: dict[int, int] = {}  #: start of a segment to a file descriptor
+        self.length = 0
+        self.lost_bytes = 0  #: in all
+        self.gap = 0  #: not yet told in the log
+        self.broken = False  #: the newest segment ends with half a record: begin another
+        self.dirty = False
+        if not fresh:
+            self.load()
+
+    @property
+    def first_offset(self) -> int:
+        """The oldest offset that can be read."""
+        return self.starts[0] if self.starts else self.length
+
+    def segment_path(self, start: int) -> str:
+        """Where a segment is."""
+        return os.path.join(self.folder, f"{PREFIX}{start:020d}")
+
+    def load(self) -> None:
+        """Find what an earlier agent left; a record that was cut by a crash goes."""
+        names = [n for n in os.listdir(self.folder) if n.startswith(PREFIX)]
+        self.starts = sorted(int(name[len(PREFIX) :]) for name in names)
+        if not self.starts:
+            return
+        path = self.segment_path(self.starts[-1])
+        with open(path, "rb+") as file:
+            text = file.read()
+            end = len(text) if self.raw else complete_length(text)
+            if end < len(text):
+                file.truncate(end)
+        self.length = self.starts[-1] + end
+
+    def append(self, at: float, port: int, piece: bytes) -> bool:
+        """Write a record; False where the disk is full: it is lost, and the next one says so."""
+        text = b""
+        if self.gap and not self.raw:
+            text = pack_record(at, GAP, NUMBER.pack(self.gap))
+        text += piece if self.raw else pack_record(at, port, piece)
+        try:
+            self.write(text)
+        except OSError:
+            self.truncate_partial()
+            self.gap += len(piece)
+            self.lost_bytes += len(piece)
+            return False
+        self.gap = 0
+        return True
+
+    def write(self, text: bytes) -> None:
+        """All or nothing of it, into the newest segment."""
+        if self.file is None or self.length - self.starts[-1] >= self.segment:
+            self.rotate_segment()
+        assert self.file is not None
+        view = memoryview(text)
+        while view:
+            view = view[self.file.write(view) :]
+        self.length += len(text)
+        self.dirty = True
+
+    def truncate_partial(self) -> None:
+        """A write was cut: only whole records may stay."""
+        if self.file is not None:
+            try:
+                os.ftruncate(self.file.fileno(), self.length - self.starts[-1])
+            except OSError:
+                self.close_writer()
+                self.broken = True
+
+    def rotate_segment(self) -> None:
+        """Begin a segment; drop the oldest where there are too many."""
+        size = self.length - self.starts[-1] if self.starts else self.segment
+        fresh = size >= self.segment or (self.broken and size > 0)
+        start = self.length if fresh else self.starts[-1]
+        file = open(self.segment_path(start), "ab", buffering=0, opener=open_private)  # noqa: SIM115
+        self.close_writer()
+        self.file = file
+        self.broken = False
+        if fresh and start not in self.starts:
+            self.starts.append(start)
+        room = self.segment + PIECE_MAX + 2 * HEAD.size  # what this one may still take
+        while len(self.starts) > 1 and self.length - self.starts[0] > self.cap - room:
+            oldest = self.starts.pop(0)
+            reader = self.readers.pop(oldest, None)
+            if reader is not None:
+                os.close(reader)
+            os.unlink(self.segment_path(oldest))
+
+    def read(self, offset: int, many: int) -> bytes:
+        """So many bytes from there, all of them, from as many segments as it takes."""
+        pieces = []
+        while many > 0:
+            index = max(i for i, start in enumerate(self.starts) if start <= offset)
+            start = self.starts[index]
+            end = self.starts[index + 1] if index + 1 < len(self.starts) else self.length
+            piece = os.pread(self.segment_reader(start), min(many, end - offset), offset - start)
+            if not piece:
+                piece = bytes(min(many, end - offset))  # somebody cut the file: keep the count
+            pieces.append(piece)
+            offset += len(piece)
+            many -= len(piece)
+        return b"".join(pieces)
+
+    def segment_reader(self, start: int) -> int:
+        """A file descriptor for a segment; only one is kept."""
+        if start not in self.readers:
+            self.close_readers()
+            self.readers[start] = os.open(self.segment_path(start), os.O_RDONLY | os.O_CLOEXEC)
+        return self.readers[start]
+
+    def close_readers(self) -> None:
+        """Nobody reads just now."""
+        for reader in self.readers.values():
+            os.close(reader)
+        self.readers.clear()
+
+    def last_lines(self, lines: int = 20, many: int = 8192) -> List[str]:
+        """Its last lines, as well as they can be told."""
+        if self.raw:
+            text = self.read(max(self.first_offset, self.length - many), min(many, self.length))
+        else:
+            text = self.last_pieces(many)
+        told = text.decode("utf-8", "replace").splitlines()
+        return [line[:500] for line in told[-lines:]]
+
+    def last_pieces(self, many: int) -> bytes:
+        """What the last records of the newest segments hold."""
+        pieces = b""
+        for start in self.starts[-2:]:
+            end = self.length if start == self.starts[-1] else self.starts[-1]
+            text = self.read(start, end - start)
+            place = 0
+            while place + HEAD.size <= len(text):
+                _, port, length = HEAD.unpack_from(text, place)
+                place += HEAD.size
+                if port != GAP:
+                    pieces = (pieces + text[place : place + length])[-many:]
+                place += length
+        return pieces
+
+    def file_to_sync(self) -> Optional[int]:
+        """A descriptor to be synced and closed by somebody else; None: there is nothing new."""
+        if not self.dirty or self.file is None:
+            return None
+        self.dirty = False
+        return os.dup(self.file.fileno())
+
+    def close_writer(self) -> None:
+        """Nobody writes just now."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+    def close(self) -> None:
+        """Nobody uses it just now; it opens again by itself."""
+        self.close_writer()
+        self.close_readers()
+
+
+def open_private(path: str, flags: int) -> int:
+    """Only its owner may read it."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,132 @@
+"""What the agent runs on: its files, connections, processes and the queues of events.
+
+Effects work on it; the event loop owns it.
+"""
+
+import _thread
+import os
+import socket
+import time
+from collections import deque
+from typing import Deque, Dict, List, Optional, Set, Tuple
+
+from tpuherd_host.agent.effects.connections import ConnectionTable
+from tpuherd_host.agent.effects.poller import Poller
+from tpuherd_host.agent.effects.task_pipes import TaskPipes
+from tpuherd_host.agent.effects.task_store import TaskStore
+from tpuherd_host.agent.state_machine import messages
+from tpuherd_host.agent.state_machine.state import AgentState, Task
+from tpuherd_host.agent.threaded_rpc import AgentPaths, ThreadedCall
+
+SYNC_S = 0.8  #: what a host wrote is on its disk after at most so long, and a moment
+SAVE_S = 5.0  #: what a full disk refused is tried again so often
+
+
+class AgentRuntime:
+    """Holds the agent's resources, and lets events in from any thread."""
+
+    def __init__(self, folder: str, home: str, version: str, environment: Dict[str, str]) -> None:
+        self.files = Poller()
+        self.shelf = TaskStore(folder)
+        self.doors = ConnectionTable(version, self.files, self.add_event, lambda: self.state)
+        self.house = AgentPaths(folder, home, environment, lambda: self.state, self.post_event)
+        self.state = AgentState()
+        self.counted = self.state
+        self.wake_at: Optional[float] = None
+        self.queue: Deque[messages.Event] = deque()
+        self.posted: Deque[messages.Event] = deque()  #: by threads
+        self.outlets: Dict[str, TaskPipes] = {}
+        self.grown: Set[str] = set()
+        self.later: Deque[str] = deque()  #: what is over, when all is said that is to be said
+        self.heard_out: List[str] = []  #: the nurse may let go of their output
+        self.talks: Dict[Tuple[int, int], ThreadedCall] = {}
+        self.unseen: Dict[str, float] = {}  #: work whose process is gone: since when
+        self.nurse: Optional[socket.socket] = None
+        self.nurse_pid = 0
+        self.nurse_rest = bytearray()
+        self.leaving = False  #: the host goes down
+        self.sync_at: Optional[float] = None
+        self.save_at: Optional[float] = None
+        self.syncing = False  #: a thread waits for the disk
+        self.anchor = time.time() - time.monotonic()
+        self.wake_in, self.wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.files.watch_file(self.wake_in, False, self.drain_wake_pipe)
+
+    def current_time(self) -> float:
+        """Seconds since 1970; a clock that is set meanwhile moves no deadline."""
+        return self.anchor + time.monotonic()
+
+    # ---- events ----------------------------------------------------------------------------------
+
+    def add_event(self, happening: messages.Event) -> None:
+        """To be judged in this round."""
+        self.queue.append(happening)
+
+    def post_event(self, happening: messages.Event) -> None:
+        """The same, from another thread or a signal."""
+        self.posted.append(happening)
+        self.wake_up()
+
+    def start_leaving(self) -> None:
+        """Live no longer than the last work that lives."""
+        self.leaving = True
+        self.wake_up()
+
+    def wake_up(self) -> None:
+        """Sleep no longer."""
+        try:
+            os.write(self.wake_out, b".")
+        except BlockingIOError:
+            pass  # it is awake anyway
+
+    def drain_wake_pipe(self) -> None:
+        """By a thread or a signal."""
+        os.read(self.wake_in, 1 << 12)
+
+    def take_posted(self) -> None:
+        """What was posted."""
+        while self.posted:
+            self.queue.append(self.posted.popleft())
+
+    # ---- logs and records ------------------------------------------------------------------------
+
+    def queue_log_growth(self, id: str) -> None:
+        """A log has more. That is judged before anything by which its work might be over."""
+        outlet, work = self.outlets.get(id), self.state.works.get(id)
+        if outlet is not None and work is not None:
+            log = outlet.log
+            known = (work.first, work.length, work.lost_bytes)
+            if known != (log.first_offset, log.length, log.lost_bytes):
+                self.queue.appendleft(
+                    messages.LogGrew(id, log.first_offset, log.length, log.lost_bytes)
+                )
+            if self.sync_at is None and log.dirty:
+                self.sync_at = self.current_time() + SYNC_S
+
+    def sync_logs(self) -> None:
+        """Have a thread wait until dirty logs are on the disk; later, if one waits already."""
+        if self.syncing:
+            self.sync_at = self.current_time() + SYNC_S
+            return
+        logs = [outlet.log.file_to_sync() for outlet in self.outlets.values()]
+        files = [file for file in logs if file is not None]
+        self.syncing = True
+        try:
+            _thread.start_new_thread(self.sync_files, (files,))
+        except RuntimeError:  # the user's processes have left no room for one more thread
+            self.sync_files(files)
+
+    def sync_files(self, files: List[int]) -> None:
+        """The life of that thread."""
+        for file in files:
+            try:
+                os.fdatasync(file)
+            except OSError:
+                pass  # a full or broken disk shows itself at the next write
+            os.close(file)
+        self.syncing = False
+
+    def save_task(self, work: Task, hard: bool) -> None:
+        """Write down how a piece of work stands; again later where the disk is full."""
+        if not self.shelf.save(work, hard) and self.save_at is None:
+            self.save_at = self.current_time() + SAVE_S

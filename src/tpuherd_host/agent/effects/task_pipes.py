@@ -1,0 +1,247 @@
+"""One piece of work's files: its output into its log, and what it is fed."""
+
+import errno
+import fcntl
+import os
+import struct
+import termios
+from collections import deque
+from typing import Callable, Deque, Dict, List, Mapping, Optional
+
+from tpuherd_host.agent.effects.log_segments import SegmentedLog
+from tpuherd_host.agent.log_records import PIECE_MAX
+
+STDOUT, STDERR = 1, 2
+WatchFile = Callable[[int, bool, Callable[[], None]], None]  #: a file, for writing?, who is called
+UnwatchFile = Callable[[int], None]
+
+
+class TaskPipes:
+    """Owns pipes or terminal, and log."""
+
+    def __init__(
+        self,
+        folder: str,
+        log: SegmentedLog,
+        watch: WatchFile,
+        unwatch: UnwatchFile,
+        readable: Callable[[], None],
+    ) -> None:
+        self.folder = folder
+        self.log = log
+        self.watch = watch
+        self.unwatch = unwatch
+        self.readable = readable  #: somebody is to call `take` and `pass_on`
+        self.outputs: Dict[int, int] = {}  #: file to port
+        self.fed: Deque[bytes] = deque()
+        self.input: Optional[int] = None
+        self.ending = False  #: no more will be fed
+        self.process_ended = False
+        self.master: Optional[int] = None
+        self.slave: Optional[int] = None
+        self.spare: Optional[int] = None  #: keeps the input open until the process has it
+        self.reading = False
+        self.paused = False
+        self.writing = False
+
+    # ---- before, at and after the beginning ------------------------------------------------------
+
+    def prepare_files(
+        self, stdin: bool, terminal: Optional[Mapping[str, int]]
+    ) -> Dict[str, Optional[str]]:
+        """Make what a process needs; how it is found."""
+        self.ending = self.process_ended = False
+        if terminal is not None:
+            self.master, self.slave = os.openpty()
+            self.resize_terminal(
+                int(terminal.get("rows") or 24), int(terminal.get("columns") or 80)
+            )
+            os.set_blocking(self.master, False)
+            return {"tty": os.ttyname(self.slave), "in": None, "out": None, "err": None}
+        paths = {end: f"{self.folder}/{end}" for end in ("in", "out", "err")}
+        self.open_outputs()
+        if stdin and self.input is None and self.spare is None:
+            self.spare = self.open_fifo(paths["in"], os.O_RDWR)
+        return {"tty": None, **paths, "in": paths["in"] if stdin else None}
+
+    def open_outputs(self) -> None:
+        """Those that are not open: a stage before may have closed them."""
+        for end, port in (("out", STDOUT), ("err", STDERR)):
+            if port not in self.outputs.values():
+                self.outputs[self.open_fifo(f"{self.folder}/{end}", os.O_RDONLY)] = port
+
+    def adopt_outputs(self) -> None:
+        """Take up the pipes of a process that an earlier agent began."""
+        self.open_outputs()
+        self.watch_outputs()
+
+    @staticmethod
+    def open_fifo(path: str, way: int) -> int:
+        """A named pipe: another agent finds it again."""
+        try:
+            os.mkfifo(path, 0o600)
+        except FileExistsError:
+            pass
+        return os.open(path, way | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def handle_started(self) -> None:
+        """The process has its ends now."""
+        if self.slave is not None:
+            os.close(self.slave)
+            self.slave = None
+        if self.master is not None:
+            self.outputs = {self.master: STDOUT}
+            self.input = self.master
+        else:
+            self.open_outputs()
+        if self.spare is not None:
+            self.input = os.open(os.path.join(self.folder, "in"), os.O_WRONLY | os.O_NONBLOCK)
+            os.close(self.spare)
+            self.spare = None
+        self.reading = False
+
+    def watch_outputs(self) -> None:
+        """Look at its output, if nobody does."""
+        if not self.paused and not self.reading:
+            for file in self.outputs:
+                self.watch(file, False, self.readable)
+            self.reading = True
+
+    def set_paused(self, on: bool) -> None:
+        """Look at its output no more, or again."""
+        self.paused = on
+        if on:
+            for file in self.outputs:
+                if file != self.input or not self.writing:
+                    self.unwatch(file)
+            self.reading = False
+        else:
+            self.watch_outputs()
+
+    def read_outputs(self, at: float) -> bool:
+        """What is there now goes into the log; whether that was the last."""
+        for file, port in list(self.outputs.items()):
+            try:
+                piece = os.read(file, PIECE_MAX)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                if error.errno != errno.EIO:  # a terminal that nobody has open any more
+                    raise
+                piece = b""
+            if piece:
+                self.log.append(at, port, piece)
+            else:
+                self.close_output(file)
+        return not self.outputs
+
+    def close_output(self, file: int) -> None:
+        """Nobody has its other end open. A terminal stays open until its process has ended: to
+        close it sends SIGHUP, also to a `touch` that closed its output and is about to exit.
+        """
+        self.unwatch(file)
+        if self.input == file:
+            self.input = None
+        if file == self.master:
+            if not self.process_ended:
+                return
+            self.master = None
+        del self.outputs[file]
+        os.close(file)
+
+    # ---- what it is fed --------------------------------------------------------------------------
+
+    def feed(self, piece: Optional[bytes]) -> int:
+        """Bytes for it, or its input's end; how many it took, or nobody will take, just now."""
+        if piece is None:
+            self.ending = True
+        elif piece:
+            if self.ending or (self.input is None and self.spare is None and self.slave is None):
+                return len(piece)
+            self.fed.append(piece)
+        return self.write_input()
+
+    def write_input(self) -> int:
+        """As much as it takes."""
+        if self.input is None:
+            return self.discard_input() if self.spare is None and self.slave is None else 0
+        taken = 0
+        while self.fed:
+            piece = self.fed[0]
+            try:
+                many = os.write(self.input, piece)
+            except BlockingIOError:
+                break
+            except OSError:  # it reads no more
+                taken += self.discard_input()
+                self.end_input()
+                break
+            taken += many
+            self.fed.popleft()
+            if many < len(piece):
+                self.fed.appendleft(piece[many:])
+        self.wait_for_room()
+        if not self.fed and self.ending:
+            self.end_input()
+        return taken
+
+    def discard_input(self) -> int:
+        """Nobody will take what is left."""
+        many = sum(map(len, self.fed))
+        self.fed.clear()
+        return many
+
+    def wait_for_room(self) -> None:
+        """Be called when it takes more."""
+        wanted = bool(self.fed) and self.input is not None
+        if wanted != self.writing and self.input is not None:
+            self.writing = wanted
+            if wanted:
+                self.watch(self.input, True, self.readable)
+            elif self.input in self.outputs and self.reading:
+                self.watch(self.input, False, self.readable)
+            else:
+                self.unwatch(self.input)
+
+    def end_input(self) -> None:
+        """No more."""
+        self.ending = True
+        if self.input is None:
+            return
+        if self.input == self.master:
+            try:
+                os.write(self.input, b"\x04")  # as a user would
+            except OSError:
+                pass  # it has more to read first, or is gone
+            return
+        self.unwatch(self.input)
+        os.close(self.input)
+        self.input = None
+        self.writing = False
+
+    def resize_terminal(self, rows: int, columns: int) -> None:
+        """The terminal's size; the kernel tells who is in front of it."""
+        if self.master is not None:
+            size = struct.pack("HHHH", rows, columns, 0, 0)
+            fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
+
+    def close(self) -> None:
+        """Nothing of it is needed any more but the log on the disk."""
+        files: List[Optional[int]] = [
+            *self.outputs,
+            self.input,
+            self.master,
+            self.slave,
+            self.spare,
+        ]
+        for file in {file for file in files if file is not None}:
+            self.unwatch(file)
+            os.close(file)
+        self.outputs = {}
+        self.input = self.master = self.slave = self.spare = None
+        for end in ("in", "out", "err"):
+            try:
+                os.unlink(os.path.join(self.folder, end))
+            except OSError:
+                pass  # there was none
+        self.log.close()

@@ -1,0 +1,240 @@
+"""What the agent keeps on the disk: one folder for each piece of work, stamps and epochs."""
+
+import json
+import os
+import stat
+import zlib
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set
+
+from tpuherd_host.agent.effects.process_supervisor import start_ticks, write_file
+from tpuherd_host.agent.state_machine.state import COMMAND, ENDED, Ending, Stage, Task
+
+FOLDERS = {"command": "commands", "attempt": "attempts", "setup": "setups"}
+DISK_MIN = 8 << 20  #: with less free, a new command is kept in memory
+RAM = "/dev/shm"
+PLAIN, PLAIN_STAGE = Task("", "", (), 0.0), Stage(())  #: with what stands where nothing is said
+
+
+def ram_folder(root: str) -> str:
+    """Where commands are kept while the disk is full: another one for each agent's folder."""
+    return os.path.join(RAM, f"tpuherd-{os.getuid()}-{zlib.crc32(root.encode()):08x}")
+
+
+def make_private_folder(folder: str) -> bool:
+    """Make a folder that only we may read; False where it cannot be, or is somebody else's."""
+    try:
+        os.mkdir(folder, 0o700)
+        return True
+    except FileExistsError:
+        facts = os.lstat(folder)
+        ours = facts.st_uid == os.getuid() and stat.S_ISDIR(facts.st_mode)
+        return ours and not facts.st_mode & 0o077
+    except OSError:
+        return False
+
+
+def write_json(path: str, content: Any, hard: bool = False) -> None:
+    """JSON into a file, whole or not at all; `hard`: onto the disk before anything else."""
+    write_file(f"{path}.new", content, hard)
+    os.replace(f"{path}.new", path)
+
+
+def read_json(path: str) -> Any:
+    """JSON of a file; None where there is none, or it is broken."""
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+def pack_task(work: Task) -> Dict[str, Any]:
+    """A piece of work, as JSON, but for what is as always; what may be secret is not in it."""
+    content = differing_fields(work._replace(feeder=None), PLAIN)
+    content["stages"] = [
+        differing_fields(stage._replace(env={}), PLAIN_STAGE) for stage in work.stages
+    ]
+    content["ending"] = differing_fields(work.ending, Ending())
+    return content
+
+
+def differing_fields(noun: Any, plain: Any) -> Dict[str, Any]:
+    """The fields by which they differ."""
+    rows = zip(noun._fields, noun, plain)
+    return {name: value for name, value, usual in rows if value != usual}
+
+
+def unpack_task(content: Mapping[str, Any], env: Any) -> Task:
+    """A piece of work, from JSON of this or an older agent."""
+    known = {key: value for key, value in content.items() if key in Task._fields}
+    stages = []
+    for index, told in enumerate(known["stages"]):
+        stage = Stage(**{key: told[key] for key in told if key in Stage._fields})
+        secret = env[index] if isinstance(env, list) and index < len(env) else {}
+        stages.append(stage._replace(argv=tuple(stage.argv), env=secret))
+    known["stages"] = tuple(stages)
+    known["ending"] = Ending(**known["ending"])
+    known["tail"] = tuple(known.get("tail", ()))
+    known["holders"] = tuple(known.get("holders", ()))
+    return Task(**known)
+
+
+class TaskStore:
+    """The agent's folder."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.places: Dict[str, str] = {}  #: a piece of work to its folder
+        self.unsaved: Dict[str, Task] = {}  #: the disk was full
+        self.owned: Set[str] = set()  #: folders for many, that were looked at
+
+    def task_folder(self, work: Task) -> str:
+        """The folder of a piece of work; OSError where there is no room at all."""
+        if work.id not in self.places:
+            for root in (self.root, ram_folder(self.root)):
+                folder = os.path.join(root, FOLDERS[work.kind], work.id)
+                if has_room(root) and self.make_folder(folder, root):
+                    self.places[work.id] = folder
+                    break
+            else:
+                raise OSError("the disk is full, and so is memory")
+        return self.places[work.id]
+
+    def make_folder(self, folder: str, root: str) -> bool:
+        """Make an empty folder; False where what is above it, from the root on, is not ours."""
+        above = os.path.dirname(folder)
+        for _ in range(2):
+            if above not in self.owned and make_private_folder(root) and make_private_folder(above):
+                self.owned.add(above)
+            try:
+                if above in self.owned:
+                    os.mkdir(folder, 0o700)
+                    return True
+            except FileExistsError:
+                remove_folder(folder)  # it was forgotten, and could not be removed then
+            except OSError:
+                self.owned.discard(above)  # somebody removed it
+        return False
+
+    def save(self, work: Task, hard: bool) -> bool:
+        """Write down how it stands; again later where the disk is full."""
+        folder = self.places.get(work.id)
+        if folder is None:
+            return True
+        try:
+            write_json(os.path.join(folder, "status.json"), pack_task(work), hard)
+        except OSError:
+            self.unsaved[work.id] = work
+            return False
+        self.unsaved.pop(work.id, None)
+        return True
+
+    def save_env(self, work: Task) -> None:
+        """What its stages have in their environment: in a file that only its owner may read."""
+        if work.kind != "command":
+            path = os.path.join(self.task_folder(work), "env.json")
+            write_json(path, [dict(stage.env) for stage in work.stages])
+
+    def remove(self, work: Task) -> None:
+        """All of it."""
+        self.unsaved.pop(work.id, None)
+        folder = self.places.pop(work.id, None)
+        if folder is not None:
+            remove_folder(folder)
+
+    def load(self) -> List[Task]:
+        """What earlier agents left."""
+        found = []
+        for root in (self.root, ram_folder(self.root)):
+            for kind in FOLDERS.values():
+                above = os.path.join(root, kind)
+                for name in (
+                    sorted(os.listdir(above))
+                    if os.path.isdir(above) and make_private_folder(above)
+                    else ()
+                ):
+                    work = self.load_task(os.path.join(above, name))
+                    if work is not None:
+                        found.append(work)
+        return found
+
+    def load_task(self, folder: str) -> Optional[Task]:
+        """One of them; what cannot be read is no more."""
+        content = read_json(os.path.join(folder, "status.json"))
+        try:
+            work = unpack_task(content, read_json(os.path.join(folder, "env.json")))
+        except (TypeError, KeyError, AttributeError):
+            remove_folder(folder)
+            return None
+        self.places[work.id] = folder
+        born = read_json(os.path.join(folder, "pid"))
+        if work.is_live and isinstance(born, list) and work.phase == "starting":
+            work = work._replace(pid=born[0], ticks=born[1], phase="running")
+        if work.is_live and work.started is None and work.pid:
+            work = work._replace(started=work.asked)
+        told = self.recorded_ending(work) if work.kind == COMMAND and work.is_live else None
+        if told is not None and not os.path.exists(os.path.join(folder, "out")):
+            work = ended_task(work, told)  # it was heard out
+        return work
+
+    def recorded_ending(self, work: Task) -> Optional[Dict[str, Any]]:
+        """How its process ended, as its nurse wrote; None: not yet, or nobody saw it."""
+        told = read_json(os.path.join(self.places[work.id], "exit"))
+        if isinstance(told, dict) and told.get("pid") == work.pid:
+            return told
+        return None
+
+    def list_stamps(self) -> FrozenSet[str]:
+        """Steps that went well on this host."""
+        folder = os.path.join(self.root, "stamps")
+        return frozenset(os.listdir(folder)) if make_private_folder(folder) else frozenset()
+
+    def save_stamp(self, stamp: str, name: str) -> None:
+        """One more."""
+        folder = os.path.join(self.root, "stamps")
+        if make_private_folder(folder):
+            write_json(os.path.join(folder, stamp), {"name": name}, hard=True)
+
+    def load_epochs(self) -> Dict[str, int]:
+        """The newest engine of each owner."""
+        told = read_json(os.path.join(self.root, "epochs.json"))
+        return told if isinstance(told, dict) else {}
+
+    def save_epochs(self, epochs: Mapping[str, int]) -> None:
+        """It stays known, also when the agent is killed."""
+        write_json(os.path.join(self.root, "epochs.json"), dict(epochs), hard=True)
+
+
+def parse_ending(told: Mapping[str, Any]) -> Ending:
+    """How a process ended, as its nurse tells."""
+    return Ending(exit=told["exit"], signal=told["signal"], rusage=told["rusage"])
+
+
+def ended_task(work: Task, told: Mapping[str, Any]) -> Task:
+    """A command that has ended as its nurse tells, of which nothing else is to be told."""
+    due = told["ended"] + work.keep_s
+    return work._replace(phase=ENDED, ending=parse_ending(told), ended=told["ended"], due=due)
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a folder with its files: it has no folders."""
+    try:
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+    except OSError:
+        pass  # somebody put something there, or removed it
+
+
+def has_room(root: str) -> bool:
+    """Whether there is room for one more."""
+    try:
+        facts = os.statvfs(root if os.path.isdir(root) else os.path.dirname(root))
+    except OSError:
+        return False
+    return facts.f_bavail * facts.f_frsize > DISK_MIN and (not facts.f_files or facts.f_favail > 16)
+
+
+def is_same_process(work: Task) -> bool:
+    """Whether its process still is the one that was begun."""
+    return bool(work.pid) and start_ticks(work.pid) == work.ticks

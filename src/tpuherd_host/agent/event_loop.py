@@ -1,0 +1,98 @@
+"""The agent's loop: wait for events, decide by `reduce_event`, carry out the effects."""
+
+import os
+import signal
+import socket
+from typing import Optional
+
+from tpuherd_host.agent.effects import effects, process_supervisor, task_io
+from tpuherd_host.agent.effects.runtime import AgentRuntime
+from tpuherd_host.agent.state_machine import messages
+from tpuherd_host.agent.state_machine.reducer import next_wake_time, reduce_event
+from tpuherd_host.agent.state_machine.rpc_methods import PURE
+from tpuherd_host.agent.threaded_methods import THREADED
+
+
+class EventLoop(AgentRuntime):
+    """Runs until another agent takes over or the host goes down."""
+
+    def run_loop(self) -> None:
+        """Until another agent takes over, or the host goes down."""
+        while not self.doors.replaced:
+            self.files.wait(self.sleep_limit())
+            leaving = self.leaving
+            self.take_posted()  # what was posted before that is judged and told below
+            self.run_timers()
+            self.process_events()
+            if leaving and not any(work.is_live for work in self.state.works.values()):
+                return
+
+    def due_time(self) -> Optional[float]:
+        """When the judgement wants to be woken; counted again only when something changed."""
+        state, counted = self.state, self.counted
+        if state.works is not counted.works or state.beat_at != counted.beat_at:
+            self.wake_at = next_wake_time(state)
+        self.counted = state
+        return self.wake_at
+
+    def sleep_limit(self) -> Optional[float]:
+        """How long to sleep at most."""
+        times = [at for at in (self.due_time(), self.sync_at, self.save_at) if at is not None]
+        return max(0.0, min(times) - self.current_time()) if times else None
+
+    def run_timers(self) -> None:
+        """What is due."""
+        now = self.current_time()
+        due = self.due_time()
+        if due is not None and due <= now:
+            self.add_event(messages.TimerFired())
+        if self.sync_at is not None and self.sync_at <= now:
+            self.sync_at = None
+            self.sync_logs()
+        if self.save_at is not None and self.save_at <= now:
+            self.save_at = None
+            for work in list(self.shelf.unsaved.values()):
+                self.save_task(work, False)
+
+    def process_events(self) -> None:
+        """Everything that happened, and all that follows from it."""
+        while self.queue or self.grown or self.doors.flushing:
+            for work in list(self.grown):
+                self.queue_log_growth(work)
+            self.grown.clear()
+            while self.queue:
+                happening = self.queue.popleft()
+                self.state, todo = reduce_event(
+                    self.state, happening, self.current_time(), PURE, THREADED
+                )
+                for deed in todo:
+                    effects.DEEDS[type(deed)](self, deed)
+            self.doors.flush_all()
+        while self.later:
+            task_io.finish_task(self, self.later.popleft())
+
+    # ---- the nurse -------------------------------------------------------------------------------
+
+    def use_supervisor(self, line: socket.socket, pid: int) -> None:
+        """Work with this nurse."""
+        self.nurse, self.nurse_pid = line, pid
+        self.nurse_rest.clear()
+        self.files.watch_file(line.fileno(), False, self.read_supervisor)
+
+    def read_supervisor(self) -> None:
+        """What became of processes."""
+        assert self.nurse is not None
+        try:
+            piece = self.nurse.recv(1 << 16)
+        except OSError:
+            piece = b""
+        self.nurse_rest += piece
+        for told in process_supervisor.take_messages(self.nurse_rest):
+            effects.handle_supervisor_message(self, told)
+        if not piece:
+            self.files.unwatch_file(self.nurse.fileno())
+            self.nurse.close()
+            os.kill(self.nurse_pid, signal.SIGKILL)
+            os.waitpid(self.nurse_pid, 0)
+            effects.handle_supervisor_death(self)
+            self.use_supervisor(*process_supervisor.fork_supervisor(self.house.environment))

@@ -1,0 +1,179 @@
+"""Ends what earlier work left behind, and frees the chips' lock: verbs `holders` and `clean`."""
+
+import os
+import signal
+import subprocess
+import threading
+from typing import Any, Callable, Dict, List, Set
+
+from tpuherd_host.agent import processes
+from tpuherd_host.agent.host import chip_users
+from tpuherd_host.agent.state_machine.messages import TasksCleaned
+from tpuherd_host.agent.state_machine.transition import parse_fields
+from tpuherd_host.agent.threaded_rpc import ThreadedCall
+
+CLEANED = "ended by herd clean"  #: and by whose; engines know an end by this word
+KNOWN_S = 5.0
+GRACE_S = 10.0
+LOOK_S = 0.1
+GONE_S = 5.0
+TPU_LOGS = "/tmp/tpu_logs"
+SUDO_S = 10.0
+
+
+def told_holders(talk: ThreadedCall) -> Dict[str, Any]:
+    """Who has the chips, and whether that is something of ours."""
+    rows = chip_users.all_chip_users(talk.house.home)
+    for row in rows:
+        row["ours"] = row.pop("agent") == talk.house.folder
+        row["work"] = row["work"] if row["ours"] else ""
+    return {"holders": rows, "devices": chip_users.chip_devices()}
+
+
+def clean(talk: ThreadedCall) -> Dict[str, Any]:
+    """End leftovers, remove a lock file that nobody holds, make libtpu's log folder writable."""
+    asked = parse_fields(talk.content, all=bool, grace_s=float)
+    everything = asked.get("all", False)
+    works = talk.house.state().works
+    live = {id for id, work in works.items() if work.is_live}
+    wanted = find_leftovers(talk.house.folder, set() if everything else live)
+    if everything:
+        rows = chip_users.all_chip_users(talk.house.home)
+        wanted |= {int(row["pid"]) for row in rows if row["pid"]}
+    wanted -= family_of_agent()
+    announce_cleaning(talk, wanted, live)
+    ended = [describe_process(pid, talk.house.folder) for pid in sorted(wanted)]
+    left = end_processes(wanted, asked.get("grace_s", GRACE_S), talk)
+    return {
+        "ended": [row for row in ended if row["pid"] not in left],
+        "left": [row for row in ended if row["pid"] in left],
+        "removed": remove_free_locks(talk.house.home),
+        "mended": fix_log_folder(),
+        "holders": told_holders(talk)["holders"],
+    }
+
+
+def announce_cleaning(talk: ThreadedCall, wanted: Set[int], live: Set[str]) -> None:
+    """Have it known, before they end, that the end of these is no failure of theirs."""
+    marked = {processes.marked_task(pid, talk.house.folder) for pid in wanted}
+    works = tuple(sorted(live & marked))
+    if not works:
+        return
+    one = talk.house.state().connections.get(talk.connection)
+    who = f" of {one.who}" if one is not None and one.who else ""
+    talk.house.post(TasksCleaned(works, f"{CLEANED}{who}"))
+
+    def known() -> bool:
+        now = talk.house.state().works
+        return all(work is None or not work.is_live or work.stopped for work in map(now.get, works))
+
+    wait_until(known, KNOWN_S, talk)
+
+
+def find_leftovers(agent: str, spared: Set[str]) -> Set[int]:
+    """Processes that bear our mark, of work that is not spared, and what descends from them."""
+    among = processes.all_processes()
+    marks = {pid: processes.marked_task(pid, agent) for pid in among}
+    spare = processes.with_descendants(
+        {pid for pid, work in marks.items() if work in spared}, among
+    )
+    seeds = {pid for pid, work in marks.items() if work and work not in spared}
+    found = processes.with_descendants(seeds, among) - spare
+    return {pid for pid in found if not among[pid].gone}
+
+
+def family_of_agent() -> Set[int]:
+    """Ourselves and all above us, and our nurse: it is the one child that bears no mark."""
+    spared = {0, 1}
+    among = processes.all_processes()
+    pid = os.getpid()
+    while pid in among:
+        spared.add(pid)
+        pid = among[pid].parent
+    children = {one.pid for one in among.values() if one.parent == os.getpid()}
+    return spared | {pid for pid in children if not processes.process_marks(pid)[1]}
+
+
+def describe_process(pid: int, agent: str) -> Dict[str, Any]:
+    """For the report."""
+    return {
+        "pid": pid,
+        "command": processes.command_line(pid),
+        "work": processes.marked_task(pid, agent),
+        "user": chip_users.process_user(pid),
+    }
+
+
+def end_processes(wanted: Set[int], grace_s: float, talk: ThreadedCall) -> Set[int]:
+    """TERM, grace, KILL; who is left all the same."""
+    born = {pid: one.ticks for pid in wanted for one in [processes.find_process(pid)] if one}
+
+    def left() -> Set[int]:
+        return {pid for pid, ticks in born.items() if processes.is_alive(pid, ticks)}
+
+    for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, GONE_S)):
+        for pid in left():
+            send_signal(pid, number)
+        wait_until(lambda: not left(), patience_s, talk)
+    return left()
+
+
+def send_signal(pid: int, number: int) -> None:
+    """A signal, by sudo where it is not our own process."""
+    try:
+        os.kill(pid, number)
+    except PermissionError:
+        run_sudo("kill", f"-{int(number)}", str(pid))
+    except ProcessLookupError:
+        pass  # gone by itself
+
+
+def wait_until(over: Callable[[], bool], patience_s: float, talk: ThreadedCall) -> None:
+    """Until it is so, or for so long."""
+    pause = threading.Event()
+    for _ in range(int(patience_s / LOOK_S) + 1):
+        if over():
+            return
+        talk.raise_if_cut()
+        pause.wait(LOOK_S)
+
+
+def run_sudo(*words: str) -> bool:
+    """As root, where no password is asked; whether it went well."""
+    try:
+        done = subprocess.run(
+            ["sudo", "-n", *words],
+            capture_output=True,
+            timeout=SUDO_S,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0
+
+
+def remove_free_locks(home: str) -> List[str]:
+    """Lock files that nobody holds are removed: a lock file is no lock."""
+    removed = []
+    for path in chip_users.lock_files(home):
+        if chip_users.lock_holder(path) is not None:
+            continue
+        try:
+            os.unlink(path)
+        except OSError:
+            if not run_sudo("rm", "-f", path):
+                continue
+        removed.append(path)
+    return removed
+
+
+def fix_log_folder() -> List[str]:
+    """A log folder that root made first keeps everybody else's libtpu from logging."""
+    if not os.path.isdir(TPU_LOGS) or os.access(TPU_LOGS, os.W_OK):
+        return []
+    try:
+        os.chmod(TPU_LOGS, 0o1777)
+    except OSError:
+        if not run_sudo("chmod", "1777", TPU_LOGS):
+            return []
+    return [TPU_LOGS]

@@ -1,0 +1,110 @@
+"""What a host shows of itself: read here, parsed by pure functions, told by the verb `facts`."""
+
+import os
+import shutil
+import socket
+import sys
+import time
+from typing import Any, Dict, List, Mapping, Optional
+
+from tpuherd_host.agent import processes
+from tpuherd_host.agent.host.chip_users import chip_devices
+from tpuherd_host.agent.threaded_rpc import ThreadedCall
+
+PCI = "/sys/bus/pci/devices"
+GOOGLE = "0x1ae0"
+CHIPS = {  # by device, and by subsystem where two generations share one
+    ("0x0027", "0x004e"): "v2",
+    ("0x0027", "0x004f"): "v3",
+    ("0x005e", ""): "v4",
+    ("0x0063", ""): "v5e",
+    ("0x0062", ""): "v5p",
+    ("0x006f", ""): "v6e",
+    ("0x0076", ""): "v7x",
+}
+TOOLS = ("pip", "pip3", "uv", "git", "docker", "zstd", "apt-get", "sudo", "tmux")
+
+
+def read_text(path: str) -> str:
+    """A small file's text; empty where there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1 << 16).strip()
+    except OSError:
+        return ""
+
+
+def parse_meminfo(meminfo: str) -> Dict[str, int]:
+    """Bytes in all and to be had, from /proc/meminfo."""
+    rows = dict(line.partition(":")[::2] for line in meminfo.splitlines())
+    wanted = {"total": "MemTotal", "available": "MemAvailable"}
+    found = {name: rows.get(row, "").split() for name, row in wanted.items()}
+    return {name: int(words[0]) * 1024 for name, words in found.items() if words}
+
+
+def chip_generation(vendor: str, device: str, subsystem: str) -> Optional[str]:
+    """Which generation a PCI device is; empty: a chip that we have no word for; None: no chip."""
+    if vendor != GOOGLE:
+        return None
+    for (known, below), generation in CHIPS.items():
+        if device == known and below in ("", subsystem):
+            return generation
+    return ""
+
+
+def list_chips() -> List[Dict[str, str]]:
+    """Those on the PCI bus."""
+    found = []
+    try:
+        places = sorted(os.listdir(PCI))
+    except OSError:
+        places = []
+    for place in places:
+        folder = os.path.join(PCI, place)
+        names = ("vendor", "device", "subsystem_device", "class")
+        vendor, device, subsystem, kind = (read_text(os.path.join(folder, name)) for name in names)
+        generation = chip_generation(vendor, device, subsystem)
+        if generation or (generation == "" and kind.startswith("0x12")):
+            found.append({"place": place, "device": device, "generation": generation})
+    return found
+
+
+def disk_space(path: str) -> Dict[str, int]:
+    """Bytes and files, in all and free."""
+    facts = os.statvfs(path)
+    return {
+        "total": facts.f_blocks * facts.f_frsize,
+        "free": facts.f_bavail * facts.f_frsize,
+        "files_free": facts.f_favail,
+    }
+
+
+def find_tools(environment: Mapping[str, str]) -> Dict[str, Optional[str]]:
+    """Where programs are that a setup may want."""
+    path = environment.get("PATH", os.defpath)
+    return {name: shutil.which(name, path=path) for name in TOOLS}
+
+
+def facts(talk: ThreadedCall) -> Dict[str, Any]:
+    """All of them."""
+    system = os.uname()
+    return {
+        "boot": processes.boot_id(),
+        "host": socket.gethostname(),
+        "kernel": system.release,
+        "machine": system.machine,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "executable": sys.executable,
+        "uptime_s": processes.uptime_seconds(),
+        "time": time.time(),
+        "cores": os.cpu_count(),
+        "load": list(os.getloadavg()),
+        "memory": parse_meminfo(read_text("/proc/meminfo")),
+        "disk": disk_space(talk.house.home),
+        "shm": disk_space("/dev/shm") if os.path.isdir("/dev/shm") else None,
+        "chips": list_chips(),
+        "devices": chip_devices(),
+        "hugepages": read_text("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "preload": talk.house.environment.get("LD_PRELOAD", ""),
+        "tools": find_tools(talk.house.environment),
+    }

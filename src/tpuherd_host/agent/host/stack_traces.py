@@ -1,0 +1,141 @@
+"""What the processes of an attempt do just now: by py-spy, by themselves, else by the kernel."""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from typing import Any, Dict, List
+
+from tpuherd_host.agent.processes import all_processes, marked_task
+from tpuherd_host.agent.state_machine.transition import CallRefused
+from tpuherd_host.agent.threaded_rpc import ThreadedCall
+
+PROCESSES_MAX = 64
+TEXT_MAX = 64 << 10
+SPY_S = 10.0
+THREADS_MAX = 64
+#: The file into which a program with tpuherd_host.train writes its frames, at which signal.
+FRAMES = re.compile(r"/memfd:herd-frames-(\d+)\b")
+FRAMES_S, QUIET_S = 3.0, 0.2
+
+
+def stacks(talk: ThreadedCall) -> Dict[str, Any]:
+    """Of every process that bears the attempt's mark."""
+    attempt = talk.content.get("attempt")
+    if not isinstance(attempt, str) or not attempt:
+        raise CallRefused("unfit", "attempt is missing")
+    house = talk.house
+    mine = [pid for pid in sorted(all_processes()) if marked_task(pid, house.folder) == attempt]
+    told: List[Dict[str, Any]] = []
+    for pid in mine[:PROCESSES_MAX]:
+        path = house.environment.get("PATH", os.defpath)
+        told.append(
+            {"pid": pid, "command": command_line(pid), "text": stack_text(pid, path)[-TEXT_MAX:]}
+        )
+    return {"processes": told, "more": max(0, len(mine) - PROCESSES_MAX)}
+
+
+def command_line(pid: int) -> str:
+    """As it was begun."""
+    return read_proc_file(f"/proc/{pid}/cmdline").replace("\0", " ").strip()[:500]
+
+
+def stack_text(pid: int, path: str) -> str:
+    """Python's frames if they can be had, and where its threads are in the kernel."""
+    own = os.path.dirname(
+        link_target(f"/proc/{pid}/exe")
+    )  # a virtual environment's is beside its python
+    spy = shutil.which("py-spy", path=f"{path}:{venv_bin(pid)}:{own}")
+    said = ""
+    if spy is not None:
+        try:
+            done = subprocess.run(
+                [spy, "dump", "--pid", str(pid)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=SPY_S,
+            )
+            said = done.stdout.decode("utf-8", "replace")
+            if done.returncode == 0:
+                return said
+        except (OSError, subprocess.TimeoutExpired) as error:
+            said = f"py-spy: {error}\n"
+    return said + own_frames(pid) + kernel_stacks(pid)
+
+
+def own_frames(pid: int) -> str:
+    """Python's frames as the program itself writes them; empty where it does not."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        links = {f"{folder}/{file}": link_target(f"{folder}/{file}") for file in os.listdir(folder)}
+        for file, target in links.items():
+            found = FRAMES.match(target)
+            if found:
+                before = os.stat(file).st_size
+                os.kill(pid, int(found.group(1)))
+                return read_growth(file, before)
+    except OSError:
+        pass  # it ends just now, or is another's
+    return ""
+
+
+def read_growth(file: str, before: int) -> str:
+    """What comes to be in a file, once nothing more comes.
+
+    Another process writes it, in a handler of signals that can say nothing at its end, and no file
+    in memory can be waited for: so it is looked at, in a thread of its own, for FRAMES_S at most.
+    """
+    size, end = before, time.monotonic() + FRAMES_S
+    while time.monotonic() < end:
+        time.sleep(QUIET_S)
+        now = os.stat(file).st_size
+        if before < size == now:
+            break
+        size = now
+    return read_proc_file(file)[before:]
+
+
+def venv_bin(pid: int) -> str:
+    """The bin folder of the virtual environment it runs in, by its environment."""
+    for word in read_proc_file(f"/proc/{pid}/environ").split("\0"):
+        if word.startswith("VIRTUAL_ENV="):
+            return os.path.join(word.partition("=")[2], "bin")
+    return ""
+
+
+def kernel_stacks(pid: int) -> str:
+    """Each thread: its name, its state, what it waits for, and its kernel stack if we may."""
+    folder = f"/proc/{pid}/task"
+    lines = []
+    try:
+        threads = sorted(os.listdir(folder), key=int)
+    except OSError:
+        return "it is gone\n"
+    for thread in threads[:THREADS_MAX]:
+        place = f"{folder}/{thread}"
+        stat = read_proc_file(f"{place}/stat").rpartition(")")[2].split()
+        state = stat[0] if stat else "?"
+        waits = read_proc_file(f"{place}/wchan").strip() or "0"
+        name = read_proc_file(f"{place}/comm").strip()
+        lines.append(f"thread {thread} {name}: state {state}, waits in {waits}")
+        lines += [f"    {line}" for line in read_proc_file(f"{place}/stack").splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def read_proc_file(path: str) -> str:
+    """A file of /proc; empty where it may not be read."""
+    try:
+        with open(path, errors="replace") as file:
+            return file.read(1 << 20)
+    except OSError:
+        return ""
+
+
+def link_target(path: str) -> str:
+    """Where a link leads; empty where that may not be seen."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

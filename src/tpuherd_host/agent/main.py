@@ -1,0 +1,34 @@
+"""What `python3 agent-<hash>.pyz` does: attach, serve, version or holders."""
+
+import sys
+from typing import List
+
+PREFIX, SUFFIX = "agent-", ".pyz"
+USAGE = "usage: agent.pyz attach|serve|version|holders\n"
+
+
+def main(words: List[str], pyz: str, protocol: int) -> int:
+    """Run one subcommand and return its exit status; the file's name says which version this is.
+
+    Each subcommand imports only what it needs: `attach` stays as long as its connection does.
+    """
+    word = words[0] if len(words) == 1 else ""
+    name = pyz.rpartition("/")[2]
+    version = f"{protocol}.{name[len(PREFIX) : -len(SUFFIX)]}"
+    if word == "attach":
+        from tpuherd_host.agent.attach import attach
+
+        return attach(pyz, version)
+    if word == "serve":
+        from tpuherd_host.agent.singleton import serve
+
+        return serve(version)
+    if word == "holders":
+        from tpuherd_host.agent.host.chip_users import print_all
+
+        return print_all()
+    if word == "version":
+        sys.stdout.write(version + "\n")
+        return 0
+    sys.stderr.write(USAGE)
+    return 64

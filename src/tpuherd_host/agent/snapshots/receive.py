@@ -1,0 +1,272 @@
+"""Taking a snapshot or a copy out of its stream and writing it beside its destination."""
+
+import hashlib
+import os
+import shutil
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+
+from tpuherd_host.agent.snapshots import tree_layout
+from tpuherd_host.agent.snapshots.blobs import BlobStore, CorruptBlob
+from tpuherd_host.agent.snapshots.manifest import (
+    ManifestRow,
+    apply_diff,
+    check_rows,
+    content_sizes,
+    pack_rows,
+    parse_row,
+    row_at_path,
+    rows_id,
+    unpack_rows,
+)
+from tpuherd_host.agent.snapshots.stream import (
+    BrokenStream,
+    ContentReader,
+    decode_blocks,
+)
+from tpuherd_host.agent.snapshots.tree import (
+    join_path,
+    link_unchanged,
+    make_folders,
+    plan_moves,
+    set_mode_and_time,
+    write_row,
+)
+from tpuherd_host.agent.snapshots.tree_layout import (
+    PART,
+    check_writable,
+    find_destination,
+    known_rows,
+    load_rows,
+    open_blobs,
+    remember_rows,
+    resolve_path,
+)
+from tpuherd_host.agent.state_machine.transition import CallRefused
+
+MARGIN = 8 << 20  #: bytes that stay free
+TOKEN_MAX = 64
+
+
+class FillOrder(NamedTuple):
+    """What is to be filled, as the controller said over SSH."""
+
+    id: str
+    dest: str
+    token: str
+    force: bool
+    tops: Optional[List[str]]  #: a copy's topmost names; None: a snapshot
+
+
+class TreeUpdate(NamedTuple):
+    """A tree to be, and the one that stands there now."""
+
+    tree: bytes
+    base: bytes
+    before: Mapping[bytes, ManifestRow]  #: by path, what the base was written as
+
+
+class CopyTarget(NamedTuple):
+    """Where a copy goes."""
+
+    tree: Path  #: the folder for trees on the same file system
+    into: Path
+    renamed: Dict[bytes, bytes]
+
+
+ORDERS: Dict[str, FillOrder] = {}  #: by their tokens, so that they are told once
+ORDERS_MAX = 256
+
+
+def parse_order(content: Mapping[str, Any]) -> FillOrder:
+    """The order in a call, or the one that it names by its token."""
+    if "id" not in content:
+        told = ORDERS.get(str(content.get("token")))
+        if told is None:
+            raise CallRefused("not-found", "this agent was restarted meanwhile; try again")
+        return told
+    id, dest, token = (str(content.get(key) or "") for key in ("id", "dest", "token"))
+    if len(id) != 64 or not id.isalnum() or not token.isalnum() or len(token) > TOKEN_MAX:
+        raise CallRefused("unfit", "this is no order to fill a host")
+    while len(ORDERS) >= ORDERS_MAX:
+        ORDERS.pop(next(iter(ORDERS)))
+    tops = content.get("tops")
+    ORDERS[token] = FillOrder(id, dest, token, bool(content.get("force")), tops)
+    return ORDERS[token]
+
+
+def copy_target(house: Path, home: Path, dest: str, tops: Sequence[str]) -> CopyTarget:
+    """Where a copy goes, by cp's rules: into a folder that is there, else under the new name."""
+    path = resolve_path(home, dest)
+    inner = path.is_dir() or dest.endswith("/") or len(tops) > 1
+    if inner and path.exists() and not path.is_dir():
+        raise CallRefused("unfit", f"{path} is a file, not a folder; name another destination")
+    above = path if inner else path.parent
+    while not above.is_dir():
+        if above.exists():
+            raise CallRefused("unfit", f"{path} leads through a file; name another destination")
+        above = above.parent
+    check_writable(above)
+    trees = house / "trees"
+    trees.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if above.stat().st_dev != trees.stat().st_dev:
+        trees = above / ".tpuherd-trees"
+    if inner:
+        return CopyTarget(trees / "copies", path, {})
+    return CopyTarget(trees / "copies", path.parent, {os.fsencode(tops[0]): os.fsencode(path.name)})
+
+
+def staging_path(house: Path, home: Path, order: FillOrder) -> Path:
+    """Where it is filled."""
+    if order.tops is not None:
+        return copy_target(house, home, order.dest, order.tops).tree / order.token
+    return find_destination(house, home, order.dest, force=order.force).folder / order.token
+
+
+def fill_tree(house: Path, home: Path, order: FillOrder, coming: Iterator[bytes]) -> None:
+    """Fill. Nothing of it is in its place yet; cut, what came is kept for the next time."""
+    store = open_blobs(house)
+    base: List[bytes] = []
+    rows: List[bytes] = []
+
+    @lru_cache(maxsize=1)  # all its pieces are told by the same one
+    def old(number: int) -> bytes:
+        was = row_at_path(base, parse_row(rows[number]).path)
+        return b"".join(store.read_pieces(was.id)) if was else b""
+
+    source = ContentReader(decode_blocks(coming, old))
+    head = source.read_head()
+    base += base_rows(house, head["base"])
+    body, cut = source.read_bytes(int(head["body"])), int(head["gone"])
+    rows += apply_diff(base, unpack_rows(body[:cut]), unpack_rows(body[cut:]))
+    if rows_id(rows).hex() != order.id:
+        raise BrokenStream("it is another snapshot than was announced")
+    found = remember_rows(order.id, check_rows(rows))
+    file = tree_layout.rows_file(house, order.id)
+    if not file.exists():
+        file.with_name(file.name + PART).write_bytes(pack_rows(rows))
+    tree = staging_path(house, home, order)
+    tree.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    shutil.rmtree(str(tree), ignore_errors=True)
+    try:
+        if order.tops is None:
+            spot = find_destination(house, home, order.dest, force=order.force)
+            before = {one.path: one for one in known_rows(house, spot.current)}
+            store_contents(store, source, int(head["give"]), found, before)
+            growth = TreeUpdate(os.fsencode(str(tree)), os.fsencode(str(spot.dest)), before)
+            build_tree(store, file, growth, found)
+        else:
+            check_disk_space(tree.parent, sum(one.size for one in found))
+            write_copy(os.fsencode(str(tree)), source, int(head["give"]), found)
+            goal = copy_target(house, home, order.dest, order.tops)
+            plan_moves(os.fsencode(str(tree)), os.fsencode(str(goal.into)), found, goal.renamed)
+        source.drain()
+    except BaseException:
+        shutil.rmtree(str(tree), ignore_errors=True)
+        raise
+
+
+def base_rows(house: Path, start: Optional[str]) -> List[bytes]:
+    """The rows by which others are told: of the snapshot here whose id begins like that, or none.
+    Were it another than was meant, what comes of it would not have the id that was announced."""
+    if start is None:
+        return []
+    ids = [id for id in tree_layout.complete_snapshots(house) if id.startswith(start)]
+    base = load_rows(house, ids[0]) if ids else None
+    if base is None:
+        raise BrokenStream("the snapshot that this one is told by is not here any more; sync again")
+    return base
+
+
+def check_disk_space(path: Path, needed: int) -> None:
+    """Refused where it would not fit."""
+    free = shutil.disk_usage(str(path)).free
+    if needed + MARGIN > free:
+        sentence = f"{needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are free"
+        raise CallRefused("full", f"the disk is full: {sentence}")
+
+
+def store_contents(
+    store: BlobStore,
+    source: ContentReader,
+    give: int,
+    rows: Sequence[ManifestRow],
+    before: Mapping[bytes, ManifestRow],
+) -> None:
+    """The contents that came, into the store."""
+    wanted = content_sizes(rows)
+    needed = sum(wanted[id] for id in store.missing_ids(wanted))
+    check_disk_space(
+        store.folder, needed + sum(one.size for one in rows if before.get(one.path) != one)
+    )
+    with store.shared_lock(), store.new_pack() as pack:
+        for _ in range(give):
+            one = rows[source.read_number()]
+            pieces = source.read_pieces(one.size)
+            if one.id in store:
+                for _ in pieces:
+                    pass
+            else:
+                pack.add(pieces, one.id)
+    if store.missing_ids(wanted):
+        raise BrokenStream("contents are missing; sync again")
+
+
+def build_tree(
+    store: BlobStore, file: Path, growth: TreeUpdate, rows: Sequence[ManifestRow]
+) -> None:
+    """The tree, of files that the present one has unchanged and of the store's contents."""
+    part = file.with_name(file.name + PART)
+    if part.exists():
+        part.replace(file)
+    os.utime(str(file))
+    make_folders(growth.tree, rows)
+    before = growth.before
+    kept = [one for one in rows if before.get(one.path) == one]
+    left = link_unchanged(growth.base, growth.tree, kept)
+    try:
+        with store.shared_lock():
+            for one in (*left, *(one for one in rows if before.get(one.path) != one)):
+                write_row(growth.tree, one, store.read_pieces(one.id))
+    except CorruptBlob:
+        file.replace(part)
+        raise
+
+
+def write_copy(tree: bytes, source: ContentReader, give: int, rows: Sequence[ManifestRow]) -> None:
+    """The contents of a copy, straight into its tree."""
+    make_folders(tree, rows)
+    first: Dict[bytes, ManifestRow] = {}
+    for _ in range(give):
+        one = rows[source.read_number()]
+        write_row(tree, one, verify_pieces(source.read_pieces(one.size), one.id))
+        first[one.id] = one
+    for one in rows:
+        if one.is_folder or first.get(one.id) == one:
+            continue
+        if one.id not in first:
+            raise BrokenStream("contents are missing; copy again")
+        duplicate_file(tree, first[one.id], one)
+
+
+def duplicate_file(tree: bytes, first: ManifestRow, one: ManifestRow) -> None:
+    """The same content at another path."""
+    here, there = join_path(tree, first.path), join_path(tree, one.path)
+    shutil.copyfile(here, there, follow_symlinks=False)
+    if not one.is_link:
+        file = os.open(there, os.O_WRONLY | os.O_NOFOLLOW)
+        try:
+            set_mode_and_time(file, one)
+        finally:
+            os.close(file)
+
+
+def verify_pieces(pieces: Iterable[bytes], id: bytes) -> Iterator[bytes]:
+    """The same; Spoiled at the end if they are not what they should be."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+        yield piece
+    if digest.digest() != id:
+        raise CorruptBlob(f"{id.hex()} came as {digest.hexdigest()}")

@@ -1,0 +1,210 @@
+"""Passing a stream on to other hosts over the internal network, each of which passes it on further.
+
+Whoever is to get it listens for a short while. Both ends prove by a token of this transfer, which
+came over SSH, that they are meant; the token itself is never sent. What is sent is not secret from
+the internal network, and is checked against the snapshot's id, which came over SSH too.
+"""
+
+import contextlib
+import hmac
+import json
+import os
+import queue
+import socket
+import threading
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
+
+from tpuherd_host.agent.snapshots.stream import HEAD_MAX, NUMBER, BrokenStream
+
+DIAL_S = 2.0
+STALL_S = 10.0  #: a child that takes nothing for so long is given up
+WAIT_S = 90.0  #: how long a host listens for its parent
+LOOK_S = 0.5
+AHEAD = 32  #: blocks that a child may be behind
+EARS_MAX = 64
+NONCE = 16
+PROOF = 32
+
+RelayPlan = Sequence[
+    Sequence[Any]
+]  #: address, port, token, and the plan of those below: each child
+
+EARS: Dict[str, Tuple[socket.socket, threading.Timer]] = {}  #: token → who listens, and how long
+
+
+def token_proof(token: str, who: bytes, nonces: bytes) -> bytes:
+    """That one knows the token."""
+    return hmac.new(token.encode(), who + nonces, "sha256").digest()
+
+
+def listen_for_parent(token: str, address: str) -> int:
+    """Listen for a parent; the port."""
+    stop_listening(token)
+    while len(EARS) >= EARS_MAX:
+        stop_listening(next(iter(EARS)))
+    ear = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    try:
+        try:
+            ear.bind((address, 0))
+        except OSError:
+            ear.bind(("", 0))  # behind an address translation the host does not know its address
+        ear.listen(4)
+    except OSError:
+        ear.close()
+        raise
+    timer = threading.Timer(WAIT_S, stop_listening, (token,))
+    timer.daemon = True
+    timer.start()
+    EARS[token] = (ear, timer)
+    port: int = ear.getsockname()[1]
+    return port
+
+
+def stop_listening(token: str) -> None:
+    """Listen no more."""
+    ear, timer = EARS.pop(token, (None, None))
+    if ear is not None and timer is not None:
+        timer.cancel()
+        with contextlib.suppress(OSError):
+            ear.shutdown(socket.SHUT_RDWR)  # wakes who waits there
+        ear.close()
+
+
+def receive_exactly(line: socket.socket, many: int) -> bytes:
+    """So many bytes."""
+    found = b""
+    while len(found) < many:
+        piece = line.recv(many - len(found))
+        if not piece:
+            raise BrokenStream("the other host hung up")
+        found += piece
+    return found
+
+
+@contextlib.contextmanager
+def receive_stream(
+    token: str, check: Callable[[], None]
+) -> Iterator[Tuple[Callable[[], bytes], RelayPlan]]:
+    """The parent's bytes, and to whom they are to be passed on. Strangers are sent away; `check`
+    raises when nobody wants to know any more."""
+    ear, timer = EARS.get(token, (None, None))
+    if ear is None or timer is None:
+        raise BrokenStream("nobody listens for this transfer any more")
+    timer.cancel()
+    try:
+        line, plan = accept_parent(ear, token, check)
+        with line:
+            line.settimeout(WAIT_S)
+            yield lambda: line.recv(1 << 16), plan
+    finally:
+        stop_listening(token)
+
+
+def accept_parent(
+    ear: socket.socket, token: str, check: Callable[[], None]
+) -> Tuple[socket.socket, RelayPlan]:
+    """The line of a parent that knows the token, and the plan it brings."""
+    ear.settimeout(LOOK_S)
+    for _ in range(int(WAIT_S / LOOK_S)):
+        check()
+        with contextlib.suppress(socket.timeout):
+            line, _ = ear.accept()
+            plan = authenticate_parent(line, token)
+            if plan is not None:
+                return line, plan
+    raise BrokenStream("no other host came with it")
+
+
+def authenticate_parent(line: socket.socket, token: str) -> "RelayPlan | None":
+    """The plan, from a parent that knows the token."""
+    try:
+        line.settimeout(DIAL_S)
+        nonces = receive_exactly(line, NONCE) + os.urandom(NONCE)
+        line.sendall(nonces[NONCE:] + token_proof(token, b"child", nonces))
+        if hmac.compare_digest(receive_exactly(line, PROOF), token_proof(token, b"parent", nonces)):
+            length = NUMBER.unpack(receive_exactly(line, NUMBER.size))[0]
+            plan: RelayPlan = json.loads(receive_exactly(line, min(length, HEAD_MAX)))
+            return plan
+    except (OSError, BrokenStream):
+        pass
+    line.close()
+    return None
+
+
+def connect_to_child(address: str, port: int, token: str, below: RelayPlan) -> socket.socket:
+    """A line to a child that knows its token; it has its plan."""
+    line = socket.create_connection((address, port), DIAL_S)
+    try:
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        mine = os.urandom(NONCE)
+        line.sendall(mine)
+        nonces = mine + receive_exactly(line, NONCE)
+        if not hmac.compare_digest(
+            receive_exactly(line, PROOF), token_proof(token, b"child", nonces)
+        ):
+            raise BrokenStream("somebody else is there")
+        plan = json.dumps(below).encode()
+        line.sendall(token_proof(token, b"parent", nonces) + NUMBER.pack(len(plan)) + plan)
+        line.settimeout(STALL_S)
+    except BaseException:
+        line.close()
+        raise
+    return line
+
+
+class Tee:
+    """The lines to all children. One that can't be reached or stalls holds up nobody for long."""
+
+    def __init__(self, plan: RelayPlan) -> None:
+        self.lost: List[str] = []
+        self.branches: Dict[str, queue.Queue[bytes]] = {}
+        self.threads: List[threading.Thread] = []
+        for address, port, token, below in plan:
+            branch: queue.Queue[bytes] = queue.Queue(AHEAD)
+            self.branches[token] = branch
+            child = (address, port, token, below)
+            thread = threading.Thread(target=self._send_blocks, args=(child, branch), daemon=True)
+            thread.start()
+            self.threads.append(thread)
+
+    def _send_blocks(
+        self, child: Tuple[str, int, str, RelayPlan], branch: "queue.Queue[bytes]"
+    ) -> None:
+        try:
+            with connect_to_child(*child) as line:
+                while True:
+                    block = branch.get()
+                    if not block:
+                        break
+                    line.sendall(block)
+        except (OSError, BrokenStream):
+            self._drop_child(child[2])
+
+    def _drop_child(self, token: str) -> None:
+        branch = self.branches.pop(token, None)
+        if branch is not None:
+            self.lost.append(token)
+            with contextlib.suppress(queue.Empty):
+                while True:  # whoever waits for room in it
+                    branch.get_nowait()
+
+    def pass_through(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        """The same blocks, which all children get as well."""
+        for block in blocks:
+            self.put(block)
+            yield block
+
+    def put(self, block: bytes) -> None:
+        """To all of them."""
+        for token, branch in list(self.branches.items()):
+            try:
+                branch.put(block, timeout=STALL_S)
+            except queue.Full:
+                self._drop_child(token)
+
+    def close(self) -> List[str]:
+        """No more; the tokens of those who did not get all of it."""
+        self.put(b"")
+        for thread in self.threads:
+            thread.join(2 * STALL_S)
+        return sorted(self.lost)

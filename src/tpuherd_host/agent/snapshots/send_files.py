@@ -1,0 +1,123 @@
+"""Giving files of this host back, or a snapshot, in the stream that snapshots travel in."""
+
+import glob
+import os
+import stat
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
+
+from tpuherd_host.agent.frames import BLOBS
+from tpuherd_host.agent.snapshots.manifest import (
+    NOBODY,
+    pack_row,
+    pack_rows,
+    parse_row,
+)
+from tpuherd_host.agent.snapshots.stream import StreamContent, encode_stream
+from tpuherd_host.agent.snapshots.tree import error_text
+from tpuherd_host.agent.snapshots.tree_layout import load_rows, open_blobs
+from tpuherd_host.agent.state_machine.transition import CallRefused
+from tpuherd_host.agent.threaded_rpc import ThreadedCall
+
+LEVEL = 3  #: a host compresses as fast as most lines carry
+PIECE = 1 << 20
+
+
+def give(talk: ThreadedCall) -> Mapping[str, Any]:
+    """Files and folders, by paths or patterns from the login's home."""
+    found, skipped = find_files(
+        Path(talk.house.home), [str(path) for path in talk.content["paths"]]
+    )
+    rows = sorted(found)
+    wanted = [(n, parse_row(each)) for n, each in enumerate(rows)]
+    files = [(n, one) for n, one in wanted if not one.is_folder]
+    contents = (
+        StreamContent(n, one.size, read_file(found[rows[n]], one.size, one.is_link))
+        for n, one in files
+    )
+    head = {"give": len(files)}
+    try:
+        for block in encode_stream(head, pack_rows(rows), contents, lambda: LEVEL):
+            talk.write(BLOBS, block)
+    except OSError as error:
+        raise CallRefused("broken", error_text(error)) from None
+    talk.send_eof(BLOBS)
+    return {"skipped": skipped[:100]}
+
+
+def snapshot(talk: ThreadedCall) -> Mapping[str, Any]:
+    """A snapshot by its id, every content once: for who has lost it."""
+    house, id = Path(talk.house.folder), str(talk.content.get("id"))
+    rows = load_rows(house, id) if len(id) == 64 and id.isalnum() else None
+    first: Dict[bytes, StreamContent] = {}
+    store = open_blobs(house)
+    with store.shared_lock():
+        for number, one in enumerate(map(parse_row, rows or ())):
+            first.setdefault(one.id, StreamContent(number, one.size, store.read_pieces(one.id)))
+        if rows is None or store.missing_ids(first):
+            raise CallRefused("not-found", f"the snapshot {id[:12]} is not on this host")
+        head = {"give": len(first)}
+        for block in encode_stream(head, pack_rows(rows), first.values(), lambda: LEVEL):
+            talk.write(BLOBS, block)
+    talk.send_eof(BLOBS)
+    return {}
+
+
+def find_files(home: Path, paths: List[str]) -> Tuple[Dict[bytes, bytes], List[str]]:
+    """Rows with where each is; and what is neither file, folder nor symlink."""
+    found: Dict[bytes, bytes] = {}
+    skipped: List[str] = []
+    tops: Dict[bytes, str] = {}
+    for text in paths:
+        text = text[2:] if text.startswith("~/") else text
+        whole = str(home / text) if text not in ("", "~") else str(home)
+        matches = [whole] if os.path.lexists(whole) else sorted(glob.glob(whole))
+        if not matches:
+            raise CallRefused("not-found", f"{text} is not there")
+        for match in matches:
+            top = os.fsencode(Path(match).name or "root")
+            if top in tops:
+                raise CallRefused(
+                    "unfit", f"{tops[top]} and {match} have one name; copy them apart"
+                )
+            tops[top] = match
+            collect_files(os.fsencode(os.path.realpath(match)), top, found, skipped)
+    if not found:
+        raise CallRefused("unfit", f"{', '.join(skipped)}: neither a file nor a folder")
+    return found, skipped
+
+
+def collect_files(whole: bytes, path: bytes, found: Dict[bytes, bytes], skipped: List[str]) -> None:
+    """A file, or a folder with all that is in it."""
+    waiting = [(whole, path)]
+    while waiting:
+        whole, path = waiting.pop()
+        facts = os.lstat(whole)
+        mtime_ns = facts.st_mtime_ns or 1
+        if stat.S_ISDIR(facts.st_mode):
+            found[pack_row(path, facts.st_mode, 0, NOBODY, mtime_ns)] = whole
+            with os.scandir(whole) as entries:
+                waiting += [(entry.path, path + b"/" + entry.name) for entry in entries]
+        elif stat.S_ISLNK(facts.st_mode):
+            target = os.readlink(whole)
+            found[pack_row(path, facts.st_mode, len(target), NOBODY, mtime_ns)] = whole
+        elif stat.S_ISREG(facts.st_mode):
+            found[pack_row(path, facts.st_mode, facts.st_size, NOBODY, mtime_ns)] = whole
+        else:
+            skipped.append(os.fsdecode(whole))
+
+
+def read_file(whole: bytes, size: int, link: bool) -> Iterator[bytes]:
+    """So much of it as there was: one that grows meanwhile is cut there, one that shrinks fails."""
+    if link:
+        yield os.readlink(whole)
+        return
+    with open(whole, "rb") as file:
+        while size:
+            piece = file.read(min(size, PIECE))
+            if not piece:
+                raise CallRefused(
+                    "broken", f"{os.fsdecode(whole)} shrank while it was read; try again"
+                )
+            size -= len(piece)
+            yield piece

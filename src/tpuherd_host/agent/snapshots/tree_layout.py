@@ -1,0 +1,210 @@
+"""Where a destination's trees and what is known of them stand on a host.
+
+Below ~/.tpuherd: store/blobs (contents), store/rows (snapshots by id), trees/<destination>/ with a
+record of the trees that were there and the trees themselves: those being filled, and the last ones.
+A destination on another file system has its trees beside it, so that they can change places.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import stat
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set
+
+from tpuherd_host.agent.snapshots.blobs import BlobsInUse, BlobStore
+from tpuherd_host.agent.snapshots.manifest import (
+    ManifestRow,
+    content_sizes,
+    parse_row,
+    unpack_rows,
+)
+from tpuherd_host.agent.snapshots.tree import carry_over, remove_known
+from tpuherd_host.agent.state_machine.transition import CallRefused
+
+TREES_KEPT = 3  #: with the one in place
+ROWS_KEPT = 6
+STALE_S = 86_400
+PART = ".part"
+KNOWN: Dict[str, List[ManifestRow]] = {}  #: small snapshots, taken apart: those of the last syncs
+KNOWN_MAX, KNOWN_ROWS_MAX = 4, 5000
+
+
+class Destination(NamedTuple):
+    """A destination as it is now."""
+
+    dest: Path
+    folder: Path  #: its trees
+    record: Path
+    trees: List[Dict[str, object]]  #: {"id", "inode"}, the oldest first
+    current: Optional[str]  #: the id of what stands there
+
+
+def open_blobs(house: Path) -> BlobStore:
+    """The host's contents."""
+    return BlobStore(house / "store" / "blobs")
+
+
+def rows_file(house: Path, id: str) -> Path:
+    """Where a snapshot's rows are, when all its contents are there."""
+    folder = house / "store" / "rows"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder / id
+
+
+def load_rows(house: Path, id: Optional[str], *, part: bool = False) -> Optional[List[bytes]]:
+    """The rows of a snapshot that is here, or (`part`) whose contents may be missing."""
+    if not id:
+        return None
+    path = rows_file(house, id)
+    for file in (path, path.with_name(id + PART)) if part else (path,):
+        with suppress(FileNotFoundError):
+            return unpack_rows(file.read_bytes())
+    return None
+
+
+def complete_snapshots(house: Path) -> List[str]:
+    """The snapshots that are here whole, the latest first."""
+    folder = rows_file(house, "x").parent
+    files = [file for file in folder.iterdir() if "." not in file.name]
+    return [file.name for file in sorted(files, key=lambda file: -file.stat().st_mtime)]
+
+
+def known_rows(house: Path, id: Optional[str]) -> List[ManifestRow]:
+    """The rows of a tree, taken apart; none where nothing is known of it."""
+    if id in KNOWN:
+        return KNOWN[id]
+    return remember_rows(id, [parse_row(each) for each in load_rows(house, id, part=True) or ()])
+
+
+def remember_rows(id: Optional[str], rows: List[ManifestRow]) -> List[ManifestRow]:
+    """The same; they will be asked for again soon."""
+    if id and 0 < len(rows) <= KNOWN_ROWS_MAX:
+        while len(KNOWN) >= KNOWN_MAX:
+            KNOWN.pop(next(iter(KNOWN)), None)
+        KNOWN[id] = rows
+    return rows
+
+
+def resolve_path(home: Path, text: str) -> Path:
+    """A path as a user writes it: from the login's home."""
+    if not text or "\0" in text:
+        raise CallRefused("unfit", "a destination has a name")
+    if text == "~" or text.startswith("~/"):
+        text = text[2:] or "."
+    return Path(os.path.realpath(str(home / text)))
+
+
+def find_destination(house: Path, home: Path, text: str, *, force: bool = False) -> Destination:
+    """A destination; Refused where no tree may stand."""
+    dest = resolve_path(home, text)
+    for no in (home.resolve(), house.resolve()):
+        if dest == no or dest in no.parents:
+            raise CallRefused("unfit", f"{dest} cannot be a destination; name a folder below it")
+    if house.resolve() in dest.parents:
+        raise CallRefused("unfit", f"{dest} is a folder of the agent's own; name another")
+    key = hashlib.sha256(os.fsencode(str(dest))).hexdigest()[:16]
+    folder = house / "trees" / key
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    record = folder / "record.json"
+    trees: List[Dict[str, object]] = []
+    with suppress(FileNotFoundError, ValueError):
+        trees = json.loads(record.read_text())["trees"]
+    above = dest.parent
+    while not above.exists():
+        above = above.parent
+    if above.stat().st_dev != folder.stat().st_dev:
+        folder = above / ".tpuherd-trees" / key
+    current = current_snapshot(dest, trees, force=force)
+    check_writable(above)
+    return Destination(dest, folder, record, trees, current)
+
+
+def check_writable(folder: Path) -> None:
+    """Refused where the login may put nothing."""
+    if not os.access(str(folder), os.W_OK | os.X_OK):
+        raise CallRefused("unfit", f"{folder} can't be written to; name another destination")
+
+
+def current_snapshot(dest: Path, trees: List[Dict[str, object]], *, force: bool) -> Optional[str]:
+    """The id of what stands there; None for nothing, Refused for what isn't ours."""
+    try:
+        there = os.lstat(str(dest))
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        raise CallRefused(
+            "unfit", f"{dest} leads through a file; name another destination"
+        ) from None
+    if not stat.S_ISDIR(there.st_mode):
+        raise CallRefused("unfit", f"{dest} is a file, not a folder; name another destination")
+    for tree in reversed(trees):
+        if tree["inode"] == there.st_ino:
+            return str(tree["id"])
+    if not force and any(dest.iterdir()):
+        sentence = f"{dest} holds files that did not come from here"
+        raise CallRefused(
+            "unfit", f"{sentence}; name another destination, or --force to mix them in"
+        )
+    return None
+
+
+@contextmanager
+def lock_destination(spot: Destination) -> Iterator[None]:
+    """Nobody else changes this destination meanwhile."""
+    with open(str(spot.record.with_name("lock")), "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def write_record(spot: Destination, trees: List[Dict[str, object]]) -> None:
+    """Write down which trees there are."""
+    fresh = spot.record.with_name("record.new")
+    fresh.write_text(json.dumps({"dest": str(spot.dest), "trees": trees}))
+    fresh.replace(spot.record)
+
+
+def remove_old_trees(
+    house: Path, spot: Destination, trees: List[Dict[str, object]]
+) -> List[Dict[str, object]]:
+    """Old trees go, but for what the host itself made there; the trees that are left."""
+    inodes = {entry.stat().st_ino: entry for entry in spot.folder.iterdir() if entry.is_dir()}
+    newest = spot.dest.stat().st_mtime
+    dest = os.fsencode(str(spot.dest))
+    left = trees[-TREES_KEPT:]
+    for tree in trees[:-TREES_KEPT]:
+        old = inodes.get(int(str(tree["inode"])))
+        if old is None:
+            continue
+        rows = known_rows(house, str(tree["id"]))
+        carry_over(os.fsencode(str(old)), dest, rows, known_rows(house, str(trees[-1]["id"])))
+        if not remove_known(os.fsencode(str(old)), dest, rows):
+            left.insert(0, tree)
+    ours = {tree["inode"] for tree in trees}
+    for inode, entry in inodes.items():  # begun long ago, and never finished
+        if inode not in ours and entry.stat().st_mtime < newest - STALE_S:
+            shutil.rmtree(str(entry), ignore_errors=True)
+    return left
+
+
+def prune_store(house: Path, spare_max: int = ROWS_KEPT) -> None:
+    """Rows and contents that no tree stands for go where there are too many, but for the latest."""
+    wanted: Set[str] = set()
+    for record in (house / "trees").glob("*/record.json"):
+        with suppress(ValueError, OSError):
+            wanted.update(str(tree["id"]) for tree in json.loads(record.read_text())["trees"])
+    folder = rows_file(house, "x").parent
+    files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime, reverse=True)
+    spare = [file for file in files if file.name.split(".")[0] not in wanted]
+    if len(spare) <= spare_max:
+        return
+    for file in spare[spare_max // 2 :]:
+        file.unlink()
+    live: Set[bytes] = set()
+    for file in folder.iterdir():
+        live.update(content_sizes(parse_row(each) for each in unpack_rows(file.read_bytes())))
+    with suppress(BlobsInUse):
+        open_blobs(house).keep_only(live)

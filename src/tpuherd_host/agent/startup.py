@@ -1,0 +1,88 @@
+"""The life of an agent: it takes up what it finds, listens, and ends when another one comes."""
+
+import _thread
+import os
+import signal
+import socket
+from typing import Any, Callable, Tuple
+
+from tpuherd_host.agent import processes
+from tpuherd_host.agent.attach import SOCKET
+from tpuherd_host.agent.effects import effects, preemption_notice, task_store
+from tpuherd_host.agent.effects.step_reports import listen_for_reports
+from tpuherd_host.agent.event_loop import EventLoop
+from tpuherd_host.agent.host.host_info import make_hello
+from tpuherd_host.agent.state_machine import messages
+from tpuherd_host.agent.state_machine.state import AgentState
+from tpuherd_host.agent.state_machine.task_lifecycle import adopt_previous, orphan_task
+
+
+def live(loop: EventLoop, nurse: Tuple[socket.socket, int], ready: Callable[[], None]) -> None:
+    """From the first to the last."""
+    loop.use_supervisor(*nurse)
+    adopt_tasks(loop)
+    start_background(loop)
+    door = open_listener()
+    loop.files.watch_file(door.fileno(), False, lambda: loop.doors.accept_client(door))
+    ready()
+    loop.run_loop()
+    os.unlink(SOCKET)
+
+
+def open_listener() -> socket.socket:
+    """The socket at which controllers knock; only their own user may."""
+    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    if os.path.exists(SOCKET):
+        os.unlink(SOCKET)
+    old = os.umask(0o177)
+    door.bind(SOCKET)
+    os.umask(old)
+    door.listen(128)
+    door.setblocking(False)
+    return door
+
+
+def adopt_tasks(loop: EventLoop) -> None:
+    """What an earlier agent left."""
+    boot, now = processes.boot_id(), loop.current_time()
+    works = {}
+    for left in loop.shelf.load():
+        work, why = adopt_previous(left, boot, task_store.is_same_process(left), now)
+        works[work.id] = effects.adopt_task(loop, work)
+        if why:
+            loop.save_task(work, False)
+    for mark in processes.all_marks(loop.house.folder) - set(works):
+        lost = orphan_task(mark, boot, now)
+        if lost is not None:
+            works[mark] = lost
+    loop.state = AgentState(
+        hello=make_hello(loop.doors.version, loop.house.home, boot),
+        boot=boot,
+        works=works,
+        epochs=loop.shelf.load_epochs(),
+        stamps=loop.shelf.list_stamps(),
+    )
+
+
+def start_background(loop: EventLoop) -> None:
+    """Those that wait for the metadata server; and what signals mean."""
+
+    where = preemption_notice.server_address(loop.house.environment)
+
+    def tell(key: str, value: str) -> None:
+        loop.post_event(messages.HostNotice(key, value))
+
+    def last_word() -> None:
+        preemption_notice.report_current("preempted", where, tell)
+        loop.start_leaving()
+
+    def leave(*_: Any) -> None:
+        tell("shutdown", "TERM")
+        _thread.start_new_thread(last_word, ())
+
+    for number in (signal.SIGPIPE, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, leave)
+    _thread.stack_size(256 << 10)
+    preemption_notice.start_watchers(where, tell)
+    listen_for_reports(loop)

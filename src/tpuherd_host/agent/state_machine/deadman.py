@@ -1,0 +1,52 @@
+"""The dead-man switch: an attempt whose lease nobody renews is stopped."""
+
+from typing import Any, Dict, Mapping, Optional
+
+from tpuherd_host.agent.state_machine.messages import AppendNote
+from tpuherd_host.agent.state_machine.state import ATTEMPT, Connection, Task
+from tpuherd_host.agent.state_machine.task_lifecycle import WORD_PORT, stop_task
+from tpuherd_host.agent.state_machine.transition import (
+    CallRefused,
+    Transition,
+    check_epoch,
+    parse_fields,
+)
+
+CallArguments = Mapping[str, Any]
+
+
+def with_lease(work: Task, seconds: Optional[float], now: float) -> Task:
+    """With a lease that ends then; none: its switch is not armed."""
+    if seconds is None:
+        return work
+    if seconds <= 0:
+        raise CallRefused("unfit", "a lease lasts longer than nothing")
+    return work._replace(lease_s=seconds, lease_until=now + seconds)
+
+
+def renew_leases(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
+    """Everything is well up there: renew the leases of this owner's attempts, or of one."""
+    check_epoch(turn, one)
+    asked = parse_fields(content, seconds=float, attempt=str)
+    renewed: Dict[str, float] = {}
+    for work in list(turn.state.works.values()):
+        meant = asked.get("attempt", work.id) == work.id and work.owner == one.owner
+        if work.kind == ATTEMPT and work.is_live and meant:
+            seconds = asked.get("seconds", work.lease_s)
+            if seconds is not None:
+                work = turn.save_task(with_lease(work, seconds, turn.now), hard=False)
+                renewed[work.id] = turn.now + seconds
+    return {"leases": renewed}
+
+
+def expire_lease(turn: Transition, work: Task) -> None:
+    """Nobody has renewed its lease: stop it, mark it, and say that its node is wanted no more."""
+    work = turn.put_task(work._replace(deadman=True, lease_until=None))
+    why = f"no lease for {work.lease_s or 0:.0f} s: the dead-man switch"
+    turn.add_effects(
+        AppendNote(work, WORD_PORT, f"{why}; it is stopped, and its node should be deleted")
+    )
+    turn.send_event({"event": "deadman", "attempt": work.id, "wanted": "delete", "why": why})
+    stop_task(turn, work, work.grace_s, why)

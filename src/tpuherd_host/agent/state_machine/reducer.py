@@ -1,0 +1,115 @@
+"""The agent's whole judgement: a state and what happened give the next state and what to do."""
+
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Type
+
+from tpuherd_host.agent.state_machine import deadman, rpc_attempts, rpc_calls, task_lifecycle
+from tpuherd_host.agent.state_machine.messages import (
+    AptHolderFound,
+    BytesFlushed,
+    ChipUsersFound,
+    ConnectionClosed,
+    ConnectionOpened,
+    Effect,
+    Event,
+    FrameReceived,
+    HostNotice,
+    InputConsumed,
+    LogGrew,
+    LogTailRead,
+    OutputsClosed,
+    ProcessEnded,
+    ProcessesCounted,
+    ProcessStarted,
+    SpawnFailed,
+    StepReported,
+    TasksCleaned,
+    ThreadAnswered,
+    ThreadEvent,
+    ThreadRead,
+    ThreadSent,
+    TimerFired,
+)
+from tpuherd_host.agent.state_machine.rpc_calls import MethodHandler
+from tpuherd_host.agent.state_machine.state import AgentState
+from tpuherd_host.agent.state_machine.transition import Transition
+
+BEAT_S = 10.0
+
+
+def reduce_event(
+    state: AgentState,
+    happening: Event,
+    now: float,
+    pure: Mapping[str, MethodHandler],
+    threaded: Mapping[str, Any],
+) -> Tuple[AgentState, Tuple[Effect, ...]]:
+    """What follows. `pure` and `threaded` are the tables of verbs."""
+    turn = Transition(state, now)
+    if isinstance(happening, FrameReceived):
+        rpc_calls.handle_frame(turn, happening, pure, threaded)
+    elif isinstance(happening, (ProcessStarted, SpawnFailed)) and happening.work not in state.works:
+        pass  # forgotten meanwhile
+    else:
+        RULES[type(happening)](turn, happening)
+    return turn.state, tuple(turn.deeds)
+
+
+def broadcast_event(turn: Transition, happening: ThreadEvent) -> None:
+    """A threaded verb has something to say to all."""
+    turn.send_event(happening.content)
+
+
+def handle_notice(turn: Transition, happening: HostNotice) -> None:
+    """The metadata server says something new."""
+    rpc_attempts.apply_notice(turn, happening.key, happening.value)
+
+
+def handle_timer(turn: Transition, happening: TimerFired) -> None:
+    """Look at all that is due."""
+    for work in list(turn.state.works.values()):
+        if work.is_live and work.lease_until is not None and turn.now >= work.lease_until:
+            deadman.expire_lease(turn, work)
+        work = turn.state.works.get(work.id, work)
+        if work.due is not None and turn.now >= work.due and work.id in turn.state.works:
+            task_lifecycle.on_due(turn, work)
+        if work.paused:
+            turn.update_pause(work.id)
+    if turn.now >= turn.state.beat_at:
+        turn.state = turn.state._replace(beat_at=turn.now + BEAT_S)
+        rpc_attempts.send_heartbeat(turn)
+
+
+def next_wake_time(state: AgentState) -> Optional[float]:
+    """When to be woken; None: only when something happens."""
+    times = [work.due for work in state.works.values() if work.due is not None]
+    for work in state.works.values():
+        if work.ended is None and work.is_live:
+            times.append(state.beat_at)
+            if work.lease_until is not None:
+                times.append(work.lease_until)
+    return min(times, default=None)
+
+
+RULES: Dict[Type[Any], Callable[[Transition, Any], None]] = {
+    ConnectionOpened: rpc_calls.handle_opened,
+    ConnectionClosed: rpc_calls.handle_closed,
+    BytesFlushed: rpc_calls.handle_flushed,
+    ProcessStarted: task_lifecycle.handle_started,
+    SpawnFailed: task_lifecycle.handle_spawn_failed,
+    ProcessEnded: task_lifecycle.handle_ended,
+    LogGrew: task_lifecycle.handle_log_growth,
+    OutputsClosed: task_lifecycle.handle_outputs_closed,
+    InputConsumed: rpc_calls.handle_input_consumed,
+    ProcessesCounted: task_lifecycle.handle_counted,
+    ChipUsersFound: task_lifecycle.handle_chip_users,
+    AptHolderFound: task_lifecycle.handle_apt_holder,
+    LogTailRead: task_lifecycle.handle_log_tail,
+    StepReported: rpc_attempts.apply_report,
+    HostNotice: handle_notice,
+    ThreadSent: rpc_calls.handle_thread_data,
+    ThreadRead: rpc_calls.handle_thread_read,
+    ThreadAnswered: rpc_calls.handle_thread_answer,
+    ThreadEvent: broadcast_event,
+    TasksCleaned: task_lifecycle.handle_cleaned,
+    TimerFired: handle_timer,
+}

@@ -1,0 +1,213 @@
+"""The verbs for attempts and setup, and notices."""
+
+from typing import Any, Optional
+
+from tpuherd_host.agent.state_machine.deadman import CallArguments, with_lease
+from tpuherd_host.agent.state_machine.messages import AppendNote, StepReported
+from tpuherd_host.agent.state_machine.rpc_commands import (
+    await_task_end,
+    display_title,
+    is_different_request,
+    parse_stage,
+    request_signature,
+    require_id,
+)
+from tpuherd_host.agent.state_machine.state import (
+    ATTEMPT,
+    ATTEMPT_KEEP_S,
+    ATTEMPT_LOG_BYTES,
+    SETUP,
+    Connection,
+    Task,
+    task_json,
+)
+from tpuherd_host.agent.state_machine.task_lifecycle import WORD_PORT, begin_stage, stop_task
+from tpuherd_host.agent.state_machine.transition import (
+    CallRefused,
+    Transition,
+    check_epoch,
+    parse_fields,
+)
+
+STEPS_MAX = 100
+GIVE_WAY_S = 5.0  #: for a setup in whose place there is another
+REPORT_S = 1.0  #: events of steps come at most so often; heartbeats carry the latest
+WORDS_MAX = 64  #: of an attempt's reports together: one that makes new ones all the time is cut
+DEADLY = {
+    "preempted": ("TRUE",),
+    "maintenance-event": ("TERMINATE_ON_HOST_MAINTENANCE",),
+    "shutdown": ("TERM",),  #: the host tells its processes to end
+}
+
+
+def start_attempt(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
+    """Setup steps, then the command; the same asked again is not started again."""
+    check_epoch(turn, one)
+    id = require_id(content, "attempt")
+    work = turn.state.works.get(id)
+    if work is not None:
+        if is_different_request(work, content):
+            raise CallRefused("taken", f"{id} was started with another command already")
+        return {**task_json(work), "again": True}
+    asked = parse_fields(
+        content, slot=str, number=int, setup=list, grace_s=float, notice_grace_s=float,
+        lease_s=float, log_bytes=int, keep_s=float,
+    )  # fmt: skip
+    slot = asked.get("slot", "")
+    for other in turn.state.works.values():
+        if other.kind == ATTEMPT and other.is_live and other.slot == slot:
+            raise CallRefused("busy", f"attempt {other.id} of {slot or 'this slot'} still runs")
+    steps = [parse_stage(step) for step in check_steps(asked.get("setup", []))]
+    work = Task(
+        id=id,
+        kind=ATTEMPT,
+        stages=(*(step._replace(preload=False) for step in steps), parse_stage(content)),
+        asked=turn.now,
+        who=one.who,
+        owner=one.owner,
+        slot=slot,
+        number=asked.get("number", 0),
+        title=display_title(content),
+        keep_s=asked.get("keep_s", ATTEMPT_KEEP_S),
+        log_bytes=max(1 << 20, asked.get("log_bytes", ATTEMPT_LOG_BYTES)),
+        grace_s=asked.get("grace_s", 30.0),
+        notice_grace_s=asked.get("notice_grace_s", 25.0),
+        signed=request_signature(content),
+    )
+    work = turn.save_task(with_lease(work, asked.get("lease_s"), turn.now))
+    return {**task_json(begin_stage(turn, work)), "again": False}
+
+
+def check_steps(steps: Any) -> Any:
+    """Steps are objects, and not too many."""
+    if len(steps) > STEPS_MAX or not all(isinstance(step, dict) for step in steps):
+        raise CallRefused("unfit", f"setup is a list of at most {STEPS_MAX} steps")
+    return steps
+
+
+def run_setup(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> Optional[CallArguments]:
+    """Steps alone; answered when the last has ended. Another setup that is at work there gives way:
+    then its end is the answer, and who asked for this one asks again.
+    """
+    id = require_id(content, "id")
+    work = turn.state.works.get(id)
+    if work is None:
+        asked = parse_fields(content, steps=list, slot=str, secrets=dict)
+        secret = asked.get("secrets", {})
+        steps = [
+            parse_stage({**step, "env": {**secret, **(step.get("env") or {})}})
+            for step in check_steps(asked.get("steps", []))
+        ]
+        if not steps:
+            raise CallRefused("unfit", "a setup has steps")
+        older = [
+            other
+            for other in turn.state.works.values()
+            if other.kind == SETUP and other.is_live and other.owner == one.owner
+        ]
+        if older:
+            await_task_end(turn, one, call, older[0].id)
+            for other in older:
+                stop_task(turn, other, GIVE_WAY_S, "another setup takes its place")
+            return None
+        work = Task(
+            id=id,
+            kind=SETUP,
+            stages=tuple(step._replace(preload=False) for step in steps),
+            asked=turn.now,
+            who=one.who,
+            owner=one.owner,
+            slot=asked.get("slot", ""),
+            title=", ".join(step.name for step in steps if step.name)[:200] or "setup",
+            signed=request_signature(content),
+        )
+        await_task_end(turn, one, call, id)
+        begin_stage(turn, turn.save_task(work))
+        return None
+    if is_different_request(work, content):
+        raise CallRefused("taken", f"{id} was begun with other steps already")
+    if not work.is_live:
+        return task_json(work)
+    await_task_end(turn, one, call, id)
+    return None
+
+
+def list_attempts(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
+    """Attempts that run or are kept, setups that run, and what was noticed: who listens by now
+    misses nothing.
+    """
+    works = [
+        task_json(work)
+        for work in turn.state.works.values()
+        if work.kind == ATTEMPT or (work.kind == SETUP and work.is_live)
+    ]
+    return {"attempts": works, "notices": dict(turn.state.notices)}
+
+
+def halt_attempt(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> Optional[CallArguments]:
+    """Stop an attempt properly; answered when its chips are free."""
+    check_epoch(turn, one)
+    id = require_id(content, "attempt")
+    work = turn.state.works.get(id)
+    if work is None or work.kind != ATTEMPT:
+        return {"id": id, "kind": ATTEMPT, "phase": "absent"}
+    if not work.is_live:
+        return task_json(work)
+    grace_s = parse_fields(content, grace_s=float).get("grace_s", work.grace_s)
+    await_task_end(turn, one, call, id)
+    stop_task(turn, work, max(0.0, grace_s), str(content.get("why") or "it was stopped")[:500])
+    return None
+
+
+def apply_report(turn: Transition, happening: StepReported) -> None:
+    """A training program said how far it is. What the last word is silent of, holds from before.
+
+    Else a bare "complete" would hide the numbers just before it, of which nobody was told.
+    """
+    content = dict(happening.content)
+    work = turn.state.works.get(str(content.pop("attempt", "")))
+    if work is None or not work.is_live:
+        return
+    passing = ("time", "refused")  # of one report each
+    known = {name: value for name, value in (work.report or {}).items() if name not in passing}
+    if len({*known, *content}) <= WORDS_MAX:
+        content = {**known, **content}
+    told = turn.now >= work.reported_at + REPORT_S
+    at = turn.now if told else work.reported_at
+    turn.put_task(work._replace(report={**content, "time": turn.now}, reported_at=at))
+    if told:
+        event = {"event": "step", "attempt": work.id, "time": turn.now, "report": content}
+        turn.send_event(event, engines=True)
+
+
+def apply_notice(turn: Transition, key: str, value: str) -> None:
+    """The host's metadata changed: tell all, and let attempts save while there is time."""
+    if turn.state.notices.get(key) == value:
+        return
+    turn.state = turn.state._replace(notices={**turn.state.notices, key: value})
+    deadly = value in DEADLY.get(key, ())
+    event = {"event": "notice", "what": key, "value": value, "deadly": deadly, "time": turn.now}
+    turn.send_event(event)
+    for work in list(turn.state.works.values()):
+        if deadly and work.kind == ATTEMPT and work.is_live and work.kill_at is None:
+            why = f"the host is going away: {key} is {value}"
+            turn.add_effects(AppendNote(work, WORD_PORT, why))
+            stop_task(turn, work, work.notice_grace_s, why)
+
+
+def send_heartbeat(turn: Transition) -> None:
+    """Attempts are well, as engines are told from time to time."""
+    live = [w for w in turn.state.works.values() if w.kind == ATTEMPT and w.is_live]
+    if live:
+        keys = ("id", "phase", "stage", "length", "report")
+        told = [{key: task_json(work)[key] for key in keys} for work in live]
+        event = {"event": "heartbeat", "time": turn.now, "attempts": told}
+        turn.send_event(event, engines=True)

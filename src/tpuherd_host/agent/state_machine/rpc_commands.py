@@ -1,0 +1,230 @@
+"""The verbs for commands: run, attach, list, signal, stop, resize, forget."""
+
+import json
+import zlib
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from tpuherd_host.agent.state_machine.messages import FeedInput, ResizeTerminal, SendSignal
+from tpuherd_host.agent.state_machine.state import (
+    COMMAND,
+    COMMAND_LOG_BYTES,
+    KEEP_S,
+    STARTING,
+    Connection,
+    Stage,
+    Task,
+    task_json,
+)
+from tpuherd_host.agent.state_machine.task_lifecycle import begin_stage, forget_task, stop_task
+from tpuherd_host.agent.state_machine.transition import CallRefused, Transition, parse_fields
+
+MARKS = "._-"
+LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789" + MARKS)
+ID_MAX = 100
+SHELL = ("$SHELL", "-c")  #: the daemon puts the login's shell there
+SIGNAL_MAX = 64
+TITLE_MAX = 200
+
+CallArguments = Mapping[str, Any]
+
+
+def run_command(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> Optional[CallArguments]:
+    """Begin a command and follow it; the same asked again only follows."""
+    id = require_id(content, "id")
+    work = turn.state.works.get(id)
+    if work is None:
+        asked = parse_fields(content, stdin=bool, keep_s=float, log_bytes=int, terminal=dict)
+        work = Task(
+            id=id,
+            kind=COMMAND,
+            stages=(parse_stage(content),),
+            asked=turn.now,
+            who=one.who,
+            owner=one.owner,
+            title=display_title(content),
+            stdin=asked.get("stdin", False) or "terminal" in asked,
+            terminal=asked.get("terminal"),
+            keep_s=asked.get("keep_s", KEEP_S),
+            log_bytes=max(1 << 20, asked.get("log_bytes", COMMAND_LOG_BYTES)),
+            signed=request_signature(content),
+        )
+        turn.put_task(work)
+        follow_task(turn, one, call, content)
+        begin_stage(turn, turn.state.works[id])
+        return None
+    if is_different_request(work, content):
+        raise CallRefused("taken", f"{id} is another command already")
+    follow_task(turn, one, call, content)
+    return None
+
+
+def follow_task(turn: Transition, one: Connection, call: int, content: CallArguments) -> None:
+    """The stream of a piece of work, from an offset; answered at its end."""
+    work = require_task(turn, content)
+    asked = parse_fields(content, stdin=bool, hold=bool, **{"from": int})
+    offset = max(0, asked.get("from", 0))
+    if offset > work.length:
+        raise CallRefused("unfit", f"the log of {work.id} has {work.length} bytes, not {offset}")
+    if work.stdin and (asked.get("stdin") or work.terminal is not None):
+        turn.put_task(work._replace(feeder=(one.id, call)))
+    kept = turn.state.connections[one.id].calls[call]
+    holds = work.kind == COMMAND and asked.get("hold", True)
+    turn.put_call(
+        one.id,
+        kept._replace(work=work.id, follows=True, offset=offset, holds=holds),
+    )
+    turn.send_pending_logs(one.id)
+    return
+
+
+def list_commands(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
+    """Commands that run or are kept."""
+    works = turn.state.works.values()
+    return {"commands": [task_json(work) for work in works if work.kind == COMMAND]}
+
+
+def send_signal(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
+    """One signal, to the leader or to all."""
+    work = require_task(turn, content)
+    asked = parse_fields(content, signal=int, whole=bool)
+    number = asked.get("signal", 15)
+    if not 0 < number <= SIGNAL_MAX:
+        raise CallRefused("unfit", f"there is no signal {number}")
+    whole = asked.get("whole", False)
+    if work.phase == STARTING:
+        turn.put_task(work._replace(early=(*work.early, (number, whole))))
+    elif work.is_live and work.pid:
+        turn.add_effects(SendSignal(work, number, whole))
+    return task_json(work)
+
+
+def stop_command(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> Optional[CallArguments]:
+    """TERM, and KILL when the grace is over; answered when it has ended."""
+    work = require_task(turn, content)
+    if work.kind != COMMAND:
+        raise CallRefused("unfit", f"{work.id} is no command")
+    grace_s = parse_fields(content, grace_s=float).get("grace_s", work.grace_s)
+    if not work.is_live:
+        return task_json(work)
+    await_task_end(turn, one, call, work.id)
+    stop_task(turn, work, max(0.0, grace_s), str(content.get("why") or "it was stopped")[:500])
+    return None
+
+
+def resize_terminal(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
+    """The size of a terminal."""
+    work = require_task(turn, content)
+    asked = parse_fields(content, rows=int, columns=int)
+    rows, columns = asked.get("rows", 24), asked.get("columns", 80)
+    if work.terminal is None:
+        raise CallRefused("unfit", f"{work.id} has no terminal")
+    if not (0 < rows < 1 << 16 and 0 < columns < 1 << 16):
+        raise CallRefused("unfit", f"no terminal is {rows} x {columns}")
+    turn.put_task(work._replace(terminal={**work.terminal, "rows": rows, "columns": columns}))
+    turn.add_effects(ResizeTerminal(work.id, rows, columns))
+    return {}
+
+
+def end_input(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
+    """Whoever fed it, its standard input ends."""
+    work = require_task(turn, content)
+    turn.add_effects(FeedInput(work.id, None))
+    return {}
+
+
+def forget_command(
+    turn: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
+    """Its record and log go at once."""
+    work = turn.state.works.get(require_id(content, "id"))
+    if work is not None and work.is_live:
+        raise CallRefused("busy", f"{work.id} still runs; stop it first")
+    if work is not None:
+        forget_task(turn, work)
+    return {}
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+
+def require_id(content: CallArguments, field: str) -> str:
+    """An id, fit to be the name of a folder."""
+    id = content.get(field)
+    if isinstance(id, str) and LETTERS.issuperset(id) and id[:1] not in MARKS and id[ID_MAX:] == "":
+        return id
+    raise CallRefused("unfit", f"{field} is a word of letters, digits, dots and dashes")
+
+
+def require_task(turn: Transition, content: CallArguments) -> Task:
+    """The piece of work that is meant."""
+    id = require_id(content, "attempt" if "attempt" in content else "id")
+    work = turn.state.works.get(id)
+    if work is None:
+        raise CallRefused("unknown", f"this host has no {id}")
+    return work
+
+
+def await_task_end(turn: Transition, one: Connection, call: int, work: str) -> None:
+    """The call is answered when the work is over."""
+    kept = turn.state.connections[one.id].calls[call]
+    turn.put_call(one.id, kept._replace(work=work))
+
+
+def parse_stage(content: CallArguments) -> Stage:
+    """What is to be executed, as a call or a step says it."""
+    asked = parse_fields(
+        content, argv=list, shell=str, env=dict, directory=str, name=str, hash=str, delay_s=float,
+        apt=bool, preload=bool,
+    )  # fmt: skip
+    env: Dict[str, str] = asked.get("env", {})
+    argv: Tuple[str, ...] = tuple(asked.get("argv", ()))
+    if ("shell" in asked) == bool(argv):
+        raise CallRefused("unfit", "give either argv or shell")
+    words = [*argv, *env, *env.values(), asked.get("shell", ""), asked.get("directory", "")]
+    if not all(isinstance(word, str) and "\0" not in word for word in words):
+        raise CallRefused("unfit", "argv, env and directory are texts without zero bytes")
+    if any("=" in name or not name for name in env):
+        raise CallRefused("unfit", "a variable has a name without =")
+    return Stage(
+        argv=argv or (*SHELL, asked["shell"]),
+        name=asked.get("name", "")[:TITLE_MAX],
+        env=env,
+        directory=asked.get("directory"),
+        stamp=asked.get("hash", ""),
+        delay_s=max(0.0, asked.get("delay_s", 0.0)),
+        apt=asked.get("apt", False),
+        preload=asked.get("preload", True),
+    )
+
+
+def display_title(content: CallArguments) -> str:
+    """How a list shows it."""
+    words = content.get("shell") or " ".join(map(str, content.get("argv") or ()))
+    return str(words)[:TITLE_MAX]
+
+
+def is_different_request(work: Task, content: CallArguments) -> bool:
+    """Whether another thing was asked under this id. Of work whose records were lost nobody knows
+    what was asked, and it has no signature: it is shown as it stands.
+    """
+    return work.signed not in ("", request_signature(content))
+
+
+def request_signature(content: CallArguments) -> str:
+    """The same asked again has the same."""
+    keys = ("argv", "shell", "env", "directory", "terminal", "steps", "setup")
+    meant = {key: content.get(key) for key in keys}
+    text = json.dumps(meant, sort_keys=True).encode()
+    return f"{len(text)}.{zlib.crc32(text):08x}.{zlib.adler32(text):08x}"
