@@ -13,8 +13,8 @@ SCRIPT = r"""
 import hashlib, json, os, stat, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from tpuherd_host.agent import relay, snapshots, snapshots_give
 from tpuherd_host.agent.frames import BLOBS
+from tpuherd_host.agent.snapshots import relay, rpc_snapshots, send_files
 from tpuherd_host.agent.snapshots.manifest import pack_row, pack_rows, rows_id
 from tpuherd_host.agent.snapshots.stream import StreamContent, encode_stream
 from tpuherd_host.agent.state_machine.state import AgentState
@@ -36,20 +36,20 @@ for turn in (b"one", b"two" * 100000, b""):
     id = lambda content: hashlib.sha256(content).digest()
     rows = sorted(pack_row(p, modes[p], len(c), id(c)) for p, c in files.items())
     order = {"id": rows_id(rows).hex(), "dest": "c", "token": "t%d" % len(turn), "address": ""}
-    answer = call(snapshots.have, **order)
+    answer = call(rpc_snapshots.have, **order)
     assert answer["port"] and not answer["intact"], answer
     found = [StreamContent(n, len(c), [c]) for n, (p, c) in enumerate(sorted(files.items()))]
     head = {"id": order["id"], "base": None, "gone": 0, "give": 3}
     token = {"token": order["token"]}
     data = encode_stream(head, pack_rows(rows), found, lambda: 6)
-    answer = call(snapshots.receive, data, **token)
+    answer = call(rpc_snapshots.receive, data, **token)
     assert answer["ready"] == order["id"], answer
-    assert call(snapshots.commit, **token)["switched"] == order["id"]
+    assert call(rpc_snapshots.commit, **token)["switched"] == order["id"]
     assert (home / "c/a").read_bytes() == turn and os.access(str(home / "c/a"), os.X_OK)
     assert os.readlink(str(home / "c/link")) == "d"
-    assert call(snapshots.have, **dict(order, token="again"))["intact"]
+    assert call(rpc_snapshots.have, **dict(order, token="again"))["intact"]
 assert not relay.EARS, relay.EARS
-call(snapshots_give.give, paths=["c/*"])
+call(send_files.give, paths=["c/*"])
 assert sum(len(each.piece) for each in said if hasattr(each, "piece")) > 100
 print("%d.%d" % sys.version_info[:2])
 """
