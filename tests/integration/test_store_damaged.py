@@ -42,7 +42,7 @@ def test_jobs_go_on_and_every_reading_command_says_so_until_acknowledged(
     for words in (("ls",), ("why", "gpt"), ("status", "gpt"), ("events",), ("capacity",)):
         done = user.herd(*words)
         assert done.returncode == 0
-        assert f"the store was damaged and is set aside as {aside}" in done.stderr, words
+        assert f"the store was damaged; the damaged file is now {aside}" in done.stderr, words
         assert "herd engine acknowledge" in done.stderr
     recovered = user.happened("store.recovered", seconds=60)
     assert recovered.facts["bids"] == []  # nothing was forgotten

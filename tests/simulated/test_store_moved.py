@@ -124,7 +124,7 @@ def test_two_stores_with_jobs_are_never_made_one(here: ProjectAccess, tmp_path: 
     )  # it wishes nothing: it may be replaced
     store.put_job(wish(""))
     store.close()
-    with pytest.raises(InvalidInput, match="two stores can't be one"):
+    with pytest.raises(InvalidInput, match="two stores can't be merged"):
         moved_marker.refuse_second_store(store_of(there), "t1")
     moved_marker.leave_marker(store_of(there), to="elsewhere", token="t0")
     assert not moved_marker.refuse_second_store(

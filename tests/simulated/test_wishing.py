@@ -322,7 +322,7 @@ def test_two_who_change_it_at_once(office: Office) -> None:
     office.word(JOB)
     wish = office.desk.get_job("gpt")
     submit.stop_job(wish, office.desk)
-    with pytest.raises(Superseded, match="changed by somebody else"):
+    with pytest.raises(Superseded, match="changed by another command"):
         submit.stop_job(wish, office.desk)
 
 

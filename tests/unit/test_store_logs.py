@@ -216,7 +216,7 @@ def test_no_log_is_outside_our_folder_whatever_its_name(tmp_path: Path, id: str)
         lambda: shelf.open_writer("w", replace(PLACE, node=id)),
         lambda: shelf.open_writer("w", replace(PLACE, zone=id)),
     ):
-        with pytest.raises(OperationFailed, match="can't be the name"):
+        with pytest.raises(OperationFailed, match="is not a valid name"):
             use()
     assert shelf.find_log(id) is None
     assert list(tmp_path.iterdir()) == []

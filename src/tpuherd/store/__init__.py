@@ -1,1 +1,1 @@
-"""What this machine keeps: logs, events, jobs, history and the engine's lease."""
+"""What herd stores on this machine: jobs, events, the engine's lease, secrets and logs."""

@@ -1,4 +1,4 @@
-"""What can be wrong with the store's file, in sentences, and the mark of who meets damage."""
+"""Explains errors of the store's file, and marks a damaged file for the next process."""
 
 import errno
 import fcntl
@@ -12,23 +12,25 @@ from shutil import disk_usage
 from tpuherd.errors import HerdError, NotAllowed, OperationFailed, StoreDamaged
 
 NAME = "store.db"
-MARK = "store.damaged"  #: somebody met the damage: the next to open sets the file aside
-OPENED = "store.opened"  #: locked by all who have it open
-OPENING = "store.opening"  #: locked by who opens it
+MARK = (
+    "store.damaged"  #: a process found damage: the next one to open the store sets the file aside
+)
+OPENED = "store.opened"  #: locked (shared) by every process that has the store open
+OPENING = "store.opening"  #: locked by the process that is opening the store
 ASIDE = ("", "-wal", "-shm")
 DAMAGES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 READ_ONLY = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN)
 BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-#: Our statements are always the same: where they don't fit, the file is not as we made it.
+#: Our statements never change, so these messages mean that the file is not as we created it.
 OTHER_TABLES = ("no such table", "no such column", "table ", "index ", "Could not decode")
-ROOM = 1 << 16  #: with less than this free a failed write was for want of it
+ROOM = 1 << 16  #: with less free space than this, a failed write means a full disk
 REPEAT = "repeat the command: it sets the file aside and carries over what can be read"
-FULL = "nothing is lost that was done; free some space, work goes on by itself"
+FULL = "nothing is lost; free some space and herd continues by itself"
 
 
 @contextmanager
 def explain_errors(folder: Path) -> Iterator[None]:
-    """Whatever SQLite or the disk says in here is told in a sentence."""
+    """Turn errors of SQLite and of the disk into ours, with a sentence and a hint."""
     try:
         yield
     except sqlite3.Error as error:
@@ -42,7 +44,7 @@ def explain_errors(folder: Path) -> Iterator[None]:
 
 
 def explained_error(folder: Path, error: sqlite3.Error) -> HerdError:
-    """The error to raise; a damage is marked."""
+    """The error to raise for it; damage is also marked for other processes."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return OperationFailed(f"the disk is full: {folder} can't be written", hint=FULL)
@@ -50,11 +52,11 @@ def explained_error(folder: Path, error: sqlite3.Error) -> HerdError:
         return OperationFailed(f"the disk is full: {folder} can't be written", hint=FULL)
     if code in READ_ONLY:
         return NotAllowed(
-            f"{folder / NAME} can't be written ({error})", hint="see whose it is: ls -l"
+            f"{folder / NAME} can't be written ({error})", hint="check its owner with ls -l"
         )
     if code in BUSY:
         return OperationFailed(
-            f"another process keeps the store in {folder} busy", hint="try again"
+            f"the store in {folder} is locked by another process", hint="try again"
         )
     if code in DAMAGES or str(error).startswith(OTHER_TABLES):
         mark_damaged(folder)
@@ -63,22 +65,22 @@ def explained_error(folder: Path, error: sqlite3.Error) -> HerdError:
 
 
 def refuse_marked(folder: Path) -> None:
-    """Damaged where somebody met damage: who has the file open lets go of it."""
+    """Raise StoreDamaged if a process found damage, so that all close the file."""
     if (folder / MARK).exists():
         raise StoreDamaged(f"the store in {folder} is damaged", hint=REPEAT)
 
 
 def mark_damaged(folder: Path) -> None:
-    """Remember the damage where it was met."""
+    """Leave the mark that makes every process close the file."""
     try:
         (folder / MARK).touch(mode=0o600)
     except OSError:
-        pass  # who opens it next meets it again
+        pass  # the next process finds the damage again
 
 
 @contextmanager
 def hold_opening_lock(folder: Path) -> Iterator[None]:
-    """One process at a time makes the file and its tables."""
+    """Let one process at a time create the file and its tables."""
     descriptor = os.open(folder / OPENING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -88,7 +90,7 @@ def hold_opening_lock(folder: Path) -> Iterator[None]:
 
 
 def share_open_lock(folder: Path) -> int:
-    """Say that we have it open: a descriptor to be closed at the end."""
+    """Mark the store as open by us; returns a descriptor to close at the end."""
     descriptor = os.open(folder / OPENED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor

@@ -1,7 +1,7 @@
-"""What SQLite can still read of a damaged store: jobs, events and the history, row by row.
+"""Reads what is still readable of a damaged store: jobs, events and history, row by row.
 
-It reads a copy, so that the damaged file stays as it was found. The copy gets what the write-ahead
-file still proves, and a header that fits; then damaged pages are stepped over and counted.
+It reads a copy, so that the damaged file stays untouched. The copy gets the valid transactions of
+the write-ahead log and a repaired header; then rows on damaged pages are skipped and counted.
 """
 
 import os
@@ -23,13 +23,15 @@ from tpuherd.store.corruption import NAME, OPENED
 from tpuherd.store.lease import try_lock
 from tpuherd.store.schema import TABLES, corrupt_error, migrate_schema
 
-PAGE = 4096  #: SQLite's own: we never chose another
+PAGE = 4096  #: SQLite's default page size
 HEADER = 100
 MAGIC = b"SQLite format 3\0"
 WAL_HEADER, FRAME_HEADER = Struct(">8I"), Struct(">6I")
-WAL_MAGIC = 0x377F0682  #: the last bit: its checksums are big-endian
+WAL_MAGIC = 0x377F0682  #: the lowest bit: whether checksums are big-endian
 FRAME = FRAME_HEADER.size + PAGE
-BLIND_MAX = 20_000  #: so many events in a row may be unreadable where their number is unknown
+BLIND_MAX = (
+    20_000  #: give up after this many unreadable events in a row if the last number is unknown
+)
 Checksum = tuple[int, int]
 Frame = tuple[int, int, Checksum, Checksum, bytes, bytes]  #: page, size, salts, sums, head, body
 
@@ -40,14 +42,14 @@ class ReadableContents:
 
     jobs: Sequence[StoredJob] = ()
     events: Sequence[tuple[int, HistoryEvent]] = ()
-    history: tuple[int, Any] | None = None  #: up to which event, and its document
-    lost_jobs: Sequence[str] = ()  #: events speak of them, and they could not be read
+    history: tuple[int, Any] | None = None  #: the number of the last event in it, and the document
+    lost_jobs: Sequence[str] = ()  #: jobs that events mention but that could not be read
     lost_events: int = 0
-    blind: bool = False  #: more events may be lost than are counted
+    blind: bool = False  #: whether more events may be lost than were counted
 
 
 def read_damaged_file(file: Path, copy: Path) -> ReadableContents:
-    """All that is readable; `copy` is a file that may be written, and is removed."""
+    """Everything readable in it; `copy` is a temporary file, removed at the end."""
     copy.unlink(missing_ok=True)
     if not file.exists():
         return ReadableContents()
@@ -62,10 +64,10 @@ def read_damaged_file(file: Path, copy: Path) -> ReadableContents:
 
 
 def refuse_wrong_heads(folder: Path) -> None:
-    """Look at the beginnings of the files before SQLite does: where it can make nothing of them it
-    begins anew, and throws away what the rest of them holds.
+    """Check the headers before SQLite opens the files: it would overwrite a file whose header it
+    can't read.
 
-    Only while nobody has the store open: closing a file would give up SQLite's locks on it.
+    Only while no process has the store open: closing a file would drop SQLite's locks on it.
     """
     held = try_lock(folder / OPENED)
     if held is None:
@@ -77,7 +79,7 @@ def refuse_wrong_heads(folder: Path) -> None:
     finally:
         os.close(held)
     if head is not None and head[: len(MAGIC)] != MAGIC:
-        begun = wal_head or any(folder.glob("engine*"))  # else making it was cut short
+        begun = wal_head or any(folder.glob("engine*"))  # else its creation was interrupted
         if head or begun:
             raise corrupt_error("the beginning of the file")
     if head and not wal_head and len(head) == HEADER and file_size(head) > file.stat().st_size:
@@ -87,7 +89,7 @@ def refuse_wrong_heads(folder: Path) -> None:
 
 
 def read_head(file: Path) -> bytes | None:
-    """Its first bytes, as many as tell what it is; None: it is not there."""
+    """Its first HEADER bytes; None if the file does not exist."""
     try:
         with file.open("rb") as stream:
             return stream.read(HEADER)
@@ -96,7 +98,7 @@ def read_head(file: Path) -> bytes | None:
 
 
 def file_size(head: bytes) -> int:
-    """What a header says of its file, where SQLite believes it."""
+    """The file size according to a valid header; 0 if the header gives none."""
     pages = int.from_bytes(head[28:32], "big") if head[24:28] == head[92:96] else 0
     return pages * PAGE
 
@@ -105,7 +107,7 @@ def file_size(head: bytes) -> int:
 
 
 def apply_write_ahead(wal: Path, copy: Path) -> None:
-    """Pages of transactions that were committed and not moved into the file yet."""
+    """Write the pages of committed transactions from the write-ahead log into the copy."""
     pages: dict[int, bytes] = {}
     since: dict[int, bytes] = {}
     size = 0
@@ -123,8 +125,8 @@ def apply_write_ahead(wal: Path, copy: Path) -> None:
 
 
 def proven_frames(wal: Path) -> Iterator[Frame]:
-    """Those whose checksums fit what stands before them. Where the file's beginning is damaged, a
-    frame that fits the one before it proves both."""
+    """The frames whose checksums follow from the previous one. If the start of the log is damaged,
+    a frame that fits its predecessor proves both."""
     if not wal.exists():
         return
     with wal.open("rb") as stream:
@@ -151,7 +153,7 @@ def proven_frames(wal: Path) -> Iterator[Frame]:
 
 
 def begin_checksums(head: bytes) -> tuple[Checksum | None, Checksum | None, bool]:
-    """The sum before the first frame, the salts of all, and the byte order; None: unknown."""
+    """The checksum before the first frame, the salts, and the byte order; None: unknown."""
     native = sys.byteorder == "big"
     if len(head) < WAL_HEADER.size:
         return None, None, native
@@ -171,7 +173,7 @@ def begin_checksums(head: bytes) -> tuple[Checksum | None, Checksum | None, bool
 
 
 def read_frame(piece: bytes) -> Frame | None:
-    """One frame of the write-ahead file, if it is whole."""
+    """One frame of the write-ahead log; None if it is cut."""
     if len(piece) < FRAME:
         return None
     page, size, salt1, salt2, sum1, sum2 = FRAME_HEADER.unpack(piece[: FRAME_HEADER.size])
@@ -180,7 +182,7 @@ def read_frame(piece: bytes) -> Frame | None:
 
 
 def wal_checksum(piece: bytes, before: Checksum, *, big: bool) -> Checksum:
-    """SQLite's own, over words of 32 bits."""
+    """SQLite's checksum over 32-bit words."""
     first, second = before
     words = memoryview(piece).cast("I")
     swap = big != (sys.byteorder == "big")
@@ -195,8 +197,8 @@ def wal_checksum(piece: bytes, before: Checksum, *, big: bool) -> Checksum:
 
 
 def mend_header(copy: Path) -> None:
-    """The first page says how big the file is; where it says nothing, it is that of a new store,
-    whose tables begin at the same pages."""
+    """Correct the size in the first page. If the page is unusable, replace it with that of a new
+    store, whose tables start at the same pages."""
     with copy.open("r+b") as stream:
         first = bytearray(stream.read(PAGE).ljust(PAGE, b"\0"))
         pages = max(1, -(-copy.stat().st_size // PAGE))
@@ -208,7 +210,7 @@ def mend_header(copy: Path) -> None:
 
 
 def set_page_count(first: bytearray, pages: int) -> bytes:
-    """A first page that says so many pages, needs no write-ahead file, and has no free pages."""
+    """The first page with this page count, without a write-ahead log and free pages."""
     first[18:20] = b"\1\1"
     first[28:32] = pages.to_bytes(4, "big")
     first[32:40] = bytes(8)
@@ -217,7 +219,7 @@ def set_page_count(first: bytearray, pages: int) -> bytes:
 
 
 def has_our_tables(first: bytes, pages: int) -> bool:
-    """Whether this first page names any table of ours."""
+    """Whether this first page lists any of our tables."""
     if first[:16] != MAGIC or int.from_bytes(first[16:18], "big") != PAGE:
         return False
     with closing(sqlite3.connect(":memory:")) as connection, suppress(sqlite3.Error):
@@ -228,7 +230,7 @@ def has_our_tables(first: bytes, pages: int) -> bool:
 
 
 def first_page() -> bytes:
-    """That of a new store."""
+    """The first page of a new store."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         migrate_schema(connection)
         return connection.serialize()[:PAGE]
@@ -236,7 +238,7 @@ def first_page() -> bytes:
 
 @contextmanager
 def open_copy(copy: Path) -> Iterator[sqlite3.Connection]:
-    """To be read, by nobody else, whatever is in it."""
+    """Open it read-only, as a file that no other process uses."""
     with closing(sqlite3.connect(f"{copy.as_uri()}?immutable=1", uri=True)) as connection:
         connection.text_factory = bytes.decode
         yield connection
@@ -246,7 +248,7 @@ def open_copy(copy: Path) -> Iterator[sqlite3.Connection]:
 
 
 def read_tables(connection: sqlite3.Connection) -> ReadableContents:
-    """Every row that makes sense."""
+    """Every readable row."""
     found, lost, blind = read_events(connection)
     living = undropped_jobs(event for _, event in found)
     jobs = read_jobs(connection, sorted({event.job for _, event in found if event.job}))
@@ -261,7 +263,7 @@ def read_tables(connection: sqlite3.Connection) -> ReadableContents:
 
 
 def read_events(connection: sqlite3.Connection) -> tuple[list[tuple[int, HistoryEvent]], int, bool]:
-    """The events, how many could not be read, and whether there may have been more."""
+    """The events, how many could not be read, and whether more may be lost."""
     last = try_read(lambda: last_event_number(connection))
     found: list[tuple[int, HistoryEvent]] = []
     lost = at = dark = 0
@@ -281,7 +283,7 @@ def read_events(connection: sqlite3.Connection) -> tuple[list[tuple[int, History
 def read_until_error(
     connection: sqlite3.Connection, where: str, found: list[tuple[int, HistoryEvent]]
 ) -> bool:
-    """Take these up to the first that can't be read; whether there is none."""
+    """Append events to `found` until one can't be read; whether all could be read."""
     statement = f"SELECT {log.COLUMNS} FROM events NOT INDEXED WHERE {where}"
     try:
         found.extend(log.parse_event_row(row) for row in connection.execute(statement))
@@ -297,7 +299,7 @@ def last_event_number(connection: sqlite3.Connection) -> int | None:
 
 
 def read_jobs(connection: sqlite3.Connection, named: Sequence[str]) -> dict[str, StoredJob]:
-    """All jobs; where the table can't be read through, those that events name."""
+    """All jobs; if the table can't be scanned, those that events mention, one by one."""
     found = try_read(lambda: job_table.read_jobs(connection))
     if found is not None:
         return dict(found)
@@ -308,7 +310,7 @@ def read_jobs(connection: sqlite3.Connection, named: Sequence[str]) -> dict[str,
 
 
 def undropped_jobs(events: Iterator[HistoryEvent]) -> set[str]:
-    """Jobs that were submitted and not dropped since."""
+    """Jobs that were submitted and not deleted since."""
     living: set[str] = set()
     for event in events:
         if event.kind == "job.removed":
@@ -319,7 +321,7 @@ def undropped_jobs(events: Iterator[HistoryEvent]) -> set[str]:
 
 
 def try_read(read: Callable[[], Any]) -> Any:
-    """What it reads; None where that can't be read."""
+    """Its result; None if SQLite fails."""
     try:
         return read()
     except sqlite3.Error:

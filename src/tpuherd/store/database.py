@@ -1,7 +1,7 @@
-"""The store: one SQLite file a project or world, used by several processes at once.
+"""The store: one SQLite file per project or world, used by several processes at once.
 
-Every change is one transaction, and on the disk (synced) when the call returns: what is journalled
-before an action was journalled. Readers never wait for a writer, nor it for them (WAL).
+Every change is one transaction and is synced to disk when the call returns, so that what we record
+before an action survives a crash. Readers and the writer never wait for each other (WAL).
 """
 
 import json
@@ -34,8 +34,8 @@ from tpuherd.store.secret_files import SecretFiles
 from tpuherd.store.set_aside import set_aside
 from tpuherd.store.trouble_files import TroubleStore
 
-BUSY_S = 10.0  #: so long one waits for another's write
-WAL_MAX = 64 << 20  #: what is left of the write-ahead file after a burst
+BUSY_S = 10.0  #: how long to wait for another process's write
+WAL_MAX = 64 << 20  #: the size to which the write-ahead log is truncated
 SETTINGS = f"""
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = FULL;
@@ -44,12 +44,12 @@ SETTINGS = f"""
 
 
 class Database:
-    """ports.Store in a file; belongs to the thread that opened it."""
+    """ports.Store in a file. Use it only in the thread that opened it."""
 
     def __init__(self, folder: Path, now: float) -> None:
         self.folder = folder
         self._file = folder / NAME
-        self.told = ""  #: a damaged store was set aside: the sentence to be said
+        self.told = ""  #: the message if a damaged store was set aside on opening
         self._opened: int | None = None
         self._lock: int | None = None
         self._changes = 0
@@ -131,7 +131,9 @@ class Database:
             if self._living_holder(lease.read_lease(connection), now) is not None:
                 return None
             epoch = lease.take_lease(connection, holder, now, ttl_s)
-            self._hold_engine_lock(epoch)  # nobody sees the lease before we hold the lock
+            self._hold_engine_lock(
+                epoch
+            )  # before the commit, so that no process sees the lease without the lock
         return epoch
 
     def renew_lease(self, epoch: int, now: float) -> None:
@@ -170,7 +172,7 @@ class Database:
             connection.executemany("INSERT INTO states VALUES (?, ?)", states.items())
 
     def close(self) -> None:
-        """No more is asked of it. The lease is not given back: that is the engine's to say."""
+        """Close the file. This does not release the lease: the engine does that itself."""
         self._release_engine_lock()
         self._connection.close()
         if self._opened is not None:
@@ -192,14 +194,14 @@ class Database:
 
     @contextmanager
     def _read_transaction(self) -> Iterator[sqlite3.Connection]:
-        """Whatever goes wrong is told; nobody reads a file that is to be set aside."""
+        """Read with errors explained; refuses a file that is to be set aside."""
         with explain_errors(self.folder):
             self._check_file()
             yield self._connection
 
     @contextmanager
     def _write_transaction(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it is on the disk afterwards, or nothing of it."""
+        """One transaction: afterwards either all of it is on disk or nothing."""
         connection = self._connection
         with explain_errors(self.folder):
             self._check_file()
@@ -212,12 +214,12 @@ class Database:
                     connection.execute("ROLLBACK")
 
     def _check_file(self) -> None:
-        """SQLite goes on with a file that was removed, and nobody would ever see it again."""
+        """Refuse a file that was removed: SQLite would write on, but the data would be lost."""
         refuse_marked(self.folder)
         if self._file_inode() != self._inode:
             raise Superseded(
                 f"the store in {self.folder} was removed while it was in use",
-                hint="begin anew: the next engine takes over what is there",
+                hint="repeat the command: the next engine recovers its jobs from the cloud",
             )
 
     def _file_inode(self) -> int:
@@ -227,7 +229,7 @@ class Database:
             return 0
 
     def _living_holder(self, holder: LeaseHolder | None, now: float) -> LeaseHolder | None:
-        """The holder, unless its time is over or it is known to be dead."""
+        """The holder, unless its lease has expired or its process is known to be dead."""
         if holder is None or holder.until <= now:
             return None
         if holder.host == socket.gethostname() and lease.is_lock_free(
@@ -249,7 +251,7 @@ class Database:
 
 
 def connect_file(file: Path) -> sqlite3.Connection:
-    """Open the file, new or old, with our tables in it."""
+    """Open the file and create or migrate its tables."""
     connection = sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)
     try:
         file.chmod(0o600)

@@ -1,4 +1,4 @@
-"""The event log: appended to, never changed; of jobs long dropped the routine goes at last."""
+"""The event log: append-only, but routine events of long deleted jobs are pruned."""
 
 import json
 import sqlite3
@@ -9,11 +9,11 @@ from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.store.schema import corrupt_error
 
 COLUMNS = "seq, at, kind, job, slot, facts"
-PAGE = 500  #: rows at a time: nobody holds a read for long, and others may write in between
+PAGE = 500  #: rows per read, so that no read transaction lasts long
 
 
 def append_events(connection: sqlite3.Connection, events: Iterable[HistoryEvent]) -> int:
-    """Add them to the end, within a transaction; the number of the last event of all."""
+    """Append them within a transaction; returns the number of the last event."""
     connection.executemany(
         "INSERT INTO events (at, kind, job, slot, facts) VALUES (?, ?, ?, ?, ?)",
         (
@@ -27,7 +27,7 @@ def append_events(connection: sqlite3.Connection, events: Iterable[HistoryEvent]
 def restore_events(
     connection: sqlite3.Connection, events: Iterable[tuple[int, HistoryEvent]]
 ) -> None:
-    """Write these with the numbers that they had, within a transaction, into a new store."""
+    """Write events with their old numbers into a new store, within a transaction."""
     connection.executemany(
         f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
         (
@@ -38,7 +38,7 @@ def restore_events(
 
 
 def raise_next_number(connection: sqlite3.Connection, number: int) -> None:
-    """Give the next event a number above this one, within a transaction."""
+    """Make the next event's number larger than this one, within a transaction."""
     connection.execute(
         "INSERT INTO sqlite_sequence (name, seq) SELECT 'events', 0"
         " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events')"
@@ -51,9 +51,10 @@ def raise_next_number(connection: sqlite3.Connection, number: int) -> None:
 def prune_events(
     connection: sqlite3.Connection, kinds: Collection[str], *, before: float, most: int
 ) -> int:
-    """Delete these of jobs dropped before then, within a transaction; how many there were.
+    """Delete events of these kinds of jobs that were deleted before then; returns how many.
 
-    SQLite fills the room they leave. The last event stays: its number tells how far one has read.
+    Runs within a transaction. SQLite reuses the space. The last event stays, because readers
+    remember its number.
     """
     rows = connection.execute(
         "SELECT job, max(at) AS dropped FROM events WHERE kind = 'job.removed'"
@@ -75,7 +76,7 @@ def prune_events(
 
 
 def last_number(connection: sqlite3.Connection) -> int:
-    """The number of the last event; 0 where there is none."""
+    """The number of the last event; 0 if there are no events."""
     found: tuple[int] = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
     return found[0]
 
@@ -83,7 +84,7 @@ def last_number(connection: sqlite3.Connection) -> int:
 def event_condition(
     *, job: str | None, slot: str | None, kinds: Collection[str] | None
 ) -> tuple[str, list[str]]:
-    """The condition for these, and its values."""
+    """The SQL condition for these filters, and its values."""
     parts, values = ["1"], []
     for column, value in (("job", job), ("slot", slot)):
         if value is not None:
@@ -102,9 +103,9 @@ def read_events(
     after: int,
     limit: int | None,
 ) -> Iterator[tuple[int, HistoryEvent]]:
-    """Those behind this number, in order."""
+    """The events after this number, in order."""
     where, values = condition
-    # By kind SQLite would sort all that is left for every page; by number it need not.
+    # With the index on kind SQLite would sort all remaining rows for every page.
     source = "events" if "job" in where else "events NOT INDEXED"
     left = limit
     while left is None or left > 0:
@@ -122,7 +123,7 @@ def read_events(
 
 
 def parse_event_row(row: tuple[Any, ...]) -> tuple[int, HistoryEvent]:
-    """A row with its number. SQLite checks no contents: what makes no sense is damage."""
+    """A row's event and number. SQLite does not check contents: a malformed row is damage."""
     seq, at, kind, job, slot, facts = row
     try:
         known = json.loads(facts)
@@ -135,7 +136,7 @@ def parse_event_row(row: tuple[Any, ...]) -> tuple[int, HistoryEvent]:
 
 
 def read_history(connection: sqlite3.Connection) -> tuple[int, Any] | None:
-    """What an engine wrote down as a whole, and up to which event."""
+    """The saved history, and the number of the last event in it."""
     row = connection.execute("SELECT seq, document FROM history").fetchone()
     try:
         return None if row is None else (int(row[0]), json.loads(row[1]))
@@ -146,7 +147,7 @@ def read_history(connection: sqlite3.Connection) -> tuple[int, Any] | None:
 def number_before_newest(
     connection: sqlite3.Connection, condition: tuple[str, list[str]], *, after: int, limit: int
 ) -> int:
-    """The number behind which are the last so many of them."""
+    """The number after which the newest `limit` events of these come."""
     where, values = condition
     row = connection.execute(
         "SELECT min(seq) FROM"

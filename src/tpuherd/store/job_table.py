@@ -1,4 +1,4 @@
-"""The table of jobs: one row a job."""
+"""The table of jobs: one row per job."""
 
 import json
 import sqlite3
@@ -15,14 +15,14 @@ COLUMNS = "job, goal, document, snapshot, made_at, changed_at, revision, who, pa
 
 
 def read_jobs(connection: sqlite3.Connection, job: str | None = None) -> Mapping[str, StoredJob]:
-    """All of them, by job; or the one of this name."""
+    """All jobs by name, or only the job of this name."""
     chosen, values = ("", ()) if job is None else ("WHERE job = ?", (job,))
     rows = connection.execute(f"SELECT {COLUMNS} FROM jobs {chosen} ORDER BY job", values)
     return {row[0]: parse_job_row(row) for row in rows}
 
 
 def parse_job_row(row: tuple[Any, ...]) -> StoredJob:
-    """A row. SQLite checks no contents: what makes no sense is damage."""
+    """A row's job. SQLite does not check contents: a malformed row is damage."""
     job, goal, document, snapshot, made_at, changed_at, revision, who, patient = row
     try:
         content = json.loads(document)
@@ -46,15 +46,15 @@ def parse_job_row(row: tuple[Any, ...]) -> StoredJob:
     )
 
 
-def put_job(connection: sqlite3.Connection, wish: StoredJob, expected: int | None) -> StoredJob:
-    """Write it within a transaction, as the next revision; the wish as it is then."""
-    row = connection.execute("SELECT revision FROM jobs WHERE job = ?", (wish.job,)).fetchone()
+def put_job(connection: sqlite3.Connection, stored: StoredJob, expected: int | None) -> StoredJob:
+    """Write it as the next revision, within a transaction; returns what was written."""
+    row = connection.execute("SELECT revision FROM jobs WHERE job = ?", (stored.job,)).fetchone()
     revision = 0 if row is None else int(row[0])
     if expected is not None and expected != revision:
         raise Superseded(
-            f"{wish.job} was changed by somebody else meanwhile", hint="look, and say it again"
+            f"{stored.job} was changed by another command meanwhile", hint="check it and try again"
         )
-    new = replace(wish, revision=revision + 1)
+    new = replace(stored, revision=revision + 1)
     connection.execute(
         f"INSERT OR REPLACE INTO jobs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -73,5 +73,5 @@ def put_job(connection: sqlite3.Connection, wish: StoredJob, expected: int | Non
 
 
 def remove_job(connection: sqlite3.Connection, job: str) -> None:
-    """Forget it, within a transaction."""
+    """Delete its row, within a transaction."""
     connection.execute("DELETE FROM jobs WHERE job = ?", (job,))

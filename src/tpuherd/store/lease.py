@@ -1,8 +1,8 @@
-"""The lease: one engine at a time may write, and its epoch tells late writers that they are late.
+"""The lease: only one engine at a time may write; its epoch exposes late writers.
 
-The row says who has it and until when. Beside it the engine holds a lock on a file for as long as
-it lives, so that on the same machine one killed is known to be dead before its time is over. The
-lock proves death only: an engine that sleeps beyond its time loses the lease and keeps its lock.
+The row says who holds it and until when. The engine also holds a file lock as long as it lives, so
+that others on the same machine know at once when it was killed. A free lock proves that the engine
+is dead; a held lock proves nothing: an engine that oversleeps loses the lease but keeps its lock.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ from tpuherd.ports import LeaseHolder
 
 
 def read_lease(connection: sqlite3.Connection) -> LeaseHolder | None:
-    """The last one who took it."""
+    """Who took it last."""
     row = connection.execute("SELECT pid, host, who, epoch, taken_at, until FROM lease").fetchone()
     if row is None:
         return None
@@ -26,7 +26,7 @@ def read_lease(connection: sqlite3.Connection) -> LeaseHolder | None:
 def take_lease(
     connection: sqlite3.Connection, holder: LeaseHolder, now: float, ttl_s: float
 ) -> int:
-    """Write ourselves down, within a transaction; our epoch is above any before it."""
+    """Take it, within a transaction; the new epoch is larger than every earlier one."""
     before = read_lease(connection)
     epoch = max(int(now * 1000), 1 if before is None else before.epoch + 1)
     connection.execute(
@@ -38,18 +38,18 @@ def take_lease(
 
 
 def renew_lease(connection: sqlite3.Connection, epoch: int, now: float) -> None:
-    """Hold it for another ttl."""
+    """Extend it by its ttl."""
     check_lease(connection, epoch)
     connection.execute("UPDATE lease SET until = ? + ttl_s", (now,))
 
 
 def release_lease(connection: sqlite3.Connection, epoch: int) -> None:
-    """Give it back; the row stays, so that the next epoch is above it."""
+    """Give it back; the row stays, so that the next epoch is larger."""
     connection.execute("UPDATE lease SET until = 0 WHERE epoch = ?", (epoch,))
 
 
 def check_lease(connection: sqlite3.Connection, epoch: int) -> None:
-    """Only the epoch of the lease may write."""
+    """Raise Superseded unless this epoch holds the lease."""
     holder = read_lease(connection)
     if holder is None or holder.epoch != epoch:
         by = "" if holder is None else f" (process {holder.pid} on {holder.host})"
@@ -57,7 +57,7 @@ def check_lease(connection: sqlite3.Connection, epoch: int) -> None:
 
 
 def engine_lock_file(folder: Path, epoch: int) -> Path:
-    """The file whose lock says that the engine of this epoch lives."""
+    """The file that the engine of this epoch keeps locked while it lives."""
     return folder / f"engine-{epoch}.lock"
 
 
@@ -73,15 +73,15 @@ def try_lock(file: Path) -> int | None:
 
 
 def is_lock_free(file: Path) -> bool:
-    """Whether nobody holds the lock: who had it on this machine is no more."""
+    """Whether the lock is free, so that its former holder on this machine is dead."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        return False  # nothing is known
+        return False  # unknown
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        return False  # it lives, or locks don't work here: then time tells
+        return False  # it lives, or locks don't work here: then the lease expires
     finally:
         os.close(descriptor)
     return True

@@ -1,18 +1,18 @@
-"""The logs of what ran on hosts, kept here: they can be read when the host is long gone.
+"""The logs of what ran on hosts, stored here so that they outlive the hosts.
 
-    <folder>/<work>/about.json                 what it is, where and since when it runs
+    <folder>/<work>/about.json                 what it is, where it runs and since when
     <folder>/<work>/<zone>.<node>.<worker>.<incarnation>/<offset>.log   records as agents write them
 
-A node of the same name that was created anew is another one, and so is its log: also where a store
-was lost and names are given out again. An incarnation is told by the first letters of its hash.
+A recreated node of the same name gets a log of its own, also if a store was lost and names are
+reused; the first letters of the incarnation's hash distinguish them.
 
-A segment's name is the logical offset of its first byte, so that a reader and a writer who come
-later go on where the others stopped. Only one writes a host's log at a time, held by a lock.
+A segment's name is the logical offset of its first byte, so that later readers and writers continue
+where earlier ones stopped. A lock lets only one process write a host's log at a time.
 
-How much is kept has a bound, since what runs on hosts decides how much it says. Of a log on one
-host the last 256 MiB are kept, as much as an agent keeps of a command, and more than a training
-says in a week; of all hosts of an attempt 4 GiB together, of all attempts of a job 8 GiB: a
-laptop's disk bears some such jobs. The oldest goes first: the end of a log says why it failed.
+The size is bounded, as programs on hosts decide how much they print. We keep the last 256 MiB per
+log and host (as much as an agent keeps of a command, and more than a training run prints in a
+week), 4 GiB for all hosts of an attempt, and 8 GiB for all attempts of a job, so that a laptop has
+room for several jobs. The oldest part goes first, because the end of a log says why it failed.
 """
 
 import fcntl
@@ -38,23 +38,23 @@ from tpuherd_host.agent.log_records import (
 )
 
 SEGMENT_MAX = 16 << 20
-HOST_BYTES_MAX, HOST_BYTES_MIN = 256 << 20, 8 << 20  #: of one log on one host
-LOG_BYTES_MAX = 4 << 30  #: of one log on all its hosts; each has the least all the same
-JOB_BYTES_MAX = 8 << 30  #: of the attempts and setups of a job before its newest
-SEGMENTS = 4  #: a bounded log has so many at least
-SEGMENTS_MAX = 4096  #: each coming back to a log begins one
-DROPPED = "dropped"  #: a file beside segments whose oldest were removed
+HOST_BYTES_MAX, HOST_BYTES_MIN = 256 << 20, 8 << 20  #: per log and host
+LOG_BYTES_MAX = 4 << 30  #: per log on all its hosts; each host may have HOST_BYTES_MIN all the same
+JOB_BYTES_MAX = 8 << 30  #: for the attempts and setups of a job, without its newest
+SEGMENTS = 4  #: a bounded log is split into at least this many segments
+SEGMENTS_MAX = 4096  #: every writer that reopens a log starts a new segment
+DROPPED = "dropped"  #: a file that says that the oldest segments were removed
 BUFFER_MAX = 1 << 16
-KEEP_S = 14 * 86400.0  #: commands; of attempts the engine says when they may go
+KEEP_S = 14 * 86400.0  #: for commands; the engine decides when logs of attempts go
 READ_MAX = 1 << 20
 COMMAND, SETUP = "command", "setup"
-#: Attempts, and the setups of nodes.
+#: Folders of attempts and of node setups.
 OF_JOB = re.compile(r"(?P<job>.+)-[0-9]+-(a[0-9]+-[a-z0-9]+|g[0-9]+-[a-z0-9]+-setup-.+)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogHost:
-    """A host that something ran on, as created once."""
+    """One incarnation of a host that something ran on."""
 
     zone: str
     node: str
@@ -63,7 +63,7 @@ class LogHost:
 
     @property
     def folder_name(self) -> str:
-        """Its name within the folder of a piece of work."""
+        """The name of its folder within a log's folder."""
         check_folder_name(self.zone)
         check_folder_name(self.node)
         incarnation = sha256(self.incarnation.encode()).hexdigest()[:8]
@@ -77,7 +77,7 @@ class LogInfo:
     id: str
     kind: str  #: command, attempt or setup
     title: str
-    target: str  #: as the user said it
+    target: str  #: as the user wrote it
     started: float
     places: tuple[LogHost, ...]
     number: int = 0  #: of an attempt, from 1
@@ -85,25 +85,25 @@ class LogInfo:
     status: int | None = None
 
 
-#: What may be the name of a folder here: of a log, of a zone or of a node.
+#: Valid names of logs, zones and nodes, which become folder names.
 FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 def check_folder_name(name: str) -> str:
-    """The name, where it leads nowhere else; Broken for a name such as ../x."""
+    """The name if it is safe as a folder name; OperationFailed for one like ../x."""
     if FOLDER_NAME.fullmatch(name) is None:
-        raise OperationFailed(f"{name[:80]!r} can't be the name of a log")
+        raise OperationFailed(f"{name[:80]!r} is not a valid name for a log")
     return name
 
 
 class LogStore:
-    """The logs of one place."""
+    """All logs of a project or world."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def write_info(self, about: LogInfo) -> None:
-        """Write down what it is; again when it has ended."""
+        """Save what it is; call again when it has ended."""
         home = self._log_folder(about.id)
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = home / "about.new"
@@ -111,53 +111,53 @@ class LogStore:
         draft.replace(home / "about.json")
 
     def list_logs(self) -> list[LogInfo]:
-        """Everything that is kept, the oldest first."""
+        """All logs, the oldest first."""
         found = []
         for file in self.folder.glob("*/about.json"):
             try:
                 found.append(parse_log_info(json.loads(file.read_bytes())))
             except (OSError, ValueError, KeyError, TypeError):
-                continue  # of another version, or just being removed
+                continue  # from another version, or being removed right now
         return sorted(found, key=lambda one: one.started)
 
     def find_log(self, id: str) -> LogInfo | None:
-        """The one of this id."""
+        """The log of this id; None if there is no such log."""
         try:
             return parse_log_info(json.loads((self._log_folder(id) / "about.json").read_bytes()))
         except (OperationFailed, OSError, ValueError, KeyError, TypeError):
             return None
 
     def prune_commands(self, now: float) -> None:
-        """Forget commands of long ago."""
+        """Remove the logs of commands older than KEEP_S."""
         for one in self.list_logs():
             if one.kind == COMMAND and max(one.started, one.ended or 0) < now - KEEP_S:
                 shutil.rmtree(self.folder / one.id, ignore_errors=True)
 
     def remove_jobs(self, jobs: Collection[str]) -> None:
-        """Remove what attempts and setups of these jobs said."""
+        """Remove the logs of attempts and setups of these jobs."""
         for home in self.folder.glob("*-[ag][0-9]*-*") if jobs else ():
             named = OF_JOB.fullmatch(home.name)
             if named is not None and named["job"] in jobs:
                 shutil.rmtree(home, ignore_errors=True)
 
     def open_writer(self, id: str, place: LogHost) -> "LogWriter":
-        """Who writes the log of a host; silent if another does so already."""
+        """A writer for a host's log; it is silent if another process already writes it."""
         known = self.find_log(id)
         many = len(known.places) if known is not None else 1
         most = max(HOST_BYTES_MIN, min(HOST_BYTES_MAX, LOG_BYTES_MAX // max(many, 1)))
         return LogWriter(self._log_folder(id) / place.folder_name, most)
 
     def end_offset(self, id: str, place: LogHost) -> int:
-        """The logical offset up to which the log is here."""
+        """The logical offset of the end of the stored log."""
         return find_end_offset(self._log_folder(id) / place.folder_name)
 
     def _log_folder(self, id: str) -> Path:
-        """The folder of a log, always one within ours."""
+        """The folder of a log, checked to be within ours."""
         return self.folder / check_folder_name(id)
 
     def read_records(self, id: str, place: LogHost, start: int = 0) -> Iterator[tuple[int, Record]]:
-        """What is here from this offset on, each with the offset behind it. Where the oldest was
-        removed, a JUMP to what is left comes first.
+        """The records from this offset on, each with the offset of its end. If the oldest were
+        removed, a JUMP to the first remaining one comes first.
         """
         home = self._log_folder(id) / place.folder_name
         dropped = (home / DROPPED).exists()
@@ -169,7 +169,7 @@ class LogStore:
                 yield end, record
 
     def trim_job(self, job: str, newest: str) -> list[str]:
-        """Remove the oldest attempts and setups of a job with too much of a log; which."""
+        """Remove the oldest attempts and setups of a job with too large logs; returns their ids."""
         found: list[tuple[float, int, Path]] = []
         for home in self.folder.glob(f"{job}-[0-9]*-[ag][0-9]*-*"):
             named = OF_JOB.fullmatch(home.name)
@@ -193,20 +193,20 @@ class LogWriter:
 
     def __init__(self, folder: Path, most: int = HOST_BYTES_MAX) -> None:
         self._folder = folder
-        self.most = most  #: bytes that are kept
+        self.most = most  #: bytes to keep
         self._segment_max = min(SEGMENT_MAX, most // SEGMENTS)
         self._lock = -1
         self._file = -1
         self._size = 0
         self._pending: list[bytes] = []
-        self._waiting = 0  #: bytes of them
-        self.offset = 0  #: behind what is written
-        self.silent = False  #: another one writes it, or it can't be written
-        self.lost = False  #: it can't be written
-        self.dropped = False  #: the oldest of it was removed, by this writer
+        self._waiting = 0  #: bytes in `_pending`
+        self.offset = 0  #: of the end of what was written
+        self.silent = False  #: another process writes it, or writing failed
+        self.lost = False  #: writing failed
+        self.dropped = False  #: this writer removed the oldest segments
 
     def put(self, offset: int, record: Record) -> None:
-        """A record that begins at this offset; what is here already is not written again."""
+        """Append a record that begins at this offset; ignored if it is already stored."""
         if self._lock < 0 and not self.silent:
             self._open_folder()
         if self.silent or offset < self.offset:
@@ -225,7 +225,7 @@ class LogWriter:
             self.flush()
 
     def flush(self) -> None:
-        """To the disk's care. Where it is full the log stays as it is; the host has it all."""
+        """Write what is pending. On a full disk the log stops here; the host has all of it."""
         rest = memoryview(b"".join(self._pending))
         self._pending.clear()
         self._waiting = 0
@@ -236,7 +236,7 @@ class LogWriter:
             self._give_up(error)
 
     def close(self) -> None:
-        """No more comes."""
+        """Flush, and release the files and the lock."""
         if self._pending:
             self.flush()
         for file in (self._file, self._lock):
@@ -251,12 +251,12 @@ class LogWriter:
             self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.offset = find_end_offset(self._folder)
-            self._size = self._segment_max  # begin a segment of our own
+            self._size = self._segment_max  # start a segment of our own
         except OSError as error:
             self._give_up(error)
 
     def _begin_segment(self, offset: int) -> None:
-        """Another segment; none behind what had no room, which nobody would ask for again."""
+        """Start a new segment, unless a write failed: a gap would never be filled."""
         if self.silent:
             return
         if self._file >= 0:
@@ -273,7 +273,7 @@ class LogWriter:
         self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        """Segments go, the oldest first, until the new one has room within the bound."""
+        """Remove the oldest segments until a new one fits within the bound."""
         kept = list_segments(self._folder)
         try:
             sizes = [path.stat().st_size for _, path in kept]
@@ -287,7 +287,7 @@ class LogWriter:
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        """It can't be written here."""
+        """Stop writing: another process holds the lock, or the disk failed."""
         self.lost = not isinstance(error, BlockingIOError)
         self.close()
         self.silent = True
@@ -299,7 +299,7 @@ def list_segments(folder: Path) -> list[tuple[int, Path]]:
 
 
 def read_segment(offset: int, path: Path, start: int) -> Iterator[tuple[int, Record]]:
-    """The records of one file behind an offset; what is broken in it ends it."""
+    """The records of a segment after an offset, up to the first malformed one."""
     try:
         if offset + path.stat().st_size <= start:
             return
@@ -318,7 +318,7 @@ def read_segment(offset: int, path: Path, start: int) -> Iterator[tuple[int, Rec
 
 
 def find_end_offset(folder: Path) -> int:
-    """The offset behind the last whole record."""
+    """The offset after the last complete record."""
     for offset, path in reversed(list_segments(folder)):
         length = complete_length(path.read_bytes())
         if length or not offset:
@@ -327,6 +327,5 @@ def find_end_offset(folder: Path) -> int:
 
 
 def parse_log_info(content: Mapping[str, Any]) -> LogInfo:
-    """From JSON."""
     places = tuple(LogHost(**place) for place in content["places"])
     return replace(LogInfo(**{**content, "places": ()}), places=places)

@@ -1,4 +1,4 @@
-"""A store that goes to another machine: a stone stands where it was, so that two are never used."""
+"""Moves a store to another machine and leaves a marker, so that the old copy refuses to open."""
 
 import json
 import sqlite3
@@ -11,31 +11,31 @@ from tpuherd.model.stored_job import StoredJob
 from tpuherd.store import job_table
 from tpuherd.store.corruption import ASIDE, NAME, explain_errors
 
-STONE = "moved.json"  #: {"to", "token"}: where it went, and on which journey
-ARRIVED = "arrived"  #: the token of the last journey that ended here
-BACK = "herd engine move --back brings it back; herd engine move --to finishes a move that was cut"
+STONE = "moved.json"  #: {"to", "token"}: where the store went, and the id of that move
+ARRIVED = "arrived"  #: the token of the last move that arrived here
+BACK = "herd engine move --back brings it back; herd engine move --to finishes an interrupted move"
 
 
 def read_moved_marker(folder: Path) -> Mapping[str, str] | None:
-    """What stands there; None: the store is here."""
+    """The marker's content; None if the store is here."""
     try:
         found: Mapping[str, str] = json.loads((folder / STONE).read_bytes())
     except (FileNotFoundError, PermissionError):
-        return None  # of a folder that is closed to us the database speaks
+        return None  # if we may not read the folder, the database raises the error
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{folder / STONE} can't be read ({error})") from error
     return found
 
 
 def refuse_moved(folder: Path) -> None:
-    """Unfit where a stone stands."""
+    """Raise InvalidInput if there is a marker."""
     found = read_moved_marker(folder)
     if found is not None:
-        raise InvalidInput(f"the jobs of this place were moved to {found.get('to')}", hint=BACK)
+        raise InvalidInput(f"the jobs of this project were moved to {found.get('to')}", hint=BACK)
 
 
 def leave_marker(folder: Path, *, to: str, token: str) -> None:
-    """Set the stone: from now on nobody opens the store here."""
+    """Write the marker: from now on the store here refuses to open."""
     with explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = folder / f"{STONE}.new"
@@ -44,13 +44,13 @@ def leave_marker(folder: Path, *, to: str, token: str) -> None:
 
 
 def remove_marker(folder: Path) -> None:
-    """It did not go after all."""
+    """Remove the marker: the move was cancelled, or the store is back."""
     with explain_errors(folder):
         (folder / STONE).unlink(missing_ok=True)
 
 
 def copy_store(folder: Path, into: Path) -> None:
-    """A consistent copy of the store, whose lease nobody has."""
+    """Make a consistent copy of the store, with the lease released."""
     with explain_errors(folder):
         into.unlink(missing_ok=True)
         with open_bare_file(folder / NAME) as source, open_bare_file(into) as target:
@@ -61,19 +61,19 @@ def copy_store(folder: Path, into: Path) -> None:
 
 
 def refuse_second_store(folder: Path, token: str) -> bool:
-    """Whether this journey ended here before; Unfit where another store lives."""
+    """Whether this move already arrived here; InvalidInput if another store has jobs here."""
     if last_arrival(folder) == token:
         return True
     if (folder / NAME).exists() and read_moved_marker(folder) is None and has_jobs(folder):
         raise InvalidInput(
-            "there are jobs of this place on that machine already, and two stores can't be one",
-            hint="herd down --all there, or herd down --all here, then move",
+            "that machine already has jobs of this project, and two stores can't be merged",
+            hint="run herd down --all there or here, then move",
         )
     return False
 
 
 def last_arrival(folder: Path) -> str:
-    """The journey that ended here last."""
+    """The token of the last move that arrived here; \"\" if none did."""
     try:
         return (folder / ARRIVED).read_text()
     except FileNotFoundError:
@@ -81,24 +81,24 @@ def last_arrival(folder: Path) -> str:
 
 
 def has_jobs(folder: Path) -> bool:
-    """Whether anything is wished there."""
+    """Whether the store contains jobs."""
     with explain_errors(folder), open_bare_file(folder / NAME) as connection:
         return connection.execute("SELECT 1 FROM jobs LIMIT 1").fetchone() is not None
 
 
 def read_stored_jobs(folder: Path) -> list[StoredJob]:
-    """What is wished in a store that nobody opens any more."""
+    """The jobs of a store with a marker, which Database refuses to open."""
     with explain_errors(folder), open_bare_file(folder / NAME) as connection:
         return list(job_table.read_jobs(connection).values())
 
 
 def open_bare_file(file: Path) -> "closing[sqlite3.Connection]":
-    """The bare file, as long as it is looked at."""
+    """The file without the checks and locks of Database."""
     return closing(sqlite3.connect(file))
 
 
 def install_copy(folder: Path, copy: Path, token: str) -> None:
-    """The copy is the store here; what was here before, and wished nothing, is put aside."""
+    """Make the copy the store here; an earlier store without jobs is set aside."""
     with explain_errors(folder):
         for ending in ASIDE:
             if (folder / f"{NAME}{ending}").exists():

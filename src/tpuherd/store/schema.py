@@ -38,7 +38,7 @@ TABLES = frozenset(("jobs", "events", "lease", "history", "states"))
 
 
 def migrate_schema(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
-    """Bring the store to our format; two processes may try it at once."""
+    """Migrate the store to our format; two processes may do so at once."""
     newest = OLDEST + len(steps) - 1
     if 0 < schema_version(connection) < OLDEST:
         raise outdated_error(connection)
@@ -56,17 +56,17 @@ def migrate_schema(connection: sqlite3.Connection, steps: Sequence[str] = STEPS)
             raise
     ours = OLDEST + len(STEPS) - 1
     if schema_version(connection) == ours and (absent := TABLES - table_names(connection)):
-        raise corrupt_error(f"a store without {', '.join(sorted(absent))}")
+        raise corrupt_error(f"the list of tables ({', '.join(sorted(absent))} missing)")
     if schema_version(connection) > newest:
         raise InvalidInput(
             f"the store was written by a newer herd (its format is {schema_version(connection)},"
             f" this herd reads {newest})",
-            hint="use that herd here too: pip install --upgrade tpuherd",
+            hint="upgrade: pip install --upgrade tpuherd",
         )
 
 
 def outdated_error(connection: sqlite3.Connection) -> InvalidInput:
-    """The error for a store whose events have the words of an older herd."""
+    """The error for a store whose events use the names of an older herd."""
     ((_, _, file),) = connection.execute("PRAGMA database_list").fetchall()
     return InvalidInput(
         f"the store {file} was written by an older herd, whose format this herd cannot read",
@@ -75,19 +75,18 @@ def outdated_error(connection: sqlite3.Connection) -> InvalidInput:
 
 
 def table_names(connection: sqlite3.Connection) -> set[str]:
-    """The names of the tables there are."""
     rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     return {name for (name,) in rows}
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """Which format the store has; 0 when it is new."""
+    """The format of the store; 0 for a new store."""
     found: tuple[int] = connection.execute("PRAGMA user_version").fetchone()
     return found[0]
 
 
 def corrupt_error(what: str) -> sqlite3.DatabaseError:
-    """The error for contents that nobody wrote so."""
-    error = sqlite3.DatabaseError(f"{what} makes no sense")
+    """The error for contents that herd never writes."""
+    error = sqlite3.DatabaseError(f"{what} is malformed")
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error

@@ -1,4 +1,4 @@
-"""The secrets of detached jobs: files that only the user reads, beside the store and not in it."""
+"""The secrets of detached jobs: files beside the store that only the user can read."""
 
 import os
 import shutil
@@ -9,13 +9,13 @@ from tpuherd.store.corruption import explain_errors
 
 
 class SecretFiles:
-    """By job and name; deleted with the job."""
+    """Secrets by job and name, deleted with the job."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def put(self, job: str, name: str, value: str) -> None:
-        """Keep it; it is there wholly or not at all."""
+        """Save it atomically."""
         with explain_errors(self.folder):
             home = self.folder / job
             for folder in (self.folder, home):
@@ -29,7 +29,7 @@ class SecretFiles:
             draft.replace(home / name)
 
     def get(self, job: str) -> Mapping[str, str]:
-        """All of the job's, by name."""
+        """All secrets of the job, by name."""
         with explain_errors(self.folder):
             return {
                 file.name: file.read_bytes().decode()
@@ -37,7 +37,7 @@ class SecretFiles:
             }
 
     def remove(self, job: str) -> None:
-        """Delete the job's."""
+        """Delete all secrets of the job."""
         with explain_errors(self.folder):
             if (self.folder / job).exists():
                 shutil.rmtree(self.folder / job)

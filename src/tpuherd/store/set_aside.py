@@ -1,8 +1,8 @@
-"""A damaged store is set aside under a name of its own; what can be read of it is carried over.
+"""Sets a damaged store aside under another name and carries over what can be read of it.
 
-It is set aside while no other process has it open: each holds a lock for sharing as long. Every
-step may be cut by kill -9: the mark stays until the last one, and whoever opens the store next goes
-on where it was cut.
+That happens while no other process has the store open: each holds a shared lock while it does. Any
+step may be interrupted by kill -9: the mark stays until the last step, and the next process that
+opens the store continues where this one stopped.
 """
 
 import json
@@ -24,15 +24,16 @@ from tpuherd.store.schema import migrate_schema
 from tpuherd.targets import fold_names
 
 SET_ASIDE = "store.set_aside"  #: the event of a store that follows a damaged one
-NOTICE = "store.notice"  #: what every reading command says until it is acknowledged
-BOOKS = "books"  #: a copy of what the events come to: they are others now
-LET_GO_S = 10.0  #: so long all who have it open may take to see the mark
+NOTICE = "store.notice"  #: the messages that reading commands show until they are acknowledged
+BOOKS = "books"  #: a cache computed from the events, which are others now
+LET_GO_S = 10.0  #: how long other processes may take to notice the mark and close the store
 LOOK_S = 0.05
 
 
 def wait_for_sole_use(folder: Path) -> int | None:
-    """A descriptor that holds the store alone: everybody who has it open sees the mark and closes
-    it. None: somebody was quicker, and the mark is gone. Damaged if somebody does not close it."""
+    """Wait until we hold the store alone, as every process that sees the mark closes it; returns
+    the lock's descriptor, or None if another process has set the store aside meanwhile. Raises
+    StoreDamaged if a process does not close it."""
     clock = WallClock()
     end = clock.now() + LET_GO_S
     while (held := try_lock(folder / OPENED)) is None:
@@ -40,16 +41,16 @@ def wait_for_sole_use(folder: Path) -> int | None:
             return None
         if clock.now() > end:
             raise StoreDamaged(
-                f"the store in {folder} is damaged, and another process uses it",
-                hint="end it, so that the store can be set aside: herd engine stop",
+                f"the store in {folder} is damaged, and another process is using it",
+                hint="stop that process so that herd can repair the store: herd engine stop",
             )
         clock.wait(LOOK_S)
     return held
 
 
 def set_aside(folder: Path, now: float) -> str:
-    """Move a damaged store away, and make a new one of what can be read of it. The sentence that
-    must be said; "" where somebody was quicker. Killed anywhere, the next one finishes it.
+    """Move a damaged store away and build a new one from what can be read. Returns the message for
+    the user; "" if another process did it first. If it is killed, the next process finishes it.
     """
     held = wait_for_sole_use(folder)
     if held is None:
@@ -59,7 +60,7 @@ def set_aside(folder: Path, now: float) -> str:
             return ""
         aside = folder / aside_name(folder, now)
         if (folder / NAME).exists() and aside.exists():
-            sentence = read_notices(folder).get(aside.name, "")  # all but the last step was done
+            sentence = read_notices(folder).get(aside.name, "")  # all but the last step are done
         else:
             sentence = rebuild_store(folder, aside, now)
         sync_folder(folder)
@@ -70,7 +71,7 @@ def set_aside(folder: Path, now: float) -> str:
 
 
 def aside_name(folder: Path, now: float) -> str:
-    """Under which the damaged store is set aside: once chosen it stands in the mark."""
+    """The name under which the damaged store is kept; once chosen, the mark contains it."""
     if name := (folder / MARK).read_text():
         return name
     when = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -84,8 +85,7 @@ def aside_name(folder: Path, now: float) -> str:
 
 
 def rebuild_store(folder: Path, aside: Path, now: float) -> str:
-    """The damaged files get their new names, the file goes first; then a new store takes its place,
-    all at once."""
+    """Rename the damaged files, the database first; then put the new store in place atomically."""
     for ending in ASIDE:
         file, there = folder / f"{NAME}{ending}", Path(f"{aside}{ending}")
         if file.exists() and not there.exists():
@@ -106,7 +106,7 @@ def rebuild_store(folder: Path, aside: Path, now: float) -> str:
 
 
 def write_new_store(draft: Path, found: ReadableContents, event: HistoryEvent) -> None:
-    """A new store with what was read, and what became of the rest."""
+    """Create a store with what was read and an event that says what was lost."""
     with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
         draft.chmod(0o600)
         migrate_schema(connection)
@@ -127,20 +127,21 @@ def write_new_store(draft: Path, found: ReadableContents, event: HistoryEvent) -
 
 
 def loss_summary(aside: Path, found: ReadableContents) -> str:
-    """What became of it, for people."""
+    """The message about what was carried over and what was lost."""
     jobs = fold_names(one.job for one in found.jobs) or "none"
     lost = [f"up to {found.lost_events} events"] if found.lost_events else []
     lost += ["an unknown number of later events"] if found.blind else []
     lost += [f"the jobs {fold_names(found.lost_jobs)}"] if found.lost_jobs else []
     unread = f"; it could not read {' and '.join(lost)}" if lost else ""
     return (
-        f"the store was damaged and is set aside as {aside}. herd carried over what it could read"
-        f" (jobs: {jobs}; {len(found.events)} events){unread}. The engine adds what the cloud shows"
+        f"the store was damaged; the damaged file is now {aside}. herd carried over what it could"
+        f" read (jobs: {jobs}; {len(found.events)} events){unread}. The engine adds what the cloud"
+        " shows"
     )
 
 
 def read_notices(folder: Path) -> dict[str, str]:
-    """What was set aside here, by file, with the sentence that is repeated until acknowledged."""
+    """The messages that are repeated until acknowledged, by the name of the damaged file."""
     try:
         found = json.loads((folder / NOTICE).read_text())
     except FileNotFoundError:
@@ -151,7 +152,7 @@ def read_notices(folder: Path) -> dict[str, str]:
 
 
 def acknowledge_notices(folder: Path) -> int:
-    """Its user knows: the notices are repeated no longer. How many there were."""
+    """Stop repeating the messages; returns how many there were."""
     many = len(read_notices(folder))
     with explain_errors(folder):
         (folder / NOTICE).unlink(missing_ok=True)
@@ -169,7 +170,7 @@ def write_atomic(file: Path, text: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """The new names are on the disk."""
+    """Sync a folder, so that renames in it are on disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""The troubles that reading commands show first: beside the database, which may be the trouble.
+"""Stores the current troubles, which reading commands show first.
 
-Each source has a small file of a fixed size that is overwritten in place: that needs no room on the
-disk once the file is there, and no database.
+Each source has a small file of fixed size that is overwritten in place. So troubles can be recorded
+on a full disk and with a damaged database.
 """
 
 import json
@@ -14,17 +14,17 @@ from tpuherd.model.trouble import TroubleRecord
 from tpuherd.views.trouble_line import TITLES
 
 SIZE = 8192
-TEXT_MAX = 400  #: of a sentence, and of its hint
+TEXT_MAX = 400  #: for a sentence, and for its hint
 
 
 class TroubleStore:
-    """Those of one store. To note or to end one may raise OSError."""
+    """The troubles of one store. Recording or ending one may raise OSError."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def record_trouble(self, source: str, sentence: str, *, hint: str = "", now: float) -> None:
-        """It is met, or is met still."""
+        """Record that it occurred, or that it persists."""
         before = self._read(source)
         trouble = TroubleRecord(
             source=source,
@@ -37,12 +37,12 @@ class TroubleStore:
         self._write(source, json.dumps(asdict(trouble), ensure_ascii=False))
 
     def end_trouble(self, source: str) -> None:
-        """There was a good answer."""
+        """Record that it is over."""
         if self._read(source) is not None or not self._source_file(source).exists():
             self._write(source, "")
 
     def read(self) -> list[TroubleRecord]:
-        """All there are."""
+        """All current troubles."""
         return list(self._read_all())
 
     def _read_all(self) -> Iterator[TroubleRecord]:
@@ -52,7 +52,7 @@ class TroubleStore:
                 yield found
 
     def _read(self, source: str) -> TroubleRecord | None:
-        """One that can't be read is none: it is written again soon."""
+        """A file that can't be read counts as no trouble: a persisting one is recorded again."""
         try:
             return TroubleRecord(**json.loads(self._source_file(source).read_bytes()))
         except (OSError, ValueError, TypeError):
@@ -60,7 +60,7 @@ class TroubleStore:
 
     def _write(self, source: str, text: str) -> None:
         content = text.encode("utf-8", "replace")
-        assert len(content) <= SIZE, "a text is cut before"
+        assert len(content) <= SIZE, "texts are cut to TEXT_MAX"
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self._source_file(source), flags, 0o600)
         try:
