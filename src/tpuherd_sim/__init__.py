@@ -1,1 +1,1 @@
-"""The world: a Cloud TPU that runs on this machine, with hosts one can log in to."""
+"""A simulated Cloud TPU on this machine, with hosts that one can log in to."""

@@ -1,4 +1,4 @@
-"""Speak to a world that runs in another process, with nothing but the standard library."""
+"""Calls a world that runs in another process; standard library only."""
 
 import http.client
 import json
@@ -13,11 +13,11 @@ PATIENCE_S = 30.0
 
 
 class WorldNotRunning(WorldError):
-    """No world runs there."""
+    pass
 
 
 class RequestRejected(WorldError):
-    """The world says no."""
+    """The world refused the request."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -25,7 +25,9 @@ class RequestRejected(WorldError):
 
 
 def find_running_world(folder: Path) -> WorldInfo:
-    """Where the world of this folder is, now that it runs."""
+    """Return the address of the world in this folder; raise WorldNotRunning if it is
+    not running.
+    """
     facts = read_world_info(folder)
     if facts is None:
         raise WorldNotRunning(
@@ -42,7 +44,7 @@ def find_running_world(folder: Path) -> WorldInfo:
 def send_request(
     facts: WorldInfo, method: str, *path: str, query: str = "", body: Json | None = None
 ) -> Json:
-    """One request below /sim/v1, and its answer."""
+    """Send one request below /sim/v1 and return its answer."""
     where = "/".join(["/sim/v1", *(quote(part, safe=":*") for part in path)])
     connection = http.client.HTTPConnection("127.0.0.1", facts.port, timeout=PATIENCE_S)
     try:

@@ -1,4 +1,4 @@
-"""What other people's programs must be told so that they find a world instead of Google Cloud."""
+"""Environment variables that make other programs use a world instead of Google Cloud."""
 
 import shlex
 from collections.abc import Mapping
@@ -7,18 +7,18 @@ from pathlib import Path
 
 from tpuherd_sim.state_dir import WorldInfo
 
-ZONE = "us-central2-b"  #: what gcloud takes where no zone is named
+ZONE = "us-central2-b"  #: the default zone of gcloud
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldPaths:
-    """The files of a world that other programs are pointed at."""
+    """Files of a world that other programs need."""
 
     folder: Path
 
     @property
     def bin_folder(self) -> Path:
-        """First on PATH."""
+        """The folder to put first on PATH."""
         return self.folder / "bin"
 
     @property
@@ -31,23 +31,25 @@ class WorldPaths:
 
     @property
     def service_account_file(self) -> Path:
-        """The key file of a service account."""
         return self.folder / "sa.json"
 
     @property
     def gcloud_folder(self) -> Path:
-        """What gcloud keeps."""
+        """gcloud's configuration folder for this world."""
         return self.folder / "gcloud"
 
     @property
     def ca_file(self) -> Path:
-        """The certificate that clients of the front must trust."""
+        """The CA certificate of the proxy that stands in for Google."""
         return self.folder / "tls" / "ca.pem"
 
 
 def client_environment(folder: Path, facts: WorldInfo, *, proxy: bool) -> dict[str, str]:
-    """The variables. With `proxy` also those that lead programs astray which know no other address
-    than Google's: these disturb everything else that speaks HTTPS, so they are asked for."""
+    """Return the variables.
+
+    With `proxy`, also return those that redirect programs with a fixed Google address. They affect
+    all other HTTPS traffic, so they are optional.
+    """
     places = WorldPaths(folder=folder)
     named = {
         "HERD_WORLD": str(folder),
@@ -77,7 +79,7 @@ def client_environment(folder: Path, facts: WorldInfo, *, proxy: bool) -> dict[s
     return named
 
 
-#: Where the HTTP libraries of Python, curl, OpenSSL, gcloud and gRPC look for whom to trust.
+#: Where the HTTP libraries of Python, curl, OpenSSL, gcloud and gRPC look up trusted certificates.
 TRUST = (
     "REQUESTS_CA_BUNDLE",
     "HTTPLIB2_CA_CERTS",
@@ -89,7 +91,7 @@ TRUST = (
 
 
 def export_script(folder: Path, named: Mapping[str, str]) -> str:
-    """For `eval` in any shell of the Bourne family; doing it twice does no harm."""
+    """Return a script for `eval` in any Bourne shell; running it twice is harmless."""
     programs = shlex.quote(str(WorldPaths(folder=folder).bin_folder))
     lines = [f"export {name}={shlex.quote(value)}" for name, value in named.items()]
     lines.append(f'case ":$PATH:" in *:{programs}:*) ;; *) export PATH={programs}:"$PATH" ;; esac')

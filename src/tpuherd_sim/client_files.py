@@ -1,4 +1,4 @@
-"""The files in a world's folder by which other people's programs work with it."""
+"""Writes the files that let other programs work with a world."""
 
 import json
 import shlex
@@ -18,7 +18,7 @@ NO_TUNNEL = (
 
 
 def write_client_files(folder: Path, facts: WorldInfo, path: str) -> None:
-    """Write those files. `path` is where the real ssh is looked for."""
+    """Write the files; `path` is the PATH on which to find the real ssh."""
     places = WorldPaths(folder=folder)
     places.bin_folder.mkdir(mode=0o700, exist_ok=True)
     places.gcloud_folder.mkdir(mode=0o700, exist_ok=True)
@@ -34,7 +34,10 @@ def write_client_files(folder: Path, facts: WorldInfo, path: str) -> None:
 
 
 def ssh_wrapper_script(real: str, places: WorldPaths) -> str:
-    """A program of OpenSSH's that knows the world; gcloud would try a tunnel again for minutes."""
+    """Return a wrapper for an OpenSSH program that uses the world's configuration.
+
+    It rejects IAP tunnels at once, because gcloud would retry them for minutes.
+    """
     words = shlex.join(["exec", real, "-F", str(places.ssh_config)])
     return (
         "#!/bin/sh\n"
@@ -47,9 +50,9 @@ def ssh_wrapper_script(real: str, places: WorldPaths) -> str:
 
 
 def ssh_config_text(places: WorldPaths, facts: WorldInfo) -> str:
-    """The hosts' port and their own list of known hosts; for everything else what the user has.
+    """Return an SSH config with the hosts' port and known hosts, then the user's own config.
 
-    The first word on something wins, so ours stands before the user's.
+    OpenSSH uses the first value of an option, so ours precedes the user's.
     """
     return (
         f"Host 127.{facts.network}.*\n"
@@ -63,7 +66,7 @@ def ssh_config_text(places: WorldPaths, facts: WorldInfo) -> str:
 
 
 def service_account_json(file: Path, facts: WorldInfo) -> str:
-    """A service account whose key was made here and whose tokens the world gives."""
+    """Return a service account file with a key made here, whose tokens the world issues."""
     try:
         key = json.loads(file.read_bytes())["private_key"]
     except (OSError, ValueError, KeyError):

@@ -1,4 +1,8 @@
-"""The world as a function: a request at its time gives an answer, after what was due before."""
+"""Answers requests: first applies events that are due, then calls the route that matches.
+
+This is the entry point of the pure model: `handle_request` and `advance_world` are the only
+functions that change a `World`. Routes are in `tpu`, `google_apis` and `weather`.
+"""
 
 import heapq
 from collections.abc import Callable, Mapping
@@ -39,25 +43,24 @@ TPU_ROUTES: tuple[Route, ...] = (
     *maintenance.ROUTES,
 )
 FORM = "application/x-www-form-urlencoded"
-#: The world's own paths, which no weather reaches.
+#: Paths of the world itself, which weather does not affect.
 OWN = "sim"
 
 
 @cache
 def world_router() -> Router:
-    """Every route of the world."""
     return Router((*TPU_ROUTES, *host_reports.ROUTES, *services.ROUTES, *weather.ROUTES))
 
 
 @cache
 def tpu_handlers() -> frozenset[Callable[[World, ApiCall, float], Json | Response]]:
-    """Whose requests the API's schemas are asked about."""
+    """Return the handlers whose requests are checked against the API's schemas."""
     return frozenset(route.answer for route in TPU_ROUTES)
 
 
 @cache
 def agenda_handlers() -> Mapping[str, Callable[[World, AgendaItem], None]]:
-    """Everything that can happen by itself."""
+    """Return the handler of every timed event."""
     return {
         **operations.AGENDA,
         **lifecycle.AGENDA,
@@ -71,7 +74,7 @@ def agenda_handlers() -> Mapping[str, Callable[[World, AgendaItem], None]]:
 
 
 def new_world(settings: Settings) -> World:
-    """A world in which nothing has happened yet: no nodes, fair weather, room for everybody."""
+    """Return a world without nodes, weather or capacity limits."""
     return World(
         settings=settings,
         dice=Dice(seed=settings.seed),
@@ -81,19 +84,20 @@ def new_world(settings: Settings) -> World:
 
 
 def next_due_time(world: World) -> float | None:
-    """When something happens by itself."""
+    """Return the time of the next event."""
     return world.agenda[0].at if world.agenda else None
 
 
 def advance_world(world: World, now: float) -> None:
-    """Let everything happen that is due, each at its own time: when this is called is all one."""
+    """Apply every event that is due, each at its own time; the result does not depend on how often
+    this is called.
+    """
     while world.agenda and world.agenda[0].at <= now:
         due = heapq.heappop(world.agenda)
         agenda_handlers()[due.verb](world, due)
 
 
 def handle_request(world: World, request: Request, now: float) -> Response:
-    """Answer a request."""
     advance_world(world, now)
     found = world_router().find(request.method, request.path)
     if found is None:
@@ -113,7 +117,7 @@ def handle_request(world: World, request: Request, now: float) -> Response:
 
 
 def parse_call(world: World, request: Request, found: RouteMatch) -> ApiCall:
-    """Take a request apart; refuse what can't be read."""
+    """Parse a request; refuse one that is malformed."""
     version = found.version
     query = parse_query(request.query)
     if found.route.answer not in tpu_handlers():
@@ -130,7 +134,7 @@ def parse_call(world: World, request: Request, found: RouteMatch) -> ApiCall:
 
 
 def refuse_filters(query: Mapping[str, str]) -> None:
-    """Lists come whole and in one order here: an answer that ignores a filter would be a lie."""
+    """Refuse filters and sort orders, because ignoring them would return wrong lists."""
     for name in ("filter", "orderBy"):
         if query.get(name):
             raise ApiError(
@@ -142,13 +146,12 @@ def refuse_filters(query: Mapping[str, str]) -> None:
 
 
 def call_route(world: World, call: ApiCall, found: RouteMatch, now: float) -> Response:
-    """Let the route answer."""
     content = found.route.answer(world, call, now)
     return content if isinstance(content, Response) else json_response(content)
 
 
 def call_route_in_weather(world: World, call: ApiCall, found: RouteMatch, now: float) -> Response:
-    """The same in bad weather: refused without cause, answered late, or not at all."""
+    """Call the route under the current weather, which may refuse, delay or lose the response."""
     facts = call_facts(world, call, found)
     error = consume_rule(world, "http-error", now, **facts)
     try:
@@ -172,7 +175,7 @@ def call_route_in_weather(world: World, call: ApiCall, found: RouteMatch, now: f
 
 
 def call_facts(world: World, call: ApiCall, found: RouteMatch) -> dict[str, str]:
-    """What a rule of the weather may ask about a request."""
+    """Return the facts of a request that a weather rule can match."""
     facts = {"method": found.name}
     if "zone" in call.path:
         facts["zone"] = call.path["zone"]

@@ -1,4 +1,4 @@
-"""What hosts a world has: as they were asked for, and as there are."""
+"""Which hosts a world has: as requested and as available."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +16,7 @@ STARTING = "starting"  #: not known yet
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostOptions:
-    """What a user can say about hosts."""
+    """A user's options for hosts."""
 
     hosts: str = "auto"  #: auto, namespaces, processes or none
     internet: bool = True
@@ -25,36 +25,36 @@ class HostOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostSetup:
-    """What hosts are here."""
+    """The hosts that this machine can run."""
 
     mode: str = NONE
-    missing: Sequence[str] = ()  #: what this machine does not give; grows with what goes wrong
+    missing: Sequence[str] = ()  #: features that this machine lacks, and later problems
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostEnvironment:
-    """Where hosts are put."""
+    """What hosts need from the world that runs them."""
 
     desk: LiveWorld
     folder: Path
     ssh_port: int
-    tell: Callable[[str], None]  #: of what goes wrong
+    tell: Callable[[str], None]  #: called with each problem
     doorkeeper: AccessGuard
 
 
 @dataclass(kw_only=True, slots=True)
 class WorldStatus:
-    """What the world says of itself just now."""
+    """The world's current description of itself."""
 
     facts: WorldInfo  #: without the hosts
     lodging: HostSetup
 
     def current_info(self) -> WorldInfo:
-        """All of it."""
+        """Return the description including hosts."""
         found = self.lodging
         missing = (*self.facts.missing, *found.missing)
         return replace(self.facts, hosts=found.mode, missing=missing)
 
 
-#: Has hosts running as long as its context lasts.
+#: Runs hosts for the duration of its context.
 HostsRunner = Callable[[HostOptions, HostEnvironment], AbstractAsyncContextManager[HostSetup]]

@@ -1,1 +1,1 @@
-"""What TPU users meet of Google Cloud beside TPUs: Compute, Storage, quotas, tokens, discovery."""
+"""Google Cloud APIs beside Cloud TPU: Compute, Storage, quotas, tokens, discovery."""

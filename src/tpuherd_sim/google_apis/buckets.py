@@ -1,4 +1,4 @@
-"""Cloud Storage's buckets: where they are, not what is in them."""
+"""Cloud Storage's buckets: their metadata, not their objects."""
 
 import re
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ CLASSES = frozenset(
 
 
 def storage_error(http: int, message: str) -> ApiError:
-    """An error of Storage's; its status is not shown."""
+    """Return an error of the Storage API, which has no status field."""
     return ApiError(http, "", message)
 
 
 def find_bucket(world: World, call: ApiCall, permission: str) -> Bucket:
-    """The bucket of the path, if it is the project's own."""
+    """Return the bucket of the path if it belongs to the project."""
     bucket = world.services.buckets.get(call.path["bucket"])
     if bucket is None:
         raise storage_error(404, "The specified bucket does not exist.")
@@ -42,7 +42,6 @@ def find_bucket(world: World, call: ApiCall, permission: str) -> Bucket:
 
 
 def bucket_json(world: World, bucket: Bucket) -> Json:
-    """A bucket as Storage shows it."""
     answer: Json = {
         "kind": "storage#bucket",
         "id": bucket.name,
@@ -72,12 +71,10 @@ def bucket_json(world: World, bucket: Bucket) -> Json:
 
 
 def get_bucket(world: World, call: ApiCall, now: float) -> Json:
-    """One bucket."""
     return bucket_json(world, find_bucket(world, call, "storage.buckets.get"))
 
 
 def list_buckets(world: World, call: ApiCall, now: float) -> Json:
-    """The project's buckets."""
     check_own_project(world, call)
     prefix = call.query.get("prefix", "")
     buckets = [
@@ -89,7 +86,9 @@ def list_buckets(world: World, call: ApiCall, now: float) -> Json:
 
 
 def insert_bucket(world: World, call: ApiCall, now: float) -> Json:
-    """A new bucket. Another project's name in the query makes one that is not ours to read."""
+    """Create a bucket. A query that names another project creates one that the world
+    may not read.
+    """
     project, body = call.query.get("project", ""), call.body
     if not project:
         raise storage_error(400, "Required parameter: project")
@@ -127,7 +126,7 @@ def insert_bucket(world: World, call: ApiCall, now: float) -> Json:
 
 
 def bucket_placement(body: Json) -> tuple[str, str, tuple[str, ...]]:
-    """Where a new bucket is to be: its location, what kind of location, and chosen regions."""
+    """Return a new bucket's location, location type and custom regions."""
     wanted = body.get("location") or "US"
     location = wanted.upper() if isinstance(wanted, str) else ""
     custom = body.get("customPlacementConfig")
@@ -142,7 +141,7 @@ def bucket_placement(body: Json) -> tuple[str, str, tuple[str, ...]]:
 
 
 def dual_region_pair(location: str, custom: Any) -> tuple[str, ...]:
-    """The two regions of a dual-region that the user put together."""
+    """Return the two regions of a user-defined dual-region."""
     chosen = custom.get("dataLocations") if isinstance(custom, dict) else None
     known = bucket_locations().get(location)
     if (
@@ -162,7 +161,6 @@ def dual_region_pair(location: str, custom: Any) -> tuple[str, ...]:
 
 
 def bucket_labels(body: Json) -> Mapping[str, str]:
-    """The labels of a new bucket."""
     given = body.get("labels") or {}
     if not isinstance(given, dict) or not all(isinstance(one, str) for one in given.values()):
         raise storage_error(400, "Invalid labels: both names and values must be text.")
@@ -170,7 +168,7 @@ def bucket_labels(body: Json) -> Mapping[str, str]:
 
 
 def check_own_project(world: World, call: ApiCall) -> None:
-    """The query names the world's project."""
+    """Refuse a query that does not name the world's project."""
     project = call.query.get("project", "")
     if not project:
         raise storage_error(400, "Required parameter: project")
@@ -179,7 +177,6 @@ def check_own_project(world: World, call: ApiCall) -> None:
 
 
 def delete_bucket(world: World, call: ApiCall, now: float) -> Response:
-    """Away with a bucket."""
     del world.services.buckets[find_bucket(world, call, "storage.buckets.delete").name]
     return Response(status=204)
 

@@ -1,4 +1,4 @@
-"""Compute's operations: a change is made at once and called done a moment later."""
+"""Compute's operations: a change takes effect at once and is reported DONE a moment later."""
 
 import json
 
@@ -12,11 +12,11 @@ from tpuherd_sim.tpu.errors import JSON_HEADERS
 from tpuherd_sim.tpu.router import Route
 
 TAKES_S = 1.0
-KEPT = 500  #: older ones are forgotten
+KEPT = 500  #: older ones are dropped
 
 
 def record_operation(world: World, now: float, verb: str, target: str, target_id: int) -> Json:
-    """The operation of a change that has just been made, for the caller to wait for."""
+    """Record the operation of a change that was just made and return its JSON."""
     services = world.services
     tail = f"{services.dice.random_bits():016x}{services.dice.random_bits():016x}"
     change = ComputeOperation(
@@ -35,7 +35,7 @@ def record_operation(world: World, now: float, verb: str, target: str, target_id
 
 
 def compute_operation_json(world: World, change: ComputeOperation, now: float) -> Json:
-    """An operation as of now. Not the shape of google.longrunning."""
+    """Return an operation as of now, in Compute's format (not google.longrunning)."""
     done = now >= change.ended
     answer: Json = {
         "kind": "compute#operation",
@@ -57,7 +57,6 @@ def compute_operation_json(world: World, change: ComputeOperation, now: float) -
 
 
 def find_operation(world: World, call: ApiCall) -> ComputeOperation:
-    """The operation of the path."""
     home, name = own_project_path(world, call), call.path["operation"]
     change = world.services.changes.get(name)
     if change is None:
@@ -66,12 +65,11 @@ def find_operation(world: World, call: ApiCall) -> ComputeOperation:
 
 
 def get_operation(world: World, call: ApiCall, now: float) -> Json:
-    """One operation."""
     return compute_operation_json(world, find_operation(world, call), now)
 
 
 def wait_operation(world: World, call: ApiCall, now: float) -> Response:
-    """One operation, held back until it is done."""
+    """Return an operation; the response waits until it is done."""
     change = find_operation(world, call)
     return Response(
         body=json.dumps(compute_operation_json(world, change, max(now, change.ended))).encode(),
@@ -81,7 +79,6 @@ def wait_operation(world: World, call: ApiCall, now: float) -> Response:
 
 
 def list_operations(world: World, call: ApiCall, now: float) -> Json:
-    """Every operation that is remembered."""
     home = own_project_path(world, call)
     operations = [
         compute_operation_json(world, one, now) for one in world.services.changes.values()

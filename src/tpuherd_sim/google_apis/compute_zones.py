@@ -12,7 +12,7 @@ from tpuherd_sim.tpu.router import Route
 
 
 def region_json(world: World, name: str) -> Json:
-    """A region with the one quota that TPU slices run into."""
+    """Return a region with its one quota that matters for TPU slices."""
     used = sum(
         worker.external_ip is not None
         for node in world.nodes.values()
@@ -33,7 +33,6 @@ def region_json(world: World, name: str) -> Json:
 
 
 def zone_json(world: World, name: str) -> Json:
-    """A zone."""
     region, _, letter = name.rpartition("-")
     return {
         "kind": "compute#zone",
@@ -47,7 +46,6 @@ def zone_json(world: World, name: str) -> Json:
 
 
 def known_region(world: World, call: ApiCall) -> str:
-    """The region of the path."""
     home, name = own_project_path(world, call), call.path["region"]
     if name not in regions():
         raise not_found_error(f"{home}/regions/{name}")
@@ -55,19 +53,16 @@ def known_region(world: World, call: ApiCall) -> str:
 
 
 def get_region(world: World, call: ApiCall, now: float) -> Json:
-    """One region."""
     return region_json(world, known_region(world, call))
 
 
 def list_regions(world: World, call: ApiCall, now: float) -> Json:
-    """Every region."""
     home = own_project_path(world, call)
     places = [region_json(world, name) for name in regions()]
     return list_response("regionList", f"{home}/regions", places, call)
 
 
 def get_zone(world: World, call: ApiCall, now: float) -> Json:
-    """One zone."""
     home, name = own_project_path(world, call), call.path["zone"]
     region = regions().get(name.rpartition("-")[0])
     if region is None or name not in region.zones:
@@ -76,7 +71,6 @@ def get_zone(world: World, call: ApiCall, now: float) -> Json:
 
 
 def list_zones(world: World, call: ApiCall, now: float) -> Json:
-    """Every zone."""
     home = own_project_path(world, call)
     places = [zone_json(world, zone) for region in regions().values() for zone in region.zones]
     return list_response("zoneList", f"{home}/zones", places, call)

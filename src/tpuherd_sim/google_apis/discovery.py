@@ -1,15 +1,17 @@
-"""The discovery documents: what the Cloud TPU API says of itself."""
+"""Discovery documents of the Cloud TPU API."""
 
 from tpuherd.catalogue import discovery
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.router import Route
 
-NEWEST = "v2"  #: for the client that names no version
+NEWEST = "v2"  #: for clients that name no version
 
 
 def discovery_document(call: ApiCall, version: str) -> Json:
-    """One version's document. Its URLs are this server's for a client that came straight to it."""
+    """Return one version's document; its URLs are this server's if the client connected
+    directly.
+    """
     try:
         known = discovery(version)
     except KeyError:
@@ -24,12 +26,10 @@ def discovery_document(call: ApiCall, version: str) -> Json:
 
 
 def get_document_by_query(world: World, call: ApiCall, now: float) -> Json:
-    """The document of the version in the query."""
     return discovery_document(call, call.query.get("version", "") or NEWEST)
 
 
 def get_document_by_path(world: World, call: ApiCall, now: float) -> Json:
-    """The document of the API and version in the path."""
     if call.path["api"] != "tpu":
         raise ApiError(
             404, "NOT_FOUND", f"Discovery document not found for API: {call.path['api']}"

@@ -1,4 +1,4 @@
-"""The firewall rules of Compute networks: checked, kept and shown, obeyed by nobody here."""
+"""Firewall rules of Compute networks: validated and stored, but not enforced."""
 
 import dataclasses
 import ipaddress
@@ -23,46 +23,42 @@ PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 ANYWHERE = "0.0.0.0/0"
 
 
-# -- what a body may say --------------------------------------------------------------------------
+# -- what a body may contain ----------------------------------------------------------------------
 
 
 def is_text(value: Any) -> bool:
-    """Text of a size that Compute takes."""
+    """Whether the value is a string within Compute's size limit."""
     return isinstance(value, str) and len(value) <= 2048
 
 
 def is_flag(value: Any) -> bool:
-    """True or false."""
     return isinstance(value, bool)
 
 
 def is_priority(value: Any) -> bool:
-    """0 (first) to 65535."""
+    """Whether the value is a priority: 0 (first) to 65535."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 65535
 
 
 def is_direction(value: Any) -> bool:
-    """Into the network or out of it."""
     return value in ("INGRESS", "EGRESS")
 
 
 def is_log_config(value: Any) -> bool:
-    """Whether hits are logged."""
     return isinstance(value, dict) and is_flag(value.get("enable", False))
 
 
 def is_name_list(value: Any) -> bool:
-    """Tags or service accounts."""
+    """Whether the value is a list of tags or service accounts."""
     return isinstance(value, list) and all(is_text(one) and one for one in value)
 
 
 def is_range_list(value: Any) -> bool:
-    """Addresses such as 10.128.0.0/9."""
+    """Whether the value is a list of ranges such as 10.128.0.0/9."""
     return isinstance(value, list) and all(is_range(one) for one in value)
 
 
 def is_range(value: Any) -> bool:
-    """One range of addresses."""
     if not isinstance(value, str):
         return False
     try:
@@ -73,12 +69,11 @@ def is_range(value: Any) -> bool:
 
 
 def is_protocol_list(value: Any) -> bool:
-    """Protocols with their ports."""
     return isinstance(value, list) and all(is_protocol(one) for one in value)
 
 
 def is_protocol(value: Any) -> bool:
-    """A protocol, all of it or some ports."""
+    """Whether the value is a protocol, with or without ports."""
     if not isinstance(value, dict) or not is_text(value.get("IPProtocol")):
         return False
     ports = value.get("ports", [])
@@ -90,7 +85,7 @@ def is_protocol(value: Any) -> bool:
 
 
 def is_port(value: Any) -> bool:
-    """22 or 60000-61000."""
+    """Whether the value is a port or a range: 22 or 60000-61000."""
     found = PORTS.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return False
@@ -116,7 +111,7 @@ FIELDS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def complete_rule(given: Mapping[str, Any]) -> Json:
-    """A rule's fields checked, with what Compute adds to them."""
+    """Validate a rule's fields and add Compute's defaults."""
     spec = {field: given[field] for field in FIELDS if given.get(field) is not None}
     for field, value in spec.items():
         if not FIELDS[field](value):
@@ -145,7 +140,7 @@ def complete_rule(given: Mapping[str, Any]) -> Json:
 
 
 def rule_network_name(world: World, given: Mapping[str, Any], default: str) -> str:
-    """The name of the network that a rule is for: named, or linked in one of three ways."""
+    """Return the network name of a rule; it may be a name or one of three kinds of links."""
     network = given.get("network")
     if network is None:
         return default
@@ -157,11 +152,10 @@ def rule_network_name(world: World, given: Mapping[str, Any], default: str) -> s
     return name
 
 
-# -- the calls ------------------------------------------------------------------------------------
+# -- calls ----------------------------------------------------------------------------------------
 
 
 def firewall_json(world: World, rule: Firewall) -> Json:
-    """A rule as Compute shows it."""
     return {
         "kind": "compute#firewall",
         "id": str(rule.id),
@@ -174,7 +168,6 @@ def firewall_json(world: World, rule: Firewall) -> Json:
 
 
 def find_firewall(world: World, call: ApiCall) -> Firewall:
-    """The rule of the path."""
     home, name = own_project_path(world, call), call.path["firewall"]
     rule = world.services.firewalls.get(name)
     if rule is None:
@@ -183,19 +176,17 @@ def find_firewall(world: World, call: ApiCall) -> Firewall:
 
 
 def get_firewall(world: World, call: ApiCall, now: float) -> Json:
-    """One rule."""
     return firewall_json(world, find_firewall(world, call))
 
 
 def list_firewalls(world: World, call: ApiCall, now: float) -> Json:
-    """Every rule."""
     home = own_project_path(world, call)
     rules = [firewall_json(world, one) for one in world.services.firewalls.values()]
     return list_response("firewallList", f"{home}/global/firewalls", rules, call)
 
 
 def list_effective_firewalls(world: World, call: ApiCall, now: float) -> Json:
-    """The rules of one network."""
+    """List the rules of one network."""
     home, name = own_project_path(world, call), call.path["network"]
     if name not in world.services.networks:
         raise not_found_error(f"{home}/global/networks/{name}")
@@ -204,7 +195,6 @@ def list_effective_firewalls(world: World, call: ApiCall, now: float) -> Json:
 
 
 def insert_firewall(world: World, call: ApiCall, now: float) -> Json:
-    """A new rule."""
     home, name = own_project_path(world, call), requested_name(call.body)
     network, spec = rule_network_name(world, call.body, "default"), complete_rule(call.body)
     if name in world.services.firewalls:
@@ -220,7 +210,7 @@ def insert_firewall(world: World, call: ApiCall, now: float) -> Json:
 
 
 def patch_firewall(world: World, call: ApiCall, now: float) -> Json:
-    """Change the fields that are named."""
+    """Change only the given fields."""
     rule = find_firewall(world, call)
     merged = {**rule.spec, **{field: call.body[field] for field in FIELDS if field in call.body}}
     return store_firewall(world, now, "patch", replace_rule_fields(world, call, rule, merged))
@@ -239,7 +229,7 @@ def update_firewall(world: World, call: ApiCall, now: float) -> Json:
 def replace_rule_fields(
     world: World, call: ApiCall, rule: Firewall, given: Mapping[str, Any]
 ) -> Firewall:
-    """The rule with other fields; its name and network stay."""
+    """Return the rule with new fields; its name and network stay."""
     if rule_network_name(world, call.body, rule.network) != rule.network:
         raise invalid_value_error(
             "resource.network", call.body["network"], "The network can't be changed."
@@ -248,13 +238,11 @@ def replace_rule_fields(
 
 
 def store_firewall(world: World, now: float, verb: str, rule: Firewall) -> Json:
-    """Keep a rule."""
     world.services.firewalls[rule.name] = rule
     return record_operation(world, now, verb, f"global/firewalls/{rule.name}", rule.id)
 
 
 def delete_firewall(world: World, call: ApiCall, now: float) -> Json:
-    """Away with a rule."""
     rule = find_firewall(world, call)
     del world.services.firewalls[rule.name]
     return record_operation(world, now, "delete", f"global/firewalls/{rule.name}", rule.id)

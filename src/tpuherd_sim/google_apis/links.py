@@ -11,25 +11,25 @@ NAME = r"(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)"
 
 
 def is_own_project(world: World, project: str) -> bool:
-    """Whether a project of a path is the world's own, by id or by number."""
+    """Whether the project of a path is the world's, by id or number."""
     return project in (world.settings.project, str(world.settings.project_number))
 
 
 def own_project_path(world: World, call: ApiCall) -> str:
-    """`projects/demo`, after a look whether the project of the path is the world's."""
+    """Return `projects/demo`; refuse a path of another project."""
     if not is_own_project(world, call.path["project"]):
         raise not_found_error(f"projects/{call.path['project']}")
     return f"projects/{world.settings.project}"
 
 
 def resource_url(world: World, path: str) -> str:
-    """The whole URL of something in the project, such as global/networks/default."""
+    """Return the full URL of a project resource such as global/networks/default."""
     home = f"{SELF}projects/{world.settings.project}"
     return f"{home}/{path}" if path else home
 
 
 def requested_name(body: Json) -> str:
-    """The name of what is to be made."""
+    """Return the name of the resource to create."""
     name = body.get("name")
     if not isinstance(name, str) or not re.fullmatch(NAME, name):
         raise invalid_value_error("resource.name", name, f"Must be a match of regex '{NAME}'")

@@ -1,4 +1,4 @@
-"""VPC networks and the subnetworks that come with them."""
+"""VPC networks and their automatic subnetworks."""
 
 from tpuherd.catalogue import regions
 from tpuherd_sim.google_apis.compute_operations import record_operation
@@ -13,7 +13,6 @@ from tpuherd_sim.tpu.router import Route
 
 
 def network_json(world: World, network: Network) -> Json:
-    """A network as Compute shows it."""
     answer: Json = {
         "kind": "compute#network",
         "id": str(network.id),
@@ -34,7 +33,6 @@ def network_json(world: World, network: Network) -> Json:
 
 
 def find_network(world: World, call: ApiCall) -> Network:
-    """The network of the path."""
     home, name = own_project_path(world, call), call.path["network"]
     network = world.services.networks.get(name)
     if network is None:
@@ -43,19 +41,16 @@ def find_network(world: World, call: ApiCall) -> Network:
 
 
 def get_network(world: World, call: ApiCall, now: float) -> Json:
-    """One network."""
     return network_json(world, find_network(world, call))
 
 
 def list_networks(world: World, call: ApiCall, now: float) -> Json:
-    """Every network."""
     home = own_project_path(world, call)
     networks = [network_json(world, one) for one in world.services.networks.values()]
     return list_response("networkList", f"{home}/global/networks", networks, call)
 
 
 def insert_network(world: World, call: ApiCall, now: float) -> Json:
-    """A new network."""
     home, name = own_project_path(world, call), requested_name(call.body)
     if name in world.services.networks:
         raise already_exists_error(f"{home}/global/networks/{name}")
@@ -71,7 +66,7 @@ def insert_network(world: World, call: ApiCall, now: float) -> Json:
 
 
 def delete_network(world: World, call: ApiCall, now: float) -> Json:
-    """Away with a network that no rule needs."""
+    """Delete a network that no firewall rule uses."""
     home, network = own_project_path(world, call), find_network(world, call)
     path = f"global/networks/{network.name}"
     for rule in world.services.firewalls.values():
@@ -90,7 +85,7 @@ def delete_network(world: World, call: ApiCall, now: float) -> Json:
 
 
 def subnetwork_json(world: World, network: Network, region: str) -> Json:
-    """The subnetwork that an auto-mode network has in a region."""
+    """Return the subnetwork of an auto-mode network in a region."""
     place = list(regions()).index(region)
     return {
         "kind": "compute#subnetwork",
@@ -109,7 +104,6 @@ def subnetwork_json(world: World, network: Network, region: str) -> Json:
 
 
 def get_subnetwork(world: World, call: ApiCall, now: float) -> Json:
-    """One subnetwork."""
     home, region, name = (
         own_project_path(world, call),
         known_region(world, call),
@@ -122,7 +116,6 @@ def get_subnetwork(world: World, call: ApiCall, now: float) -> Json:
 
 
 def list_subnetworks(world: World, call: ApiCall, now: float) -> Json:
-    """The subnetworks of a region."""
     home, region = own_project_path(world, call), known_region(world, call)
     subnetworks = [
         subnetwork_json(world, network, region)

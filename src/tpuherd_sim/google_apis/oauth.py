@@ -1,4 +1,4 @@
-"""Who one is: tokens for whoever asks, and the project as the resource manager shows it."""
+"""OAuth tokens for any caller, and the project as the Resource Manager shows it."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from tpuherd_sim.tpu.timestamps import format_timestamp
 
 LIFE_S = 3599
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-#: What each way to a token must bring.
+#: The required parameter of each grant type.
 GRANTS = {
     "urn:ietf:params:oauth:grant-type:jwt-bearer": "assertion",
     "refresh_token": "refresh_token",
@@ -22,7 +22,7 @@ GRANTS = {
 
 
 def form_fields(call: ApiCall) -> dict[str, str]:
-    """What was sent: a form as OAuth has it, or JSON; the query counts as well."""
+    """Return the parameters: an OAuth form or JSON, and the query."""
     if call.body:
         return {name: value for name, value in call.body.items() if isinstance(value, str)}
     text = f"{call.request.query}&{call.request.body.decode('utf-8', 'replace')}"
@@ -30,7 +30,7 @@ def form_fields(call: ApiCall) -> dict[str, str]:
 
 
 def issue_token(world: World, call: ApiCall, now: float) -> Json | Response:
-    """An access token. Only the form of the question is checked: any token opens all here."""
+    """Issue an access token. Only the form of the request is checked: every token is valid here."""
     sent = form_fields(call)
     grant = sent.get("grant_type", "")
     if grant not in GRANTS:
@@ -51,13 +51,11 @@ def issue_token(world: World, call: ApiCall, now: float) -> Json | Response:
 
 
 def oauth_error(error: str, description: str) -> Response:
-    """An error as OAuth has it."""
     content = json.dumps({"error": error, "error_description": description})
     return Response(status=400, body=content.encode(), headers=JSON_HEADERS)
 
 
 def get_token_info(world: World, call: ApiCall, now: float) -> Json | Response:
-    """Whose token it is."""
     sent = form_fields(call)
     if not any(sent.get(name) for name in ("access_token", "id_token")):
         return oauth_error("invalid_token", "Invalid Value")
@@ -74,17 +72,18 @@ def get_token_info(world: World, call: ApiCall, now: float) -> Json | Response:
 
 
 def default_account(world: World) -> str:
-    """The one that every caller is taken for."""
+    """The account that every caller is treated as."""
     return f"{world.settings.project_number}-compute@developer.gserviceaccount.com"
 
 
 def revoke_token(world: World, call: ApiCall, now: float) -> Json:
-    """A token is given back."""
     return {}
 
 
 def get_allowed_locations(world: World, call: ApiCall, now: float) -> Json:
-    """Where an account may be used from; google-auth takes the refusal for `anywhere`."""
+    """Answer with an error, from which google-auth concludes that the account may be
+    used anywhere.
+    """
     raise ApiError(404, "NOT_FOUND", "Requested entity was not found.")
 
 
@@ -92,13 +91,12 @@ def get_allowed_locations(world: World, call: ApiCall, now: float) -> Json:
 
 
 def check_own_project(world: World, call: ApiCall) -> None:
-    """Other projects are nobody's business."""
     if not is_own_project(world, call.path["project"]):
         raise ApiError(403, "PERMISSION_DENIED", "The caller does not have permission")
 
 
 def get_project(world: World, call: ApiCall, now: float) -> Json:
-    """The project, in the words of the resource manager's v1."""
+    """Return the project in the format of Resource Manager v1."""
     check_own_project(world, call)
     return {
         "projectNumber": str(world.settings.project_number),
@@ -110,7 +108,7 @@ def get_project(world: World, call: ApiCall, now: float) -> Json:
 
 
 def get_project_v3(world: World, call: ApiCall, now: float) -> Json:
-    """The same in the words of v3."""
+    """Return the project in the format of Resource Manager v3."""
     check_own_project(world, call)
     return {
         "name": f"projects/{world.settings.project_number}",
@@ -124,7 +122,7 @@ def get_project_v3(world: World, call: ApiCall, now: float) -> Json:
 
 
 def test_permissions(world: World, call: ApiCall, now: float) -> Json:
-    """Which of these permissions one has: all."""
+    """Grant every permission that the request lists."""
     check_own_project(world, call)
     wanted = call.body.get("permissions") or []
     if not isinstance(wanted, list) or not all(isinstance(one, str) for one in wanted):

@@ -11,7 +11,7 @@ CONDITION = re.compile(r"\(?\s*([\w.]+)\s*(=|!=|:|eq|ne)\s*(.*?)\s*\)?")
 
 
 def paginate_items(items: Sequence[Json], query: Mapping[str, str], most: int = 500) -> Json:
-    """One page of a list: `items`, and the token of the next page where there is one."""
+    """Return one page: `items`, and the token of the next page if there is one."""
     items = [one for one in items if is_filter_match(one, query.get("filter", ""))]
     size = query_integer(query, "maxResults", most)
     size = min(size, most) or most
@@ -23,7 +23,7 @@ def paginate_items(items: Sequence[Json], query: Mapping[str, str], most: int = 
 
 
 def list_response(kind: str, path: str, items: Sequence[Json], call: ApiCall) -> Json:
-    """The answer of a Compute list, such as that of projects/demo/zones."""
+    """Return the response of a Compute list such as projects/demo/zones."""
     return {
         "kind": f"compute#{kind}",
         "id": path,
@@ -33,7 +33,6 @@ def list_response(kind: str, path: str, items: Sequence[Json], call: ApiCall) ->
 
 
 def query_integer(query: Mapping[str, str], name: str, default: int) -> int:
-    """A whole number of the query."""
     text = query.get(name, "")
     if not text:
         return default
@@ -43,7 +42,7 @@ def query_integer(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def is_filter_match(item: Json, condition: str) -> bool:
-    """Whether an item meets a filter of one condition, such as `name=x` or `name eq x.*`."""
+    """Whether an item matches a filter of one condition, such as `name=x` or `name eq x.*`."""
     if not condition.strip():
         return True
     found = CONDITION.fullmatch(condition.strip())

@@ -19,13 +19,13 @@ TOTAL_MAX = 512 * 1024
 
 
 def metadata_fingerprint(metadata: dict[str, str]) -> str:
-    """What a writer must have seen of the metadata to be allowed to replace it."""
+    """Return the fingerprint that a writer must send to replace this metadata."""
     text = repr(sorted(metadata.items())).encode("utf-8", "backslashreplace")
     return base64.urlsafe_b64encode(hashlib.blake2b(text, digest_size=8).digest()).decode()
 
 
 def get_project(world: World, call: ApiCall, now: float) -> Json:
-    """The project with its metadata; what gcloud reads before every ssh."""
+    """Return the project with its metadata; gcloud reads it before every ssh."""
     own_project_path(world, call)
     settings = world.settings
     items = [{"key": key, "value": value} for key, value in world.services.metadata.items()]
@@ -50,7 +50,7 @@ def get_project(world: World, call: ApiCall, now: float) -> Json:
 
 
 def set_metadata(world: World, call: ApiCall, now: float) -> Json:
-    """Replace the project's metadata, if the caller has seen what is there."""
+    """Replace the project's metadata if the fingerprint is current."""
     own_project_path(world, call)
     metadata = read_metadata(call.body)
     if call.body.get("fingerprint") != metadata_fingerprint(world.services.metadata):
@@ -68,7 +68,6 @@ def set_metadata(world: World, call: ApiCall, now: float) -> Json:
 
 
 def read_metadata(body: Json) -> dict[str, str]:
-    """The items of a metadata body, checked."""
     items = body.get("items") or []
     if not isinstance(items, list):
         raise invalid_value_error("metadata.items", items, "Must be a list.")
@@ -84,7 +83,6 @@ def read_metadata(body: Json) -> dict[str, str]:
 
 
 def read_item(item: Any, place: str) -> tuple[str, str]:
-    """One key with its value."""
     if not isinstance(item, dict):
         raise invalid_value_error(place, item, "Must be a key and a value.")
     key, value = item.get("key"), item.get("value", "")

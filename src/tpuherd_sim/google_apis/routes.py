@@ -1,4 +1,4 @@
-"""Every route of the services beside the TPU API."""
+"""Routes of all APIs beside Cloud TPU."""
 
 from collections.abc import Callable
 
@@ -28,5 +28,5 @@ ROUTES: tuple[Route, ...] = (
     *oauth.ROUTES,
     *discovery.ROUTES,
 )
-#: Nothing of theirs happens by itself.
+#: These APIs have no timed events.
 AGENDA: dict[str, Callable[[World, AgendaItem], None]] = {}

@@ -1,4 +1,4 @@
-"""Service Usage: which APIs are on, and how much of TPUs the project may have."""
+"""Service Usage: enabled APIs and TPU quotas."""
 
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote as escape
@@ -19,7 +19,7 @@ from tpuherd_sim.tpu.quota_and_stock import (
 from tpuherd_sim.tpu.router import Route
 
 TPU = "tpu.googleapis.com"
-#: What this server answers for, and what a project has to have on for it.
+#: The APIs of this server, which a project must have enabled.
 SERVICES = tuple(
     f"{name}.googleapis.com"
     for name in (
@@ -29,12 +29,12 @@ SERVICES = tuple(
 )  # fmt: skip
 UNLIMITED = -1
 PAGE_MAX = 500
-#: Quotas whose metric is not simply the beginning of their id.
+#: Quotas whose metric is not the beginning of their id.
 METRICS = {CREATE_RATE: f"{TPU}/create_requests", REQUESTS: f"{TPU}/queued_resources"}
 
 
 def numbered_project_path(world: World, call: ApiCall) -> str:
-    """`projects/123456789012`, after a look whether the project of the path is the world's."""
+    """Return `projects/123456789012`; refuse a path of another project."""
     if not is_own_project(world, call.path["project"]):
         raise ApiError(403, "PERMISSION_DENIED", "The caller does not have permission")
     return f"projects/{world.settings.project_number}"
@@ -44,21 +44,20 @@ def numbered_project_path(world: World, call: ApiCall) -> str:
 
 
 def quota_dimension(quota: str) -> str:
-    """What a quota is counted by beside the project: zone, region or nothing."""
+    """Return what a quota is counted by besides the project: zone, region or nothing."""
     if quota == CREATE_RATE:
         return ""
     return "region" if "PerRegion" in quota else "zone"
 
 
 def quota_metrics(world: World) -> Iterator[Json]:
-    """Every quota of TPUs as a metric with its one limit."""
+    """Yield every TPU quota as a metric with its single limit."""
     for quota in quota_ids("*"):
-        if quota != IN_USE_ADDRESSES:  # that one is Compute's
+        if quota != IN_USE_ADDRESSES:  # this one belongs to Compute
             yield metric_json(world, quota)
 
 
 def metric_json(world: World, quota: str) -> Json:
-    """One quota."""
     metric = METRICS.get(quota, f"{TPU}/{quota.partition('PerProject')[0].lower()}")
     number, kind = world.settings.project_number, quota_dimension(quota)
     name = f"projects/{number}/services/{TPU}/consumerQuotaMetrics/{escape(metric, safe='')}"
@@ -83,7 +82,7 @@ def metric_json(world: World, quota: str) -> Json:
 
 
 def quota_buckets(world: World, quota: str, kind: str) -> Iterator[Json]:
-    """The limit that holds everywhere, then those of places with a limit of their own."""
+    """Yield the global limit, then those of places with their own limit."""
     limits = {}
     for key, limit in world.books.quotas.items():
         place, _, name = key.partition("/")
@@ -100,14 +99,13 @@ def quota_buckets(world: World, quota: str, kind: str) -> Iterator[Json]:
 
 
 def list_metrics(world: World, call: ApiCall, now: float) -> Json:
-    """Every quota of an API; those of TPUs are the only ones here."""
+    """List the quotas of an API; only Cloud TPU has any here."""
     known_service(world, call)
     found = list(quota_metrics(world)) if call.path["service"] == TPU else []
     return paginate_items("metrics", found, call.query)
 
 
 def get_metric(world: World, call: ApiCall, now: float) -> Json:
-    """One quota."""
     known_service(world, call)
     for metric in quota_metrics(world):
         if call.path["service"] == TPU and metric["metric"] == call.path["metric"]:
@@ -116,7 +114,6 @@ def get_metric(world: World, call: ApiCall, now: float) -> Json:
 
 
 def get_limit(world: World, call: ApiCall, now: float) -> Json:
-    """The limit of a quota."""
     limit: Json
     for limit in get_metric(world, call, now)["consumerQuotaLimits"]:
         if limit["name"].endswith(escape(call.path["limit"], safe="")):
@@ -125,7 +122,6 @@ def get_limit(world: World, call: ApiCall, now: float) -> Json:
 
 
 def paginate_items(field: str, items: list[Json], query: Mapping[str, str]) -> Json:
-    """One page."""
     size = min(query_integer(query, "pageSize", PAGE_MAX), PAGE_MAX) or PAGE_MAX
     start = query_integer(query, "pageToken", 0)
     chosen = items[start : start + size]
@@ -139,7 +135,7 @@ def paginate_items(field: str, items: list[Json], query: Mapping[str, str]) -> J
 
 
 def service_json(world: World, name: str) -> Json:
-    """An API that is on: all are."""
+    """Return an API; every API is enabled."""
     parent = f"projects/{world.settings.project_number}"
     return {
         "name": f"{parent}/services/{name}",
@@ -150,7 +146,6 @@ def service_json(world: World, name: str) -> Json:
 
 
 def known_service(world: World, call: ApiCall) -> str:
-    """The service of the path."""
     numbered_project_path(world, call)
     name = call.path["service"]
     if name not in SERVICES:
@@ -160,12 +155,10 @@ def known_service(world: World, call: ApiCall) -> str:
 
 
 def get_service(world: World, call: ApiCall, now: float) -> Json:
-    """Whether an API is on."""
     return service_json(world, known_service(world, call))
 
 
 def list_services(world: World, call: ApiCall, now: float) -> Json:
-    """Which APIs are on."""
     numbered_project_path(world, call)
     off = call.query.get("filter", "").replace(" ", "") == "state:DISABLED"
     found = [] if off else [service_json(world, name) for name in SERVICES]
@@ -173,7 +166,7 @@ def list_services(world: World, call: ApiCall, now: float) -> Json:
 
 
 def enable_service(world: World, call: ApiCall, now: float) -> Json:
-    """Switch an API on, which it is: done at once."""
+    """Enable an API; it already is, so the operation is done at once."""
     return {
         "name": "operations/noop.DONE_OPERATION",
         "done": True,
@@ -185,7 +178,7 @@ def enable_service(world: World, call: ApiCall, now: float) -> Json:
 
 
 def service_routes(version: str) -> Iterator[Route]:
-    """The routes of one version; v1 has no quotas."""
+    """Yield the routes of one version; v1 has no quotas."""
     every = f"/{version}/projects/{{project}}/services"
     yield Route("GET", every, list_services)
     yield Route("GET", f"{every}/{{service}}", get_service)

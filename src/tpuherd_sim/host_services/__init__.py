@@ -1,1 +1,1 @@
-"""What serves a host from outside while it runs: metadata, guest agent, packages, metrics."""
+"""Services of each running host: metadata, guest agent, packages, metrics."""

@@ -1,4 +1,6 @@
-"""Serves every connection of a listening socket by itself, so that a bad one hurts no other."""
+"""Serves each connection of a listening socket separately, so that a failing one does not affect
+others.
+"""
 
 import asyncio
 import logging
@@ -8,14 +10,12 @@ from typing import Protocol
 
 from tpuherd.clock import Clock
 
-REST_S = 0.1  #: when the machine is out of descriptors
+REST_S = 0.1  #: when the machine is out of file descriptors
 
 log = logging.getLogger(__name__)
 
 
 class AcceptSettings(Protocol):
-    """On what terms connections are taken."""
-
     @property
     def clock(self) -> Clock: ...
 
@@ -28,7 +28,7 @@ async def accept_connections(
     serve: Callable[[socket.socket], Awaitable[None]],
     terms: AcceptSettings,
 ) -> None:
-    """Accept until cancelled; what still runs is cancelled too."""
+    """Accept connections until cancelled, which also cancels those that are open."""
     loop = asyncio.get_running_loop()
     with listener:
         listener.setblocking(False)
@@ -48,7 +48,7 @@ async def accept_connections(
 async def serve_logged(
     end: socket.socket, serve: Callable[[socket.socket], Awaitable[None]]
 ) -> None:
-    """One connection. What goes wrong with it is its own."""
+    """Serve one connection; log its errors."""
     try:
         await serve(end)
     except (OSError, EOFError):
@@ -58,7 +58,7 @@ async def serve_logged(
 
 
 async def close_writer(writer: asyncio.StreamWriter) -> None:
-    """Close a connection, and wait until it is closed."""
+    """Close a connection and wait until it is closed."""
     try:
         writer.close()
         await writer.wait_closed()

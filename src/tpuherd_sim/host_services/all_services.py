@@ -1,4 +1,4 @@
-"""All that serves one running host from outside while it lives."""
+"""Runs all services of one host while it is up."""
 
 import asyncio
 import logging
@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceSettings:
-    """What the services of all hosts of a world have in common."""
+    """Settings that the services of all hosts share."""
 
     keys_folder: Path  #: the same as the SSH server's
     internet: bool = True
     packages: PackageSources = field(default_factory=PackageSources)
-    objects: Path | None = None  #: where what is in buckets lies
+    objects: Path | None = None  #: the folder of the bucket objects
     clock: Clock = field(default_factory=WallClock)
-    #: Whether a connection is answered: hosts without their own network can be asked by anybody.
+    #: Whether to answer a connection: anyone can reach hosts that have no network of their own.
     admit: Callable[[socket], bool] = lambda end: True
 
 
@@ -38,7 +38,7 @@ class ServiceSettings:
 async def run_host_services(
     host: Host, desk: WorldApi, around: ServiceSettings
 ) -> AsyncIterator[None]:
-    """Metadata, metrics, packages and the guest agent; on leaving all of it ends."""
+    """Run metadata, metrics, packages and the guest agent; stop all of them on exit."""
     clock = around.clock
     places: dict[tuple[str, int], Callable[[socket], Awaitable[None]]] = {
         metadata_server.ADDRESS: MetadataServer(desk, host.view.key, clock).serve_connection,
@@ -58,7 +58,7 @@ async def run_host_services(
             listener = await try_listen(host, place)
             if listener is not None:
                 tasks.append(asyncio.create_task(accept_connections(listener, serve, around)))
-        with suppress(OSError):  # a host whose disk is full comes up all the same
+        with suppress(OSError):  # a host with a full disk still boots
             await write_package_config(host, around.packages)
         tasks.append(asyncio.create_task(run_logged(agent.run)))
         yield
@@ -69,7 +69,7 @@ async def run_host_services(
 
 
 async def run_logged(work: Callable[[], Awaitable[None]]) -> None:
-    """Work that ends with its host; where it breaks, the host and what else serves it go on."""
+    """Run a task of a host; log its errors, which do not affect the host or its other services."""
     try:
         await work()
     except Exception:
@@ -77,7 +77,9 @@ async def run_logged(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def try_listen(host: Host, place: tuple[str, int]) -> socket | None:
-    """A socket inside; none where hosts have no network of their own, or the user took the port."""
+    """Return a socket inside the host, or None if hosts share a network or a program
+    uses the port.
+    """
     try:
         return await host.open_listener(*place)
     except OSError:

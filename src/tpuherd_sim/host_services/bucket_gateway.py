@@ -1,4 +1,4 @@
-"""Cloud Storage as a host reaches it: at an address inside, which its variables name."""
+"""Cloud Storage as hosts reach it: at an internal address named by an environment variable."""
 
 import socket
 from pathlib import Path
@@ -15,19 +15,16 @@ ADDRESS = ("169.254.169.254", STORAGE_PORT)
 
 
 class BucketGateway:
-    """Serves the hosts of a world."""
-
     def __init__(self, desk: WorldApi, folder: Path, clock: Clock) -> None:
         self.desk = desk
         self.objects = ObjectStore(desk, folder)
         self.clock = clock
 
     async def serve_connection(self, end: socket.socket) -> None:
-        """One connection."""
         await serve_http(end, self.answer_request, self.clock.now, UPLOAD_BYTES_MAX)
 
     async def answer_request(self, request: Request) -> Response:
-        """Objects and buckets; a host has no business with the rest of the world here."""
+        """Answer requests for objects and buckets; refuse everything else."""
         if not request.path.startswith(TREES):
             return Response(status=404, body=b"Not Found")
         return await self.objects.answer_request(request) or self.desk.handle_request(request)

@@ -1,4 +1,4 @@
-"""As much of a gRPC server as libtpu's metrics need: unary calls in plain HTTP/2."""
+"""A minimal gRPC server for libtpu's metrics: unary calls over plain HTTP/2."""
 
 import asyncio
 import socket
@@ -20,7 +20,7 @@ Methods = Mapping[str, Callable[[bytes], Awaitable[bytes]]]
 
 
 class GrpcError(Exception):
-    """A call that fails, in gRPC's words."""
+    """A failed call with its gRPC status."""
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
@@ -28,8 +28,6 @@ class GrpcError(Exception):
 
 
 class GrpcConnection:
-    """One connection of a client."""
-
     def __init__(self, methods: Methods) -> None:
         self.methods = methods
         config = h2.config.H2Configuration(client_side=False, header_encoding=None)
@@ -39,7 +37,7 @@ class GrpcConnection:
         self.unsent: dict[int, bytes] = {}
 
     async def serve_calls(self, end: socket.socket) -> None:
-        """Answer calls until the client hangs up."""
+        """Answer calls until the client disconnects."""
         reader, writer = await asyncio.open_connection(sock=end)
         try:
             self.http.initiate_connection()
@@ -55,7 +53,6 @@ class GrpcConnection:
             await close_writer(writer)
 
     async def handle_event(self, event: h2.events.Event) -> None:
-        """One thing that the client did."""
         match event:
             case h2.events.RequestReceived(stream_id=int(stream), headers=headers):
                 self.paths[stream] = dict(headers or ()).get(b":path", b"").decode("latin-1")
@@ -77,7 +74,6 @@ class GrpcConnection:
                     self.send_pending(stream)
 
     async def answer_call(self, stream: int) -> None:
-        """A whole request is there."""
         body = bytes(self.bodies.pop(stream))
         head = [(":status", "200"), ("content-type", "application/grpc")]
         try:
@@ -96,7 +92,9 @@ class GrpcConnection:
         self.send_pending(stream)
 
     def send_pending(self, stream: int) -> None:
-        """As much of an answer as the client takes now, and its end after the last byte."""
+        """Send as much of the answer as the flow control allows, and the trailers after the last
+        byte.
+        """
         left = self.unsent[stream]
         while left:
             most = min(

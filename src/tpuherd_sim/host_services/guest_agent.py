@@ -1,4 +1,4 @@
-"""The guest agent of a host: host keys, accounts, and the user's start-up and shutdown scripts."""
+"""The guest agent of a host: host keys, accounts, startup and shutdown scripts."""
 
 import asyncio
 import json
@@ -15,12 +15,12 @@ from tpuherd_sim.ssh.session import read_text
 from tpuherd_sim.tpu.metadata_replies import find_entry
 
 ROOT_HOME = "/root"
-SHUTDOWN_S = 20.0  #: of the 30 s that a preempted VM has, so much is for the shutdown script
-RETRY_S = 5.0  #: after which a host that did not answer is asked again
+SHUTDOWN_S = 20.0  #: the shutdown script's share of the 30 s that a preempted VM has
+RETRY_S = 5.0  #: until the next call to a host that did not respond
 
 
 class GuestAgent:
-    """What Google's agent does in every VM, done from outside."""
+    """Does from outside what Google's guest agent does inside a VM."""
 
     def __init__(self, host: Host, desk: WorldApi, keys_folder: Path, clock: Clock) -> None:
         self.host = host
@@ -32,7 +32,7 @@ class GuestAgent:
         self.soft_off = host.view.soft_off
 
     async def run(self) -> None:
-        """Begin with the boot, then follow every change; ends with the host."""
+        """Start at boot and apply every change until the host ends."""
         self.publish_host_key()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.run_startup_script())
@@ -43,7 +43,7 @@ class GuestAgent:
                     await self.clock.sleep(RETRY_S)
 
     def publish_host_key(self) -> None:
-        """Tell the world the host's name and key, unless it knows them."""
+        """Publish the host's name and key unless the world already knows them."""
         kind, public = public_host_key(self.keys_folder, self.key)
         known = find_entry(
             self.desk.metadata_tree(self.key), ["instance", "guest-attributes", "hostkeys"]
@@ -60,7 +60,7 @@ class GuestAgent:
             )
 
     async def apply_changes(self) -> bool:
-        """Do what the latest change asks for; False when the host did not answer."""
+        """Apply the latest change; return False if the host did not respond."""
         try:
             view = self.desk.host_view(self.key)
             if view is not None and view.soft_off > self.soft_off:
@@ -73,7 +73,7 @@ class GuestAgent:
         return True
 
     async def make_account(self, name: str) -> None:
-        """Make a login. A name that the host will not have is not tried again."""
+        """Create a login. A name that the host refuses is not tried again."""
         try:
             await self.host.ensure_account(name)
         except TimeoutError:
@@ -83,16 +83,16 @@ class GuestAgent:
         self.accounts.add(name)
 
     async def run_startup_script(self) -> None:
-        """Run the user's start-up script, at every boot."""
+        """Run the user's startup script, as at every boot."""
         try:
             process = await self.start_script("startup-script", self.host.view.startup_script)
             if process is not None:
                 await process.wait()
         except OSError:
-            return  # the host is gone, or its root broke what it stands on
+            return  # the host ended, or its root user broke its files
 
     async def shut_down(self, script: str | None) -> None:
-        """The power button was pressed: the user's script first, then everybody is asked to end."""
+        """Handle the power button: run the shutdown script, then send SIGTERM to all processes."""
         process = await self.start_script("shutdown-script", script)
         if process is not None:
             try:
@@ -103,7 +103,7 @@ class GuestAgent:
         await self.host.terminate_all()
 
     async def start_script(self, name: str, content: str | None) -> Process | None:
-        """Start one of the two scripts as root; what it says goes into a log."""
+        """Start a script as root; its output goes to a log file."""
         if not content:
             return None
         file = f"/run/google-{name}"

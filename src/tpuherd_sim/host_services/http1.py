@@ -1,4 +1,4 @@
-"""As much of an HTTP/1.1 server as the programs inside a host need."""
+"""A minimal HTTP/1.1 server for programs inside a host."""
 
 import asyncio
 import socket
@@ -16,12 +16,12 @@ RequestHandler = Callable[[Request], Awaitable[Response]]
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection: requests come in, and are answered one after the other."""
+    """One connection; requests are answered in order."""
 
     def __init__(self, answer: RequestHandler, now: Callable[[], float], most: int) -> None:
         self.answer = answer
         self.most = most
-        self.now = now  #: shown in the Date header
+        self.now = now  #: for the Date header
         self.over = asyncio.Event()
         self.parser = httptools.HttpRequestParser(self)
         self.waiting: asyncio.Queue[tuple[Request, bool]] = asyncio.Queue()
@@ -67,7 +67,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         path, _, query = self.url.decode("latin-1").partition("?")
-        if path.startswith("http://"):  # as a client writes that takes us for its proxy
+        if path.startswith("http://"):  # clients that use us as a proxy send the full URL
             path = "/" + path.removeprefix("http://").partition("/")[2]
         request = Request(
             method=self.parser.get_method().decode(),
@@ -79,7 +79,7 @@ class HttpConnection(asyncio.Protocol):
         self.waiting.put_nowait((request, self.parser.should_keep_alive()))
 
     async def serve_requests(self) -> None:
-        """Answer what comes, until one side has enough."""
+        """Answer requests until one side closes the connection."""
         keep = True
         while keep:
             request, keep = await self.waiting.get()
@@ -88,7 +88,6 @@ class HttpConnection(asyncio.Protocol):
         self.transport.close()
 
     def write_response(self, response: Response, *, keep: bool, with_body: bool = True) -> None:
-        """Send one answer."""
         headers = {
             **dict(response.headers),
             "Date": formatdate(self.now(), usegmt=True),
@@ -105,7 +104,7 @@ class HttpConnection(asyncio.Protocol):
 async def serve_http(
     end: socket.socket, answer: RequestHandler, now: Callable[[], float], most: int = BODY_BYTES_MAX
 ) -> None:
-    """Serve one connection until it is over; who hangs up gets no more answers."""
+    """Serve one connection until it closes."""
     loop = asyncio.get_running_loop()
     _, conversation = await loop.connect_accepted_socket(
         lambda: HttpConnection(answer, now, most), end

@@ -1,4 +1,4 @@
-"""The runtime metrics that libtpu serves on port 8431 while a program holds the chips."""
+"""The runtime metrics that libtpu serves on port 8431 while a program uses the chips."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -26,16 +26,16 @@ from tpuherd_sim.hosts.host_protocols import ChipHolder, Host
 ADDRESS = ("127.0.0.1", 8431)
 SERVICE = "/tpu.monitoring.runtime.RuntimeMetricService/"
 GIB = 1 << 30
-USABLE = {"v6e": 33_550_229_504}  #: bytes of a chip, where it is less than what is built in
-FIRST_LOOK_S = 0.2  #: over which the load is measured when nobody asked before
-FRESH_S = 1.0  #: so long a look serves for all metrics
-BUSY_S = 0.01  #: processor time in a look from which on a chip was not idle
+USABLE = {"v6e": 33_550_229_504}  #: usable bytes of a chip, where less than its memory
+FIRST_LOOK_S = 0.2  #: for measuring the load if there was no earlier sample
+FRESH_S = 1.0  #: a sample serves all metrics for this long
+BUSY_S = 0.01  #: processor time in a sample above which a chip was busy
 TENSOR_CORE = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChipLoad:
-    """What the holders do to one chip."""
+    """The load on one chip."""
 
     used_bytes: int
     duty_percent: float
@@ -44,11 +44,11 @@ class ChipLoad:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadSample:
-    """What was seen at one moment."""
+    """A measurement at one moment."""
 
     at: float
-    cpu_s: dict[int, float]  #: of each holder
-    busy_at: dict[int, float]  #: when each chip had something to do for the last time
+    cpu_s: dict[int, float]  #: by process
+    busy_at: dict[int, float]  #: when each chip was last busy
     loads: tuple[ChipLoad, ...]
 
 
@@ -59,7 +59,9 @@ def measure_load(
     chips: int,
     chip_bytes: int,
 ) -> LoadSample:
-    """The load of each chip: its holders' memory and processor time, for want of real chips."""
+    """Return the load of each chip, derived from memory and processor time of the processes using
+    it.
+    """
     chips_of: dict[int, set[int]] = {}
     for holder in holders:
         digits = "".join(filter(str.isdecimal, holder.device))
@@ -88,8 +90,6 @@ def measure_load(
 
 
 class RuntimeMetrics:
-    """The metrics of one host."""
-
     def __init__(self, host: Host, clock: Clock) -> None:
         self.host = host
         self.clock = clock
@@ -101,21 +101,22 @@ class RuntimeMetrics:
         self.last: LoadSample | None = None
 
     async def serve_connection(self, end: socket.socket) -> None:
-        """One connection. Without a holder there is no libtpu that would take it."""
+        """Serve one connection; refuse it if no program uses a chip, because libtpu would not be
+        loaded.
+        """
         if await self.has_holder():
             await GrpcConnection(self.rpc_methods()).serve_calls(end)
         else:
             end.close()
 
     async def has_holder(self) -> bool:
-        """Whether a program holds a chip."""
+        """Whether a program uses a chip."""
         try:
             return bool(await self.host.chip_holders())
         except OSError:
             return False
 
     def rpc_methods(self) -> Methods:
-        """What can be called."""
         return {
             SERVICE + "GetRuntimeMetric": self.get_metric,
             SERVICE + "ListSupportedMetrics": self.list_metrics,
@@ -123,7 +124,6 @@ class RuntimeMetrics:
         }
 
     async def get_metric(self, request: bytes) -> bytes:
-        """MetricRequest to MetricResponse."""
         try:
             asked = next((value for field, value in parse_fields(request) if field == 1), b"")
         except ValueError as error:
@@ -136,11 +136,10 @@ class RuntimeMetrics:
         return message_field(1, string_field(1, name), *metrics)
 
     async def list_metrics(self, request: bytes) -> bytes:
-        """ListSupportedMetricsRequest to ListSupportedMetricsResponse."""
         return b"".join(message_field(1, string_field(1, name)) for name in METRICS)
 
     async def get_status(self, request: bytes) -> bytes:
-        """GetTpuRuntimeStatusRequest to GetTpuRuntimeStatusResponse: cores that run no program."""
+        """Answer GetTpuRuntimeStatusRequest: cores that run no program."""
         await self.sample_load()
         cores = [
             message_field(
@@ -151,7 +150,7 @@ class RuntimeMetrics:
         return string_field(1, self.host.view.name) + b"".join(cores)
 
     async def sample_load(self) -> LoadSample:
-        """What the holders do; the first time it takes a moment to see their load."""
+        """Return the load; the first call waits a moment to measure it."""
         now = self.clock.now()
         if self.last is not None and 0 <= now - self.last.at < FRESH_S:
             return self.last
@@ -162,14 +161,13 @@ class RuntimeMetrics:
         return self.last
 
     async def sample_once(self, before: LoadSample | None) -> LoadSample:
-        """Look once."""
         holders = await self.host.chip_holders()
         if not holders:
             raise GrpcError(UNAVAILABLE, "no program uses a chip")
         return measure_load(holders, before, self.clock.now(), self.chips, self.chip_bytes)
 
     def per_device(self, gauge: Callable[[ChipLoad], bytes], seen: LoadSample) -> list[bytes]:
-        """A value for each device as JAX counts them: two a chip on v2 and v3."""
+        """Return a value for each device as JAX counts them: two per chip on v2 and v3."""
         each = [load for load in seen.loads for _ in range(self.devices_per_chip)]
         return [
             device_attribute(index) + message_field(3, gauge(load))
@@ -177,14 +175,14 @@ class RuntimeMetrics:
         ]
 
     def per_chip(self, gauge: Callable[[ChipLoad], bytes], seen: LoadSample) -> list[bytes]:
-        """A value for each chip."""
+        """Return a value for each chip."""
         return [
             device_attribute(index) + message_field(3, gauge(load))
             for index, load in enumerate(seen.loads)
         ]
 
     def per_core(self, part: bytes) -> list[bytes]:
-        """The same for every core, named by what libtpu names them by."""
+        """Return the same value for every core, with libtpu's core names."""
         names = [string_field(1, "core_type") + message_field(2, string_field(1, "tensorcore"))]
         return [
             metric_attribute(
@@ -197,22 +195,22 @@ class RuntimeMetrics:
 
 
 def metric_attribute(key: str, value: bytes) -> bytes:
-    """Which one a metric is of."""
+    """Return the attribute that identifies the subject of a metric."""
     return message_field(1, string_field(1, key), message_field(2, value))
 
 
 def device_attribute(index: int) -> bytes:
-    """A metric of a device by its number."""
+    """Return the attribute of a device, as a number."""
     return metric_attribute("device-id", number_field(3, index))
 
 
 def ordinal_value(index: int) -> bytes:
-    """A device by its number written out."""
+    """Return a device number as a string value."""
     return string_field(1, "device_ordinal") + message_field(2, string_field(1, str(index)))
 
 
 def core_state(core: int, devices_per_chip: int) -> bytes:
-    """CurrentCoreStateSummary of a core."""
+    """Return the CoreStateSummary of a core."""
     on_chip = number_field(1, TENSOR_CORE) + number_field(2, core % devices_per_chip)
     return message_field(
         1,
@@ -222,7 +220,7 @@ def core_state(core: int, devices_per_chip: int) -> bytes:
     )
 
 
-#: A distribution in which nothing was counted: no program of XLA's runs on these chips.
+#: An empty distribution, because no XLA program runs on these chips.
 EMPTY = message_field(
     5,
     message_field(
@@ -231,7 +229,7 @@ EMPTY = message_field(
     message_field(7, bytes(3)),
 )
 
-#: Each metric that is served, and how its values are made.
+#: Every supported metric and how to compute its values.
 METRICS: dict[str, Callable[[RuntimeMetrics, LoadSample], list[bytes]]] = {
     "tpu.runtime.hbm.memory.total.bytes": lambda it, seen: it.per_device(
         lambda load: number_field(2, it.chip_bytes // it.devices_per_chip), seen

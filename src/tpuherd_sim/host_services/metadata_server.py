@@ -1,4 +1,4 @@
-"""The metadata server that the programs of a host find at 169.254.169.254."""
+"""The metadata server of a host at 169.254.169.254."""
 
 import asyncio
 import json
@@ -24,16 +24,15 @@ class MetadataServer:
         self.clock = clock
 
     async def serve_connection(self, end: socket.socket) -> None:
-        """One connection."""
         await serve_http(end, self.answer_request, self.host_time)
 
     def host_time(self) -> float:
-        """The time as this host is to see it."""
+        """Return the time with this host's clock skew."""
         view = self.desk.host_view(self.key)
         return self.clock.now() + (view.clock_skew_s if view else 0.0)
 
     async def answer_request(self, request: Request) -> Response:
-        """One request, waiting for a change if that is asked for."""
+        """Answer a request; wait for a change if the request asks for it."""
         if request.method in ("PUT", "DELETE") and request.path.startswith(GUEST):
             return self.write_guest_attribute(request)
         response = metadata_response(self.desk.metadata_tree(self.key), request)
@@ -47,11 +46,11 @@ class MetadataServer:
                     await self.desk.wait_for_change(self.key)
                     response = metadata_response(self.desk.metadata_tree(self.key), request)
         except TimeoutError:
-            pass  # the client gets what it knows already, and asks again
+            pass  # the client gets the current value and asks again
         return response
 
     def write_guest_attribute(self, request: Request) -> Response:
-        """Guest attributes are what a host may write itself."""
+        """Store a guest attribute, the only metadata that a host may write."""
         allowed = metadata_response(
             {}, Request(method="GET", path=ROOT + "/", headers=request.headers)
         )

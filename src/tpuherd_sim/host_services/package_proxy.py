@@ -1,4 +1,4 @@
-"""The way from inside a host to package registries and git servers, but to nothing private."""
+"""An HTTP proxy from hosts to package registries and git servers, but not to private networks."""
 
 import asyncio
 import base64
@@ -14,7 +14,7 @@ PORTS = (80, 443)
 HEAD_BYTES_MAX = 1 << 16
 PIECE = 1 << 18
 PATIENCE_S = 30.0
-#: Where this machine and its neighbours are.
+#: Addresses of this machine and its neighbours.
 PRIVATE = tuple(
     ipaddress.ip_network(network)
     for network in (
@@ -23,14 +23,14 @@ PRIVATE = tuple(
         "::/128", "::1/128", "fc00::/7", "fe80::/10", "ff00::/8",
     )
 )  # fmt: skip
-#: Headers that speak of this connection, not of the request.
+#: Headers that concern this connection, not the request.
 BETWEEN_US = ("proxy-connection", "proxy-authorization", "connection", "keep-alive")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class ProxyRefusal(Exception):
-    """A wish that is not fulfilled, with the sentence that the client gets."""
+    """A refused request; the client gets the sentence."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -39,30 +39,30 @@ class ProxyRefusal(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProxyRequest:
-    """The head of a request to the proxy, taken apart."""
+    """The parsed head of a proxy request."""
 
     method: str
     host: str
     port: int
     path: str
-    headers: tuple[str, ...]  #: the lines that concern the server behind
+    headers: tuple[str, ...]  #: header lines to forward
     body_bytes: int
 
     def forwarded_head(self, target: str, *added: str) -> bytes:
-        """The head of the request as the next one on the way is to get it."""
+        """Return the head of the request for the next server."""
         lines = [f"{self.method} {target} HTTP/1.1", *self.headers, *added, "Connection: close"]
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 class PackageProxy:
-    """Serves the hosts of a world."""
+    """The proxy of all hosts of a world."""
 
     def __init__(self, packages: PackageSources, *, internet: bool) -> None:
         self.packages = packages
         self.internet = internet
 
     async def serve_connection(self, end: socket.socket) -> None:
-        """One connection: one request, and then bytes both ways."""
+        """Serve one connection: one request, then bytes in both directions."""
         reader, writer = await asyncio.open_connection(sock=end, limit=PIECE)
         try:
             try:
@@ -87,7 +87,6 @@ class PackageProxy:
         near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> None:
-        """Send on what goes to and fro."""
         try:
             if wish.method == "CONNECT":
                 near[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -104,7 +103,7 @@ class PackageProxy:
     async def connect_to_server(
         self, wish: ProxyRequest
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the server that is wished for, if it is allowed."""
+        """Connect to the requested server if it is allowed."""
         if not self.internet:
             raise ProxyRefusal(403, "this world was started with --no-internet")
         mirror = (wish.host, wish.port) in self.packages.mirrors
@@ -125,7 +124,7 @@ class PackageProxy:
 
 
 def parse_request(head: bytes) -> ProxyRequest:
-    """A request as clients of a proxy write it: CONNECT host:port, or GET http://…."""
+    """Parse a proxy request: CONNECT host:port or GET http://…."""
     request, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     try:
         method, target, _ = request.split(" ")
@@ -153,7 +152,7 @@ def parse_request(head: bytes) -> ProxyRequest:
 
 
 async def resolve_addresses(host: str, port: int) -> list[Address]:
-    """The addresses of a name; none where only a proxy further on knows it."""
+    """Return the addresses of a name, or none if only an upstream proxy can resolve it."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -163,7 +162,7 @@ async def resolve_addresses(host: str, port: int) -> list[Address]:
 
 
 def is_private(address: Address) -> bool:
-    """Whether an address may belong to this machine or its neighbourhood."""
+    """Whether an address may belong to this machine or its local network."""
     inner = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return any((inner or address) in network for network in PRIVATE)
 
@@ -171,7 +170,7 @@ def is_private(address: Address) -> bool:
 async def connect_first(
     addresses: list[Address], port: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the first address that answers: to what was judged, not to the name once more."""
+    """Connect to the first of the checked addresses that answers; do not resolve the name again."""
     trouble: OSError | None = None
     for address in addresses:
         try:
@@ -184,7 +183,7 @@ async def connect_first(
 async def connect_via_upstream(
     upstream: str, wish: ProxyRequest
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Through the proxy that this machine itself needs."""
+    """Connect through the proxy that this machine itself uses."""
     url = urlsplit(upstream if "//" in upstream else f"//{upstream}")
     reader, writer = await asyncio.open_connection(url.hostname, url.port or 3128, limit=PIECE)
     pass_word = []
@@ -207,7 +206,7 @@ async def connect_via_upstream(
 async def copy_stream(
     source: asyncio.StreamReader, target: asyncio.StreamWriter, left: int | None = None
 ) -> None:
-    """Send on what comes, to its end or so many bytes of it."""
+    """Copy bytes until the end, or only the first `left`."""
     try:
         while left is None or left > 0:
             piece = await source.read(PIECE if left is None else min(PIECE, left))
@@ -219,10 +218,10 @@ async def copy_stream(
         if left is None and target.can_write_eof():
             target.write_eof()
     except OSError:
-        target.close()  # one side broke off: the other one learns it
+        target.close()  # tell the other side that this one failed
 
 
 def refusal_response(status: int, why: str) -> bytes:
-    """An answer that shows its sentence in pip's, git's and curl's messages, too."""
+    """Return a refusal whose sentence pip, git and curl show."""
     line = f"HTTP/1.1 {status} {why}".encode("latin-1", "replace")
     return line + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"

@@ -1,4 +1,4 @@
-"""How pip, uv, git and apt reach packages from inside a host: as on this machine, by the proxy."""
+"""Configures pip, uv, git and apt in a host to use this machine's sources through the proxy."""
 
 import configparser
 from collections.abc import Mapping
@@ -10,25 +10,27 @@ from tpuherd_sim.hosts.host_protocols import Host
 
 PROXY_ADDRESS = ("169.254.169.254", 3128)
 PROXY = "http://{}:{}".format(*PROXY_ADDRESS)
-SHARED = (Path("/etc"), Path("/usr"))  #: what of this machine a host sees too
+SHARED = (Path("/etc"), Path("/usr"))  #: folders of this machine that hosts see
 SCHEMES = ("http", "https")
 MARK = "# written by the simulated world at every boot"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackageSources:
-    """Where this machine has its packages from."""
+    """The package sources of this machine."""
 
     index_url: str | None = None
     extra_index_urls: tuple[str, ...] = ()
     trusted_hosts: tuple[str, ...] = ()
     ca_bundle: str | None = None
-    upstream: str | None = None  #: the proxy that this machine itself needs: http://host:port
-    direct: tuple[str, ...] = ()  #: ends of the names that this machine reaches without it
+    upstream: str | None = None  #: the upstream proxy of this machine: http://host:port
+    direct: tuple[str, ...] = ()  #: domain suffixes that need no proxy
 
     @property
     def mirrors(self) -> frozenset[tuple[str, int]]:
-        """Host and port of the configured indexes: reached even where they are private."""
+        """Return host and port of the configured indexes, which hosts may reach even if they are
+        private.
+        """
         found = set()
         for url in filter(None, (self.index_url, *self.extra_index_urls)):
             parts = urlsplit(url)
@@ -38,7 +40,7 @@ class PackageSources:
 
 
 def read_package_sources(environ: Mapping[str, str], home: Path) -> PackageSources:
-    """What pip's files and the environment of this machine say."""
+    """Read the sources from this machine's pip configuration and environment."""
     said: dict[str, str] = {}
     files = [Path("/etc/pip.conf"), home / ".pip/pip.conf", home / ".config/pip/pip.conf"]
     if environ.get("PIP_CONFIG_FILE"):
@@ -68,7 +70,7 @@ def read_package_sources(environ: Mapping[str, str], home: Path) -> PackageSourc
 
 
 def read_pip_settings(file: Path) -> dict[str, str]:
-    """What one of pip's files says for installing; nothing where it can't be read."""
+    """Return the install options in one pip configuration file; empty if it can't be read."""
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(file.read_text())
@@ -83,19 +85,19 @@ def read_pip_settings(file: Path) -> dict[str, str]:
 
 
 def is_shareable(url: str) -> bool:
-    """Whether hosts may be told of an index: not of folders here, and never of a password."""
+    """Whether hosts may use an index: neither local folders nor URLs with a password."""
     parts = urlsplit(url)
     return parts.scheme in SCHEMES and bool(parts.hostname) and parts.username is None
 
 
 def is_shared(file: Path) -> bool:
-    """Whether a file of this machine is there inside hosts too."""
+    """Whether a file of this machine is visible in hosts."""
     real = file.resolve()
     return real.is_file() and any(real.is_relative_to(folder) for folder in SHARED)
 
 
 def pip_conf(packages: PackageSources) -> str:
-    """For pip. A TPU VM lets pip write into its system's Python; Debian's own would refuse."""
+    """Return pip's configuration. It allows writing to the system Python, as on a TPU VM."""
     lines = [MARK, "[global]", f"proxy = {PROXY}", "disable-pip-version-check = true"]
     if packages.index_url:
         lines.append(f"index-url = {packages.index_url}")
@@ -109,7 +111,6 @@ def pip_conf(packages: PackageSources) -> str:
 
 
 def uv_toml(packages: PackageSources) -> str:
-    """For uv."""
     lines = [MARK, f'http-proxy = "{PROXY}"', f'https-proxy = "{PROXY}"']
     if packages.index_url:
         lines.append(f'index-url = "{packages.index_url}"')
@@ -122,7 +123,6 @@ def uv_toml(packages: PackageSources) -> str:
 
 
 def git_config(packages: PackageSources) -> str:
-    """For git."""
     lines = [MARK, "[http]", f"\tproxy = {PROXY}"]
     if packages.ca_bundle:
         lines.append(f"\tsslCAInfo = {packages.ca_bundle}")
@@ -130,7 +130,9 @@ def git_config(packages: PackageSources) -> str:
 
 
 def apt_conf(packages: PackageSources) -> str:
-    """For apt. The proxy takes one request a connection, so nothing is sent ahead."""
+    """Return apt's configuration. The proxy takes one request per connection, so
+    pipelining is off.
+    """
     lines = [
         MARK.replace("#", "//"),
         f'Acquire::http::Proxy "{PROXY}";',
@@ -143,7 +145,6 @@ def apt_conf(packages: PackageSources) -> str:
 
 
 async def write_package_config(host: Host, packages: PackageSources) -> None:
-    """Write all of them into a host."""
     await host.write("/etc/pip.conf", pip_conf(packages).encode(), 0o644)
     await host.write("/etc/uv/uv.toml", uv_toml(packages).encode(), 0o644)
     await host.write("/etc/gitconfig", git_config(packages).encode(), 0o644)

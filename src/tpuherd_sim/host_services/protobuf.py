@@ -1,4 +1,4 @@
-"""Protocol buffers by hand, as far as libtpu's metrics need them."""
+"""A minimal protocol buffer codec for libtpu's metrics."""
 
 import struct
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ VARINT, DOUBLE, BYTES = 0, 1, 2  #: wire types
 
 
 def encode_varint(number: int) -> bytes:
-    """A whole number; negative ones as 64 bits."""
+    """Encode an integer; negative ones take 64 bits."""
     number &= (1 << 64) - 1
     out = bytearray()
     while number > 0x7F:
@@ -18,28 +18,26 @@ def encode_varint(number: int) -> bytes:
 
 
 def number_field(field: int, value: int) -> bytes:
-    """An integer, an enum or a truth."""
+    """Encode an integer, enum or boolean field."""
     return encode_varint(field << 3 | VARINT) + encode_varint(value)
 
 
 def double_field(field: int, value: float) -> bytes:
-    """A double."""
     return encode_varint(field << 3 | DOUBLE) + struct.pack("<d", value)
 
 
 def message_field(field: int, *parts: bytes) -> bytes:
-    """A message made of these fields; a text is one, too."""
+    """Encode a nested message or a string from its parts."""
     content = b"".join(parts)
     return encode_varint(field << 3 | BYTES) + encode_varint(len(content)) + content
 
 
 def string_field(field: int, value: str) -> bytes:
-    """A text."""
     return message_field(field, value.encode())
 
 
 def parse_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of every field; ValueError where it is no message."""
+    """Yield number and value of every field; raise ValueError on malformed data."""
     at = 0
 
     def whole() -> int:

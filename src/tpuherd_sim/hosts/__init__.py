@@ -1,1 +1,1 @@
-"""The hosts of a world: real, isolated places on this machine that behave like TPU VMs."""
+"""Isolated hosts on this machine that behave like TPU VMs."""

@@ -1,4 +1,4 @@
-"""The logins of a host, kept in its own /etc/passwd and read from there as anybody would."""
+"""The logins of a host, in its own /etc/passwd."""
 
 import os
 import re
@@ -22,7 +22,6 @@ class Login:
 
 
 def find_login(name: str) -> Login | None:
-    """The login of that name."""
     for line in Path("/etc/passwd").read_text(errors="replace").splitlines():
         parts = line.split(":")
         if len(parts) >= 7 and parts[0] == name and parts[2].isdigit() and parts[3].isdigit():
@@ -33,7 +32,7 @@ def find_login(name: str) -> Login | None:
 
 
 def ensure_login(name: str, *, single_id: bool) -> Login:
-    """The login of that name, made at the first use, with its home."""
+    """Return the login; create it with its home at first use."""
     if not NAME.fullmatch(name):
         raise OSError(22, f"{name!r} is not a valid user name")
     login = find_login(name)
@@ -51,7 +50,7 @@ def ensure_login(name: str, *, single_id: bool) -> Login:
 
 
 def add_login(name: str) -> Login:
-    """A user with an id of its own, in the groups of those who may use sudo."""
+    """Add a user with its own id, in the groups that may use sudo."""
     taken = {int(line.split(":")[2]) for line in read_table("passwd")}
     number = next(number for number in range(FIRST, 60000) if number not in taken)
     append_line("passwd", f"{name}:x:{number}:{number}::/home/{name}:{SHELL}")
@@ -67,7 +66,7 @@ def add_login(name: str) -> Login:
 
 
 def add_alias(name: str) -> Login:
-    """Another name of root, the first one, so that `whoami` says it."""
+    """Add a name for root before the others, so that `whoami` prints it."""
     path = Path("/etc/passwd")
     alias = f"{name}:x:0:0::/home/{name}:{SHELL}\n"
     path.write_text(alias + path.read_text(errors="replace"))
@@ -75,7 +74,6 @@ def add_alias(name: str) -> Login:
 
 
 def login_groups(login: Login) -> list[int]:
-    """The groups in which it is."""
     found = {login.gid}
     for line in read_table("group"):
         parts = line.split(":")
@@ -85,12 +83,11 @@ def login_groups(login: Login) -> list[int]:
 
 
 def read_table(name: str) -> list[str]:
-    """The well-formed lines of passwd or group."""
+    """Return the well-formed lines of passwd or group."""
     lines = Path("/etc", name).read_text(errors="replace").splitlines()
     return [line for line in lines if line.count(":") >= 3 and line.split(":")[2].isdigit()]
 
 
 def append_line(name: str, line: str) -> None:
-    """One more line."""
     with Path("/etc", name).open("a") as file:
         file.write(f"{line}\n")

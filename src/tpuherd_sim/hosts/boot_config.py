@@ -1,16 +1,16 @@
-"""What a host is told of itself when it starts, read off its view."""
+"""The boot configuration of a host, derived from its view."""
 
 import hashlib
 
 from tpuherd_sim.hosts.messages import Message
 from tpuherd_sim.model.host_view import HostView
 
-SUBSYSTEM = {"v2": "0x004e", "v3": "0x004f"}  #: of a chip's PCI device; elsewhere 0x0000
-EIGHT = ("v2", "v3")  #: generations whose chips are two devices each
+SUBSYSTEM = {"v2": "0x004e", "v3": "0x004f"}  #: of a chip's PCI device; otherwise 0x0000
+EIGHT = ("v2", "v3")  #: generations with two devices per chip
 
 
 def make_boot_config(view: HostView) -> Message:
-    """What the zygote and the init must know of a host."""
+    """Return what the zygote and the init need to know about a host."""
     generation = view.accelerator[:2]
     devices = 8 if generation in EIGHT else view.chips
     return {

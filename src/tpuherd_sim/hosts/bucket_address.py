@@ -1,10 +1,12 @@
-"""Where a host finds the world's buckets."""
+"""The address of the world's buckets inside a host."""
 
 STORAGE_PORT = 4443
 
 
 def storage_environment(address: str) -> dict[str, str]:
-    """What leads the programs of a host to the world's buckets; gcsfs would try gRPC first."""
+    """Return the variables that point programs to the world's buckets; gcsfs would try
+    gRPC first.
+    """
     url = f"http://{address}:{STORAGE_PORT}"
     return {
         "STORAGE_EMULATOR_HOST": url,

@@ -1,4 +1,6 @@
-"""Questions and answers over one socket, on the controller's side. What comes in is not trusted."""
+"""Requests and replies over one socket, on the controller's side; input from hosts is
+not trusted.
+"""
 
 import asyncio
 import os
@@ -9,14 +11,14 @@ from tpuherd_sim.hosts import messages
 from tpuherd_sim.hosts.messages import Message
 
 ANSWER_S = 10.0
-BATCH = 64  #: messages read in one go, so that a chatty host does not starve the others
+BATCH = 64  #: messages read at once, so that a busy host does not starve others
 
 Reply = tuple[Message, list[int]]
 Waiter = tuple[asyncio.Future[Reply], Callable[[Message], None] | None]
 
 
 class Channel:
-    """One line to a zygote or to the init of a host."""
+    """A connection to a zygote or to the init of a host."""
 
     def __init__(
         self,
@@ -29,8 +31,8 @@ class Channel:
         self.closed = closed
         self.asked = 0
         self.waiting: dict[int, Waiter] = {}
-        self.turn = asyncio.Lock()  #: of those who have something to send
-        self.free = asyncio.Event()  #: whoever's turn it is may try again
+        self.turn = asyncio.Lock()  #: held while sending
+        self.free = asyncio.Event()  #: set when the socket may be writable again
         link.setblocking(False)
         asyncio.get_running_loop().add_reader(link.fileno(), self.read_messages)
 
@@ -43,9 +45,9 @@ class Channel:
         at_once: Callable[[Message], None] | None = None,
         within_s: float | None = None,
     ) -> Reply:
-        """Ask for something; the answer and the files that came with it.
+        """Send a request and return the reply with its files.
 
-        `at_once` sees the answer before any later message is read.
+        `at_once` receives the reply before any later message is read.
         """
         if self.link.fileno() < 0:
             raise ConnectionError(107, "the host no longer exists")
@@ -63,14 +65,14 @@ class Channel:
         finally:
             self.waiting.pop(number, None)
             if future.done() and not future.cancelled():
-                future.exception()  # seen, also where the question was not even sent
+                future.exception()  # retrieved, even if the request was not sent
         if "errno" in reply:
             messages.close_all(sent)
             raise OSError(int_field(reply, "errno"), str(reply.get("why"))[:500])
         return reply, sent
 
     async def send(self, message: Message, files: Sequence[int]) -> None:
-        """Send, as soon as the other side has taken in enough of what it was sent before."""
+        """Send a message once the socket has room for it."""
         async with self.turn:
             while True:
                 if self.link.fileno() < 0:
@@ -82,7 +84,6 @@ class Channel:
                     await self.wait_until_writable()
 
     async def wait_until_writable(self) -> None:
-        """Wait until the socket can take more."""
         self.free.clear()
         asyncio.get_running_loop().add_writer(self.link.fileno(), self.free.set)
         try:
@@ -92,7 +93,7 @@ class Channel:
                 asyncio.get_running_loop().remove_writer(self.link.fileno())
 
     def read_messages(self) -> None:
-        """Take in what came."""
+        """Read all available messages."""
         for _ in range(BATCH):
             try:
                 message, files = messages.receive_message(self.link)
@@ -106,7 +107,7 @@ class Channel:
             self.handle_message(message, files)
 
     def handle_message(self, message: Message, files: list[int]) -> None:
-        """One message: an answer that somebody waits for, or news."""
+        """Handle a message: a reply to a waiting request, or an event."""
         number = message.get("id")
         waiter = self.waiting.get(number) if isinstance(number, int) else None
         if waiter is None or waiter[0].done():
@@ -120,7 +121,7 @@ class Channel:
         future.set_result((message, files))
 
     def close(self) -> None:
-        """Hang up; whoever waits learns it."""
+        """Close the channel; waiting requests fail."""
         if self.link.fileno() < 0:
             return
         asyncio.get_running_loop().remove_reader(self.link.fileno())
@@ -135,7 +136,6 @@ class Channel:
 
 
 def int_field(message: Message, name: str) -> int:
-    """A whole number out of an answer."""
     value = message.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 1 << 53:
         raise messages.MalformedMessage(f"{name} is not a whole number")
@@ -143,7 +143,6 @@ def int_field(message: Message, name: str) -> int:
 
 
 def text_field(message: Message, name: str, most: int = 4096) -> str:
-    """A text out of an answer."""
     value = message.get(name)
     if not isinstance(value, str) or len(value) > most:
         raise messages.MalformedMessage(f"{name} is not a string of at most {most} characters")
@@ -151,7 +150,7 @@ def text_field(message: Message, name: str, most: int = 4096) -> str:
 
 
 def single_file(files: list[int], right: Callable[[int], bool]) -> int:
-    """The one file that came along, if its kind is right."""
+    """Return the single file of a reply; refuse one of the wrong kind."""
     if len(files) == 1 and right(os.fstat(files[0]).st_mode):
         return files[0]
     messages.close_all(files)

@@ -1,4 +1,4 @@
-"""The devices of a host: the few that every program needs, and chips that are only names."""
+"""The devices of a host: the common ones, and chips as plain files."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ VENDOR, CLASS = "0x1ae0", "0x120000"
 
 
 def make_dev(dev: Path, plan: Message) -> None:
-    """/dev: the machine's harmless nodes, terminals of our own, and the chips as plain files."""
+    """Create /dev: the machine's harmless nodes, own terminals, and the chips as plain files."""
     syscalls.mount_filesystem("dev", str(dev), "tmpfs", syscalls.MS_NOSUID, "size=1m,mode=755")
     for name in NODES:
         (dev / name).touch()
@@ -38,19 +38,19 @@ def make_dev(dev: Path, plan: Message) -> None:
 
 
 def chip_files(plan: Message) -> list[str]:
-    """The chips' names below /dev."""
+    """Return the names of the chips below /dev."""
     if plan["device"] == "accel":
         return [f"accel{chip}" for chip in range(plan["chips"])]
     return ["vfio/vfio", *(f"vfio/{chip}" for chip in range(plan["chips"]))]
 
 
 def make_sys(target: Path, plan: Message) -> None:
-    """/sys: the machine's, read-only, with a PCI bus that has nothing but the chips on it."""
+    """Create /sys: the machine's, read-only, with only the chips on the PCI bus."""
     bare = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     try:
         syscalls.mount_filesystem("sysfs", str(target), "sysfs", syscalls.MS_RDONLY | bare)
     except PermissionError:
-        # Where the machine's own /sys is masked in part, the kernel allows no fresh one.
+        # If the machine's own /sys is partly masked, the kernel refuses a fresh one.
         syscalls.mount_filesystem("sys", str(target), "tmpfs", bare, "size=4m,mode=755")
         for name in ("bus/pci/devices", "kernel/iommu_groups", "class/net", "fs/cgroup"):
             (target / name).mkdir(parents=True)
@@ -70,7 +70,7 @@ def make_sys(target: Path, plan: Message) -> None:
 
 
 def add_chip(bus: Path, groups: Path, chip: int, plan: Message) -> None:
-    """One PCI device, in an IOMMU group of its own where the driver is vfio."""
+    """Add one PCI device, in its own IOMMU group if the driver is vfio."""
     if not bus.is_dir():
         return
     address = f"0000:00:{chip + 4:02x}.0"
@@ -89,7 +89,7 @@ def add_chip(bus: Path, groups: Path, chip: int, plan: Message) -> None:
 
 
 def is_chip(path: str) -> bool:
-    """Whether a file is one of the chips (not the common /dev/vfio/vfio)."""
+    """Whether a file is a chip (not the common /dev/vfio/vfio)."""
     for start in ("/dev/accel", "/dev/vfio/"):
         if path.startswith(start) and path[len(start) :].isdigit():
             return True

@@ -1,4 +1,8 @@
-"""Where the hosts of a world run: makes of them what is wished, and tells what happened."""
+"""Runs the hosts of a world: starts, changes and ends them, and reports what happened to the world.
+
+`apply_views` compares the wanted hosts with the running ones and starts a task for each difference.
+Hosts are started by the zygote (`zygote`); a running one is a `RunningHost`.
+"""
 
 import asyncio
 import json
@@ -25,7 +29,7 @@ from tpuherd_sim.model.http_types import Request
 
 BOOT_S, DEATH_S = 60.0, 20.0
 UNAVAILABLE = 503
-AGAIN_S = 1.0  #: until a report that found no room is tried again
+AGAIN_S = 1.0  #: until the next attempt to report an event that the world could not store
 DISK_BYTES = 4 << 30
 NO_ENVIRONMENT: dict[str, str] = {}
 
@@ -34,28 +38,28 @@ Services = Callable[[Host, WorldApi], AbstractAsyncContextManager[None]]
 
 @asynccontextmanager
 async def no_services(_: Host, __: WorldApi) -> AsyncIterator[None]:
-    """A bare host."""
+    """Run no services."""
     yield
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolSettings:
-    """How the hosts of a world are made."""
+    """How to make the hosts of a world."""
 
     services: Services = no_services  #: what runs for a host while it is up
-    offer: Path | None = None  #: a folder (a virtual environment) shown inside at the same path
-    mode: str | None = None  #: one of MODES; the best one possible where not given
+    offer: Path | None = None  #: a folder (a virtual environment) visible inside at the same path
+    mode: str | None = None  #: one of MODES; by default the best possible
     disk_bytes: int = DISK_BYTES
 
 
 @dataclass(kw_only=True, slots=True)
 class PoolEntry:
-    """The place of one host, as long as its node exists."""
+    """A host's entry, which exists as long as its node."""
 
     number: int
     wish: HostView | None = None
     room: RunningHost | None = None
-    ended: int | None = None  #: the boot that ended by itself: not started again
+    ended: int | None = None  #: the boot that ended by itself; not started again
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -67,7 +71,7 @@ class HostPool:
         self.folder = folder
         self.make = make or PoolSettings()
         self.mode = ""
-        self.missing: list[str] = []  #: what is lacking on this machine, in sentences
+        self.missing: list[str] = []  #: features that this machine lacks, in sentences
         self.hosts: dict[str, Host] = {}
         self.berths: dict[str, PoolEntry] = {}
         self.made = 0
@@ -79,7 +83,7 @@ class HostPool:
         self.keeper: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Find out what this machine allows by trying it, and keep what works."""
+        """Try the modes from best to worst and keep the first that works."""
         ready = asyncio.Event()
         self.keeper = asyncio.create_task(self.run_task_group(ready))
         await ready.wait()
@@ -98,13 +102,13 @@ class HostPool:
         raise OSError(1, "hosts can't run here: " + "; ".join(self.missing))
 
     async def run_task_group(self, ready: asyncio.Event) -> None:
-        """Parent of the tasks that belong to hosts."""
+        """The parent of all tasks that belong to hosts."""
         async with asyncio.TaskGroup() as self.lives:
             ready.set()
             await self.closing.wait()
 
     async def ensure_zygote(self) -> Channel:
-        """The line to the zygote, which is started where there is none."""
+        """Return the channel to the zygote; start one if none is running."""
         async with self.reviving:
             if self.line is not None:
                 return self.line
@@ -137,7 +141,7 @@ class HostPool:
             return line
 
     async def boot_trial_host(self) -> None:
-        """Boot a host that nobody asked for, and end it."""
+        """Boot a host as a test, and end it."""
         view = HostView(
             key="trial", zone="", node="", worker=0, name="trial", uid=0, image="",
             accelerator="v4-8", chips=1, device="accel", pci="0x005e", internal_ip="10.0.0.2",
@@ -157,7 +161,7 @@ class HostPool:
         await self.order_zygote("drop", berth.number)
 
     async def apply_views(self, views: Mapping[str, HostView | None]) -> None:
-        """Make these hosts what their views say; None is a host whose node is no more."""
+        """Make these hosts match their views; None means the node is deleted."""
         async with asyncio.TaskGroup() as group:
             for key, view in views.items():
                 berth = self.berths.get(key)
@@ -173,24 +177,24 @@ class HostPool:
                 group.create_task(self.update_host(key, berth))
 
     def next_number(self) -> int:
-        """A number that no host had before."""
+        """Return a number that no host had before."""
         self.made += 1
         return self.made
 
     async def update_host(self, key: str, berth: PoolEntry) -> None:
-        """Do what is to be done for one host; one host's trouble is not the others'."""
+        """Apply a host's view; its errors do not affect other hosts."""
         while not self.closing.is_set():
             try:
                 await self.update_until_done(key, berth)
                 return
-            except TimeoutError as error:  # a machine with much to do: it is ordered again
+            except TimeoutError as error:  # the machine is busy: try again
                 self.note_problem(f"{key}: {error.strerror or error}")
             except OSError as error:
                 self.note_problem(f"{key}: {error.strerror or error}")
                 return
 
     async def update_until_done(self, key: str, berth: PoolEntry) -> None:
-        """Until there is nothing left to do."""
+        """Apply a host's view until there is nothing left to change."""
         async with berth.lock:
             while not self.closing.is_set():
                 wish, room = berth.wish, berth.room
@@ -207,13 +211,14 @@ class HostPool:
                     room.view = wish
                     try:
                         await self.apply_faults(room, wish)
-                    except OSError as error:  # its own root may have broken what we want to break
+                    # its own root user may have broken what we want to break
+                    except OSError as error:
                         self.note_problem(f"{wish.name}: {error.strerror or error}")
                     if berth.wish is wish:
                         return
 
     async def remove_host(self, key: str, berth: PoolEntry) -> None:
-        """The node is no more: neither is the host, nor its disk."""
+        """Remove a host and its disk, because its node is deleted."""
         if berth.room is not None:
             await self.end_host(berth.room)
         if self.berths.get(key) is berth:
@@ -222,7 +227,7 @@ class HostPool:
                 await self.order_zygote("drop", berth.number)
 
     async def boot_host(self, berth: PoolEntry, wish: HostView) -> None:
-        """Start a host and what serves it; then tell the world."""
+        """Start a host and its services, then report it to the world."""
         room = None
         try:
             room = await self.start_host(berth, wish)
@@ -247,7 +252,7 @@ class HostPool:
             self.report_event(wish, "up")
 
     async def start_host(self, berth: PoolEntry, wish: HostView) -> RunningHost:
-        """Have the zygote make the host."""
+        """Ask the zygote to start the host."""
         line = await self.ensure_zygote()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         room = berth.room = RunningHost(wish, berth.number, ours, self.end_broken_host)
@@ -265,12 +270,12 @@ class HostPool:
         return room
 
     def end_broken_host(self, room: RunningHost) -> None:
-        """The line to a host is cut, although it is not dead: it lies or is broken. End it."""
+        """End a host that closed its channel although it is alive."""
         if self.lives is not None and not self.closing.is_set():
             self.lives.create_task(self.kill_quietly(room))
 
     async def kill_quietly(self, room: RunningHost) -> None:
-        """Its death is told as any other. What goes wrong is noted; it harms no other host."""
+        """End a host; log errors, and report its death as usual."""
         try:
             if not room.gone.is_set():
                 await self.order_zygote("kill", room.number)
@@ -278,7 +283,7 @@ class HostPool:
             self.note_problem(f"{room.view.name}: {error.strerror or error}")
 
     async def run_services(self, room: RunningHost, served: asyncio.Event) -> None:
-        """What serves a host, as long as it lives."""
+        """Run the services of a host while it is up."""
         try:
             async with self.make.services(room, self.desk):
                 served.set()
@@ -290,7 +295,7 @@ class HostPool:
             served.set()
 
     async def apply_faults(self, room: RunningHost, wish: HostView) -> None:
-        """Bring a running host's misfortunes into force."""
+        """Apply the view's network, hang and disk faults to a running host."""
         network, hung, full = room.weather
         if hung and not wish.hung:
             await self.order_zygote("hang", room.number, hung=False)
@@ -303,12 +308,12 @@ class HostPool:
         room.weather = (wish.network, wish.hung, wish.disk_full)
 
     def note_problem(self, sentence: str) -> None:
-        """Something that could not be done, for whoever asks for the state."""
+        """Record a problem for `herd sim status`."""
         if sentence not in self.missing:
             self.missing.append(sentence)
 
     async def order_zygote(self, verb: str, number: int, **facts: object) -> None:
-        """Tell the zygote something; a host that just died needs nothing more, nor a world."""
+        """Send an order to the zygote; ignore it if the host or the zygote ended meanwhile."""
         try:
             if self.line is not None:
                 await self.line.send_request(verb, {"number": number, **facts})
@@ -322,20 +327,19 @@ class HostPool:
             await self.order_zygote("kill", room.number)
 
     async def end_host(self, room: RunningHost) -> None:
-        """Cut the power and wait until nothing of it is left."""
+        """Cut the power and wait until the host is gone."""
         await self.kill_host(room)
         async with asyncio.timeout(DEATH_S):
             await room.gone.wait()
 
     def on_host_died(self, news: Message) -> None:
-        """A host died."""
         for berth in list(self.berths.values()):
             room = berth.room
             if room is not None and news.get("host") == room.number:
                 self.record_death(berth, room, int_field(news, "status"))
 
     def record_death(self, berth: PoolEntry, room: RunningHost, status: int) -> None:
-        """A host is dead: by our will, by its own reboot, or by an accident."""
+        """Record that a host ended: ended by us, rebooted by itself, or crashed."""
         berth.room = None
         if self.hosts.get(room.view.key) is room:
             del self.hosts[room.view.key]
@@ -349,7 +353,7 @@ class HostPool:
         self.report_event(room.view, event, f"wait status {status}", boot=room.boot)
 
     def on_zygote_died(self) -> None:
-        """The zygote is dead, and every host with it. The next boot starts another one."""
+        """Record that the zygote ended, and all hosts with it. The next boot starts a new one."""
         self.line = None
         if self.zygote is not None:
             wait_for_zygote(self.zygote)
@@ -360,18 +364,17 @@ class HostPool:
     def report_event(
         self, view: HostView, event: str, why: str = "", boot: int | None = None
     ) -> None:
-        """Tell the world what became of a host."""
+        """Report an event of a host to the world."""
         body = {"event": event, "boot": view.boot if boot is None else boot, "why": why}
         path = f"/sim/v1/hosts/{view.key}:report"
         request = Request(method="POST", path=path, body=json.dumps(body).encode())
         if self.desk.handle_request(request).status == UNAVAILABLE and not self.closing.is_set():
-            # The world has no room to remember it now. Unheard, its node would never be READY.
+            # The world can't store the report now. Without it the node would never be READY.
             asyncio.get_running_loop().call_later(
                 AGAIN_S, self.report_event, view, event, why, boot
             )
 
     async def close(self) -> None:
-        """End everything."""
         self.closing.set()
         for berth in self.berths.values():
             if berth.room is not None:
@@ -381,7 +384,7 @@ class HostPool:
             await self.keeper
 
     async def end_zygote(self) -> None:
-        """Hang up: the zygote ends, and all hosts with it."""
+        """Close the channel, which ends the zygote and all hosts."""
         line, zygote = self.line, self.zygote
         self.line = self.zygote = None
         if line is not None:
@@ -391,7 +394,7 @@ class HostPool:
 
 
 def wait_for_zygote(zygote: subprocess.Popen[bytes]) -> None:
-    """It ends when the line to it is cut; if it does not, it is ended."""
+    """Wait until the zygote ends, which it does when its channel closes; else kill it."""
     try:
         zygote.wait(DEATH_S)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What the rest of the world may ask of a running host, and what a host may ask of the world."""
+"""The interfaces between a running host and the rest of the world."""
 
 import asyncio
 import socket
@@ -12,21 +12,19 @@ from tpuherd_sim.model.http_types import Request, Response
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Program:
-    """Something to start inside a host."""
+    """A program to start inside a host."""
 
     argv: Sequence[str]
-    #: On top of the login's own: PATH, HOME, USER, LOGNAME, SHELL and the host's /etc/environment.
-    #: Nothing is inherited from the machine.
+    #: Added to the login's variables: PATH, HOME, USER, LOGNAME, SHELL and the host's
+    #: /etc/environment. Nothing is inherited from the machine.
     env: Mapping[str, str] = field(default_factory=dict)
     user: str = "root"
-    directory: str | None = None  #: the user's home where not given
-    executable: str | None = None  #: argv[0] where not given
+    directory: str | None = None  #: by default the user's home
+    executable: str | None = None  #: by default argv[0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Account:
-    """A login of a host."""
-
     name: str
     uid: int
     gid: int
@@ -38,7 +36,7 @@ class ChipHolder:
     """A process inside a host that has a chip's device file open."""
 
     device: str  #: /dev/accel0, /dev/vfio/0
-    pid: int  #: as seen inside
+    pid: int  #: inside the host
     resident_bytes: int
     cpu_s: float  #: processor time used so far
 
@@ -46,70 +44,72 @@ class ChipHolder:
 class Process(Protocol):
     """A program that was started inside a host."""
 
-    pid: int  #: as seen inside; leader of its own session
+    pid: int  #: inside the host; leader of its own session
 
     async def wait(self) -> int:
-        """Its wait status, as os.waitpid gives it; SIGKILL's where the host died."""
+        """Return the wait status as of os.waitpid, or that of SIGKILL if the host died."""
         ...
 
 
 class Host(Protocol):
-    """One running host. Calls fail with OSError when it is gone or does not answer in time."""
+    """One running host. Calls raise OSError when it has ended or does not respond in time."""
 
     view: HostView
-    gone: asyncio.Event  #: set once, when it is dead
+    gone: asyncio.Event  #: set when the host is dead
 
     async def spawn_program(self, program: Program, fds: Sequence[int]) -> Process:
-        """Start a program with these three as its stdin, stdout and stderr."""
+        """Start a program; the descriptors become its stdin, stdout and stderr."""
         ...
 
     async def spawn_on_terminal(
         self, program: Program, size: tuple[int, int, int, int]
     ) -> tuple[Process, int]:
-        """Start a program on a new terminal (rows, columns, x, y); and that terminal's master."""
+        """Start a program on a new terminal (rows, columns, x, y); also return the terminal's
+        master.
+        """
         ...
 
     async def connect(self, address: str, port: int) -> socket.socket:
-        """A connection made inside the host's network (non-blocking, may still be under way).
+        """Return a non-blocking connection in the host's network, which may not be established yet.
 
-        The address may be a name of the host's /etc/hosts, or the path of a socket file.
+        The address may be a name in the host's /etc/hosts or the path of a socket file.
         """
         ...
 
     async def connect_unix(self, path: str, user: str) -> socket.socket:
-        """A connection to a unix socket of the host, made with the rights of that user."""
+        """Return a connection to a unix socket of the host, opened with that user's rights."""
         ...
 
     async def open_listener(self, address: str, port: int) -> socket.socket:
-        """A listening socket inside the host's network (non-blocking).
+        """Return a non-blocking listening socket in the host's network.
 
-        Where hosts have no network of their own it listens on the external address, and a port
-        below 1024 is 8000 higher: ask the socket.
+        Where hosts share a network, it listens on the external address, and ports below 1024 are
+        shifted by 8000: the socket knows its port.
         """
         ...
 
     async def send_signal(self, pid: int, number: int, *, whole_session: bool) -> None:
-        """Send a signal to a process of the host, to all of its session, or (pid -1) to all."""
+        """Send a signal to a process, to its session, or (pid -1) to all processes of the host."""
         ...
 
     async def terminate_all(self) -> None:
-        """What systemd does at soft-off: SIGTERM to all, SIGHUP too to those on a terminal."""
+        """Send SIGTERM to all processes, and SIGHUP to those on a terminal, like systemd at
+        soft-off.
+        """
         ...
 
     async def ensure_account(self, name: str) -> Account:
-        """The login of that name, made with its home at the first use."""
+        """Return the login; create it with its home at first use."""
         ...
 
-    async def chip_holders(self) -> list[ChipHolder]:
-        """Who has the chips."""
-        ...
+    async def chip_holders(self) -> list[ChipHolder]: ...
 
     async def read(self, path: str) -> bytes:
-        """A file of the host as its root sees it, at most 1 MiB; FileNotFoundError if absent."""
+        """Return the content of a file, at most 1 MiB; raise FileNotFoundError if absent."""
         ...
 
     async def write(self, path: str, content: bytes, mode: int) -> None:
-        """Put a file into the host as its root."""
+        """Write a file as the host's root."""
         ...
 
 
@@ -117,21 +117,21 @@ class WorldApi(Protocol):
     """The world as a host sees it."""
 
     def host_view(self, key: str) -> HostView | None:
-        """What the host should be like; None when its node is no more."""
+        """Return the wanted state of the host, or None if its node is deleted."""
         ...
 
     def metadata_tree(self, key: str) -> dict[str, Any]:
-        """The tree under /computeMetadata/v1/ of that host, now."""
+        """Return the host's tree under /computeMetadata/v1/."""
         ...
 
     def login_keys(self, key: str) -> Mapping[str, Sequence[str]]:
-        """Which user may come in with which public keys."""
+        """Return the public keys that may log in, by user."""
         ...
 
     def handle_request(self, request: Request) -> Response:
-        """Ask or tell the world something, at this moment."""
+        """Send a request to the world."""
         ...
 
     async def wait_for_change(self, key: str) -> None:
-        """Return when the view or the metadata of that host changes the next time."""
+        """Wait until the view or the metadata of the host changes."""
         ...

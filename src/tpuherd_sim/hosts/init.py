@@ -1,4 +1,4 @@
-"""Process 1 of a host: builds its view, then starts what is asked for and reports what ended."""
+"""Process 1 of a host: builds its file system, starts programs and reports their end."""
 
 import os
 import resource
@@ -15,13 +15,13 @@ from tpuherd_sim.hosts.program_sandbox import NamespaceSandbox, Sandbox, SharedS
 
 PROCESSES_MAX, FILES_MAX = 8192, 1 << 16
 REBOOT, OFF, HALT = 5, 4, 3  #: signals of systemd's init, counted from SIGRTMIN
-FAREWELL_MS = 500  #: how long processes have between the TERM and the end
+FAREWELL_MS = 500  #: between SIGTERM and the end
 
 Reply = tuple[Message, list[int]]
 
 
 def run(link: socket.socket, ready: int, plan: Message) -> None:
-    """The whole life of it. Never returns while the host lives."""
+    """Run process 1; does not return while the host lives."""
     syscalls.die_with_parent()
     if not os.read(ready, 1):
         return
@@ -45,7 +45,7 @@ def run(link: socket.socket, ready: int, plan: Message) -> None:
 
 
 def run_shared(link: socket.socket, plan: Message) -> None:
-    """The same without a place of its own: the leader of everything that belongs to the host."""
+    """Run without namespaces, as the leader of all processes of the host."""
     os.setsid()
     syscalls.adopt_orphans()
     syscalls.die_with_parent(signal.SIGTERM)
@@ -66,14 +66,14 @@ def run_shared(link: socket.socket, plan: Message) -> None:
 
 
 def lower_limit(kind: int, most: int) -> None:
-    """Lower a limit for all that the host will start."""
+    """Lower a resource limit for everything that the host starts."""
     hard = resource.getrlimit(kind)[1]
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(kind, (most, most))
 
 
 class Init:
-    """The loop of process 1."""
+    """The main loop of process 1."""
 
     def __init__(self, link: socket.socket, place: Sandbox) -> None:
         self.link = link
@@ -109,7 +109,7 @@ class Init:
         }
 
     def plan_end(self, how: int) -> Callable[..., None]:
-        """A signal's effect: remember how the host is to end."""
+        """Return a signal handler that records how the host is to end."""
 
         def plan(*_: object) -> None:
             self.ending = how
@@ -117,7 +117,7 @@ class Init:
         return plan
 
     def serve_requests(self) -> None:
-        """Until the controller hangs up."""
+        """Answer requests until the controller disconnects."""
         poll = select.poll()
         poll.register(self.link, select.POLLIN)
         poll.register(self.awake, select.POLLIN)
@@ -136,7 +136,6 @@ class Init:
                 self.answer_request(ask, files)
 
     def clear_wakeups(self) -> None:
-        """Forget the wakeups."""
         try:
             while os.read(self.awake, 4096):
                 pass
@@ -144,7 +143,7 @@ class Init:
             pass
 
     def reap_children(self) -> bool:
-        """Bury the dead and report them; whether some are still alive."""
+        """Reap and report ended children; return whether some are still alive."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -155,7 +154,7 @@ class Init:
             messages.send_message(self.link, {"event": "exit", "pid": pid, "status": status})
 
     def shut_down(self, how: int) -> None:
-        """TERM to everything, a moment, and off."""
+        """Send SIGTERM to all processes, wait a moment and power off."""
         try:
             os.kill(-1, signal.SIGTERM)
             waiting = select.poll()
@@ -167,7 +166,7 @@ class Init:
         syscalls.reboot_namespace(how)
 
     def answer_request(self, ask: Message, files: list[int]) -> None:
-        """Do what is asked; what goes wrong is an answer too."""
+        """Answer a request, also with its error."""
         try:
             reply, sent = self.verbs[ask["verb"]](ask, files)
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -206,11 +205,11 @@ class Init:
         return {"holders": spawn.chip_holders(self.place)}, []
 
     def connect(self, ask: Message, _: list[int]) -> Reply:
-        """A connection under way, made in the host's network."""
+        """Open a connection in the host's network without waiting for it."""
         return {}, [self.place.connect_socket(ask["address"], ask["port"]).detach()]
 
     def open_listener(self, ask: Message, _: list[int]) -> Reply:
-        """A listening socket in the host's network."""
+        """Open a listening socket in the host's network."""
         family, address = self.place.listen_address(ask["address"], ask["port"])
         link = socket.socket(family, socket.SOCK_STREAM)
         link.setblocking(False)
@@ -224,7 +223,7 @@ class Init:
         return {}, [link.detach()]
 
     def connect_unix(self, ask: Message, _: list[int]) -> Reply:
-        """A connection to a socket file, made by a child with the rights of a user."""
+        """Connect to a socket file, in a child with the user's rights."""
         login = self.place.find_login(ask["user"])
         if login is None:
             raise OSError(2, f"this host has no user {ask['user']}")
@@ -241,12 +240,12 @@ class Init:
         return {}, []
 
     def read(self, ask: Message, _: list[int]) -> Reply:
-        """A file, opened as root."""
+        """Open a file as root."""
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
         return {}, [os.open(self.place.file_path(ask["path"]), flags)]
 
     def write(self, ask: Message, files: list[int]) -> Reply:
-        """A file with the content of the one that came along, as root."""
+        """Write the content of the received file as root."""
         path = self.place.file_path(ask["path"])
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.new")

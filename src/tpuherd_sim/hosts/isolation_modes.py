@@ -1,14 +1,14 @@
-"""The kinds of hosts that there are, and what may stand in the way of the better ones."""
+"""The isolation modes of hosts, and why a better one may be unavailable."""
 
 from pathlib import Path
 
 MODES = ("namespaces-root", "namespaces-user", "processes")
 
-#: Whom hosts run as, seen from the machine, when the world runs as root; and the users after it.
+#: The uid of hosts on the machine when the world runs as root; the following ids are their users.
 HOSTS_UID = 0x70000000
 
-#: Settings of the kernel that forbid user namespaces, with the value by which they do.
-#: They only explain a refusal: whether one is refused is found out by trying.
+#: Kernel settings that forbid user namespaces, with the forbidding value. They only explain a
+#: refusal, which is found by trying.
 FORBIDDING = {
     "kernel/apparmor_restrict_unprivileged_userns": "1",
     "kernel/unprivileged_userns_clone": "0",
@@ -17,7 +17,7 @@ FORBIDDING = {
 
 
 def refusal_sentence(mode: str, error: OSError) -> str:
-    """Why hosts of that kind can't be had here."""
+    """Return why this mode is not available here."""
     sentence = f"{mode}: not possible here ({error.strerror or error})"
     for name, value in FORBIDDING.items():
         try:

@@ -1,4 +1,4 @@
-"""The walls that an unprivileged process can build around itself without namespaces (Landlock)."""
+"""Restricts an unprivileged process without namespaces (Landlock)."""
 
 import os
 import struct
@@ -10,28 +10,30 @@ from tpuherd_sim.hosts.syscalls import call_prctl, check_result, libc
 
 CREATE_RULES, ADD_RULE, RESTRICT = 444, 445, 446
 EXECUTE, WRITE, READ, LIST = 1, 2, 4, 8
-CHANGE = 0x7FF0 | WRITE  #: remove and make of every kind (ABI 3: truncate as well)
+CHANGE = 0x7FF0 | WRITE  #: all kinds of create and remove (ABI 3: truncate as well)
 LOOK = EXECUTE | READ | LIST
-#: In `scoped` (ABI 6): neither signals to processes outside nor their abstract unix sockets. What
-#: has a path can be connected to all the same: no version so far has a word for it.
+#: For `scoped` (ABI 6): no signals and no abstract unix sockets outside. Connecting to path
+#: sockets can't be restricted in any version so far.
 SCOPES = 1 | 2
 MAY_LOOK = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/proc", "/sys")
 
 
 def landlock_version() -> int:
-    """Which version of Landlock the kernel has; 0 for none."""
+    """Return the kernel's Landlock version; 0 if it has none."""
     if not Path("/proc/self").exists():
         return 0
     return max(0, int(libc.syscall(CREATE_RULES, None, 0, 1)))
 
 
 def can_block_signals() -> bool:
-    """Whether a host can't send signals to processes that are not its own."""
+    """Whether Landlock can keep a host from signalling other processes."""
     return landlock_version() >= 6
 
 
 def restrict_host(plan: Message) -> None:
-    """Shut ourselves and all our children in: our folder is ours, the system may be looked at."""
+    """Restrict this process and its children: write access to its folder, read access to the
+    system.
+    """
     if not Path("/proc/self").exists():
         return
     seccomp.restrict_kill_and_reboot()
@@ -51,7 +53,7 @@ def restrict_host(plan: Message) -> None:
         here = str(Path(__file__).parent)
         allow_path(file, here, LOOK & handled)
         allow_path(file, "/dev", (LOOK | WRITE) & handled)
-        for path in ("/dev/shm", plan["corner"]):  # /tmp is the machine's: TMPDIR says another
+        for path in ("/dev/shm", plan["corner"]):  # /tmp is the machine's; TMPDIR names another
             allow_path(file, path, handled)
         call_prctl(38, 1)
         check_result(libc.syscall(RESTRICT, file, 0), "Landlock")
@@ -60,7 +62,7 @@ def restrict_host(plan: Message) -> None:
 
 
 def allow_path(rules: int, path: str, what: int) -> None:
-    """One exception for a folder and all below it."""
+    """Allow access to a folder and everything below it."""
     try:
         folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

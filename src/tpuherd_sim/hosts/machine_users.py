@@ -1,4 +1,4 @@
-"""Who else uses this machine, where hosts would be mere processes of the world's user."""
+"""Finds other people on this machine, for hosts that run as processes of the world's user."""
 
 import os
 import pwd
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 FIRST_PERSON = 501 if sys.platform == "darwin" else 1000
-LAST_PERSON = 59999  #: above are users that systems make for themselves
+LAST_PERSON = 59999  #: higher ids belong to system users
 NO_LOGIN = frozenset({"nologin", "false", "sync", "halt", "shutdown", ""})
 HOMES = ("/home", "/Users")
 REACHABLE = (
@@ -17,14 +17,14 @@ REACHABLE = (
 
 
 def find_other_people() -> list[str]:
-    """The names of the other people who have a login or a home on this machine."""
+    """Return the names of other people with a login or a home on this machine."""
     return other_people(os.getuid(), pwd.getpwall(), home_owners(HOMES))
 
 
 def other_people(
     me: int, accounts: Iterable[pwd.struct_passwd], owners: Iterable[int]
 ) -> list[str]:
-    """The same of these accounts, and of these owners of homes; who has no name is a number."""
+    """Return the people among these accounts and home owners; those without a name by number."""
     named = {one.pw_uid: one for one in accounts}
     may_log_in = {uid for uid, one in named.items() if Path(one.pw_shell).name not in NO_LOGIN}
     people = {
@@ -34,7 +34,9 @@ def other_people(
 
 
 def home_owners(folders: Iterable[str]) -> set[int]:
-    """To whom the homes belong: a directory service names people whom no list of accounts has."""
+    """Return the owners of homes: a directory service may have users that no list of accounts
+    shows.
+    """
     found = set()
     for folder in folders:
         try:

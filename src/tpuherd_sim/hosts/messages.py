@@ -1,4 +1,4 @@
-"""Messages between controller, zygote and inits: one JSON object each, and some files."""
+"""Messages between controller, zygote and inits: one JSON object each, with optional files."""
 
 import json
 import os
@@ -13,11 +13,10 @@ FILES_MAX = 4
 
 
 class MalformedMessage(OSError):
-    """The other side sent what it should not."""
+    pass
 
 
 def send_message(link: socket.socket, message: Message, files: Sequence[int] = ()) -> None:
-    """Send one message."""
     content = json.dumps(message).encode()
     if len(content) > BYTES_MAX:
         raise MalformedMessage(f"a message of {len(content)} bytes is too long")
@@ -28,7 +27,7 @@ def send_message(link: socket.socket, message: Message, files: Sequence[int] = (
 
 
 def receive_message(link: socket.socket) -> tuple[Message | None, list[int]]:
-    """The next message, None at the end. Whoever gets the files closes them."""
+    """Return the next message, or None at the end. The caller closes the files."""
     content, files, flags, _ = socket.recv_fds(link, BYTES_MAX, FILES_MAX, socket.MSG_CMSG_CLOEXEC)
     if not content:
         close_all(files)
@@ -49,6 +48,5 @@ def receive_message(link: socket.socket) -> tuple[Message | None, list[int]]:
 
 
 def close_all(files: Sequence[int]) -> None:
-    """Close them."""
     for file in files:
         os.close(file)

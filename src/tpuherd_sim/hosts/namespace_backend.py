@@ -1,4 +1,4 @@
-"""The private ground on which hosts stand: namespaces, layers, disks and switches."""
+"""Runs hosts in namespaces: layers, disks and networks of their own."""
 
 import os
 import shutil
@@ -10,16 +10,15 @@ from tpuherd_sim.hosts import init, netlink, rootfs_layers, syscalls
 from tpuherd_sim.hosts.isolation_modes import HOSTS_UID
 from tpuherd_sim.hosts.messages import Message
 
-FIRST_ID, IDS = HOSTS_UID, 65536  #: the users of hosts, as the machine numbers them
+FIRST_ID, IDS = HOSTS_UID, 65536  #: the hosts' user ids on this machine
 NO_SUCH_DEVICE = 19
 
 
 class NamespaceBackend:
-    """Namespaces of our own, and a tmpfs as the current directory: names are relative to it.
+    """Namespaces of our own, with a tmpfs as current directory; paths are relative to it.
 
-    low/   the machine's directories that hosts may see, with the hosts' owners
-    own/   what hosts have and the machine has not
-    disk/  one tmpfs a host: all that it wrote
+    low/ has the machine's directories that hosts see, with the hosts' owners; own/ has what only
+    hosts have; disk/ has one tmpfs per host with everything it wrote.
     """
 
     def __init__(self, order: Message) -> None:
@@ -41,9 +40,9 @@ class NamespaceBackend:
         self.switches: dict[str, tuple[str, set[int]]] = {}
 
     def enter_namespaces(self, folder: str) -> None:
-        """Leave the machine's mounts and network, and stand on a tmpfs that nobody else sees."""
+        """Leave the machine's mounts and network for a private tmpfs."""
         if self.single_id and os.getuid() == 0:
-            # Root may have put the folder where the user that we become can't go: go there first.
+            # The user that we become may not be able to enter root's folder, so change to it first.
             enter_tmpfs(folder, syscalls.NEWNS, f"mode=755,uid={FIRST_ID},gid={FIRST_ID}")
             give_up_root()
             enter_user_namespace()
@@ -62,7 +61,9 @@ class NamespaceBackend:
             quiet.write_text("1")
 
     def build_layers(self, files: rootfs_layers.RootfsFiles) -> None:
-        """Let a child that is only the hosts' root make our layer; show the machine's below it."""
+        """Build our layer in a child that has only the hosts' root rights; mount the machine's
+        below it.
+        """
         ready, told = os.pipe()
         flags = 0 if self.single_id else syscalls.NEWUSER
         child = syscalls.clone_process(flags)
@@ -85,13 +86,13 @@ class NamespaceBackend:
             raise OSError(5, why.read_text() if why.exists() else f"no layers: status {status}")
 
     def link_lowers(self) -> None:
-        """With a single user id the machine's directories are taken as they are."""
+        """Use the machine's directories as they are, because there is only one user id."""
         for name, path in self.lowers.items():
             low = Path("low", flat_name(name))
             low.symlink_to(path)
 
     def map_lowers(self, child: int) -> None:
-        """Show the machine's directories with its root as the hosts' root."""
+        """Mount the machine's directories with its root as the hosts' root."""
         namespace = os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         try:
             for name, path in self.lowers.items():
@@ -102,7 +103,7 @@ class NamespaceBackend:
             os.close(namespace)
 
     def layer_map(self) -> Message:
-        """Which layers lie where in a host: path inside → names in own/ and low/."""
+        """Return the layers of each path inside: names in own/ and low/."""
         own = {"usr": "usr", "var/lib/dpkg": "dpkg"}
         view = {}
         for name, path in self.lowers.items():
@@ -111,7 +112,9 @@ class NamespaceBackend:
         return view
 
     def prepare_disk(self, number: int) -> None:
-        """A host's disk; it stays through reboots. What fills it lets go until the host is up."""
+        """Create a host's disk; it survives reboots. A full disk gets its size back until the host
+        is up.
+        """
         path = Path("disk", str(number))
         if path.exists():
             self.set_disk_full(number, full=False)
@@ -122,7 +125,7 @@ class NamespaceBackend:
         syscalls.mount_filesystem("disk", str(path), "tmpfs", syscalls.MS_NODEV, options)
 
     def set_disk_full(self, number: int, *, full: bool) -> None:
-        """Shrink a disk to what is on it, or give it its size again."""
+        """Shrink a disk to its content, or restore its size."""
         path = f"disk/{number}"
         size = self.disk_bytes
         if full:
@@ -132,14 +135,13 @@ class NamespaceBackend:
         syscalls.mount_filesystem("disk", path, None, flags, f"size={max(size, 4096)}")
 
     def delete_disk(self, number: int) -> None:
-        """Throw a disk away."""
         path = Path("disk", str(number))
         if path.exists():
             syscalls.unmount_target(str(path))
             path.rmdir()
 
     def start_host(self, number: int, plan: Message, link: int) -> int:
-        """Make a host: a process with namespaces of all kinds, which is its init."""
+        """Start a host: a process in new namespaces, which is its init."""
         self.prepare_disk(number)
         plan |= {"number": number, "single_id": self.single_id, "lowers": self.layer_map()}
         ready, told = os.pipe()
@@ -163,14 +165,14 @@ class NamespaceBackend:
         return pid
 
     def kill_host(self, pid: int) -> None:
-        """All processes of a host die with its init."""
+        """Kill the init, which ends all processes of the host."""
         os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Nothing: everything dies with us."""
+        """Do nothing: everything ends with this process."""
 
     def connect_network(self, number: int, pid: int, segment: str, address: str) -> None:
-        """Connect a starting host to the switch of its segment; other segments can't be reached."""
+        """Connect a starting host to the bridge of its segment; it can't reach other segments."""
         if segment not in self.switches:
             name = f"b{number}"
             self.line.add_bridge(name)
@@ -194,7 +196,7 @@ class NamespaceBackend:
             os.close(namespace)
 
     def clean_up_host(self, number: int, _: set[int]) -> None:
-        """Take a dead host's cable away, before the kernel gets to it. An empty switch goes too."""
+        """Remove a dead host's cable before the kernel does, and its bridge if it is empty."""
         try:
             self.line.remove_link(f"h{number}")
         except OSError as error:
@@ -207,7 +209,7 @@ class NamespaceBackend:
                 del self.switches[segment]
 
     def set_network(self, number: int, pid: int, network: str) -> None:
-        """A host's network: up, down or slow (in both directions)."""
+        """Set a host's network: up, down or slow (in both directions)."""
         name = f"h{number}"
         self.line.switch_link(name, up=network != "down")
         shape_traffic(self.line, name, network)
@@ -220,7 +222,7 @@ class NamespaceBackend:
 
 
 def shape_traffic(line: netlink.Netlink, name: str, network: str) -> None:
-    """Let a trickle or everything out of this end of a cable."""
+    """Limit or unlimit the traffic on this end of a cable."""
     if network == "slow":
         line.slow_down(name)
     else:
@@ -228,7 +230,7 @@ def shape_traffic(line: netlink.Netlink, name: str, network: str) -> None:
 
 
 def enter_tmpfs(folder: str, namespaces: int, options: str) -> None:
-    """Leave these namespaces; put a tmpfs over a folder that only we see, and go there."""
+    """Leave these namespaces and enter a private tmpfs over the folder."""
     syscalls.unshare_namespaces(namespaces)
     syscalls.mount_filesystem("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount_filesystem("tpuherd", folder, "tmpfs", syscalls.MS_NODEV, options)
@@ -236,7 +238,7 @@ def enter_tmpfs(folder: str, namespaces: int, options: str) -> None:
 
 
 def give_up_root() -> None:
-    """Be a user that nobody else is."""
+    """Become a user that no one else uses."""
     os.setgroups([])
     os.setresgid(FIRST_ID, FIRST_ID, FIRST_ID)
     os.setresuid(FIRST_ID, FIRST_ID, FIRST_ID)
@@ -245,7 +247,7 @@ def give_up_root() -> None:
 
 
 def enter_user_namespace() -> None:
-    """Root of a user namespace with one user in it: who we are outside, which is not root."""
+    """Become root of a user namespace with one user, who is not root outside."""
     user, group = os.getuid(), os.getgid()
     syscalls.unshare_namespaces(syscalls.NEWUSER | syscalls.NEWNS)
     Path("/proc/self/setgroups").write_text("deny")
@@ -254,7 +256,7 @@ def enter_user_namespace() -> None:
 
 
 def build_in_child(ready: int, files: rootfs_layers.RootfsFiles, *, single_id: bool) -> int:
-    """The child's part of making the layers."""
+    """Build the layers in the child."""
     try:
         syscalls.die_with_parent()
         if not os.read(ready, 1):
@@ -272,7 +274,7 @@ def build_in_child(ready: int, files: rootfs_layers.RootfsFiles, *, single_id: b
 
 
 def become_host(link: int, ready: int, plan: Message) -> None:
-    """The child's part of starting a host: nothing of ours stays open in it."""
+    """Start a host in the child; close everything of ours."""
     try:
         for target, file in ((1000, link), (1001, ready)):
             os.dup2(file, target)
@@ -284,5 +286,5 @@ def become_host(link: int, ready: int, plan: Message) -> None:
 
 
 def flat_name(name: str) -> str:
-    """A name without slashes, for a directory in low/."""
+    """Return a name without slashes, for a directory in low/."""
     return name.replace("/", "-")

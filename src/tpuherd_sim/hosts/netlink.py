@@ -1,4 +1,4 @@
-"""Links, addresses and routes by netlink, so that nothing need be installed for it."""
+"""Network links, addresses and routes by netlink, without any tools installed."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ SLOW_BYTES_PER_S, SLOW_BURST, SLOW_BACKLOG = 1_250_000, 32 * 1024, 256 * 1024
 
 
 class Netlink:
-    """A line to the kernel about the network namespace in which it was opened."""
+    """A netlink socket for the network namespace in which it was opened."""
 
     def __init__(self) -> None:
         self.link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
@@ -27,7 +27,7 @@ class Netlink:
         self.link.close()
 
     def send_request(self, kind: int, flags: int, body: bytes, what: str) -> None:
-        """One request and its acknowledgement."""
+        """Send one request and wait for its acknowledgement."""
         self.link.send(
             struct.pack("IHHII", 16 + len(body), kind, flags | REQUEST | ACK, 1, 0) + body
         )
@@ -37,7 +37,7 @@ class Netlink:
             raise OSError(error, f"{what}: {os.strerror(error)}")
 
     def add_bridge(self, name: str) -> None:
-        """A switch without an address of its own."""
+        """Add a bridge without an address."""
         options = encode_attribute(KIND, b"bridge") + encode_attribute(
             DATA, encode_attribute(SNOOPING, b"\0")
         )
@@ -45,7 +45,7 @@ class Netlink:
         self.send_request(NEW_LINK, CREATE | EXCLUSIVE, body, f"bridge {name}")
 
     def add_cable(self, name: str, bridge: str, namespace: int, hardware: bytes) -> None:
-        """A cable from a bridge to eth0 of another network namespace."""
+        """Add a cable from a bridge to eth0 of another network namespace."""
         far = (
             link_header(0)
             + text_attribute(NAME, "eth0")
@@ -65,32 +65,30 @@ class Netlink:
         )
 
     def switch_link(self, name: str, *, up: bool) -> None:
-        """Turn a link on or off."""
         self.send_request(
             NEW_LINK, 0, link_header(UP if up else 0) + text_attribute(NAME, name), f"link {name}"
         )
 
     def remove_link(self, name: str) -> None:
-        """Take a link away, and its other end with it."""
+        """Remove a link and its other end."""
         self.send_request(
             DELETE_LINK, 0, link_header(0) + text_attribute(NAME, name), f"link {name}"
         )
 
     def add_address(self, name: str, address: str) -> None:
-        """A single address on a link."""
         packed = socket.inet_aton(address)
         head = struct.pack("BBBBI", socket.AF_INET, 32, 0, 0, socket.if_nametoindex(name))
         body = head + encode_attribute(1, packed) + encode_attribute(2, packed)
         self.send_request(NEW_ADDRESS, CREATE | EXCLUSIVE, body, f"address {address}")
 
     def add_default_route(self, name: str) -> None:
-        """Everything is to be found on this link."""
+        """Route everything to this link."""
         head = struct.pack("BBBBBBBBI", socket.AF_INET, 0, 0, 0, 254, 3, 253, 1, 0)
         body = head + number_attribute(4, socket.if_nametoindex(name))
         self.send_request(NEW_ROUTE, CREATE | EXCLUSIVE, body, "default route")
 
     def slow_down(self, name: str) -> None:
-        """Let only a trickle through this link (a token bucket)."""
+        """Limit the traffic of this link with a token bucket."""
         rate = struct.pack("BBHhHI", 0, 1, 0, 0, 0, SLOW_BYTES_PER_S)
         bucket = rate + bytes(12) + struct.pack("III", SLOW_BACKLOG, 0, 0)
         options = encode_attribute(1, bucket) + number_attribute(6, SLOW_BURST)
@@ -98,7 +96,7 @@ class Netlink:
         self.send_request(NEW_QUEUE, CREATE | REPLACE, body, f"slowing {name}")
 
     def speed_up(self, name: str) -> None:
-        """Take the token bucket away, where there is one."""
+        """Remove the token bucket if there is one."""
         try:
             self.send_request(DELETE_QUEUE, 0, queue_header(name), f"queue of {name}")
         except OSError as error:
@@ -108,7 +106,9 @@ class Netlink:
 
 @contextmanager
 def open_in_namespace(namespace: int) -> Iterator[Netlink]:
-    """A netlink line inside another network namespace; we are there meanwhile."""
+    """Open a netlink socket inside another network namespace, which this thread enters
+    meanwhile.
+    """
     home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         syscalls.enter_namespace(namespace)
@@ -123,26 +123,26 @@ def open_in_namespace(namespace: int) -> Iterator[Netlink]:
 
 
 def encode_attribute(kind: int, value: bytes) -> bytes:
-    """Length, kind, value, padded to four bytes."""
+    """Return length, kind and value, padded to four bytes."""
     length = 4 + len(value)
     return struct.pack("HH", length, kind) + value + bytes(-length % 4)
 
 
 def text_attribute(kind: int, value: str) -> bytes:
-    """An attribute with a C string."""
+    """Return an attribute with a C string."""
     return encode_attribute(kind, value.encode() + b"\0")
 
 
 def number_attribute(kind: int, value: int) -> bytes:
-    """An attribute with 32 bits."""
+    """Return an attribute with a 32-bit number."""
     return encode_attribute(kind, struct.pack("I", value))
 
 
 def link_header(flags: int) -> bytes:
-    """The head of a message about a link."""
+    """Return the header of a message about a link."""
     return struct.pack("BxHiII", 0, 0, 0, flags, UP)
 
 
 def queue_header(name: str) -> bytes:
-    """The head of a message about what a link lets through."""
+    """Return the header of a message about a link's queueing."""
     return struct.pack("BxxxiIII", 0, socket.if_nametoindex(name), 0x10000, ROOT, 0)

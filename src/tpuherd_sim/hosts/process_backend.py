@@ -1,4 +1,4 @@
-"""Where hosts stand when the machine allows no namespaces: groups of processes, a folder each."""
+"""Runs hosts as process groups with a folder each, where namespaces are unavailable."""
 
 import os
 import shutil
@@ -36,16 +36,16 @@ exec /bin/rm "$@"
 
 
 class ProcessBackend:
-    """Hosts as groups of processes. What may be lost if one of them does harm is refused."""
+    """Hosts as process groups; commands that could harm the machine are refused."""
 
     def __init__(self, order: Message) -> None:
         self.folder = Path(order["folder"], "hosts")
         elsewhere = Path(order["folder"], "elsewhere")
         for left in (self.folder, Path(elsewhere.read_text()) if elsewhere.exists() else None):
-            if left is not None:  # by a world that was killed
+            if left is not None:  # left by a world that was killed
                 shutil.rmtree(left, ignore_errors=True)
         if os.getuid() == 0:
-            # The hosts' user could not go where root keeps its worlds.
+            # The hosts' user could not enter the folder where root keeps its worlds.
             self.folder = Path(tempfile.mkdtemp(prefix="tpuherd-hosts-"))
             self.folder.chmod(0o711)
             elsewhere.write_text(str(self.folder))
@@ -58,7 +58,7 @@ class ProcessBackend:
         syscalls.die_with_parent(signal.SIGTERM)
 
     def make_refusals(self) -> None:
-        """Programs that say no, first in the hosts' PATH."""
+        """Install programs that refuse, first in the hosts' PATH."""
         self.refusals.mkdir(exist_ok=True)
         names = REFUSED if landlock.can_block_signals() else REFUSED + REFUSED_WITHOUT_WALLS
         for name, text in (dict.fromkeys(names, REFUSAL) | {"rm": CAREFUL_RM}).items():
@@ -66,7 +66,7 @@ class ProcessBackend:
             (self.refusals / name).chmod(0o755)
 
     def start_host(self, number: int, plan: Message, link: int) -> int:
-        """Make a host: a process that leads all others of it."""
+        """Start a host: a process that leads all of its others."""
         corner = self.folder / str(number)
         corner.mkdir(exist_ok=True)
         if os.getuid() == 0:
@@ -78,7 +78,7 @@ class ProcessBackend:
         return pid
 
     def become_host(self, link: int, plan: Message) -> None:
-        """The child's part of it."""
+        """Start a host in the child."""
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.dup2(link, 1000)
@@ -93,37 +93,35 @@ class ProcessBackend:
             os._exit(1)
 
     def kill_host(self, pid: int) -> None:
-        """End all processes of a host."""
         syscalls.kill_family(pid)
 
     def clean_up_host(self, _: int, leaders: set[int]) -> None:
-        """End what a dead leader left to us."""
+        """End the orphans of a dead leader."""
         kept = leaders | {os.getpid()}
         for child in syscalls.child_processes(os.getpid()):
             if child not in kept:
                 syscalls.kill_family(child)
 
     def set_network(self, _: int, __: int, network: str) -> None:
-        """The network is the machine's: only the door to the host can be closed."""
+        """Open or close access to the host, because its network is the machine's."""
         if network == "slow":
             raise OSError(95, "a slow network can't be simulated without namespaces")
 
     def set_disk_full(self, _: int, *, full: bool) -> None:
-        """The disk is the machine's."""
+        """Refuse, because the disk is the machine's."""
         if full:
             raise OSError(95, "a full disk can't be simulated without namespaces")
 
     def delete_disk(self, number: int) -> None:
-        """Throw a host's folder away."""
         shutil.rmtree(self.folder / str(number), ignore_errors=True)
 
     def exit_now(self) -> None:
-        """The controller is dead."""
+        """Exit because the controller is dead."""
         self.close()
         os._exit(0)
 
     def close(self) -> None:
-        """End all hosts; we are asked no more."""
+        """End all hosts."""
         for child in syscalls.child_processes(os.getpid()):
             syscalls.kill_family(child)
         shutil.rmtree(self.folder, ignore_errors=True)

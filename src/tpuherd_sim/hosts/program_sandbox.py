@@ -1,4 +1,4 @@
-"""Two kinds of place in which a host's programs run: one of its own, or a corner of the machine."""
+"""The two environments for a host's programs: namespaces of its own, or a folder of the machine."""
 
 import os
 import re
@@ -13,57 +13,53 @@ from tpuherd_sim.hosts.bucket_address import storage_environment
 from tpuherd_sim.hosts.messages import Message
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games"
-SHIFT = 8000  #: added to ports that only root may listen on, where hosts share the machine's
+SHIFT = 8000  #: added to privileged ports where hosts share the machine's network
 
 Address = str | tuple[str, int]
 
 
 class Sandbox(Protocol):
-    """What differs between the two."""
+    """The differences between the two environments."""
 
-    def find_login(self, name: str) -> Login | None:
-        """The login of that name, where there is one."""
-        ...
+    def find_login(self, name: str) -> Login | None: ...
 
     def ensure_login(self, name: str) -> Login:
-        """The login of that name, made where there is none."""
+        """Return the login; create it if it does not exist."""
         ...
 
     def session_environment(self, login: Login) -> dict[str, str]:
-        """What every session of it starts with."""
+        """Return the initial environment of every session."""
         ...
 
     def switch_user(self, login: Login) -> None:
-        """Turn the calling process into one of that login."""
+        """Become that user."""
         ...
 
-    def give_terminal(self, terminal: int, login: Login) -> None:
-        """Give a terminal to a login."""
-        ...
+    def give_terminal(self, terminal: int, login: Login) -> None: ...
 
     def connect_socket(self, address: str, port: int) -> socket.socket:
-        """A connection to this address, done or under way."""
+        """Return a connection, which may not be established yet."""
         ...
 
     def listen_address(self, address: str, port: int) -> tuple[int, Address]:
-        """Where to listen for this address."""
+        """Return the address to listen on for this address."""
         ...
 
     def file_path(self, path: str) -> Path:
-        """Where a file of that path is kept."""
+        """Return where a file of that path is stored."""
         ...
 
     def process_ids(self) -> list[int]:
-        """All that run in the host, without its init."""
+        """Return all processes of the host except its init."""
         ...
 
     def chip_name(self, path: str) -> str | None:
-        """Which chip an open file is."""
+        """Return the chip of an open file, if it is one."""
         ...
 
 
 class NamespaceSandbox:
-    """A place of its own: what we see is the host's."""
+    """Namespaces of its own: everything visible belongs to the host."""
 
     def __init__(self, *, single_id: bool) -> None:
         self.single_id = single_id
@@ -115,7 +111,7 @@ class NamespaceSandbox:
 
 
 class SharedSandbox:
-    """A corner of the machine: a folder for home and files, an address of the loopback."""
+    """A part of the machine: a folder for home and files, and a loopback address."""
 
     def __init__(self, plan: Message) -> None:
         self.folder = Path(plan["corner"])
@@ -162,13 +158,15 @@ class SharedSandbox:
         }
 
     def switch_user(self, login: Login) -> None:
-        """Nothing: the walls that there are stand around the whole host."""
+        """Do nothing: the restrictions apply to the whole host."""
 
     def give_terminal(self, terminal: int, login: Login) -> None:
-        """Nothing: it is ours."""
+        """Do nothing: the terminal is already ours."""
 
     def connect_socket(self, address: str, port: int) -> socket.socket:
-        """On the host's own address first, else on the machine's: the loopback answers at once."""
+        """Connect to the host's own address first, else to the machine's: loopback
+        answers at once.
+        """
         family, place = self.listen_address(address, port)
         link = socket.socket(family, socket.SOCK_STREAM)
         if link.connect_ex(place) == 0:
@@ -195,7 +193,6 @@ class SharedSandbox:
 
 
 def start_connect(family: int, address: Address) -> socket.socket:
-    """A connection under way."""
     link = socket.socket(family, socket.SOCK_STREAM)
     link.setblocking(False)
     try:
@@ -209,7 +206,7 @@ def start_connect(family: int, address: Address) -> socket.socket:
 
 
 def login_variables(login: Login) -> dict[str, str]:
-    """Who a session is, as programs ask for it."""
+    """Return the identity variables of a session."""
     return {
         "HOME": login.home,
         "USER": login.name,
@@ -219,7 +216,7 @@ def login_variables(login: Login) -> dict[str, str]:
 
 
 def read_environment_file(path: Path) -> dict[str, str]:
-    """What an environment file gives to every session."""
+    """Return the variables of an environment file."""
     found = {}
     try:
         lines = path.read_text(errors="replace").splitlines()
@@ -233,7 +230,7 @@ def read_environment_file(path: Path) -> dict[str, str]:
 
 
 def resolve_name(name: str) -> str:
-    """The address of a host by its own /etc/hosts; an address is its own."""
+    """Resolve a name by the host's own /etc/hosts."""
     if name == "*":
         return "0.0.0.0"
     if ":" in name or name.replace(".", "").isdigit():

@@ -1,4 +1,4 @@
-"""The file tree that a host sees, built by its init: layers, disk, devices, its own names."""
+"""Builds the file tree of a host: layers, disk, devices, its own names."""
 
 import os
 from contextlib import suppress
@@ -9,11 +9,11 @@ from tpuherd_sim.hosts.bucket_address import storage_environment
 from tpuherd_sim.hosts.messages import Message
 
 RUN_BYTES, SHARED_BYTES = 256 << 20, 2 << 30
-LIBRARY = "/usr/lib/tpuherd/libtpu.so"  #: an empty file: enough for JAX to see a TPU VM
+LIBRARY = "/usr/lib/tpuherd/libtpu.so"  #: an empty file, which is enough for JAX to detect a TPU VM
 
 
 def build_rootfs(plan: Message) -> None:
-    """Make the tree and go into it; nothing of the machine's stays within reach."""
+    """Build the tree and enter it, leaving nothing else of the machine within reach."""
     boot_id = Path("/proc/sys/kernel/random/uuid").read_text()
     syscalls.mount_filesystem("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
     disk = Path("disk", str(plan["number"]))
@@ -38,7 +38,7 @@ def build_rootfs(plan: Message) -> None:
 
 
 def mount_overlay(target: Path, lower: str, upper: Path, work: Path) -> None:
-    """Lay what the host writes over what it finds; inodes stay the same over reboots, by xino."""
+    """Mount the host's writes over its layers; xino keeps inodes stable across reboots."""
     upper.mkdir(parents=True, exist_ok=True)
     work.mkdir(parents=True, exist_ok=True)
     options = f"lowerdir={lower},upperdir={upper},workdir={work},userxattr,xino=on"
@@ -46,7 +46,7 @@ def mount_overlay(target: Path, lower: str, upper: Path, work: Path) -> None:
 
 
 def make_mount_point(at: Path, name: Path) -> None:
-    """The directories that lead to something offered; whoever logs in may pass through them."""
+    """Create the parent directories of a shared folder, which every login may pass through."""
     for above in reversed(name.parents):
         path = at / above
         if not path.is_dir():
@@ -56,7 +56,7 @@ def make_mount_point(at: Path, name: Path) -> None:
 
 
 def mount_kernel_filesystems(at: Path, plan: Message) -> None:
-    """What the kernel shows: processes, devices, and a /run of this boot."""
+    """Mount proc, dev, sys and a fresh /run."""
     bare = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     syscalls.mount_filesystem("proc", str(at / "proc"), "proc", bare)
     devices.make_sys(at / "sys", plan)
@@ -72,7 +72,7 @@ def mount_kernel_filesystems(at: Path, plan: Message) -> None:
 
 
 def prepare_boot(plan: Message, boot_id: str, *, fresh: bool) -> None:
-    """The host's own names and the traces of this boot."""
+    """Write the host's own names and the traces of this boot."""
     for name, mode in (("lock", 0o1777), ("sshd", 0o755), ("user", 0o755)):
         Path("/run", name).mkdir()
         Path("/run", name).chmod(mode)
@@ -95,18 +95,18 @@ def prepare_boot(plan: Message, boot_id: str, *, fresh: bool) -> None:
 
 
 def empty_directory(folder: Path) -> None:
-    """Empty a directory, but for what is offered below it, and the way there."""
+    """Empty a directory except for shared folders below it and the way there."""
     for path in folder.iterdir():
         if not path.is_dir() or path.is_symlink():
             path.unlink(missing_ok=True)
         elif path.stat().st_dev == folder.stat().st_dev:
             empty_directory(path)
-            with suppress(OSError):  # something offered is in it
+            with suppress(OSError):  # it contains a shared folder
                 path.rmdir()
 
 
 def write_etc_files(plan: Message) -> None:
-    """/etc of a host that starts for the first time."""
+    """Write /etc of a host that starts for the first time."""
     etc = Path("/etc")
     (etc / "hostname").write_text(f"{plan['name']}\n")
     (etc / "machine-id").write_text(f"{plan['machine_id']}\n")

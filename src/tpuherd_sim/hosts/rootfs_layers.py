@@ -1,7 +1,7 @@
-"""The layer of our own over the machine's directories: what hosts have and the machine has not.
+"""The layer over the machine's directories with what only hosts have.
 
-Made once a world in a tmpfs, by a process that is root of the hosts and nobody on the machine:
-what the machine keeps from others can't get in.
+It is made once per world in a tmpfs, by a process that is root in the hosts but has no rights on
+the machine, so private files of the machine can't get in.
 """
 
 import os
@@ -10,7 +10,7 @@ import shutil
 import stat
 from pathlib import Path
 
-#: What a host takes over of the machine's /etc. An allow list: everything else stays out.
+#: What a host inherits from the machine's /etc. This is an allow list: everything else stays out.
 ETC = """
     adduser.conf alternatives apt bindresvport.blacklist ca-certificates ca-certificates.conf
     cron.d cron.daily cron.weekly crypto-policies debconf.conf debian_version default deluser.conf
@@ -25,12 +25,13 @@ ETC = """
     sysctl.d terminfo timezone tmpfiles.d ucf.conf update-motd.d vim wgetrc X11 xattr.conf xdg xml
     yum.repos.d dnf zypp debuginfod groff openal pulse sensors3.conf sensors.d skel
 """.split()
-#: … but never these, which may hold keys or passwords.
+#: … but never these, which may contain keys or passwords.
 SECRET = re.compile(
     r"/etc/(ssl/private|apt/auth\.conf|apt/auth\.conf\.d|pki/(tls/private|nssdb|consumer)|default/"
     r"(docker|keyboard-restic)|yum\.repos\.d/redhat\.repo|security/opasswd|skel)(/|$)"
 )
-TELLING = re.compile(rb"proxy|://[^/\s]*@", re.IGNORECASE)  #: in package sources: left out
+#: package sources with secrets, which are left out
+TELLING = re.compile(rb"proxy|://[^/\s]*@", re.IGNORECASE)
 VAR = """
     lib/apt/extended_states lib/dictionaries-common lib/emacsen-common lib/pam lib/python
     lib/sgml-base lib/shells.state lib/systemd/deb-systemd-helper-enabled lib/ucf lib/xml-core
@@ -54,7 +55,7 @@ RootfsFiles = dict[str, bytes]  #: path inside → content
 
 
 def read_rootfs_files() -> RootfsFiles:
-    """The files that we bring along; read before the rights to read them are given up."""
+    """Read our own files before giving up the rights to read them."""
     base = Path(__file__).with_name("rootfs_files")
     return {
         str(path.relative_to(base)): path.read_bytes() for path in base.rglob("*") if path.is_file()
@@ -62,7 +63,7 @@ def read_rootfs_files() -> RootfsFiles:
 
 
 def build_layers(own: Path, files: RootfsFiles, *, single_id: bool) -> None:
-    """Make all of it below `own`: root, usr, dpkg."""
+    """Build everything below `own`: root, usr, dpkg."""
     os.umask(0o022)
     make_root(own / "root")
     make_etc(own / "root/etc")
@@ -79,7 +80,7 @@ def build_layers(own: Path, files: RootfsFiles, *, single_id: bool) -> None:
 
 
 def make_root(root: Path) -> None:
-    """The top directories, and the top links as the machine has them."""
+    """Create the top directories and links as the machine has them."""
     root.mkdir()
     for name, mode in PLACES.items():
         (root / name).mkdir(parents=True, exist_ok=True)
@@ -95,13 +96,13 @@ def make_root(root: Path) -> None:
 
 
 def top_directories() -> list[str]:
-    """The machine's top directories with programs, where they are not links into /usr."""
+    """Return the machine's top directories with programs that are not links into /usr."""
     names = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
     return [name for name in names if Path("/", name).is_dir() and not Path("/", name).is_symlink()]
 
 
 def make_etc(etc: Path) -> None:
-    """A clean /etc: allowed parts of the machine's, and users and groups of the system only."""
+    """Create /etc: the allowed parts of the machine's, with only system users and groups."""
     etc.mkdir()
     for name in ETC:
         copy_allowed(Path("/etc") / name, etc / name)
@@ -131,7 +132,7 @@ def make_etc(etc: Path) -> None:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Its lines, none where it can't be read."""
+    """Return the lines of a file; none if it can't be read."""
     try:
         return path.read_text(errors="replace").splitlines()
     except OSError:
@@ -145,7 +146,7 @@ def is_system_entry(line: str) -> bool:
 
 
 def copy_allowed(source: Path, target: Path) -> None:
-    """Copy what may be read and is not secret; what may not is left out in silence."""
+    """Copy readable files that are not secret; silently skip the others."""
     if SECRET.search(str(source)):
         return
     try:
@@ -167,7 +168,7 @@ def copy_allowed(source: Path, target: Path) -> None:
 
 
 def make_dpkg(target: Path, *, single_id: bool) -> None:
-    """The part of the package database that dpkg locks or links: it must be the hosts' own."""
+    """Copy the part of the package database that dpkg locks or links, which hosts must own."""
     target.mkdir()
     if single_id:
         copy_skeleton(Path("/var/lib/dpkg"), target)
@@ -181,7 +182,7 @@ def make_dpkg(target: Path, *, single_id: bool) -> None:
 
 
 def copy_skeleton(source: Path, target: Path) -> None:
-    """The same directories, empty: in directories of others nothing could be made or deleted."""
+    """Copy the directories without files: hosts can't create or delete in directories of others."""
     left = [(str(source), str(target))]
     while left:
         above, copied = left.pop()
@@ -196,7 +197,7 @@ def copy_skeleton(source: Path, target: Path) -> None:
 
 
 def hide_unreadable(source: Path, target: Path) -> None:
-    """White out what the machine keeps from others: root of a host could read it otherwise."""
+    """White out files that are private on the machine, because a host's root could read them."""
     left = [str(source)]
     while left:
         above = left.pop()
@@ -217,7 +218,7 @@ def hide_unreadable(source: Path, target: Path) -> None:
 
 
 def write_rootfs_files(own: Path, files: RootfsFiles) -> None:
-    """Put our own files in, programs as programs."""
+    """Write our own files, with programs executable."""
     for name, content in files.items():
         path = own / name if name.startswith("usr/") else own / "root" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -231,7 +232,7 @@ def write_rootfs_files(own: Path, files: RootfsFiles) -> None:
 
 
 def make_root_shell(own: Path, *, single_id: bool) -> None:
-    """The shell under `sudo`: it raises to root where there are several users."""
+    """Install the shell behind `sudo`, which is setuid if there are several users."""
     path = own / ROOT_SHELL
     path.parent.mkdir(parents=True, exist_ok=True)
     if single_id:

@@ -1,4 +1,4 @@
-"""A running host as the controller holds it: its line, its processes, its end."""
+"""A running host as the controller sees it: its channel, its processes, its end."""
 
 import asyncio
 import signal
@@ -24,11 +24,9 @@ class HostProcess:
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def wait(self) -> int:
-        """Its wait status."""
         return await asyncio.shield(self.ended)
 
     def set_status(self, status: int) -> None:
-        """It ended."""
         if not self.ended.done():
             self.ended.set_result(status)
 
@@ -44,14 +42,14 @@ class RunningHost:
         self.boot = view.boot
         self.gone = asyncio.Event()
         self.up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.expected = False  #: its end is our doing, or was told already
-        self.weather = ("up", False, False)  #: network, hung, disk full: as in force
+        self.expected = False  #: we ended it, or it is already reported
+        self.weather = ("up", False, False)  #: network, hung, disk full: as applied
         self.jobs: dict[int, HostProcess] = {}
         self.cut = cut
         self.channel = Channel(link, self.handle_event, self.on_hang_up)
 
     def handle_event(self, news: Message) -> None:
-        """What the init tells unasked."""
+        """Handle an event of the init."""
         match news.get("event"):
             case "up":
                 if not self.up.done():
@@ -67,24 +65,23 @@ class RunningHost:
                         job.set_status(status & 0xFFFF)
 
     def on_hang_up(self) -> None:
-        """The line is cut: it is dead, or will be."""
+        """Note that the channel closed: the host is dead, or will be."""
         if not self.gone.is_set():
             self.cut(self)
         if not self.up.done():
             self.up.set_exception(OSError(104, "the host died while it started"))
 
     def mark_dead(self) -> None:
-        """It is dead, with all that ran in it."""
+        """Mark the host and all of its processes as dead."""
         self.gone.set()
         self.channel.close()
         for job in self.jobs.values():
             job.set_status(KILLED)
         self.jobs.clear()
         if self.up.done() and not self.up.cancelled():
-            self.up.exception()  # seen
+            self.up.exception()  # retrieved
 
     async def spawn_program(self, program: Program, fds: Sequence[int]) -> HostProcess:
-        """Start a program with these three as its stdin, stdout and stderr."""
         started: list[HostProcess] = []
         await self.channel.send_request(
             "spawn",
@@ -97,7 +94,6 @@ class RunningHost:
     async def spawn_on_terminal(
         self, program: Program, size: tuple[int, int, int, int]
     ) -> tuple[HostProcess, int]:
-        """Start a program on a new terminal (rows, columns, x, y); and that terminal's master."""
         started: list[HostProcess] = []
         _, files = await self.channel.send_request(
             "terminal",
@@ -107,43 +103,36 @@ class RunningHost:
         return started[0], single_file(files, stat.S_ISCHR)
 
     def register_process(self, reply: Message) -> HostProcess:
-        """Remember a program that was started, before its end can be heard of."""
+        """Register a started program before its end can be reported."""
         job = HostProcess(int_field(reply, "pid"))
         self.jobs[job.pid] = job
         return job
 
     async def connect(self, address: str, port: int) -> socket.socket:
-        """A connection made inside the host's network (non-blocking, may still be under way)."""
         _, files = await self.channel.send_request("connect", {"address": address, "port": port})
         return received_socket(files)
 
     async def connect_unix(self, path: str, user: str) -> socket.socket:
-        """A connection to a unix socket of the host, made with the rights of that user."""
         _, files = await self.channel.send_request("connect_unix", {"path": path, "user": user})
         return received_socket(files)
 
     async def open_listener(self, address: str, port: int) -> socket.socket:
-        """A listening socket inside the host's network."""
         _, files = await self.channel.send_request("listen", {"address": address, "port": port})
         return received_socket(files)
 
     async def send_signal(self, pid: int, number: int, *, whole_session: bool) -> None:
-        """Send a signal to a process of the host, to all of its session, or (pid -1) to all."""
         message = {"pid": pid, "number": int(number), "whole_session": whole_session}
         await self.channel.send_request("signal", message)
 
     async def terminate_all(self) -> None:
-        """What systemd does at soft-off: SIGTERM to all, SIGHUP too to those on a terminal."""
         await self.channel.send_request("terminate", {})
 
     async def ensure_account(self, name: str) -> Account:
-        """The login of that name, made with its home at the first use."""
         reply, _ = await self.channel.send_request("account", {"name": name})
         uid, gid = int_field(reply, "uid"), int_field(reply, "gid")
         return Account(name=name, uid=uid, gid=gid, home=text_field(reply, "home"))
 
     async def chip_holders(self) -> list[ChipHolder]:
-        """Who has the chips."""
         reply, _ = await self.channel.send_request("holders", {})
         found = reply.get("holders")
         if not isinstance(found, list):
@@ -151,21 +140,19 @@ class RunningHost:
         return [parse_holder(each) for each in found if isinstance(each, dict)]
 
     async def write(self, path: str, content: bytes, mode: int) -> None:
-        """Put a file into the host as its root."""
         with tempfile.TemporaryFile(buffering=0) as file:
             file.write(content)
             file.seek(0)
             await self.channel.send_request("write", {"path": path, "mode": mode}, [file.fileno()])
 
     async def read(self, path: str) -> bytes:
-        """A file of the host as its root sees it, at most 1 MiB; FileNotFoundError if absent."""
         _, files = await self.channel.send_request("read", {"path": path})
         with open(single_file(files, stat.S_ISREG), "rb") as file:  # noqa: ASYNC230  # a local file
             return file.read(READ_MAX)
 
 
 def program_message(program: Program) -> Message:
-    """A program as the init reads it."""
+    """Return a program as the init reads it."""
     return {
         "argv": list(program.argv),
         "env": dict(program.env),
@@ -176,7 +163,6 @@ def program_message(program: Program) -> Message:
 
 
 def parse_holder(found: Message) -> ChipHolder:
-    """One holder out of an answer."""
     cpu_s = found.get("cpu_s")
     return ChipHolder(
         device=text_field(found, "device", 64),
@@ -187,7 +173,6 @@ def parse_holder(found: Message) -> ChipHolder:
 
 
 def received_socket(files: list[int]) -> socket.socket:
-    """The socket that came along."""
     link = socket.socket(fileno=single_file(files, stat.S_ISSOCK))
     link.setblocking(False)
     return link

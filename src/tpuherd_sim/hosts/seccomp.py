@@ -1,4 +1,4 @@
-"""Seccomp filters: what a session may seem to do, and what it may not."""
+"""Seccomp filters: calls that only seem to succeed, and calls that are forbidden."""
 
 import ctypes
 import struct
@@ -10,15 +10,13 @@ ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 ARCHITECTURE, CALL, ARGUMENTS = 4, 0, 16  #: offsets in struct seccomp_data
 KIND, CHARACTER_DEVICE, BLOCK_DEVICE = 0o170000, 0o020000, 0o060000
 
-FilterStep = tuple[
-    int, int, str, str
-]  #: code, value, label where it holds, label where not ("" = next)
+FilterStep = tuple[int, int, str, str]  #: code, value, label if true, label if false ("" = next)
 
 
 def fake_root() -> None:
-    """Change of owner, of identity and device nodes succeed without effect.
+    """Let changes of owner, identity and device nodes succeed without effect.
 
-    For hosts with a single user id: dpkg and apt-get insist on these calls.
+    For hosts with a single user id: dpkg and apt-get require these calls.
     """
     table = syscall_numbers()
     steps: dict[str, list[FilterStep]] = {
@@ -44,7 +42,7 @@ def fake_root() -> None:
 
 
 def restrict_kill_and_reboot() -> None:
-    """No signal to everybody and no reboot: for hosts that share the machine's processes."""
+    """Forbid signals to all processes and reboot, for hosts that share the machine's processes."""
     table = syscall_numbers()
     call_prctl(38, 1)
     install_filter(
@@ -65,7 +63,7 @@ def restrict_kill_and_reboot() -> None:
 
 
 def install_filter(steps: dict[str, list[FilterStep]]) -> None:
-    """Put the filter on this process and all that it will start."""
+    """Install the filter on this process and its children."""
     program = b"".join(assemble_filter(steps))
     code = ctypes.create_string_buffer(program)
     header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
@@ -74,7 +72,7 @@ def install_filter(steps: dict[str, list[FilterStep]]) -> None:
 
 
 def assemble_filter(steps: dict[str, list[FilterStep]]) -> list[bytes]:
-    """The instructions of the kernel's packet filter machine, labels turned into distances."""
+    """Return the BPF instructions, with labels replaced by offsets."""
     places: dict[str, int] = {}
     flat: list[FilterStep] = []
     for label, block in steps.items():

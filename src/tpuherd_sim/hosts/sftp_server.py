@@ -1,8 +1,8 @@
-"""Serves SFTP inside a host, by asyncssh's own server, where the machine has no sftp-server.
+"""Serves SFTP inside a host with asyncssh, if the machine has no sftp-server.
 
-The zygote loads asyncssh before there are hosts, since nothing of it can be found in one. A fork of
-a host's init then becomes the user, as every session does, and speaks on its stdin and stdout: all
-files are the host's, as that user sees them.
+The zygote loads asyncssh before it starts hosts, because hosts can't import it. A fork of a host's
+init then becomes the user, as every session does, and serves on its stdin and stdout: all files are
+the host's, as that user sees them.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tpuherd_sim.hosts import syscalls
 
-INTERNAL = "internal-sftp"  #: what sshd calls it, too
+INTERNAL = "internal-sftp"  #: sshd uses the same name
 PROGRAMS = (
     "/usr/lib/openssh/sftp-server",
     "/usr/libexec/openssh/sftp-server",
@@ -22,48 +22,47 @@ PROGRAMS = (
 )
 LIBRARY = "asyncssh.sftp"
 OPENSSH = "SSH-2.0-OpenSSH"
-VERSION = 3  #: of the protocol: what OpenSSH speaks
+VERSION = 3  #: of the protocol, the same as OpenSSH
 
 
 def find_program() -> str | None:
-    """The sftp-server of the distribution, where there is one."""
+    """Return the sftp-server of the distribution, if installed."""
     return next((path for path in PROGRAMS if os.access(path, os.X_OK)), None)
 
 
 def load_library(places: Sequence[str]) -> None:
-    """Import asyncssh from these folders of Python's path, which are forgotten again."""
+    """Import asyncssh from these folders of Python's path, which are then removed."""
     before = list(sys.path)
     sys.path.extend(places)
     try:
         importlib.import_module(LIBRARY)
     except ImportError:
-        return  # it is missed when somebody wants it
+        return  # reported when a client needs it
     finally:
         sys.path[:] = before
 
 
 def serve_files() -> None:
-    """Serve until the client has no more to ask."""
+    """Serve until the client disconnects."""
     if LIBRARY not in sys.modules:
         raise OSError(2, "this host can't serve SFTP until the world is restarted")
     syscalls.set_process_name("sftp-server")
     try:
         asyncio.run(run_server())
     except EOFError:
-        return  # it went before it had said anything
+        return  # the client left before it sent anything
 
 
 async def run_server() -> None:
-    """The same, as asyncssh wants it."""
     library = importlib.import_module(LIBRARY)
     pipe = StdioChannel()  # stands in for an SSH channel and its two streams
     await library.run_sftp_server(library.SFTPServer(pipe), pipe, pipe, VERSION)
 
 
 class StdioChannel:
-    """Stdin and stdout as asyncssh's server uses a channel. It waits for them; it has nobody else.
+    """Stdin and stdout as the channel of asyncssh's server; blocking, as there is only one client.
 
-    What asyncssh would log goes nowhere: a host has no log of ours.
+    What asyncssh logs is discarded, because a host has no log of ours.
     """
 
     def __init__(self) -> None:
@@ -72,24 +71,26 @@ class StdioChannel:
         self.source = os.fdopen(0, "rb")
 
     async def readexactly(self, many: int) -> bytes:
-        """So many bytes of the client."""
+        """Read exactly this many bytes from the client."""
         found = self.source.read(many)
         if len(found) < many:
             raise asyncio.IncompleteReadError(found, many)
         return found
 
     def write(self, content: bytes) -> None:
-        """All of it, to the client."""
+        """Write all of the content to the client."""
         while content:
             content = content[os.write(1, content) :]
 
     def get_extra_info(self, name: str, default: str) -> str:
-        """The client's version: OpenSSH's, and most others', swap the arguments of a symlink."""
+        """Return OpenSSH as the client's version: like most clients, it swaps the arguments of a
+        symlink.
+        """
         return OPENSSH if name == "client_version" else default
 
     def is_closing(self) -> bool:
-        """Whether nothing can be written any more: that is found out by trying."""
+        """Return False: only writing shows whether the client is gone."""
         return False
 
     def close(self) -> None:
-        """The process ends anyway."""
+        """Do nothing: the process ends anyway."""

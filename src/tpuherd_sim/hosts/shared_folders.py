@@ -1,4 +1,4 @@
-"""Which folders must be shown to hosts so that a virtual environment works in them."""
+"""Finds the folders that hosts must see for a virtual environment to work in them."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ SEEN_ANYWAY = Path("/usr")
 
 
 def shared_folders(folder: Path) -> list[str]:
-    """The folder, its interpreter's, and the sources that it imports from; outermost first."""
+    """Return the folder, its interpreter's and its source folders, outermost first."""
     wanted = [folder.absolute()]
     base = base_prefix(folder)
     if base is not None:
@@ -21,7 +21,7 @@ def shared_folders(folder: Path) -> list[str]:
 
 
 def base_prefix(folder: Path) -> Path | None:
-    """Where the interpreter of a virtual environment lives."""
+    """Return the folder of a virtual environment's interpreter."""
     try:
         text = (folder / "pyvenv.cfg").read_text(errors="replace")
     except OSError:
@@ -34,7 +34,7 @@ def base_prefix(folder: Path) -> Path | None:
 
 
 def editable_sources(folder: Path) -> list[Path]:
-    """Folders named in the .pth files: packages installed as their own source."""
+    """Return the folders in the .pth files: packages in development mode."""
     found = []
     for path in folder.glob("lib/python3*/site-packages/*.pth"):
         for line in path.read_text(errors="replace").splitlines():

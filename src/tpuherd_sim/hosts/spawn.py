@@ -1,4 +1,4 @@
-"""Starting and watching programs in a host: what its init does on request."""
+"""Starts and watches programs in a host, for its init."""
 
 import fcntl
 import os
@@ -14,13 +14,13 @@ from tpuherd_sim.hosts.accounts import Login
 from tpuherd_sim.hosts.messages import Message
 from tpuherd_sim.hosts.program_sandbox import Sandbox
 
-WHAT_DIES_FIRST = "300"  #: where the machine's memory runs short: a session, not the init
+WHAT_DIES_FIRST = "300"  #: when the machine is out of memory: a session, not the init
 HOLDERS_MAX, FILES_MAX = 200, 4096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProgramStart:
-    """How a program begins: what, as whom, where, on what."""
+    """How to start a program: command, user, folder, files."""
 
     argv: Sequence[str]
     executable: str
@@ -33,7 +33,6 @@ class ProgramStart:
 
 
 def read_start(ask: Message, files: Sequence[int], place: Sandbox) -> ProgramStart:
-    """A request to start something."""
     login = place.find_login(ask["user"])
     if login is None:
         raise OSError(2, f"this host has no user {ask['user']}")
@@ -50,7 +49,7 @@ def read_start(ask: Message, files: Sequence[int], place: Sandbox) -> ProgramSta
 
 
 def spawn_program(start: ProgramStart) -> int:
-    """Start it as the leader of a session of its own; its pid."""
+    """Start a program as the leader of its own session; return its pid."""
     pid = os.fork()
     if pid:
         return pid
@@ -69,7 +68,7 @@ def spawn_program(start: ProgramStart) -> int:
 
 
 def become_program(start: ProgramStart) -> None:
-    """Turn a fresh child into what is to be started."""
+    """Become the program in a new child."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
@@ -81,7 +80,7 @@ def become_program(start: ProgramStart) -> None:
     try:
         Path("/proc/self/oom_score_adj").write_text(WHAT_DIES_FIRST)
     except OSError:
-        pass  # a kindness, not a need
+        pass  # best effort
     start.place.switch_user(start.login)
     try:
         os.chdir(start.directory)
@@ -90,7 +89,7 @@ def become_program(start: ProgramStart) -> None:
 
 
 def set_standard_files(start: ProgramStart) -> None:
-    """Descriptors 0, 1 and 2, and no others."""
+    """Set descriptors 0, 1 and 2, and close all others."""
     given = [start.files[0 if start.terminal else number] for number in range(3)]
     safe = [fcntl.fcntl(file, fcntl.F_DUPFD, 10) for file in given]
     for number, file in enumerate(safe):
@@ -99,7 +98,7 @@ def set_standard_files(start: ProgramStart) -> None:
 
 
 def open_terminal(login: Login, size: Sequence[int], place: Sandbox) -> tuple[int, int, str]:
-    """A new terminal of that size: its two ends and its name."""
+    """Open a terminal of that size; return its two ends and its name."""
     master, slave = os.openpty()
     rows, columns, width, height = (max(0, min(int(number), 0xFFFF)) for number in size)
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, width, height))
@@ -108,7 +107,7 @@ def open_terminal(login: Login, size: Sequence[int], place: Sandbox) -> tuple[in
 
 
 def signal_all(pid: int, number: int, place: Sandbox, *, whole_session: bool) -> None:
-    """A signal to one process, to all of its session, or (-1) to everything in the host."""
+    """Send a signal to a process, its session, or (-1) all processes of the host."""
     running = place.process_ids()
     if pid == -1:
         targets = running
@@ -124,7 +123,7 @@ def signal_all(pid: int, number: int, place: Sandbox, *, whole_session: bool) ->
 
 
 def terminate_all(place: Sandbox) -> None:
-    """TERM to everything; those on a terminal are hung up on as well."""
+    """Send SIGTERM to all processes, and SIGHUP to those on a terminal."""
     for pid in place.process_ids():
         fields = stat_fields(pid)
         numbers = [signal.SIGTERM, signal.SIGCONT]
@@ -138,7 +137,7 @@ def terminate_all(place: Sandbox) -> None:
 
 
 def run_as_user(login: Login, place: Sandbox, deed: Callable[[], None]) -> int:
-    """Do something in a child that is that user; the number of the error, 0 if there was none."""
+    """Call a function in a child with the user's rights; return its errno, or 0."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -153,7 +152,7 @@ def run_as_user(login: Login, place: Sandbox, deed: Callable[[], None]) -> int:
 
 
 def session_leader(pid: int) -> int:
-    """The leader of its session; 0 when it is gone."""
+    """Return the leader of the process's session; 0 if the process has ended."""
     try:
         return os.getsid(pid)
     except OSError:
@@ -161,7 +160,7 @@ def session_leader(pid: int) -> int:
 
 
 def chip_holders(place: Sandbox) -> list[Message]:
-    """Who has which chip open."""
+    """Return the processes that have a chip open."""
     found: list[Message] = []
     tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     for pid in place.process_ids():
@@ -177,7 +176,7 @@ def chip_holders(place: Sandbox) -> list[Message]:
 
 
 def stat_fields(pid: int) -> list[str]:
-    """/proc/PID/stat from the state on; nothing when it is gone."""
+    """Return /proc/PID/stat from the state on; empty if the process has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -186,7 +185,7 @@ def stat_fields(pid: int) -> list[str]:
 
 
 def open_file_paths(pid: int) -> list[str]:
-    """What its descriptors point to."""
+    """Return the targets of the process's descriptors."""
     found = []
     try:
         for path in Path(f"/proc/{pid}/fd").iterdir():

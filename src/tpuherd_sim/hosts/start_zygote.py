@@ -1,4 +1,4 @@
-"""Starts a zygote (`python -I -S start_zygote.py PARENT`) and loads nothing else of ours."""
+"""Starts a zygote by `python -I -S start_zygote.py PARENT`; loads only what the zygote needs."""
 
 import importlib
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Put stand-ins for the packages above, so that none of their own code is loaded."""
+    """Replace the parent packages by empty ones, so that none of their code is loaded."""
     here = Path(__file__).parent
     for name, folder in (
         ("tpuherd", here.parent.parent / "tpuherd"),

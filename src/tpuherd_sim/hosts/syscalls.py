@@ -1,4 +1,4 @@
-"""Calls to the Linux kernel that Python does not offer, through the C library."""
+"""Linux system calls that Python lacks, through the C library."""
 
 import ctypes
 import os
@@ -26,15 +26,15 @@ MOUNT_ATTR_IDMAP, MOVE_MOUNT_F_EMPTY_PATH = 0x00100000, 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SyscallNumbers:
-    """What a kind of processor calls the system calls that we need."""
+    """The numbers of the system calls on one architecture."""
 
-    audit: int  #: its name in a seccomp filter
+    audit: int  #: its id in a seccomp filter
     clone: int
     pivot_root: int
     kill: int
     reboot: int
-    faked: tuple[int, ...]  #: change of owner or identity
-    make_node: tuple[tuple[int, int], ...]  #: (call, which argument is the mode)
+    faked: tuple[int, ...]  #: changes of owner or identity
+    make_node: tuple[tuple[int, int], ...]  #: (call, index of the mode argument)
 
 
 NUMBERS = {
@@ -63,7 +63,7 @@ NUMBERS["arm64"] = NUMBERS["aarch64"]
 
 
 def syscall_numbers() -> SyscallNumbers:
-    """The table of this machine."""
+    """Return the table of this machine."""
     try:
         return NUMBERS[platform.machine()]
     except KeyError:
@@ -71,7 +71,7 @@ def syscall_numbers() -> SyscallNumbers:
 
 
 def check_result(result: int, what: str) -> int:
-    """The result, or the error that the C library left behind."""
+    """Return the result, or raise the C library's error."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -81,7 +81,6 @@ def check_result(result: int, what: str) -> int:
 def mount_filesystem(
     source: str, target: str, kind: str | None = None, flags: int = 0, options: str | None = None
 ) -> None:
-    """mount(2)."""
     texts = [None if text is None else text.encode() for text in (source, target, kind, options)]
     check_result(
         libc.mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3]),
@@ -90,29 +89,27 @@ def mount_filesystem(
 
 
 def unmount_target(target: str) -> None:
-    """Take a mount away now; what is still open of it goes later."""
+    """Unmount now; open files stay usable."""
     check_result(libc.umount2(target.encode(), MNT_DETACH), f"unmount {target}")
 
 
 def unshare_namespaces(flags: int) -> None:
-    """Leave the namespaces of these kinds for fresh ones."""
     check_result(libc.unshare(flags), "unshare")
 
 
 def enter_namespace(namespace: int) -> None:
-    """Go into the namespace behind an open file."""
+    """Enter the namespace of an open file."""
     check_result(libc.setns(namespace, 0), "setns")
 
 
 def pivot_root(new: str, old: str) -> None:
-    """Make `new` the root and put the old one at `old`."""
     check_result(
         libc.syscall(syscall_numbers().pivot_root, new.encode(), old.encode()), "pivot_root"
     )
 
 
 def clone_process(flags: int) -> int:
-    """fork(2) into fresh namespaces; like it, 0 is the answer in the child."""
+    """Fork into new namespaces; return 0 in the child."""
     pid = check_result(
         libc.syscall(syscall_numbers().clone, ctypes.c_ulong(flags | signal.SIGCHLD), 0, 0, 0, 0),
         "clone",
@@ -124,13 +121,13 @@ def clone_process(flags: int) -> int:
 
 
 def call_prctl(option: int, value: int = 0) -> None:
-    """prctl(2) with one argument; nothing where there is none (not on Linux)."""
+    """Call prctl(2) with one argument; do nothing on other systems than Linux."""
     if hasattr(libc, "prctl"):
         check_result(libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Get this signal when the thread that made us ends. Forgotten at every change of user."""
+    """Receive this signal when the parent thread ends; a change of user resets this."""
     call_prctl(1, number)
 
 
@@ -145,7 +142,7 @@ def be_dumpable() -> None:
 
 
 def set_process_name(name: str) -> None:
-    """Show this name instead of the interpreter's path and arguments."""
+    """Show this name instead of the interpreter's command line."""
     if not Path("/proc/self/stat").exists():
         return
     libc.prctl(15, ctypes.c_char_p(name.encode()[:15]), 0, 0, 0)
@@ -158,13 +155,13 @@ def set_process_name(name: str) -> None:
 
 
 def map_ids(pid: int, first: int, count: int) -> None:
-    """Give a fresh user namespace the ids 0 … count-1, which are first … outside."""
+    """Map the ids 0 … count-1 of a new user namespace to first … outside."""
     for kind in ("uid_map", "gid_map"):
         Path(f"/proc/{pid}/{kind}").write_text(f"0 {first} {count}")
 
 
 def mount_id_mapped(source: str, target: str, user_namespace: int) -> None:
-    """Show `source` at `target` with the owners as a user namespace maps them (Linux 5.12)."""
+    """Mount `source` at `target` with owners mapped by a user namespace (Linux 5.12)."""
     flags = OPEN_TREE_CLONE | os.O_CLOEXEC
     tree = check_result(
         libc.syscall(OPEN_TREE, AT_FDCWD, source.encode(), flags), f"open_tree {source}"
@@ -184,12 +181,12 @@ def mount_id_mapped(source: str, target: str, user_namespace: int) -> None:
 
 
 def reboot_namespace(how: int) -> None:
-    """Ends the PID namespace that we are the init of; nothing else, as we are root of no more."""
+    """End the PID namespace whose init we are; nothing else is affected."""
     check_result(libc.reboot(ctypes.c_int(how - (1 << 32) if how >> 31 else how)), "reboot")
 
 
 def process_family(pid: int) -> list[int]:
-    """A process and all that descend from it."""
+    """Return a process and all its descendants."""
     if not Path("/proc/self").exists():
         return family_by_ps(pid)
     found = [pid]
@@ -199,7 +196,7 @@ def process_family(pid: int) -> list[int]:
 
 
 def child_processes(pid: int) -> list[int]:
-    """Its children; none when it is gone."""
+    """Return the children; none if the process has ended."""
     if not Path("/proc/self").exists():
         return family_by_ps(pid)[1:]
     found: list[int] = []
@@ -212,7 +209,7 @@ def child_processes(pid: int) -> list[int]:
 
 
 def family_by_ps(pid: int) -> list[int]:
-    """The same where there is no /proc."""
+    """Do the same with ps where there is no /proc."""
     command = ["ps", "-axo", "pid=,ppid="]
     listed = subprocess.run(command, capture_output=True, text=True, check=True)
     pairs = [line.split() for line in listed.stdout.splitlines()]
@@ -223,9 +220,9 @@ def family_by_ps(pid: int) -> list[int]:
 
 
 def signal_family(pid: int, number: int) -> list[int]:
-    """Send a signal to a process and all its descendants, also those that are just being made.
+    """Send a signal to a process and all its descendants, including new ones.
 
-    Never to ourselves: who stops himself finishes nothing.
+    This process is skipped, so that it can finish.
     """
     told: list[int] = []
     us = os.getpid()
@@ -240,7 +237,7 @@ def signal_family(pid: int, number: int) -> list[int]:
 
 
 def kill_family(pid: int) -> None:
-    """End a process and all its descendants: none runs any more, so none can escape."""
+    """Kill a process and all its descendants; they are stopped first, so that none escapes."""
     for each in reversed(signal_family(pid, signal.SIGSTOP)):
         try:
             os.kill(each, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""The parent of all hosts of a world: owns their ground, starts and ends them, tells who died.
+"""The parent process of all hosts of a world: starts and ends them and reports their end.
 
-It is started fresh with an empty environment, loads the standard library only (and asyncssh, where
-the machine has no sftp-server of its own) and has one thread: hosts are forks of it and share its
-memory, and what it does not know they can't find.
+It starts with an empty environment, loads only the standard library (and asyncssh, where the
+machine has no sftp-server) and has one thread: hosts are forks that share its memory, so they can't
+see what it does not know.
 """
 
 import encodings.ascii
@@ -20,8 +20,6 @@ from tpuherd_sim.hosts.messages import Message
 
 
 class Zygote:
-    """The loop of it."""
-
     def __init__(self, link: socket.socket) -> None:
         self.link = link
         self.ground: namespace_backend.NamespaceBackend | process_backend.ProcessBackend | None = (
@@ -45,7 +43,7 @@ class Zygote:
         }
 
     def serve_requests(self) -> None:
-        """Until the controller hangs up."""
+        """Handle orders until the controller disconnects."""
         poll = select.poll()
         poll.register(self.link, select.POLLIN)
         poll.register(self.awake, select.POLLIN)
@@ -60,7 +58,7 @@ class Zygote:
                 self.answer_request(order, files)
 
     def answer_request(self, order: Message, files: list[int]) -> None:
-        """Do one thing and say how it went."""
+        """Carry out one order and report the result."""
         try:
             reply = self.verbs[order["verb"]](order, files)
         except OSError as error:
@@ -70,7 +68,7 @@ class Zygote:
         messages.send_message(self.link, {"id": order["id"], **reply})
 
     def reap_hosts(self) -> None:
-        """Bury the hosts that ended and report them."""
+        """Reap and report the hosts that ended."""
         try:
             while os.read(self.awake, 4096):
                 pass
@@ -92,7 +90,7 @@ class Zygote:
                     )
 
     def get_backend(self) -> namespace_backend.NamespaceBackend | process_backend.ProcessBackend:
-        """The ground, once prepared."""
+        """Return the backend, once prepared."""
         if self.ground is None:
             raise OSError(22, "not prepared yet")
         return self.ground
@@ -111,42 +109,39 @@ class Zygote:
         return {}
 
     def boot_host(self, order: Message, files: list[int]) -> Message:
-        """Start a host; it reports on the socket that came along when it is up."""
+        """Start a host; it reports on the received socket when it is up."""
         number = order["number"]
         pid = self.get_backend().start_host(number, order["plan"], files[0])
         self.hosts[number] = pid
         return {"pid": pid}
 
     def host_pid(self, order: Message) -> int:
-        """The process of a host."""
         try:
             return self.hosts[order["number"]]
         except KeyError:
             raise ProcessLookupError(3, "that host is off") from None
 
     def kill_host(self, order: Message, _: list[int]) -> Message:
-        """Power off: everything in it dies at once."""
+        """Power off: all processes of the host die at once."""
         self.get_backend().kill_host(self.host_pid(order))
         return {}
 
     def hang_host(self, order: Message, _: list[int]) -> Message:
-        """Stop all that runs in a host, or let it go on."""
+        """Stop all processes of a host, or continue them."""
         number = signal.SIGSTOP if order["hung"] else signal.SIGCONT
         syscalls.signal_family(self.host_pid(order), number)
         return {}
 
     def set_network(self, order: Message, _: list[int]) -> Message:
-        """Up, down or slow."""
         self.get_backend().set_network(order["number"], self.host_pid(order), order["network"])
         return {}
 
     def set_disk_full(self, order: Message, _: list[int]) -> Message:
-        """Full, or with room again."""
         self.get_backend().set_disk_full(order["number"], full=order["full"])
         return {}
 
     def delete_disk(self, order: Message, _: list[int]) -> Message:
-        """The host is no more: throw its disk away."""
+        """Delete the disk of a removed host."""
         self.get_backend().delete_disk(order["number"])
         return {}
 
@@ -155,7 +150,7 @@ def main() -> None:
     """Serve on standard input, which is the controller's socket."""
     syscalls.die_with_parent()
     if os.getppid() != int(sys.argv[1]):
-        return  # it died before it could be our death
+        return  # the parent died before it could be watched
     link = socket.socket(fileno=os.dup(0))
     nothing = os.open("/dev/null", os.O_RDWR)
     for number in range(3):
