@@ -155,8 +155,9 @@ def job_page() -> str:
 
 
 def meaning(route: Route) -> str:
-    """Return the first docstring line of the handler."""
-    return (route.answer.__doc__ or "").partition("\n")[0]
+    """Return the first paragraph of the handler's docstring, else its name in words."""
+    name = getattr(route.answer, "__name__", "").replace("_", " ").capitalize() + "."
+    return " ".join((route.answer.__doc__ or name).partition("\n\n")[0].split())
 
 
 def policy_page() -> str:

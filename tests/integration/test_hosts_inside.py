@@ -44,7 +44,7 @@ def test_users_have_homes_and_may_use_sudo(mode: str) -> None:
             assert "JAX_PLATFORMS=cpu" in (await run(host, "sudo env", "alice")).text
             assert (await run(host, "sudo sh -c 'exit 7'", "alice")).code == 7
             assert "unknown user" in (await run(host, "sudo -u nobody-here id", "alice")).text
-            with pytest.raises(OSError, match="name of a user"):
+            with pytest.raises(OSError, match="not a valid user name"):
                 await host.ensure_account("../etc")
             if mode == "namespaces-root":
                 assert account.uid == 1001 and (await host.ensure_account("bob")).uid == 1002
@@ -169,7 +169,7 @@ def test_connections_out_of_and_into_a_host(mode: str) -> None:
                         with met:
                             await loop.sock_sendall(met, b"hello")
                             assert await loop.sock_recv(end, 9) == b"hello"
-            with pytest.raises(OSError, match="knows no"):
+            with pytest.raises(OSError, match="can.t resolve"):
                 await one.connect("www.example.org", 80)
 
     asyncio.run(story())
@@ -202,7 +202,7 @@ def test_files_are_written_and_read_as_root(mode: str) -> None:
             assert (await run(host, "stat -c '%a %u' /etc/deep/file")).text == "600 0"
             with pytest.raises(FileNotFoundError):
                 await host.read("/etc/none")
-            with pytest.raises(OSError, match="not the file"):
+            with pytest.raises(OSError, match="not the requested file"):
                 await host.read("/dev/zero")
 
     asyncio.run(story())

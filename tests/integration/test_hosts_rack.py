@@ -260,7 +260,7 @@ def test_a_machine_that_is_slow_to_end_hosts_ends_them_all_the_same(
             async with asyncio.timeout(20):
                 await ending
             assert here.rack.hosts == {} and here.rack.berths == {}
-            assert "no answer to kill within 0.2 s" in " ".join(here.rack.missing)
+            assert "no response to kill within 0.2 s" in " ".join(here.rack.missing)
 
     asyncio.run(story())
 

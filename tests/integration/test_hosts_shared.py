@@ -69,7 +69,7 @@ def test_on_a_machine_that_others_use_bare_hosts_must_be_asked_for(
         if refused:
             assert done.returncode == 2
             assert "others use this machine (" in done.stderr
-            assert "`--hosts processes` takes them so" in done.stderr
+            assert "To accept that use `--hosts processes`" in done.stderr
         else:
             assert done.returncode == 0, done.stderr
             assert "can reach your unix sockets" in done.stdout

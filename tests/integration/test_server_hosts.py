@@ -129,5 +129,5 @@ def test_namespaces_that_cannot_be_had_are_a_sentence(tmp_path: Path) -> None:
         )
     else:
         assert done.returncode == 2
-        assert done.stderr.startswith("herd sim start: namespaces can't be had (")
+        assert done.stderr.startswith("herd sim start: namespaces are not available (")
         assert done.stderr.count("\n") == 1

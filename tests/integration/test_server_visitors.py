@@ -110,7 +110,7 @@ def test_what_serves_hosts_without_walls_is_no_other_users(tmp_path: Path) -> No
 )
 def test_a_foreign_host_is_refused(world: Running, host: str) -> None:
     status, sentence = ask(world, Host=host)
-    assert (status, sentence.startswith("A simulated world answers to")) == (403, True)
+    assert (status, sentence.startswith("A simulated world accepts requests for")) == (403, True)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,6 @@ def test_bare_hosts_beside_other_people_must_be_asked_for() -> None:
         "Hosts can't be isolated here (no namespaces), and others use this machine "
         "(ann, bob, carl): "
     )
-    assert "`--hosts processes` takes them so" in str(refused.value)
+    assert "To accept that use `--hosts processes`" in str(refused.value)
     check_other_users(HostOptions(), ["no namespaces"], [])
     check_other_users(HostOptions(hosts="processes"), [], ["ann"])

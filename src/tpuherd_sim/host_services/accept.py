@@ -1,6 +1,4 @@
-"""Serves each connection of a listening socket separately, so that a failing one does not affect
-others.
-"""
+"""Serves each connection of a listening socket separately, so that failures do not spread."""
 
 import asyncio
 import logging

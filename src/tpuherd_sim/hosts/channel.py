@@ -1,6 +1,4 @@
-"""Requests and replies over one socket, on the controller's side; input from hosts is
-not trusted.
-"""
+"""Requests and replies over one socket, on the controller's side; hosts are not trusted."""
 
 import asyncio
 import os

@@ -82,7 +82,7 @@ def make_list_handler(
 ) -> Callable[[World, ApiCall, float], Response]:
     """The list of what a table has in a zone."""
 
-    def list_all(world: World, call: ApiCall, now: float) -> Response:
+    def list_by_zone(world: World, call: ApiCall, now: float) -> Response:
         zone = call.path["zone"]
         check_zone(world, zone, now, wildcard=True)
         chosen = sorted(zones()) if zone == ANY else [zone]
@@ -94,7 +94,7 @@ def make_list_handler(
         page = ListedRecords(field=field, records=records, render=rendered)
         return list_records(world, call, now, page)
 
-    return list_all
+    return list_by_zone
 
 
 def make_get_handler(
@@ -102,14 +102,14 @@ def make_get_handler(
 ) -> Callable[[World, ApiCall, float], Json]:
     """One of what a table has in a zone."""
 
-    def get(world: World, call: ApiCall, now: float) -> Json:
+    def get_by_id(world: World, call: ApiCall, now: float) -> Json:
         zone, id = call.path["zone"], call.path["id"]
         check_zone(world, zone, now)
         if id not in ids(zone):
             raise not_found_error(resource_name(world, zone, collection, id))
         return render(world, zone, id, call.version)
 
-    return get
+    return get_by_id
 
 
 def get_service_identity(world: World, call: ApiCall, now: float) -> Json:
