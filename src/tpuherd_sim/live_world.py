@@ -1,4 +1,4 @@
-"""Where the pure world meets time: requests get their moment, and what is due happens by itself."""
+"""Runs the pure world in real or virtual time: requests now, events when they are due."""
 
 import asyncio
 import json
@@ -14,16 +14,16 @@ from tpuherd_sim.model.world import World, log_length
 from tpuherd_sim.tpu import host_reports
 from tpuherd_sim.tpu.host_metadata import metadata_tree
 
-#: A laptop that slept has lost its timers' time, not its clock's: look again this often.
+#: Timers stop while a laptop sleeps, its clock does not: check this often.
 NAP_S_MAX = 60.0
 NAP_S_MIN = 0.001
 
 
 class RequestJournal(Protocol):
-    """Where requests are noted before they take effect."""
+    """Stores requests before they take effect."""
 
     def write(self, at: float, request: Request) -> None:
-        """Fails with OSError where nothing can be noted."""
+        """Raise OSError if the entry can't be stored."""
         ...
 
 
@@ -38,20 +38,21 @@ class LiveWorld:
         self._wakes_at = math.inf
         self._nap: asyncio.Task[None] | None = None
         self._changes: dict[str, asyncio.Event] = {}  #: by host key
-        self._stirred: set[str] = set()  #: hosts that changed since `touched` was asked
+        #: hosts changed since `wait_for_changed_hosts` last returned
+        self._stirred: set[str] = set()
         self._news = asyncio.Event()
-        self._lines = 0  #: of the log, when anybody last looked
+        self._lines = 0  #: of the log, at the last check
         self._written = asyncio.Event()
 
     def current_time(self) -> float:
-        """The time of the world: the clock's, except that it never goes backwards."""
+        """Return the clock's time; never goes backwards."""
         self._now = max(self._now, self._clock.now())
         return self._now
 
     def handle_request(self, request: Request) -> Response:
-        """Let a request happen, now."""
+        """Apply a request now and return the response."""
         now = self.current_time()
-        # What is due may put a rule of the weather in force; then a mere reading changes things.
+        # A due event may start a weather rule, which even a read can use up.
         model.advance_world(self.world, now)
         if self._journal is not None and may_change_world(self.world, request):
             try:
@@ -63,40 +64,39 @@ class LiveWorld:
         return answer
 
     def host_view(self, key: str) -> HostView | None:
-        """What the host should be like; None when its node is no more."""
+        """Return the wanted state of the host, or None if its node is deleted."""
         return host_reports.host_view(self.world, key)
 
     def host_views(self) -> dict[str, HostView]:
-        """All hosts there should be."""
         return host_reports.host_views(self.world)
 
     def metadata_tree(self, key: str) -> dict[str, Any]:
-        """The tree under /computeMetadata/v1/ of that host."""
+        """Return the host's tree under /computeMetadata/v1/."""
         self._advance_world()
         return metadata_tree(self.world, key, self._now)
 
     def login_keys(self, key: str) -> Mapping[str, tuple[str, ...]]:
-        """Which user may come in with which public keys."""
+        """Return the public keys that may log in, by user."""
         return host_reports.login_keys(self.world, key)
 
     async def wait_for_change(self, key: str) -> None:
-        """Return when the view or the metadata of that host changes the next time."""
+        """Wait until the view or the metadata of the host changes."""
         await self._changes.setdefault(key, asyncio.Event()).wait()
 
     async def wait_for_changed_hosts(self) -> set[str]:
-        """The keys of the hosts that changed since this was asked before, once there are some."""
+        """Wait for changes; return the keys of all hosts changed since the previous call."""
         await self._news.wait()
         self._news.clear()
         keys, self._stirred = self._stirred, set()
         return keys
 
     async def wait_for_log_lines(self, lines: int) -> None:
-        """Return when the log has more lines than these."""
+        """Wait until the log has more lines than this."""
         while log_length(self.world) <= lines:
             await self._written.wait()
 
     async def run(self) -> None:
-        """Let what is due happen when it is due, without end."""
+        """Apply events when they are due, forever."""
         while True:
             due = self._advance_world()
             self._wakes_at = math.inf if due is None else due
@@ -105,7 +105,7 @@ class LiveWorld:
             self._nap = None
 
     async def _sleep_until_due(self, due: float | None) -> None:
-        """Until something is due. A request that makes something due earlier ends it."""
+        """Sleep until an event is due; a request that schedules an earlier one wakes this up."""
         if due is None:
             await asyncio.Event().wait()
         else:
@@ -116,7 +116,7 @@ class LiveWorld:
         return self._notify_waiters()
 
     def _notify_waiters(self) -> float | None:
-        """Tell who waits what has changed; when something is due next."""
+        """Wake up those who wait for a change; return the time of the next event."""
         keys = self.world.touched
         if keys:
             self._stirred |= keys
@@ -135,9 +135,9 @@ class LiveWorld:
 
 
 def may_change_world(world: World, request: Request) -> bool:
-    """Whether the world may be another one afterwards.
+    """Whether the request may change the world.
 
-    Reading leaves it as it is, unless a rule of the weather is in force, which it may use up.
+    Reads don't, unless a weather rule is in force, which they may use up.
     """
     if request.method != "GET":
         return True
@@ -145,7 +145,7 @@ def may_change_world(world: World, request: Request) -> bool:
 
 
 def journal_full_response(error: OSError) -> Response:
-    """The answer where the world can't remember what it would do now."""
+    """Return the response when the journal can't be written."""
     message = (
         f"Can't write the world's journal ({error.strerror}); nothing was done. Free disk space."
     )

@@ -1,4 +1,4 @@
-"""A world in numbers, for `herd sim status`."""
+"""Counts of a world's resources, for `herd sim status`."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +9,6 @@ from tpuherd_sim.tpu import host_reports
 
 
 def world_overview(world: World, now: float) -> Json:
-    """How many of everything there are now."""
     return {
         "now": now,
         "seed": world.settings.seed,
@@ -24,5 +23,4 @@ def world_overview(world: World, now: float) -> Json:
 
 
 def count_states(found: Iterable[str]) -> dict[str, int]:
-    """How many are in which state."""
     return dict(sorted(Counter(found).items()))

@@ -1,4 +1,4 @@
-"""Whose process is at the other end of a connection on loopback: the kernel knows it."""
+"""Finds the user of the process at the other end of a loopback connection."""
 
 import os
 import socket
@@ -10,17 +10,18 @@ Address = tuple[str, int]
 
 
 NO_COOKIE = 0xFFFFFFFF
-LISTENS = 10  #: a socket's state, as the kernel counts them
+LISTENS = 10  #: a socket state, as numbered by the kernel
 NO_ENTRY = 2
-MAPPED = bytes(10) + b"\xff\xff"  #: begins an IPv4 address that an IPv6 socket has
+MAPPED = bytes(10) + b"\xff\xff"  #: prefix of an IPv4 address on an IPv6 socket
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
 def find_owner(peer: Address, here: Address) -> int | None:
-    """The user id of the process that connected from `peer` to `here`; None when it is gone.
+    """Return the user id of the process that connected from `peer` to `here`, or None if it is
+    gone.
 
-    A socket that nobody has open any more (inode 0) seems to be root's, so it counts as gone.
-    OSError: this machine does not tell (it is not Linux).
+    A socket that no process has open (inode 0) appears to belong to root, so it counts as gone.
+    Raises OSError on machines that do not show this (other than Linux).
     """
     try:
         return ask_kernel(peer, here)
@@ -29,7 +30,7 @@ def find_owner(peer: Address, here: Address) -> int | None:
 
 
 def can_tell() -> bool:
-    """Whether this machine tells it at all: it is tried with a connection of our own."""
+    """Whether this machine shows users of connections, tested with a connection of our own."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         socket.create_connection(listener.getsockname()),
@@ -42,7 +43,7 @@ def can_tell() -> bool:
 
 
 def ask_kernel(peer: Address, here: Address) -> int | None:
-    """By netlink: one question, one answer, however many connections there are."""
+    """Ask by netlink, which takes one message however many connections exist."""
     if not hasattr(socket, "AF_NETLINK"):
         raise OSError("there is no netlink here")
     ends = struct.pack("!HH", peer[1], here[1]) + pad_address(peer[0]) + pad_address(here[0])
@@ -65,17 +66,17 @@ def ask_kernel(peer: Address, here: Address) -> int | None:
 
 
 def pad_address(address: str) -> bytes:
-    """An IPv4 address in the room of an IPv6 one."""
+    """Return an IPv4 address padded to the length of an IPv6 address."""
     return socket.inet_aton(address) + bytes(12)
 
 
 def look_up_owner(peer: Address, here: Address) -> int | None:
-    """In the kernel's tables of connections, where netlink does not answer."""
+    """Search the kernel's connection tables, for when netlink does not answer."""
     wanted = {
         f"{kernel_notation(peer, mapped=mapped)} {kernel_notation(here, mapped=mapped)}"
         for mapped in (False, True)
     }
-    Path(TABLES[0]).read_text()  # OSError where there is none
+    Path(TABLES[0]).read_text()  # OSError if it does not exist
     for fields in connection_rows():
         if f"{fields[1]} {fields[2]}" in wanted and fields[9] != "0":
             return int(fields[7])
@@ -83,7 +84,7 @@ def look_up_owner(peer: Address, here: Address) -> int | None:
 
 
 def connection_rows() -> Iterator[list[str]]:
-    """The lines of both tables, split."""
+    """Yield the lines of both tables, split."""
     for table in TABLES:
         try:
             lines = Path(table).read_text().splitlines()
@@ -93,7 +94,7 @@ def connection_rows() -> Iterator[list[str]]:
 
 
 def kernel_notation(end: Address, *, mapped: bool) -> str:
-    """An address and a port as those tables show them: words of the machine's byte order."""
+    """Return an address and port as in those tables: words in the machine's byte order."""
     raw = (MAPPED if mapped else b"") + socket.inet_aton(end[0])
     words = (struct.unpack_from("=I", raw, at)[0] for at in range(0, len(raw), 4))
     return "".join(f"{word:08X}" for word in words) + f":{end[1]:04X}"

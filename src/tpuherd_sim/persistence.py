@@ -1,4 +1,4 @@
-"""What a world keeps on disk: a snapshot, and a journal of what was asked of it since then."""
+"""Stores a world on disk: a snapshot, and a journal of the requests since."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from tpuherd_sim.model.http_types import Json, Request
 from tpuherd_sim.model.world import World
 from tpuherd_sim.state_dir import FORMAT, WorldError, check_format
 
-#: A journal shorter than this is never worth a new snapshot; it is read in about a second.
+#: A shorter journal never needs a new snapshot; it is read in about a second.
 JOURNAL_BYTES = 4 << 20
 
 
@@ -24,12 +24,12 @@ class RecoveredWorld:
 
     nodes: int
     requests: int  #: queued resources
-    entries: int  #: of the journal: what was asked since the last snapshot
-    torn: bool  #: the last line was half written, so its request had never been answered
+    entries: int  #: of the journal: requests since the last snapshot
+    torn: bool  #: the last line was incomplete, so its request was never answered
 
     @property
     def sentence(self) -> str:
-        """What a user reads after a world did not end in order."""
+        """Return a description for the user after a world was killed."""
         return (
             f"recovered {format_count(self.nodes, 'node')}, "
             f"{format_count(self.requests, 'queued resource')} and "
@@ -39,7 +39,7 @@ class RecoveredWorld:
 
 
 def format_count(number: int, noun: str, nouns: str | None = None) -> str:
-    """Such as 1 node, 2 nodes."""
+    """Return text such as 1 node, 2 nodes."""
     return f"{number} {noun}" if number == 1 else f"{number} {nouns or noun + 's'}"
 
 
@@ -49,13 +49,13 @@ class WorldStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.world: World | None = None
-        self.generation = 0  #: of the snapshot; the journal that follows it has the same
+        self.generation = 0  #: of the snapshot and of the journal that follows it
         self._journal = -1
         self._size = 0
         self._snapshot_size = 0
 
     def load(self) -> RecoveredWorld | None:
-        """Read what there is into `world`; None where the folder holds no world yet."""
+        """Load the stored world into `world`; return None if the folder has none."""
         file = self.folder / "snapshot.json"
         try:
             text = file.read_bytes()
@@ -85,7 +85,7 @@ class WorldStore:
         )
 
     def save(self, world: World) -> None:
-        """Write the world down and begin a new journal. Cut off anywhere, this loses nothing."""
+        """Write a snapshot and start a new journal. An interruption at any point loses nothing."""
         content = {
             "format": FORMAT,
             "generation": self.generation + 1,
@@ -102,12 +102,14 @@ class WorldStore:
                 old.unlink(missing_ok=True)
 
     def write(self, at: float, request: Request) -> None:
-        """Note what is about to be done; on a full disk fail with OSError and leave no trace."""
+        """Record a request before it takes effect; raise OSError on a full disk and
+        leave no trace.
+        """
         if self._size > max(JOURNAL_BYTES, 2 * self._snapshot_size) and self.world is not None:
             try:
                 self.save(self.world)
             except OSError:
-                pass  # the old snapshot and the longer journal say the same
+                pass  # the old snapshot and the longer journal are equivalent
         if self._journal < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             self._journal = os.open(self._journal_file(), flags, 0o600)
@@ -122,7 +124,6 @@ class WorldStore:
         self._size += len(line)
 
     def close(self) -> None:
-        """Let go of the journal."""
         if self._journal >= 0:
             os.close(self._journal)
             self._journal = -1
@@ -132,14 +133,14 @@ class WorldStore:
 
 
 def read_journal(file: Path) -> Iterator[tuple[Request, float] | None]:
-    """The entries of a journal; None in place of a last one that was half written."""
+    """Yield the entries of a journal; None stands for an incomplete last one."""
     try:
         lines = file.read_bytes().split(b"\n")
     except FileNotFoundError:
         return
     except OSError as error:
         raise WorldError(f"Can't read {file} ({error.strerror})") from error
-    # What ends in a newline was written wholly, so the piece after the last newline is a torn one.
+    # Complete entries end with a newline, so the part after the last newline is incomplete.
     for number, line in enumerate(lines[:-1], 1):
         try:
             yield decode_entry(json.loads(line))
@@ -153,7 +154,6 @@ def read_journal(file: Path) -> Iterator[tuple[Request, float] | None]:
 
 
 def encode_entry(at: float, request: Request) -> bytes:
-    """One line of the journal."""
     entry: Json = {
         "at": at,
         "method": request.method,
@@ -169,7 +169,6 @@ def encode_entry(at: float, request: Request) -> bytes:
 
 
 def decode_entry(entry: Json) -> tuple[Request, float]:
-    """The request of a line, and when it came."""
     body = base64.b64decode(entry["body64"]) if "body64" in entry else entry["body"].encode()
     return Request(
         method=entry["method"],

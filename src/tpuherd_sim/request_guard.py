@@ -1,4 +1,4 @@
-"""Decides who may use a world: its owner, root and its own hosts; no other user, no web page."""
+"""Decides who may use a world: its owner, root and its own hosts; no other users, no web pages."""
 
 import os
 import socket
@@ -29,12 +29,12 @@ WEB = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccessGuard:
-    """Who is let in by user id."""
+    """Admits connections by user id."""
 
-    watches: bool  #: whether this machine tells who connects
+    watches: bool  #: whether this machine shows who connects
 
     def refusal_reason(self, connection: socket.socket) -> str:
-        """Why a connection is refused; "" where it is not."""
+        """Return why a connection is refused; "" if it is accepted."""
         if not self.watches:
             return ""
         try:
@@ -50,12 +50,12 @@ class AccessGuard:
 
 
 def refuse_stranger(sentence: str) -> Response:
-    """The answer to another user of this machine."""
+    """Return the response to another user of this machine."""
     return render_error(ApiError(401, "UNAUTHENTICATED", sentence), "v2")
 
 
 def refuse_web_page(headers: Mapping[str, str]) -> Response | None:
-    """The answer to what a browser asks on behalf of a page of somebody else."""
+    """Return the refusal of a browser request from a foreign web page."""
     host, origin = headers.get("host"), headers.get("origin")
     foreign = None
     if host is not None and not is_own_name(host):
@@ -76,7 +76,7 @@ def is_own_name(host: str) -> bool:
 
 
 def host_name(host: str) -> str:
-    """A host without its port."""
+    """Return a host without its port."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
@@ -84,7 +84,7 @@ def host_name(host: str) -> str:
 
 
 def origin_host(origin: str) -> str:
-    """The host and port of an Origin header; "" for `null` and what can't be read."""
+    """Return the host and port of an Origin header; "" for `null` and malformed ones."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -92,11 +92,11 @@ def origin_host(origin: str) -> str:
 
 
 def is_played_host(host: str) -> bool:
-    """Whether the world plays this host of Google's."""
+    """Whether the world stands in for this Google host."""
     return host in NAMES or f"*.{host.partition('.')[2]}" in NAMES
 
 
-#: Whose part the world plays. A name with a star covers one level below it.
+#: The hosts that the world stands in for. A star covers one level.
 NAMES = (
     "*.googleapis.com", "googleapis.com", "accounts.google.com", "metadata.google.internal",
 )  # fmt: skip

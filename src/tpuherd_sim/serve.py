@@ -1,4 +1,8 @@
-"""Puts a world together and lets it run until somebody ends it."""
+"""Assembles a world and runs it until it is stopped.
+
+`serve_world` restores the state (`persistence`), opens ports (`tcp_ports`), serves requests
+(`live_world`, `http`) and runs hosts (`start_hosts`).
+"""
 
 import asyncio
 import contextlib
@@ -46,26 +50,28 @@ FILES_MAX = 65536
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldOptions:
-    """What a user can say about a world. None and 0: as it was before, else what is usual."""
+    """A user's options for a world. None and 0 keep the previous value, else the default."""
 
     folder: Path
-    path: str  #: where programs such as ssh are looked for
+    path: str  #: for finding programs such as ssh
     port: int = 0
     ssh_port: int = 0
     wish: HostOptions = field(default_factory=HostOptions)
     seed: int | None = None
     project: str | None = None
     time_scale: float | None = None
-    steps: tuple[Json, ...] = ()  #: a scenario to begin with
+    steps: tuple[Json, ...] = ()  #: the initial scenario
 
 
 class WorldObserver(Protocol):
-    """Who is told what happens."""
+    """Receives what happens in a world."""
 
     def on_ready(
         self, facts: WorldInfo, recovered: RecoveredWorld | None, *, orderly: bool
     ) -> None:
-        """The world answers. `recovered` is what it goes on with; it ended in order, or not."""
+        """The world responds. `recovered` is its previous state; `orderly` whether it was stopped
+        properly.
+        """
         ...
 
     def on_log_entry(self, note: LogEntry) -> None:
@@ -73,13 +79,13 @@ class WorldObserver(Protocol):
         ...
 
     def on_problem(self, sentence: str) -> None:
-        """Something is not as it should be, and the world goes on all the same."""
+        """Something failed, but the world continues."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocalEndpoints:
-    """What a world has of this machine."""
+    """What a world uses of this machine."""
 
     rest: socket.socket
     tunnel: socket.socket
@@ -90,7 +96,9 @@ class LocalEndpoints:
 async def serve_world(
     options: WorldOptions, clock: Clock, audience: WorldObserver, lodged: Callable[[], HostsRunner]
 ) -> None:
-    """Run a world until SIGTERM or SIGINT. `lodged` loads what runs hosts, which takes a while."""
+    """Run a world until SIGTERM or SIGINT. `lodged` loads the code that runs hosts, which takes a
+    while.
+    """
     state_dir.prepare_folder(options.folder)
     raise_file_limit()
     with state_dir.lock_folder(options.folder), contextlib.ExitStack() as stack:
@@ -126,7 +134,7 @@ async def serve_world(
 def reserve_endpoints(
     options: WorldOptions, before: WorldInfo | None, world: World | None
 ) -> Iterator[LocalEndpoints]:
-    """Take ports and a network of this machine, and give them back at the end."""
+    """Reserve ports and a network of this machine; release them at the end."""
     with contextlib.ExitStack() as stack:
         had = world.settings.network if world else None
         network, mark = tcp_ports.claim_network(options.folder, had)
@@ -145,7 +153,7 @@ def reserve_endpoints(
 def restore_or_create_world(
     options: WorldOptions, world: World | None, network: int, now: float
 ) -> World:
-    """The world of before with what is asked otherwise now, or a new one."""
+    """Return the previous world with the changed options, or a new one."""
     real = options.wish.hosts != NONE
     if world is None:
         seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
@@ -164,7 +172,7 @@ def restore_or_create_world(
 
 
 def save_first_snapshot(state: WorldStore, world: World) -> None:
-    """The first snapshot: without one nothing would be kept."""
+    """Write the first snapshot, without which nothing would be stored."""
     try:
         state.save(world)
     except OSError as error:
@@ -172,7 +180,7 @@ def save_first_snapshot(state: WorldStore, world: World) -> None:
 
 
 def resume_world(desk: LiveWorld, options: WorldOptions) -> None:
-    """The machines of the last time are off, and a scenario begins."""
+    """Power off the machines of the previous run and start a scenario."""
     event = "rebooted" if options.wish.hosts != NONE else "up"
     for key, view in desk.host_views().items():
         if view.on:
@@ -191,13 +199,12 @@ def resume_world(desk: LiveWorld, options: WorldOptions) -> None:
 
 
 def make_post_request(path: str, body: Json) -> Request:
-    """A request of our own."""
     headers = {"content-type": "application/json"}
     return Request(method="POST", path=path, headers=headers, body=json.dumps(body).encode())
 
 
 def make_world_info(world: World, ground: LocalEndpoints, now: float) -> WorldInfo:
-    """Where this world is; what its hosts are is not known yet."""
+    """Return the world's address; its hosts are not known yet."""
     port = ground.rest.getsockname()[1]
     return WorldInfo(
         format=FORMAT,
@@ -217,7 +224,6 @@ def make_world_info(world: World, ground: LocalEndpoints, now: float) -> WorldIn
 
 
 def make_doorkeeper(board: WorldStatus) -> AccessGuard:
-    """Who says who may come in."""
     return AccessGuard(watches=BLIND not in board.facts.missing)
 
 
@@ -229,7 +235,7 @@ async def serve_requests(
     board: WorldStatus,
     outside: tuple[Clock, WorldObserver],
 ) -> AsyncIterator[None]:
-    """Answer, and let time pass."""
+    """Serve requests and apply due events."""
     clock, audience = outside
     try:
         front = tls_context(ensure_certificates(options.folder / "tls", clock.now()))
@@ -263,7 +269,7 @@ async def provide_hosts(
     audience: WorldObserver,
     lodged: Callable[[], HostsRunner],
 ) -> AsyncIterator[None]:
-    """Have hosts, and say which."""
+    """Run hosts and publish their mode."""
     async with contextlib.AsyncExitStack() as stack:
         if options.wish.hosts == NONE:
             board.lodging = HostSetup()
@@ -285,7 +291,7 @@ async def provide_hosts(
 def save_final_state(
     state: WorldStore, world: World, board: WorldStatus, audience: WorldObserver
 ) -> None:
-    """Write the world down, so that the next start has nothing to recover."""
+    """Save the world, so that the next start has nothing to recover."""
     try:
         state.save(world)
         state_dir.write_world_info(
@@ -296,7 +302,7 @@ def save_final_state(
 
 
 def unwrap_world_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The trouble in it, if there is one."""
+    """Return the WorldError in the group, if there is one."""
     found: BaseException | None = group.subgroup(WorldError)
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
@@ -304,7 +310,7 @@ def unwrap_world_error(group: BaseExceptionGroup[BaseException]) -> BaseExceptio
 
 
 def raise_file_limit() -> None:
-    """A host takes six descriptors and a login four more: as many as the system gives."""
+    """Raise the limit of open files: a host needs six and a login four more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -312,7 +318,7 @@ def raise_file_limit() -> None:
 
 
 def install_stop_signals() -> asyncio.Event:
-    """Set when somebody wants the world to end."""
+    """Return an event that is set when the world is to stop."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -321,7 +327,7 @@ def install_stop_signals() -> asyncio.Event:
 
 
 async def follow_log(desk: LiveWorld, line: Callable[[LogEntry], None]) -> None:
-    """Tell what happens as it happens."""
+    """Pass every new line of the log to `line`."""
     told = log_length(desk.world)
     while True:
         await desk.wait_for_log_lines(told)

@@ -1,4 +1,4 @@
-"""Keeps the running hosts and their SSH addresses as the model wishes them."""
+"""Keeps running hosts and their SSH addresses in line with the model."""
 
 import asyncio
 import contextlib
@@ -15,14 +15,14 @@ from tpuherd_sim.http.gcs_objects import OBJECTS
 from tpuherd_sim.ssh.ssh_server import SshServer
 from tpuherd_sim.state_dir import WorldError
 
-NAMED_MAX = 3  #: of the people who share a machine
+NAMED_MAX = 3  #: of the other users
 
 
 @contextlib.asynccontextmanager
 async def run_hosts(
     packages: PackageSources, wish: HostOptions, site: HostEnvironment
 ) -> AsyncIterator[HostSetup]:
-    """Boot what is to run, end what is not, until the context does; then end all."""
+    """Run hosts as the model wants them until the context ends; then end all."""
     keys = site.folder / "host_keys"
     around = ServiceSettings(
         keys_folder=keys,
@@ -59,7 +59,7 @@ async def run_hosts(
 
 
 def check_other_users(wish: HostOptions, missing: Sequence[str], people: Sequence[str]) -> None:
-    """Where others use the machine, hosts that are processes of ours are only had if asked for."""
+    """Refuse process hosts on a shared machine unless the user asked for them."""
     if wish.hosts != PROCESSES and people:
         named = ", ".join(people[:NAMED_MAX])
         raise WorldError(
@@ -70,10 +70,10 @@ def check_other_users(wish: HostOptions, missing: Sequence[str], people: Sequenc
 
 
 async def reconcile_hosts(site: HostEnvironment, rack: HostPool, door: SshServer) -> None:
-    """Bring hosts and addresses in line whenever something of them changes."""
+    """Update hosts and addresses whenever they change."""
 
     async def match(keys: set[str]) -> None:
-        """Booting takes its time; nobody else waits for it."""
+        """Apply views; booting takes a while, so each call runs in its own task."""
         try:
             await rack.apply_views({key: site.desk.host_view(key) for key in keys})
         except OSError as error:

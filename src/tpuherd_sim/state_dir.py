@@ -1,4 +1,4 @@
-"""The folder of a world: where it is, what it says of itself, and who has it in use."""
+"""The folder of a world: its location, description and lock."""
 
 import contextlib
 import fcntl
@@ -9,40 +9,40 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-FORMAT = 1  #: of everything in the folder; raised when an older world could not be read
+FORMAT = 1  #: of everything in the folder; incremented when older worlds can't be read
 
 
 class WorldError(Exception):
-    """What was asked of the world can't be done: one sentence for the user, and what to do next."""
+    """A request that the world can't fulfil: one sentence with what to do next."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldInfo:
-    """What world.json says: all that a client needs to find the world."""
+    """The content of world.json: all that a client needs to find the world."""
 
     format: int
     version: str  #: of tpuherd
     url: str
     port: int
     ssh_port: int
-    tunnel_port: int  #: the front that plays *.googleapis.com over TLS
-    network: int  #: hosts answer on 127.<network>.y.z
+    tunnel_port: int  #: the proxy that stands in for *.googleapis.com over TLS
+    network: int  #: external addresses of hosts are 127.<network>.y.z
     project: str
     project_number: int
     hosts: str  #: none, processes, namespaces-user or namespaces-root
-    missing: tuple[str, ...]  #: what this machine does not give, a sentence each
+    missing: tuple[str, ...]  #: features that this machine lacks, a sentence each
     started: float
-    pid: int | None  #: None where the world was stopped in order
+    pid: int | None  #: None if the world was stopped properly
 
 
 def default_folder(environ: Mapping[str, str]) -> Path:
-    """Where the world lives that nobody named."""
+    """Return the folder of the default world."""
     state = environ.get("XDG_STATE_HOME") or str(Path(environ.get("HOME") or "~") / ".local/state")
     return Path(state).expanduser() / "tpuherd" / "world"
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make the folder for us alone, or refuse one that is something else."""
+    """Create the folder with private permissions; refuse one that has other files."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         strange = not (folder / "lock").exists() and any(folder.iterdir())
@@ -61,7 +61,7 @@ def prepare_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Have the folder for ourselves; the system gives it back when we die."""
+    """Hold the folder's lock; the system releases it when this process dies."""
     try:
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
@@ -77,7 +77,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def _acquire_lock(lock: int, folder: Path) -> None:
-    """Lock, or say who is in the way."""
+    """Lock, or report the process that holds the lock."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
@@ -88,11 +88,11 @@ def _acquire_lock(lock: int, folder: Path) -> None:
             f"{folder} is in use by the world with pid {pid}; "
             f"stop it with `herd sim stop --state-dir {folder}` or choose another --state-dir"
         )
-    fcntl.flock(lock, fcntl.LOCK_EX)  # somebody only looks whether it is taken: a moment's wait
+    fcntl.flock(lock, fcntl.LOCK_EX)  # another process is checking the lock, for a moment
 
 
 def running_world_pid(folder: Path) -> int | None:
-    """The pid of the world that runs in this folder."""
+    """Return the pid of the world that runs in this folder."""
     try:
         lock = os.open(folder / "lock", os.O_RDONLY)
     except OSError:
@@ -107,7 +107,7 @@ def running_world_pid(folder: Path) -> int | None:
 
 
 def wait_until_stopped(folder: Path) -> None:
-    """Return when no world runs in this folder any more. Blocks."""
+    """Block until no world runs in this folder."""
     lock = os.open(folder / "lock", os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_SH)
@@ -131,12 +131,11 @@ def _is_alive(pid: int) -> bool:
 
 
 def write_world_info(folder: Path, facts: WorldInfo) -> None:
-    """Say where we are."""
     write_atomically(folder / "world.json", json.dumps(asdict(facts), indent=2) + "\n")
 
 
 def read_world_info(folder: Path) -> WorldInfo | None:
-    """What the world of this folder says, or said last; None where there never was one."""
+    """Return the last description of the world, or None if there never was one."""
     try:
         found = json.loads((folder / "world.json").read_bytes())
     except FileNotFoundError:
@@ -152,7 +151,7 @@ def read_world_info(folder: Path) -> WorldInfo | None:
 
 
 def check_format(file: Path, found: Any) -> None:
-    """Refuse what another version wrote."""
+    """Refuse a file of another version."""
     there = found.get("format") if isinstance(found, dict) else None
     if there != FORMAT:
         raise WorldError(
@@ -162,7 +161,7 @@ def check_format(file: Path, found: Any) -> None:
 
 
 def write_atomically(file: Path, text: str | bytes, *, mode: int = 0o600) -> None:
-    """Write a file so that nobody ever sees half of it."""
+    """Write a file so that readers never see a part of it."""
     content = text.encode() if isinstance(text, str) else text
     half = file.with_name(f".{file.name}.new")
     descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)

@@ -1,4 +1,4 @@
-"""The world as an ASGI app: bytes in, `desk.handle`, bytes out."""
+"""The world as an ASGI app: parses requests, passes them to the world, writes its responses."""
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from email.utils import formatdate
@@ -14,32 +14,37 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-#: The server's extension by which an answer is lost: cuts the connection.
+#: The server's extension that cuts the connection, for a lost response.
 CUT = "tpuherd.cut"
 BODY_BYTES_MAX = 16 << 20
-#: What is put into buckets may be longer.
+#: Uploads to buckets may be longer than other bodies.
 UPLOADS, UPLOAD_BYTES_MAX = ("/upload/", "/resumable/"), 1 << 30
 JSON_TYPE = (b"content-type", b"application/json; charset=UTF-8")
-#: What says who somebody is goes no further than this room: not into the model, not onto the disk.
+#: Credential headers, which are dropped here: they reach neither the model nor the disk.
 SECRET = frozenset({b"authorization", b"cookie", b"proxy-authorization", b"x-goog-api-key"})
 
-#: Answers what is not the model's: the page of the world itself, its metadata for sign-ins, what
-#: is in buckets. None: it is the model's after all.
+#: Answers requests that are not the model's: the world's own page, its metadata for sign-ins,
+#: bucket objects. None leaves the request to the model.
 RouteHandler = Callable[[Request], Awaitable[Response | None]]
 
 
 class LostAnswer(ConnectionResetError):
-    """In one process there is no connection to cut, so this is raised through the app instead."""
+    """Raised through the app for a lost response, because in-process clients have no connection to
+    cut.
+    """
 
 
 class ClientGone(Exception):
-    """The client went away while it was still sending."""
+    pass
 
 
 def create_app(
     desk: LiveWorld, clock: Clock, sides: Mapping[str, RouteHandler] | None = None
 ) -> App:
-    """The app of one world. `sides` are asked first: by the path, or its beginning."""
+    """Return the app of one world.
+
+    `sides` handle requests by path or path prefix before the model does.
+    """
     fronts = dict(sides or {})
     trees = tuple(
         (path, side) for path, side in fronts.items() if path.endswith("/") and path != "/"
@@ -73,7 +78,7 @@ def create_app(
 
 
 async def read_request(scope: Scope, receive: Receive) -> Request:
-    """The whole request; of a body that is too long only its beginning."""
+    """Return the request; a body that is too long is truncated."""
     body = bytearray()
     longest = max_body_bytes(scope["raw_path"].decode("latin-1"))
     more = True
@@ -94,7 +99,7 @@ async def read_request(scope: Scope, receive: Receive) -> Request:
 
 
 def read_headers(scope: Scope) -> dict[str, str]:
-    """The headers of a request without what is secret, names in lower case."""
+    """Return the headers in lower case, without credentials."""
     return {
         name.decode("latin-1"): value.decode("latin-1")
         for name, value in scope["headers"]
@@ -103,12 +108,10 @@ def read_headers(scope: Scope) -> dict[str, str]:
 
 
 def max_body_bytes(path: str) -> int:
-    """How long a body may be."""
     return UPLOAD_BYTES_MAX if path.startswith(UPLOADS) else BODY_BYTES_MAX
 
 
 async def write_response(send: Send, response: Response, now: float) -> None:
-    """The answer with the headers that every answer has."""
     headers = [(name.lower().encode(), value.encode()) for name, value in response.headers]
     if not any(name == b"content-type" for name, _ in headers):
         headers.append(JSON_TYPE)
@@ -119,7 +122,7 @@ async def write_response(send: Send, response: Response, now: float) -> None:
 
 
 async def cut_connection(scope: Scope, receive: Receive) -> None:
-    """Let the client find its connection dead."""
+    """Cut the connection without a response."""
     abort = scope.get("extensions", {}).get(CUT)
     if abort is None:
         raise LostAnswer("the connection closed before a response arrived")

@@ -1,4 +1,4 @@
-"""Certificates of one world: it plays *.googleapis.com to whoever is told to trust it."""
+"""Certificates with which a world stands in for *.googleapis.com."""
 
 import ssl
 from dataclasses import dataclass
@@ -22,14 +22,12 @@ PLAIN = serialization.NoEncryption()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CertificateFiles:
-    """Where they are."""
-
     authority: Path  #: what clients must trust
-    server: Path  #: certificate and key of the front
+    server: Path  #: certificate and key of the proxy
 
 
 def ensure_certificates(folder: Path, now: float) -> CertificateFiles:
-    """Those of this world, made where there are none or where they run out."""
+    """Return the world's certificates; create them if they are missing or about to expire."""
     found = CertificateFiles(authority=folder / "ca.pem", server=folder / "server.pem")
     moment = datetime.fromtimestamp(now, UTC)
     try:
@@ -37,7 +35,7 @@ def ensure_certificates(folder: Path, now: float) -> CertificateFiles:
         if ends - moment > RENEW and found.authority.exists():
             return found
     except (OSError, ValueError):
-        pass  # none yet, or half of one
+        pass  # missing or incomplete
     folder.mkdir(mode=0o700, exist_ok=True)
     authority, server = make_certificates(moment)
     write_atomically(found.authority, authority, mode=0o644)
@@ -46,9 +44,9 @@ def ensure_certificates(folder: Path, now: float) -> CertificateFiles:
 
 
 def make_certificates(moment: datetime) -> tuple[bytes, bytes]:
-    """A new authority's certificate, and the front's with its key.
+    """Return a new authority's certificate, and the proxy's with its key.
 
-    The authority's key is thrown away, so that nobody can ever sign another name with it.
+    The authority's key is discarded, so that it can never sign another name.
     """
     above, below = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer = x509_name("tpuherd: a simulated world on this machine")
@@ -75,14 +73,13 @@ def make_certificates(moment: datetime) -> tuple[bytes, bytes]:
 
 
 def x509_name(common: str) -> x509.Name:
-    """A name with nothing but this."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
 def certificate_builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, moment: datetime
 ) -> x509.CertificateBuilder:
-    """What both certificates say. They hold since yesterday, for clocks that are a bit wrong."""
+    """Return a builder with the common fields; valid since yesterday, to allow for clock skew."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -96,7 +93,7 @@ def certificate_builder(
 
 
 def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    """An authority signs certificates, a server signs its handshakes."""
+    """Return the usage: an authority signs certificates, a server signs handshakes."""
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         key_cert_sign=signs_certificates,
@@ -111,7 +108,7 @@ def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def tls_context(found: CertificateFiles) -> ssl.SSLContext:
-    """For the front: TLS with HTTP/1.1 inside. HTTP/2, and so gRPC, is not offered."""
+    """Return the proxy's TLS settings: HTTP/1.1 only, so neither HTTP/2 nor gRPC."""
     front = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     front.load_cert_chain(found.server)
     front.set_alpn_protocols(["http/1.1"])
@@ -119,6 +116,6 @@ def tls_context(found: CertificateFiles) -> ssl.SSLContext:
 
 
 def make_private_key() -> str:
-    """A key such as a service account has. It opens nothing."""
+    """Return a service account's private key, which gives no access to anything."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     return key.private_bytes(PEM, PKCS8, PLAIN).decode()

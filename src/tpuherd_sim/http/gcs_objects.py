@@ -1,4 +1,4 @@
-"""What is in a world's buckets: files of its folder, told of as Cloud Storage does."""
+"""The objects in a world's buckets: files in its folder, served like Cloud Storage."""
 
 import asyncio
 import hashlib
@@ -19,17 +19,17 @@ from tpuherd_sim.hosts.host_protocols import WorldApi
 from tpuherd_sim.model.compute_state import format_compute_time
 from tpuherd_sim.model.http_types import Json, Request, Response
 
-#: JSON's own path, uploads, downloads: what follows is /b/BUCKET/o or /b/BUCKET/o/OBJECT.
+#: Prefixes for the JSON API, uploads and downloads, before /b/BUCKET/o or /b/BUCKET/o/OBJECT.
 PATHS = re.compile(r"(/upload|/download|/resumable)?/storage/v1/b/([^/]+)/o(?:/(.*))?")
 TREES = ("/storage/v1/", "/upload/storage/v1/", "/download/storage/v1/", "/resumable/storage/v1/")
 RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 PAGE_MAX = 1000
-HALF = ".half"  #: what is uploaded in parts, until it is whole
-OBJECTS = "objects"  #: the folder of a world in which they are
+HALF = ".half"  #: incomplete multipart uploads
+OBJECTS = "objects"  #: the folder of the objects in a world's folder
 
 
 class StorageError(Exception):
-    """An error of Storage's."""
+    """An error of the Storage API."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -38,7 +38,7 @@ class StorageError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObjectRequest:
-    """A request about objects, taken apart."""
+    """The parsed form of a request about objects."""
 
     request: Request
     kind: str  #: "", /upload, /download or /resumable
@@ -47,7 +47,9 @@ class ObjectRequest:
     query: Mapping[str, str]
 
     def check_preconditions(self, found: int) -> None:
-        """ifGenerationMatch and its opposite; 0 is what is not there."""
+        """Check ifGenerationMatch and ifGenerationNotMatch; 0 means that the object
+        does not exist.
+        """
         match, other = self.query.get("ifGenerationMatch"), self.query.get("ifGenerationNotMatch")
         if other == str(found) and self.request.method == "GET":
             raise StorageError(304, "Not Modified")
@@ -58,16 +60,16 @@ class ObjectRequest:
 
 
 class ObjectStore:
-    """Answers for objects; what is asked about buckets is left to the model."""
+    """Answers requests about objects; requests about buckets are left to the model."""
 
     def __init__(self, desk: WorldApi, folder: Path) -> None:
         self.desk = desk
         self.folder = folder
-        self.writing = Lock()  #: a condition holds until what it is for has been done
-        self.newest = 0  #: of the generations that were given
+        self.writing = Lock()  #: keeps preconditions valid until the write is done
+        self.newest = 0  #: the highest generation so far
 
     async def answer_request(self, request: Request) -> Response | None:
-        """None: this is not about objects."""
+        """Return the response, or None if the request is not about objects."""
         path = request.path
         found = PATHS.fullmatch(path)
         if found is None:
@@ -93,7 +95,7 @@ class ObjectStore:
             return Response(status=no.status, body=json.dumps({"error": told}).encode())
 
     def refuse_nonempty_delete(self, request: Request) -> Response | None:
-        """A bucket with something in it is not deleted."""
+        """Refuse to delete a bucket that is not empty."""
         bucket = request.path.removeprefix("/storage/v1/b/")
         if "/" in bucket or next(self.object_names(bucket), None) is None:
             return None
@@ -101,7 +103,6 @@ class ObjectStore:
         return Response(status=409, body=json.dumps({"error": told}).encode())
 
     def handle_object(self, wanted: ObjectRequest) -> Response:
-        """By method and kind."""
         method = wanted.request.method
         if wanted.kind in ("/upload", "/resumable"):
             return self.handle_upload(wanted)
@@ -122,7 +123,7 @@ class ObjectStore:
         raise StorageError(405, f"{method} of objects is not supported by this world.")
 
     def handle_upload(self, wanted: ObjectRequest) -> Response:
-        """In one request, or begun here and sent to an address of its own."""
+        """Store an object at once, or start a resumable upload with its own URL."""
         body = wanted.request.body
         if wanted.kind == "/resumable":
             return self.continue_upload(wanted)
@@ -149,7 +150,7 @@ class ObjectStore:
         return json_response(self.object_resource(wanted.bucket, name))
 
     def continue_upload(self, wanted: ObjectRequest) -> Response:
-        """A part of an upload, or all of it."""
+        """Store a part of an upload, or all of it."""
         upload = quote(wanted.query.get("upload_id", ""), safe="")
         half = self.folder / wanted.bucket / f"{upload}{HALF}"
         if not half.is_file():
@@ -164,12 +165,12 @@ class ObjectStore:
         whole = half.read_bytes()
         half.unlink()
         self.write_object(wanted, wanted.name, whole)
-        # Google's client insists on it here, and nowhere else.
+        # Google's client requires it here, and nowhere else.
         crc = b64encode(crc32c_checksum(whole).to_bytes(4, "big")).decode()
         return json_response({**self.object_resource(wanted.bucket, wanted.name), "crc32c": crc})
 
     def write_object(self, wanted: ObjectRequest, name: str, content: bytes) -> None:
-        """Seen whole or not at all."""
+        """Write an object atomically."""
         path = self.object_path(wanted.bucket, name)
         with self.writing:
             before = file_generation(path) if path.is_file() else 0
@@ -177,16 +178,17 @@ class ObjectStore:
             path.parent.mkdir(parents=True, exist_ok=True)
             new = self.object_path(wanted.bucket, name, ".new")
             new.write_bytes(content)
-            # A disk's clock goes by milliseconds: two writes in one of them are two generations.
+            # A disk's clock may have millisecond resolution: two writes within one are two
+            # generations.
             self.newest = max(file_generation(new), before + 1, self.newest + 1)
             os.utime(new, ns=(self.newest * 1000, self.newest * 1000))
             new.replace(path)
 
     def object_content(self, wanted: ObjectRequest) -> Response:
-        """All of an object, or the range that is asked for."""
+        """Return the object, or the requested range of it."""
         with self.existing_file(wanted).open(
             "rb"
-        ) as stream:  # of one generation, whatever is written now
+        ) as stream:  # a single generation, whatever is written now
             number = os.fstat(stream.fileno()).st_mtime_ns // 1000
             wanted.check_preconditions(number)
             content = stream.read()
@@ -211,7 +213,7 @@ class ObjectStore:
         return Response(status=206, body=content[first : last + 1], headers=tuple(kind))
 
     def list_objects(self, wanted: ObjectRequest) -> Response:
-        """Names in order, those below a delimiter folded into prefixes."""
+        """List names in order; fold those below a delimiter into prefixes."""
         query = wanted.query
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         first, end = query.get("startOffset", ""), query.get("endOffset")
@@ -241,7 +243,6 @@ class ObjectStore:
         return json_response(answer)
 
     def object_resource(self, bucket: str, name: str) -> Json:
-        """An object as Storage shows it."""
         file = self.object_path(bucket, name)
         state, number = file.stat(), str(file_generation(file))
         at = format_compute_time(state.st_mtime)
@@ -262,7 +263,6 @@ class ObjectStore:
         }
 
     def object_names(self, bucket: str) -> Iterator[str]:
-        """All objects of a bucket."""
         top = self.folder / bucket
         if top.is_dir():
             for entry in os.scandir(top):
@@ -270,7 +270,7 @@ class ObjectStore:
                     yield unquote(entry.name.removesuffix(".object"))
 
     def object_path(self, bucket: str, name: str, end: str = ".object") -> Path:
-        """A file whose name can't lead out of its bucket."""
+        """Return the file of an object, which is always inside the folder of its bucket."""
         return self.folder / bucket / (quote(name, safe="") + end)
 
     def existing_file(self, wanted: ObjectRequest) -> Path:
@@ -282,7 +282,7 @@ class ObjectStore:
 
 @cache
 def crc_table() -> tuple[int, ...]:
-    """Of Castagnoli's polynomial."""
+    """Return the table for Castagnoli's polynomial."""
     found = []
     for byte in range(256):
         for _ in range(8):
@@ -292,7 +292,9 @@ def crc_table() -> tuple[int, ...]:
 
 
 def crc32c_checksum(content: bytes) -> int:
-    """A checksum that the standard library has not; slow, and so not told where it may lack."""
+    """Return the CRC32C, which the standard library lacks; slow, so it is left out where clients
+    allow.
+    """
     crc, row = 0xFFFFFFFF, crc_table()
     for byte in content:
         crc = row[(crc ^ byte) & 0xFF] ^ crc >> 8
@@ -301,28 +303,27 @@ def crc32c_checksum(content: bytes) -> int:
 
 @lru_cache(maxsize=4096)
 def md5_hash(file: Path, generation: int) -> str:
-    """Of what a file has been since then."""
+    """Return the MD5 of a file; cached by generation."""
     return b64encode(hashlib.md5(file.read_bytes()).digest()).decode()
 
 
 def file_generation(file: Path) -> int:
-    """Higher for what was written later."""
+    """Return a number that grows with later writes."""
     return file.stat().st_mtime_ns // 1000
 
 
 def json_response(content: Json) -> Response:
-    """JSON."""
     return Response(body=json.dumps(content).encode())
 
 
 def split_multipart(request: Request) -> tuple[Json, bytes]:
-    """The two parts of a multipart upload: what is told of the object, and its content."""
+    """Return an upload's metadata and content."""
     head = f"Content-Type: {request.headers.get('content-type', '')}\r\n\r\n".encode()
     message = BytesParser().parsebytes(head + request.body)
     pieces = message.get_payload()
     if not isinstance(pieces, list) or len(pieces) != 2:
         raise StorageError(400, "This is no multipart upload.")
-    # The parser takes line ends for its own; the content is cut out by the boundary instead.
+    # The parser changes line ends, so the content is cut out at the boundary instead.
     boundary = b"\r\n--" + str(message.get_boundary()).encode()
     body = request.body.split(boundary)[1].partition(b"\r\n\r\n")[2]
     told = json.loads(str(pieces[0].get_payload()))  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""A proxy in whose reach every *.googleapis.com is the world, and nothing else can be reached."""
+"""A proxy through which *.googleapis.com is the world, and nothing else is reachable."""
 
 import asyncio
 import contextlib
@@ -25,10 +25,10 @@ async def serve_proxy(
     port: int,
     outside: tuple[AccessGuard, Callable[[str], None]],
 ) -> AsyncIterator[None]:
-    """Take CONNECT on this socket, end the TLS here, hand what is inside to the world's port.
+    """Accept CONNECT on this socket, terminate TLS and forward requests to the world's port.
 
-    The doorkeeper decides who may: the world's port would take them all for us. The other one is
-    told of what goes wrong.
+    The guard checks who connects, because to the world's port all of them look like this process.
+    `tell` receives problems.
     """
     doorkeeper, tell = outside
     async with asyncio.TaskGroup() as group:
@@ -59,7 +59,7 @@ async def serve_client(
     port: int,
     tell: Callable[[str], None],
 ) -> None:
-    """One client, from its CONNECT to its end."""
+    """Serve one client connection."""
     host = ""
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -76,24 +76,24 @@ async def serve_client(
             "may ignore the variables of `herd sim env --proxy`, or require gRPC"
         )
     except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-        pass  # it went away, or it is no HTTP client
+        pass  # the client left, or does not speak HTTP
     except asyncio.CancelledError:
         writer.transport.abort()
         raise
     finally:
-        writer.close()  # once what was written has gone out
+        writer.close()  # after flushing
 
 
 async def turn_away(writer: asyncio.StreamWriter, sentence: str) -> None:
-    """Tell somebody that this is not for him, whatever he wants."""
+    """Answer every request of a client with the same refusal."""
     try:
         await send_refusal(writer, sentence)
     except OSError:
-        pass  # gone already
+        pass  # already gone
 
 
 def requested_host(head: bytes) -> tuple[str, str]:
-    """The host that a request asks for, and the sentence that refuses it, if it is refused."""
+    """Return the requested host, and the reason to refuse it or ""."""
     words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     method, where = (words[0], words[1]) if len(words) == 3 else ("", "")
     host = where.rpartition(":")[0].lower() if method == "CONNECT" else where or "This"
@@ -103,7 +103,7 @@ def requested_host(head: bytes) -> tuple[str, str]:
 
 
 async def send_refusal(writer: asyncio.StreamWriter, sentence: str) -> None:
-    """Say no, in words that a client shows."""
+    """Send a refusal that clients show to the user."""
     body = sentence.encode() + b"\n"
     head = (
         "HTTP/1.1 403 This proxy serves only the simulated world\r\n"
@@ -122,7 +122,7 @@ async def relay_bytes(
     port: int,
     tell: Callable[[str], None],
 ) -> None:
-    """Carry bytes both ways until one side has no more."""
+    """Copy bytes in both directions until one side ends."""
     first = await reader.read(CHUNK)
     if first.startswith(PREFACE):
         tell("a client used HTTP/2 (gRPC?), which the world does not support; set transport='rest'")
@@ -141,10 +141,9 @@ async def relay_bytes(
 
 
 async def copy_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One direction."""
     try:
         while chunk := await reader.read(CHUNK):
             writer.write(chunk)
             await writer.drain()
     except OSError:
-        pass  # either side is gone: so is this connection
+        pass  # one side is gone, which ends the connection

@@ -1,4 +1,4 @@
-"""The world's port: HTTP/1.1 over loopback, as fast as one core allows."""
+"""The world's HTTP/1.1 server on loopback."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,12 @@ from tpuherd_sim.request_guard import AccessGuard, refuse_stranger, refuse_web_p
 #: Google's front ends close an idle connection after about four minutes.
 IDLE_S = 240
 BACKLOG = 2048
-#: The extension that says why a connection is refused; "" where it is not.
+#: The extension with the reason to refuse a connection; "" if it is accepted.
 REFUSED = "tpuherd.refused"
 
 
 class GuardedConnection(HttpToolsProtocol):
-    """A client's connection that the app can cut, by somebody who may ask or not."""
+    """A connection that the app can cut, with the result of the access check."""
 
     doorkeeper: AccessGuard
     refused = ""
@@ -38,7 +38,7 @@ class GuardedConnection(HttpToolsProtocol):
 
 
 def guard_app(app: App, now: Callable[[], float]) -> App:
-    """The app for those who may ask; a sentence for all others."""
+    """Wrap the app so that it refuses connections that fail the access check."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         refused = scope["extensions"][REFUSED]
@@ -55,7 +55,9 @@ def guard_app(app: App, now: Callable[[], float]) -> App:
 async def serve_app(
     app: App, door: socket.socket, doorkeeper: AccessGuard, now: Callable[[], float]
 ) -> AsyncIterator[None]:
-    """Answer on this socket. Uvicorn's own Server would take the signals and exit the process."""
+    """Serve the app on this socket; uvicorn's own Server would handle signals and exit
+    the process.
+    """
     config = Config(
         guard_app(app, now),
         http=GuardedConnection,

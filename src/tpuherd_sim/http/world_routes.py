@@ -1,4 +1,4 @@
-"""What a world answers about itself rather than about TPUs: its page, its numbers, its sign-in."""
+"""Routes about the world itself: its page, its status, its metadata for sign-ins."""
 
 import asyncio
 import json
@@ -17,16 +17,16 @@ from tpuherd_sim.overview import world_overview
 from tpuherd_sim.state_dir import WorldInfo
 from tpuherd_sim.tpu.metadata_replies import metadata_response
 
-NEWS_S_MAX = 25.0  #: a client that waits for news hears from us at least so often
+NEWS_S_MAX = 25.0  #: longest wait for news
 PLAIN = ("Content-Type", "text/plain; charset=UTF-8")
-#: Without this header google-auth does not believe that it speaks to a metadata server.
+#: google-auth requires this header of a metadata server.
 FLAVOR = ("Metadata-Flavor", "Google")
 TOKEN_S = 3599
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
 def world_routes(desk: LiveWorld, board: WorldStatus, folder: Path) -> Mapping[str, RouteHandler]:
-    """All of them, by their path or how it begins."""
+    """Return the handlers by path or path prefix."""
     facts = board.facts
     objects = ObjectStore(desk, folder / OBJECTS)
 
@@ -39,17 +39,17 @@ def world_routes(desk: LiveWorld, board: WorldStatus, folder: Path) -> Mapping[s
         return json_response({"nodes": sorted(desk.world.nodes)})
 
     async def news(request: Request) -> Response:
-        """Once the log is longer than the client knows."""
+        """Answer once the log has more lines than the client knows."""
         since = parse_qs(request.query).get("since", ["0"])[0]
         try:
             async with asyncio.timeout(NEWS_S_MAX):
                 await desk.wait_for_log_lines(int(since) if since.isdecimal() else 0)
         except TimeoutError:
-            pass  # nothing happened; the client may ask again
+            pass  # no news; the client may ask again
         return json_response({"lines": log_length(desk.world)})
 
     async def metadata(request: Request) -> Response:
-        """For google-auth on this machine, where GCE_METADATA_HOST names us."""
+        """Answer google-auth on this machine, whose GCE_METADATA_HOST names the world."""
         return metadata_response(metadata_tree(facts), request)
 
     async def root(request: Request) -> Response:
@@ -66,12 +66,10 @@ def world_routes(desk: LiveWorld, board: WorldStatus, folder: Path) -> Mapping[s
 
 
 def json_response(content: Json) -> Response:
-    """JSON."""
     return Response(body=json.dumps(content).encode())
 
 
 def greeting_page(facts: WorldInfo) -> Response:
-    """The page at the root: where one is."""
     text = (
         f"This is a simulated Cloud TPU (tpuherd {facts.version}), project {facts.project}. "
         f"Its API is at {facts.url}/v2/projects/{facts.project}/locations\n"
@@ -80,7 +78,7 @@ def greeting_page(facts: WorldInfo) -> Response:
 
 
 def metadata_tree(facts: WorldInfo) -> Json:
-    """All that a sign-in asks for."""
+    """Return the metadata that a sign-in needs."""
     email = f"{facts.project_number}-compute@developer.gserviceaccount.com"
     token = {"access_token": "world.home", "expires_in": TOKEN_S, "token_type": "Bearer"}
     account = {"aliases": ["default"], "email": email, "scopes": SCOPES, "token": token}

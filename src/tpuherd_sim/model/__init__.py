@@ -1,1 +1,1 @@
-"""The world as values: records, rules, errors and its state. Pure."""
+"""The state of a world: records, rules, errors. Pure."""

@@ -1,4 +1,4 @@
-"""How Compute and Storage say no."""
+"""Errors of Compute and Storage."""
 
 from tpuherd_sim.model.http_types import ApiError, Json
 
@@ -18,7 +18,7 @@ REASONS = {
 
 
 def compute_error_body(version: str, refused: ApiError) -> Json:
-    """The error body: the old shape, with `errors[]` and a reason in each."""
+    """Return the error body in the old format, with `errors[]` and reasons."""
     reason = REASONS.get(refused.http, "invalid")
     if version == "storage" and refused.http == 409:
         reason = "conflict"
@@ -27,16 +27,13 @@ def compute_error_body(version: str, refused: ApiError) -> Json:
 
 
 def not_found_error(resource: str) -> ApiError:
-    """There is nothing of that name."""
     return ApiError(404, "NOT_FOUND", f"The resource '{resource}' was not found")
 
 
 def already_exists_error(resource: str) -> ApiError:
-    """There is one of that name already."""
     return ApiError(409, "ALREADY_EXISTS", f"The resource '{resource}' already exists")
 
 
 def invalid_value_error(field: str, value: object, rule: str) -> ApiError:
-    """A field of the body is not as it must be."""
     text = f"Invalid value for field '{field}': '{value}'. {rule}"
     return ApiError(400, "INVALID_ARGUMENT", text)

@@ -1,4 +1,4 @@
-"""What the world holds beside TPUs: project metadata, networks, firewall rules and buckets."""
+"""The state of the world beside TPUs: project metadata, networks, firewall rules, buckets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,19 +13,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Firewall:
-    """One rule of a network."""
-
     name: str
     id: int
     created: float
     network: str  #: its name
-    spec: Mapping[str, Any]  #: the rest, checked and completed, in the API's words
+    spec: Mapping[str, Any]  #: the other fields, validated and completed, in the API's format
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Network:
-    """A VPC network."""
-
     name: str
     id: int
     created: float
@@ -35,13 +31,13 @@ class Network:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bucket:
-    """A storage bucket: where it is matters, what is in it does not."""
+    """A storage bucket without its objects."""
 
     name: str
     project: str
     location: str  #: upper case: US-CENTRAL2, NAM4, US
     kind: str  #: region, dual-region or multi-region
-    regions: tuple[str, ...]  #: of a dual-region put together by the user
+    regions: tuple[str, ...]  #: of a custom dual-region
     storage_class: str
     created: float
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -49,12 +45,12 @@ class Bucket:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComputeOperation:
-    """A Compute operation: the effect is there at once, the word DONE a moment later."""
+    """A Compute operation: it takes effect at once and is reported DONE a moment later."""
 
     name: str
     id: int
     verb: str  #: insert, patch, delete, …
-    target: str  #: global/firewalls/x; empty: the project
+    target: str  #: global/firewalls/x; empty for the project
     target_id: int
     created: float
     ended: float
@@ -62,9 +58,9 @@ class ComputeOperation:
 
 @dataclass(kw_only=True)
 class Services:
-    """Everything of the world that is not a TPU."""
+    """All state of the world that is not about TPUs."""
 
-    dice: Dice  #: its own: a client's token or firewall call must not change the weather
+    dice: Dice  #: separate, so that tokens and firewall calls do not change the weather
     metadata: dict[str, str] = field(default_factory=dict)  #: the project's, for every host
     firewalls: dict[str, Firewall] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)
@@ -84,7 +80,7 @@ def _default_rule(description: str, ranges: str, *allowed: dict[str, Any]) -> di
     }
 
 
-#: What Google gives every new project's default network.
+#: The rules of the default network of every new Google project.
 DEFAULT_FIREWALLS = {
     "default-allow-icmp": _default_rule(
         "Allow ICMP from anywhere", "0.0.0.0/0", {"IPProtocol": "icmp"}
@@ -106,7 +102,7 @@ DEFAULT_FIREWALLS = {
 
 
 def new_services(settings: Settings) -> Services:
-    """A fresh project: the default network with its four rules, no metadata, no bucket."""
+    """Return a new project: the default network with its four rules, no metadata, no bucket."""
     dice = Dice(seed=settings.seed)
     network = Network(name="default", id=new_numeric_id(dice), created=settings.created, auto=True)
     rules = {
@@ -123,10 +119,10 @@ def new_services(settings: Settings) -> Services:
 
 
 def new_numeric_id(dice: Dice) -> int:
-    """An id as Compute has them: 19 digits."""
+    """Return an id like those of Compute: 19 digits."""
     return 10**18 + dice.random_bits() % (8 * 10**18)
 
 
 def format_compute_time(at: float) -> str:
-    """A time as Compute and Storage write it."""
+    """Return a time in the format of Compute and Storage."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

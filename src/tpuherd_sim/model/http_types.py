@@ -1,4 +1,4 @@
-"""One request to the world and one answer, as plain values."""
+"""Requests to the world and responses, as plain values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """What arrives. The journal of a world is a list of these with their times."""
+    """A request. A world's journal is a list of these with their times."""
 
     method: str
     path: str  #: as sent: percent-encoded, without the query
@@ -23,28 +23,28 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Response:
-    """What is answered. Two fields are the weather's: the server obeys, clients never see them."""
+    """A response. The server obeys the two weather fields; clients never see them."""
 
     status: int = 200
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
-    delay_s: float = 0.0  #: hold the answer back for so long (wall time)
-    lost: bool = False  #: the effect took place, but cut the connection without a word
+    delay_s: float = 0.0  #: wait this long before responding (wall time)
+    lost: bool = False  #: cut the connection without a response, although the request took effect
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApiCall:
-    """A request that found its route: the parts of its path, its query and its body taken apart."""
+    """A request that matched a route, with its path, query and body parsed."""
 
     request: Request
     version: str  #: the first part of the path: v2, v2alpha1, compute, …
     path: Mapping[str, str]  #: the route's named parts, percent-decoded
-    query: Mapping[str, str]  #: the last value of each name; system parameters left out
+    query: Mapping[str, str]  #: the route's named segments, percent-decoded
     body: Json
 
 
 class ApiError(Exception):
-    """The API says no. Turned into its error JSON by `handle`; never a bug of ours."""
+    """the last value of each name, without system parameters"""
 
     def __init__(
         self, http: int, status: str, message: str, *, details: tuple[Json, ...] = ()

@@ -7,5 +7,5 @@ if TYPE_CHECKING:
 
 
 def project_metadata(world: "World") -> dict[str, str]:
-    """The metadata that every host of the project sees, such as its ssh-keys."""
+    """Return the metadata that every host of the project sees, such as its ssh-keys."""
     return dict(world.services.metadata)

@@ -1,4 +1,4 @@
-"""What a world holds: nodes, their workers, queued resources and operations, as frozen values."""
+"""The records of a world: nodes, workers, queued resources and operations, as frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ HOLDING = frozenset(
         "DELETING",
     }
 )
-#: States out of which a node comes by itself.
+#: States that a node leaves by itself.
 MOVING = frozenset({"CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING", "STOPPING"})
-#: A node in one of these is dead: it can only be deleted.
+#: A node in one of these states is dead and can only be deleted.
 DEAD = frozenset({"PREEMPTED", "TERMINATED"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GuestAttribute:
-    """One thing a host told the world about itself."""
+    """An attribute that a host published about itself."""
 
     namespace: str  #: hostkeys, guestInventory, …
     name: str  #: ssh-ed25519, hostname, …
@@ -34,29 +34,29 @@ class GuestAttribute:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Worker:
-    """One VM of a node. Its record is there from the moment the node has machines."""
+    """One VM of a node; the record exists once the node has machines."""
 
-    index: int  #: its place in the node, and in networkEndpoints
+    index: int  #: position in the node and in networkEndpoints
     uid: int  #: the instance's number, for instance/id
     name: str  #: t1v-n-0f996b37-w-0
     internal_ip: str
-    external_ip: str | None  #: None where the node has enableExternalIps false
+    external_ip: str | None  #: None if the node has enableExternalIps false
     on: bool = True  #: powered
-    boot: int = 1  #: raised by every boot after the first
-    up: int = 0  #: the boot that the running host last reported to be through
-    soft_off: int = 0  #: raised each time the power button is pressed
+    boot: int = 1  #: incremented by every boot after the first
+    up: int = 0  #: the last boot that the running host reported as complete
+    soft_off: int = 0  #: incremented when the power button is pressed
     hung: bool = False
     network: str = "up"  #: up, down or slow
     ssh: bool = True
     disk_full: bool = False
     clock_skew_s: float = 0.0
     maintenance_event: str = "NONE"  #: metadata instance/maintenance-event of this worker
-    guest: tuple[GuestAttribute, ...] = ()  #: newest last; one a (namespace, name)
+    guest: tuple[GuestAttribute, ...] = ()  #: newest last; one per (namespace, name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Multislice:
-    """Where a node stands among the nodes of its queued resource."""
+    """A node's position among the nodes of its queued resource."""
 
     coordinator: (
         str  #: internal address of the first worker of slice 0: MEGASCALE_COORDINATOR_ADDRESS
@@ -67,7 +67,7 @@ class Multislice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpcomingMaintenance:
-    """Maintenance that has been announced; times are seconds since 1970."""
+    """Announced maintenance; times are seconds since 1970."""
 
     type: str  #: SCHEDULED or UNSCHEDULED
     can_reschedule: bool
@@ -75,13 +75,13 @@ class UpcomingMaintenance:
     window_end: float
     latest_window_start: float
     status: str  #: PENDING or ONGOING
-    duration_s: float = 0.0  #: how long it will take once it begins (ours, not shown)
-    change_ip: bool = True  #: whether the external addresses change with it (ours, not shown)
+    duration_s: float = 0.0  #: duration once it starts (internal, not shown)
+    change_ip: bool = True  #: whether the external addresses change (internal, not shown)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Symptom:
-    """A trouble that the service saw on a worker."""
+    """A problem that the service found on a worker."""
 
     at: float
     type: str  #: LOW_MEMORY, OUT_OF_MEMORY, …
@@ -91,46 +91,46 @@ class Symptom:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """A TPU VM or pod slice, as one version-free record."""
+    """A TPU VM or pod slice, as one version-independent record."""
 
     zone: str
     id: str  #: its name in the zone
-    uid: int  #: unique for ever; the API's int64 `id`
+    uid: int  #: unique forever; the API's int64 `id`
     created: float
     type: str  #: the accelerator type, e.g. v5litepod-16
     runtime: str  #: the runtime version
-    #: What the client asked for, in the names of v2alpha1, enums as names: description, labels,
+    #: The requested fields, in the names of v2alpha1, enums as names: description, labels,
     #: metadata, tags, networkConfig(s), schedulingConfig, serviceAccount, dataDisks, …
     spec: Mapping[str, Any]
     state: str = "CREATING"
-    health: str = ""  #: "" until the node was READY once
+    health: str = ""  #: "" until the node is first READY
     health_description: str = ""
-    workers: tuple[Worker, ...] = ()  #: empty until there are machines
+    workers: tuple[Worker, ...] = ()  #: empty until the node has machines
     cidr: str = ""
     preempted: bool = False  #: metadata instance/preempted
-    maintenance_event: str = "NONE"  #: of the whole node; a worker's own goes before it
+    maintenance_event: str = "NONE"  #: of the whole node; a worker's own overrides it
     upcoming: UpcomingMaintenance | None = None
-    queued_resource: str | None = None  #: the id of the queued resource that made it
+    queued_resource: str | None = None  #: the id of the queued resource that created it
     multislice: Multislice | None = None
     symptoms: tuple[Symptom, ...] = ()
-    pending: int = 0  #: the agenda item that goes on with its lifecycle; any other is out of date
-    due_at: float = 0.0  #: when a state that waits for hosts (CREATING, …) may end at the earliest
-    operation: str | None = None  #: key of the operation that ends when the node is where it goes
+    pending: int = 0  #: the agenda item that continues its lifecycle; any other is outdated
+    due_at: float = 0.0  #: the earliest end of a state that waits for hosts (CREATING, …)
+    operation: str | None = None  #: key of the operation that ends with the current transition
 
     @property
     def key(self) -> str:
-        """Its key in `World.nodes`."""
+        """The key in `World.nodes`."""
         return f"{self.zone}/{self.id}"
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """What the client put into metadata: ssh-keys, startup-script, …"""
+        """The client's metadata: ssh-keys, startup-script, …"""
         metadata: Mapping[str, str] = self.spec.get("metadata", {})
         return metadata
 
     @property
     def is_spot(self) -> bool:
-        """Whether its capacity may be taken back: spot or preemptible."""
+        """Whether its capacity may be preempted: spot or preemptible."""
         scheduling = self.spec.get("schedulingConfig", {})
         return bool(
             scheduling.get("spot")
@@ -140,14 +140,14 @@ class Node:
 
     @property
     def is_reserved(self) -> bool:
-        """Whether it lives in a reservation."""
+        """Whether it belongs to a reservation."""
         scheduling = self.spec.get("schedulingConfig", {})
         return bool(scheduling.get("reserved") or scheduling.get("reservationName"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RpcStatus:
-    """Why something failed, as google.rpc.Status."""
+    """An error as google.rpc.Status."""
 
     code: int
     message: str
@@ -156,10 +156,10 @@ class RpcStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:
-    """One node that a queued resource asks for."""
+    """One node that a queued resource requests."""
 
     node_id: str
-    spec: Mapping[str, Any]  #: the node as asked for, normalised as `Node.spec`
+    spec: Mapping[str, Any]  #: the requested node, normalised like `Node.spec`
     type: str
     runtime: str
 
@@ -174,56 +174,56 @@ class QueuedResource:
     created: float
     tier: str  #: on-demand, spot, best-effort or guaranteed
     slots: tuple[Slot, ...]
-    multislice: bool  #: its nodes make one run
-    #: The rest of what the client asked for: queueingPolicy, guaranteed, reservationName,
-    #: runDuration, provisioningModel, …
+    multislice: bool  #: its nodes form one multislice
+    #: The other requested fields: queueingPolicy, guaranteed, reservationName, runDuration,
+    #: provisioningModel, …
     spec: Mapping[str, Any]
     state: str = "CREATING"
-    initiator: str = ""  #: USER or SERVICE where somebody or something ended it
+    initiator: str = ""  #: USER or SERVICE: who ended it
     error: RpcStatus | None = None
     valid_after: float | None = None
     valid_until: float | None = None
     provisioning_since: float | None = None
     ends_at: float | None = None  #: a flex-start request's terminationTime
-    pending: int = 0  #: the agenda item that goes on with its lifecycle
-    operation: str | None = None  #: key of the delete or reset that ends with it
+    pending: int = 0  #: the agenda item that continues its lifecycle
+    operation: str | None = None  #: key of the delete or reset operation that ends with it
     forced: bool = False  #: deleted with force
 
     @property
     def key(self) -> str:
-        """Its key in `World.requests`."""
+        """The key in `World.requests`."""
         return f"{self.zone}/{self.id}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operation:
-    """Something long that was begun, and how it ended."""
+    """A long-running operation and its result."""
 
     zone: str
     id: str
     collection: str  #: nodes or queuedResources
-    target: str  #: the id of what it is done to
+    target: str  #: the id of its resource
     verb: str  #: create, delete, update, start, stop, …
     created: float
     ended: float | None = None
     error: RpcStatus | None = None
-    node: Node | None = None  #: the node as it was at the end, for the response
-    request: QueuedResource | None = None  #: the queued resource as it was at the end
-    settled: bool = False  #: what it stands for is over, though this may be said later
-    cancelled: bool = False  #: somebody asked for its cancellation
-    endless: bool = False  #: the weather wants it never to end
-    factor: float = 1.0  #: how much longer than needed it takes (weather)
+    node: Node | None = None  #: the final node, for the response
+    request: QueuedResource | None = None  #: the final queued resource
+    settled: bool = False  #: its effect is complete, though it may be reported later
+    cancelled: bool = False  #: a client asked to cancel it
+    endless: bool = False  #: a weather rule keeps it from finishing
+    factor: float = 1.0  #: how many times longer than usual it takes (weather)
     request_id: str = ""  #: the client's idempotency key
 
     @property
     def key(self) -> str:
-        """Its key in `World.operations`."""
+        """The key in `World.operations`."""
         return f"{self.zone}/{self.id}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reservation:
-    """Machines set aside for the project."""
+    """Machines reserved for the project."""
 
     zone: str
     id: str
@@ -235,7 +235,7 @@ class Reservation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordChange:
-    """One record as it was before something happened to it."""
+    """The previous version of a changed record."""
 
     at: float
     collection: str  #: nodes or queuedResources
@@ -245,13 +245,13 @@ class RecordChange:
 
 @dataclass(kw_only=True)
 class Allocations:
-    """What the model keeps count of beside its resources."""
+    """Counters of the model beside its resources."""
 
     quotas: dict[str, int] = field(
         default_factory=dict
-    )  #: "zone/quota id" -> limit; absent = plenty
-    tokens: float = 91.0  #: node creates that are allowed at once
-    tokens_at: float = 0.0  #: when that was counted
+    )  #: "zone/quota id" -> limit; absent = generous default
+    tokens: float = 91.0  #: node creates allowed at once
+    tokens_at: float = 0.0  #: when `tokens` was computed
     promises: dict[str, str] = field(default_factory=dict)  #: "zone/requestId" -> operation key
     external_made: int = 0  #: external addresses used so far for the first time
     external_free: list[str] = field(default_factory=list)  #: released ones, oldest first

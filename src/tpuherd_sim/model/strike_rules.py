@@ -1,4 +1,4 @@
-"""Which rule of the weather strikes a request."""
+"""Finds the weather rule that applies to a request."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +9,9 @@ from tpuherd_sim.model.world import World, log_event
 
 
 def consume_rule(world: World, kind: str, now: float, **facts: str) -> Rule | None:
-    """The first rule of this kind that fits the facts and the dice; uses it up by one."""
+    """Return the first rule of this kind that matches the facts and chance; reduce its `times` by
+    one.
+    """
     for rule in list(world.weather.rules.values()):
         if rule.kind != kind or now < rule.since or not is_rule_match(rule.match, facts):
             continue
@@ -30,7 +32,7 @@ def consume_rule(world: World, kind: str, now: float, **facts: str) -> Rule | No
 
 
 def is_rule_match(match: Mapping[str, str], facts: Mapping[str, str]) -> bool:
-    """Whether every pattern is met by the fact of its name; a fact that is not given meets none."""
+    """Whether every pattern matches the fact of its name; a missing fact matches none."""
     return all(
         name in facts and fnmatchcase(facts[name], pattern) for name, pattern in match.items()
     )

@@ -1,4 +1,4 @@
-"""Everything a world is, in one value that can be written down and read back."""
+"""The whole state of a world in one value that can be saved and loaded."""
 
 import heapq
 from collections import deque
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tpuherd_sim.model.compute_state import Services
     from tpuherd_sim.model.weather_rules import Weather
 
-#: Marks a field that follows from the others, or is only a convenience: it is not written down.
+#: Marks a field that can be derived from others, or is only a cache: it is not saved.
 UNKEPT = {"derived": True}
 
 
@@ -22,7 +22,7 @@ LOG_LINES_MAX = 20_000
 
 @dataclass(kw_only=True)
 class World:
-    """The one thing that changes. Only `handle` and `advance` change it."""
+    """The mutable state of a world; only `handle` changes it."""
 
     settings: Settings
     dice: Dice
@@ -34,31 +34,28 @@ class World:
     agenda: list[AgendaItem] = field(default_factory=list)  #: a heap
     planned: int = 0
     log: list[LogEntry] = field(default_factory=list)
-    forgotten: int = 0  #: lines that the log has had before its first
+    forgotten: int = 0  #: number of dropped lines at the beginning of the log
     books: Allocations = field(default_factory=Allocations)
-    #: Keys of hosts that changed; the server empties it.
+    #: Keys of changed hosts; the server empties it.
     touched: set[str] = field(default_factory=set, metadata=UNKEPT)
-    #: Bytes of resources as last answered, with the record that they show.
+    #: Cached bytes of rendered resources, with the record that they show.
     rendered: dict[tuple[str, str], tuple[object, bytes]] = field(
         default_factory=dict, metadata=UNKEPT
     )
-    #: Lists as last answered, by what was asked; emptied when a node or a request changes.
+    #: Cached lists by query; emptied when a node or a request changes.
     pages: dict[tuple[str, ...], Response] = field(default_factory=dict, metadata=UNKEPT)
-    past: deque[RecordChange] = field(
-        default_factory=deque, metadata=UNKEPT
-    )  #: for lists out of date
-    #: Where each node's number was found last: derived, so it is neither written down nor compared.
+    past: deque[RecordChange] = field(default_factory=deque, metadata=UNKEPT)  #: for outdated lists
+    #: The last known index of each node's number: derived, so neither saved nor compared.
     places: dict[int, str] = field(default_factory=dict, compare=False, metadata={"derived": True})
 
 
 def schedule_event(world: World, at: float, verb: str, target: str, **args: Any) -> None:
-    """Put something on the agenda."""
     world.planned += 1
     heapq.heappush(world.agenda, AgendaItem(at, world.planned, verb, target, args))
 
 
 def log_event(world: World, now: float, name: str, **facts: Any) -> None:
-    """Write a line into the log; of a very long one the older half is forgotten."""
+    """Append a line to the log; drop the older half of a very long one."""
     world.log.append(LogEntry(at=now, name=name, facts=facts))
     if len(world.log) > LOG_LINES_MAX:
         del world.log[: LOG_LINES_MAX // 2]
@@ -66,16 +63,16 @@ def log_event(world: World, now: float, name: str, **facts: Any) -> None:
 
 
 def log_length(world: World) -> int:
-    """How many lines the log has had: the number of the next one."""
+    """Return the number of the next line, counting dropped ones."""
     return world.forgotten + len(world.log)
 
 
 def log_entries_from(world: World, since: int) -> tuple[int, list[LogEntry]]:
-    """The number of the first line from there on that is not forgotten, and all after it."""
+    """Return the number of the first remaining line from `since` on, and all lines after it."""
     first = max(since, world.forgotten)
     return first, world.log[first - world.forgotten :]
 
 
 def scale_duration(world: World, seconds: float) -> float:
-    """How long a stretch of the cloud's lifecycle lasts in this world."""
+    """Return how long a duration of the cloud's lifecycle takes in this world."""
     return seconds / world.settings.time_scale

@@ -1,4 +1,4 @@
-"""A world as JSON and back, by the types of its fields."""
+"""Converts a world to JSON and back, by the types of its fields."""
 
 import dataclasses
 import hashlib
@@ -13,32 +13,31 @@ from tpuherd_sim.model.http_types import Json
 from tpuherd_sim.model.weather_rules import Weather
 from tpuherd_sim.model.world import World
 
-#: Names that annotations use and their modules do not import.
+#: Names in annotations that their modules do not import.
 NAMES = {"Services": Services, "Weather": Weather}
 PLAIN = (str, int, float, bool, type(None), Any)
 
 
 def dump_world(world: World) -> Json:
-    """Everything of a world that does not follow from the rest."""
+    """Return everything of a world that can't be derived."""
     written: Json = encode_value(world)
     return written
 
 
 def load_world(content: Json) -> World:
-    """The world that was dumped."""
     world: World = value_reader(World)(content)
     world.places = {node.uid: key for key, node in world.nodes.items()}
     return world
 
 
 def world_digest(world: World) -> str:
-    """A short text that is the same for the same world."""
+    """Return a short text that is equal for equal worlds."""
     text = json.dumps(dump_world(world), sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def encode_value(value: Any) -> Any:
-    """A value as JSON."""
+    """Return a value as JSON."""
     kind = type(value)
     if kind in (str, int, float, bool, type(None)):
         return value
@@ -53,13 +52,12 @@ def encode_value(value: Any) -> Any:
 
 @cache
 def written_fields(kind: type) -> tuple[str, ...]:
-    """The fields of a class that are written."""
     return tuple(one.name for one in dataclasses.fields(kind) if not one.metadata.get("derived"))
 
 
 @cache
 def value_reader(hint: Any) -> Callable[[Any], Any]:
-    """How a value of that type is read."""
+    """Return a function that reads a value of that type."""
     if hint in PLAIN:
         return read_float if hint is float else read_unchanged
     if dataclasses.is_dataclass(hint):
@@ -79,17 +77,18 @@ def value_reader(hint: Any) -> Callable[[Any], Any]:
 
 
 def read_unchanged(value: Any) -> Any:
-    """JSON has it as it is."""
     return value
 
 
 def read_float(value: Any) -> float:
-    """A float may have been written without a point."""
+    """Read a float, which may have been written without a decimal point."""
     return float(value)
 
 
 def dataclass_reader(kind: Any) -> Callable[[Any], Any]:
-    """A dataclass. Its fields are looked at late, since classes may speak of each other."""
+    """Return a reader of a dataclass; it resolves fields late, because classes may refer to each
+    other.
+    """
 
     @cache
     def readers() -> dict[str, Callable[[Any], Any]]:
@@ -105,23 +104,21 @@ def dataclass_reader(kind: Any) -> Callable[[Any], Any]:
 
 
 def optional_reader(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Something or None."""
     return lambda value: None if value is None else inner(value)
 
 
 def sequence_reader(
     kind: Callable[[Any], Any], inner: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
-    """Many of a kind."""
     return lambda value: kind(inner(one) for one in value)
 
 
 def tuple_reader(inner: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
-    """A tuple of so many parts."""
+    """Return a reader of a fixed-length tuple."""
     return lambda value: tuple(read(one) for read, one in zip(inner, value, strict=True))
 
 
 def mapping_reader(key: Any, inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A mapping; JSON knows only text as keys."""
+    """Return a reader of a mapping, whose keys are strings in JSON."""
     name: Callable[[str], Any] = int if key is int else str
     return lambda value: {name(one): inner(content) for one, content in value.items()}

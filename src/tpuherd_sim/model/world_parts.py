@@ -1,4 +1,4 @@
-"""Small parts of a world: its settings, dice, notes and what is due."""
+"""Small parts of a world: settings, random numbers, log lines and agenda items."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,20 +8,20 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """What is decided once, when a world is made."""
+    """Settings fixed at the creation of a world."""
 
     seed: int = 0
     project: str = "demo"
     project_number: int = 123456789012
-    time_scale: float = 1.0  #: hastens the cloud's lifecycle only
+    time_scale: float = 1.0  #: speeds up the cloud's lifecycle only
     network: int = 64  #: external addresses are 127.<network>.y.z
-    real_hosts: bool = False  #: a node waits for its hosts to report before it is READY
+    real_hosts: bool = False  #: a node becomes READY only after its hosts report
     created: float = 0.0
 
 
 @dataclass(order=True, frozen=True, slots=True)
 class AgendaItem:
-    """Something that will happen by itself: `verb` names its function, the rest is its argument."""
+    """A scheduled event: `verb` names its function, the rest are arguments."""
 
     at: float
     seq: int
@@ -32,29 +32,29 @@ class AgendaItem:
 
 @dataclass(kw_only=True, slots=True)
 class Dice:
-    """Chance that can be replayed: the n-th throw of a seed is always the same."""
+    """A replayable random source: the n-th number of a seed is always the same."""
 
     seed: int
     thrown: int = 0
 
     def random_bits(self) -> int:
-        """64 fresh bits."""
+        """Return 64 random bits."""
         self.thrown += 1
         digest = hashlib.blake2b(f"{self.seed}:{self.thrown}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big")
 
     def random_fraction(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
         return (self.random_bits() >> 11) / (1 << 53)
 
     def random_between(self, low: float, high: float) -> float:
-        """A number in [low, high)."""
+        """Return a number in [low, high)."""
         return low + (high - low) * self.random_fraction()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogEntry:
-    """One line of the world's log: what was done, to whom, when."""
+    """One line of the world's log."""
 
     at: float
     name: str  #: a constant such as node.preempted

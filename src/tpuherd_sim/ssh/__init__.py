@@ -1,1 +1,1 @@
-"""The SSH server of the world's hosts: one in all, with an address for each host."""
+"""The SSH server of the world's hosts, with an address for each host."""

@@ -1,18 +1,19 @@
-"""Takes the connections of a listening socket, and stops at once when it is told to."""
+"""Accepts the connections of a listening socket, and can stop immediately."""
 
 import asyncio
 import socket
 from collections.abc import Callable
 from typing import Any
 
-REST_S = 0.1  #: when the machine is out of descriptors
+REST_S = 0.1  #: when the machine is out of file descriptors
 
 
 class Acceptor:
-    """Accepts from construction until `stop`; the socket is its owner's, who may close it then.
+    """Accepts from construction until `stop`; the owner of the socket may close it then.
 
-    asyncio's own `sock_accept` forgets the descriptor only one turn of the loop after its task was
-    cancelled. Closed meanwhile, the number may be another socket's by then, which goes deaf.
+    asyncio's own `sock_accept` releases the descriptor one loop iteration after its task was
+    cancelled. If the socket is closed meanwhile, the number may belong to another socket, which
+    then gets no events.
     """
 
     def __init__(
@@ -25,16 +26,14 @@ class Acceptor:
         self.resume_accepting()
 
     def resume_accepting(self) -> None:
-        """Accept again, after a rest."""
         self.rest = None
         self.loop.add_reader(self.listener, self.accept_connection)
 
     def accept_connection(self) -> None:
-        """Take one connection."""
         try:
             end, origin = self.listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
-            return  # the client went away again
+            return  # the client is gone already
         except OSError:
             self.loop.remove_reader(self.listener)
             self.rest = self.loop.call_later(REST_S, self.resume_accepting)
@@ -43,7 +42,7 @@ class Acceptor:
         self.welcome(end, origin)
 
     def stop(self) -> None:
-        """Accept no more. Harmless when it is said twice."""
+        """Stop accepting. Calling it twice is harmless."""
         if self.rest is not None:
             self.rest.cancel()
             self.rest = None

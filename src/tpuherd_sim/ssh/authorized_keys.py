@@ -1,4 +1,4 @@
-"""Who may log in with which key, and with what environment: pure reading of metadata and files."""
+"""Decides who may log in with which key and environment, from metadata and files. Pure."""
 
 import base64
 import binascii
@@ -8,20 +8,20 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import pairwise
 
-#: What Debian's and Ubuntu's /etc/environment say where a host has none.
+#: The default of Debian and Ubuntu for a host without /etc/environment.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#: Names that a host gives to its users: as useradd has them, capitals and dots too.
+#: Valid user names on a host: as for useradd, with capitals and dots.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 KEY_TYPES = ("ssh-", "ecdsa-", "sk-")
 
 
 def is_key_listed(lines: Iterable[str], public: bytes, now: float) -> bool:
-    """Whether one of these public key lines is this key, and not expired."""
+    """Whether one of these public key lines has this key and has not expired."""
     return any(key_from_line(line) == public and not is_expired(line, now) for line in lines)
 
 
 def key_from_line(line: str) -> bytes | None:
-    """The key in a line of an authorized_keys file; None where there is none."""
+    """Return the key in a line of an authorized_keys file, or None."""
     words = line.split()
     for kind, text in pairwise(words):
         if kind.startswith(KEY_TYPES) and not line.startswith("#"):
@@ -33,7 +33,7 @@ def key_from_line(line: str) -> bytes | None:
 
 
 def is_expired(line: str, now: float) -> bool:
-    """Whether the line ends with `google-ssh {"expireOn": …}` and that moment is over."""
+    """Whether the line ends with `google-ssh {"expireOn": …}` in the past."""
     _, mark, comment = line.partition(" google-ssh ")
     if not mark:
         return False
@@ -41,18 +41,18 @@ def is_expired(line: str, now: float) -> bool:
         until = json.loads(comment)["expireOn"]
         return datetime.strptime(until, "%Y-%m-%dT%H:%M:%S%z").timestamp() <= now
     except (ValueError, KeyError, TypeError):
-        # A key whose end can't be read is treated as the guest agent does: as one that is over.
+        # Like the guest agent, treat a key with an unreadable expiry as expired.
         return True
 
 
 def login_shell(passwd: str, name: str) -> str:
-    """The login shell of a user, by the text of /etc/passwd."""
+    """Return a user's login shell from the text of /etc/passwd."""
     entry = passwd_entry(passwd, name)
     return entry[6] if entry and entry[6] else "/bin/bash"
 
 
 def passwd_entry(passwd: str, name: str) -> list[str] | None:
-    """A user's seven fields in the text of /etc/passwd."""
+    """Return a user's seven fields from the text of /etc/passwd."""
     for line in passwd.splitlines():
         fields = line.split(":")
         if fields[0] == name and len(fields) == 7:
@@ -61,7 +61,7 @@ def passwd_entry(passwd: str, name: str) -> list[str] | None:
 
 
 def parse_environment(text: str) -> dict[str, str]:
-    """What /etc/environment sets, read as PAM does: NAME=value lines, no expansion."""
+    """Return what /etc/environment sets, read like PAM: NAME=value lines, no expansion."""
     found = {}
     for line in text.splitlines():
         name, equals, value = line.strip().removeprefix("export ").partition("=")
@@ -77,7 +77,7 @@ def parse_environment(text: str) -> dict[str, str]:
 
 
 def find_address(hosts: str, name: str) -> str | None:
-    """The address of a name by the text of /etc/hosts, IPv4 first."""
+    """Return the address of a name from the text of /etc/hosts, IPv4 first."""
     found = [
         line.split()[0]
         for line in hosts.splitlines()
@@ -88,5 +88,5 @@ def find_address(hosts: str, name: str) -> str | None:
 
 
 def accepted_variables(sent: Mapping[str, str]) -> dict[str, str]:
-    """What is taken over of the client's environment: its language, as on Debian."""
+    """Return the client's variables that are accepted: its language, as on Debian."""
     return {name: value for name, value in sent.items() if name == "LANG" or name.startswith("LC_")}

@@ -1,4 +1,4 @@
-"""Carries bytes between an SSH channel and a host; each side waits for the other."""
+"""Copies bytes between an SSH channel and a host, with flow control in both directions."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Protocol
 
-PIECE = 1 << 16  #: most that is read at once: what a pipe holds
+PIECE = 1 << 16  #: maximum read size: the capacity of a pipe
 
 
 class SshChannel(Protocol):
@@ -23,7 +23,7 @@ class SshChannel(Protocol):
 
 
 class SinkKind(Enum):
-    """What the client's input goes to, and so how its end is told."""
+    """What the client's input goes to, which determines how its end is signalled."""
 
     PIPE = "closed"
     SOCKET = "shut for writing"
@@ -31,7 +31,9 @@ class SinkKind(Enum):
 
 
 class Bridge:
-    """Holds the descriptors. It begins without any: what the client sends before is kept."""
+    """Copies between a channel and descriptors. Input that arrives before `attach_descriptors` is
+    kept.
+    """
 
     def __init__(self, channel: SshChannel, drained: Callable[[], None]) -> None:
         self.channel = channel
@@ -40,15 +42,15 @@ class Bridge:
         self.sources: dict[int, int | None] = {}
         self.sink: int | None = None
         self.kind = SinkKind.PIPE
-        self.waiting = bytearray()  #: came from the client, not yet taken by the sink
+        self.waiting = bytearray()  #: input from the client that the sink has not accepted
         self.ended = False  #: the client will send no more
-        self.full = False  #: the channel takes no more for now
-        self.held = False  #: the weather says that nothing moves
+        self.full = False  #: the channel accepts no more for now
+        self.held = False  #: the weather stops all transfer
 
     def attach_descriptors(
         self, kind: SinkKind, sink: int, sources: Mapping[int, int | None]
     ) -> None:
-        """Begin. It owns the descriptors; the sources have the type of their channel data."""
+        """Start. The bridge owns the descriptors; the sources have their channel data type."""
         self.kind = kind
         self.sink = sink
         self.sources = dict(sources)
@@ -58,7 +60,7 @@ class Bridge:
         self.drain_input()
 
     def update_readers(self) -> None:
-        """Read from the host exactly while somebody takes it."""
+        """Read from the host only while the channel accepts data."""
         for descriptor, datatype in self.sources.items():
             if self.full or self.held:
                 self.loop.remove_reader(descriptor)
@@ -66,12 +68,12 @@ class Bridge:
                 self.loop.add_reader(descriptor, self.read_source, descriptor, datatype)
 
     def read_source(self, descriptor: int, datatype: int | None) -> bool:
-        """Carry one piece to the client; False when there was none."""
+        """Copy one piece to the client; return False if there was none."""
         try:
             piece = os.read(descriptor, PIECE)
         except BlockingIOError:
             return False
-        except OSError:  # a terminal whose programs are gone, or a connection that was reset
+        except OSError:  # a terminal whose programs are gone, or a reset connection
             piece = b""
         if piece and not self.channel.is_closing():
             self.channel.write(piece, datatype)
@@ -85,24 +87,22 @@ class Bridge:
         return False
 
     def read_remaining(self, *, pieces: int = 16) -> None:
-        """Carry over what the sources hold at this moment, however slow the client is."""
+        """Copy what the sources hold now, however slow the client is."""
         for descriptor, datatype in list(self.sources.items()):
             for _ in range(pieces):
                 if not self.read_source(descriptor, datatype):
                     break
 
     def add_input(self, data: bytes) -> None:
-        """The client sent something."""
         self.waiting += data
         self.drain_input()
 
     def end_input(self) -> None:
-        """The client will send no more."""
         self.ended = True
         self.drain_input()
 
     def drain_input(self) -> None:
-        """Write what waits; as long as something does, the client is not to send more."""
+        """Write pending input; while some is left, the client must not send more."""
         if self.sink is None or self.held:
             if self.waiting:
                 self.channel.pause_reading()
@@ -114,7 +114,7 @@ class Bridge:
             self.channel.pause_reading()
             self.loop.add_writer(self.sink, self.drain_input)
             return
-        except OSError:  # nobody reads it any more: what the client says goes nowhere
+        except OSError:  # no reader is left: the input is discarded
             self.waiting.clear()
         self.loop.remove_writer(self.sink)
         if self.ended:
@@ -122,7 +122,7 @@ class Bridge:
         self.channel.resume_reading()
 
     def finish_sink(self, sink: int) -> None:
-        """Tell the sink that the client's input is over."""
+        """Signal the end of the client's input to the sink."""
         self.ended = False
         if self.kind is SinkKind.PIPE:
             os.close(sink)
@@ -131,34 +131,30 @@ class Bridge:
             with socket.socket(fileno=os.dup(sink)) as end:
                 try:
                     end.shutdown(socket.SHUT_WR)
-                except OSError:  # the other side was quicker
+                except OSError:  # the other side closed first
                     pass
 
     def pause_output(self) -> None:
-        """The channel takes no more for now."""
         self.full = True
         self.update_readers()
 
     def resume_output(self) -> None:
-        """The channel has room again."""
         self.full = False
         self.update_readers()
 
     def pause_transfer(self) -> None:
-        """Let nothing move."""
         self.held = True
         if self.sink is not None:
             self.loop.remove_writer(self.sink)
         self.update_readers()
 
     def resume_transfer(self) -> None:
-        """Let everything move again."""
         self.held = False
         self.update_readers()
         self.drain_input()
 
     def close(self) -> None:
-        """Let go of every descriptor."""
+        """Close every descriptor."""
         descriptors = set(self.sources) | ({self.sink} if self.sink is not None else set())
         self.sources = {}
         self.sink = None

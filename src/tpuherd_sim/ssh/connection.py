@@ -1,4 +1,4 @@
-"""One connection of an SSH client to a host: who it is, and what it asks for."""
+"""One connection of an SSH client to a host: authentication and channel requests."""
 
 import asyncio
 import socket
@@ -19,27 +19,25 @@ from tpuherd_sim.ssh.forwards import (
 )
 from tpuherd_sim.ssh.session import Session
 
-SESSIONS_MAX = 10  #: of one connection, as sshd has it (MaxSessions)
-AT_ONCE = struct.pack("ii", 1, 0)  #: SO_LINGER by which closing resets the connection
+SESSIONS_MAX = 10  #: per connection, as in sshd (MaxSessions)
+AT_ONCE = struct.pack("ii", 1, 0)  #: SO_LINGER value with which closing resets the connection
 
 
 class ConnectionOwner(Protocol):
-    """Where the client came in."""
+    """The address that the client connected to."""
 
     host: Host
     visits: set["ClientConnection"]
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing moves there for now."""
+        """Whether all transfer is paused."""
         ...
 
     async def may_log_in(self, user: str, public: bytes) -> bool: ...
 
 
 class ClientConnection(asyncssh.SSHServer):
-    """One connection of a client to a host."""
-
     def __init__(self, gate: ConnectionOwner) -> None:
         self.gate = gate
         self.host = gate.host
@@ -94,25 +92,22 @@ class ClientConnection(asyncssh.SSHServer):
         return open_reverse_listener(self, self.connection, listen_host, listen_port)
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Work that ends with the connection. A host that dies meanwhile is no error of ours."""
+        """Start a task that ends with the connection; errors of a host that dies are ignored."""
         task = asyncio.create_task(run_quietly(work))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         return task
 
     def add_bridge(self, bridge: Bridge) -> None:
-        """Something flows now."""
         self.bridges.add(bridge)
         if self.gate.is_paused:
             bridge.pause_transfer()
 
     def remove_bridge(self, bridge: Bridge) -> None:
-        """It does no more."""
         self.bridges.discard(bridge)
 
     def pause_transfer(self) -> None:
-        """Neither hear nor say anything."""
-        # asyncssh has no word for this; its connection is an asyncio protocol with a transport.
+        # asyncssh has no API for this; its connection is an asyncio protocol with a transport.
         transport = self.connection._transport
         if transport is not None:
             transport.pause_reading()
@@ -120,7 +115,6 @@ class ClientConnection(asyncssh.SSHServer):
             bridge.pause_transfer()
 
     def resume_transfer(self) -> None:
-        """Go on where it stopped."""
         transport = self.connection._transport
         if transport is not None:
             transport.resume_reading()
@@ -128,7 +122,7 @@ class ClientConnection(asyncssh.SSHServer):
             bridge.resume_transfer()
 
     def reset_connection(self) -> None:
-        """Reset the connection, as when the machine behind it is no more."""
+        """Reset the connection, as if its machine had disappeared."""
         end = self.connection.get_extra_info("socket")
         if end is not None:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
@@ -136,7 +130,7 @@ class ClientConnection(asyncssh.SSHServer):
 
 
 async def run_quietly(work: Coroutine[Any, Any, None]) -> None:
-    """Do it, until the host or the client is gone."""
+    """Run a task; ignore errors because the host or the client is gone."""
     try:
         await work
     except (OSError, asyncssh.Error):

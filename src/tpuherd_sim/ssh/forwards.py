@@ -1,4 +1,4 @@
-"""Forwarded connections: into the host's network (-L, -D) and out of it to the client (-R)."""
+"""Forwarded connections: into the host's network (-L, -D) and from it to the client (-R)."""
 
 import asyncio
 import os
@@ -14,17 +14,17 @@ from tpuherd_sim.ssh.authorized_keys import find_address
 from tpuherd_sim.ssh.bridge import Bridge, SinkKind
 from tpuherd_sim.ssh.session import SessionOwner, read_text
 
-PATIENCE_S = 30.0  #: how long a connection inside a host may take to come about
+PATIENCE_S = 30.0  #: limit for connecting inside a host
 
 
 class Tunnel(asyncssh.SSHTCPSession[bytes], asyncssh.SSHUNIXSession[bytes]):
-    """A channel of the client and a socket of the host, joined until both have said all."""
+    """Joins a channel of the client and a socket of the host until both have ended."""
 
     def __init__(self, visit: SessionOwner, end: socket.socket) -> None:
         self.visit = visit
         self.end = end
         self.heard = False  #: the client will send no more
-        self.said = False  #: nor the host
+        self.said = False  #: the host will send no more
 
     def connection_made(self, chan: Any) -> None:
         self.channel = chan
@@ -51,14 +51,13 @@ class Tunnel(asyncssh.SSHTCPSession[bytes], asyncssh.SSHUNIXSession[bytes]):
         self.bridge.resume_output()
 
     def on_host_ended(self) -> None:
-        """The host's side has ended."""
         self.said = True
         if not self.channel.is_closing():
             self.channel.write_eof()
         self.close_if_done()
 
     def close_if_done(self) -> None:
-        """Close when both have ended."""
+        """Close when both sides have ended."""
         if self.heard and self.said:
             self.channel.close()
 
@@ -69,16 +68,16 @@ class Tunnel(asyncssh.SSHTCPSession[bytes], asyncssh.SSHUNIXSession[bytes]):
 
 
 async def open_tunnel(visit: SessionOwner, name: str, port: int) -> Tunnel:
-    """Connect to where the client wants to, as seen from inside the host."""
+    """Connect to the client's target, as seen from inside the host."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             return Tunnel(visit, await open_connection(visit.host, name, port))
-    except OSError as error:  # a timeout is one too
+    except OSError as error:  # includes timeouts
         raise channel_error(error) from error
 
 
 async def open_connection(host: Host, name: str, port: int) -> socket.socket:
-    """A socket inside the host, connected."""
+    """Return a connected socket inside the host."""
     end = await host.connect(await resolve_name(host, name), port)
     try:
         await wait_until_connected(end)
@@ -89,7 +88,7 @@ async def open_connection(host: Host, name: str, port: int) -> socket.socket:
 
 
 async def open_unix_tunnel(visit: SessionOwner, path: str) -> Tunnel:
-    """The same to a unix socket."""
+    """Connect to a unix socket inside the host."""
     try:
         return Tunnel(visit, await visit.host.connect_unix(path, visit.user))
     except OSError as error:
@@ -97,13 +96,13 @@ async def open_unix_tunnel(visit: SessionOwner, path: str) -> Tunnel:
 
 
 def channel_error(error: OSError) -> asyncssh.ChannelOpenError:
-    """How a client is told."""
+    """Return the error for the client."""
     reason = error.strerror or str(error) or "no answer"
     return asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, reason)
 
 
 async def resolve_name(host: Host, name: str) -> str:
-    """The address of a name by the host's /etc/hosts: the only names that a host knows."""
+    """Resolve a name by the host's /etc/hosts, the only names that a host knows."""
     if name.replace(".", "").isdigit() or ":" in name:
         return name
     known = find_address(await read_text(host, "/etc/hosts"), name)
@@ -113,7 +112,6 @@ async def resolve_name(host: Host, name: str) -> str:
 
 
 async def wait_until_connected(end: socket.socket) -> None:
-    """Wait until a connection that is under way has come about."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_writer(end, ready.set)
@@ -144,13 +142,13 @@ class ReverseListener(asyncssh.SSHListener):
         self.listener.close()
 
     async def wait_closed(self) -> None:
-        """Nothing: it is closed at once."""
+        """Do nothing: it is closed at once."""
 
 
 async def open_reverse_listener(
     visit: SessionOwner, connection: asyncssh.SSHServerConnection, name: str, port: int
 ) -> ReverseListener:
-    """Listen inside the host, on its loopback only: what sshd does unless told otherwise."""
+    """Listen inside the host on loopback only, which is sshd's default."""
     listener = await visit.host.open_listener("127.0.0.1", port)
     asked = port or int(listener.getsockname()[1])
 

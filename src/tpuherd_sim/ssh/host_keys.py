@@ -1,4 +1,4 @@
-"""The SSH keys of hosts, one file each: a reboot keeps a host's key, a new host has a new one."""
+"""The SSH host keys, one file each: a reboot keeps the key, a new host gets a new one."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ import asyncssh
 
 
 def host_key(folder: Path, host: str) -> asyncssh.SSHKey:
-    """The private key of a host, made at the first use."""
+    """Return the private key of a host; create it at first use."""
     file = folder / f"{host}.ed25519"
     if not file.exists():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -21,11 +21,11 @@ def host_key(folder: Path, host: str) -> asyncssh.SSHKey:
 
 
 def public_host_key(folder: Path, host: str) -> tuple[str, str]:
-    """Its type and its text, as the guest agent publishes them."""
+    """Return type and text as the guest agent publishes them."""
     kind, text = host_key(folder, host).export_public_key().decode().split()[:2]
     return kind, text
 
 
 def delete_host_key(folder: Path, host: str) -> None:
-    """Throw the key away: the host is no more."""
+    """Delete the key of a removed host."""
     (folder / f"{host}.ed25519").unlink(missing_ok=True)

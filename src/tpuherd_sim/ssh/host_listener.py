@@ -1,4 +1,4 @@
-"""The SSH addresses of one host: they open, go silent and shut with it."""
+"""The SSH addresses of one host: they open, freeze and close with it."""
 
 import asyncio
 import socket
@@ -16,9 +16,9 @@ from tpuherd_sim.ssh.authorized_keys import NAME, is_key_listed, passwd_entry
 from tpuherd_sim.ssh.connection import ClientConnection
 from tpuherd_sim.ssh.session import read_text
 
-STRANGERS_MAX = 100  #: connections of one host that have not logged in yet (MaxStartups)
+STRANGERS_MAX = 100  #: connections per host that have not logged in yet (MaxStartups)
 BACKLOG = 512
-INSIDE = ("0.0.0.0", 22)  #: where the other hosts of the world find a host's sshd
+INSIDE = ("0.0.0.0", 22)  #: the address of a host's sshd for other hosts of the world
 
 
 class ListenState(Enum):
@@ -31,7 +31,7 @@ class ListenState(Enum):
 
 
 def listen_state(view: HostView | None, host: Host | None) -> ListenState:
-    """How the address of such a host behaves."""
+    """Return how the address of such a host behaves."""
     if view is None or host is None or host.gone.is_set() or not view.on or not view.ssh:
         return ListenState.SHUT
     if view.network == "down":
@@ -40,7 +40,7 @@ def listen_state(view: HostView | None, host: Host | None) -> ListenState:
 
 
 class HostListener:
-    """The listening sockets and the connections of one host while it runs."""
+    """The listening sockets and connections of one running host."""
 
     def __init__(self, desk: WorldApi, key: str, host: Host, clock: Clock) -> None:
         self.desk = desk
@@ -58,7 +58,7 @@ class HostListener:
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, private: asyncssh.SSHKey) -> None:
-        """Make ready; the sockets come with the first manner."""
+        """Prepare; sockets open with the first state."""
         self.options = await asyncssh.SSHServerConnectionOptions.construct(
             server_host_keys=[private],
             server_version="tpuherd",
@@ -76,17 +76,18 @@ class HostListener:
         self.start_task(self.shut_when_gone())
 
     async def open_inside(self) -> None:
-        """Let the other hosts in too, once the outer address is taken: they may be the same."""
+        """Listen for other hosts after the external address is bound, because both may
+        be the same.
+        """
         try:
             self.inside = await self.host.open_listener(*INSIDE)
-        except OSError:  # taken by the user's own sshd
+        except OSError:  # used by the user's own sshd
             return
         if self.manner is ListenState.OPEN:
             self.accepting.append(Acceptor(self.inside, self.accept_client))
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing moves here for now."""
         return self.manner is not ListenState.OPEN
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -96,12 +97,12 @@ class HostListener:
         return task
 
     async def shut_when_gone(self) -> None:
-        """The moment the host is dead its connections are, too."""
+        """Close all connections when the host dies."""
         await self.host.gone.wait()
         self.set_state(ListenState.SHUT, None)
 
     def set_state(self, manner: ListenState, address: tuple[str, int] | None) -> None:
-        """Change to another manner, or address; harmless when it is the same."""
+        """Change to another state or address; no effect if both are the same."""
         if (manner, address) == (self.manner, self.address) and (self.outside or not address):
             return
         if address != self.address or self.manner is ListenState.DARK:
@@ -118,7 +119,7 @@ class HostListener:
             self.apply_state()
 
     def apply_state(self) -> None:
-        """Accept or not, hold or release what there is: by the manner."""
+        """Accept, freeze or resume connections as the state demands."""
         if self.manner is ListenState.OPEN:
             for listener in (self.outside, self.inside):
                 if listener is not None:
@@ -132,7 +133,7 @@ class HostListener:
                 visit.pause_transfer()
 
     def shut_down(self) -> None:
-        """Refuse everybody, and throw out who is in."""
+        """Refuse new connections and close the others."""
         self.stop_listening()
         if self.inside is not None:
             self.inside.close()
@@ -141,7 +142,9 @@ class HostListener:
             visit.reset_connection()
 
     def fill_backlog(self) -> None:
-        """Make the kernel drop who connects: a listening queue of length nought, and one in it."""
+        """Make the kernel drop new connections: a listen queue of length zero with one connection
+        in it.
+        """
         if self.outside is None:
             return
         self.outside.listen(0)
@@ -165,14 +168,13 @@ class HostListener:
         self.fillers.clear()
 
     def accept_client(self, end: socket.socket, _: object) -> None:
-        """Let everybody in; who they are is seen later."""
+        """Accept a connection; authentication follows."""
         if sum(visit.stranger for visit in self.visits) >= STRANGERS_MAX:
             end.close()
         else:
             self.start_task(self.serve_connection(end))
 
     async def serve_connection(self, end: socket.socket) -> None:
-        """One connection, from its first byte to its last."""
         try:
             connection = await asyncssh.run_server(
                 end, options=self.options, server_factory=lambda: ClientConnection(self)
@@ -182,7 +184,7 @@ class HostListener:
             return
 
     async def may_log_in(self, user: str, public: bytes) -> bool:
-        """Whether this key is the user's by the metadata, or by the user's own authorized_keys."""
+        """Whether the metadata or the user's own authorized_keys have this key."""
         if not NAME.fullmatch(user):
             return False
         now = self.clock.now()
@@ -196,7 +198,7 @@ class HostListener:
         return is_key_listed(lines.splitlines(), public, now)
 
     async def close(self) -> None:
-        """End everything, and wait for it."""
+        """Close everything and wait for it."""
         self.set_state(ListenState.SHUT, None)
         tasks = list(self.tasks)
         for task in tasks:
@@ -205,7 +207,7 @@ class HostListener:
 
 
 def open_listener(address: tuple[str, int]) -> socket.socket:
-    """A listening socket outside."""
+    """Return a listening socket outside."""
     listener = socket.socket()
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -33,7 +33,7 @@ class SessionOwner(Protocol):
 
 
 class Session(asyncssh.SSHServerSession[bytes]):
-    """Carries bytes, sizes and signals to a program in the host, and its end back to the client."""
+    """Passes bytes, sizes and signals to a program in the host, and its end back to the client."""
 
     def __init__(self, visit: SessionOwner) -> None:
         self.visit = visit
@@ -47,8 +47,8 @@ class Session(asyncssh.SSHServerSession[bytes]):
 
     def connection_made(self, chan: asyncssh.SSHServerChannel[bytes]) -> None:
         self.channel = chan
-        # The client is told of the end of the outputs only together with the exit status: OpenSSH
-        # closes a channel that has ended both ways, and asyncssh then takes no status any more.
+        # The client learns the end of the outputs only with the exit status: OpenSSH closes a
+        # channel that has ended both ways, and asyncssh then accepts no status any more.
         self.bridge = Bridge(chan, self.silent.set)
         self.visit.add_bridge(self.bridge)
 
@@ -76,7 +76,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
 
     def eof_received(self) -> bool:
         self.bridge.end_input()
-        return True  # the program may well go on to speak
+        return True  # the program may continue to write
 
     def pause_writing(self) -> None:
         self.bridge.pause_output()
@@ -88,15 +88,16 @@ class Session(asyncssh.SSHServerSession[bytes]):
         self.change_terminal(lambda it: set_size(it, (height, width, pixwidth, pixheight)))
 
     def break_received(self, msec: int) -> bool:
-        # The kernel drops a break on a pseudo-terminal, as sshd's tcsendbreak finds too.
+        # The kernel drops a break on a pseudo-terminal, as sshd's tcsendbreak does.
         return self.terminal is not None
 
     def signal_received(self, signal: str) -> None:
         self.visit.start_task(self.forward_signal(signal))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # With the last descriptor of its master the terminal hangs up, and its programs hear of
-        # it by SIGHUP; a program without a terminal only finds its pipes closed: both as with sshd.
+        # Closing the last descriptor of its master hangs up the terminal, and its programs get
+        # SIGHUP. A program without a terminal only finds its pipes closed. Both are the same with
+        # sshd.
         self.over = True
         self.terminal = None
         self.bridge.close()
@@ -105,7 +106,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         self.visit.remove_bridge(self.bridge)
 
     def change_terminal(self, change: Callable[[int], None]) -> None:
-        """Do something to the terminal, if there is one and it is not gone yet."""
+        """Apply a change to the terminal, if it still exists."""
         if self.terminal is not None:
             try:
                 change(self.terminal)
@@ -113,13 +114,13 @@ class Session(asyncssh.SSHServerSession[bytes]):
                 self.terminal = None
 
     async def forward_signal(self, name: str) -> None:
-        """Send the client's signal to the program and what it started."""
+        """Send the client's signal to the program and its children."""
         number = getattr(signal, f"SIG{name}", None)
         if isinstance(number, signal.Signals) and self.process is not None:
             await self.visit.host.send_signal(self.process.pid, number, whole_session=True)
 
     async def run(self) -> None:
-        """The whole life of the program."""
+        """Run the program from start to end."""
         try:
             account = await self.visit.host.ensure_account(self.visit.user)
             process = await self.start_program(await build_program(self, account))
@@ -133,7 +134,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         self.process = process
         status = await process.wait()
         if self.terminal is None:
-            await self.silent.wait()  # what it left running may still speak: so does sshd wait
+            await self.silent.wait()  # its children may still write: sshd waits, too
         else:
             self.bridge.read_remaining()
         self.report_exit(status)
@@ -162,7 +163,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         theirs = (inputs[0], outputs[1], errors[1])
         ours = (inputs[1], outputs[0], errors[0])
         for descriptor in theirs:
-            # Any user of the host may open its own /dev/stderr anew, whoever made the pipe.
+            # Any user of the host may reopen its own /dev/stderr, whoever created the pipe.
             os.fchmod(descriptor, 0o666)
         try:
             process = await self.visit.host.spawn_program(program, theirs)
@@ -181,7 +182,9 @@ class Session(asyncssh.SSHServerSession[bytes]):
         return process
 
     def report_exit(self, status: int) -> None:
-        """Say how it ended, and close. A host that died says nothing: its connections are cut."""
+        """Send the exit status and close. A host that died sends nothing: its
+        connections are cut.
+        """
         if self.over or self.visit.host.gone.is_set():
             return
         if os.WIFSIGNALED(status):
@@ -192,7 +195,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
 
 
 async def build_program(session: Session, account: Account) -> Program:
-    """What to start: the user's shell, with the environment that sshd and PAM give it."""
+    """Return what to start: the user's shell, with the environment of sshd and PAM."""
     visit, channel = session.visit, session.channel
     passwd, environment = await asyncio.gather(
         read_text(visit.host, "/etc/passwd"), read_text(visit.host, "/etc/environment")
@@ -219,13 +222,13 @@ async def build_program(session: Session, account: Account) -> Program:
         server = sftp_server.find_program()
         if server is None:
             return Program(argv=[sftp_server.INTERNAL], env=env, user=account.name)
-        command = f"exec {server}"  # by the user's shell, as sshd does it
+        command = f"exec {server}"  # through the user's shell, like sshd
     argv = [f"-{name}"] if command is None else [name, "-c", command]
     return Program(argv=argv, env=env, user=account.name, executable=shell)
 
 
 async def read_text(host: Host, path: str) -> str:
-    """A text file of the host, empty where there is none."""
+    """Return the text of a file of the host; empty if it does not exist."""
     try:
         return (await host.read(path)).decode("utf-8", "replace")
     except (FileNotFoundError, PermissionError, IsADirectoryError):

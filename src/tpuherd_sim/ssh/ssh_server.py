@@ -1,4 +1,4 @@
-"""The door to the hosts: an SSH address for each."""
+"""The SSH servers of all hosts: an address for each."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from tpuherd_sim.ssh.host_listener import HostListener, ListenState, listen_stat
 
 
 class SshServer:
-    """All gates of a world. Call `match` whenever views or running hosts changed."""
+    """All listeners of a world. Call `apply_views` whenever views or running hosts changed."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class SshServer:
         self.gates: dict[str, HostListener] = {}
 
     async def apply_views(self, views: Mapping[str, HostView | None]) -> None:
-        """Bring the addresses of these hosts to what their views say; None: it is no more."""
+        """Make the addresses of these hosts match their views; None means the node is deleted."""
         failed = []
 
         async def match_one(key: str, view: HostView | None) -> None:
@@ -48,7 +48,6 @@ class SshServer:
             )
 
     async def apply_view(self, key: str, view: HostView | None) -> None:
-        """One host."""
         host = self.hosts(key)
         wanted = listen_state(view, host)
         gate = self.gates.get(key)
@@ -72,6 +71,5 @@ class SshServer:
             await gate.open_inside()
 
     async def close(self) -> None:
-        """Shut all."""
         gates, self.gates = list(self.gates.values()), {}
         await asyncio.gather(*(gate.close() for gate in gates))

@@ -1,11 +1,11 @@
-"""Size and modes of a client's terminal, put on the host's (RFC 4254 §8, RFC 8160)."""
+"""Applies size and modes of a client's terminal to the host's (RFC 4254 §8, RFC 8160)."""
 
 import fcntl
 import struct
 import termios
 from collections.abc import Mapping
 
-#: Opcode to the special character that it sets.
+#: Opcode → the special character that it sets.
 CHARACTERS = {
     1: termios.VINTR,
     2: termios.VQUIT,
@@ -22,8 +22,8 @@ CHARACTERS = {
     14: termios.VLNEXT,
     18: termios.VDISCARD,
 }
-INPUT, OUTPUT, CONTROL, LOCAL = range(4)  #: the first four numbers of tcgetattr
-#: Opcode to the flag that it sets or clears, and where that flag is.
+INPUT, OUTPUT, CONTROL, LOCAL = range(4)  #: the first four items of tcgetattr
+#: Opcode → the flag that it sets or clears, and its item.
 FLAGS = {
     30: (INPUT, termios.IGNPAR),
     31: (INPUT, termios.PARMRK),
@@ -36,7 +36,7 @@ FLAGS = {
     39: (INPUT, termios.IXANY),
     40: (INPUT, termios.IXOFF),
     41: (INPUT, termios.IMAXBEL),
-    42: (INPUT, 0o40000),  # IUTF8, which the module has no name for
+    42: (INPUT, 0o40000),  # IUTF8, which the module does not name
     50: (LOCAL, termios.ISIG),
     51: (LOCAL, termios.ICANON),
     53: (LOCAL, termios.ECHO),
@@ -54,11 +54,11 @@ FLAGS = {
     74: (OUTPUT, termios.ONOCR),
     75: (OUTPUT, termios.ONLRET),
 }
-UNSET = 255  #: a special character that the client has not
+UNSET = 255  #: a special character that the client lacks
 
 
 def set_modes(descriptor: int, modes: Mapping[int, int]) -> None:
-    """Put the client's modes on a terminal; what is not named stays as it is."""
+    """Apply the client's modes to a terminal; others stay as they are."""
     state = termios.tcgetattr(descriptor)
     for opcode, value in modes.items():
         if opcode in CHARACTERS and 0 <= value <= UNSET:
@@ -70,7 +70,9 @@ def set_modes(descriptor: int, modes: Mapping[int, int]) -> None:
 
 
 def set_size(descriptor: int, size: tuple[int, int, int, int]) -> None:
-    """Rows, columns, and both in pixels. The kernel tells the programs in front (SIGWINCH)."""
+    """Set rows, columns, and both in pixels. The kernel sends SIGWINCH to the
+    foreground programs.
+    """
     fcntl.ioctl(
         descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", *(side & 0xFFFF for side in size))
     )

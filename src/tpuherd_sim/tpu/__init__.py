@@ -1,1 +1,1 @@
-"""The Cloud TPU API as a pure function from a world, a request and the time to an answer."""
+"""The Cloud TPU API as a pure function of a world, a request and the time."""

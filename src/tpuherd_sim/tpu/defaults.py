@@ -1,4 +1,4 @@
-"""What a client asks for, completed as the service completes it."""
+"""Completes a requested node with the service's defaults."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.names import region_of_zone
 
-#: Scopes of a TPU VM's service account where the user chose none.
+#: Default scopes of a TPU VM's service account.
 SCOPES = tuple(
     f"https://www.googleapis.com/auth/{name}"
     for name in (
@@ -18,7 +18,7 @@ SCOPES = tuple(
         "pubsub",
     )
 )
-#: What a node shows elsewhere, out of its own fields.
+#: Fields that a node shows under other names.
 OWN = ("acceleratorType", "acceleratorConfig", "runtimeVersion", "health")
 TIER_SCHEDULING: Mapping[str, dict[str, Any]] = {
     "spot": {"spot": True},
@@ -30,7 +30,9 @@ TIER_SCHEDULING: Mapping[str, dict[str, Any]] = {
 def complete_spec(
     world: World, zone: str, asked: Mapping[str, Any], *, tier: str = "on-demand"
 ) -> dict[str, Any]:
-    """A node's spec with what the service adds: network, service account, tier of its request."""
+    """Return a node's spec with the service's additions: network, service account, tier of its
+    request.
+    """
     spec = {name: value for name, value in asked.items() if name not in OWN}
     if "networkConfigs" in spec:
         spec["networkConfigs"] = [
@@ -38,7 +40,7 @@ def complete_spec(
         ]
         spec["networkConfig"] = spec["networkConfigs"][0]
     else:
-        # Who says nothing of networks gets external addresses; who says something, what they say.
+        # Without a network config a node gets external addresses; with one, it decides.
         given = spec.get("networkConfig", {"enableExternalIps": True})
         spec["networkConfig"] = complete_network(world, zone, given)
     account = spec.get("serviceAccount", {})
@@ -57,7 +59,7 @@ def complete_spec(
 
 
 def complete_network(world: World, zone: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A network card with the full names of its network and subnetwork."""
+    """Return a network config with the full names of its network and subnetwork."""
     project = world.settings.project
     name = str(given.get("network") or "default")
     if not name.startswith("projects/"):

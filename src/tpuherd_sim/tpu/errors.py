@@ -1,4 +1,4 @@
-"""How the Cloud TPU API says no: the texts that users saw, and their JSON."""
+"""Errors of the Cloud TPU API, with the texts that users reported."""
 
 import hashlib
 import json
@@ -41,7 +41,7 @@ STATUS_OF_HTTP = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-#: What is said where the weather only names a number.
+#: Texts for errors that the weather specifies only by number.
 TEXT_OF_HTTP = {
     400: "Request contains an invalid argument.",
     401: "Request had invalid authentication credentials. Expected OAuth 2 access token, login "
@@ -72,13 +72,15 @@ TEXT_OF_CODE = {
 
 
 def error_id(world: World, now: float, text: str) -> str:
-    """The error id that Google puts behind some texts. Not thrown: reading must not use up dice."""
+    """Return the error id that Google appends to some texts. It is a hash, because reads must not
+    use up random numbers.
+    """
     given = f"{world.settings.seed}:{now}:{text}".encode()
     return "0x" + hashlib.blake2b(given, digest_size=8).hexdigest().lstrip("0")
 
 
 def render_error(refused: ApiError, version: str) -> Response:
-    """The error as the API of that version answers it."""
+    """Return the error in the format of that API version."""
     if version in ("compute", "storage"):
         content = compute_error_body(version, refused)
     else:
@@ -96,22 +98,21 @@ def render_error(refused: ApiError, version: str) -> Response:
 
 
 def bad_request_error(world: World, now: float, text: str) -> ApiError:
-    """The service itself refuses the request: a text with an error id."""
+    """Return a refusal by the service itself, with an error id."""
     return ApiError(400, "INVALID_ARGUMENT", bad_request_text(world, now, text))
 
 
 def bad_request_text(world: World, now: float, text: str) -> str:
-    """The text of `bad`, for operations that end so."""
+    """Return the text of `bad_request_error`, for operations."""
     return f"Cloud TPU received a bad request. {text} [EID: {error_id(world, now, text)}]"
 
 
 def wrong_state_error(world: World, now: float, verb: str, state: str) -> ApiError:
-    """The state of the resource does not allow that."""
     return bad_request_error(world, now, f"{verb} is not supported while in state {state}")
 
 
 def invalid_request_error(message: str, *, field: str = "", description: str = "") -> ApiError:
-    """The request can't be read: refused before the service sees it."""
+    """Return a refusal of a malformed request."""
     violation = {"field": field} if field else {}
     violation["description"] = description or message
     details: Json = {
@@ -122,27 +123,23 @@ def invalid_request_error(message: str, *, field: str = "", description: str = "
 
 
 def precondition_error(message: str) -> ApiError:
-    """Not in this state of things."""
     return ApiError(400, "FAILED_PRECONDITION", message)
 
 
 def not_found_error(name: str) -> ApiError:
-    """There is no such resource."""
     return ApiError(404, "NOT_FOUND", f"Resource '{name}' was not found")
 
 
 def already_exists_error(name: str) -> ApiError:
-    """There is such a resource already."""
     return ApiError(409, "ALREADY_EXISTS", f"Resource '{name}' already exists")
 
 
 def method_not_found_error() -> ApiError:
-    """Nothing is served at this path, or not by this HTTP method."""
+    """Return the error for an unknown path or HTTP method."""
     return ApiError(404, "NOT_FOUND", "Method not found.")
 
 
 def error_info(reason: str, domain: str, **metadata: str) -> Json:
-    """An ErrorInfo."""
     return {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": reason,
@@ -152,7 +149,7 @@ def error_info(reason: str, domain: str, **metadata: str) -> Json:
 
 
 def zone_denied_error(world: World, zone: str) -> ApiError:
-    """The project may not use that place, or there is no such place."""
+    """Return the error for a zone that does not exist or is not allowed."""
     details = error_info(
         "LOCATION_POLICY_VIOLATED",
         "googleapis.com",
@@ -165,7 +162,6 @@ def zone_denied_error(world: World, zone: str) -> ApiError:
 
 
 def permission_denied_error(permission: str, resource: str) -> ApiError:
-    """The account may not do that there."""
     details = error_info(
         "IAM_PERMISSION_DENIED", "iam.googleapis.com", permission=permission, resource=resource
     )
@@ -177,7 +173,7 @@ def permission_denied_error(permission: str, resource: str) -> ApiError:
 
 
 def quota_error(world: World, message: str, *, limit_id: str, metric: str, place: str) -> ApiError:
-    """A quota or a rate limit is used up."""
+    """Return the error for an exhausted quota or rate limit."""
     number = world.settings.project_number
     details = (
         error_info(
@@ -198,14 +194,14 @@ def quota_error(world: World, message: str, *, limit_id: str, metric: str, place
 
 
 def weather_error(world: World, http: int, status: str, message: str) -> ApiError:
-    """The answer that a rule of the weather wants."""
+    """Return the error that a weather rule specifies."""
     text = message or TEXT_OF_HTTP.get(http, "Internal error encountered.")
     text = text.replace("{number}", str(world.settings.project_number))
     return ApiError(http, status or STATUS_OF_HTTP.get(http, "UNKNOWN"), text)
 
 
 def operation_error(world: World, now: float, zone: str, code: int, message: str = "") -> RpcStatus:
-    """How an operation ends badly."""
+    """Return the error status of an operation."""
     text = message or TEXT_OF_CODE.get(code, "an internal error has occurred")
     text = text.replace("{zone}", zone)
     return RpcStatus(code=code, message=text.replace("{eid}", error_id(world, now, text)))

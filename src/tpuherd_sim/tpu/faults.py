@@ -1,4 +1,4 @@
-"""What can happen to nodes and hosts from outside: the primitives of which the weather is made."""
+"""Faults of nodes and hosts, from which the weather is made."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +15,6 @@ NOTICE_S = 30.0
 
 
 def known_node(world: World, key: str) -> Node:
-    """The node of a key."""
     node = world.nodes.get(key)
     if node is None:
         raise ApiError(404, "NOT_FOUND", f"There is no node {key}.")
@@ -23,7 +22,6 @@ def known_node(world: World, key: str) -> Node:
 
 
 def known_worker(world: World, key: str, worker: int) -> tuple[Node, Worker]:
-    """A worker of a node."""
     node = known_node(world, key)
     if not 0 <= worker < len(node.workers):
         raise ApiError(404, "NOT_FOUND", f"Node {key} has no worker {worker}.")
@@ -39,7 +37,7 @@ def preempt_node(
     flag: bool = True,
     acpi: bool = True,
 ) -> None:
-    """A node's capacity is taken back: it is warned at once, and off after the notice."""
+    """Preempt a node: warn it now and power it off after the notice."""
     node = known_node(world, node_key)
     if node.state not in HOLDING or node.state == "DELETING":
         return
@@ -54,14 +52,13 @@ def preempt_node(
 
 
 def finish_preemption(world: World, due: AgendaItem) -> None:
-    """The notice is over."""
     node = same_node(world, due)
     if node is not None and node.state in HOLDING and node.state != "DELETING":
         lifecycle.reclaim_node(world, node, due.at, due.args["state"])
 
 
 def expire_node(world: World, due: AgendaItem) -> None:
-    """A preemptible node has lived for a day."""
+    """Preempt a preemptible node after a day."""
     node = same_node(world, due)
     if node is not None and node.state in HOLDING and node.state != "DELETING":
         put_node(world, replace(machines.press_power_buttons(node), preempted=True), due.at)
@@ -78,7 +75,7 @@ def maintain_node(
     duration_s: float,
     change_ip: bool = True,
 ) -> None:
-    """Maintenance is announced, and done when its time comes."""
+    """Announce maintenance and schedule it."""
     node = known_node(world, node_key)
     maintenance.announce_maintenance(
         world, node, now, notice_s=notice_s, duration_s=duration_s, change_ip=change_ip
@@ -86,7 +83,7 @@ def maintain_node(
 
 
 def reboot_host(world: World, node_key: str, worker: int, now: float) -> None:
-    """One host starts anew, with the same disk."""
+    """Reboot one host with the same disk."""
     node, host = known_worker(world, node_key, worker)
     if host.on:
         log_event(world, now, "host.rebooted", node=node_key, worker=worker)
@@ -94,18 +91,18 @@ def reboot_host(world: World, node_key: str, worker: int, now: float) -> None:
 
 
 def alter_host(world: World, node_key: str, worker: int, now: float, **fields: Any) -> None:
-    """Fields of a host's worker are otherwise from now on: hung, network, ssh, disk_full, …"""
+    """Set fields of a host's worker: hung, network, ssh, disk_full, …"""
     node, host = known_worker(world, node_key, worker)
     put_node(world, with_worker(node, replace(host, **fields)), now)
 
 
 def alter_node(world: World, node_key: str, now: float, **fields: Any) -> None:
-    """Something about a node is otherwise from now on: health, health_description, symptoms."""
+    """Set fields of a node: health, health_description, symptoms."""
     put_node(world, replace(known_node(world, node_key), **fields), now)
 
 
 def lose_host(world: World, node_key: str, worker: int, now: float) -> None:
-    """A host crashes: no power at once, the API sees it later and has it repaired."""
+    """Crash a host: power is lost now; the service notices later and repairs it."""
     node, host = known_worker(world, node_key, worker)
     log_event(world, now, "host.lost", node=node_key, worker=worker)
     host_repairs.lose_power(world, node, host, now)

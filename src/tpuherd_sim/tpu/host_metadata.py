@@ -1,4 +1,4 @@
-"""What the metadata server of a host says: the tree under /computeMetadata/v1/."""
+"""The tree under /computeMetadata/v1/ of a host's metadata server."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tpuherd_sim.model.world_parts import Settings
 from tpuherd_sim.tpu.host_reports import find_worker, slice_nodes
 from tpuherd_sim.tpu.timestamps import format_timestamp
 
-#: Scopes of a TPU VM's service account where the user chose none.
+#: Default scopes of a TPU VM's service account.
 SCOPES = (
     "https://www.googleapis.com/auth/devstorage.read_write",
     "https://www.googleapis.com/auth/logging.write",
@@ -20,9 +20,9 @@ SCOPES = (
     "https://www.googleapis.com/auth/pubsub",
 )
 TOKEN_LIFE_S = 3599
-#: What a real server answers where no maintenance was ever announced.
+#: A real server's answer if no maintenance was ever announced.
 NO_MAINTENANCE = {"error": "no notifications have been received yet, try again later"}
-#: Switches of the TPU runtime that a real tpu-env shows and that mean nothing here.
+#: Settings of the TPU runtime that a real tpu-env shows and that have no effect here.
 QUIET = (
     "AGENT_BOOTSTRAP_IMAGE", "COLLECTD_DOCKER_URL", "FLUENTD_DOCKER_URL",
     "HEALTH_AGENT_DOCKER_URL", "INJECT_SLICE_BUILDER_FAULT", "INTERNAL", "MEMCACHED_DOCKER_URL",
@@ -32,7 +32,7 @@ QUIET = (
 
 
 def metadata_tree(world: World, key: str, now: float) -> dict[str, Any]:
-    """The whole tree of one host; empty when there is no such host."""
+    """Return the whole tree of one host; empty if it does not exist."""
     found = find_worker(world, key)
     if found is None:
         return {}
@@ -49,7 +49,6 @@ def metadata_tree(world: World, key: str, now: float) -> dict[str, Any]:
 
 
 def instance_tree(world: World, node: Node, worker: Worker, now: float) -> dict[str, Any]:
-    """What is said of the VM itself."""
     number = world.settings.project_number
     accelerator = accelerators()[node.type]
     machine = generations()[accelerator.generation].machine_types.get(accelerator.chips_per_host)
@@ -88,9 +87,9 @@ def instance_tree(world: World, node: Node, worker: Worker, now: float) -> dict[
 
 
 def instance_attributes(world: World, node: Node, worker: Worker) -> dict[str, str]:
-    """The user's metadata, and what the TPU service adds to it."""
+    """Return the user's metadata and the TPU service's additions."""
     number = world.settings.project_number
-    # A real server knows the name and number of a worker only when the whole node is there.
+    # A real server knows a worker's name and number only once the whole node exists.
     known = node.state == "READY"
     endpoints = ",".join(
         f"{one.name}:{one.uid}:{one.internal_ip}" if known else f"unknown:unknown:{one.internal_ip}"
@@ -112,7 +111,7 @@ def instance_attributes(world: World, node: Node, worker: Worker) -> dict[str, s
 
 
 def tpu_env_text(world: World, node: Node, worker: Worker) -> str:
-    """The attribute `tpu-env`: lines that read KEY: 'value'."""
+    """Return the attribute `tpu-env`: lines of the form KEY: 'value'."""
     accelerator = accelerators()[node.type]
     values = {
         **dict.fromkeys(QUIET, ""),
@@ -148,7 +147,7 @@ def tpu_env_text(world: World, node: Node, worker: Worker) -> str:
 
 
 def megascale_variables(world: World, node: Node, place: Multislice) -> dict[str, str]:
-    """Where the slices of a multislice run find each other."""
+    """Return the variables by which the slices of a multislice find each other."""
     first = min(
         slice_nodes(world, node), key=lambda one: one.multislice.slice if one.multislice else 0
     )
@@ -161,12 +160,14 @@ def megascale_variables(world: World, node: Node, place: Multislice) -> dict[str
 
 
 def metrics_ports(accelerator: Accelerator) -> str:
-    """Where the runtime's metrics are: one port for each process that could own a chip."""
+    """Return the ports of the runtime's metrics: one for each process that could own a chip."""
     return ",".join(str(8431 + chip) for chip in range(accelerator.chips_per_host))
 
 
 def torus_wrap(accelerator: Accelerator) -> str:
-    """Which sides of the torus are closed: on 3D ones those that are a multiple of four chips."""
+    """Return which sides of the torus wrap around: in 3D those that are a multiple of
+    four chips.
+    """
     sides = [int(side) for side in accelerator.topology.split("x")]
     if len(sides) == 2:
         return "false,false,false"
@@ -175,7 +176,6 @@ def torus_wrap(accelerator: Accelerator) -> str:
 
 
 def network_interface(world: World, node: Node, worker: Worker) -> dict[str, Any]:
-    """The VM's one network card."""
     network = node.spec.get("networkConfig", {}).get("network") or "default"
     path = f"projects/{world.settings.project_number}/networks/{network.rsplit('/', 1)[-1]}"
     access = {"external-ip": worker.external_ip or "", "type": "ONE_TO_ONE_NAT"}
@@ -189,7 +189,7 @@ def network_interface(world: World, node: Node, worker: Worker) -> dict[str, Any
 
 
 def service_accounts(settings: Settings, node: Node, now: float) -> dict[str, Any]:
-    """The VM's identity; a token of the world opens nothing outside of it."""
+    """Return the VM's service accounts; their tokens are valid only in this world."""
     account = node.spec.get("serviceAccount", {})
     email = (
         account.get("email") or f"{settings.project_number}-compute@developer.gserviceaccount.com"
@@ -208,7 +208,6 @@ def service_accounts(settings: Settings, node: Node, now: float) -> dict[str, An
 
 
 def upcoming_maintenance(event: UpcomingMaintenance) -> dict[str, str]:
-    """Announced maintenance, in the words of the metadata server."""
     return {
         "type": event.type,
         "can_reschedule": format_flag(event.can_reschedule),
@@ -220,5 +219,4 @@ def upcoming_maintenance(event: UpcomingMaintenance) -> dict[str, str]:
 
 
 def format_flag(flag: bool) -> str:
-    """TRUE or FALSE, as the metadata server writes them."""
     return "TRUE" if flag else "FALSE"

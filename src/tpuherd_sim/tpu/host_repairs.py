@@ -1,4 +1,4 @@
-"""Hosts come up, reboot, fail and are repaired; they tell the service of themselves."""
+"""Handles hosts that boot, reboot, fail and are repaired."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,26 +12,26 @@ from tpuherd_sim.tpu.durations import draw_duration
 from tpuherd_sim.tpu.timestamps import format_timestamp
 from tpuherd_sim.tpu.writes import current_node, put_node, same_node, step_node, with_worker
 
-#: A host that writes without end fills its own list only.
+#: Limits a host that writes without end.
 GUEST_ATTRIBUTES_MAX = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostReport:
-    """What a running host says of itself."""
+    """What a running host reports."""
 
     event: str  #: up, rebooted, off or failed
-    boot: int  #: which of its boots that is about
+    boot: int  #: which boot the report is about
     why: str = ""
 
 
 def apply_host_report(
     world: World, node: Node, worker: Worker, report: HostReport, now: float
 ) -> None:
-    """A running host says how it is: up, rebooted from inside, off, or failed to come up."""
+    """Apply a report: up, rebooted from inside, off, or failed to boot."""
     event, boot, why = report.event, report.boot, report.why
     if boot != worker.boot:
-        return  # late news of an earlier boot
+        return  # a late report of an earlier boot
     log_event(world, now, f"host.{event}", node=node.key, worker=worker.index, boot=boot, why=why)
     if event == "up":
         worker = replace(worker, up=boot)
@@ -54,7 +54,7 @@ def apply_host_report(
 def store_guest_attribute(
     world: World, node: Node, worker: Worker, fresh: GuestAttribute, now: float
 ) -> None:
-    """A host writes something about itself; the weather may hold it back for a while."""
+    """Store a guest attribute, which the weather may delay."""
     rule = consume_rule(world, "slow-keys", now, **machines.node_facts(node))
     if rule is None:
         put_node(world, with_worker(node, with_guest_attribute(worker, fresh)), now)
@@ -65,7 +65,7 @@ def store_guest_attribute(
 
 
 def show_guest_attribute(world: World, due: AgendaItem) -> None:
-    """What a host wrote is seen at last."""
+    """Show a delayed guest attribute."""
     node, facts = same_node(world, due), due.args
     if node is not None and facts["worker"] < len(node.workers):
         fresh = GuestAttribute(
@@ -76,25 +76,25 @@ def show_guest_attribute(world: World, due: AgendaItem) -> None:
 
 
 def with_guest_attribute(worker: Worker, fresh: GuestAttribute) -> Worker:
-    """The worker with a new guest attribute, or a new value of it."""
+    """Return the worker with a new or changed guest attribute."""
     name = (fresh.namespace, fresh.name)
     kept = [one for one in worker.guest if (one.namespace, one.name) != name]
     return replace(worker, guest=(*kept, fresh)[-GUEST_ATTRIBUTES_MAX:])
 
 
 def lose_power(world: World, node: Node, worker: Worker, now: float) -> None:
-    """A host has no power any more. The service will see it and repair the node."""
+    """Power off a host. The service will notice and repair the node."""
     node = put_node(world, with_worker(node, replace(worker, on=False)), now)
     if node.state == "READY":
         at = now + draw_duration(world, "node.notice")
         schedule_event(world, at, "node.repair", node.key, uid=node.uid)
     elif node.state in MOVING and node.state != "STOPPING":
-        # It was on its way already: that takes longer now.
+        # The repair was already under way: it takes longer now.
         step_node(world, node, now, now + draw_duration(world, "node.repair"), "node.repaired")
 
 
 def begin_repair(world: World, due: AgendaItem) -> None:
-    """The service saw that a host is lost."""
+    """Start to repair the node after the service noticed a lost host."""
     node = same_node(world, due)
     if node is None or node.state != "READY" or all(worker.on for worker in node.workers):
         return
@@ -109,7 +109,7 @@ def begin_repair(world: World, due: AgendaItem) -> None:
 
 
 def finish_repair(world: World, due: AgendaItem) -> None:
-    """Lost hosts are switched on again; the node is READY when they are up."""
+    """Power on the lost hosts; the node is READY when they are up."""
     node = current_node(world, due)
     if node is None:
         return

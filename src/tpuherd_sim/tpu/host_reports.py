@@ -1,4 +1,4 @@
-"""The hosts of the model as the rest of the world sees them, and what they report back."""
+"""The wanted state of hosts for the rest of the world, and the reports they send back."""
 
 from collections.abc import Iterator
 
@@ -23,12 +23,12 @@ WITH_MACHINES = frozenset(
 
 
 def host_key(node: Node, worker: Worker) -> str:
-    """The name of a host that no other will ever have."""
+    """Return a host's key, which is unique forever."""
     return f"{node.uid}-{worker.index}"
 
 
 def find_worker(world: World, key: str) -> tuple[Node, Worker] | None:
-    """The node and worker of a host's key, while its node exists."""
+    """Return the node and worker of a host's key while its node exists."""
     uid, _, index = key.partition("-")
     if not uid.isdecimal() or not index.isdecimal():
         return None
@@ -43,7 +43,7 @@ def find_worker(world: World, key: str) -> tuple[Node, Worker] | None:
 
 
 def host_views(world: World) -> dict[str, HostView]:
-    """Every host that there should be, on or off."""
+    """Return every host that should exist, on or off."""
     return {
         host_key(node, worker): worker_view(world, node, worker)
         for node in world.nodes.values()
@@ -53,7 +53,7 @@ def host_views(world: World) -> dict[str, HostView]:
 
 
 def host_view(world: World, key: str) -> HostView | None:
-    """What one host should be like; None when there is no such host any more."""
+    """Return one host's wanted state, or None if it should not exist."""
     found = find_worker(world, key)
     if found is None or found[0].state not in WITH_MACHINES:
         return None
@@ -61,7 +61,6 @@ def host_view(world: World, key: str) -> HostView | None:
 
 
 def worker_view(world: World, node: Node, worker: Worker) -> HostView:
-    """One worker as the running hosts need it."""
     accelerator = accelerators()[node.type]
     generation = generations()[accelerator.generation]
     return HostView(
@@ -96,7 +95,7 @@ def worker_view(world: World, node: Node, worker: Worker) -> HostView:
 
 
 def slice_nodes(world: World, node: Node) -> Iterator[Node]:
-    """The node, and the other slices of its multislice run."""
+    """Yield the nodes of all slices of the node's multislice, or only the node."""
     if node.multislice is None:
         yield node
         return
@@ -106,7 +105,7 @@ def slice_nodes(world: World, node: Node) -> Iterator[Node]:
 
 
 def login_keys(world: World, key: str) -> dict[str, tuple[str, ...]]:
-    """Who may log in with which keys: the project's `ssh-keys` lines, then the node's own."""
+    """Return who may log in with which keys: the project's `ssh-keys`, then the node's."""
     found = find_worker(world, key)
     if found is None:
         return {}
@@ -126,7 +125,6 @@ def login_keys(world: World, key: str) -> dict[str, tuple[str, ...]]:
 
 
 def known_host(world: World, call: ApiCall) -> tuple[Node, Worker]:
-    """The host that a report is about."""
     found = find_worker(world, call.path["key"])
     if found is None:
         raise ApiError(404, "NOT_FOUND", f"unknown host {call.path['key']}")
@@ -134,7 +132,9 @@ def known_host(world: World, call: ApiCall) -> tuple[Node, Worker]:
 
 
 def report_host_event(world: World, call: ApiCall, now: float) -> Json:
-    """A host is up, rebooted from inside, was switched off from inside, or could not be made."""
+    """Report that a host is up, rebooted from inside, was powered off from inside, or failed to
+    boot.
+    """
     node, worker = known_host(world, call)
     event, boot, why = (call.body.get(name) for name in ("event", "boot", "why"))
     if event not in EVENTS or not isinstance(boot, int) or not isinstance(why, str | None):
@@ -144,7 +144,7 @@ def report_host_event(world: World, call: ApiCall, now: float) -> Json:
 
 
 def write_guest_attribute(world: World, call: ApiCall, now: float) -> Json:
-    """A host writes something about itself, such as its SSH host key."""
+    """Publish a guest attribute of a host, such as its SSH host key."""
     node, worker = known_host(world, call)
     fresh = GuestAttribute(
         namespace=call.path["namespace"],

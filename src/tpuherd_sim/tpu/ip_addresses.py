@@ -1,4 +1,4 @@
-"""Addresses of workers: handed out in turn, so that one that was released comes back late."""
+"""Addresses of workers, used in turn, so that a released one is reused late."""
 
 from tpuherd_sim.model.world import World
 
@@ -9,7 +9,7 @@ INTERNAL_MAX = 128 * 256 * ROW
 
 
 def allocate_external(world: World, *, recycled: bool = False) -> str | None:
-    """An external address; None when all are in use. `recycled`: the one that was released last."""
+    """Return an external address, or None if all are in use. `recycled`: the last released one."""
     books = world.books
     if recycled and books.external_free:
         return books.external_free.pop()
@@ -21,7 +21,7 @@ def allocate_external(world: World, *, recycled: bool = False) -> str | None:
 
 
 def allocate_internal(world: World, *, recycled: bool = False) -> str:
-    """An address in the world's network."""
+    """Return an address in the world's network."""
     books = world.books
     if recycled and books.internal_free:
         return books.internal_free.pop()
@@ -29,28 +29,25 @@ def allocate_internal(world: World, *, recycled: bool = False) -> str:
         return books.internal_free.pop(0)
     number = books.internal_made
     books.internal_made += 1
-    # The first row is left to the world itself: its gateway and its name server.
+    # The first row is reserved for the world: its gateway and its name server.
     row, column = number // ROW + 1, number % ROW + 1
     return f"10.{128 + (row >> 8)}.{row & 255}.{column}"
 
 
 def release_external(world: World, address: str | None) -> None:
-    """Nobody uses it any more."""
     if address is not None:
         world.books.external_free.append(address)
 
 
 def release_internal(world: World, address: str) -> None:
-    """Nobody uses it any more."""
     world.books.internal_free.append(address)
 
 
 def count_free_external(world: World) -> int:
-    """How many external addresses there are left."""
     return EXTERNAL_MAX - world.books.external_made + len(world.books.external_free)
 
 
 def enclosing_subnet(address: str) -> str:
-    """The /20 in which an internal address lies, as a node's cidrBlock shows it."""
+    """Return the /20 that contains an internal address, for a node's cidrBlock."""
     first, second, third, _ = address.split(".")
     return f"{first}.{second}.{int(third) & 0xF0}.0/20"

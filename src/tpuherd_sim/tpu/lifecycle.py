@@ -1,4 +1,7 @@
-"""What happens to nodes by itself: they get machines, become READY, start, stop and go."""
+"""The lifecycle of nodes: they get machines, become READY, start, stop and are deleted.
+
+Each step schedules the next on the agenda (`writes.step_node`); `AGENDA` maps events to functions.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,31 +23,31 @@ ABANDONED = RpcStatus(code=10, message="The node was deleted before it was there
 
 
 def register_node(world: World, node: Node, now: float) -> Node:
-    """A node is asked for: it gets its number, and no machines yet."""
+    """Add a requested node: it gets its number, and no machines yet."""
     log_event(world, now, "node.created", node=node.key, type=node.type, spot=node.is_spot)
     return replace(node, uid=machines.new_uid(world))
 
 
 def reservation_name(node: Node) -> str | None:
-    """Out of which reservation a node comes; None: out of none."""
+    """Return the reservation of a node, if any."""
     name: str = node.spec.get("schedulingConfig", {}).get("reservationName", "")
     return name if node.is_reserved else None
 
 
 def weather_failure(world: World, node: Node, method: str, now: float) -> RpcStatus | None:
-    """How the weather wants an operation on a node to end."""
+    """Return the error with which the weather ends an operation on a node, if any."""
     rule = consume_rule(world, "operation-error", now, method=method, **machines.node_facts(node))
     return rule_status(world, rule, node.zone, now) if rule else None
 
 
 def rule_status(world: World, rule: Rule, zone: str, now: float) -> RpcStatus:
-    """The error that a rule of the weather names."""
+    """Return the error that a weather rule specifies."""
     code, message = int(rule.params.get("code", 8)), str(rule.params.get("message") or "")
     return operation_error(world, now, zone, code, message)
 
 
 def place_node(world: World, due: AgendaItem) -> None:
-    """A node of its own gets machines, or is refused."""
+    """Give a direct node its machines, or refuse it."""
     node = current_node(world, due)
     if node is None:
         return
@@ -68,19 +71,19 @@ def place_node(world: World, due: AgendaItem) -> None:
 
 
 def host_count(node: Node) -> int:
-    """How many hosts it has, or will have."""
+    """Return how many hosts the node has or will have."""
     return accelerators()[node.type].hosts
 
 
 def refuse_node(world: World, node: Node, error: RpcStatus, now: float) -> None:
-    """A node can't be had: its operation says why, and it is not there any more."""
+    """Remove a node that can't be created; its operation ends with the error."""
     log_event(world, now, "node.refused", node=node.key, code=error.code, why=error.message)
     operations.finish_operation(world, node.operation, now, error=error)
     remove_node(world, node, now)
 
 
 def on_ready_due(world: World, due: AgendaItem) -> None:
-    """The time for a node to be READY has come; it is, if its hosts are."""
+    """Make a node READY after the usual time if its hosts are up."""
     node = current_node(world, due)
     if node is None:
         return
@@ -91,7 +94,7 @@ def on_ready_due(world: World, due: AgendaItem) -> None:
 
 
 def fail_by_weather(world: World, node: Node, now: float) -> bool:
-    """Whether the weather lets a queued resource's node fail: it is tried again for a while."""
+    """Whether the weather makes a queued resource's node fail; it is retried for a while."""
     error = weather_failure(world, node, "nodes.create", now)
     if error is None:
         return False
@@ -105,14 +108,13 @@ def fail_by_weather(world: World, node: Node, now: float) -> bool:
 
 
 def mark_ready_if_up(world: World, node: Node, now: float) -> None:
-    """READY, once the time has come and all hosts are up."""
+    """Make the node READY once the time has come and all hosts are up."""
     timely = node.due_at > 0.0 and node.pending == 0 and node.state in MOVING
     if timely and (not world.settings.real_hosts or machines.is_every_host_up(node)):
         mark_ready(world, node, now)
 
 
 def mark_ready(world: World, node: Node, now: float) -> None:
-    """The node is READY."""
     born = node.state == "CREATING"
     health, description = "HEALTHY", node.health_description
     if born and consume_rule(world, "born-unhealthy", now, **machines.node_facts(node)):
@@ -144,7 +146,7 @@ def mark_ready(world: World, node: Node, now: float) -> None:
 
 
 def begin_delete(world: World, node: Node, now: float, *, operation: str | None = None) -> Node:
-    """A node begins to go. Whatever was under way for it is off."""
+    """Start to delete a node; cancel whatever was under way for it."""
     if node.state in MOVING:
         operations.finish_operation(world, node.operation, now, error=ABANDONED)
     log_event(world, now, "node.deleted", node=node.key)
@@ -159,14 +161,13 @@ def begin_delete(world: World, node: Node, now: float, *, operation: str | None 
 
 
 def remove_deleted_node(world: World, due: AgendaItem) -> None:
-    """A deleted node is not there any more."""
     node = current_node(world, due)
     if node is not None:
         remove_node(world, node, due.at)
 
 
 def remove_node(world: World, node: Node, now: float) -> None:
-    """Node and machines are no more."""
+    """Remove a node and its machines."""
     drop_node(world, node, now)
     machines.release_machines(world, node, now)
     log_event(world, now, "node.gone", node=node.key)
@@ -174,7 +175,7 @@ def remove_node(world: World, node: Node, now: float) -> None:
 
 
 def notify_queued_resource(world: World, node: Node, now: float, initiator: str) -> None:
-    """Its queued resource will notice what became of a node."""
+    """Schedule a check of the queued resource after a change of its node."""
     if node.queued_resource:
         key = f"{node.zone}/{node.queued_resource}"
         at = now + draw_duration(world, "request.look")
@@ -182,7 +183,9 @@ def notify_queued_resource(world: World, node: Node, now: float, initiator: str)
 
 
 def reclaim_node(world: World, node: Node, now: float, state: str = "PREEMPTED") -> None:
-    """A node loses its machines for good: a direct one stays as a husk, a queued one is gone."""
+    """Take a node's machines away for good: a direct node stays as a dead record, a queued one is
+    removed.
+    """
     log_event(world, now, f"node.{state.lower()}", node=node.key)
     if node.state in MOVING and node.operation:
         text = bad_request_text(world, now, f"update is not supported while in state {state}")
@@ -203,13 +206,12 @@ def reclaim_node(world: World, node: Node, now: float, state: str = "PREEMPTED")
 
 
 def begin_stop(world: World, node: Node, now: float, operation: str) -> Node:
-    """A node begins to stop."""
     node = replace(machines.press_power_buttons(node), state="STOPPING", operation=operation)
     return step_node(world, node, now, now + draw_duration(world, "node.stop"), "node.stopped")
 
 
 def finish_stop(world: World, due: AgendaItem) -> None:
-    """A node is stopped: its disk and its name are kept, its TPU and external address are not."""
+    """Finish a stop: the node keeps its disk and name, but not its TPU and external address."""
     node = current_node(world, due)
     if node is None:
         return
@@ -223,7 +225,6 @@ def finish_stop(world: World, due: AgendaItem) -> None:
 
 
 def begin_start(world: World, node: Node, now: float, operation: str) -> Node:
-    """A stopped node begins to start."""
     node = replace(node, state="STARTING", operation=operation)
     return step_node(
         world, node, now, now + draw_duration(world, "node.start.place"), "node.restart"
@@ -231,7 +232,7 @@ def begin_start(world: World, node: Node, now: float, operation: str) -> Node:
 
 
 def restart_node(world: World, due: AgendaItem) -> None:
-    """A starting node gets a TPU again, if there is one, and another external address."""
+    """Give a starting node a TPU, if one is available, and a new external address."""
     node = current_node(world, due)
     if node is None:
         return
@@ -250,14 +251,14 @@ def restart_node(world: World, due: AgendaItem) -> None:
 
 
 def begin_reimage(world: World, node: Node, now: float, runtime: str, operation: str) -> Node:
-    """A node starts anew with another runtime."""
+    """Restart a node with another runtime."""
     node = machines.power_on(world, node, new_external=False)
     node = replace(node, state="REIMAGING", runtime=runtime, operation=operation)
     return step_node(world, node, now, now + draw_duration(world, "node.start"), "node.ready")
 
 
 def cancel_create(world: World, due: AgendaItem) -> None:
-    """Somebody gave up a node that is being created."""
+    """Cancel the creation of a node."""
     operation = world.operations.get(due.target)
     if operation is None or operation.ended is not None:
         return
@@ -270,14 +271,13 @@ def cancel_create(world: World, due: AgendaItem) -> None:
 def schedule_update(
     world: World, node: Node, now: float, operation: Operation, fields: Mapping[str, Any]
 ) -> None:
-    """Fields of a node will be otherwise in a moment; None = absent."""
+    """Schedule a change of a node's fields; None removes a field."""
     at = now + scale_duration(world, UPDATE_S)
     facts = {"uid": node.uid, "fields": dict(fields), "operation": operation.key}
     schedule_event(world, at, "node.updated", node.key, **facts)
 
 
 def apply_update(world: World, due: AgendaItem) -> None:
-    """Fields of a node are otherwise."""
     node, now = same_node(world, due), due.at
     if node is None or node.state in DEAD or node.state == "DELETING":
         state = node.state if node is not None else "DELETING"

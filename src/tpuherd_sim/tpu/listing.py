@@ -1,4 +1,4 @@
-"""Lists in pages, over one zone or all, as complete and as recent as the weather lets them be."""
+"""Paginated lists over one zone or all, as complete and recent as the weather allows."""
 
 import base64
 import binascii
@@ -15,15 +15,15 @@ from tpuherd_sim.tpu.errors import JSON_HEADERS, invalid_request_error, weather_
 from tpuherd_sim.tpu.names import ANY, check_zone
 from tpuherd_sim.tpu.render import json_bytes
 
-PAGE_SIZE_MAX = 500  #: also where the client does not say
-#: Lists that are kept until something in them changes, and how many different ones.
+PAGE_SIZE_MAX = 500  #: also the default
+#: Cache of lists until something in them changes, with a limited number.
 REMEMBERED = frozenset({"nodes", "queuedResources"})
 PAGES_MAX = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ListedRecords:
-    """What is listed, and how one of it is shown."""
+    """What to list and how to render it."""
 
     field: str  #: nodes, queuedResources, …
     records: Mapping[str, Any]  #: by zone/id
@@ -31,7 +31,7 @@ class ListedRecords:
 
 
 def list_records(world: World, call: ApiCall, now: float, page: ListedRecords) -> Response:
-    """One page of the records of a zone, or of all zones."""
+    """List one page of the records of a zone, or of all zones."""
     if world.weather.rules or page.field not in REMEMBERED:
         return render_list_page(world, call, now, page)
     asked = (call.version, page.field, call.path["zone"], call.request.query)
@@ -44,7 +44,7 @@ def list_records(world: World, call: ApiCall, now: float, page: ListedRecords) -
 
 
 def render_list_page(world: World, call: ApiCall, now: float, page: ListedRecords) -> Response:
-    """The same, made anew."""
+    """Render a page without the cache."""
     zone = call.path["zone"]
     check_zone(world, zone, now, wildcard=True)
     size, after = page_size(call), page_token(call)
@@ -58,7 +58,7 @@ def render_list_page(world: World, call: ApiCall, now: float, page: ListedRecord
             records = records_as_of(world, page, now - float(stale.params.get("age_s", 30.0)))
     keys = sorted(records)
     if zone != ANY:
-        # Everything of the zone lies between "zone/" and "zone0", the next character after a slash.
+        # The keys of a zone lie between "zone/" and "zone0", the next character after a slash.
         keys = keys[bisect_right(keys, f"{zone}/") : bisect_right(keys, f"{zone}0")]
     if absent:
         keys = [key for key in keys if key.partition("/")[0] not in absent]
@@ -75,7 +75,7 @@ def render_list_page(world: World, call: ApiCall, now: float, page: ListedRecord
 
 
 def assemble_page(field: str, items: list[bytes], rest: Json) -> bytes:
-    """The JSON of a page; its items are copied only once, for there can be megabytes of them."""
+    """Return the JSON of a page; items are copied only once, because they can be megabytes."""
     end = json_bytes(rest)
     if not items:
         return end
@@ -85,7 +85,7 @@ def assemble_page(field: str, items: list[bytes], rest: Json) -> bytes:
 
 
 def unreachable_zones(world: World, zone: str, method: str, now: float) -> list[str]:
-    """The zones that do not answer this time; if it is the one that was asked for, that is all."""
+    """Return the zones that do not respond this time; for a single zone this raises the error."""
     asked = [zone] if zone != ANY else sorted(zones())
     absent = [
         one
@@ -98,7 +98,7 @@ def unreachable_zones(world: World, zone: str, method: str, now: float) -> list[
 
 
 def records_as_of(world: World, page: ListedRecords, at: float) -> Mapping[str, Any]:
-    """The records as they were at that time, as far back as is remembered."""
+    """Return the records as of that time, as far back as the history goes."""
     records = dict(page.records)
     for change in reversed(world.past):
         if change.at <= at:
@@ -113,7 +113,6 @@ def records_as_of(world: World, page: ListedRecords, at: float) -> Mapping[str, 
 
 
 def page_size(call: ApiCall) -> int:
-    """How many at most."""
     size = int(call.query.get("pageSize", "0"))
     if size < 0:
         raise invalid_request_error("page_size must not be negative.", field="page_size")
@@ -121,7 +120,7 @@ def page_size(call: ApiCall) -> int:
 
 
 def page_token(call: ApiCall) -> str:
-    """The key after which the page begins."""
+    """Return the key after which the page starts."""
     given = call.query.get("pageToken", "")
     if not given:
         return ""
@@ -136,5 +135,5 @@ def page_token(call: ApiCall) -> str:
 
 
 def make_page_token(key: str) -> str:
-    """The token of the page that begins after a key."""
+    """Return the token of the page after a key."""
     return base64.urlsafe_b64encode(key.encode()).decode()

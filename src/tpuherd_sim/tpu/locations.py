@@ -1,4 +1,4 @@
-"""What there is in each zone: types, runtimes, reservations; and the zones themselves."""
+"""Zones, and the types, runtimes and reservations in each."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,7 +23,6 @@ KEY = "location/{}"
 
 
 def location_json(world: World, zone: Zone) -> Json:
-    """A zone."""
     return {
         "name": f"projects/{world.settings.project}/locations/{zone.name}",
         "locationId": zone.name,
@@ -32,7 +31,7 @@ def location_json(world: World, zone: Zone) -> Json:
 
 
 def list_locations(world: World, call: ApiCall, now: float) -> Response:
-    """Every zone with TPUs."""
+    """List every zone with TPUs."""
     size, after = page_size(call), page_token(call)
     names = [name for name in sorted(zones()) if KEY.format(name) > after]
     content: Json = {"locations": [location_json(world, zones()[name]) for name in names[:size]]}
@@ -42,13 +41,11 @@ def list_locations(world: World, call: ApiCall, now: float) -> Response:
 
 
 def get_location(world: World, call: ApiCall, now: float) -> Json:
-    """One zone."""
     check_zone(world, call.path["zone"], now)
     return location_json(world, zones()[call.path["zone"]])
 
 
 def type_json(world: World, zone: str, type: str, version: str) -> Json:
-    """An accelerator type in a zone."""
     one = accelerators()[type]
     content: Json = {"name": resource_name(world, zone, "acceleratorTypes", type), "type": type}
     if version != "v1":
@@ -57,18 +54,17 @@ def type_json(world: World, zone: str, type: str, version: str) -> Json:
 
 
 def types_in(zone: str) -> list[str]:
-    """The accelerator types of a zone."""
+    """Return the accelerator types of a zone."""
     return sorted(zones()[zone].types)
 
 
 def runtimes_in(zone: str) -> list[str]:
-    """The runtime versions that something in a zone can boot."""
+    """Return the runtime versions that some type of the zone supports."""
     here = {accelerators()[type].generation for type in zones()[zone].types}
     return sorted(one.version for one in runtimes().values() if one.generations & here)
 
 
 def runtime_json(world: World, zone: str, runtime: str, version: str) -> Json:
-    """A runtime version in a zone."""
     collection = "tensorflowVersions" if version == "v1" else "runtimeVersions"
     return {"name": resource_name(world, zone, collection, runtime), "version": runtime}
 
@@ -80,7 +76,7 @@ RenderRecord = Callable[[World, str, str, str], Json]
 def make_list_handler(
     field: str, ids: ZoneIds, render: RenderRecord
 ) -> Callable[[World, ApiCall, float], Response]:
-    """The list of what a table has in a zone."""
+    """Return a handler that lists catalogue entries by zone."""
 
     def list_by_zone(world: World, call: ApiCall, now: float) -> Response:
         zone = call.path["zone"]
@@ -100,7 +96,7 @@ def make_list_handler(
 def make_get_handler(
     collection: str, ids: ZoneIds, render: RenderRecord
 ) -> Callable[[World, ApiCall, float], Json]:
-    """One of what a table has in a zone."""
+    """Return a handler that gets one catalogue entry of a zone."""
 
     def get_by_id(world: World, call: ApiCall, now: float) -> Json:
         zone, id = call.path["zone"], call.path["id"]
@@ -113,14 +109,14 @@ def make_get_handler(
 
 
 def get_service_identity(world: World, call: ApiCall, now: float) -> Json:
-    """The account by which the service works in the project."""
+    """Return the service account of Cloud TPU in the project."""
     check_zone(world, call.path["zone"], now)
     number = world.settings.project_number
     return {"identity": {"email": f"service-{number}@cloud-tpu.iam.gserviceaccount.com"}}
 
 
 def list_reservations(world: World, call: ApiCall, now: float) -> Response:
-    """Machines that are set aside."""
+    """List the project's reservations."""
 
     def render(one: Any) -> bytes:
         used = reserved_chips(world, one.zone, [one.type])

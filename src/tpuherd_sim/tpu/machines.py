@@ -1,4 +1,4 @@
-"""The machines under a node: made, powered, rebooted, given addresses and taken away."""
+"""The machines of a node: created, powered, rebooted, addressed and released."""
 
 from dataclasses import replace
 
@@ -10,14 +10,14 @@ from tpuherd_sim.tpu import ip_addresses
 
 
 def has_external(node: Node) -> bool:
-    """Whether its workers get external addresses."""
+    """Whether the node's workers get external addresses."""
     spec = node.spec
     cards = spec.get("networkConfigs") or [spec.get("networkConfig", {})]
     return bool(cards[0].get("enableExternalIps"))
 
 
 def node_facts(node: Node) -> dict[str, str]:
-    """What the weather may know of a node."""
+    """Return the facts of a node that a weather rule can match."""
     known = {"zone": node.zone, "type": node.type, "node": node.id}
     if node.queued_resource:
         known["request"] = node.queued_resource
@@ -25,7 +25,7 @@ def node_facts(node: Node) -> dict[str, str]:
 
 
 def assign_machines(world: World, node: Node, now: float) -> Node:
-    """Give a node its machines: they are switched on."""
+    """Give a node its machines and power them on."""
     recycled = consume_rule(world, "recycle-ip", now, **node_facts(node)) is not None
     bare = worker_hit_by_weather(world, "no-external-ip", node, now)
     mute = worker_hit_by_weather(world, "unreachable-worker", node, now)
@@ -50,18 +50,18 @@ def assign_machines(world: World, node: Node, now: float) -> Node:
 
 
 def worker_hit_by_weather(world: World, kind: str, node: Node, now: float) -> int | None:
-    """Which worker of a new node the weather has chosen."""
+    """Return the worker of a new node that the weather chose."""
     rule = consume_rule(world, kind, now, **node_facts(node))
     return int(rule.params.get("worker", 0)) if rule else None
 
 
 def new_uid(world: World) -> int:
-    """A number for a node or an instance: 19 digits, as Google's."""
+    """Return a number for a node or an instance: 19 digits, like Google's."""
     return 10**18 + world.dice.random_bits() % (8 * 10**18)
 
 
 def power_on(world: World, node: Node, *, new_external: bool) -> Node:
-    """Switch on or restart every host, with new external addresses where they change."""
+    """Power on or restart every host, optionally with new external addresses."""
     workers = []
     for worker in node.workers:
         external = worker.external_ip
@@ -75,7 +75,7 @@ def power_on(world: World, node: Node, *, new_external: bool) -> Node:
 
 
 def power_off(world: World, node: Node, *, keep_external: bool = False) -> Node:
-    """Switch off every host. Its external address is anybody's then, unless it is kept."""
+    """Power off every host and release its external address unless it is kept."""
     workers = []
     for worker in node.workers:
         external = worker.external_ip if keep_external else None
@@ -86,7 +86,7 @@ def power_off(world: World, node: Node, *, keep_external: bool = False) -> Node:
 
 
 def press_power_buttons(node: Node) -> Node:
-    """Press the power button of every host that is on: shutdown script, then TERM to all."""
+    """Press the power button of every running host: shutdown script, then SIGTERM to all."""
     pressed = (
         replace(worker, soft_off=worker.soft_off + 1) if worker.on else worker
         for worker in node.workers
@@ -95,7 +95,7 @@ def press_power_buttons(node: Node) -> Node:
 
 
 def release_machines(world: World, node: Node, now: float) -> None:
-    """The machines of a node that is no more: addresses and capacity are free again."""
+    """Release addresses and capacity of a removed node."""
     for worker in node.workers:
         ip_addresses.release_external(world, worker.external_ip)
         ip_addresses.release_internal(world, worker.internal_ip)
@@ -103,7 +103,7 @@ def release_machines(world: World, node: Node, now: float) -> None:
 
 
 def announce_freed_capacity(world: World, zone: str, now: float) -> None:
-    """Somebody who waits may be served."""
+    """Schedule a check of waiting requests."""
     if world.requests:
         schedule_event(world, now, "capacity.freed", zone)
 
@@ -114,7 +114,7 @@ def is_every_host_up(node: Node) -> bool:
 
 
 def update_external_addresses(world: World, node: Node) -> Node:
-    """Give external addresses to hosts that are to have them, or take them away."""
+    """Add or remove external addresses as the node's config demands."""
     workers = []
     for worker in node.workers:
         ip_addresses.release_external(world, worker.external_ip)

@@ -1,4 +1,4 @@
-"""Maintenance: announced, begun, over; simulated and brought forward by users of v2alpha1."""
+"""Maintenance: announced, started, finished; simulated and moved forward in v2alpha1."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -17,9 +17,9 @@ from tpuherd_sim.tpu.timestamps import format_timestamp
 from tpuherd_sim.tpu.writes import put_node, same_node, step_node, with_worker
 
 TERMINATE = "TERMINATE_ON_HOST_MAINTENANCE"
-WARNING_S = 60.0  #: so long before the begin the hosts' metadata says so
-GRACE_S = 30.0  #: so long before it their power button is pressed
-#: Announced so long ahead, maintenance is a scheduled one, and users may choose their own hour.
+WARNING_S = 60.0  #: before the start, when the hosts' metadata announces it
+GRACE_S = 30.0  #: before the start, when the power buttons are pressed
+#: With this much notice maintenance is scheduled, and users may choose an earlier time.
 SCHEDULED_S_MIN = 3600.0
 WINDOW_S = 4 * 3600.0
 SIMULATED_S = 60.0
@@ -30,7 +30,7 @@ LOST = RpcStatus(code=10, message="The node was lost before the maintenance was 
 def announce_maintenance(
     world: World, node: Node, now: float, *, notice_s: float, duration_s: float, change_ip: bool
 ) -> None:
-    """A node will be maintained. The notice is wall time; how long it takes is the cloud's."""
+    """Announce maintenance of a node. The notice is wall time; the duration is cloud time."""
     begins = now + notice_s
     scheduled = notice_s >= SCHEDULED_S_MIN
     upcoming = UpcomingMaintenance(
@@ -51,7 +51,7 @@ def announce_maintenance(
 
 
 def announced_node(world: World, due: AgendaItem) -> Node | None:
-    """The node, if the maintenance of an agenda item still stands."""
+    """Return the node if the maintenance of an agenda item is still planned."""
     node = same_node(world, due)
     if node is None or node.state != "READY" or node.upcoming is None:
         return None
@@ -61,21 +61,21 @@ def announced_node(world: World, due: AgendaItem) -> Node | None:
 
 
 def warn_hosts(world: World, due: AgendaItem) -> None:
-    """The hosts' metadata says what is to come."""
+    """Announce the maintenance in the hosts' metadata."""
     node = announced_node(world, due)
     if node is not None:
         put_node(world, replace(node, maintenance_event=TERMINATE), due.at)
 
 
 def ask_hosts_to_stop(world: World, due: AgendaItem) -> None:
-    """The hosts are asked to shut down."""
+    """Ask the hosts to shut down."""
     node = announced_node(world, due)
     if node is not None:
         put_node(world, machines.press_power_buttons(node), due.at)
 
 
 def begin_maintenance(world: World, due: AgendaItem) -> None:
-    """It begins; a node that has other troubles by then is spared."""
+    """Start the maintenance, unless the node has other problems by then."""
     node = announced_node(world, due)
     if node is not None:
         take_hosts_down(world, node, due.at)
@@ -88,7 +88,7 @@ def begin_maintenance(world: World, due: AgendaItem) -> None:
 
 
 def take_hosts_down(world: World, node: Node, now: float, operation: str | None = None) -> None:
-    """The hosts go down; with the same disk they come up again later."""
+    """Power off the hosts; they boot later with the same disk."""
     if node.upcoming is None:
         return
     log_event(world, now, "maintenance.begun", node=node.key)
@@ -108,7 +108,7 @@ def take_hosts_down(world: World, node: Node, now: float, operation: str | None 
 
 
 def finish_maintenance(world: World, due: AgendaItem) -> None:
-    """The hosts are switched on again; the node is READY when they are up."""
+    """Power on the hosts; the node is READY when they are up."""
     node = world.nodes.get(due.target)
     if node is None or node.pending != due.seq:
         return
@@ -119,11 +119,11 @@ def finish_maintenance(world: World, due: AgendaItem) -> None:
     lifecycle.mark_ready_if_up(world, node, due.at)
 
 
-# -- what users ask of v2alpha1 -------------------------------------------------------------------
+# -- requests of v2alpha1 -------------------------------------------------------------------------
 
 
 def simulate_maintenance(world: World, call: ApiCall, now: float) -> Json:
-    """Hosts are told of maintenance and restarted; only the first worker named, or worker 0."""
+    """Announce maintenance to a host and reboot it; only the first worker named, or worker 0."""
     node = nodes.find_node(world, call, now)
     asked = [one for one in call.body.get("workerIds", ()) if one]
     worker = nodes.worker_by_index(node, asked[0] if asked else "0") if node.workers else None
@@ -143,7 +143,7 @@ def simulate_maintenance(world: World, call: ApiCall, now: float) -> Json:
 
 
 def finish_simulation(world: World, due: AgendaItem) -> None:
-    """The host that was told restarts."""
+    """Reboot the host."""
     node = same_node(world, due)
     index = int(due.args["worker"])
     if node is None or node.state != "READY" or index >= len(node.workers):
@@ -159,7 +159,7 @@ def finish_simulation(world: World, due: AgendaItem) -> None:
 
 
 def perform_maintenance(world: World, call: ApiCall, now: float) -> Json:
-    """Maintenance that was announced begins now."""
+    """Start announced maintenance now."""
     node = nodes.find_node(world, call, now)
     check_movable([node])
     operation = nodes.begin_node_operation(world, node, now, "nodes.performMaintenance")
@@ -168,7 +168,7 @@ def perform_maintenance(world: World, call: ApiCall, now: float) -> Json:
 
 
 def perform_request_maintenance(world: World, call: ApiCall, now: float) -> Json:
-    """The same for nodes of a queued resource."""
+    """Start announced maintenance of the nodes of a queued resource now."""
     request = queued_resources.find_queued_resource(world, call, now)
     names = {name.rpartition("/")[2] for name in call.body.get("nodeNames", ())}
     found = {node.id: node for node in request_nodes(world, request)}
@@ -189,7 +189,6 @@ def perform_request_maintenance(world: World, call: ApiCall, now: float) -> Json
 
 
 def finish_request_maintenance(world: World, due: AgendaItem) -> None:
-    """The nodes of a queued resource were maintained."""
     operation: Operation | None = world.operations.get(due.target)
     if operation is not None:
         request = world.requests.get(f"{operation.zone}/{operation.target}")
@@ -197,7 +196,7 @@ def finish_request_maintenance(world: World, due: AgendaItem) -> None:
 
 
 def check_movable(chosen: Iterable[Node]) -> None:
-    """Only announced maintenance that may be moved can be brought forward."""
+    """Refuse unless the maintenance is announced and can be moved forward."""
     many = list(chosen)
     for node in many:
         if node.state != "READY" or node.upcoming is None or not node.upcoming.can_reschedule:
@@ -209,7 +208,7 @@ def check_movable(chosen: Iterable[Node]) -> None:
 
 
 def get_maintenance_info(world: World, call: ApiCall, now: float) -> Json:
-    """What is announced for the nodes of a queued resource."""
+    """Get the announced maintenance of the nodes of a queued resource."""
     request = queued_resources.find_queued_resource(world, call, now)
     entries = [
         {

@@ -1,4 +1,4 @@
-"""The answers of a metadata server, read off a tree: a pure function of it and the request."""
+"""Responses of a metadata server, as a pure function of the tree and the request."""
 
 import hashlib
 import json
@@ -11,9 +11,9 @@ from tpuherd_sim.model.http_types import Request, Response
 
 ROOT = "/computeMetadata/v1"
 HOST = "http://metadata.google.internal"
-#: What is one value of its own although it is written as an object.
+#: A single value although it is written as an object.
 DOCUMENTS = ("token", "upcoming-maintenance")
-#: Under these the names are the user's own, and stay as they are in JSON.
+#: Keys below these are the user's own and unchanged in JSON.
 VERBATIM = ("attributes", "guest-attributes")
 FLAVOUR = (
     ("Metadata-Flavor", "Google"),
@@ -30,7 +30,7 @@ TITLES = {301: "Moved Permanently", 403: "Forbidden", 404: "Not Found", 405: "Me
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangeWait:
-    """A client wants an answer only when there is another one than it knows."""
+    """A request to respond only once the value differs from the known one."""
 
     last_etag: str | None
     timeout_s: float | None
@@ -38,7 +38,7 @@ class ChangeWait:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetadataEntry:
-    """A place in the tree."""
+    """A position in the tree."""
 
     value: Any
     name: str
@@ -50,7 +50,7 @@ class MetadataEntry:
 
 
 def metadata_response(tree: dict[str, Any], request: Request) -> Response:
-    """The answer to a request that only reads, as things are now."""
+    """Return the current response to a read request."""
     query = {name: values[-1] for name, values in parse_qs(request.query).items()}
     if request.path in ("", "/"):
         return value_response(b"computeMetadata/\n", "application/text", "computeMetadata")
@@ -78,7 +78,7 @@ def metadata_response(tree: dict[str, Any], request: Request) -> Response:
 
 
 def entry_response(found: MetadataEntry, *, alt: str, recursive: bool) -> Response:
-    """A place in the tree in the form that was asked for."""
+    """Return an entry in the requested format."""
     plain = without_secrets(found)
     etag = hashlib.blake2b(compact_json(plain), digest_size=8).hexdigest()
     if found.is_folder and not recursive:
@@ -99,7 +99,7 @@ def entry_response(found: MetadataEntry, *, alt: str, recursive: bool) -> Respon
 
 
 def requested_wait(request: Request) -> ChangeWait | None:
-    """What `wait_for_change` asks for, if it does."""
+    """Return the parameters of `wait_for_change`, if given."""
     query = {name: values[-1] for name, values in parse_qs(request.query).items()}
     if query.get("wait_for_change", "").lower() != "true":
         return None
@@ -109,12 +109,12 @@ def requested_wait(request: Request) -> ChangeWait | None:
 
 
 def response_etag(response: Response) -> str | None:
-    """The mark of this state of what was asked for."""
+    """Return the ETag of the requested value."""
     return dict(response.headers).get("ETag") if response.status == 200 else None
 
 
 def find_entry(tree: dict[str, Any], parts: list[str]) -> MetadataEntry | None:
-    """The place that a path leads to."""
+    """Return the entry of a path."""
     found = MetadataEntry(value=tree, name="", verbatim=False)
     for part in parts:
         if not found.is_folder or part not in found.value:
@@ -127,7 +127,7 @@ def find_entry(tree: dict[str, Any], parts: list[str]) -> MetadataEntry | None:
 
 
 def folder_names(folder: dict[str, Any]) -> list[str]:
-    """The names in a folder, those of folders with a slash."""
+    """Return the names in a folder; subfolders end with a slash."""
     return sorted(
         f"{name}/" if isinstance(value, dict) and name not in DOCUMENTS else name
         for name, value in folder.items()
@@ -135,7 +135,7 @@ def folder_names(folder: dict[str, Any]) -> list[str]:
 
 
 def without_secrets(found: MetadataEntry) -> Any:
-    """The value; a folder without its tokens and without announcements that there are none."""
+    """Return the value; in folders without tokens and empty announcements."""
     return prune_secrets(found.value) if found.is_folder else found.value
 
 
@@ -150,7 +150,7 @@ def prune_secrets(value: Any) -> Any:
 
 
 def as_json(value: Any, *, verbatim: bool = False) -> Any:
-    """As the server writes it in JSON: numbered folders are lists, names are camelCase."""
+    """Return the server's JSON form: numbered folders are lists, names are camelCase."""
     if not isinstance(value, dict):
         return value
     if value and not verbatim and all(name.isdecimal() for name in value):
@@ -162,7 +162,7 @@ def as_json(value: Any, *, verbatim: bool = False) -> Any:
 
 
 def camel_case(name: str) -> str:
-    """network-interfaces becomes networkInterfaces; an e-mail address stays."""
+    """Return networkInterfaces for network-interfaces; e-mail addresses stay."""
     if "@" in name:
         return name
     first, *rest = name.split("-")
@@ -170,7 +170,7 @@ def camel_case(name: str) -> str:
 
 
 def leaf_values(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value with its path."""
+    """Yield every leaf with its path."""
     if not isinstance(value, dict):
         yield path, value
         return
@@ -179,25 +179,21 @@ def leaf_values(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def value_text(value: Any) -> str:
-    """A value as text."""
     if isinstance(value, list):
         return "".join(f"{one}\n" for one in value)
     return compact_json(value).decode() if isinstance(value, dict) else str(value)
 
 
 def compact_json(value: Any) -> bytes:
-    """JSON as short as it goes."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def value_response(body: bytes, kind: str, etag: str, *, status: int = 200) -> Response:
-    """A value."""
     headers = (*FLAVOUR, ("Content-Type", kind), ("ETag", etag))
     return Response(status=status, body=body, headers=headers)
 
 
 def error_page(status: int, why: str) -> Response:
-    """No value, and why not."""
     body = PAGE.format(status=status, title=TITLES[status], why=why).encode()
     return Response(
         status=status, body=body, headers=(*FLAVOUR, ("Content-Type", "text/html; charset=UTF-8"))

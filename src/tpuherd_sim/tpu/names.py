@@ -1,4 +1,4 @@
-"""Names of resources, and which of them are well-formed."""
+"""Resource names and their validation."""
 
 import re
 
@@ -7,9 +7,9 @@ from tpuherd_sim.model.http_types import ApiCall, ApiError
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.errors import bad_request_error, permission_denied_error, zone_denied_error
 
-#: Nodes, and the prefixes of their names: what the API's schema asks for, …
+#: Nodes and the prefixes of their names: what the API's schema demands, …
 ID = re.compile(r"[A-Za-z0-9_.~+%-]+")
-#: … and what the service asks for on top of it.
+#: … and what the service demands on top of it.
 HOST_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 ID_CHARS_MAX = 63
 ANY = "-"  #: the wildcard zone
@@ -17,17 +17,17 @@ ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
 
 
 def resource_name(world: World, zone: str, collection: str, id: str) -> str:
-    """projects/demo/locations/us-central2-b/nodes/x"""
+    """Return projects/demo/locations/us-central2-b/nodes/x."""
     return f"projects/{world.settings.project}/locations/{zone}/{collection}/{id}"
 
 
 def region_of_zone(zone: str) -> str:
-    """us-central2-b → us-central2"""
+    """Return us-central2 for us-central2-b."""
     return zone.rpartition("-")[0]
 
 
 def check_project(world: World, call: ApiCall, method: str) -> None:
-    """Only the world's own project can be used, by its name or its number."""
+    """Refuse projects other than the world's, which has a name and a number."""
     project = call.path["project"]
     if project in (world.settings.project, str(world.settings.project_number)):
         return
@@ -39,7 +39,7 @@ def check_project(world: World, call: ApiCall, method: str) -> None:
 
 
 def check_zone(world: World, zone: str, now: float, *, wildcard: bool = False) -> None:
-    """The zone must be one that has TPUs."""
+    """Refuse a zone without TPUs."""
     if zone in zones() or (wildcard and zone == ANY):
         return
     if ZONE.fullmatch(zone) and region_of_zone(zone) in regions():
@@ -48,7 +48,7 @@ def check_zone(world: World, zone: str, now: float, *, wildcard: bool = False) -
 
 
 def check_id(id: str, *, field: str, kind: str) -> None:
-    """The name that a client wants to give."""
+    """Refuse a malformed id for a new resource."""
     if not id:
         raise ApiError(400, "INVALID_ARGUMENT", f"{field} must be set.")
     if not ID.fullmatch(id):

@@ -23,7 +23,7 @@ from tpuherd_sim.tpu.render import node_bytes, operation_json
 from tpuherd_sim.tpu.router import Route
 from tpuherd_sim.tpu.writes import step_node
 
-#: In which states what may be begun. Who deletes twice is told so.
+#: The states in which each operation may start. Deleting twice is refused.
 ALLOWED = {
     "update": frozenset({"READY", "STOPPED"}),
     "stop": frozenset({"READY"}),
@@ -38,7 +38,6 @@ ALLOWED = {
 
 
 def find_node(world: World, call: ApiCall, now: float) -> Node:
-    """The node of a path."""
     zone, id = call.path["zone"], call.path["node"]
     node = world.nodes.get(f"{zone}/{id}")
     if node is None:
@@ -48,13 +47,12 @@ def find_node(world: World, call: ApiCall, now: float) -> Node:
 
 
 def get_node(world: World, call: ApiCall, now: float) -> Response:
-    """One node."""
     node = find_node(world, call, now)
     return Response(body=node_bytes(world, node, call.version), headers=JSON_HEADERS)
 
 
 def list_nodes(world: World, call: ApiCall, now: float) -> Response:
-    """The nodes of a zone, or of all. There is no filter: clients do that."""
+    """List the nodes of a zone, or of all; filters are not supported."""
     page = ListedRecords(
         field="nodes",
         records=world.nodes,
@@ -64,7 +62,7 @@ def list_nodes(world: World, call: ApiCall, now: float) -> Response:
 
 
 def create_node(world: World, call: ApiCall, now: float) -> Json:
-    """A node of one's own: its operation ends when it is READY, or when it can't be had."""
+    """Create a node; the operation ends when it is READY or can't be created."""
     zone, id = call.path["zone"], call.query.get("nodeId", "")
     check_zone(world, zone, now)
     request_id = call.query.get("requestId", "")
@@ -107,7 +105,7 @@ def create_node(world: World, call: ApiCall, now: float) -> Json:
 
 
 def check_old_type(zone: str, type: str) -> None:
-    """v1 says in words of its own that there is no such type."""
+    """Refuse an unknown type with v1's text."""
     here = sorted(zones()[zone].types)
     if type not in here:
         text = (
@@ -118,7 +116,7 @@ def check_old_type(zone: str, type: str) -> None:
 
 
 def body_as_v2(call: ApiCall) -> Json:
-    """The body in the names of v2, also where it came in those of v1."""
+    """Return the body with the field names of v2; v1 has others."""
     if call.version != "v1":
         return call.body
     body = dict(call.body)
@@ -128,7 +126,7 @@ def body_as_v2(call: ApiCall) -> Json:
 
 
 def delete_node(world: World, call: ApiCall, now: float) -> Json:
-    """A node goes; one of a queued resource takes that with it."""
+    """Delete a node; that of a queued resource takes the queued resource with it."""
     request_id = call.query.get("requestId", "")
     zone = call.path["zone"]
     earlier = operations.earlier_operation(world, zone, "nodes.delete", request_id)
@@ -143,17 +141,16 @@ def delete_node(world: World, call: ApiCall, now: float) -> Json:
 
 
 def stop_node(world: World, call: ApiCall, now: float) -> Json:
-    """Only one host of its own, on demand, can be stopped."""
+    """Stop a node, which must be a direct on-demand node with a single host."""
     return stop_or_start_node(world, call, now, "stop")
 
 
 def start_node(world: World, call: ApiCall, now: float) -> Json:
-    """What was stopped can be started again, if there is a TPU for it."""
+    """Start a stopped node if a TPU is available."""
     return stop_or_start_node(world, call, now, "start")
 
 
 def stop_or_start_node(world: World, call: ApiCall, now: float, verb: str) -> Json:
-    """Begin to stop or start."""
     node = find_node(world, call, now)
     if accelerators()[node.type].hosts > 1:
         raise bad_request_error(
@@ -180,7 +177,7 @@ def stop_or_start_node(world: World, call: ApiCall, now: float, verb: str) -> Js
 
 
 def patch_node(world: World, call: ApiCall, now: float) -> Json:
-    """Change labels, metadata, tags, description, disks or external addresses, in a moment."""
+    """Change labels, metadata, tags, description, disks or external addresses after a moment."""
     find_node(world, call, now)
     fields = validate.validate_patch(call.version, call.query.get("updateMask", ""), call.body)
     node = find_permitted_node(world, call, now, "update")
@@ -191,7 +188,7 @@ def patch_node(world: World, call: ApiCall, now: float) -> Json:
 
 
 def merge_patch(node: Node, fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a patch as whole fields of the node."""
+    """Return the whole fields of the node that a patch changes."""
     wanted = fields.pop(validate.EXTERNAL_IPS, None)
     if wanted is None:
         return fields
@@ -208,7 +205,7 @@ def merge_patch(node: Node, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_permitted_node(world: World, call: ApiCall, now: float, verb: str) -> Node:
-    """The node of a path, if its state allows that."""
+    """Return the node of a path if its state allows the operation."""
     node = find_node(world, call, now)
     if node.state not in ALLOWED[verb]:
         raise wrong_state_error(world, now, verb, node.state)
@@ -218,7 +215,6 @@ def find_permitted_node(world: World, call: ApiCall, now: float, verb: str) -> N
 def begin_node_operation(
     world: World, node: Node, now: float, method: str, request_id: str = ""
 ) -> Operation:
-    """An operation on a node."""
     return operations.begin_operation(
         world,
         now,
@@ -232,7 +228,7 @@ def begin_node_operation(
 def fail_by_weather(
     world: World, node: Node, operation: Operation, now: float, method: str
 ) -> bool:
-    """Whether the weather lets an operation fail without any effect."""
+    """Whether the weather makes an operation fail without effect."""
     error = lifecycle.weather_failure(world, node, method, now)
     if error is None:
         return False
@@ -244,7 +240,7 @@ def fail_by_weather(
 
 
 def get_guest_attributes(world: World, call: ApiCall, now: float) -> Json:
-    """What the hosts said of themselves, one entry a worker; `workerIds` [""] means all of them."""
+    """Get what the hosts published, one entry per worker; `workerIds` [""] means all of them."""
     node = find_node(world, call, now)
     asked = [one for one in call.body.get("workerIds", ()) if one]
     chosen = node.workers
@@ -256,7 +252,7 @@ def get_guest_attributes(world: World, call: ApiCall, now: float) -> Json:
 
 
 def worker_by_index(node: Node, index: str) -> Worker:
-    """A worker by the text of its number."""
+    """Return a worker by the text of its number."""
     if not index.isdecimal() or int(index) >= len(node.workers):
         text = f'Invalid worker id "{index}": the node has {len(node.workers)} workers.'
         raise ApiError(400, "INVALID_ARGUMENT", text)
@@ -264,7 +260,7 @@ def worker_by_index(node: Node, index: str) -> Worker:
 
 
 def guest_attributes_json(worker: Worker, query: str) -> Json:
-    """The guest attributes of a worker under a path such as `hostkeys/` or `hostkeys/ssh-rsa`."""
+    """Return a worker's guest attributes under a path such as `hostkeys/` or `hostkeys/ssh-rsa`."""
     namespace, _, name = query.partition("/")
     items = [
         {"namespace": one.namespace, "key": one.name, "value": one.value}
@@ -275,7 +271,7 @@ def guest_attributes_json(worker: Worker, query: str) -> Json:
 
 
 def reimage_node(world: World, call: ApiCall, now: float) -> Json:
-    """v1 only: another runtime on the same machines, which start anew."""
+    """Restart a node with another runtime on the same machines; v1 only."""
     node = find_permitted_node(world, call, now, "stop")
     version = call.body.get("tensorflowVersion", "")
     if not validate.is_known_runtime(version):

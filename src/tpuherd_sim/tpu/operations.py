@@ -1,4 +1,4 @@
-"""Long-running operations: begun with a request, ended by the lifecycle, kept for a day."""
+"""Long-running operations: started by a request, ended by the lifecycle, kept for a day."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,7 +29,7 @@ def begin_operation(
     type: str = "",
     request_id: str = "",
 ) -> Operation:
-    """Something long begins, such as nodes.create, with what has this zone/id."""
+    """Start an operation such as nodes.create on the resource zone/id."""
     collection, _, verb = method.partition(".")
     zone, _, target = key.partition("/")
     facts = {"zone": zone, "method": method, target_fact_name(collection): target}
@@ -56,12 +56,12 @@ def begin_operation(
 
 
 def target_fact_name(collection: str) -> str:
-    """How the weather calls the target of an operation."""
+    """Return the fact by which weather rules match the operation's target."""
     return "node" if collection == "nodes" else "request"
 
 
 def earlier_operation(world: World, zone: str, method: str, request_id: str) -> Operation | None:
-    """The operation that an earlier request with the same id began."""
+    """Return the operation that an earlier request with the same id started."""
     if request_id in NO_REQUEST_ID:
         return None
     key = world.books.promises.get(f"{zone}/{method}/{request_id}", "")
@@ -77,7 +77,9 @@ def finish_operation(
     node: Node | None = None,
     request: QueuedResource | None = None,
 ) -> None:
-    """What an operation stands for has happened, or can't. The weather may let it be said later."""
+    """Record that the effect of an operation is complete or failed; the weather may delay the
+    report.
+    """
     operation = world.operations.get(key or "")
     if operation is None or operation.settled:
         return
@@ -95,30 +97,29 @@ def finish_operation(
 
 
 def close_operation(world: World, operation: Operation, now: float) -> None:
-    """It is said that the operation is done."""
+    """Report the operation as done."""
     world.operations[operation.key] = replace(operation, ended=now)
     schedule_event(world, now + scale_duration(world, DAY_S), "operation.forget", operation.key)
 
 
 def end_slow_operation(world: World, due: AgendaItem) -> None:
-    """A slow operation is done at last."""
+    """Finish a delayed operation."""
     operation = world.operations.get(due.target)
     if operation is not None and operation.ended is None:
         close_operation(world, operation, due.at)
 
 
 def forget_operation(world: World, due: AgendaItem) -> None:
-    """An operation that was done long ago is not remembered any more."""
+    """Drop an operation that finished a day ago."""
     operation = world.operations.pop(due.target, None)
     if operation is not None and operation.request_id:
         world.books.promises.pop(operation.request_id, None)
 
 
-# -- what clients ask -----------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------
 
 
 def find_operation(world: World, call: ApiCall, now: float) -> Operation:
-    """The operation of a path."""
     zone, id = call.path["zone"], call.path["operation"]
     check_zone(world, zone, now)
     operation = world.operations.get(f"{zone}/{id}")
@@ -128,12 +129,11 @@ def find_operation(world: World, call: ApiCall, now: float) -> Operation:
 
 
 def get_operation(world: World, call: ApiCall, now: float) -> Json:
-    """How far it is."""
     return operation_json(world, find_operation(world, call, now), call.version)
 
 
 def list_operations(world: World, call: ApiCall, now: float) -> Response:
-    """The operations of a zone, or of all."""
+    """List the operations of a zone, or of all."""
     return list_records(
         world,
         call,
@@ -147,7 +147,6 @@ def list_operations(world: World, call: ApiCall, now: float) -> Response:
 
 
 def delete_operation(world: World, call: ApiCall, now: float) -> Json:
-    """The client is not interested in it any more."""
     operation = find_operation(world, call, now)
     if operation.ended is None:
         name = resource_name(world, operation.zone, "operations", operation.id)
@@ -157,7 +156,7 @@ def delete_operation(world: World, call: ApiCall, now: float) -> Json:
 
 
 def cancel_operation(world: World, call: ApiCall, now: float) -> Json:
-    """The client wants it to stop; a node that is being created is given up."""
+    """Cancel an operation; a node that is being created is removed."""
     operation = find_operation(world, call, now)
     if operation.ended is None and not operation.cancelled:
         world.operations[operation.key] = replace(operation, cancelled=True)

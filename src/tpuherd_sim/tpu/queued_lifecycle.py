@@ -1,4 +1,8 @@
-"""What happens to queued resources by itself: they wait, get their nodes, lose them and go."""
+"""The lifecycle of queued resources: they wait, get nodes, lose them and are deleted.
+
+Each step schedules the next on the agenda (`writes.step_request`); `AGENDA` maps events to
+functions.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +24,7 @@ from tpuherd_sim.tpu.writes import (
     step_request,
 )
 
-#: Not yet on the way to nodes.
+#: States before provisioning.
 WAITING = frozenset({"CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES"})
 EXPIRED = RpcStatus(
     code=4,
@@ -30,20 +34,20 @@ WITHOUT_FLEX_START = frozenset({"v2", "v3", "v4"})
 
 
 def request_facts(request: QueuedResource) -> dict[str, str]:
-    """What the weather may know of a queued resource."""
+    """Return the facts of a queued resource that a weather rule can match."""
     types = {"type": request.slots[0].type} if request.slots else {}
     return {"zone": request.zone, "request": request.id, **types}
 
 
 def request_nodes(world: World, request: QueuedResource) -> list[Node]:
-    """The nodes that it has now."""
+    """Return the request's existing nodes."""
     keys = (f"{request.zone}/{slot.node_id}" for slot in request.slots)
     found = (world.nodes.get(key) for key in keys)
     return [one for one in found if one is not None and one.queued_resource == request.id]
 
 
 def admit_request(world: World, due: AgendaItem) -> None:
-    """A request is accepted: its create operation is done."""
+    """Accept a request and finish its create operation."""
     request = current_request(world, due)
     if request is None:
         return
@@ -62,7 +66,7 @@ def admit_request(world: World, due: AgendaItem) -> None:
 
 
 def unsupported_error(request: QueuedResource) -> RpcStatus | None:
-    """Whether flex-start is asked for where there is none: older generations do not have it."""
+    """Return an error if flex-start is requested for an older generation, which lacks it."""
     if request.spec.get("provisioningModel") != "FLEX_START":
         return None
     for slot in request.slots:
@@ -76,7 +80,7 @@ def unsupported_error(request: QueuedResource) -> RpcStatus | None:
 
 
 def begin_waiting(world: World, due: AgendaItem) -> None:
-    """A request begins to wait for resources; one that is guaranteed stays ACCEPTED meanwhile."""
+    """Start to wait for resources; a guaranteed request stays ACCEPTED meanwhile."""
     request = current_request(world, due)
     if request is None:
         return
@@ -86,7 +90,7 @@ def begin_waiting(world: World, due: AgendaItem) -> None:
 
 
 def serve_request(world: World, due: AgendaItem) -> None:
-    """It is a request's turn, if there are machines; else it waits for some to be free."""
+    """Provision a request if machines are available; else it keeps waiting."""
     request = current_request(world, due)
     if request is not None:
         request = put_request(world, replace(request, pending=0), due.at)
@@ -94,7 +98,7 @@ def serve_request(world: World, due: AgendaItem) -> None:
 
 
 def serve_waiting_requests(world: World, due: AgendaItem) -> None:
-    """Machines are free: who waits longest goes first."""
+    """Serve waiting requests after machines became free, the oldest first."""
     waiting = [
         request
         for request in world.requests.values()
@@ -107,7 +111,7 @@ def serve_waiting_requests(world: World, due: AgendaItem) -> None:
 
 
 def serve_if_room(world: World, request: QueuedResource, now: float) -> None:
-    """Begin to provision, all nodes or none."""
+    """Start to provision all nodes or none."""
     reserved = request.spec.get("reservationName", "") if request.tier == "guaranteed" else None
     types = [slot.type for slot in request.slots]
     refusal = quota_and_stock.capacity_refusal(world, request.zone, types, now, reserved=reserved)
@@ -121,7 +125,7 @@ def serve_if_room(world: World, request: QueuedResource, now: float) -> None:
 
 
 def outline_nodes(world: World, request: QueuedResource, now: float) -> list[Node]:
-    """Its nodes as they would be, without numbers and machines."""
+    """Return the request's future nodes, without numbers and machines."""
     return [
         Node(
             zone=request.zone,
@@ -138,14 +142,14 @@ def outline_nodes(world: World, request: QueuedResource, now: float) -> list[Nod
 
 
 def provision_late(world: World, due: AgendaItem) -> None:
-    """A request is filled although everyone gave it up."""
+    """Provision a request after its deadline."""
     request = current_request(world, due)
     if request is not None:
         provision_request(world, request, due.at)
 
 
 def provision_request(world: World, request: QueuedResource, now: float) -> None:
-    """The nodes appear; the request is ACTIVE when all are READY."""
+    """Create the nodes; the request is ACTIVE when all are READY."""
     outlined = outline_nodes(world, request, now)
     taken = next((one for one in outlined if one.key in world.nodes), None)
     if taken is not None:
@@ -179,12 +183,14 @@ def provision_request(world: World, request: QueuedResource, now: float) -> None
 
 
 def node_with_machines(world: World, node: Node, now: float) -> Node:
-    """A node of a request with its machines."""
+    """Return a node of a request with its machines."""
     return machines.assign_machines(world, lifecycle.register_node(world, node, now), now)
 
 
 def check_request_nodes(world: World, due: AgendaItem) -> None:
-    """Something happened to a request's nodes: ACTIVE with all of them, over without one."""
+    """Update a request after changes of its nodes: ACTIVE if all are READY, suspended if one is
+    missing.
+    """
     request = world.requests.get(due.target)
     if request is None or request.pending or request.state not in ("PROVISIONING", "ACTIVE"):
         return
@@ -197,7 +203,6 @@ def check_request_nodes(world: World, due: AgendaItem) -> None:
 
 
 def activate_request(world: World, request: QueuedResource, now: float) -> None:
-    """All nodes are READY."""
     operation = request.operation
     request = replace(request, state="ACTIVE", operation=None)
     limit = request.spec.get("runDuration", {}).get("maxRunDuration", "")
@@ -210,14 +215,13 @@ def activate_request(world: World, request: QueuedResource, now: float) -> None:
 
 
 def finish_run(world: World, due: AgendaItem) -> None:
-    """A request has run as long as it may."""
+    """End a request after its maximum run time."""
     request = world.requests.get(due.target)
     if request is not None and request.uid == due.args["uid"] and request.state == "ACTIVE":
         begin_suspend(world, request, "SERVICE", due.at)
 
 
 def fail_provisioning(world: World, due: AgendaItem) -> None:
-    """A request that was being provisioned comes to nothing."""
     request = world.requests.get(due.target)
     if request is None or request.state != "PROVISIONING":
         return
@@ -235,7 +239,7 @@ def begin_suspend(
     *,
     error: RpcStatus | None = None,
 ) -> None:
-    """The nodes go; the request stays, for its user to delete."""
+    """Remove the nodes; the request stays until its user deletes it."""
     log_event(world, now, "request.suspending", request=request.key, initiator=initiator)
     for node in request_nodes(world, request):
         if node.state != "DELETING":
@@ -259,7 +263,6 @@ def begin_suspend(
 
 
 def finish_suspend(world: World, due: AgendaItem) -> None:
-    """The nodes are gone."""
     request = current_request(world, due)
     if request is None:
         return
@@ -274,7 +277,7 @@ def finish_suspend(world: World, due: AgendaItem) -> None:
 
 
 def fail_request(world: World, request: QueuedResource, error: RpcStatus, now: float) -> None:
-    """It will never be provisioned."""
+    """Fail a request that will never be provisioned."""
     log_event(world, now, "request.failed", request=request.key, code=error.code, why=error.message)
     operations.finish_operation(world, request.operation, now, error=error)
     request = replace(request, state="FAILED", pending=0, error=error, operation=None)
@@ -282,7 +285,7 @@ def fail_request(world: World, request: QueuedResource, error: RpcStatus, now: f
 
 
 def expire_request(world: World, due: AgendaItem) -> None:
-    """Its user does not want it any more after this, unless the weather fills it all the same."""
+    """End a request at its deadline, unless the weather fills it anyway."""
     request = world.requests.get(due.target)
     if request is None or request.uid != due.args["uid"] or request.state not in WAITING:
         return
@@ -291,7 +294,7 @@ def expire_request(world: World, due: AgendaItem) -> None:
 
 
 def schedule_late_fill(world: World, request: QueuedResource, now: float) -> bool:
-    """Whether the weather will fill a request that should be over."""
+    """Whether the weather will fill an expired request."""
     rule = consume_rule(world, "late-fill", now, **request_facts(request))
     if rule is None:
         return False
@@ -300,11 +303,11 @@ def schedule_late_fill(world: World, request: QueuedResource, now: float) -> boo
     return True
 
 
-# -- what users begin -----------------------------------------------------------------------------
+# -- started by users -----------------------------------------------------------------------------
 
 
 def begin_delete(world: World, request: QueuedResource, now: float, operation: str) -> None:
-    """A request begins to go, with its nodes."""
+    """Start to delete a request and its nodes."""
     nodes = request_nodes(world, request)
     for node in nodes:
         if node.state != "DELETING":
@@ -317,7 +320,6 @@ def begin_delete(world: World, request: QueuedResource, now: float, operation: s
 
 
 def remove_deleted_request(world: World, due: AgendaItem) -> None:
-    """A deleted request is not there any more."""
     request = current_request(world, due)
     if request is None:
         return
@@ -329,7 +331,7 @@ def remove_deleted_request(world: World, due: AgendaItem) -> None:
 
 
 def begin_reset(world: World, request: QueuedResource, now: float, operation: str) -> None:
-    """The nodes of an active request are made anew."""
+    """Start to recreate the nodes of an active request."""
     for node in request_nodes(world, request):
         put_node(world, replace(lifecycle.begin_delete(world, node, now), pending=0), now)
     log_event(world, now, "request.reset", request=request.key)
@@ -340,7 +342,7 @@ def begin_reset(world: World, request: QueuedResource, now: float, operation: st
 
 
 def rebuild_nodes(world: World, due: AgendaItem) -> None:
-    """The old nodes of a reset request are gone; new ones come."""
+    """Create new nodes after those of a reset request are gone."""
     request = current_request(world, due)
     if request is None:
         return
@@ -350,7 +352,7 @@ def rebuild_nodes(world: World, due: AgendaItem) -> None:
 
 
 def fail_doomed_operation(world: World, due: AgendaItem) -> None:
-    """A delete that was accepted, and could not be done."""
+    """Fail an accepted delete."""
     error = RpcStatus(code=int(due.args["code"]), message=str(due.args["message"]))
     operations.finish_operation(world, due.target, due.at, error=error)
 

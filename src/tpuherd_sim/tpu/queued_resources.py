@@ -35,7 +35,7 @@ MODEL_TIERS = {"SPOT": "spot", "RESERVATION_BOUND": "guaranteed"}
 NODES_MAX = 256
 RUN_S_MAX = 7 * 86400.0
 ACCEPT, DOOM, REFUSE = "accept", "doom", "refuse"
-#: What becomes of a delete, without and with force. Doomed: accepted, but its operation fails.
+#: The result of a delete without and with force. Doomed: accepted, but its operation fails.
 DELETES: Mapping[str, tuple[str, str]] = {
     "CREATING": (REFUSE, DOOM),
     "ACCEPTED": (ACCEPT, ACCEPT),
@@ -47,14 +47,13 @@ DELETES: Mapping[str, tuple[str, str]] = {
     "FAILED": (ACCEPT, ACCEPT),
     "DELETING": (REFUSE, REFUSE),
 }
-#: States in which the ids of its nodes are not free.
+#: States in which the ids of its nodes are in use.
 CLAIMING = frozenset(
     {"CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES", "PROVISIONING", "ACTIVE", "SUSPENDING"}
 )
 
 
 def find_queued_resource(world: World, call: ApiCall, now: float) -> QueuedResource:
-    """The queued resource of a path."""
     zone, id = call.path["zone"], call.path["request"]
     request = world.requests.get(f"{zone}/{id}")
     if request is None:
@@ -64,13 +63,12 @@ def find_queued_resource(world: World, call: ApiCall, now: float) -> QueuedResou
 
 
 def get_queued_resource(world: World, call: ApiCall, now: float) -> Response:
-    """One queued resource."""
     body = request_bytes(world, find_queued_resource(world, call, now), call.version)
     return Response(body=body, headers=JSON_HEADERS)
 
 
 def list_queued_resources(world: World, call: ApiCall, now: float) -> Response:
-    """The queued resources of a zone, or of all."""
+    """List the queued resources of a zone, or of all."""
     page = ListedRecords(
         field="queuedResources",
         records=world.requests,
@@ -80,7 +78,9 @@ def list_queued_resources(world: World, call: ApiCall, now: float) -> Response:
 
 
 def create_queued_resource(world: World, call: ApiCall, now: float) -> Json:
-    """A request for nodes. Its operation ends in seconds; then it waits by itself."""
+    """Create a request for nodes. Its operation ends within seconds; the request then waits for
+    capacity.
+    """
     zone, method = call.path["zone"], "queuedResources.create"
     check_zone(world, zone, now)
     request_id = call.query.get("requestId", "")
@@ -130,7 +130,7 @@ def create_queued_resource(world: World, call: ApiCall, now: float) -> Json:
 
 
 def requested_tier(body: Json) -> str:
-    """Which tier is asked for; none is on demand."""
+    """Return the requested tier; the default is on demand."""
     named = [name for name in TIERS if name in body]
     if len(named) > 1:
         raise invalid_request_error(
@@ -147,7 +147,7 @@ def requested_tier(body: Json) -> str:
 def requested_slots(
     world: World, call: ApiCall, id: str, now: float
 ) -> tuple[tuple[Slot, ...], bool]:
-    """The nodes that are asked for, and whether they make one multislice run."""
+    """Return the requested nodes, and whether they form a multislice."""
     zone = call.path["zone"]
     specs = call.body.get("tpu", {}).get("nodeSpec", [])
     if not specs:
@@ -176,7 +176,7 @@ def requested_slots(
 
 
 def slice_names(many: Json, id: str, *, taken: bool) -> list[str]:
-    """The names of the nodes of a multislice run."""
+    """Return the names of the nodes of a multislice."""
     if taken:
         raise invalid_request_error(
             "Invalid value at 'queued_resource.tpu.node_spec[0]' (oneof), oneof field "
@@ -192,7 +192,7 @@ def slice_names(many: Json, id: str, *, taken: bool) -> list[str]:
 
 
 def check_parent(world: World, call: ApiCall, parent: str) -> None:
-    """A node can only be asked for where its request is."""
+    """Refuse nodes in another place than their request."""
     zone = call.path["zone"]
     projects = (world.settings.project, str(world.settings.project_number))
     if parent not in [f"projects/{project}/locations/{zone}" for project in projects]:
@@ -204,7 +204,7 @@ def check_parent(world: World, call: ApiCall, parent: str) -> None:
 
 
 def check_names_free(world: World, zone: str, slots: tuple[Slot, ...]) -> None:
-    """No node of that name is there, or asked for by somebody else."""
+    """Refuse names that exist or are requested elsewhere."""
     claimed = {
         slot.node_id
         for request in world.requests.values()
@@ -217,7 +217,7 @@ def check_names_free(world: World, zone: str, slots: tuple[Slot, ...]) -> None:
 
 
 def validity_interval(policy: Json, now: float) -> tuple[float | None, float | None]:
-    """From when and until when the nodes are wanted. Wall time."""
+    """Return when the nodes are wanted, from and until. Wall time."""
     if len(policy) > 1:
         raise invalid_request_error(
             "Invalid value at 'queued_resource.queueing_policy' (oneof), oneof field "
@@ -243,7 +243,7 @@ def validity_interval(policy: Json, now: float) -> tuple[float | None, float | N
 
 
 def check_run_duration(run: Json) -> None:
-    """How long it may run at most: not longer than a week."""
+    """Refuse a maximum run time above a week."""
     length = run.get("maxRunDuration")
     if length is not None and not 0.0 < (parse_duration(length) or 0.0) <= RUN_S_MAX:
         text = "run_duration: max_run_duration must be positive and at most 7 days."
@@ -251,7 +251,7 @@ def check_run_duration(run: Json) -> None:
 
 
 def policy_time(policy: Json, at: str, after: str, now: float) -> float | None:
-    """A time, given as such or as a duration from now."""
+    """Return a time given as such or as a duration from now."""
     if at in policy:
         return parse_time(policy[at])
     length = parse_duration(policy.get(after, ""))
@@ -261,7 +261,6 @@ def policy_time(policy: Json, at: str, after: str, now: float) -> float | None:
 def begin_request_operation(
     world: World, request: QueuedResource, now: float, method: str, request_id: str = ""
 ) -> Operation:
-    """An operation on a queued resource."""
     return operations.begin_operation(
         world,
         now,
@@ -273,7 +272,7 @@ def begin_request_operation(
 
 
 def delete_queued_resource(world: World, call: ApiCall, now: float) -> Json:
-    """A request goes, with its nodes if that is forced. By the table."""
+    """Delete a request, with its nodes if `force` is set; the table says when that is allowed."""
     zone, method = call.path["zone"], "queuedResources.delete"
     request_id = call.query.get("requestId", "")
     earlier = operations.earlier_operation(world, zone, method, request_id)
@@ -309,7 +308,7 @@ def delete_queued_resource(world: World, call: ApiCall, now: float) -> Json:
 
 
 def reset_queued_resource(world: World, call: ApiCall, now: float) -> Json:
-    """The nodes of an active request are made anew."""
+    """Recreate the nodes of an active request."""
     request = find_queued_resource(world, call, now)
     if request.state != "ACTIVE":
         name = resource_name(world, request.zone, "queuedResources", request.id)

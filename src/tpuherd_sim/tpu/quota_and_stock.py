@@ -1,4 +1,4 @@
-"""Whether there are machines: pools of capacity, reservations and quotas, counted afresh."""
+"""Checks available machines: pools of capacity, reservations and quotas, computed each time."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -10,8 +10,8 @@ from tpuherd_sim.tpu import errors, ip_addresses
 from tpuherd_sim.tpu.names import region_of_zone
 
 IN_USE_ADDRESSES = "IN_USE_ADDRESSES"  #: a region's external addresses
-WHOLE = "-"  #: the place of a quota that holds everywhere
-#: The quota of a type: generation → stem, unit and where it is counted.
+WHOLE = "-"  #: the place of a global quota
+#: The quota of a type: generation → stem, unit and dimension.
 QUOTAS: Mapping[str, tuple[str, str, str]] = {
     "v2": ("V2s", "cores", "Zone"),
     "v3": ("V3s", "cores", "Zone"),
@@ -23,7 +23,7 @@ QUOTAS: Mapping[str, tuple[str, str, str]] = {
 
 
 def quota_id(type: str, spot: bool) -> tuple[str, int]:
-    """The quota that a node of this type counts against, and how much it takes of it."""
+    """Return the quota of a node of this type, and how much of it the node uses."""
     one = accelerators()[type]
     stem, unit, place = QUOTAS[one.generation]
     single = one.hosts == 1
@@ -36,7 +36,9 @@ def quota_id(type: str, spot: bool) -> tuple[str, int]:
 
 
 def quota_ids(pattern: str) -> list[str]:
-    """Every quota that is meant by an id, a pattern of ids, or a family such as v4 or v5litepod."""
+    """Return every quota that matches an id, a pattern of ids, or a family such as v4
+    or v5litepod.
+    """
     known = {
         quota_id(one.type, spot)[0]: one.generation
         for one in accelerators().values()
@@ -49,14 +51,14 @@ def quota_ids(pattern: str) -> list[str]:
 
 
 def quota_place(quota: str, zone: str) -> str:
-    """Where a quota is counted, for something in that zone."""
+    """Return the place where a quota is counted for a zone."""
     if quota == CREATE_RATE:
         return WHOLE
     return region_of_zone(zone) if "PerRegion" in quota or quota == IN_USE_ADDRESSES else zone
 
 
 def quota_holders(world: World) -> Iterator[tuple[str, str, bool]]:
-    """Zone, type and tier of what counts against quotas: husks do until they are deleted."""
+    """Yield zone, type and tier of what uses quota; dead nodes do until they are deleted."""
     for node in world.nodes.values():
         if node.queued_resource is None and not node.is_reserved:
             yield node.zone, node.type, node.is_spot
@@ -67,7 +69,7 @@ def quota_holders(world: World) -> Iterator[tuple[str, str, bool]]:
 
 
 def check_quota(world: World, zone: str, types: Iterable[str], *, spot: bool) -> None:
-    """Refuse what would be more than the project may have."""
+    """Refuse a request above the project's quota."""
     if not world.books.quotas:
         return
     wanted: dict[str, int] = {}
@@ -88,7 +90,6 @@ def check_quota(world: World, zone: str, types: Iterable[str], *, spot: bool) ->
 
 
 def used_quota(world: World, id: str, place: str) -> int:
-    """How much of a quota is taken."""
     total = 0
     for zone, type, spot in quota_holders(world):
         name, amount = quota_id(type, spot)
@@ -98,7 +99,7 @@ def used_quota(world: World, id: str, place: str) -> int:
 
 
 def running_nodes(world: World, zone: str, pattern: str) -> list[Node]:
-    """The nodes that hold machines of a pool."""
+    """Return the nodes that hold machines of a pool."""
     return [
         node
         for node in world.nodes.values()
@@ -111,7 +112,7 @@ def running_nodes(world: World, zone: str, pattern: str) -> list[Node]:
 
 
 def pools_for_type(world: World, zone: str, type: str) -> Iterator[tuple[str, int]]:
-    """The pools out of which a node of this type would come, and how many nodes they can be."""
+    """Yield the pools that a node of this type uses, and their sizes."""
     for key, limit in world.weather.capacity.items():
         place, _, pattern = key.partition("/")
         if place == zone and fnmatchcase(type, pattern):
@@ -121,7 +122,7 @@ def pools_for_type(world: World, zone: str, type: str) -> Iterator[tuple[str, in
 def capacity_refusal(
     world: World, zone: str, types: Iterable[str], now: float, *, reserved: str | None = None
 ) -> RpcStatus | None:
-    """Why there are no machines for nodes of these types; None when there are."""
+    """Return why there are no machines for nodes of these types, or None."""
     asked = list(types)
     if reserved is not None:
         return reservation_refusal(world, zone, asked, reserved, now)
@@ -137,7 +138,7 @@ def capacity_refusal(
 def reservation_refusal(
     world: World, zone: str, types: list[str], name: str, now: float
 ) -> RpcStatus | None:
-    """A reservation that the world knows of holds so many chips; any other is granted."""
+    """Check a known reservation's chips; unknown reservations are granted."""
     id = name.rpartition("/")[2]
     reservations = [
         one
@@ -154,7 +155,6 @@ def reservation_refusal(
 
 
 def reserved_chips(world: World, zone: str, types: Iterable[str]) -> int:
-    """How many chips run inside reservations."""
     wanted = set(types)
     return sum(
         accelerators()[node.type].chips
@@ -164,7 +164,7 @@ def reserved_chips(world: World, zone: str, types: Iterable[str]) -> int:
 
 
 def address_refusal(world: World, zone: str, hosts: int, now: float) -> RpcStatus | None:
-    """Why so many hosts can't have external addresses; None when they can."""
+    """Return why the hosts can't have external addresses, or None."""
     limit = world.books.quotas.get(f"{region_of_zone(zone)}/{IN_USE_ADDRESSES}")
     if limit is None and hosts <= ip_addresses.count_free_external(world):
         return None
@@ -186,5 +186,5 @@ def address_refusal(world: World, zone: str, hosts: int, now: float) -> RpcStatu
 
 
 CREATES_PER_MINUTE = 91
-CREATE_RATE = "qps/create"  #: the quota id of the above
+CREATE_RATE = "qps/create"  #: the quota id of `IN_USE_ADDRESSES`
 REQUESTS = "QueuedResourcesPerProjectPerZoneForTPUAPI"

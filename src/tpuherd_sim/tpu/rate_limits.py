@@ -1,4 +1,4 @@
-"""The API's rate limits: creates a minute, and queued resources of a zone."""
+"""The API's rate limits: creates per minute, and queued resources per zone."""
 
 from tpuherd_sim.model.http_types import ApiError
 from tpuherd_sim.model.world import World
@@ -7,7 +7,7 @@ from tpuherd_sim.tpu.quota_and_stock import CREATE_RATE, CREATES_PER_MINUTE, REQ
 
 
 def check_requests(world: World, zone: str) -> None:
-    """Refuse a queued resource where too many wait or lie about."""
+    """Refuse a queued resource if its zone has too many."""
     limit = world.books.quotas.get(f"{zone}/{REQUESTS}")
     if limit is None:
         return
@@ -18,7 +18,7 @@ def check_requests(world: World, zone: str) -> None:
 
 
 def check_rate(world: World, now: float) -> None:
-    """Refuse a node where too many were created in the last minute. Wall time: it is a rate."""
+    """Refuse a node after too many creates in the last minute. Wall time, because it is a rate."""
     books = world.books
     limit = books.quotas.get(f"{WHOLE}/{CREATE_RATE}", CREATES_PER_MINUTE)
     passed = max(now - books.tokens_at, 0.0)
@@ -30,7 +30,6 @@ def check_rate(world: World, now: float) -> None:
 
 
 def rate_exceeded_error(world: World) -> ApiError:
-    """Too many creates."""
     name = "Maximum number of CreateNode requests per minute"
     text = (
         f"Quota exceeded for quota metric '{name}' and limit '{name}' of service "

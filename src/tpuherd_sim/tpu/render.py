@@ -1,4 +1,4 @@
-"""Records as JSON, in the words of each version of the API."""
+"""Renders records as JSON for each version of the API."""
 
 import json
 from typing import Any
@@ -21,11 +21,11 @@ from tpuherd_sim.tpu.request_schemas import known_fields
 from tpuherd_sim.tpu.timestamps import format_timestamp
 
 PORT = 8470
-#: Fields of v2's documents that its client library has not heard of: it reads over them in a node,
-#: and falls over them in an operation.
+#: Fields in v2's documents that its client library lacks: it ignores them in a node, and fails on
+#: them in an operation.
 NOT_IN_PROTO = frozenset({"bootDiskConfig", "upcomingMaintenance", "protectionTier"})
 API_VERSION = {"v2": "V2", "v2alpha1": "V2_ALPHA1", "v1": "V2_ALPHA1"}
-#: Which of a queued resource's states have a (mostly empty) message of their own.
+#: The states of a queued resource with a (mostly empty) message of their own.
 STATE_WORDS = {
     "CREATING": "creatingData",
     "ACCEPTED": "acceptedData",
@@ -39,17 +39,15 @@ STATE_WORDS = {
 
 
 def json_response(content: Json) -> Response:
-    """200 with JSON."""
     return Response(body=json_bytes(content), headers=JSON_HEADERS)
 
 
 def json_bytes(content: Any) -> bytes:
-    """JSON bytes."""
     return json.dumps(content, separators=(",", ":")).encode()
 
 
 def node_bytes(world: World, node: Node, version: str) -> bytes:
-    """A node as JSON, rendered once for each record."""
+    """Return a node as JSON; cached per record."""
     known = world.rendered.get((version, node.key))
     if known is not None and known[0] is node:
         return known[1]
@@ -59,7 +57,7 @@ def node_bytes(world: World, node: Node, version: str) -> bytes:
 
 
 def request_bytes(world: World, request: QueuedResource, version: str) -> bytes:
-    """A queued resource as JSON, rendered once for each record."""
+    """Return a queued resource as JSON; cached per record."""
     kind = f"Q{version}"
     known = world.rendered.get((kind, request.key))
     if known is not None and known[0] is request:
@@ -70,7 +68,6 @@ def request_bytes(world: World, request: QueuedResource, version: str) -> bytes:
 
 
 def node_json(world: World, node: Node, version: str) -> Json:
-    """A node."""
     if version == "v1":
         return old_node_json(world, node)
     accelerator = accelerators()[node.type]
@@ -114,7 +111,7 @@ def node_json(world: World, node: Node, version: str) -> Json:
 
 
 def network_endpoints(node: Node, worker: Worker) -> list[Json]:
-    """A worker in networkEndpoints: once for each of its network cards, its own first."""
+    """Return a worker's networkEndpoints: one for each network card, its own first."""
     first: Json = {"ipAddress": worker.internal_ip, "port": PORT}
     if worker.external_ip:
         first["accessConfig"] = {"externalIp": worker.external_ip}
@@ -127,7 +124,7 @@ def network_endpoints(node: Node, worker: Worker) -> list[Json]:
 
 
 def old_node_json(world: World, node: Node) -> Json:
-    """A node as v1 shows it."""
+    """Return a node in the format of v1."""
     network = node.spec.get("networkConfig", {}).get("network", "default")
     scheduling = node.spec.get("schedulingConfig", {})
     content: Json = {
@@ -157,7 +154,6 @@ def old_node_json(world: World, node: Node) -> Json:
 
 
 def upcoming_json(upcoming: UpcomingMaintenance) -> Json:
-    """Maintenance that was announced."""
     content: Json = {
         "type": upcoming.type,
         "windowStartTime": format_timestamp(upcoming.window_start),
@@ -171,7 +167,6 @@ def upcoming_json(upcoming: UpcomingMaintenance) -> Json:
 
 
 def request_json(world: World, request: QueuedResource, version: str) -> Json:
-    """A queued resource."""
     parent = f"projects/{world.settings.project}/locations/{request.zone}"
     content: Json = {
         "name": resource_name(world, request.zone, "queuedResources", request.id),
@@ -195,7 +190,6 @@ def request_json(world: World, request: QueuedResource, version: str) -> Json:
 
 
 def state_json(request: QueuedResource) -> Json:
-    """Where a queued resource is."""
     state: Json = {"state": request.state}
     if request.initiator:
         state["stateInitiator"] = request.initiator
@@ -207,7 +201,6 @@ def state_json(request: QueuedResource) -> Json:
 
 
 def status_json(status: RpcStatus) -> Json:
-    """A google.rpc.Status."""
     content: Json = {"code": status.code, "message": status.message}
     if status.details:
         content["details"] = [dict(one) for one in status.details]
@@ -215,7 +208,7 @@ def status_json(status: RpcStatus) -> Json:
 
 
 def operation_json(world: World, operation: Operation, version: str) -> Json:
-    """A long-running operation; `done` is always there, clients fall over without it."""
+    """Return an operation; `done` is always present, because clients fail without it."""
     types = f"type.googleapis.com/google.cloud.tpu.{version}"
     metadata: Json = {
         "@type": f"{types}.OperationMetadata",
@@ -249,7 +242,7 @@ def operation_json(world: World, operation: Operation, version: str) -> Json:
 
 
 def reservation_json(world: World, reservation: Reservation, used: int, now: float) -> Json:
-    """Machines set aside; alpha only."""
+    """Return a reservation, which only v2alpha1 has."""
     standard: Json = {
         "size": reservation.size,
         "capacityUnits": "CHIPS",

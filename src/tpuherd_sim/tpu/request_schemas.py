@@ -1,4 +1,4 @@
-"""Reading a request by the API's own schemas: strict in names, in types as lenient as proto3."""
+"""Parses requests by the API's own schemas: strict in names, as lenient in types as proto3."""
 
 import json
 import re
@@ -13,13 +13,13 @@ from tpuherd_sim.tpu.errors import invalid_request_error
 from tpuherd_sim.tpu.timestamps import format_timestamp, parse_duration, parse_time
 
 VERSIONS = ("v1", "v2", "v2alpha1")
-#: The message that a body is put into, where it is not the whole request.
+#: The message that wraps a body which is not the whole request.
 ROOTS = {
     "nodes.create": "node",
     "nodes.patch": "node",
     "queuedResources.create": "queued_resource",
 }
-#: Where an enum's numbers are not the places of its names in the document.
+#: Enums whose numbers are not the positions of their names in the document.
 NUMBERS: Mapping[str, Mapping[int, str]] = {
     "AcceleratorConfig.type": {2: "V2", 4: "V3", 7: "V4", 9: "V5LITE_POD", 10: "V5P", 11: "V6E"},
     "Node.health": {
@@ -53,7 +53,7 @@ SHOWN_CHARS_MAX = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MethodSchema:
-    """What a method takes, out of the discovery document."""
+    """A method's parameters, from the discovery document."""
 
     query: Mapping[str, str]  #: type by name
     body: str | None  #: name of the schema
@@ -61,7 +61,7 @@ class MethodSchema:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FieldLocation:
-    """Where in a request we are."""
+    """The position in a request."""
 
     version: str
     path: str  #: node.network_config.queue_count
@@ -69,19 +69,18 @@ class FieldLocation:
     name: str  #: the field's name in JSON
 
     def invalid_value_error(self, kind: str, value: Any) -> Exception:
-        """The value is not of this kind."""
         shown = json.dumps(value)[:SHOWN_CHARS_MAX]
         text = f"Invalid value at '{self.path}' ({kind}), {shown}"
         return invalid_request_error(text, field=self.path)
 
     def message_type(self, name: str) -> str:
-        """The full name of one of the API's own types."""
+        """Return the full name of one of the API's own types."""
         return f"type.googleapis.com/google.cloud.tpu.{self.version}.{name}"
 
 
 @cache
 def method_schemas(version: str) -> Mapping[str, MethodSchema]:
-    """Every method of a version, by names such as nodes.create."""
+    """Return every method of a version, by names such as nodes.create."""
     found: dict[str, MethodSchema] = {}
 
     def walk(resources: Json) -> None:
@@ -102,7 +101,7 @@ def method_schemas(version: str) -> Mapping[str, MethodSchema]:
 
 @cache
 def message_fields(version: str, schema: str) -> Mapping[str, tuple[str, Json]]:
-    """The fields of a message by their JSON names and by their proto names."""
+    """Return the fields of a message by their JSON names and by their proto names."""
     found: dict[str, tuple[str, Json]] = {}
     for name, shape in discovery(version)["schemas"][schema].get("properties", {}).items():
         found[name] = found[snake_case(name)] = (name, shape)
@@ -111,12 +110,12 @@ def message_fields(version: str, schema: str) -> Mapping[str, tuple[str, Json]]:
 
 @cache
 def snake_case(name: str) -> str:
-    """networkConfig → network_config."""
+    """Return network_config for networkConfig."""
     return re.sub(r"[A-Z]", lambda found: "_" + found.group().lower(), name)
 
 
 def read_query(version: str, method: str, query: Mapping[str, str]) -> dict[str, str]:
-    """The query parameters of a call, checked; also `page_size` is known as `pageSize`."""
+    """Parse the query parameters of a call; `page_size` also counts as `pageSize`."""
     known = method_schemas(version)[method].query
     read: dict[str, str] = {}
     for given, value in query.items():
@@ -142,7 +141,9 @@ def read_query(version: str, method: str, query: Mapping[str, str]) -> dict[str,
 
 
 def read_body(version: str, method: str, body: bytes) -> Json:
-    """The body of a call, names and enums in one form, without defaults and what is output only."""
+    """Parse the body of a call with normalised names and enums, without defaults and output-only
+    fields.
+    """
     schema = method_schemas(version)[method].body
     content = parse_json_object(body)
     if schema is None:
@@ -151,7 +152,7 @@ def read_body(version: str, method: str, body: bytes) -> Json:
 
 
 def parse_json_object(body: bytes) -> Json:
-    """The body as an object. None at all is an empty one."""
+    """Parse the body as an object; an empty body is an empty object."""
     if not body.strip():
         return {}
     try:
@@ -168,12 +169,12 @@ def parse_json_object(body: bytes) -> Json:
 
 
 def refuse_constant(text: str) -> float:
-    """NaN and Infinity are no JSON."""
+    """Refuse NaN and Infinity, which JSON lacks."""
     raise ValueError(text)
 
 
 def syntax_error_text(body: bytes, error: Exception) -> str:
-    """Where a body stops to be JSON."""
+    """Describe where a body stops being JSON."""
     if isinstance(error, json.JSONDecodeError):
         line = error.doc[error.pos : error.pos + 20].splitlines()
         return f"Unexpected token.\n{line[0] if line else ''}\n^"
@@ -183,7 +184,6 @@ def syntax_error_text(body: bytes, error: Exception) -> str:
 
 
 def read_message(version: str, schema: str, content: Any, path: str) -> Json:
-    """One message."""
     if not isinstance(content, dict):
         place = FieldLocation(version=version, path=path, schema=schema, name="")
         raise place.invalid_value_error(place.message_type(schema), content)
@@ -206,7 +206,7 @@ def read_message(version: str, schema: str, content: Any, path: str) -> Json:
 
 
 def read_field(place: FieldLocation, shape: Json, value: Any) -> Any:
-    """One field's value; None where it is the default of its type."""
+    """Return a field's value, or None if it is the default of its type."""
     if "$ref" in shape:
         if isinstance(value, list):
             where = place.path.rpartition(".")
@@ -224,7 +224,7 @@ def read_field(place: FieldLocation, shape: Json, value: Any) -> Any:
 
 
 def read_array(place: FieldLocation, items: Json, value: Any) -> list[Any]:
-    """A repeated field. A single message stands for a list of one: SkyPilot sends such."""
+    """Parse a repeated field. A single message counts as a list of one, which SkyPilot sends."""
     given = value if isinstance(value, list) else [value]
     if not isinstance(value, list) and "$ref" not in items:
         raise place.invalid_value_error(SCALARS.get(str(items["type"]), "Any"), value)
@@ -248,7 +248,6 @@ def read_array(place: FieldLocation, items: Json, value: Any) -> list[Any]:
 
 
 def read_mapping(place: FieldLocation, shape: Json, value: Any) -> Json:
-    """A map from strings."""
     if not isinstance(value, dict):
         raise place.invalid_value_error("Map", value)
     inner = shape.get("additionalProperties", {})
@@ -270,14 +269,13 @@ def read_mapping(place: FieldLocation, shape: Json, value: Any) -> Json:
 
 
 def read_scalar(place: FieldLocation, shape: Json, value: Any) -> Any:
-    """A value without parts."""
     if "enum" in shape:
         return read_enum(place, shape, value)
     return READERS[shape["type"]](place, shape, value)
 
 
 def read_enum(place: FieldLocation, shape: Json, value: Any) -> str:
-    """An enum by name or by number; "" for the unspecified one."""
+    """Parse an enum by name or by number; "" for the unspecified one."""
     names: list[str] = shape["enum"]
     if isinstance(value, str) and INT.fullmatch(value):
         value = int(value)
@@ -291,7 +289,7 @@ def read_enum(place: FieldLocation, shape: Json, value: Any) -> str:
 
 
 def read_string(place: FieldLocation, shape: Json, value: Any) -> str:
-    """Text; and whole numbers, times and durations, which JSON carries as text."""
+    """Parse text, or whole numbers, times and durations, which JSON carries as text."""
     form = shape.get("format", "")
     if form in ("int64", "uint64") and isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
@@ -314,7 +312,7 @@ def read_string(place: FieldLocation, shape: Json, value: Any) -> str:
 
 
 def read_boolean(place: FieldLocation, shape: Json, value: Any) -> bool:
-    """True or false, also as text."""
+    """Parse a boolean, also from text."""
     if value in ("true", "false"):
         return bool(value == "true")
     if not isinstance(value, bool):
@@ -323,7 +321,7 @@ def read_boolean(place: FieldLocation, shape: Json, value: Any) -> bool:
 
 
 def read_integer(place: FieldLocation, shape: Json, value: Any) -> int:
-    """A whole number, also as text or as a float without a fraction."""
+    """Parse a whole number, also from text or a float without a fraction."""
     if isinstance(value, str) and INT.fullmatch(value):
         value = int(value)
     if isinstance(value, float) and value.is_integer():
@@ -347,7 +345,7 @@ READERS: Mapping[str, Callable[[FieldLocation, Json, Any], Any]] = {
 
 
 def known_fields(version: str, schema: str, content: Json) -> Json:
-    """What of a message a version knows."""
+    """Return the fields of a message that a version knows."""
     known = message_fields(version, schema)
     kept: Json = {}
     for name, value in content.items():

@@ -1,4 +1,4 @@
-"""From a method and a path to the route that answers, in a few microseconds."""
+"""Finds the route of a method and a path in a few microseconds."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`DELETE /v2/projects/{project}/locations/{zone}/nodes/{node}` and what answers it."""
+    """A template such as `DELETE /v2/projects/{project}/locations/{zone}/nodes/{node}` and its
+    handler.
+    """
 
     method: str
     template: str
     answer: Callable[["World", ApiCall, float], "Json | Response"]
 
 
-#: Query parameters that every Google API takes and that change nothing here.
+#: Query parameters of every Google API that have no effect here.
 SYSTEM = frozenset(
     {
         "$.xgafv", "access_token", "alt", "$alt", "callback", "fields", "$fields", "key",
@@ -29,12 +31,12 @@ SYSTEM = frozenset(
         "upload_protocol", "userProject",
     }
 )  # fmt: skip
-#: What an HTTP method does to one resource, in the API's words.
+#: The API's verb for an HTTP method on one resource.
 VERBS = {"GET": "get", "DELETE": "delete", "PATCH": "patch", "PUT": "update", "POST": "create"}
 
 
 class RouteMatch(NamedTuple):
-    """A route with the parts of the path it was found by."""
+    """A route with the path segments that it matched."""
 
     route: Route
     name: str  #: nodes.create, queuedResources.reset, …
@@ -44,7 +46,7 @@ class RouteMatch(NamedTuple):
 
 @dataclass(slots=True)
 class RouteBranch:
-    """One place in the tree of templates."""
+    """A node in the tree of templates."""
 
     words: dict[str, "RouteBranch"] = field(default_factory=dict)
     any: "RouteBranch | None" = None
@@ -75,8 +77,7 @@ class Router:
 
     def _find_route(self, method: str, path: str) -> RouteMatch | None:
         segments = [unquote(one) for one in path.strip("/").split("/")]
-        # A verb is cut off at the last colon, but only if there is such a verb: some names have
-        # colons of their own.
+        # A verb follows the last colon, but only if it exists: some names contain colons.
         last, colon, verb = segments[-1].rpartition(":")
         if colon and verb and (found := self._walk_tree(method, [*segments[:-1], last], verb)):
             return found
@@ -94,7 +95,7 @@ class Router:
 def match_segments(
     branch: RouteBranch, segments: list[str], depth: int, end: tuple[str, str], values: list[str]
 ) -> tuple[Route, str, tuple[str, ...]] | None:
-    """Words go before placeholders; a placeholder takes one segment that is not empty."""
+    """Match words before placeholders; a placeholder matches one nonempty segment."""
     if depth == len(segments):
         return branch.ends.get(end)
     segment = segments[depth]
@@ -113,13 +114,13 @@ def match_segments(
 
 
 def split_verb(segment: str) -> tuple[str, str]:
-    """`{node}:stop` into its two parts."""
+    """Split `{node}:stop` into its two parts."""
     name, colon, verb = segment.rpartition(":")
     return (name, verb) if colon else (segment, "")
 
 
 def method_name(route: Route) -> str:
-    """The name by which documents, permissions and the weather call a route."""
+    """Return the name of a route in documents, permissions and weather rules."""
     segments = route.template.strip("/").split("/")
     last, verb = split_verb(segments[-1])
     single = last.startswith("{")
@@ -130,7 +131,7 @@ def method_name(route: Route) -> str:
 
 @lru_cache(maxsize=1024)
 def parse_query(query: str) -> Mapping[str, str]:
-    """The last value of each name, without what is the system's."""
+    """Return the last value of each name, without system parameters."""
     if not query:
         return {}
     pairs = parse_qsl(query, keep_blank_values=True, errors="replace")

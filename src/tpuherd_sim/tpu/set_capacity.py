@@ -1,4 +1,4 @@
-"""How much there is and how much the project may have: set by the weather and by scenarios."""
+"""Sets capacity and quotas, for the weather and scenarios."""
 
 from tpuherd_sim.model.records import Reservation
 from tpuherd_sim.model.world import World
@@ -6,9 +6,9 @@ from tpuherd_sim.tpu import faults, machines, quota_and_stock
 
 
 def set_capacity(world: World, zone: str, pattern: str, nodes: int | None, now: float) -> None:
-    """So many nodes of the fitting types there can be; None = unlimited.
+    """Set how many nodes of the matching types can exist; None = unlimited.
 
-    Spot nodes above that are preempted, the youngest first; more serves who waits.
+    Surplus spot nodes are preempted, the youngest first; new capacity serves waiting requests.
     """
     key = f"{zone}/{pattern}"
     if nodes is None:
@@ -30,7 +30,7 @@ def set_capacity(world: World, zone: str, pattern: str, nodes: int | None, now: 
 
 
 def set_quota(world: World, zone: str, quota_id: str, limit: int | None, now: float) -> None:
-    """So much the project may have there; None = plenty. An id, a pattern of ids or a family."""
+    """Set a quota by id, pattern of ids or family; None = the generous default."""
     ids = quota_and_stock.quota_ids(quota_id) or [quota_id]
     for id in ids:
         key = f"{quota_and_stock.quota_place(id, zone)}/{id}"
@@ -43,5 +43,5 @@ def set_quota(world: World, zone: str, quota_id: str, limit: int | None, now: fl
 
 
 def add_reservation(world: World, reservation: Reservation) -> None:
-    """Machines are set aside for the project for a time."""
+    """Reserve machines for the project."""
     world.books.reservations[f"{reservation.zone}/{reservation.id}"] = reservation

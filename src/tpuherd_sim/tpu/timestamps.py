@@ -1,4 +1,4 @@
-"""Times and durations as the API writes and reads them."""
+"""Times and durations in the API's format."""
 
 import re
 from datetime import UTC, datetime
@@ -9,16 +9,16 @@ TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
 
-#: The years 1 and 9999: there are no timestamps before and after.
+#: The years 1 and 9999, the range of timestamps.
 EARLIEST, LATEST = -62135596800.0, 253402300799.0
 
 
 @lru_cache(maxsize=4096)
 def format_timestamp(at: float) -> str:
-    """RFC 3339, UTC, with nine digits after the point: clients choke on fewer than six."""
+    """Return RFC 3339 in UTC with nine decimals: clients fail on fewer than six."""
     at = min(max(at, EARLIEST), LATEST)
     whole = int(at // 1)
-    # A float of today's size has no more than microseconds to tell.
+    # A float of the current time has only microsecond precision.
     micros = round((at - whole) * 1e6)
     if micros == 1_000_000:
         whole, micros = whole + 1, 0
@@ -27,7 +27,7 @@ def format_timestamp(at: float) -> str:
 
 
 def parse_time(text: str) -> float | None:
-    """Seconds since 1970 of a timestamp; None if it is none."""
+    """Return the seconds since 1970 of a timestamp, or None if it is malformed."""
     if not TIME.fullmatch(text):
         return None
     try:
@@ -38,10 +38,9 @@ def parse_time(text: str) -> float | None:
 
 
 def parse_duration(text: str) -> float | None:
-    """Seconds of a duration such as `3600s`; None if it is none."""
+    """Return the seconds of a duration such as `3600s`, or None if it is malformed."""
     return float(text[:-1]) if DURATION.fullmatch(text) else None
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds as the API writes them."""
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"

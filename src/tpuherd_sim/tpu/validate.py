@@ -1,4 +1,4 @@
-"""What is asked for must make sense: refused at once, before anything is begun."""
+"""Validates requested nodes and patches before anything starts."""
 
 import re
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 METADATA_KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
 METADATA_BYTES_MAX = 256 * 1024
 TAG = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
-#: TensorFlow and PyTorch images come in more versions than any table has.
+#: TensorFlow and PyTorch images have more versions than any table.
 RUNTIME_FAMILIES = re.compile(r"(v2-alpha|v2-nightly|tpu-vm-(v4-)?(tf|pt)-)[a-z0-9.-]*")
-#: What a patch may change: in the mask's camel case, and the path of the field.
+#: The fields that a patch may change: in the mask's camel case, with their paths.
 PATCHABLE = ("description", "tags", "labels", "metadata", "dataDisks")
 EXTERNAL_IPS = "networkConfig.enableExternalIps"
 SUPPORTED = "[description, tags, labels, metadata, network_config.enable_external_ips, data_disks]"
@@ -28,7 +28,7 @@ SUPPORTED = "[description, tags, labels, metadata, network_config.enable_externa
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeRequest:
-    """A node that may be asked for."""
+    """A valid request for a node."""
 
     type: str
     runtime: str
@@ -36,7 +36,6 @@ class NodeRequest:
 
 
 def validate_node(world: World, zone: str, body: Json, now: float) -> NodeRequest:
-    """A node's body, checked as a whole."""
     accelerator = requested_type(world, zone, body, now)
     runtime = body.get("runtimeVersion", "")
     if not runtime:
@@ -60,12 +59,12 @@ def validate_node(world: World, zone: str, body: Json, now: float) -> NodeReques
 
 
 def is_known_runtime(version: str) -> bool:
-    """Whether there is such an image, or could be one of a family."""
+    """Whether the image exists, or could belong to a known family."""
     return version in runtimes() or RUNTIME_FAMILIES.fullmatch(version) is not None
 
 
 def requested_type(world: World, zone: str, body: Json, now: float) -> Accelerator:
-    """The accelerator that is meant, by its type or by generation and topology."""
+    """Return the requested accelerator, by its type or by generation and topology."""
     type, config = body.get("acceleratorType", ""), body.get("acceleratorConfig")
     if not type and config is None:
         text = "accelerator_type or accelerator_config must be set."
@@ -92,7 +91,7 @@ def requested_type(world: World, zone: str, body: Json, now: float) -> Accelerat
 
 
 def check_scheduling(config: Json) -> None:
-    """Only one way of being scheduled."""
+    """Refuse more than one kind of scheduling."""
     named = [name for name in ("preemptible", "spot", "reserved") if config.get(name)]
     if len(named) > 1:
         raise ApiError(
@@ -103,7 +102,7 @@ def check_scheduling(config: Json) -> None:
 
 
 def check_details(body: Json) -> None:
-    """Description, labels, metadata, tags and disks."""
+    """Check description, labels, metadata, tags and disks."""
     if len(body.get("description", "")) > DESCRIPTION_CHARS_MAX:
         text = f"description must have at most {DESCRIPTION_CHARS_MAX} characters."
         raise invalid_request_error(text, field="node.description")
@@ -120,7 +119,6 @@ def check_details(body: Json) -> None:
 
 
 def check_labels(labels: Mapping[str, str]) -> None:
-    """Few, and short words."""
     if len(labels) > LABELS_MAX:
         raise invalid_request_error(
             f"There must be at most {LABELS_MAX} labels.", field="node.labels"
@@ -135,7 +133,6 @@ def check_labels(labels: Mapping[str, str]) -> None:
 
 
 def check_metadata(metadata: Mapping[str, str]) -> None:
-    """Keys that fit into a path, values of a size."""
     for key, value in metadata.items():
         if not METADATA_KEY.fullmatch(key):
             text = f'Metadata key "{key}" must match ^[A-Za-z0-9_-]{{1,128}}$'
@@ -146,7 +143,9 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
 
 
 def validate_patch(version: str, mask: str, body: Json) -> dict[str, Any]:
-    """The fields that a patch sets, None where it clears them; all else in the body is ignored."""
+    """Return the fields that a patch sets (None to clear them); everything else in the body is
+    ignored.
+    """
     paths = [path.strip() for path in mask.split(",") if path.strip()]
     if not paths:
         raise invalid_request_error("update_mask must be set.", field="update_mask")
@@ -171,6 +170,6 @@ def validate_patch(version: str, mask: str, body: Json) -> dict[str, Any]:
 
 
 def camel_case(path: str) -> str:
-    """network_config.enable_external_ips → networkConfig.enableExternalIps"""
+    """Return networkConfig.enableExternalIps for network_config.enable_external_ips."""
     plain = snake_case(path)
     return re.sub(r"_([a-z0-9])", lambda found: found.group(1).upper(), plain)

@@ -1,4 +1,4 @@
-"""Putting records into the world, so that everything that follows from them is kept in step."""
+"""Writes records into the world and keeps everything derived from them consistent."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,14 +7,14 @@ from tpuherd_sim.model.records import Node, QueuedResource, RecordChange, Worker
 from tpuherd_sim.model.world import World, schedule_event
 from tpuherd_sim.model.world_parts import AgendaItem
 
-#: How long back lists can be shown as they were.
+#: How far back outdated lists can go.
 MEMORY_S = 900.0
-#: A change of one of these is seen by every host of the node.
+#: Fields whose change every host of the node sees.
 SHARED = ("spec", "preempted", "maintenance_event", "upcoming", "multislice", "state")
 
 
 def put_node(world: World, node: Node, now: float) -> Node:
-    """A new or changed node takes its place."""
+    """Store a new or changed node."""
     old = world.nodes.get(node.key)
     world.nodes[node.key] = node
     world.places[node.uid] = node.key
@@ -24,7 +24,6 @@ def put_node(world: World, node: Node, now: float) -> Node:
 
 
 def drop_node(world: World, node: Node, now: float) -> None:
-    """A node is no more."""
     del world.nodes[node.key]
     world.places.pop(node.uid, None)
     forget_rendered(world, node.key)
@@ -33,7 +32,7 @@ def drop_node(world: World, node: Node, now: float) -> None:
 
 
 def put_request(world: World, request: QueuedResource, now: float) -> QueuedResource:
-    """A new or changed queued resource takes its place."""
+    """Store a new or changed queued resource."""
     old = world.requests.get(request.key)
     world.requests[request.key] = request
     change = RecordChange(at=now, collection="queuedResources", key=request.key, old=old)
@@ -42,7 +41,6 @@ def put_request(world: World, request: QueuedResource, now: float) -> QueuedReso
 
 
 def drop_request(world: World, request: QueuedResource, now: float) -> None:
-    """A queued resource is no more."""
     del world.requests[request.key]
     forget_rendered(world, request.key)
     change = RecordChange(at=now, collection="queuedResources", key=request.key, old=request)
@@ -50,7 +48,7 @@ def drop_request(world: World, request: QueuedResource, now: float) -> None:
 
 
 def step_node(world: World, node: Node, now: float, at: float, verb: str, **fields: Any) -> Node:
-    """Change a node, and plan how it goes on: whatever was planned before is off."""
+    """Change a node and schedule its next step, which replaces any planned one."""
     schedule_event(world, at, verb, node.key)
     return put_node(world, replace(node, pending=world.planned, **fields), now)
 
@@ -58,37 +56,37 @@ def step_node(world: World, node: Node, now: float, at: float, verb: str, **fiel
 def step_request(
     world: World, request: QueuedResource, now: float, at: float, verb: str, **fields: Any
 ) -> QueuedResource:
-    """The same for a queued resource."""
+    """Change a queued resource and schedule its next step, which replaces any planned one."""
     schedule_event(world, at, verb, request.key)
     return put_request(world, replace(request, pending=world.planned, **fields), now)
 
 
 def current_node(world: World, due: AgendaItem) -> Node | None:
-    """The node of an agenda item, unless something else happened to it since."""
+    """Return the node of an agenda item unless its plan changed since."""
     node = world.nodes.get(due.target)
     return node if node is not None and node.pending == due.seq else None
 
 
 def current_request(world: World, due: AgendaItem) -> QueuedResource | None:
-    """The queued resource of an agenda item, unless something else happened to it since."""
+    """Return the queued resource of an agenda item unless its plan changed since."""
     request = world.requests.get(due.target)
     return request if request is not None and request.pending == due.seq else None
 
 
 def same_node(world: World, due: AgendaItem) -> Node | None:
-    """The node of an agenda item that concerns it whatever else happens, while it exists."""
+    """Return the node of an agenda item while it exists, even if its plan changed."""
     node = world.nodes.get(due.target)
     return node if node is not None and node.uid == due.args["uid"] else None
 
 
 def with_worker(node: Node, worker: Worker) -> Node:
-    """The node with a changed worker in its place."""
+    """Return the node with the changed worker."""
     before, after = node.workers[: worker.index], node.workers[worker.index + 1 :]
     return replace(node, workers=(*before, worker, *after))
 
 
 def mark_changed_hosts(world: World, node: Node, old: Node | None) -> None:
-    """Say which hosts may be different now."""
+    """Mark the hosts that may have changed."""
     if old is None or old.uid != node.uid or has_shared_change(node, old):
         changed = list(node.workers)
         if old is not None and old.uid != node.uid:
@@ -109,7 +107,7 @@ def has_shared_change(node: Node, old: Node) -> bool:
 
 
 def remember_change(world: World, change: RecordChange) -> None:
-    """Keep what was, for lists that are out of date."""
+    """Keep the previous version for outdated lists."""
     world.pages.clear()
     past = world.past
     past.append(change)
@@ -118,6 +116,6 @@ def remember_change(world: World, change: RecordChange) -> None:
 
 
 def forget_rendered(world: World, key: str) -> None:
-    """Drop what was rendered of a record that is no more."""
+    """Drop the cached JSON of a removed record."""
     for kind in ("v1", "v2", "v2alpha1", "Qv2", "Qv2alpha1"):
         world.rendered.pop((kind, key), None)

@@ -1,1 +1,1 @@
-"""What the world does to its users: preemptions, droughts, faults; by command or by scenario."""
+"""Preemptions, droughts and faults that users or scenarios trigger."""

@@ -1,4 +1,4 @@
-"""Doing what was asked: rules come into force, strokes hit, and each leaves a line in the log."""
+"""Applies weather: starts rules and one-off events, and logs each."""
 
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -13,16 +13,16 @@ from tpuherd_sim.weather import match_hosts
 from tpuherd_sim.weather.arguments import InvalidWeather, similar_name_hint, split_arguments
 from tpuherd_sim.weather.kinds import KINDS, RULE
 
-ArgumentValues = Mapping[str, Any]  #: arguments as `arguments.fill` leaves them
-HitFacts = dict[str, Any]  #: facts of one thing that is done
-UNDO = "weather.undo"  #: the agenda's verb for the end of what lasts
+ArgumentValues = Mapping[str, Any]  #: arguments as `arguments.fill_arguments` returns them
+HitFacts = dict[str, Any]  #: facts of one effect
+UNDO = "weather.undo"  #: the agenda's verb for undoing a temporary event
 UNLIMITED = "unlimited"
-#: Only said to choose whom or how long, and so no facts of the deed.
+#: Arguments that only choose targets or times, so they are not logged.
 ASIDE = frozenset({"target", "zone", "type", "quota", "rule", "pick", "over"})
 
 
 def apply_weather(world: World, name: str, given: ArgumentValues, now: float) -> list[HitFacts]:
-    """Do one thing of the table and say what was hit; raises `Unfit` where nothing fits."""
+    """Apply one kind of weather and return its hits; raise `InvalidWeather` if nothing matches."""
     if KINDS[name].family == RULE:
         return [begin_rule(world, name, given, now)]
     shared = {field: value for field, value in given.items() if field not in ASIDE}
@@ -37,7 +37,6 @@ def apply_weather(world: World, name: str, given: ArgumentValues, now: float) ->
 
 
 def begin_rule(world: World, name: str, given: ArgumentValues, now: float) -> HitFacts:
-    """A rule comes into force."""
     weather = world.weather
     weather.named += 1
     match, params = split_arguments(KINDS[name], given)
@@ -61,7 +60,6 @@ def begin_rule(world: World, name: str, given: ArgumentValues, now: float) -> Hi
 
 
 def preempt_nodes(world: World, given: ArgumentValues, now: float) -> Iterator[HitFacts]:
-    """Spot capacity is taken back."""
     for key in match_hosts.matching_nodes(world, given):
         yield {"target": key}
         warning = {name: given[name] for name in ("notice_s", "flag", "acpi")}
@@ -69,7 +67,6 @@ def preempt_nodes(world: World, given: ArgumentValues, now: float) -> Iterator[H
 
 
 def maintain_nodes(world: World, given: ArgumentValues, now: float) -> Iterator[HitFacts]:
-    """Maintenance is announced."""
     for key in match_hosts.matching_nodes(world, given):
         yield {"target": key}
         notice = {name: given[name] for name in ("notice_s", "duration_s", "change_ip")}
@@ -77,28 +74,25 @@ def maintain_nodes(world: World, given: ArgumentValues, now: float) -> Iterator[
 
 
 def set_health(world: World, given: ArgumentValues, now: float) -> Iterator[HitFacts]:
-    """Nodes report how they are."""
     for key in match_hosts.matching_nodes(world, given):
         yield {"target": key}
         faults.alter_node(world, key, now, health=given.get("health", "HEALTHY"))
 
 
 def reboot_hosts(world: World, given: ArgumentValues, now: float) -> Iterator[HitFacts]:
-    """Hosts start anew."""
     for key, worker in match_hosts.matching_hosts(world, given):
         yield {"target": f"{key}/w{worker}"}
         faults.reboot_host(world, key, worker, now)
 
 
 def crash_hosts(world: World, given: ArgumentValues, now: float) -> Iterator[HitFacts]:
-    """Hosts lose their power."""
     for key, worker in match_hosts.matching_hosts(world, given):
         yield {"target": f"{key}/w{worker}"}
         faults.lose_host(world, key, worker, now)
 
 
 def make_host_change(fields: Callable[[ArgumentValues], dict[str, Any]]) -> "OneOffFunction":
-    """A stroke after which hosts are otherwise in some respect."""
+    """Return an event that sets fields of hosts."""
 
     def stroke(world: World, given: ArgumentValues, now: float) -> Iterator[HitFacts]:
         for key, worker in match_hosts.matching_hosts(world, given):
@@ -109,12 +103,12 @@ def make_host_change(fields: Callable[[ArgumentValues], dict[str, Any]]) -> "One
 
 
 def set_pool_sizes(world: World, given: ArgumentValues, now: float) -> Iterator[HitFacts]:
-    """There can be so many nodes, in a drought none."""
+    """Set the number of possible nodes; 0 in a drought."""
     many = given.get("nodes", 0)
     for zone in matching_zones(given["zone"]):
         key = f"{zone}/{given['type']}"
         if "over" in given and world.weather.capacity.get(key) != given["over"]:
-            continue  # somebody has said something else since the drought began
+            continue  # the capacity was changed again during the drought
         yield {
             "zone": zone,
             "type": given["type"],
@@ -125,14 +119,12 @@ def set_pool_sizes(world: World, given: ArgumentValues, now: float) -> Iterator[
 
 
 def set_zone_quotas(world: World, given: ArgumentValues, now: float) -> Iterator[HitFacts]:
-    """The project may have so much."""
     for zone in matching_zones(given["zone"]):
         yield {"zone": zone, "quota": given["quota"]}
         set_capacity.set_quota(world, zone, given["quota"], given["limit"], now)
 
 
 def clear_rules(world: World, given: ArgumentValues, now: float) -> Iterator[HitFacts]:
-    """Rules are over."""
     rules = world.weather.rules
     pattern = "*" if given["rule"] == "all" else given["rule"]
     fitting = [name for name in rules if fnmatchcase(name, pattern)]
@@ -146,12 +138,11 @@ def clear_rules(world: World, given: ArgumentValues, now: float) -> Iterator[Hit
 
 
 def matching_zones(pattern: str) -> list[str]:
-    """The zones that fit."""
     return [zone for zone in zones() if fnmatchcase(zone, pattern)]
 
 
 def same_hit(hit: HitFacts) -> HitFacts:
-    """The undoing needs to know whom, and nothing more."""
+    """Return the hit: undoing it needs only the target."""
     return hit
 
 
@@ -178,7 +169,7 @@ STROKES: Mapping[str, OneOffFunction] = MappingProxyType(
         "clear": clear_rules,
     }
 )
-#: What the undoing is told where whom it concerns is not enough.
+#: The arguments for undoing, where the target alone is not enough.
 AFTER: Mapping[str, Callable[[HitFacts], HitFacts]] = MappingProxyType(
     {
         "network": lambda hit: {**hit, "state": "up"},

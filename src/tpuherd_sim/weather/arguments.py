@@ -1,4 +1,4 @@
-"""What is said about a kind of weather, checked and typed: from JSON, YAML or bare words."""
+"""Parses and validates the arguments of weather, from JSON, YAML or words."""
 
 import math
 import re
@@ -12,14 +12,14 @@ from tpuherd_sim.tpu.quota_and_stock import quota_ids
 from tpuherd_sim.weather.kinds import KINDS, RULE, Argument, WeatherKind
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-LONGEST_S = 10 * 366 * 86400.0  #: nobody rehearses longer
+LONGEST_S = 10 * 366 * 86400.0  #: longest accepted duration
 STRETCH = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
 YES = {"true", "yes", "on", "1"}
 NO = {"false", "no", "off", "0"}
 
 
 class InvalidWeather(ValueError):
-    """Something asked of the weather that it can't do: which field, and a sentence."""
+    """An invalid argument: the field and a sentence."""
 
     def __init__(self, field: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -28,14 +28,14 @@ class InvalidWeather(ValueError):
 
 
 def find_kind(name: object) -> WeatherKind:
-    """The row of the table, or a sentence that names the nearest."""
+    """Return the kind, or raise InvalidWeather with the nearest name."""
     if isinstance(name, str) and name in KINDS:
         return KINDS[name]
     raise InvalidWeather("do", f"{name!r} is not a kind of weather{unknown_name_hint(name, KINDS)}")
 
 
 def fill_arguments(row: WeatherKind, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Every argument of a kind with its value, typed; absent where left out without a default."""
+    """Return the typed value of every argument; those without value and default are absent."""
     known = row.arguments
     for name in given:
         if name not in known:
@@ -54,7 +54,7 @@ def fill_arguments(row: WeatherKind, given: Mapping[str, Any]) -> dict[str, Any]
 
 
 def parse_words(row: WeatherKind, said: Sequence[str]) -> dict[str, str]:
-    """What a command line says: NAME=VALUE, and bare words for the first arguments still free."""
+    """Parse words of a command line: NAME=VALUE, and bare words for the first free arguments."""
     known = row.arguments
     named = dict(word.split("=", 1) for word in said if word.partition("=")[0] in known)
     bare = [word for word in said if word.partition("=")[0] not in known]
@@ -74,7 +74,6 @@ def parse_words(row: WeatherKind, said: Sequence[str]) -> dict[str, str]:
 
 
 def read_argument(row: WeatherKind, argument: Argument, value: object) -> Any:
-    """One value, whatever it was written as."""
     expected, reader = TYPES[argument.type]
     if argument.type == "choice":
         expected = "one of " + ", ".join(argument.choices)
@@ -90,18 +89,18 @@ def read_argument(row: WeatherKind, argument: Argument, value: object) -> Any:
 
 
 def unknown_name_hint(name: object, known: Iterable[str]) -> str:
-    """The end of a sentence about a name that nobody knows: what is near, else what there is."""
+    """Return the end of an error about an unknown name: the nearest one, else all."""
     return similar_name_hint(name, known) or f"; choose from {', '.join(known)}"
 
 
 def similar_name_hint(name: object, known: Iterable[str]) -> str:
-    """The end of a sentence: what may be meant, where something is near."""
+    """Return the end of an error with the nearest name, or ""."""
     close = get_close_matches(str(name), list(known), 1, 0.65)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def read_duration(value: object) -> float | None:
-    """Seconds: a number, or a text such as 90s, 10m, 2h, 1d, 1h30m."""
+    """Return seconds from a number or a text such as 90s, 10m, 2h, 1d, 1h30m."""
     number = read_number(value)
     if number is not None:
         return number if 0 <= number <= LONGEST_S else None
@@ -112,7 +111,7 @@ def read_duration(value: object) -> float | None:
 
 
 def read_number(value: object) -> float | None:
-    """Any finite number."""
+    """Return a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -123,26 +122,25 @@ def read_number(value: object) -> float | None:
 
 
 def read_count(value: object) -> int | None:
-    """A whole number from 0 on."""
+    """Return a whole number of at least 0."""
     number = read_number(value)
     return int(number) if number is not None and number >= 0 and number == int(number) else None
 
 
 def read_flag(value: object) -> bool | None:
-    """Yes or no."""
     word = str(value).lower()
     return True if word in YES else False if word in NO else None
 
 
 def read_text(value: object) -> str | None:
-    """A text that says something; a number is one, too."""
+    """Return a nonempty text; numbers are accepted."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return str(value) or None
 
 
 def number_reader(low: float, high: float) -> Callable[[object], float | None]:
-    """A number of a range."""
+    """Return a reader of numbers in a range."""
 
     def reader(value: object) -> float | None:
         number = read_number(value)
@@ -152,7 +150,7 @@ def number_reader(low: float, high: float) -> Callable[[object], float | None]:
 
 
 def integer_reader(low: int, high: int) -> Callable[[object], int | None]:
-    """A whole number of a range."""
+    """Return a reader of whole numbers in a range."""
 
     def reader(value: object) -> int | None:
         number = read_count(value)
@@ -162,12 +160,12 @@ def integer_reader(low: int, high: int) -> Callable[[object], int | None]:
 
 
 def read_node_count(value: object) -> int | str | None:
-    """A number of nodes, or the word that there is no end of them."""
+    """Return a number of nodes, or `unlimited`."""
     return "unlimited" if value == "unlimited" else read_count(value)
 
 
 def name_reader(names: Callable[[], Iterable[str]]) -> Callable[[object], str | None]:
-    """A name of the catalogue, or a pattern that fits some."""
+    """Return a reader of catalogue names or matching patterns."""
 
     def reader(value: object) -> str | None:
         said = read_text(value)
@@ -177,18 +175,18 @@ def name_reader(names: Callable[[], Iterable[str]]) -> Callable[[object], str | 
 
 
 def call_zones() -> Iterable[str]:
-    """Where a call may go: a zone, or all of them."""
+    """Return the possible targets of a call: a zone, or `-` for all of them."""
     return (*zones(), "-")
 
 
 def read_quota(value: object) -> str | None:
-    """What names some quota."""
+    """Return the value if it names at least one quota."""
     said = read_text(value)
     return said if said and quota_ids(said) else None
 
 
 def read_zone_list(value: object) -> tuple[str, ...] | None:
-    """Zones, by a pattern or several."""
+    """Return the zones of one or several patterns."""
     patterns = value if isinstance(value, list) else [value]
     found = {
         zone: None
@@ -200,7 +198,7 @@ def read_zone_list(value: object) -> tuple[str, ...] | None:
     return tuple(found) if found and fitting else None
 
 
-#: What a type of argument must be, and how it is read; None = it is not.
+#: For each type of argument: the expected form, and its reader, which returns None if invalid.
 TYPES: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "duration": ("a duration such as 90s, 10m, 2h or 1d", read_duration),
     "signed": ("a number", read_number),
@@ -225,7 +223,7 @@ TYPES: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "target": ("a name or a pattern", read_text),
     "choice": ("", read_text),
 }
-#: Where the nearest name is looked for when a value is none.
+#: Where to look for the nearest name of an invalid value.
 NAMES: Mapping[str, Callable[[], Iterable[str]]] = {
     "zones": zones,
     "places": zones,
@@ -237,7 +235,7 @@ NAMES: Mapping[str, Callable[[], Iterable[str]]] = {
 def split_arguments(
     row: WeatherKind, filled: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """A rule's arguments: by what it matches, and what it does."""
+    """Split a rule's arguments into what it matches and what it does."""
     assert row.family == RULE
     own = {name: filled[name] for name in filled if name in {a.name for a in row.own}}
     return {name: filled[name] for name in row.match if name in filled}, own

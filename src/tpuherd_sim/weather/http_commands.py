@@ -1,4 +1,4 @@
-"""The weather over HTTP: what there is, what can be done, doing it now or later, and the log."""
+"""The weather over HTTP: show, apply and schedule it, and read the log."""
 
 import heapq
 from collections.abc import Callable, Mapping
@@ -25,11 +25,11 @@ from tpuherd_sim.weather.reference import kind_rows
 
 DO = "weather.do"  #: the agenda's verb for a step of a scenario
 EVERY_S_MIN = 1.0
-LOG_LINES = 1000  #: in one answer
+LOG_LINES = 1000  #: per response
 
 
 def show_weather(world: World, call: ApiCall, now: float) -> Json:
-    """What is in force, what is to come and what can be done."""
+    """Show the rules in force, the planned steps and the possible kinds."""
     steps = [due for due in world.agenda if due.verb == DO]
     return {
         "now": now,
@@ -42,7 +42,7 @@ def show_weather(world: World, call: ApiCall, now: float) -> Json:
 
 
 def run_command(world: World, call: ApiCall, now: float) -> Json:
-    """Do one thing now."""
+    """Apply one kind of weather now."""
     try:
         row = arguments.find_kind(call.path["kind"])
         hits = apply_weather(world, row.name, arguments.fill_arguments(row, call.body), now)
@@ -52,7 +52,7 @@ def run_command(world: World, call: ApiCall, now: float) -> Json:
 
 
 def end_rule(world: World, call: ApiCall, now: float) -> Json:
-    """A rule is over."""
+    """End a rule."""
     try:
         return {"done": apply_weather(world, "clear", {"rule": call.path["rule"]}, now)}
     except InvalidWeather as unfit:
@@ -60,7 +60,7 @@ def end_rule(world: World, call: ApiCall, now: float) -> Json:
 
 
 def schedule_scenario(world: World, call: ApiCall, now: float) -> Json:
-    """Put steps on the agenda, all or none; their times count from now, by the world's clock."""
+    """Schedule all steps or none; their times count from now, by the world's clock."""
     steps = call.body.get("steps")
     if not isinstance(steps, list) or not steps:
         raise argument_error(
@@ -84,7 +84,7 @@ def schedule_scenario(world: World, call: ApiCall, now: float) -> Json:
 
 
 def parse_step(step: object) -> tuple[dict[str, float], str, dict[str, Any]]:
-    """One step: its times, its kind, its arguments."""
+    """Return a step's times, kind and arguments."""
     if not isinstance(step, dict):
         raise InvalidWeather(
             "steps", "a step must be an object such as {'at_s': 60, 'do': 'preempt', …}"
@@ -106,7 +106,7 @@ def parse_step(step: object) -> tuple[dict[str, float], str, dict[str, Any]]:
 
 
 def drop_scenario(world: World, call: ApiCall, now: float) -> Json:
-    """Nothing more of the scenario takes place; what it began goes on to its end."""
+    """Cancel the remaining steps; effects that already started run to their end."""
     kept = [due for due in world.agenda if due.verb != DO]
     dropped = len(world.agenda) - len(kept)
     world.agenda[:] = kept
@@ -116,7 +116,7 @@ def drop_scenario(world: World, call: ApiCall, now: float) -> Json:
 
 
 def get_log(world: World, call: ApiCall, now: float) -> Json:
-    """The lines of the log from the one with this number on, a thousand at most."""
+    """Get the lines of the log from `since` on, at most a thousand."""
     since = arguments.read_count(call.query.get("since", "0"))
     if since is None:
         raise argument_error(InvalidWeather("since", "'since' must be a line number of at least 0"))
@@ -139,7 +139,7 @@ def get_log(world: World, call: ApiCall, now: float) -> Json:
 
 
 def run_step(world: World, due: AgendaItem) -> None:
-    """A step's time has come."""
+    """Run a scheduled step."""
     given, every = due.args["given"], due.args.get("every")
     try:
         apply_weather(world, due.target, given, due.at)
@@ -151,7 +151,7 @@ def run_step(world: World, due: AgendaItem) -> None:
 
 
 def undo_step(world: World, due: AgendaItem) -> None:
-    """What was to last so long is over; where that is no more, there is nothing to undo."""
+    """Undo a temporary event; do nothing if its target no longer exists."""
     try:
         apply_weather(world, due.target, due.args["given"], due.at)
     except InvalidWeather:
@@ -159,7 +159,6 @@ def undo_step(world: World, due: AgendaItem) -> None:
 
 
 def rule_json(rule: Rule) -> Json:
-    """A rule as JSON."""
     return {
         "id": rule.id,
         "kind": rule.kind,
@@ -173,7 +172,7 @@ def rule_json(rule: Rule) -> Json:
 
 
 def argument_error(unfit: InvalidWeather) -> ApiError:
-    """The API's way to say it, with the field for machines."""
+    """Return the API's error with the invalid field."""
     detail = {
         "@type": "type.googleapis.com/google.rpc.BadRequest",
         "fieldViolations": [{"field": unfit.field, "description": unfit.sentence}],

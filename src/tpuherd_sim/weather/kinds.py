@@ -1,22 +1,22 @@
-"""Everything the weather can do, as one table: validation, help and docs are read off it."""
+"""The table of all weather, from which validation, help and docs are derived."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-RULE = "rule"  #: stays in force and strikes whoever it fits
+RULE = "rule"  #: stays in force and applies to everything it matches
 STROKE = "stroke"  #: happens once
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Argument:
-    """One thing that can be said about a kind of weather."""
+    """One argument of a kind of weather."""
 
     name: str
-    type: str  #: a name out of `arguments.TYPES`
+    type: str  #: a key of `arguments.TYPES`
     meaning: str
-    default: Any = None  #: None = left out
+    default: Any = None  #: None = absent
     needed: bool = False
     unit: str = ""
     choices: tuple[str, ...] = ()
@@ -24,19 +24,19 @@ class Argument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeatherKind:
-    """One thing the weather can do."""
+    """One kind of weather."""
 
     name: str
     family: str  #: RULE or STROKE
     meaning: str
     example: str  #: what follows `herd sim weather`
     own: tuple[Argument, ...]  #: in the order in which bare words fill them
-    match: tuple[str, ...] = ()  #: to which facts a rule can be narrowed
-    undo: str = ""  #: the stroke that ends this one when its `for` is over
+    match: tuple[str, ...] = ()  #: the facts that can narrow a rule
+    undo: str = ""  #: the event that ends this one after its `for`
 
     @property
     def arguments(self) -> Mapping[str, Argument]:
-        """Every argument by its name: its own, what narrows it, what ends it."""
+        """Return every argument by name: its own, narrowing ones, limits."""
         narrowing = tuple(MATCHES[name] for name in self.match)
         ending = LIMITS if self.family == RULE else (LASTING,) if self.undo else ()
         return {argument.name: argument for argument in (*self.own, *narrowing, *ending)}
@@ -45,7 +45,6 @@ class WeatherKind:
 def rule_kind(
     name: str, meaning: str, example: str, match: tuple[str, ...], *own: Argument
 ) -> WeatherKind:
-    """A row of the first half of the table."""
     return WeatherKind(
         name=name, family=RULE, meaning=meaning, example=example, own=own, match=match
     )
@@ -54,39 +53,33 @@ def rule_kind(
 def one_off_kind(
     name: str, meaning: str, example: str, *own: Argument, undo: str = ""
 ) -> WeatherKind:
-    """A row of the second half of the table."""
     return WeatherKind(
         name=name, family=STROKE, meaning=meaning, example=example, own=own, undo=undo
     )
 
 
 def duration_argument(name: str, meaning: str, default: float | None = None) -> Argument:
-    """A stretch of time."""
     return Argument(name=name, type="duration", unit="s", meaning=meaning, default=default)
 
 
 def text_argument(name: str, meaning: str) -> Argument:
-    """Words that may be left out."""
     return Argument(name=name, type="text", meaning=meaning)
 
 
 def pattern_argument(name: str, meaning: str, default: str | None = None) -> Argument:
-    """A shell pattern that may be left out."""
     return Argument(name=name, type="pattern", meaning=meaning, default=default)
 
 
 def required_argument(name: str, form: str, meaning: str, *choices: str) -> Argument:
-    """What can't be left out."""
     return Argument(name=name, type=form, meaning=meaning, needed=True, choices=choices)
 
 
 def flag_argument(name: str, meaning: str) -> Argument:
-    """What is done unless one says no."""
+    """Return a flag that defaults to true."""
     return Argument(name=name, type="flag", meaning=meaning, default=True)
 
 
 def factor_argument(default: float) -> Argument:
-    """How many times longer something takes."""
     return Argument(name="factor", type="factor", meaning="how many times longer", default=default)
 
 

@@ -1,4 +1,4 @@
-"""A line of the world's log as a sentence."""
+"""Describes a line of the world's log in a sentence."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -10,7 +10,7 @@ EventFacts = Mapping[str, Any]
 
 
 def log_sentence(note: LogEntry) -> str:
-    """What happened, in words; a name that nobody put into words is shown with its facts."""
+    """Return the sentence; a name without one is shown with its facts."""
     told = TOLD.get(note.name)
     try:
         said = told(note.facts) if callable(told) else told.format_map(note.facts) if told else ""
@@ -20,17 +20,17 @@ def log_sentence(note: LogEntry) -> str:
 
 
 def plain_sentence(note: LogEntry) -> str:
-    """The name and the facts as they are."""
+    """Return the name and the facts."""
     return " ".join([note.name, *(f"{name}={value}" for name, value in note.facts.items())])
 
 
 def duration_suffix(facts: EventFacts) -> str:
-    """The end of a sentence about what will be over by itself."""
+    """Return the end of the sentence of a temporary event."""
     return f", for {format_duration(facts['for'])}" if "for" in facts else ""
 
 
 def format_duration(seconds: float) -> str:
-    """A stretch of time as one says it: 30 s, 10 min, 2 h, 1.5 d."""
+    """Return text such as 30 s, 10 min, 2 h, 1.5 d."""
     for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= length:
             return f"{seconds / length:.3g} {unit}"
@@ -38,7 +38,6 @@ def format_duration(seconds: float) -> str:
 
 
 def preempt_text(facts: EventFacts) -> str:
-    """With how much notice, and of which kind."""
     if not facts["notice_s"]:
         return f"preempted {facts['target']} (no notice)"
     silent = [word for word, field in (("flag", "flag"), ("ACPI", "acpi")) if not facts[field]]
@@ -47,7 +46,6 @@ def preempt_text(facts: EventFacts) -> str:
 
 
 def maintain_text(facts: EventFacts) -> str:
-    """When, how long, and whether the addresses change."""
     change = ", new external addresses" if facts["change_ip"] else ""
     return (
         f"announced maintenance of {facts['target']} "
@@ -56,7 +54,6 @@ def maintain_text(facts: EventFacts) -> str:
 
 
 def skew_text(facts: EventFacts) -> str:
-    """Which way the clock is wrong."""
     ahead = facts["seconds"]
     if not ahead:
         return f"corrected the clock of {facts['target']}"
@@ -65,7 +62,6 @@ def skew_text(facts: EventFacts) -> str:
 
 
 def rule_text(facts: EventFacts) -> str:
-    """A rule with what it was told."""
     aside = ("rule", "kind", "for", "times", "share")
     said = " ".join(f"{name}={facts[name]}" for name in facts if name not in aside)
     share = f", {facts['share']:.3g} of them" if facts.get("share", 1.0) < 1.0 else ""
@@ -74,35 +70,29 @@ def rule_text(facts: EventFacts) -> str:
 
 
 def strike_text(facts: EventFacts) -> str:
-    """What a rule struck."""
     whom = " ".join(f"{name}={facts[name]}" for name in facts if name not in ("rule", "kind"))
     return f"rule {facts['rule']} applied" + (f": {whom}" if whom else "")
 
 
 def capacity_text(facts: EventFacts) -> str:
-    """A pool's new size."""
     machines = "" if facts["type"] == "*" else f" of {facts['type']}"
     return f"capacity{machines} in {facts['zone']} is {facts['nodes']} (was {facts['before']})"
 
 
 def drought_text(facts: EventFacts) -> str:
-    """A pool that is empty."""
     machines = "" if facts["type"] == "*" else f" of {facts['type']}"
     return f"drought{machines} in {facts['zone']} (capacity was {facts['before']})"
 
 
 def node_created_text(facts: EventFacts) -> str:
-    """A node that somebody asked for."""
     return f"{facts['node']} requested ({'spot ' if facts['spot'] else ''}{facts['type']})"
 
 
 def node_warned_text(facts: EventFacts) -> str:
-    """How long a node has still to live."""
     return f"{facts['node']} has {format_duration(facts['notice_s'])} left"
 
 
 def node_ready_text(facts: EventFacts) -> str:
-    """A node that serves; its health where there is something to say about it."""
     ill = "" if facts["health"] == "HEALTHY" else f", but {facts['health']}"
     return f"{facts['node']} is READY{ill}"
 

@@ -1,4 +1,4 @@
-"""Whom a stroke hits: patterns of nodes and hosts against what the world has."""
+"""Finds the nodes and hosts that match a target pattern."""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -9,12 +9,12 @@ from tpuherd_sim.model.records import HOLDING, Node
 from tpuherd_sim.model.world import World
 from tpuherd_sim.weather.arguments import InvalidWeather
 
-HostTarget = tuple[str, int]  #: a node's key and a worker of it
+HostTarget = tuple[str, int]  #: a node's key and one of its workers
 Hit = TypeVar("Hit", str, HostTarget)
 
 
 def matching_nodes(world: World, given: Mapping[str, Any]) -> list[str]:
-    """The keys of the nodes that fit, in order."""
+    """Return the keys of the matching nodes, in order."""
     pattern = given["target"].split("/")
     fitting = [
         node.key
@@ -27,7 +27,7 @@ def matching_nodes(world: World, given: Mapping[str, Any]) -> list[str]:
 
 
 def matching_hosts(world: World, given: Mapping[str, Any]) -> list[HostTarget]:
-    """The hosts that fit, in order; a node's name stands for all of its hosts."""
+    """Return the matching hosts, in order; a node's name means all of its hosts."""
     pattern = given["target"].split("/")
     fitting = [
         (key, worker)
@@ -39,20 +39,20 @@ def matching_hosts(world: World, given: Mapping[str, Any]) -> list[HostTarget]:
 
 
 def all_hosts(world: World) -> Iterator[HostTarget]:
-    """All hosts in order."""
+    """Yield all hosts in order."""
     for key in sorted(world.nodes):
         for worker in world.nodes[key].workers:
             yield key, worker.index
 
 
 def host_spellings(node: Node, worker: int) -> tuple[list[str], ...]:
-    """Everything a host may be called."""
+    """Return all names of a host."""
     last = f"w{worker}"
     return [node.id], [node.zone, node.id], [node.id, last], [node.zone, node.id, last]
 
 
 def is_spelled(pattern: list[str], *spellings: list[str]) -> bool:
-    """Whether one of the spellings fits, part by part: a star does not reach over a slash."""
+    """Whether one of the spellings matches part by part, so a star does not match a slash."""
     return any(
         len(spelling) == len(pattern) and all(map(fnmatchcase, spelling, pattern))
         for spelling in spellings
@@ -60,12 +60,12 @@ def is_spelled(pattern: list[str], *spellings: list[str]) -> bool:
 
 
 def is_alive(node: Node) -> bool:
-    """Whether it has machines that the weather can do something to."""
+    """Whether the node has machines that weather can affect."""
     return node.state in HOLDING and node.state != "DELETING"
 
 
 def pick_targets(world: World, given: Mapping[str, Any], fitting: list[Hit]) -> list[Hit]:
-    """All, or as many as are to be picked; none is a refusal."""
+    """Return all matches, or a random choice of `pick`; raise InvalidWeather if there are none."""
     if not fitting:
         raise InvalidWeather("target", no_match_text(world, given["target"]))
     many = given.get("pick", len(fitting))
@@ -77,7 +77,7 @@ def pick_targets(world: World, given: Mapping[str, Any], fitting: list[Hit]) -> 
 
 
 def no_match_text(world: World, target: str) -> str:
-    """Why nothing fits, and what is near."""
+    """Explain why nothing matches, with the nearest name."""
     last = target.split("/")
     for node in world.nodes.values():
         if is_spelled(last, [node.id], [node.zone, node.id]) and not is_alive(node):

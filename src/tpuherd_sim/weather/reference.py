@@ -1,4 +1,4 @@
-"""The table of what the weather can do, written out for a terminal or for the docs."""
+"""The table of weather as JSON and as a page of the docs."""
 
 from tpuherd_sim.model.http_types import Json
 from tpuherd_sim.weather.kinds import LASTING, RULE, RULES, STROKES, Argument, WeatherKind
@@ -66,7 +66,7 @@ at its own rate. `strength` makes all of it more frequent.
 
 
 def kind_rows() -> list[Json]:
-    """The table as data, for `GET /sim/v1/weather` and `herd sim weather`."""
+    """Return the table as data, for `GET /sim/v1/weather` and `herd sim weather`."""
     return [
         {
             "name": kind.name,
@@ -91,7 +91,7 @@ def kind_rows() -> list[Json]:
 
 
 def reference_page() -> str:
-    """docs/reference/weather.md."""
+    """Return docs/reference/weather.md."""
     parts = [HEAD, RULES_HEAD]
     parts += [kind_section(kind) for kind in RULES]
     parts += [STROKES_HEAD]
@@ -100,7 +100,6 @@ def reference_page() -> str:
 
 
 def kind_section(kind: WeatherKind) -> str:
-    """One kind."""
     head = f"### {kind.name}\n\n{kind.meaning[0].upper()}{kind.meaning[1:]}.\n"
     example = f"```sh\nherd sim weather {kind.example}\n```\n"
     own = [argument_row(argument) for argument in (*kind.own, *((LASTING,) if kind.undo else ()))]
@@ -112,7 +111,7 @@ def kind_section(kind: WeatherKind) -> str:
 
 
 def argument_row(argument: Argument) -> str:
-    """One argument as a row of Markdown."""
+    """Return a row of Markdown."""
     default = "required" if argument.needed else format_default(argument.default)
     unit = f" ({argument.unit})" if argument.unit else ""
     choices = f": {', '.join(argument.choices)}" if argument.choices else ""
@@ -120,7 +119,6 @@ def argument_row(argument: Argument) -> str:
 
 
 def format_default(default: object) -> str:
-    """A default as one would write it."""
     if default is None:
         return ""
     if isinstance(default, bool):

@@ -1,4 +1,4 @@
-"""A scenario file: weather with its times, read so that every mistake has its line and field."""
+"""Parses scenario files; every error names its line and field."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from tpuherd_sim.weather.traces import Trace
 
 
 class ScenarioError(ValueError):
-    """A scenario file that says something that can't be understood."""
+    """An error in a scenario file."""
 
     def __init__(self, line: int, field: str, sentence: str) -> None:
         super().__init__(f"line {line}: {sentence}")
@@ -33,7 +33,7 @@ class ScenarioError(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StormOptions:
-    """Weather by chance."""
+    """Random weather."""
 
     zones: tuple[str, ...]
     hours: float
@@ -43,29 +43,27 @@ class StormOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
-    """What a scenario file says, checked."""
+    """A parsed scenario file."""
 
     seed: int = 0
-    steps: tuple[
-        Json, ...
-    ] = ()  #: as POST /sim/v1/scenario takes them; capacity and rules come first
+    steps: tuple[Json, ...] = ()  #: for POST /sim/v1/scenario; capacity and rules come first
     traces: tuple[Trace, ...] = ()
     storm: StormOptions | None = None
 
 
-FileReader = Callable[[str], str]  #: a file's text by its path; OSError where it can't be read
+FileReader = Callable[[str], str]  #: returns a file's text by its path; OSError if it can't be read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScenarioField:
-    """What stands in the file beside a name."""
+    """The value of a name in the file."""
 
-    line: int  #: the name's
+    line: int  #: of the name
     node: yaml.Node
 
 
 def file_part(name: str, *own: Argument) -> WeatherKind:
-    """A part of the file, read as if it were a kind of weather: one reader serves all."""
+    """Return a part of the file as a kind of weather, so that one reader parses both."""
     return WeatherKind(name=name, family="", meaning="", example="", own=own)
 
 
@@ -96,7 +94,7 @@ EMPTY = f"the scenario is empty: add one of {', '.join(PARTS[1:-1])} or {PARTS[-
 
 
 def parse_scenario(text: str, *, read: FileReader) -> Scenario:
-    """A scenario from the text of its file; `read` gives the text of a trace's file."""
+    """Return the scenario in a file's text; `read` returns the text of a trace's file."""
     root = compose_yaml(text)
     if root is None:
         raise ScenarioError(1, "", EMPTY)
@@ -131,7 +129,7 @@ def parse_scenario(text: str, *, read: FileReader) -> Scenario:
 
 
 def scenario_steps(scenario: Scenario) -> list[Json]:
-    """All that will happen, in order, for POST /sim/v1/scenario."""
+    """Return all steps in order, for POST /sim/v1/scenario."""
     every = list(scenario.steps)
     for one in scenario.traces:
         every += traces.trace_steps(one, scenario.seed)
@@ -142,7 +140,7 @@ def scenario_steps(scenario: Scenario) -> list[Json]:
 
 
 def capacity_steps(node: yaml.Node) -> Iterator[Json]:
-    """The capacity at the beginning."""
+    """Yield the initial capacity."""
     row = KINDS["capacity"]
     for zone, field in mapping_fields(node, "capacity").items():
         types = {"*": field}
@@ -154,7 +152,7 @@ def capacity_steps(node: yaml.Node) -> Iterator[Json]:
 
 
 def parse_rule(node: yaml.Node) -> Json:
-    """A rule that is in force from the beginning."""
+    """Return a rule that is in force from the start."""
     found = mapping_fields(node, "a rule")
     row = read_kind(found, node)
     if row.family != RULE:
@@ -166,7 +164,6 @@ def parse_rule(node: yaml.Node) -> Json:
 
 
 def parse_step(node: yaml.Node) -> Json:
-    """One step."""
     found = mapping_fields(node, "a step")
     row = read_kind(found, node)
     said = {name: scalar_value(found[name].node, name) for name in found if name != "do"}
@@ -194,7 +191,7 @@ def parse_step(node: yaml.Node) -> Json:
 
 
 def parse_trace(node: yaml.Node, read: FileReader) -> Trace:
-    """One trace with its file."""
+    """Return one trace with its file."""
     found = mapping_fields(node, "a trace")
     said = {name: scalar_value(found[name].node, name) for name in found}
     given = fill_arguments(TRACE, said, found, line_number(node))
@@ -219,7 +216,6 @@ def parse_trace(node: yaml.Node, read: FileReader) -> Trace:
 
 
 def parse_storm(node: yaml.Node) -> StormOptions:
-    """Weather by chance."""
     found = mapping_fields(node, "storm")
     said: dict[str, Any] = {
         name: [scalar_value(one, name) for one in field.node.value]
@@ -231,7 +227,7 @@ def parse_storm(node: yaml.Node) -> StormOptions:
 
 
 def read_kind(found: dict[str, ScenarioField], node: yaml.Node) -> WeatherKind:
-    """What a step or a rule does."""
+    """Return the kind of a step or a rule."""
     if "do" not in found:
         raise ScenarioError(line_number(node), "do", "'do' is missing: which kind of weather?")
     try:
@@ -243,7 +239,7 @@ def read_kind(found: dict[str, ScenarioField], node: yaml.Node) -> WeatherKind:
 def fill_arguments(
     row: WeatherKind, said: Json, found: dict[str, ScenarioField], line: int
 ) -> Json:
-    """Arguments, typed and complete; a mistake is at the line of its field where it has one."""
+    """Return typed and complete arguments; errors name the line of their field if possible."""
     try:
         return arguments.fill_arguments(row, said)
     except InvalidWeather as unfit:
@@ -252,17 +248,16 @@ def fill_arguments(
 
 
 def read_value(row: WeatherKind, field: ScenarioField, argument: Argument) -> Any:
-    """One value, typed."""
     said = {argument.name: scalar_value(field.node, argument.name)}
     return fill_arguments(row, said, {argument.name: field}, field.line)[argument.name]
 
 
 def compose_yaml(text: str) -> yaml.Node | None:
-    """The file's nodes with their places."""
+    """Return the file's nodes with their positions."""
     try:
         root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
-        scanning = isinstance(error, yaml.scanner.ScannerError)  # it notices the end, too late
+        scanning = isinstance(error, yaml.scanner.ScannerError)  # its own mark is too late
         mark = (error.context_mark if scanning else None) or error.problem_mark
         line = mark.line + 1 if mark else 1
         raise ScenarioError(line, "", f"this is not YAML: {error.problem}") from error
@@ -275,7 +270,7 @@ def compose_yaml(text: str) -> yaml.Node | None:
 
 
 def mapping_fields(node: yaml.Node, what: str) -> dict[str, ScenarioField]:
-    """A map by its names, in order."""
+    """Return a map by names, in order."""
     if not isinstance(node, yaml.MappingNode):
         raise ScenarioError(line_number(node), what, f"{what} must be a map of names to values")
     found: dict[str, ScenarioField] = {}
@@ -288,7 +283,7 @@ def mapping_fields(node: yaml.Node, what: str) -> dict[str, ScenarioField]:
 
 
 def sequence_items(node: yaml.Node, field: str) -> list[yaml.Node]:
-    """A list; nothing at all is an empty one."""
+    """Return a list; null counts as an empty one."""
     if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null":
         return []
     if not isinstance(node, yaml.SequenceNode):
@@ -299,7 +294,6 @@ def sequence_items(node: yaml.Node, field: str) -> list[yaml.Node]:
 
 
 def scalar_value(node: yaml.Node, field: str) -> Any:
-    """A plain value."""
     if not isinstance(node, yaml.ScalarNode):
         raise ScenarioError(line_number(node), field, f"{field!r} must be a plain value")
     try:
@@ -309,5 +303,5 @@ def scalar_value(node: yaml.Node, field: str) -> Any:
 
 
 def line_number(node: yaml.Node) -> int:
-    """Where it begins, counted from 1."""
+    """Return the line where the node begins, counted from 1."""
     return int(node.start_mark.line) + 1

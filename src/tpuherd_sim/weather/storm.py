@@ -1,4 +1,4 @@
-"""Weather by chance for soak tests, the same for the same seed, fitted to what was measured."""
+"""Random weather for soak tests, reproducible by its seed and fitted to measurements."""
 
 import hashlib
 import math
@@ -17,38 +17,38 @@ Drawn = TypeVar("Drawn")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExponentialShare:
-    """A share of the stretches, exponential from its floor on."""
+    """One part of a mixture of exponential distributions with a floor."""
 
     share: float
     mean_h: float
     floor_h: float = 0.0
 
 
-#: How long capacity lives. 35 % die early (mean 15 min), the rest lives 3 h in the mean, in two
+#: How long capacity lasts. 35 % ends early (mean 15 min); the rest lasts 3 h on average, in two
 #: parts because an old machine is safer than a young one (measured: 9 zones, 1895 grants).
 LIVES = (
     ExponentialShare(share=0.35, mean_h=0.25, floor_h=0.08),
     ExponentialShare(share=0.40, mean_h=1.0, floor_h=0.2),
     ExponentialShare(share=0.25, mean_h=6.2, floor_h=0.2),
 )
-#: How long there is none (median half an hour, mean 1.8 h).
+#: How long a zone has no capacity (median half an hour, mean 1.8 h).
 GAPS = (
     ExponentialShare(share=0.65, mean_h=0.38, floor_h=0.05),
     ExponentialShare(share=0.35, mean_h=3.8, floor_h=0.05),
 )
-UP_AT_FIRST = 0.54  #: the share of the time in which there is capacity
-#: Whose ups and downs a zone shares for a while: its own, its region's, the world's. Two zones
-#: that draw the same go together. Both changing over takes a little off, so that the shares make
-#: φ .43 inside a region (a little less than .57² + .40²) and .13 outside.
+UP_AT_FIRST = 0.54  #: the share of time with capacity
+#: Which source of changes a zone follows for a while: its own, its region's, the world's. Zones
+#: that follow the same source change together. Switching reduces the correlation a little, so these
+#: shares give φ .43 inside a region (a little less than .57² + .40²) and .13 outside.
 SOURCES = ((0.03, "zone"), (0.57, "region"), (0.40, "world"))
-SHARED_H = 24.0  #: for so long in the mean
-LAG_S = 120.0  #: zones that go together do so within so long
+SHARED_H = 24.0  #: mean time until a zone changes its source
+LAG_S = 120.0  #: zones with the same source change within this time
 FULL = 0.7  #: how often a zone comes back with all of its machines
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UniformRange:
-    """A number drawn evenly."""
+    """A uniformly drawn number."""
 
     low: float
     high: float
@@ -57,14 +57,14 @@ class UniformRange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """A kind of weather, how often it comes in a zone, and what is said about it."""
+    """A kind of weather, its rate per zone, and its arguments."""
 
     do: str
     per_day: float
     said: Mapping[str, Any]
 
 
-#: Those that also strike the calls for all zones at once.
+#: Faults that also affect calls for all zones.
 EVERYWHERE = frozenset({"http-error", "lost-response", "delay", "stale-list"})
 SOME = UniformRange(low=0.2, high=0.9, digits=2)
 MOMENT = UniformRange(low=30, high=300)
@@ -117,7 +117,7 @@ FAULTS = (
 def storm_steps(
     seed: int, zones: Sequence[str], hours: float, strength: float = 1.0, *, nodes: int = 16
 ) -> list[Json]:
-    """Steps of a scenario: capacity that comes and goes, and faults; afterwards all is calm."""
+    """Return a scenario's steps: changing capacity and faults; at the end everything is normal."""
     end = hours * HOUR
     steps: list[Json] = []
     for zone in zones:
@@ -135,7 +135,7 @@ def storm_steps(
 
 
 def capacity_steps(seed: int, zone: str, end: float, strength: float, nodes: int) -> Iterator[Json]:
-    """The capacity of a zone: there is some, there is none."""
+    """Yield the capacity changes of a zone."""
     dice = random_stream(seed, "level", zone)
     at = 0.0
     for start, stop in capacity_spans(seed, zone, end, strength):
@@ -152,10 +152,10 @@ def capacity_steps(seed: int, zone: str, end: float, strength: float, nodes: int
 def capacity_spans(
     seed: int, zone: str, end: float, strength: float = 1.0
 ) -> Iterator[tuple[float, float]]:
-    """When there is capacity in a zone.
+    """Yield the times with capacity in a zone.
 
-    It follows one of three sources of ups and downs and changes over to another only while both
-    are down, so that each spell is as long as its source made it.
+    A zone follows one of three sources and switches to another only while both are down, so that
+    each span is as long as its source made it.
     """
     dice = random_stream(seed, "follow", zone)
     sources = {
@@ -182,7 +182,7 @@ def capacity_spans(
 
 
 def up_intervals(dice: Dice, end: float, strength: float) -> Iterator[tuple[float, float]]:
-    """Ups and downs by turns."""
+    """Yield alternating up and down times."""
     at = 0.0
     up = dice.random_fraction() < UP_AT_FIRST
     while at < end:
@@ -194,14 +194,14 @@ def up_intervals(dice: Dice, end: float, strength: float) -> Iterator[tuple[floa
 
 
 def draw_lifetime(dice: Dice, blends: Sequence[ExponentialShare]) -> float:
-    """How many seconds something lasts."""
+    """Return a random duration in seconds."""
     blend = draw_weighted(dice, [(blend.share, blend) for blend in blends])
     floor = blend.floor_h * HOUR
     return floor - math.log(1.0 - dice.random_fraction()) * (blend.mean_h * HOUR - floor)
 
 
 def fault_steps(dice: Dice, fault: Fault, zone: str, end: float, strength: float) -> Iterator[Json]:
-    """One kind of fault over time, without memory."""
+    """Yield one kind of fault as a Poisson process."""
     at = 0.0
     while True:
         at -= math.log(1.0 - dice.random_fraction()) * DAY / (fault.per_day * strength)
@@ -215,7 +215,7 @@ def fault_steps(dice: Dice, fault: Fault, zone: str, end: float, strength: float
 
 
 def draw_value(dice: Dice, value: object) -> object:
-    """A value as it is, or drawn from its span."""
+    """Return a value, drawn if it is a range."""
     if not isinstance(value, UniformRange):
         return value
     number = round(dice.random_between(value.low, value.high), value.digits)
@@ -223,7 +223,7 @@ def draw_value(dice: Dice, value: object) -> object:
 
 
 def draw_weighted(dice: Dice, shares: Sequence[tuple[float, Drawn]]) -> Drawn:
-    """One of several by their shares."""
+    """Return one of several values by their weights."""
     left = dice.random_fraction()
     for share, value in shares:
         left -= share
@@ -233,6 +233,8 @@ def draw_weighted(dice: Dice, shares: Sequence[tuple[float, Drawn]]) -> Drawn:
 
 
 def random_stream(seed: int, *names: object) -> Dice:
-    """Dice of its own for each thing, so that a zone more or a fault less changes no other."""
+    """Return a separate random source for each purpose, so that adding a zone or fault changes no
+    other.
+    """
     text = ":".join(map(str, (seed, *names)))
     return Dice(seed=int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big"))

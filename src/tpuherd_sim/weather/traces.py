@@ -1,4 +1,4 @@
-"""Capacity as it was measured over time, turned into steps of a scenario."""
+"""Converts measured capacity over time into steps of a scenario."""
 
 import json
 from collections.abc import Iterator
@@ -10,18 +10,20 @@ from tpuherd_sim.weather.storm import random_stream
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trace:
-    """How many nodes of a type could be had in a zone at each tick."""
+    """The number of available nodes of a type in a zone at each tick."""
 
     zone: str
     type: str
     gap_s: float
     levels: tuple[int, ...]
-    start_s: float = 0.0  #: when it begins, counted from the scenario's begin
-    offset_s: float = 0.0  #: how much of its beginning is left out
+    start_s: float = 0.0  #: when it starts in the scenario
+    offset_s: float = 0.0  #: how much of its beginning to skip
 
 
 def parse_trace(text: str) -> tuple[float, tuple[int, ...]]:
-    """The gap and the levels of a trace file; ValueError with a sentence where it is none."""
+    """Return the gap and the levels of a trace file; raise ValueError with a sentence
+    if malformed.
+    """
     try:
         content = json.loads(text)
         gap, levels = content["metadata"]["gap_seconds"], content["data"]
@@ -40,7 +42,7 @@ def parse_trace(text: str) -> tuple[float, tuple[int, ...]]:
 
 
 def trace_steps(trace: Trace, seed: int) -> Iterator[Json]:
-    """Every change, somewhere between the tick that does not show it yet and the one that does."""
+    """Yield every change, at a random time between the ticks before and after it."""
     dice = random_stream(seed, "trace", trace.zone, trace.type)
     begin = int(trace.offset_s / trace.gap_s)
     last = -1
