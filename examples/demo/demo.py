@@ -1,4 +1,4 @@
-"""A training is preempted in its middle and finishes all the same: two minutes, on this machine."""
+"""A training is preempted halfway and still finishes: two minutes, on this machine."""
 
 import argparse
 import json
@@ -19,16 +19,16 @@ from follow import followed
 HERE = Path(__file__).parent
 HERD = Path(sys.executable).parent / "herd"
 ZONES = ("us-west4-a", "us-east5-b", "us-central1-a")
-BARREN = "us-central1-a"  #: has no TPU left today
+BARREN = "us-central1-a"  #: has no capacity
 BUCKET = "tpuherd-demo"
-STEPS, TAKEN_AT = 200, 70  #: the training's, and the one at which its TPUs are taken away
-SCALE = 60  #: the cloud's waiting times, hastened; hosts, notices and the training are not
+STEPS, TAKEN_AT = 200, 70  #: the training's steps, and the one at which it is preempted
+SCALE = 60  #: speeds up the cloud's waiting times, but not hosts, notices and the training
 GIVE_UP_S = 600.0
-ERRORS = 20  #: so many of the cloud's answers are lost
+ERRORS = 20  #: number of requests that fail
 
 
 class World:
-    """A simulated Cloud TPU in a folder of its own, which is gone afterwards."""
+    """A simulated Cloud TPU in a temporary folder."""
 
     def __init__(self, parent: Path) -> None:
         self.folder = parent / "world"
@@ -37,7 +37,7 @@ class World:
             del self.environ[name]
 
     def herd(self, *words: str | Path, check: bool = True) -> str:
-        """What `herd …` says; whatever goes wrong ends the demo."""
+        """Run `herd …` and return its output; a failure ends the demo."""
         words = (HERD, *words)
         done = subprocess.run(
             words, env=self.environ, stdin=DEVNULL, capture_output=True, text=True
@@ -48,7 +48,7 @@ class World:
         return done.stdout
 
     def start(self, offer: Path | None) -> dict[str, Any]:
-        """Begin, and say where it is."""
+        """Start the world and return its address."""
         more: list[str | Path] = ["--offer", offer] if offer else []
         seed = ("--seed", "7", "--time-scale", str(SCALE), "--state-dir", self.folder)
         self.herd("sim", "start", "--detach", *seed, *more)
@@ -60,14 +60,13 @@ class World:
         self.herd("sim", "weather", *words, "--state-dir", self.folder)
 
     def stop(self) -> None:
-        """End everything."""
         for words in (("engine", "stop"), ("keeper", "stop")):
             self.herd(*words, check=False)
         self.herd("sim", "stop", "--state-dir", self.folder, check=False)
 
 
 def job(folder: Path, python: Path | None) -> Path:
-    """The job file: real training where JAX could be installed, else a stand-in without it."""
+    """Write the job file: real training if JAX is installed, else a stand-in."""
     workdir = HERE.parent / "charlm" if python else HERE / "plain"
     lines = {
         "name": "charlm",
@@ -84,7 +83,7 @@ def job(folder: Path, python: Path | None) -> Path:
 
 
 def play(world: World, story: tell.Story, file: Path) -> None:
-    """From the wish to the report."""
+    """Submit the job, preempt its node, and print what happens."""
     story.chapter("herd run job.yaml")
     for line in file.read_text().splitlines():
         story.aside(
@@ -101,7 +100,7 @@ def play(world: World, story: tell.Story, file: Path) -> None:
             zone = zone or story.zone
         if not taken and zone and heard.get("step", 0) >= TAKEN_AT:
             taken = True
-            story.bad(f"herd sim weather drought {zone}: its spot TPUs are taken back")
+            story.bad(f"herd sim weather drought {zone}: preempt its spot TPUs")
             world.disturb("drought", zone)
         if heard.get("kind") in ("slot.done", "slot.gave_up"):
             break
@@ -111,18 +110,18 @@ def play(world: World, story: tell.Story, file: Path) -> None:
 
 
 def report(world: World, story: tell.Story) -> None:
-    """What it has cost, and that nothing is left."""
-    story.chapter("What it took")
+    """Print what the preemption cost, and that nothing is left."""
+    story.chapter("What the preemption cost")
     for line in story.report():
         story.aside(line)
     world.disturb("clear")
     world.herd("down", "--all", "--yes")
     left = tell.left(json.loads((world.folder / "world.json").read_text()))
-    story.aside(f"herd down --all: the cloud lists {', '.join(left) or 'nothing any more'}")
+    story.aside(f"herd down --all: the cloud lists {', '.join(left) or 'nothing'}")
 
 
 def interpreter(offered: Path | None) -> Path | None:
-    """The Python of an environment that has JAX."""
+    """Return the Python of an environment that has JAX."""
     if offered is None:
         return None
     python = offered.absolute() / "bin" / "python"
@@ -133,14 +132,14 @@ def interpreter(offered: Path | None) -> Path | None:
 
 
 def main() -> None:
-    """Tell the whole story in a folder that is gone afterwards."""
+    """Run the demo in a temporary folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--offer", type=Path, help="an environment with JAX, shown to the hosts")
     offer = parser.parse_args().offer
     python = interpreter(offer)
     with tempfile.TemporaryDirectory(prefix="herd-demo-", ignore_cleanup_errors=True) as parent:
         world, story = World(Path(parent)), tell.Story()
-        story.chapter("A Cloud TPU of our own, on this machine")
+        story.chapter("A simulated Cloud TPU on this machine")
         facts = world.start(offer.absolute() if offer and python else None)
         try:
             for line in setting(facts, python):
@@ -150,16 +149,16 @@ def main() -> None:
             play(world, story, job(Path(parent), python))
         finally:
             world.stop()
-    story.chapter("Yours: `.venv/bin/herd sim start`, and docs/tutorial.md.")
+    story.chapter("Try it yourself: `.venv/bin/herd sim start` and docs/tutorial.md.")
 
 
 def setting(facts: Mapping[str, Any], python: Path | None) -> Iterator[str]:
-    """Where and in what weather it plays."""
-    yield f"{facts['url']}, hosts: {facts['hosts']}; what is slow in a cloud goes {SCALE} × faster"
-    yield f"zones {', '.join(ZONES)}; {BARREN} has no TPU left, one call in ten fails"
+    """Describe the world and its weather."""
+    yield f"{facts['url']}, hosts: {facts['hosts']}; the cloud's delays are {SCALE} × shorter"
+    yield f"zones {', '.join(ZONES)}; {BARREN} has no capacity, one request in ten fails"
     yield from (f"missing: {sentence}" for sentence in facts["missing"])
     if python is None:
-        yield "JAX can't be installed here, so the training is a stand-in of plain Python"
+        yield "JAX cannot be installed here, so plain Python stands in for the training"
 
 
 if __name__ == "__main__":

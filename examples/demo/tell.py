@@ -1,4 +1,4 @@
-"""Tells what happens, when, and in the end what it has cost."""
+"""Prints what happens, when, and what it cost in the end."""
 
 import json
 import sys
@@ -17,12 +17,12 @@ from tpuherd.views.job_rows import recovery_row
 Facts = Mapping[str, Any]
 HOUR_S = 3600.0
 BARS = "▁▂▃▄▅▆▇█"
-#: What the log says that belongs to the story.
+#: Log lines that are part of the story.
 TELLING = ("herd:", "finished:")
 
 
 def bucket(facts: Facts, name: str) -> None:
-    """Make a bucket, as any client of Cloud Storage would."""
+    """Create a bucket, as any client of Cloud Storage would."""
     url = f"{facts['url']}/storage/v1/b?project={facts['project']}"
     body = json.dumps({"name": name, "location": "US"}).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
@@ -31,7 +31,7 @@ def bucket(facts: Facts, name: str) -> None:
 
 
 def left(facts: Facts) -> list[str]:
-    """What the cloud still lists."""
+    """Return the names of all nodes and queued resources."""
     where = f"{facts['url']}/v2/projects/{facts['project']}/locations/-"
     names = []
     for kind in ("nodes", "queuedResources"):
@@ -41,7 +41,7 @@ def left(facts: Facts) -> list[str]:
 
 
 class Story:
-    """Prints the story, and remembers what the report needs."""
+    """Prints the story, and collects what the report needs."""
 
     def __init__(self) -> None:
         self.began = time.time()
@@ -56,28 +56,26 @@ class Story:
         )
 
     def chapter(self, title: str) -> None:
-        """A heading."""
         print(f"\n{self.bold}{title}{self.plain}", flush=True)
 
     def aside(self, text: str) -> None:
-        """A line without a time."""
+        """Print a line without a time."""
         print(f"  {self.dim}{text}{self.plain}", flush=True)
 
     def begin(self) -> None:
-        """From now on seconds count."""
-        self.chapter("And then")
+        """Start counting seconds."""
+        self.chapter("What happens")
         self.began = time.time()
 
     def line(self, text: str, at: float | None = None) -> None:
-        """What happened, and when."""
         print(f"  {(at or time.time()) - self.began:5.1f} s  {text}", flush=True)
 
     def bad(self, text: str) -> None:
-        """What the weather does."""
+        """Print what the weather does."""
         self.line(f"{self.red}{text}{self.plain}")
 
     def hear(self, heard: Facts) -> None:
-        """An event, or a line of the log."""
+        """Print an event, or a line of the log, if it is part of the story."""
         if "kind" in heard:
             facts = dict(heard)
             facts.pop("seq", None)
@@ -96,14 +94,14 @@ class Story:
                 self.line(text)
 
     def once(self, name: str, text: str) -> str | None:
-        """Several hosts or requests say the same: one line is enough."""
+        """Return the text the first time: several hosts or requests report the same."""
         if name in self.told:
             return None
         self.told.add(name)
         return text
 
     def report(self) -> Iterator[str]:
-        """What each loss took, where the time went, what came of it."""
+        """Yield what each loss cost, where the time went, and the result."""
         (account,) = build_accounts(self.events, self.events[-1].at).values()
         for recovery in find_recoveries(account):
             yield recovery_text(recovery_row(recovery))
@@ -117,21 +115,21 @@ class Story:
         )
         gone_s = sum(recovery.until - recovery.at for recovery in find_recoveries(account))
         share = format_share(gone_s / HOUR_S)
-        yield f"(of a training of one hour these losses would have cost {share})"
+        yield f"(in a training of one hour, these losses would have cost {share})"
         if self.losses:
             losses = list(self.losses.values())
             yield f"loss {losses[0]:.3f} {curve(losses)} {losses[-1]:.3f}"
 
 
 def times(account: SlotAccount) -> Iterator[str]:
-    """Where the time went, as a table with bars."""
+    """Yield a table of where the time went."""
     seconds = {str(state): time for state, time in account.seconds.items() if round(time, 1)}
     rows = [("", "", "", ""), *time_cells(seconds)]
     yield from format_table(rows, right=(1, 2)).splitlines()[1:]
 
 
 def curve(values: list[float]) -> str:
-    """A small picture of numbers."""
+    """Draw numbers as a line of bars."""
     low, high = min(values), max(values)
     scale = (len(BARS) - 1) / ((high - low) or 1)
     return "".join(BARS[round((value - low) * scale)] for value in values)
@@ -139,12 +137,12 @@ def curve(values: list[float]) -> str:
 
 def asked(story: Story, facts: Facts) -> str | None:
     story.zones[facts["bid"]] = facts["offer"]["zone"]
-    text = f"a spot v5litepod-16 is asked for in {facts['offer']['zone']}"
+    text = f"requests a spot v5litepod-16 in {facts['offer']['zone']}"
     return story.once(f"{facts['bid']} asked", text)
 
 
 def granted(story: Story, facts: Facts) -> str | None:
-    return f"{story.zones.get(facts['bid'], '')} grants one"
+    return f"{story.zones.get(facts['bid'], '')} grants a node"
 
 
 def launched(story: Story, facts: Facts) -> str:
@@ -153,13 +151,15 @@ def launched(story: Story, facts: Facts) -> str:
 
 
 def noticed(story: Story, facts: Facts) -> str | None:
-    text = f"the hosts hear it: {str(facts.get('notice', '')).replace('TRUE', '').strip()}"
+    text = (
+        f"the hosts receive the notice: {str(facts.get('notice', '')).replace('TRUE', '').strip()}"
+    )
     return story.once(f"{facts['bid']} noticed", text)
 
 
 def refused(story: Story, facts: Facts) -> str | None:
     where = story.zones.get(facts["bid"], "")
-    return story.once(f"{where} refused", f"{where} has none: {facts.get('message', '')[:70]}")
+    return story.once(f"{where} refused", f"{where} refuses: {facts.get('message', '')[:70]}")
 
 
 def ended(story: Story, facts: Facts) -> str:
@@ -167,16 +167,16 @@ def ended(story: Story, facts: Facts) -> str:
     return "\n           ".join([f"attempt ended, {facts['verdict']}: {facts['why']}", *last])
 
 
-#: How each kind of event is told; the others are in `herd events charlm`.
+#: How each kind of event is printed; the others are in `herd events charlm`.
 TOLD: Mapping[str, Callable[[Story, Facts], str | None]] = {
     "bid.requested": asked,
     "bid.refused": refused,
     "bid.granted": granted,
     "bid.notice_received": noticed,
-    "bid.lost": lambda story, facts: f"its TPUs are gone: {facts['cause']}",
-    "slot.prepared": lambda story, facts: "the code is on all hosts",
+    "bid.lost": lambda story, facts: f"the node is lost: {facts['cause']}",
+    "slot.prepared": lambda story, facts: "code and setup are done on all hosts",
     "attempt.launched": launched,
     "attempt.ended": ended,
     "slot.done": lambda story, facts: f"done: {facts['why']}",
-    "slot.gave_up": lambda story, facts: f"given up: {facts['why']}",
+    "slot.gave_up": lambda story, facts: f"gave up: {facts['why']}",
 }

@@ -1,4 +1,4 @@
-"""The demo and the tutorial do what they say, from a shell with an empty home."""
+"""The demo and the tutorial run as documented, from a shell with an empty home."""
 
 import os
 import re
@@ -49,7 +49,7 @@ def test_the_demo_tells_its_story(tmp_path: Path) -> None:
         timeout=220,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    told = ["taken back", "preempted", "resumed at step", "loss", "goodput", "lists nothing"]
+    told = ["preempt its spot", "preempted", "resumed at step", "loss", "goodput", "lists nothing"]
     assert [word for word in told if word not in done.stdout] == [], done.stdout
     assert done.stderr == ""
     assert "\033" not in done.stdout, "coloured although it is no terminal"
