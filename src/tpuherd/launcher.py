@@ -1,44 +1,51 @@
-"""What `herd` starts: the standard library only, so that quick answers are quick.
+"""The entry point of `herd`; imports the standard library only, so that quick answers are quick.
 
-What works on hosts goes to the keeper, a process that stays: it has loaded what is slow to load,
-and holds the connections. It gets the words, the folder, the environment and our three files, and
-writes to them itself; here we pass signals on, and wait for the exit status.
+Commands on hosts are sent to the daemon, a resident process that has loaded the slow libraries and
+holds SSH connections. It receives the arguments, the folder, the environment and our three files,
+and writes to these files itself; the launcher passes signals on and waits for the exit status.
 
-The modules with underscores are what `socket` and `signal` are made of. Those take 7 ms to load.
+`_socket` and `_signal` are the C halves of `socket` and `signal`, which take 7 ms to load.
 """
 
 import os
 import sys
 
 from tpuherd._version import __version__
-from tpuherd.daemon.handshake import OTHER, PROTOCOL, SOCKET, YES, install_stamp
-
-#: Commands that the keeper does. Everything else, and help, is done here.
-KEPT = frozenset(("exec", "ssh", "cp", "sync", "clean", "holders", "logs", "keeper"))
-VALUED = "--world"  #: the one option before a command that takes a value
-STARTING, LOG = "keeper.start", "keeper.txt"
-PATH_MAX = 100  #: a socket's path can't be much longer
-ACK_S = 10.0
-IDLE_S = "600"  #: so long after the last command the keeper ends
-TRANSPORT = 255
-BUSY = -1  #: no exit status
-ALONE = (
-    b"herd: the keeper works with another herd than is installed now, and is busy:"
-    b" this is done without it (herd keeper status)\n"
+from tpuherd.daemon.handshake import (
+    OTHER,
+    OWN_COMMAND,
+    PROTOCOL,
+    SOCKET,
+    YES,
+    first_command,
+    install_stamp,
 )
-#: What the keeper may know of our environment. Secrets are not in it.
+
+#: Commands that the daemon runs, with their former names. All others, and help, run here.
+IN_DAEMON = OWN_COMMAND | {"exec", "ssh", "cp", "sync", "clean", "chips", "holders", "logs"}
+STARTING, LOG = "keeper.start", "keeper.txt"
+PATH_MAX = 100  #: the limit for a socket's path is a little above
+ACK_S = 10.0
+IDLE_S = "600"  #: the daemon ends this long after its last command
+TRANSPORT = 255
+BUSY = -1  #: not an exit status
+ALONE = (
+    b"herd: the daemon runs another version of herd and is busy;"
+    b" this command runs without it (see `herd daemon status`)\n"
+)
+#: What the daemon gets of our environment. Secrets are not in it.
 VARIABLES = (
     "HOME USER LOGNAME PATH TERM COLORTERM NO_COLOR FORCE_COLOR CLICOLOR_FORCE LANG LC_ALL LC_CTYPE"
     " XDG_CONFIG_HOME XDG_STATE_HOME XDG_CACHE_HOME XDG_RUNTIME_DIR HERD_WORLD HERD_DEBUG"
     " GOOGLE_APPLICATION_CREDENTIALS GOOGLE_CLOUD_PROJECT CLOUDSDK_CORE_PROJECT CLOUDSDK_CONFIG"
     " GCE_METADATA_HOST NO_GCE_CHECK GIT_DIR GIT_CONFIG_GLOBAL"
 ).split()
-#: What the keeper itself must not inherit: it serves every world.
+#: What the daemon must not inherit: it serves every world.
 NOT_ITS_OWN = frozenset(("HERD_WORLD", "HERD_DEBUG", "PWD", "OLDPWD", "TERM"))
 
 
 def main() -> None:
-    """Answer at once what needs no library; hand everything else to who does it."""
+    """Answer what needs no library; hand everything else to via, the daemon or the CLI."""
     arguments = sys.argv[1:]
     if arguments == ["--version"]:
         print(f"herd {__version__}")
@@ -57,14 +64,14 @@ def main() -> None:
     if is_for_daemon(arguments):
         status = run_in_daemon(arguments)
         if status is not None:
-            os._exit(status)  # we have printed nothing that is to be flushed
+            os._exit(status)  # nothing was printed here that must be flushed
     from tpuherd.cli.main import run
 
     sys.exit(run(arguments))
 
 
 def may_run_elsewhere() -> bool:
-    """Whether a context may name another machine to do it on: then that is looked into."""
+    """Whether a context may name another machine to run on, judged by a glance at the file."""
     environ = os.environ
     if environ.get("HERD_WORLD"):
         return False
@@ -78,19 +85,13 @@ def may_run_elsewhere() -> bool:
 
 
 def is_for_daemon(arguments: list[str]) -> bool:
-    """Whether this is for the keeper, as far as can be seen without reading it."""
-    rest = iter(arguments)
-    for word in rest:
-        if word == VALUED:
-            next(rest, None)
-        elif not word.startswith("-"):
-            mine = arguments[: arguments.index("--")] if "--" in arguments else arguments
-            return word in KEPT and "--help" not in mine and "-h" not in mine
-    return False
+    """Whether the daemon runs this command line, as far as can be seen without parsing it."""
+    word, rest = first_command(arguments)
+    return word in IN_DAEMON and "--help" not in rest and "-h" not in rest
 
 
 def run_in_daemon(arguments: list[str]) -> int | None:
-    """What the keeper returned; None: there is none, do it yourself."""
+    """Return the exit status that the daemon reports; None: there is no daemon."""
     try:
         folder = os.getcwdb()
     except OSError:
@@ -115,7 +116,7 @@ def run_in_daemon(arguments: list[str]) -> int | None:
 
 
 def runtime_folder() -> str:
-    """Where the keeper's socket is; as meant.folders has it."""
+    """Return the folder of the daemon's socket; the same as settings.folders."""
     environ = os.environ
     run = environ.get("XDG_RUNTIME_DIR")
     if run:
@@ -125,7 +126,7 @@ def runtime_folder() -> str:
 
 
 def connect_to_daemon(place: str) -> "_socket.socket | None":
-    """A connection to the keeper, if one listens, and if it is ours."""
+    """Return a connection to the daemon, if one of this user listens."""
     import _socket
 
     path = f"{place}/{SOCKET}"
@@ -150,7 +151,7 @@ def connect_to_daemon(place: str) -> "_socket.socket | None":
 
 
 def encode_request(arguments: list[str], folder: bytes) -> bytes:
-    """What is to be done: texts without zero bytes, with zero bytes between them."""
+    """Return the request: texts separated by zero bytes."""
     environ = os.environb
     said = [
         PROTOCOL,
@@ -168,7 +169,7 @@ def encode_request(arguments: list[str], folder: bytes) -> bytes:
 
 
 def send_request(connection: "_socket.socket", text: bytes) -> int | None:
-    """Have it done; None: nothing was begun, since this keeper goes. BUSY: it can't go yet."""
+    """Send a request; None: the daemon ends and started nothing; BUSY: it can't end yet."""
     import _signal  # type: ignore[import-not-found]  # typeshed has only what wraps it
     import _socket
 
@@ -177,13 +178,13 @@ def send_request(connection: "_socket.socket", text: bytes) -> int | None:
     try:
         connection.settimeout(ACK_S)
         sent = connection.sendmsg([text], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
-        if sent < len(text):  # to send nothing fails, too, where a quick keeper is through already
+        if sent < len(text):  # sending b"" fails, too, if a quick daemon has finished
             connection.sendall(text[sent:])
         said = connection.recv(1)
     except OSError:
         said = b""
     if said != YES:
-        connection.close()  # so that a slow keeper, which comes to it later, does not begin
+        connection.close()  # so that a slow daemon does not start it later
         return BUSY if said == OTHER else None
     connection.settimeout(None)
 
@@ -194,7 +195,7 @@ def send_request(connection: "_socket.socket", text: bytes) -> int | None:
                 os.kill(os.getpid(), _signal.SIGSTOP)
                 connection.send(bytes([_signal.SIGCONT]))
         except OSError:
-            pass  # the keeper is gone: we hear of it at once
+            pass  # the daemon is gone: recv tells
 
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGWINCH, _signal.SIGTSTP):
         if _signal.getsignal(number) != _signal.SIG_IGN:  # nohup's, or a shell's `&`
@@ -204,15 +205,15 @@ def send_request(connection: "_socket.socket", text: bytes) -> int | None:
         return answer[0]
     restore()
     sentence = (
-        "herd: the keeper ended in the middle of it; what runs on hosts goes on:"
-        " herd exec --list shows it"
+        "herd: the daemon ended unexpectedly; commands on hosts keep running:"
+        " `herd exec --list` shows them"
     )
     os.write(2, sentence.encode() + b"\n")
     return TRANSPORT
 
 
 def open_file(number: int) -> int:
-    """One of the three standard files, or nothing where it is closed."""
+    """Return one of the three standard files, or /dev/null if it is closed."""
     try:
         os.fstat(number)
         return number
@@ -221,7 +222,7 @@ def open_file(number: int) -> int:
 
 
 def save_terminal() -> "Callable[[], None]":
-    """How to bring the terminal back as it is now, should the keeper die and leave it raw."""
+    """Return a function that restores the terminal, in case a dying daemon leaves it raw."""
     if not os.isatty(0):
         return lambda: None
     import termios
@@ -231,11 +232,11 @@ def save_terminal() -> "Callable[[], None]":
 
 
 def start_daemon(place: str, arguments: list[str]) -> "_socket.socket | None":
-    """Begin a keeper, unless somebody else is just doing so; a connection to it."""
+    """Start a daemon, unless another process is doing so, and return a connection to it."""
     import fcntl
 
-    if "keeper" in arguments:
-        return None  # to ask how it is, or to end it, none is begun
+    if first_command(arguments)[0] in OWN_COMMAND:
+        return None  # its status or its end need no new one
     os.makedirs(place, mode=0o700, exist_ok=True)
     lock = os.open(f"{place}/{STARTING}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -249,7 +250,7 @@ def start_daemon(place: str, arguments: list[str]) -> "_socket.socket | None":
 
 
 def spawn_daemon(place: str) -> bool:
-    """Begin a keeper; true once it listens."""
+    """Start a daemon; true once it listens."""
     ear, mouth = os.pipe()
     log = os.open(f"{place}/{LOG}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)

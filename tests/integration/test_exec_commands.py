@@ -334,18 +334,18 @@ def test_a_cut_connection_cuts_no_command(user: User) -> None:
         assert begun.returncode == 0
 
 
-def test_holders_and_clean(user: User) -> None:
-    free = user.herd("holders", "pod")
-    assert (free.returncode, free.stdout) == (0, "pod/w[0-3]: nobody has the chips\n")
+def test_chips_and_clean(user: User) -> None:
+    free = user.herd("chips", "pod")
+    assert (free.returncode, free.stdout) == (0, "pod/w[0-3]: the chips are free\n")
     took = "import time; f = open('/dev/accel0'); time.sleep(60)"
     with user.begun("exec", "pod/w0", "--", "python3", "-c", took) as begun:
 
         def shown() -> str | None:
-            said = user.herd("holders", "pod/w0").stdout
+            said = user.herd("chips", "pod/w0").stdout
             return said if "accel0" in said else None
 
         assert "python3 -c import time" in until(shown, "the chip to be held", seconds=20)
-        assert json.loads(user.herd("holders", "pod/w0", "--json").stdout)["pod/w0"]["holders"]
+        assert json.loads(user.herd("chips", "pod/w0", "--json").stdout)["pod/w0"]["holders"]
         spared = user.herd("clean", "pod/w0")
         assert spared.stdout == "pod/w0: there was nothing to clean\n"
         cleaned = user.herd("clean", "pod/w0", "--all", "--grace", "2s")

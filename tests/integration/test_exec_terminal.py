@@ -177,7 +177,7 @@ def test_the_terminal_is_left_as_it_was(user: User) -> None:
     keeper = user.keeper()
     assert keeper is not None
     os.kill(keeper, signal.SIGKILL)
-    window.expect(rb"the keeper ended in the middle of it")
+    window.expect(rb"the daemon ended unexpectedly")
     assert window.end() == 255
 
 

@@ -77,7 +77,7 @@ def test_killed_in_the_middle(user: User) -> None:
         os.kill(keeper, signal.SIGKILL)
         _, said = begun.communicate(timeout=10)
         assert begun.returncode == 255
-        assert "the keeper ended in the middle of it" in said
+        assert "the daemon ended unexpectedly" in said
     (id,) = {one["id"] for one in user.running(text)}
     again = user.herd("exec", "--attach", id)
     assert again.returncode == 3
@@ -123,8 +123,8 @@ def test_another_herd_replaces_it_when_it_is_idle(user: User, how: str) -> None:
         assert line(busy) == "begun\n"
         done = subprocess.run(words, env=user.env, capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout) == (0, "here\n")  # in its own process
-        assert done.stderr.startswith("herd: the keeper works with another herd")
-        asked = [*other, "keeper", "status"]
+        assert done.stderr.startswith("herd: the daemon runs another version of herd")
+        asked = [*other, "daemon", "status"]
         done = subprocess.run(asked, env=user.env, capture_output=True, text=True, timeout=60)
         assert f"pid {first}" in done.stdout, done.stderr
         assert busy.communicate(timeout=20)[0] == "done\n"
@@ -175,15 +175,15 @@ def test_a_long_path_is_no_obstacle(owner: User) -> None:
 
 
 def test_it_tells_how_it_is_and_ends_on_demand(user: User) -> None:
-    absent = user.herd("keeper", "status")
+    absent = user.herd("daemon", "status")
     assert absent.returncode == 7
-    assert "no keeper runs" in absent.stderr
+    assert "no daemon runs" in absent.stderr
     with user.begun("exec", "pod/w0", "-c", "echo begun; sleep 30") as busy:
         assert line(busy) == "begun\n"
-        status = user.herd("keeper", "status").stdout
+        status = user.herd("daemon", "status").stdout
         assert f"pid {user.keeper()}" in status
         assert "does exec pod/w0 -c echo begun; sleep 30" in status
-        assert user.herd("keeper", "stop").returncode == 1
-        assert user.herd("keeper", "stop", "--now").stdout == "the keeper ends\n"
+        assert user.herd("daemon", "stop").returncode == 1
+        assert user.herd("daemon", "stop", "--now").stdout == "Stopped the daemon\n"
         assert busy.wait(10) == 255
     until(lambda: user.keeper() is None, "the keeper to end", seconds=5)

@@ -85,7 +85,7 @@ def test_anothers_node_is_reached_by_its_full_name_when_that_is_said_or_only_rea
         done = second.herd(*words)
         assert (done.returncode, ASK in done.stderr, "--yes" in done.stderr) == (2, True, True)
     assert said_by(first, "exec", "gpt", "-c", "ls seen 2>/dev/null | wc -l").split()[-1] == "0"
-    assert theirs in said_by(second, "holders", theirs)
+    assert theirs in said_by(second, "chips", theirs)
     said_by(first, "exec", "gpt", "-c", "echo read > out.txt")
     said_by(second, "cp", f"{theirs}:out.txt", tmp_path / "out.txt")
     assert (tmp_path / "out.txt").read_text() == "read\n"

@@ -12,7 +12,7 @@ import pytest
 
 import tpuherd
 from tpuherd.cli import main as command_line
-from tpuherd.cli.command_table import SECTIONS, help_page
+from tpuherd.cli.command_table import ALIASES, SECTIONS, help_page
 
 HERD = [sys.executable, "-m", "tpuherd.launcher"]
 HEAVY = {
@@ -119,8 +119,8 @@ def test_every_command_and_option_says_what_it_does() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["simm"], "herd: there is no command simm; did you mean sim?"),
-        (["frobnicate"], "herd: there is no command frobnicate; herd --help lists what there is."),
+        (["simm"], "herd: unknown command simm; did you mean sim?"),
+        (["frobnicate"], "herd: unknown command frobnicate; `herd --help` lists all commands."),
         (["--wrold", "x"], "herd: no such option '--wrold'. Did you mean '--world'?"),
         (["--world", "README.md", "sim"], "README.md"),
     ],
@@ -132,6 +132,15 @@ def test_a_wrong_word_is_one_sentence_and_exit_2(words: list[str], sentence: str
     assert done.stdout == ""
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_former_names_work_and_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    for old, new in ALIASES.items():
+        assert command_line.run([new, "--help"]) == 0
+        page = capsys.readouterr().out
+        assert command_line.run([old, "--help"]) == 0
+        assert capsys.readouterr().out.replace(old, new) == page
+        assert old not in help_page()
 
 
 def test_herd_alone_shows_the_page_as_a_mistake() -> None:
@@ -156,7 +165,7 @@ def test_no_traceback_reaches_a_user(
     monkeypatch.setitem(command_line.PLACES, "burst", "bursting:burst")
     assert command_line.run(["burst"]) == 1
     said = capsys.readouterr().err
-    assert said.startswith("herd: this should not happen: ValueError: no such thing\n")
+    assert said.startswith("herd: internal error: ValueError: no such thing\n")
     assert "Traceback" not in said
     monkeypatch.setenv("HERD_DEBUG", "1")
     with pytest.raises(ValueError, match="no such thing"):

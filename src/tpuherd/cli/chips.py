@@ -1,4 +1,4 @@
-"""`herd holders`: who has the chips."""
+"""`herd chips`: which processes use the chips."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,16 +18,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("target")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def holders(target: str, json_: bool) -> ParsedCommand:
-    """Show which processes have the chips of TARGET.
+def chips(target: str, json_: bool) -> ParsedCommand:
+    """Show which processes use the TPU chips of TARGET: pid, user and since when.
 
-    Those that have /dev/accel* or /dev/vfio/* open, or hold libtpu's lock: pid, user, since when.
+    These are all that have /dev/accel* or /dev/vfio/* open or hold libtpu's lock.
     """
-    return make_parsed_command("herd holders", partial(run_holders, target, json_))
+    return make_parsed_command("herd chips", partial(run_chips, target, json_))
 
 
-async def run_holders(target: str, json_: bool, console: "Console", home: "HostAccess") -> int:
-    """Ask every host."""
+async def run_chips(target: str, json_: bool, console: "Console", home: "HostAccess") -> int:
     from tpuherd.commands.ask_hosts import ask_hosts
     from tpuherd.ports import RpcRequest
 
@@ -35,28 +34,27 @@ async def run_holders(target: str, json_: bool, console: "Console", home: "HostA
     if json_:
         await console.write(json.dumps(answers, indent=2).encode() + b"\n")
     else:
-        await console.print_text("\n".join(holder_lines(answers, console.line_width(1))))
+        await console.print_text("\n".join(chip_lines(answers, console.line_width(1))))
     return status
 
 
-def holder_lines(answers: Mapping[str, Mapping[str, Any]], width: int | None = None) -> list[str]:
-    """A line for each device and who has it; hosts whose chips nobody has stand together."""
+def chip_lines(answers: Mapping[str, Mapping[str, Any]], width: int | None = None) -> list[str]:
+    """Return a line for each use of a device, and one for all hosts whose chips are free."""
     from tpuherd.targets import fold_names
     from tpuherd.views.format_text import format_table
 
-    rows = [holder_row(host, one) for host, answer in answers.items() for one in answer["holders"]]
+    rows = [chip_row(host, one) for host, answer in answers.items() for one in answer["holders"]]
     free = [host for host, answer in answers.items() if not answer["holders"]]
     head = ("HOST", "DEVICE", "PID", "USER", "SINCE", "COMMAND")
     text = [format_table([head, *rows], width=width)] if rows else []
-    return [*text, f"{fold_names(free)}: nobody has the chips"] if free else text
+    return [*text, f"{fold_names(free)}: the chips are free"] if free else text
 
 
-def holder_row(host: str, one: Mapping[str, Any]) -> Sequence[str]:
-    """One holder."""
+def chip_row(host: str, one: Mapping[str, Any]) -> Sequence[str]:
     since = clock_text(float(one["since"])) if one.get("since") else "?"
     from tpuherd.views.format_text import shorten_command
 
-    work = f"  ({one['work']} of ours)" if one.get("ours") else ""
+    work = f"  ({one['work']} of herd)" if one.get("ours") else ""
     pid = "?" if one.get("pid") is None else str(one["pid"])
     return (
         host, str(one["device"]), pid, str(one.get("user") or "?"), since,

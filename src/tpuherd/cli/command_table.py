@@ -1,71 +1,70 @@
-"""The commands there are, and the page of `herd --help`. Imports nothing: it must be quick."""
+"""The table of all commands, and the page of `herd --help`. Imports nothing: it must be quick."""
 
-#: By section and name: what it is for, and where it is (module:attribute).
+#: By section and name: what the command does, and where it is (module:attribute).
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Jobs": {
-        "run": ("Run a job until it is done, whatever dies.", "tpuherd.cli.run:run"),
-        "up": ("Get a node to work on, and keep it.", "tpuherd.cli.run:up"),
-        "ls": ("Show all jobs.", "tpuherd.cli.ls:ls"),
-        "status": ("Show all of a job: nodes, attempts, time, cost.", "tpuherd.cli.status:status"),
-        "why": ("Say what a job does or waits for.", "tpuherd.cli.why:why"),
+        "run": ("Run a job until it is done, across preemptions.", "tpuherd.cli.run:run"),
+        "up": ("Get a node and keep it.", "tpuherd.cli.run:up"),
+        "ls": ("List all jobs.", "tpuherd.cli.ls:ls"),
+        "status": ("Show a job's nodes, attempts, time and cost.", "tpuherd.cli.status:status"),
+        "why": ("Explain what a job does or waits for.", "tpuherd.cli.why:why"),
         "events": ("Show what happened, and why.", "tpuherd.cli.events:events"),
         "wait": ("Wait until jobs have ended.", "tpuherd.cli.wait:wait"),
-        "capacity": ("Show what was learnt about zones.", "tpuherd.cli.capacity:capacity"),
-        "plan": ("Show what is to be done now, and why.", "tpuherd.cli.plan:plan"),
-        "sweep": ("Try many parameters, on many nodes.", "tpuherd.cli.sweep:sweep"),
-        "scale": ("Have more copies of a job, or fewer.", "tpuherd.cli.scale:scale"),
+        "capacity": ("Show how zones have answered requests.", "tpuherd.cli.capacity:capacity"),
+        "plan": ("Show what the engine would do now, and why.", "tpuherd.cli.plan:plan"),
+        "sweep": ("Try many parameters on many nodes.", "tpuherd.cli.sweep:sweep"),
+        "scale": ("Change a job's number of copies.", "tpuherd.cli.scale:scale"),
         "set": ("Change fields of a job.", "tpuherd.cli.set_:set_"),
         "stop": ("Stop jobs and give their nodes back.", "tpuherd.cli.stop:stop"),
-        "resume": ("Let jobs go on that were stopped.", "tpuherd.cli.resume:resume"),
-        "down": ("Drop jobs, and everything they have.", "tpuherd.cli.down:down"),
-        "gc": ("Show what bears our name and nobody wishes.", "tpuherd.cli.gc:gc"),
-        "adopt": ("Take over what a lost store has left.", "tpuherd.cli.adopt:adopt"),
-        "context": (
-            "Say which cloud is meant, and what may be had.",
-            "tpuherd.cli.context:context",
-        ),
-        "engine": ("Look at what keeps jobs alive, or end it.", "tpuherd.cli.engine:engine"),
+        "resume": ("Resume jobs that were stopped or gave up.", "tpuherd.cli.resume:resume"),
+        "down": ("Delete jobs and everything they hold.", "tpuherd.cli.down:down"),
+        "gc": ("List cloud resources that herd created but no job uses.", "tpuherd.cli.gc:gc"),
+        "adopt": ("Take over nodes that a lost store left behind.", "tpuherd.cli.adopt:adopt"),
+        "context": ("Choose the cloud, and what you may use there.", "tpuherd.cli.context:context"),
+        "engine": ("Inspect, start or stop the engine of your jobs.", "tpuherd.cli.engine:engine"),
     },
     "Hosts": {
-        "exec": ("Run a command on hosts, on all of them at once.", "tpuherd.cli.exec:exec_"),
-        "ssh": ("Open a terminal on a host that survives a cut.", "tpuherd.cli.ssh:ssh"),
-        "sync": ("Ship code to hosts, exactly the same to all.", "tpuherd.cli.sync:sync"),
-        "cp": ("Copy files and folders to hosts or from them.", "tpuherd.cli.cp:cp"),
-        "logs": ("Show what was said on hosts, also when they are gone.", "tpuherd.cli.logs:logs"),
-        "holders": ("Show who has the chips.", "tpuherd.cli.chips:holders"),
-        "clean": ("End leftover processes, free the chips' lock.", "tpuherd.cli.clean:clean"),
-        "keeper": ("Look at what holds the connections, or end it.", "tpuherd.cli.daemon:keeper"),
+        "exec": ("Run a command on many hosts at once.", "tpuherd.cli.exec:exec_"),
+        "ssh": ("Open a terminal that survives a lost connection.", "tpuherd.cli.ssh:ssh"),
+        "sync": ("Copy code to all hosts, exactly the same.", "tpuherd.cli.sync:sync"),
+        "cp": ("Copy files and folders to or from hosts.", "tpuherd.cli.cp:cp"),
+        "logs": ("Show the output of hosts, even of deleted ones.", "tpuherd.cli.logs:logs"),
+        "chips": ("Show which processes use the TPU chips.", "tpuherd.cli.chips:chips"),
+        "clean": ("End leftover processes and free the chips.", "tpuherd.cli.clean:clean"),
+        "daemon": ("Inspect or stop what holds SSH connections.", "tpuherd.cli.daemon:daemon"),
     },
-    "A world to rehearse in": {
-        "sim": ("Start, look at and disturb a simulated Cloud TPU.", "tpuherd.cli.sim:sim"),
+    "Simulator": {
+        "sim": ("Start, inspect and disturb a simulated Cloud TPU.", "tpuherd.cli.sim:sim"),
     },
-    "Your shell": {
+    "Shell": {
         "completion": (
-            "Let Tab complete commands and names of jobs.",
+            "Complete commands and job names with Tab.",
             "tpuherd.cli.completion:completion",
         ),
     },
 }
+#: Former names of commands, which help does not show.
+ALIASES = {"keeper": "daemon", "holders": "chips"}
 
 HEAD = """\
 Usage: herd [OPTIONS] COMMAND [ARGS]...
 
-  Work on every host of a TPU pod, and rehearse on a Cloud TPU of your own.
+  Run jobs and commands on Cloud TPU pods, real or simulated.
 """
 
 OPTIONS = """
-Options (--world, -q and -v also behind the command):
-  --world DIRECTORY  Talk to the simulated world kept there instead of Google
-                     Cloud; HERD_WORLD says the same.
-  -q, --quiet        Say only what was asked for.
-  -v, --verbose      Say more; twice for everything.
+Options (--world, -q and -v also after the command):
+  --world DIRECTORY  Use the simulated world in DIRECTORY instead of Google
+                     Cloud; the same as HERD_WORLD.
+  -q, --quiet        Print only what was asked for.
+  -v, --verbose      Print more; twice for everything.
   --version          Show the version.
-  -h, --help         Show this page; `herd COMMAND --help` shows a command's.
+  -h, --help         Show this page; `herd COMMAND --help` explains a command.
 """
 
 
 def help_page() -> str:
-    """The whole of it."""
+    """Return the text of `herd --help`."""
     text = HEAD
     for title, commands in SECTIONS.items():
         text += f"\n{title}:\n"

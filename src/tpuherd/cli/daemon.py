@@ -1,4 +1,4 @@
-"""`herd keeper`: look at the process that holds the connections of commands, or end it."""
+"""`herd daemon`: shows or stops the process that holds the SSH connections of commands."""
 
 import json
 from functools import partial
@@ -13,39 +13,41 @@ if TYPE_CHECKING:
     from tpuherd.commands.console import Console
     from tpuherd.commands.host_access import HostAccess
 
-ABSENT = "no keeper runs; the next command on a host begins one"
+ABSENT = "no daemon runs; the next command on a host starts one"
 
 
 @click.group()
-def keeper() -> None:
-    """Look at the process that holds the connections of commands, or end it."""
+def daemon() -> None:
+    """Inspect or stop the process that holds the SSH connections of your commands.
+
+    It starts with the first command on a host and ends after 10 idle minutes.
+    """
 
 
-@keeper.command()
+@daemon.command()
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def status(json_: bool) -> ParsedCommand:
-    """Show how long it runs, for which places, and what is under way."""
-    return make_parsed_command("herd keeper status", partial(run_daemon_status, json_))
+    """Show its pid and version, the projects it is connected to, and the running commands."""
+    return make_parsed_command("herd daemon status", partial(run_daemon_status, json_))
 
 
-@keeper.command()
-@click.option("--now", is_flag=True, help="Although commands are under way: they go on on hosts.")
+@daemon.command()
+@click.option("--now", is_flag=True, help="Even while commands run; on hosts they continue.")
 def stop(now: bool) -> ParsedCommand:
-    """End it: its connections are closed, what runs on hosts goes on."""
-    return make_parsed_command("herd keeper stop", partial(run_daemon_stop, now))
+    """Stop it and close its connections; commands on hosts continue."""
+    return make_parsed_command("herd daemon stop", partial(run_daemon_stop, now))
 
 
 async def run_daemon_status(json_: bool, console: "Console", home: "HostAccess") -> int:
-    """How it is."""
     standing = home.daemon_status()
     if standing is None:
-        await console.print_notice(f"herd keeper status: {ABSENT}")
+        await console.print_notice(f"herd daemon status: {ABSENT}")
         return UNREACHED
     if json_:
         await console.write(json.dumps(standing, indent=2).encode() + b"\n")
         return 0
     text = f"pid {standing['pid']}, version {standing['version']}"
-    for title, word in (("places", "holds connections to"), ("under_way", "does")):
+    for title, word in (("places", "holds connections to"), ("under_way", "runs")):
         found = standing[title]
         assert isinstance(found, list)
         text += "".join(f"\n{word} {one}" for one in found)
@@ -54,14 +56,11 @@ async def run_daemon_status(json_: bool, console: "Console", home: "HostAccess")
 
 
 async def run_daemon_stop(now: bool, console: "Console", home: "HostAccess") -> int:
-    """End it."""
     if home.daemon_status() is None:
-        await console.print_notice(f"herd keeper stop: {ABSENT}")
+        await console.print_notice(f"herd daemon stop: {ABSENT}")
         return 0
     if home.stop_daemon(now=now):
-        await console.write(b"the keeper ends\n")
+        await console.write(b"Stopped the daemon\n")
         return 0
-    await console.print_notice(
-        "herd keeper stop: commands are under way; --now ends it all the same"
-    )
+    await console.print_notice("herd daemon stop: commands are running; --now stops it anyway")
     return FAILED

@@ -1,4 +1,4 @@
-"""The `herd` command: finds the room of each command, and lets no traceback reach a user."""
+"""The `herd` command: finds the module of each command; users never see a traceback."""
 
 import os
 import sys
@@ -12,26 +12,27 @@ from click.shell_completion import CompletionItem
 
 from tpuherd._version import __version__
 from tpuherd.cli.anywhere import add_global_options
-from tpuherd.cli.command_table import SECTIONS, help_page
+from tpuherd.cli.command_table import ALIASES, SECTIONS, help_page
 from tpuherd.cli.completion import complete_arguments
 from tpuherd.cli.print_text import print_text
 from tpuherd.commands.invocation import Invocation
 from tpuherd.near_names import near_names
 
 INTERRUPTED = 130
-OTHER_NAMES = frozenset(("context", "sim", "engine", "keeper"))  #: names there are no jobs
+OTHER_NAMES = frozenset(("context", "sim", "engine", "daemon"))  #: their NAMEs are not of jobs
 BROKEN_PIPE = 141
 
 PLACES = {name: place for commands in SECTIONS.values() for name, (_, place) in commands.items()}
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are loaded when they are called, and not before."""
+    """Loads a command when it is called, and not before."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(PLACES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in PLACES:
             return None
         module, _, attribute = PLACES[cmd_name].partition(":")
@@ -52,7 +53,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in PLACES and not args[0].startswith("-"):
+        if args[0] not in PLACES.keys() | ALIASES and not args[0].startswith("-"):
             raise click.UsageError(unknown_command(args[0]), ctx)
         return super().resolve_command(ctx, args)
 
@@ -61,10 +62,9 @@ class LazyGroup(click.Group):
 
 
 def unknown_command(word: str) -> str:
-    """The sentence for a command that does not exist."""
     near = near_names(word, PLACES, most=1)
-    advice = f"did you mean {near[0]}?" if near else "herd --help lists what there is."
-    return f"there is no command {word}; {advice}"
+    advice = f"did you mean {near[0]}?" if near else "`herd --help` lists all commands."
+    return f"unknown command {word}; {advice}"
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -76,15 +76,15 @@ def unknown_command(word: str) -> str:
 @click.version_option(__version__, message="herd %(version)s")
 @click.pass_context
 def herd(ctx: click.Context, world: Path | None, quiet: bool, verbose: int) -> None:
-    """Work on every host of a TPU pod, and rehearse on a Cloud TPU of your own."""
+    """Run jobs and commands on Cloud TPU pods, real or simulated."""
     ctx.obj = Invocation(world=world, loud=-1 if quiet else verbose)
 
 
-def run_locally(errand: Any) -> int:
-    """Do what is to be done on hosts in this process."""
+def run_locally(command: Any) -> int:
+    """Run a parsed command in this process."""
     from tpuherd.cli.run_in_process import run_in_process
 
-    return run_in_process(errand, os.environ, choose_colour(os.environ))
+    return run_in_process(command, os.environ, choose_colour(os.environ))
 
 
 def run(
@@ -92,9 +92,9 @@ def run(
     environ: Mapping[str, str] = os.environ,
     do: Callable[[Any], int] = run_locally,
 ) -> int:
-    """Run one command line; the exit status is all that comes back.
+    """Run one command line and return its exit status.
 
-    What works on hosts is returned by its command as an Errand, and `do` does it.
+    What works on jobs or hosts is returned by click as a ParsedCommand, which `do` runs.
     """
     try:
         result = herd.main(
@@ -102,7 +102,7 @@ def run(
             prog_name="herd",
             standalone_mode=False,
             color=choose_colour(environ),
-            default_map={"world": environ.get("HERD_WORLD") or None},  # the keeper's own has none
+            default_map={"world": environ.get("HERD_WORLD") or None},  # the daemon has none
         )
         sys.stdout.flush()
         if result is not None and not isinstance(result, int):
@@ -117,20 +117,20 @@ def run(
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone. Python would complain about it once more at exit.
+        # The reader of our output is gone; without this Python complains again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except Exception as surprise:  # the last net: no traceback reaches a user
         if environ.get("HERD_DEBUG"):
             raise
         name = type(surprise).__name__
-        print_text(f"herd: this should not happen: {name}: {surprise}", err=True)
-        click.echo("Set HERD_DEBUG=1 to see where.", err=True)
+        print_text(f"herd: internal error: {name}: {surprise}", err=True)
+        click.echo("Set HERD_DEBUG=1 for a traceback.", err=True)
         return 1
 
 
 def print_refusal(refusal: click.ClickException) -> None:
-    """One sentence on stderr: which command says it, what is wrong, what to do."""
+    """Print one sentence on stderr: the command, what is wrong, what to do."""
     said_by = "herd"
     if isinstance(refusal, click.UsageError) and refusal.ctx is not None:
         said_by = refusal.ctx.command_path
@@ -139,7 +139,7 @@ def print_refusal(refusal: click.ClickException) -> None:
 
 
 def choose_colour(environment: Mapping[str, str]) -> bool | None:
-    """Whether to colour: yes, no, or None for `where it is a terminal`."""
+    """Whether to colour; None: only on a terminal."""
     if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
         return False
     if environment.get("FORCE_COLOR") or environment.get("CLICOLOR_FORCE", "0") != "0":

@@ -88,11 +88,11 @@ async def report_error(name: str, error: Exception, console: "Console") -> int:
         )
         await console.flush()
         return FAILED
-    await console.print_notice(f"herd: this should not happen: {type(error).__name__}: {error}")
+    await console.print_notice(f"herd: internal error: {type(error).__name__}: {error}")
     if console.environ.get("HERD_DEBUG"):
         await console.print_notice("".join(traceback.format_exception(error)).rstrip())
     else:
-        await console.print_notice("Set HERD_DEBUG=1 to see where.")
+        await console.print_notice("Set HERD_DEBUG=1 for a traceback.")
     await console.flush()
     return FAILED
 

@@ -29,7 +29,7 @@ from tpuherd.settings.folders import resolve_folders
 from tpuherd.settings.login_name import host_login
 
 #: Done here: what is about this machine, and what carries many files.
-HERE = frozenset(("context", "sim", "cp", "sync", "keeper"))
+HERE = frozenset(("context", "sim", "cp", "sync", "daemon", "keeper"))
 PROGRAM = "HERD_SSH"  #: how ssh is called, with options
 READY, ABSENT, OLDER, STRANGE = 0, 214, 215, 213
 MASTER_S = 120

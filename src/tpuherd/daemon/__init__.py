@@ -1,1 +1,1 @@
-"""The resident half of the command line: one a user, begun on demand, ends when it is idle."""
+"""The resident half of the command line: one a user, started on demand, ends when it is idle."""

@@ -1,11 +1,18 @@
-"""What a front and a keeper must agree on. Imports nothing new: the front is in a hurry."""
+"""What launcher and daemon must agree on. Imports only os: the launcher is in a hurry."""
 
 import os
 
-PROTOCOL = b"herd-keeper-1"  #: raised when one could not read the other's letter
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROTOCOL = b"herd-keeper-1"  #: raised when the format of requests changes
 SOCKET = "keeper.sock"
-YES, NO = b"y", b"n"  #: a letter's answer; with NO nothing was begun
-OTHER = b"o"  #: the same: it has another herd loaded, and is busy
+YES, NO = b"y", b"n"  #: the answers to a request; with NO nothing was started
+OTHER = b"o"  #: nothing was started either: another version is loaded, and busy
+#: The two names of the command that inspects the daemon, the former one last.
+OWN_COMMAND = frozenset(("daemon", "keeper"))
+VALUED = "--world"  #: the only option before a command that takes a value
 HERE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 #: The packages whose modules a daemon may have loaded.
 PACKAGES = ("tpuherd", "tpuherd_host")
@@ -25,16 +32,27 @@ def package_folders() -> list[str]:
 
 
 def install_stamp(version: str) -> str:
-    """Which herd is installed: its version, and when files came to its folders or left them.
+    """Return which herd is installed: its version and the modification times of its folders.
 
-    The contents would tell more exactly, and take as long to read as a whole command takes.
+    Reading the contents would be exact, but take as long as a whole command.
     """
     changed = [os.stat(f"{HERE}/{folder}").st_mtime_ns for folder in package_folders()]
     return " ".join((version, *map(str, changed)))
 
 
 def module_stamps() -> list[tuple[str, int, int]]:
-    """The same exactly, for a keeper: when a file is compiled its folder changes, too."""
+    """Return the stamps of all modules; unlike a folder's, they survive the compiling of a file."""
     found = [file for folder in package_folders() for file in os.scandir(f"{HERE}/{folder}")]
     files = [(file.path, file.stat()) for file in found if file.name.endswith(".py")]
     return sorted((path, seen.st_mtime_ns, seen.st_size) for path, seen in files)
+
+
+def first_command(arguments: "Sequence[str]") -> "tuple[str, Sequence[str]]":
+    """Return the command's name, or "", and all arguments before a `--`."""
+    rest = iter(arguments)
+    for word in rest:
+        if word == VALUED:
+            next(rest, None)
+        elif not word.startswith("-"):
+            return word, arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "", arguments

@@ -1,4 +1,4 @@
-"""The ways to the hosts of every place that is in use, open as long as somebody uses them."""
+"""Keeps the connections of every project that is in use, and closes those not used for long."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from tpuherd.settings.project_access import ProjectAccess
 
 @dataclass(slots=True)
 class OpenProject:
-    """A place whose ways are open."""
+    """A project whose connections are open."""
 
     reach: asyncio.Future[RemoteSession]
     task: asyncio.Task[None]
@@ -20,14 +20,14 @@ class OpenProject:
 
 
 class OpenProjects:
-    """Opens a place when it is first asked for, and closes it when nobody asked for long."""
+    """Opens a project at its first use and closes it when it is no longer used."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._open: dict[ProjectAccess, OpenProject] = {}
 
     async def get_session(self, place: ProjectAccess) -> RemoteSession:
-        """The ways to its hosts."""
+        """Return the session that reaches its hosts."""
         now = self._clock.now()
         one = self._open.get(place)
         if one is None or one.task.done():
@@ -41,7 +41,7 @@ class OpenProjects:
     async def _hold_open(
         self, place: ProjectAccess, reach: asyncio.Future[RemoteSession], over: asyncio.Event
     ) -> None:
-        """Opened and closed by the same task."""
+        """Open and close the session in the same task, as its TaskGroup demands."""
         try:
             async with open_remote.open_remote_session(place, self._clock) as found:
                 reach.set_result(found)
@@ -52,18 +52,16 @@ class OpenProjects:
             reach.set_exception(error)
 
     def close_unused(self, before: float) -> None:
-        """Close what nobody used since then."""
+        """Close what was not used since then."""
         for place, one in list(self._open.items()):
             if one.used_at < before:
                 one.over.set()
                 del self._open[place]
 
     def project_titles(self) -> list[str]:
-        """What is open."""
         return [place.title for place in self._open]
 
     async def close(self) -> None:
-        """All of it."""
         tasks = [one.task for one in self._open.values()]
         for one in self._open.values():
             one.over.set()

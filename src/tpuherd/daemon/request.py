@@ -1,4 +1,4 @@
-"""What a front sends: what is to be done, where its user stands, and three files."""
+"""Reads what the launcher sends: arguments, folder, environment and three files."""
 
 import asyncio
 import os
@@ -19,16 +19,16 @@ CREDENTIALS = struct.Struct("3i")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DaemonRequest:
-    """One request."""
+    """One command line."""
 
-    stamp: str  #: of the herd that wrote it
+    stamp: str  #: the installation that sent it
     folder: Path
     arguments: tuple[str, ...]
     environ: Mapping[str, str]
 
 
 def is_same_user(connection: socket.socket) -> bool:
-    """Whether who knocks is who we are. Where the system can't tell, the folder's mode must do."""
+    """Whether the peer is this user. If the system can't tell, the folder's mode protects us."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
@@ -36,7 +36,7 @@ def is_same_user(connection: socket.socket) -> bool:
 
 
 async def receive_request(connection: socket.socket) -> tuple[bytes, list[int]]:
-    """The text of a letter and its files. Whoever calls owns the files, also of a bad letter."""
+    """Return the text of a request and its three files, which the caller must close."""
     loop = asyncio.get_running_loop()
     readable: asyncio.Future[None] = loop.create_future()
 
@@ -56,7 +56,7 @@ async def receive_request(connection: socket.socket) -> tuple[bytes, list[int]]:
         while len(text) < LENGTH or len(text) < LENGTH + request_length(text):
             more = await loop.sock_recv(connection, 1 << 16)
             if not more:
-                raise InvalidInput("the letter is not whole")
+                raise InvalidInput("the request is incomplete")
             text += more
     except (OSError, InvalidInput):
         for file in files:
@@ -66,18 +66,17 @@ async def receive_request(connection: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def request_length(text: bytes) -> int:
-    """How long it says that it is."""
+    """Return the length that its first bytes declare."""
     length = int.from_bytes(text[:LENGTH], "big")
     if length > LETTER_MAX:
-        raise InvalidInput("the letter is too long")
+        raise InvalidInput("the request is too long")
     return length
 
 
 def decode_request(text: bytes) -> DaemonRequest:
-    """What it says."""
     words = text.split(b"\0")
     if len(words) < 4 or words[0] != PROTOCOL:
-        raise InvalidInput("this is no letter of our time")
+        raise InvalidInput("the request has an unknown format")
     count = int(words[3])
     arguments, variables = words[4 : 4 + count], words[4 + count :]
     pairs = (os.fsdecode(pair).partition("=") for pair in variables)

@@ -1,4 +1,8 @@
-"""The keeper's life: it listens, does what it is asked, each thing apart, and ends when idle."""
+"""The daemon: listens, runs each command in a task of its own, and ends when idle.
+
+The launcher sends a request (daemon/request.py), which is parsed by cli/main.py and run by
+cli/parsed_command.py with the connections that daemon/open_projects.py keeps.
+"""
 
 import asyncio
 import fcntl
@@ -18,7 +22,16 @@ from tpuherd.cli import main as command_line
 from tpuherd.cli.parsed_command import ParsedCommand, run_parsed_command
 from tpuherd.clock import Clock, WallClock
 from tpuherd.commands.console import Console
-from tpuherd.daemon.handshake import NO, OTHER, SOCKET, YES, install_stamp, module_stamps
+from tpuherd.daemon.handshake import (
+    NO,
+    OTHER,
+    OWN_COMMAND,
+    SOCKET,
+    YES,
+    first_command,
+    install_stamp,
+    module_stamps,
+)
 from tpuherd.daemon.open_projects import OpenProjects
 from tpuherd.daemon.request import (
     FILES,
@@ -39,7 +52,7 @@ LOG_MAX = 1 << 20
 
 
 class Daemon:
-    """Owns the socket, the places, and what is under way."""
+    """Owns the socket, the open projects and the running commands."""
 
     def __init__(self, clock: Clock, idle_s: float) -> None:
         self._clock = clock
@@ -47,45 +60,44 @@ class Daemon:
         self._modules = module_stamps()
         self._idle_s = idle_s
         self._places = OpenProjects(clock)
-        self._visits: dict[asyncio.Task[None], str] = {}  #: what each does; "": nothing
-        self._unseen: set[asyncio.Task[None]] = set()  #: their users have left
+        self._commands: dict[asyncio.Task[None], str] = {}  #: with its command line, or ""
+        self._unseen: set[asyncio.Task[None]] = set()  #: whose users have left
         self._since = self._used_at = clock.now()
         self._over = asyncio.Event()
         self.listener: socket.socket | None = None
 
-    # ---- a home for errands ----------------------------------------------------------------------
+    # ---- HostAccess ------------------------------------------------------------------------------
 
     async def open_remote(
         self, console: Console
     ) -> tuple[project_access.ProjectAccess, RemoteSession]:
-        """The place that is meant, and the ways to its hosts."""
         place = project_access.resolve_access(console.environ, world=console.said.world)
         return place, await self._places.get_session(place)
 
     def daemon_status(self) -> Mapping[str, object]:
-        """How it is."""
+        """Return what `herd daemon status` shows."""
         return {
             "pid": os.getpid(),
             "version": __version__,
             "since": self._since,
             "idle_s": self._idle_s,
-            "under_way": [words for words in self._visits.values() if words],
+            "under_way": [words for words in self._commands.values() if words],
             "places": self._places.project_titles(),
         }
 
     def stop_daemon(self, *, now: bool) -> bool:
-        """End, if that is all right."""
+        """End at once with `now`, else only if no command runs; whether it ends."""
         if now or not self._is_busy():
             self.shut_down()
             return True
         return False
 
     def _is_busy(self) -> bool:
-        """Whether somebody waits for something."""
-        return any(words and task not in self._unseen for task, words in self._visits.items())
+        """Whether a user waits for a command."""
+        return any(words and task not in self._unseen for task, words in self._commands.items())
 
     def shut_down(self) -> None:
-        """Take no more visits; who is here now is not thrown out by this alone."""
+        """Accept no more connections, and let run() end."""
         if self.listener is not None:
             self.listener.close()
             self.listener = None
@@ -96,7 +108,7 @@ class Daemon:
     # ---- life ------------------------------------------------------------------------------------
 
     async def run(self, listener: socket.socket) -> None:
-        """Until it is told to end, or nobody came for long."""
+        """Serve until it is told to end or idle."""
         self.listener = listener
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.shut_down)
@@ -105,21 +117,21 @@ class Daemon:
         await self._over.wait()
         watch.cancel()
         loop.remove_reader(listener)
-        tasks = list(self._visits)
+        tasks = list(self._commands)
         for task in tasks:
-            if self._visits[task]:  # who ended us wants to be told so
+            if self._commands[task]:  # but not `herd daemon stop`, which still answers
                 task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._places.close()
 
     async def _watch_idle(self) -> None:
-        """Close what is not used any more, and end when nothing is."""
+        """Close projects that are not used any more; end when no command came for idle_s."""
         while True:
             await self._clock.sleep(min(LOOK_S, self._idle_s / 4))
             now = self._clock.now()
             if not Path(SOCKET).exists():
-                self.shut_down()  # nobody finds us any more
-            if self._visits:
+                self.shut_down()  # nobody can connect any more
+            if self._commands:
                 self._used_at = now
             else:
                 self._places.close_unused(now - self._idle_s)
@@ -133,27 +145,26 @@ class Daemon:
             return
         connection.setblocking(False)
         task = asyncio.create_task(self._handle_connection(connection))
-        self._visits[task] = ""
+        self._commands[task] = ""
         task.add_done_callback(self._forget_connection)
 
     def _forget_connection(self, task: asyncio.Task[None]) -> None:
-        self._visits.pop(task, None)
+        self._commands.pop(task, None)
         self._unseen.discard(task)
         self._used_at = self._clock.now()
         if not task.cancelled() and (error := task.exception()) is not None:
             traceback.print_exception(error, file=sys.stderr)
             sys.stderr.flush()
 
-    # ---- one visit -------------------------------------------------------------------------------
+    # ---- one connection --------------------------------------------------------------------------
 
     async def _handle_connection(self, connection: socket.socket) -> None:
-        """From the letter to the exit status."""
         files: list[int] = []
         with connection:
             try:
-                letter, files = await self._receive_request(connection)
-                if letter is not None:
-                    await self._run_request(connection, letter, files)
+                request, files = await self._receive_request(connection)
+                if request is not None:
+                    await self._run_request(connection, request, files)
             finally:
                 for file in files:
                     os.close(file)
@@ -161,26 +172,26 @@ class Daemon:
     async def _receive_request(
         self, connection: socket.socket
     ) -> tuple[DaemonRequest | None, list[int]]:
-        """What is to be done, if it is for us; and the files, which are the caller's to close."""
+        """Return the request, or None if it is refused, and the files, which the caller closes."""
         files: list[int] = []
         try:
             if not is_same_user(connection):
                 return None, files
             text, files = await receive_request(connection)
-            letter = decode_request(text)
-            answer = self.choose_answer(letter) if len(files) == FILES else NO
+            request = decode_request(text)
+            answer = self.choose_answer(request) if len(files) == FILES else NO
             await asyncio.get_running_loop().sock_sendall(connection, answer)
             if answer == YES:
-                return letter, files
+                return request, files
         except (OSError, InvalidInput, ValueError):
-            pass  # whoever it was, it is gone, or speaks something else
+            pass  # the peer is gone, or speaks another protocol
         return None, files
 
-    def choose_answer(self, letter: DaemonRequest) -> bytes:
-        """Whether it is for us. Of another herd: we make room, as soon as nobody needs us."""
-        if letter.stamp != self._stamp and self._has_same_modules(letter.stamp):
-            self._stamp = letter.stamp
-        if letter.stamp == self._stamp or "keeper" in letter.arguments:
+    def choose_answer(self, request: DaemonRequest) -> bytes:
+        """Return YES; for another installation OTHER while busy, else NO, and end."""
+        if request.stamp != self._stamp and self._has_same_modules(request.stamp):
+            self._stamp = request.stamp
+        if request.stamp == self._stamp or first_command(request.arguments)[0] in OWN_COMMAND:
             return YES
         if self._is_busy():
             return OTHER
@@ -188,20 +199,19 @@ class Daemon:
         return NO
 
     def _has_same_modules(self, seen: str) -> bool:
-        """Whether it is our herd all the same: only what is no module has come to its folders."""
+        """Whether the folders changed, but no module did."""
         return seen == install_stamp(__version__) and module_stamps() == self._modules
 
     async def _run_request(
-        self, connection: socket.socket, letter: DaemonRequest, files: list[int]
+        self, connection: socket.socket, request: DaemonRequest, files: list[int]
     ) -> None:
-        """Do what the letter says."""
         me = asyncio.current_task()
         assert me is not None
-        errand, status, out, err = parse_command_line(letter)
-        if errand is not None and not errand.name.startswith("herd keeper"):
-            self._visits[me] = " ".join(letter.arguments)[:200]
-        colour = command_line.choose_colour(letter.environ)
-        console = Console(files, letter.folder, letter.environ, colour=colour)
+        command, status, out, err = parse_command_line(request)
+        if command is not None and not command.name.startswith("herd daemon"):
+            self._commands[me] = " ".join(request.arguments)[:200]
+        colour = command_line.choose_colour(request.environ)
+        console = Console(files, request.folder, request.environ, colour=colour)
 
         def release(status: int) -> None:
             with suppress(OSError):
@@ -213,8 +223,8 @@ class Daemon:
         await console.write(err, 2)
         listening = asyncio.create_task(self._relay_signals(connection, console))
         try:
-            if errand is not None:
-                status = await run_parsed_command(errand, console, self)
+            if command is not None:
+                status = await run_parsed_command(command, console, self)
             else:
                 await console.flush()
         finally:
@@ -224,46 +234,45 @@ class Daemon:
             release(status)
 
     async def _relay_signals(self, connection: socket.socket, console: Console) -> None:
-        """Pass signals on; a front that is gone is a terminal that was closed."""
+        """Pass signals on; a launcher that is gone means that its terminal was closed."""
         loop = asyncio.get_running_loop()
         try:
             while numbers := await loop.sock_recv(connection, 64):
                 for number in numbers:
                     console.handle_signal(number)
         except OSError:
-            pass  # the same
+            pass  # gone as well
         console.disconnect_user()
         console.handle_signal(signal.SIGHUP)
 
 
-def parse_command_line(letter: DaemonRequest) -> tuple[ParsedCommand | None, int, bytes, bytes]:
-    """What its words mean: an errand, or what is to be printed with an exit status."""
-    errands: list[ParsedCommand] = []
+def parse_command_line(request: DaemonRequest) -> tuple[ParsedCommand | None, int, bytes, bytes]:
+    """Return the command, or None with an exit status, and what to print on stdout and stderr."""
+    commands: list[ParsedCommand] = []
 
-    def keep(errand: Any) -> int:
-        errands.append(errand)
+    def keep(command: Any) -> int:
+        commands.append(command)
         return 0
 
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
-        status = command_line.run(letter.arguments, letter.environ, keep)
+        status = command_line.run(request.arguments, request.environ, keep)
     said = [stream.getvalue().encode(errors="surrogateescape") for stream in (out, err)]
-    return (errands[0] if errands else None), status, said[0], said[1]
+    return (commands[0] if commands else None), status, said[0], said[1]
 
 
 def run(ready: int, idle_s: float) -> None:
-    """Be the keeper of the folder we stand in, unless there is one."""
+    """Run the daemon of the current folder, unless one runs."""
     asyncio.run(run_daemon(ready, idle_s, WallClock()))
 
 
 async def run_daemon(ready: int, idle_s: float, clock: Clock) -> None:
-    """The same within a loop."""
     lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     for _ in range(LOCK_TRIES):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
-        except OSError:  # one before us is about to end
+        except OSError:  # the one before is about to end
             await clock.sleep(LOCK_PAUSE_S)
     else:
         return
@@ -277,9 +286,9 @@ async def run_daemon(ready: int, idle_s: float, clock: Clock) -> None:
     listener.bind(SOCKET)
     listener.listen(BACKLOG)
     try:
-        keeper = Daemon(clock, idle_s)
+        daemon = Daemon(clock, idle_s)
         os.write(ready, YES)
         os.close(ready)
-        await keeper.run(listener)
+        await daemon.run(listener)
     except HerdError as error:
         sys.stderr.write(f"{error.sentence}\n")
