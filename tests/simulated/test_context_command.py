@@ -78,12 +78,12 @@ def test_contexts_come_and_go(herd: Herd, tmp_path: Path) -> None:
         (
             ("grant", "--project", "p", "--zone", "us-x1-a", "--type", "v4", "--tier", "spot"),
             2,
-            "there is no zone us-x1-a",
+            "unknown zone us-x1-a",
         ),
         (
             ("grant", "--project", "p", "--zone", "us-east5-a", "--type", "v9", "--tier", "spot"),
             2,
-            "there is no v9",
+            "unknown type v9",
         ),
     ],
 )

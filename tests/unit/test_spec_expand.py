@@ -148,7 +148,7 @@ def test_only_what_would_do_is_named_of_other_tiers() -> None:
     said = "no grant covers v3-8 at spot: you have on-demand v3-8 in europe-west4-a"
     assert slot.no_offer == said
     (slot,) = slots(Allowance(grants=grants), accelerator="v3-32")
-    assert slot.no_offer == "no grant covers v3-32 at spot: herd context grant tells of one"
+    assert slot.no_offer == "no grant covers v3-32 at spot: add one with herd context grant"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_any_zone_is_one_near_the_bucket(location: str, regions: set[str]) -> No
 def test_a_bucket_far_from_every_tpu_of_that_type() -> None:
     allowed = replace(EVERYTHING, buckets={"mine": "ASIA-EAST1"})
     (slot,) = slots(allowed, checkpoint="gs://mine")
-    assert slot.no_offer.startswith("bucket mine is in ASIA-EAST1, and there is no v4-32")
+    assert slot.no_offer.startswith("bucket mine is in ASIA-EAST1, and no v4-32 is available")
     assert nearby_regions("NAM4") <= {"us-central1", "us-east1"}
 
 
@@ -307,11 +307,13 @@ def test_differences_for_people() -> None:
         f"code: {'a' * 12} → {'b' * 12}",
     )
     assert change.needs is ChangeImpact.ATTEMPT
-    assert change.sentence.startswith("2 of its nodes go, with what runs there; for the others")
+    assert change.sentence.startswith(
+        "2 of its nodes are deleted, with what runs there; for the others"
+    )
     assert diff_documents(before, before).lines == ()
     assert diff_documents(before, before).needs is ChangeImpact.NOTHING
     fewer = diff_documents(job_document(job(copies=2)), job_document(job()))
-    assert fewer.sentence == "1 of its nodes goes, with what runs there"
+    assert fewer.sentence == "1 of its nodes is deleted, with what runs there"
 
 
 def test_what_a_node_is_made_with() -> None:

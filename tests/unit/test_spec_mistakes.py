@@ -12,56 +12,56 @@ LEAST = {"name": "gpt", "accelerator": "v4-32"}
 
 #: A line of a job file, and the sentence that it earns.
 WRONG = {
-    "acelerator: v4-8": "acelerator: there is no such field: did you mean accelerator?",
-    "command: x": "command: there is no such field: did you mean run?",
-    "xyzzy: 1": "xyzzy: there is no such field: docs/reference/job.md lists what there is",
-    "runtime: v2-alpha-tpuv5": "runtime: v2-alpha-tpuv5 cannot run on v4-32: take"
+    "acelerator: v4-8": "acelerator: unknown field: did you mean accelerator?",
+    "command: x": "command: unknown field: did you mean run?",
+    "xyzzy: 1": "xyzzy: unknown field: docs/reference/job.md lists all fields",
+    "runtime: v2-alpha-tpuv5": "runtime: v2-alpha-tpuv5 cannot run on v4-32: use"
     " tpu-ubuntu2204-base, tpu-vm-v4-base, v2-alpha-tpuv4",
-    "zones: us-west4-a": "zones: us-west4-a has no v4-32: it is in us-central2-b",
-    "tier: sport": "tier: 'sport' is none: did you mean spot?",
-    "tier: ondemand": "tier: 'ondemand' is none: did you mean on-demand?",
-    "copies: 0": "copies: 0 is out of range: from 1 to 10000",
+    "zones: us-west4-a": "zones: us-west4-a has no v4-32: use us-central2-b",
+    "tier: sport": "tier: 'sport' is not allowed: did you mean spot?",
+    "tier: ondemand": "tier: 'ondemand' is not allowed: did you mean on-demand?",
+    "copies: 0": "copies: 0 is out of range: use 1 to 10000",
     "copies: two": "copies: should be a whole number, not 'two'",
     "slices: true": "slices: should be a whole number, not true",
-    "setup: [echo, no]": "setup[1]: should be a command, not false (put it in quotes to mean the"
-    " word)",
-    "tier: []": "tier: should be one or several, not none",
-    "run: []": "run: as a list it should be a program and its arguments",
+    "setup: [echo, no]": "setup[1]: should be a command, not false (put it in quotes if you mean"
+    " the word)",
+    "tier: []": "tier: should be one to 1000 values, not 0",
+    "run: []": "run: a list should be a program and its arguments",
     "run:": "run: has no value",
-    "env: {HERD_X: 1}": "env.HERD_X: is set by herd itself",
-    "env: {RUN_ID: 1}": "env.RUN_ID: is set by herd itself",
+    "env: {HERD_X: 1}": "env.HERD_X: is set by herd",
+    "env: {RUN_ID: 1}": "env.RUN_ID: is set by herd",
     "env: {1X: 1}": "env.1X: '1X' is not a variable's name",
-    "env: {X: }": 'env.X: has no value: write "" for an empty one',
-    "env: {X: [1]}": "env.X: should be a text, not [1]",
-    "env: hello": "env: should be names with a value each, not 'hello'",
-    "secrets: {X: {vault: y}}": "secrets.X.vault: there is no such source: it is one of env, file,"
+    "env: {X: }": 'env.X: has no value: write "" for an empty value',
+    "env: {X: [1]}": "env.X: should be text, not [1]",
+    "env: hello": "env: should map names to values, not 'hello'",
+    "secrets: {X: {vault: y}}": "secrets.X.vault: not a known source: use one of env, file,"
     " command",
-    "secrets: {X: y}": "secrets.X: say where it comes from: {env: NAME}, {file: PATH} or"
+    "secrets: {X: y}": "secrets.X: write where it comes from: {env: NAME}, {file: PATH} or"
     " {command: TEXT}",
-    "secrets: {X: {env: 1}}": "secrets.X.env: should be a text, not 1",
+    "secrets: {X: {env: 1}}": "secrets.X.env: should be text, not 1",
     "secrets: [a-b]": "secrets.a-b: 'a-b' is not a variable's name",
     "checkpoint: bucket/x": "checkpoint: 'bucket/x' is not a place such as gs://bucket/path",
-    "outputs: [/etc]": "outputs[0]: '/etc' is not a path from the command's folder on",
-    "retry: {failurs: 1}": "retry.failurs: there is no such field: did you mean failures?",
-    "retry: 3": "retry: should have failures and preemptions and stalls below it, not 3",
-    "retry: {stalls: -1}": "retry.stalls: -1 is out of range: from 0 to 1000000",
+    "outputs: [/etc]": "outputs[0]: '/etc' is not a path relative to the command's folder",
+    "retry: {failurs: 1}": "retry.failurs: unknown field: did you mean failures?",
+    "retry: 3": "retry: should contain failures and preemptions and stalls, not 3",
+    "retry: {stalls: -1}": "retry.stalls: -1 is out of range: use 0 to 1000000",
     "stall: 5": "stall: 5 is out of range: at least 10s",
-    "stall: soon": "stall: 'soon' is no duration: write 30s, 90m, 2h or 3d, or never",
+    "stall: soon": "stall: 'soon' is not a duration: write 30s, 90m, 2h or 3d, or never",
     "max_lifetime: 99999d": "max_lifetime: '99999d' is out of range: at most ten years",
-    "max_cost: nothing": "max_cost: 'nothing' is no amount: write 12.50, in dollars",
-    "max_cost: 0": "max_cost: 0 is out of range: more than nothing",
-    "node: {done: burn}": "node.done: 'burn' is no duration: write 30s, 90m, 2h or 3d, or delete,"
-    " or keep",
-    "request: queue": "request: 'queue' is none: did you mean queued?",
+    "max_cost: nothing": "max_cost: 'nothing' is not an amount: write 12.50, in dollars",
+    "max_cost: 0": "max_cost: 0 is out of range: it must be more than 0",
+    "node: {done: burn}": "node.done: 'burn' is not a duration: write 30s, 90m, 2h or 3d, or"
+    " delete, or keep",
+    "request: queue": "request: 'queue' is not allowed: did you mean queued?",
     "exact: 1": "exact: should be true or false, not 1",
-    "reservation: r1": "reservation: goes with tier: reserved",
+    "reservation: r1": "reservation: requires tier: reserved",
     "service_account: me": "service_account: 'me' is not an account's e-mail address",
     "labels: {Team: x}": "labels.Team: 'Team' is not a label's name",
     "data_disks: d": "data_disks: 'd' is not a disk such as projects/P/zones/Z/disks/D",
-    "data_disks: projects/p/zones/us-central2-b/disks/d": "data_disks: is in us-central2-b only:"
-    " write zones: us-central2-b",
-    "metadata: {ssh-keys: x}": "metadata.ssh-keys: is set by herd itself",
-    "tags: [a, a]": "tags: 'a' stands in it twice",
+    "data_disks: projects/p/zones/us-central2-b/disks/d": "data_disks: exists only in"
+    " us-central2-b: set zones: us-central2-b",
+    "metadata: {ssh-keys: x}": "metadata.ssh-keys: is set by herd",
+    "tags: [a, a]": "tags: 'a' is listed twice",
 }
 #: Lines that can stand beside each other.
 PAIRS = [
@@ -72,20 +72,20 @@ PAIRS = [
 #: Other names, types and zones, each with its sentence.
 NAMES = {
     "Gpt": "'Gpt' is not a name: a-z, 0-9 and -, a letter first",
-    "gpt-1": "'gpt-1' ends in a number, as slots do: call it gpt, or gptx",
-    "a" * 41: f"{'a' * 41!r} is longer than 40: names of nodes are made of it",
+    "gpt-1": "'gpt-1' ends in a number, as slot names do: call it gpt or gptx",
+    "a" * 41: f"{'a' * 41!r} is longer than 40 characters; node names are derived from it",
 }
 TYPES = {
-    "v4-33": "there is no v4-33: did you mean v4-16 or v4-32?",
-    "v5e-16": "there is no v5e-16: did you mean v5litepod-16?",
-    "V4-32": "there is no V4-32: did you mean v4-32?",
-    "tpu-v4-32": "there is no tpu-v4-32: did you mean v4-32?",
-    "h100": "there is no h100: types begin with v2, v3, v4, v5litepod, v5p, v6e, such as v4-32",
-    "tpu7x-8": "tpu7x-8 is offered by Kubernetes only, not by the Cloud TPU API",
+    "v4-33": "unknown type v4-33: did you mean v4-16 or v4-32?",
+    "v5e-16": "unknown type v5e-16: did you mean v5litepod-16?",
+    "V4-32": "unknown type V4-32: did you mean v4-32?",
+    "tpu-v4-32": "unknown type tpu-v4-32: did you mean v4-32?",
+    "h100": "unknown type h100: types begin with v2, v3, v4, v5litepod, v5p, v6e, such as v4-32",
+    "tpu7x-8": "tpu7x-8 is only offered through Kubernetes, not by the Cloud TPU API",
 }
 ZONES = {
     "us-central2-c": "us-central2-c has no TPUs: try us-central2-b",
-    "us-centrl2-b": "there is no zone us-centrl2-b: did you mean us-central2-b or us-central1-b?",
+    "us-centrl2-b": "unknown zone us-centrl2-b: did you mean us-central2-b or us-central1-b?",
     "antarctica": "'antarctica' is not a zone such as us-central2-b",
 }
 
@@ -129,18 +129,18 @@ def test_zones(zone: str) -> None:
 def test_of_several_types_each_is_in_one_of_the_zones() -> None:
     types = ["v4-32", "v5litepod-16"]
     assert said(read_fields({"name": "a", "accelerator": types, "zones": "us-central2-b"})) == [
-        "accelerator[1]: v5litepod-16 is in none of the zones us-central2-b"
+        "accelerator[1]: none of the zones us-central2-b has v5litepod-16"
     ]
 
 
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"copies": 2, "slices": 2}, "slices: copies and slices don't go together"),
-        ({"workdir": ".", "repo": "https://e.com/x.git"}, "repo: workdir and repo don't go"),
-        ({"slices": 2, "request": "direct"}, "request: slices are asked for together"),
-        ({"env": {"A": "1"}, "secrets": ["A"]}, "secrets.A: stands in env too"),
-        ({"runtime": "tpu-vm-v4-bass"}, "runtime: there is no runtime tpu-vm-v4-bass: did you"),
+        ({"copies": 2, "slices": 2}, "slices: copies and slices can't be combined"),
+        ({"workdir": ".", "repo": "https://e.com/x.git"}, "repo: workdir and repo can't be"),
+        ({"slices": 2, "request": "direct"}, "request: slices need a queued resource"),
+        ({"env": {"A": "1"}, "secrets": ["A"]}, "secrets.A: is also in env"),
+        ({"runtime": "tpu-vm-v4-bass"}, "runtime: unknown runtime tpu-vm-v4-bass: did you"),
     ],
 )
 def test_fields_that_do_not_go_together(fields: dict[str, object], sentence: str) -> None:
@@ -162,23 +162,21 @@ def test_a_misspelt_field_is_one_mistake_and_not_missing_as_well(name: str) -> N
     worse = {name[:at] + name[at + 1 :] for at in range(len(name))}
     for wrong in sorted(worse | {word for word, ours in ALSO.items() if ours == name}):
         fields = {wrong if field == name else field: value for field, value in LEAST.items()}
-        assert said(read_fields(fields)) == [
-            f"{wrong}: there is no such field: did you mean {name}?"
-        ]
+        assert said(read_fields(fields)) == [f"{wrong}: unknown field: did you mean {name}?"]
 
 
 @pytest.mark.parametrize(
     ("text", "line", "sentence"),
     [
-        ("", 1, "a job is written as fields"),
-        ("- a", 1, "a job is written as fields"),
-        ("a: [", 1, "this is no YAML"),
-        ("a: b\n\tc: d", 2, "this is no YAML"),
-        ("a: &a [*a]", 1, "a value holds itself"),
-        ("a: 1\n---\nb: 2", 2, "this is no YAML"),
-        ("? [a]\n: b", 1, "a name must be a text"),
-        ("name: gpt\naccelerator: v4-8\nname: gpx", 3, "stands twice"),
-        ("x" * 1_000_001, 1, "it is larger than a megabyte"),
+        ("", 1, "a job file maps fields"),
+        ("- a", 1, "a job file maps fields"),
+        ("a: [", 1, "not valid YAML"),
+        ("a: b\n\tc: d", 2, "not valid YAML"),
+        ("a: &a [*a]", 1, "a value contains itself"),
+        ("a: 1\n---\nb: 2", 2, "not valid YAML"),
+        ("? [a]\n: b", 1, "a field name must be text"),
+        ("name: gpt\naccelerator: v4-8\nname: gpx", 3, "is set twice"),
+        ("x" * 1_000_001, 1, "the file is larger than 1 MB"),
         (
             "a: &a [1,2,3,4,5,6,7,8,9,0]\n"
             + "\n".join(
@@ -186,9 +184,9 @@ def test_a_misspelt_field_is_one_mistake_and_not_missing_as_well(name: str) -> N
                 for a, b in zip("abcdef", "bcdefg", strict=True)
             ),
             1,
-            "it has more than 20000 values",
+            "the file has more than 20000 values",
         ),
-        ("a: \x00", 1, "this is no YAML"),
+        ("a: \x00", 1, "not valid YAML"),
     ],
     ids=range(11),
 )
@@ -204,7 +202,7 @@ def test_words_of_other_tools_lead_to_ours() -> None:
     for word, ours in ALSO.items():
         assert ours in FIELDS
         assert said(read_fields({**LEAST, word: "x"})) == [
-            f"{word}: there is no such field: did you mean {ours}?"
+            f"{word}: unknown field: did you mean {ours}?"
         ]
 
 

@@ -246,7 +246,7 @@ def test_what_is_awaited_is_not_unknown() -> None:
     found = choose_workers(parse_target_names("gpt-0,over,late-[0-2],lost-[0-1]"), NODES, without)
     assert found.missing == (
         DONE.replace("{}", "over"),
-        "late-[0-1] has no node yet: herd why says what it waits for",
+        "late-[0-1] has no node yet: `herd why` shows what it waits for",
         "there is no late-2,lost-[0-1]: there is gpt2,gpt-[0-1,10],pod",
     )
 

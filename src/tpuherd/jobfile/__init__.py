@@ -1,1 +1,1 @@
-"""A job file or Python values become a job: pure."""
+"""Turns a job file or Python values into a job. Pure."""

@@ -1,4 +1,4 @@
-"""What the fields of a job say together: types, zones and runtimes that go with each other."""
+"""Checks fields of a job against each other and the catalogue: types, zones, runtimes."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,33 +18,36 @@ OWN_METADATA = ("tpuherd", "ssh-keys", "enable-oslogin")
 
 
 def item_path(values: Values, name: str, place: int) -> FieldPath:
-    """Where one of several stands; in a file, one may stand without brackets."""
+    """Return the path of one list item; a single value in a file may have no brackets."""
     return (name, place) if len(values[name]) > 1 else (name,)
 
 
 def check_name(values: Values, wrong: ReportMistake) -> None:
-    """Short enough, and nothing that could be a slot's."""
+    """The name must be short, and different from every slot's name."""
     name = values.get("name", "")
     if len(name) > NAME_MAX:
-        wrong(("name",), f"{name!r} is longer than {NAME_MAX}: names of nodes are made of it")
+        wrong(
+            ("name",),
+            f"{name!r} is longer than {NAME_MAX} characters; node names are derived from it",
+        )
     if re.search(r"-[0-9]+$", name):
         bare = re.sub(r"(-[0-9]+)+$", "", name)
-        wrong(("name",), f"{name!r} ends in a number, as slots do: call it {bare}, or {bare}x")
+        wrong(("name",), f"{name!r} ends in a number, as slot names do: call it {bare} or {bare}x")
 
 
 def check_types(values: Values, wrong: ReportMistake) -> None:
-    """The Cloud TPU API has them."""
+    """The Cloud TPU API must offer each type."""
     for place, type_ in enumerate(values.get("accelerator", ())):
         known = accelerators().get(type_)
         if known is None:
             wrong(item_path(values, "accelerator", place), unknown_type_message(type_))
         elif known.enum is None:
-            said = f"{type_} is offered by Kubernetes only, not by the Cloud TPU API"
+            said = f"{type_} is only offered through Kubernetes, not by the Cloud TPU API"
             wrong(item_path(values, "accelerator", place), said)
 
 
 def unknown_type_message(type_: str) -> str:
-    """The sentence for a type that there is none of, with what comes near."""
+    """Return the sentence for an unknown type, with similar types."""
     match = TYPE.fullmatch(type_.lower().removeprefix("tpu-"))
     if match:
         prefix = {one.name: one.prefix for one in generations().values()}.get(match[1], match[1])
@@ -52,75 +55,75 @@ def unknown_type_message(type_: str) -> str:
                        if one.rpartition("-")[0] == prefix)  # fmt: skip
         size = int(match[2])
         if size in sizes:
-            return f"there is no {type_}: did you mean {prefix}-{size}?"
+            return f"unknown type {type_}: did you mean {prefix}-{size}?"
         if sizes:
             near = sorted(sorted(sizes, key=lambda one: abs(one - size))[:2])
             return (
-                f"there is no {type_}: did you mean {' or '.join(f'{prefix}-{n}' for n in near)}?"
+                f"unknown type {type_}: did you mean {' or '.join(f'{prefix}-{n}' for n in near)}?"
             )
     near_words = near_names(type_, accelerators(), most=2)
     if near_words:
-        return f"there is no {type_}: did you mean {' or '.join(near_words)}?"
+        return f"unknown type {type_}: did you mean {' or '.join(near_words)}?"
     kinds = ", ".join(one.prefix for one in generations().values() if one.enum)
-    return f"there is no {type_}: types begin with {kinds}, such as v4-32"
+    return f"unknown type {type_}: types begin with {kinds}, such as v4-32"
 
 
 def check_zones(values: Values, wrong: ReportMistake) -> None:
-    """And have one of the types; and each type is in one of them."""
+    """Each zone must offer one of the types, and one of the zones must offer each type."""
     chosen = [one for one in values.get("accelerator", ()) if one in accelerators()]
-    wished = values.get("zones", ())
-    for place, name in enumerate(wished):
+    requested = values.get("zones", ())
+    for place, name in enumerate(requested):
         zone = zones().get(name)
         if zone is None:
             wrong(item_path(values, "zones", place), unknown_zone_message(name))
         elif chosen and not zone.types.intersection(chosen):
             there = [one.name for one in zones().values() if one.types.intersection(chosen)]
-            said = f"{name} has no {' or '.join(chosen)}: it is in {', '.join(there)}"
+            said = f"{name} has no {' or '.join(chosen)}: use {', '.join(there)}"
             wrong(item_path(values, "zones", place), said)
-    if wished and all(name in zones() for name in wished):
+    if requested and all(name in zones() for name in requested):
         for type_ in chosen:
-            if len(chosen) > 1 and not any(type_ in zones()[name].types for name in wished):
+            if len(chosen) > 1 and not any(type_ in zones()[name].types for name in requested):
                 place = values["accelerator"].index(type_)
-                said = f"{type_} is in none of the zones {', '.join(wished)}"
+                said = f"none of the zones {', '.join(requested)} has {type_}"
                 wrong(item_path(values, "accelerator", place), said)
 
 
 def unknown_zone_message(name: str) -> str:
-    """The sentence for a zone without TPUs, or that is none."""
+    """Return the sentence for a zone that does not exist or has no TPUs."""
     if any(name in one.zones for one in regions().values()):
         beside = [one for one in zones() if one.startswith(name.rpartition("-")[0])]
         return f"{name} has no TPUs{': try ' + ' or '.join(beside) if beside else ''}"
     near = near_names(name, zones(), most=2)
-    return f"there is no zone {name}{': did you mean ' + ' or '.join(near) + '?' if near else ''}"
+    return f"unknown zone {name}{': did you mean ' + ' or '.join(near) + '?' if near else ''}"
 
 
 def check_runtimes(values: Values, wrong: ReportMistake) -> None:
-    """Each type has one that it can boot; one we have never heard of may be new."""
-    wished = values.get("runtime", ())
+    """Each type must have a runtime that boots on it; unknown runtimes may be new."""
+    requested = values.get("runtime", ())
     kinds = {
         type_: accelerators()[type_].generation
         for type_ in values.get("accelerator", ())
         if type_ in accelerators()
     }
-    for place, version in enumerate(wished):
+    for place, version in enumerate(requested):
         if version not in runtimes():
             near = closest_runtime(version)
             if near:
-                said = f"there is no runtime {version}: did you mean {near}?"
+                said = f"unknown runtime {version}: did you mean {near}?"
                 wrong(item_path(values, "runtime", place), said)
-    if not wished or any(version not in runtimes() for version in wished):
+    if not requested or any(version not in runtimes() for version in requested):
         return
     for type_, kind in kinds.items():
-        if not any(kind in runtimes()[version].generations for version in wished):
+        if not any(kind in runtimes()[version].generations for version in requested):
             fit = [one.version for one in runtimes().values() if kind in one.generations]
             usual = generations()[kind].runtime
-            said = f"{' and '.join(wished)} cannot run on {type_}: take {usual}"
+            said = f"{' and '.join(requested)} cannot run on {type_}: use {usual}"
             others = [one for one in fit if one != usual][:2]
             wrong(("runtime",), said + (f", {', '.join(others)}" if others else ""))
 
 
 def closest_runtime(version: str) -> str:
-    """A known one from which it differs by letters, not by numbers only."""
+    """Return a known runtime that differs by letters and not only by numbers, or ""."""
     near = get_close_matches(version, runtimes(), n=1, cutoff=0.85)
     if near and re.sub(r"[0-9]", "", near[0]) != re.sub(r"[0-9]", "", version):
         return near[0]
@@ -128,40 +131,43 @@ def closest_runtime(version: str) -> str:
 
 
 def check_exclusive_fields(values: Values, wrong: ReportMistake) -> None:
-    """Fields that say the same thing differently, or need each other."""
+    """Report fields that contradict or require each other."""
     if values.get("copies", 1) > 1 and values.get("slices", 1) > 1:
         wrong(
-            ("slices",), "copies and slices don't go together: nodes run by themselves, or as one"
+            ("slices",),
+            "copies and slices can't be combined: nodes run either separately or as one",
         )
     if values.get("workdir") and values.get("repo"):
-        wrong(("repo",), "workdir and repo don't go together: code comes from one of them")
+        wrong(("repo",), "workdir and repo can't be combined: set one of them")
     if values.get("slices", 1) > 1 and values.get("request") == "direct":
-        wrong(("request",), "slices are asked for together, by a queued resource")
+        wrong(("request",), "slices need a queued resource, which requests all of them at once")
     if values.get("reservation") and "reserved" not in values.get("tier", ()):
-        wrong(("reservation",), "goes with tier: reserved")
+        wrong(("reservation",), "requires tier: reserved")
 
 
 def check_variables(values: Values, wrong: ReportMistake) -> None:
-    """None that herd sets itself, none twice."""
+    """No variable may be set by herd itself or be set twice."""
     names = {one.name for one in values.get("secrets", ())}
     for field, words in (("env", values.get("env", {})), ("secrets", names)):
         for name in words:
             if OURS.fullmatch(name):
-                wrong((field, name), "is set by herd itself")
+                wrong((field, name), "is set by herd")
     for name in names.intersection(values.get("env", {})):
-        wrong(("secrets", name), "stands in env too")
+        wrong(("secrets", name), "is also in env")
     for name in OWN_METADATA:
         if name in values.get("metadata", {}):
-            wrong(("metadata", name), "is set by herd itself")
+            wrong(("metadata", name), "is set by herd")
 
 
 def check_disks(values: Values, wrong: ReportMistake) -> None:
-    """A disk is in a zone, and its node must be there."""
-    wished = values.get("zones", ())
+    """Nodes must be in the zone of their data disks."""
+    requested = values.get("zones", ())
     for place, disk in enumerate(values.get("data_disks", ())):
         zone = disk.split("/")[3]
-        if wished != (zone,):
-            wrong(item_path(values, "data_disks", place), f"is in {zone} only: write zones: {zone}")
+        if requested != (zone,):
+            wrong(
+                item_path(values, "data_disks", place), f"exists only in {zone}: set zones: {zone}"
+            )
 
 
 CHECKS: tuple[Callable[[Values, ReportMistake], None], ...] = (

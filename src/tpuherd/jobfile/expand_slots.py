@@ -1,4 +1,4 @@
-"""From a job to its slots: every node it may have, and what of it must not change under it."""
+"""Expands a job into slots with their offers, and digests that show when a change matters."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,12 +22,12 @@ from tpuherd.model.slots_and_plan import Goal, Limits, Offer, RequestKind, Slot
 from tpuherd.model.stored_job import StoredJob
 
 DIGEST_LENGTH = 16
-#: These are in an offer, and the judgement compares offers; the rest is in the digest.
+#: These are part of an offer, which the planner compares; the other fields are in the digest.
 IN_OFFER = frozenset(("accelerator",))
 
 
 def expand_slots(job: JobSpec, wish: StoredJob, allowed: Allowance) -> tuple[Slot, ...]:
-    """The slots of a job, each with all offers that it may take."""
+    """Return the slots of a job, each with every offer it may take."""
     offers, obstacle = find_offers(job, allowed)
     node, code = job_digests(job, wish.snapshot)
     return tuple(
@@ -52,7 +52,7 @@ def expand_slots(job: JobSpec, wish: StoredJob, allowed: Allowance) -> tuple[Slo
 
 
 def slot_limits(job: JobSpec) -> Limits:
-    """How long and how often a slot of it may try; what the job may cost is shared equally."""
+    """Return the limits of one slot; the copies share the cost limit equally."""
     return Limits(
         failures=job.retry.failures,
         preemptions=job.retry.preemptions,
@@ -71,27 +71,30 @@ def slot_limits(job: JobSpec) -> Limits:
 
 
 def find_offers(job: JobSpec, allowed: Allowance) -> tuple[tuple[Offer, ...], str]:
-    """Every allowed way to have a node, the best liked first; and why there is none."""
+    """Return all allowed offers, best first, or why there are none."""
     found = find_places(job.accelerator, job.tier, allowed)
-    wished = " or ".join(job.accelerator)
+    types = " or ".join(job.accelerator)
     if not found:
         tiers = " or ".join(job.tier)
         if allowed.everything:
-            return (), f"no zone is known that has {wished}"
+            return (), f"no known zone has {types}"
         have = other_tiers(job.accelerator, job.tier, allowed)
-        what = f"you have {have}" if have else "herd context grant tells of one"
-        return (), f"no grant covers {wished} at {tiers}: {what}"
+        what = f"you have {have}" if have else "add one with herd context grant"
+        return (), f"no grant covers {types} at {tiers}: {what}"
     inside = [one for one in found if one[0] in job.zones] if job.zones else found
     if not inside:
-        return (), f"no grant covers {wished} in {', '.join(job.zones)}: herd context grant"
+        return (
+            (),
+            f"no grant covers {types} in {', '.join(job.zones)}: add one with herd context grant",
+        )
     bucket = parse_bucket(job.checkpoint)
     if bucket in allowed.buckets and not job.zones:
         close = nearby_regions(allowed.buckets[bucket])
         inside = [one for one in inside if one[0].rpartition("-")[0] in close]
         if not inside:
             where = allowed.buckets[bucket]
-            said = f"bucket {bucket} is in {where}, and there is no {wished} to be had nearby"
-            return (), f"{said}: name zones to read it from afar, which is billed"
+            said = f"bucket {bucket} is in {where}, and no {types} is available nearby"
+            return (), f"{said}: set zones to read the bucket from another region, which is billed"
     offers = [make_offer(job, *one) for one in inside]
     dear = [one for one in offers if not is_affordable(one, job)]
     offers = [one for one in offers if is_affordable(one, job)]
@@ -102,7 +105,7 @@ def find_offers(job: JobSpec, allowed: Allowance) -> tuple[tuple[Offer, ...], st
 
 
 def cost_limit_message(job: JobSpec, dear: Iterable[Offer]) -> str:
-    """What the user's limit allows, and what the cheapest of these would cost."""
+    """Return the user's limit, and the cost of the cheapest of these offers."""
     prices = [one.price * job.copies for one in dear if one.price is not None]
     most = f"max_cost_per_hour allows ${job.max_cost_per_hour:,.2f} for all copies together"
     many = f"{job.copies} copies of " if job.copies > 1 else ""
@@ -113,7 +116,6 @@ def cost_limit_message(job: JobSpec, dear: Iterable[Offer]) -> str:
 
 
 def make_offer(job: JobSpec, zone: str, accelerator: Accelerator, tier: str, free: bool) -> Offer:
-    """One of them."""
     cost = 0.0 if free else hourly_price(zone, accelerator, tier)
     rank = job.accelerator.index(accelerator.type) * len(job.tier) + job.tier.index(tier)
     return Offer(
@@ -129,7 +131,7 @@ def make_offer(job: JobSpec, zone: str, accelerator: Accelerator, tier: str, fre
 
 
 def choose_runtime(job: JobSpec, generation: str) -> str:
-    """The first listed image that fits or is unknown to us; else the documented one."""
+    """Return the first listed image that fits or is unknown, else the documented one."""
     for version in job.runtime:
         known = runtimes().get(version)
         if known is None or generation in known.generations:
@@ -138,19 +140,19 @@ def choose_runtime(job: JobSpec, generation: str) -> str:
 
 
 def is_affordable(one: Offer, job: JobSpec) -> bool:
-    """Whether all copies of it together cost no more than may be."""
+    """Whether all copies together stay within max_cost_per_hour."""
     if job.max_cost_per_hour == float("inf"):
         return True
     return one.price is not None and one.price * job.copies <= job.max_cost_per_hour
 
 
 def price_key(one: Offer) -> float:
-    """What has no known price comes last."""
+    """Sort unknown prices last."""
     return float("inf") if one.price is None else one.price
 
 
 def job_digests(job: JobSpec, snapshot: str) -> tuple[str, str]:
-    """Of all that needs another node, and of all that needs another attempt."""
+    """Return a digest of what needs a new node, and one of what needs a new attempt."""
     said = job_document(job)
     node = {
         name: said.get(name) for name in fields_needing(ChangeImpact.NODE) if name not in IN_OFFER
@@ -160,12 +162,11 @@ def job_digests(job: JobSpec, snapshot: str) -> tuple[str, str]:
 
 
 def fields_needing(need: ChangeImpact) -> list[str]:
-    """The fields whose change takes that."""
     return [field.name for field in FIELDS.values() if field.needs is need]
 
 
 def content_digest(content: Mapping[str, Any]) -> str:
-    """The same for the same; what says nothing does not count, so new fields change none."""
+    """Digest the fields that are set, so that new unset fields change no digest."""
     said = {name: value for name, value in content.items() if value not in (None, "", [], {})}
     text = json.dumps(said, sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
@@ -197,7 +198,7 @@ class PriceRange:
 
 
 def price_range(slots: Sequence[Slot]) -> PriceRange:
-    """The least and the most by the known prices, and where they are not known."""
+    """Return the lowest and highest known price, and the zones without one."""
     least = most = 0.0
     unknown: set[str] = set()
     for slot in slots:

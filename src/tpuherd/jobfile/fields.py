@@ -1,4 +1,4 @@
-"""The fields of a job: one table, from which files are read, compared, and described."""
+"""The table of a job's fields: files are read, compared and described by it."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -37,15 +37,15 @@ SOURCES = ("env", "file", "command")
 
 
 class ChangeImpact(StrEnum):
-    """What it takes until a changed field counts."""
+    """What must be replaced before a changed field takes effect."""
 
-    NODE = "node"  #: another node
-    ATTEMPT = "attempt"  #: the command starts anew, on the node that is there
+    NODE = "node"  #: a new node
+    ATTEMPT = "attempt"  #: a new attempt on the same node
     NOTHING = "nothing"
 
 
 def read_secrets(value: Any, wrong: ReportMistake) -> tuple[Secret, ...] | None:
-    """Names, or names with where each comes from."""
+    """Accept a list of names, or a mapping from names to sources."""
     if isinstance(value, list | tuple | str):
         names = [value] if isinstance(value, str) else value
         value = {name if isinstance(name, str) else show_value(name): None for name in names}
@@ -59,18 +59,18 @@ def read_secrets(value: Any, wrong: ReportMistake) -> tuple[Secret, ...] | None:
 
 
 def read_source(value: Any, wrong: ReportMistake) -> tuple[str, str] | None:
-    """Where one secret comes from; nothing said: the variable of its name."""
+    """Return (source, value); without a value, the variable of the same name."""
     if value is None:
         return ("env", "")
     if not isinstance(value, Mapping) or len(value) != 1:
-        wrong("say where it comes from: {env: NAME}, {file: PATH} or {command: TEXT}", ())
+        wrong("write where it comes from: {env: NAME}, {file: PATH} or {command: TEXT}", ())
         return None
     source, it = next(iter(value.items()))
     if source not in SOURCES:
-        wrong(f"there is no such source: {suggest_name(str(source), SOURCES)}", (str(source),))
+        wrong(f"not a known source: {suggest_name(str(source), SOURCES)}", (str(source),))
         return None
     if not isinstance(it, str) or not it.strip():
-        wrong(f"should be a text, not {show_value(it)}", (str(source),))
+        wrong(f"should be text, not {show_value(it)}", (str(source),))
         return None
     return (str(source), it)
 
@@ -98,7 +98,7 @@ RESOURCE = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobField:
-    """One field: what it means, what may stand there, and what a change of it takes."""
+    """One field: its meaning, the values it accepts, and what a change to it requires."""
 
     name: str
     kind: ValueType
@@ -108,7 +108,7 @@ class JobField:
 
     @property
     def default(self) -> Any:
-        """What holds where nothing is said; MISSING where something must be."""
+        """The value if the field is absent; MISSING if the field is required."""
         found = next(one for one in fields(JobSpec) if one.name == self.name)
         return found.default if found.default_factory is MISSING else found.default_factory()
 
@@ -116,120 +116,210 @@ class JobField:
 def job_field(
     name: str, kind: ValueType, example: str, means: str, needs: ChangeImpact = ChangeImpact.NOTHING
 ) -> JobField:
-    """A row of the table."""
     return JobField(name=name, kind=kind, means=means, example=example, needs=needs)
 
 
 NODE, ATTEMPT = ChangeImpact.NODE, ChangeImpact.ATTEMPT
 FIELDS: Mapping[str, JobField] = {one.name: one for one in (
-    job_field("name", text_type(r"[a-z]([a-z0-9-]*[a-z0-9])?",
-        "a name: a-z, 0-9 and -, a letter first"),
-       "gpt", f"What the job is called: up to {NAME_MAX} of a-z, 0-9 and -, a letter first, and"
-       " no number after the last -: `gpt-0` is its first slot."),
-    job_field("accelerator", list_type(text_type(words="a type such as v4-32")), "v4-32",
-       "The type of TPU; several in order of preference.", NODE),
-    job_field("runtime", list_type(text_type(r"[a-z0-9][a-z0-9._-]*", "a runtime version"),
-        none=True),
-       "tpu-ubuntu2204-base", "The image of the TPU VM; if several are given, each type uses"
-       " the first that fits it. Default: the image that Google documents for the type,"
-       " `tpu-ubuntu2204-base` for v2 to v4.", NODE),
-    job_field("zones", list_type(text_type(r"[a-z]+-[a-z]+[0-9]+-[a-z]",
-        "a zone such as us-central2-b"),
-       empty="any"), "any", "Where it may be. `any`: wherever your grants allow, in the region of"
-       " the bucket of `checkpoint`."),
-    job_field("tier", list_type(choice_type(*TIERS)), "spot",
-        "How it is paid for: spot, preemptible, on-demand"
-       " or reserved; several in order of preference."),
-    job_field("copies", integer_type(1, COPIES_MAX), "3",
-        "So many nodes, each running the command by itself:"
-       " a swarm."),
-    job_field("slices", integer_type(1, SLICES_MAX), "2",
-        "So many nodes that run the command together: one"
-       " multislice run.", NODE),
-    job_field("workdir", text_type(words="a folder"), ".",
-        "The folder that is shipped to all hosts, as git"
-       " would ship it; the command runs in it. From the job file on."),
-    job_field("repo", text_type(r"[^\s-]\S*", "a repository such as https://example.com/x.git@main"),
-       "https://example.com/x.git@main", "A repository instead of `workdir`, and a commit, tag or"
-       " branch of it behind an @."),
-    job_field("setup", list_type(SHELL, repeats=True, none=True), "pip install -r requirements.txt",
-       "What prepares a host; several steps as a list. A step that was done on a host is done"
-       " again only when it, or a file that it depends on, has changed.", ATTEMPT),
-    job_field("run", COMMAND, "python3 train.py",
-        "The command, run on all hosts of a node at once: a"
-       " text for the shell, or a list of words.", ATTEMPT),
-    job_field("env", mapping_type(VARIABLE, "a variable's name", PLAIN), "{LR: 0.1}",
-       "Variables of the command and of its setup.", ATTEMPT),
-    job_field("secrets", SECRETS, "[WANDB_API_KEY]",
-        "Variables of command and setup whose values are kept"
-       " out of files, logs and events: names from your environment, or each with where it comes"
-       " from: `{env: NAME}`, `{file: PATH}` or `{command: TEXT}`.", ATTEMPT),
-    job_field("checkpoint", text_type(r"(gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?|[~/].*)",
-       "a place such as gs://bucket/path"), "gs://bucket/gpt", "Where the script saves its state;"
-       " it finds it in HERD_CHECKPOINT.", ATTEMPT),
-    job_field("outputs", list_type(text_type(r"[^/~\s][^\0]*",
-        "a path from the command's folder on"), none=True),
-       "[results, '*.csv']", "Paths that are brought back before a node goes, from the command's"
-       " folder on; patterns are allowed."),
-    job_field("retry", record_type(Retry, failures=TIMES, preemptions=TIMES, stalls=TIMES),
-       "{failures: 3, preemptions: unlimited, stalls: 3}", "How often the command is started again"
-       " after it failed, was preempted, or stood still; of these by itself as the example says."
-       " Failures count from the last progress of its checkpoints on."),
-    job_field("stall", duration_type(10.0, never=inf), "10m",
-        "So long without a line of log and without a"
-       " step, or 20 times a usual step if that is longer, and the command is started again."),
-    job_field("first_step", duration_type(10.0, never=inf), "45m",
-        "The same until the first step, which"
-       " takes longer."),
-    job_field("grace", duration_type(0.0), "30s",
-        "How long a command may take to end when it is asked to."),
-    job_field("max_lifetime", duration_type(1.0), "3d",
-        "So long after its first start the job ends."),
-    job_field("idle_timeout", duration_type(1.0), "2h",
-        "So long without a command a node that is kept is"
-       " given back."),
-    job_field("max_cost", AMOUNT, "100", "Dollars by list prices, for all copies: then it ends."),
-    job_field("max_cost_per_hour", AMOUNT, "12.50", "The most that all copies together may cost, in"
-       " dollars an hour. Offers that cost more, or whose price is unknown, are not requested."),
-    job_field("node", record_type(NodeRetention, done=FATE, failed=FATE),
-        "{done: delete, failed: 30m}",
-       "What becomes of the node when the job is done or has failed: `delete`, `keep`, or keep it"
-       " for so long. Both are `delete` unless said."),
-    job_field("patience", duration_type(1.0), "10m", "So long without a node, then the next of the"
-       " accelerators and tiers is asked for too."),
-    job_field("request", choice_type(QUEUED, DIRECT), QUEUED,
-        "Ask by queued resources, or create nodes"
-       " directly."),
-    job_field("exact", FLAG, "true",
-        "One request at a time, for tools that insist on a node's name."),
-    job_field("reservation", text_type(RESOURCE, "the name of a reservation"), "my-reservation",
-       "The reservation to take from, with tier reserved.", NODE),
-    job_field("service_account", text_type(r"[^\s@]+@[^\s@]+\.[^\s@]+",
-        "an account's e-mail address"),
-       "trainer@my-project.iam.gserviceaccount.com", "The account that the node acts as.", NODE),
-    job_field("network", text_type(r"[A-Za-z0-9/._-]+", "a network"), "default",
-       "The node's network.", NODE),
-    job_field("subnetwork", text_type(r"[A-Za-z0-9/._-]+", "a subnetwork"), "default",
-       "The node's subnetwork.", NODE),
-    job_field("external_ips", FLAG, "true", "Whether hosts have addresses in the internet.", NODE),
-    job_field("tags", list_type(text_type(RESOURCE, "a network tag"), none=True), "[ssh]",
-        "Network tags.", NODE),
-    job_field("labels", mapping_type(r"[a-z]" + LABEL.replace("63", "62"), "a label's name",
-       text_type(LABEL, "a label's value: a-z, 0-9, _ and -")), "{team: vision}",
-       "Labels of the node.", NODE),
-    job_field("data_disks", list_type(text_type(r"projects/[^/\s]+/zones/[^/\s]+/disks/[^/\s]+",
-       "a disk such as projects/P/zones/Z/disks/D"), none=True),
-       "projects/my-project/zones/us-central2-b/disks/images",
-       "Disks to attach, by their full names.", NODE),
-    job_field("metadata", mapping_type(r"[A-Za-z0-9_-]{1,128}", "a metadata key", PLAIN),
-       "{startup-script: 'echo hello'}", "Metadata of the node.", NODE),
-    job_field("sweep", SEARCH,
-        "{method: random, parameters: {lr: {min: 1e-5, max: 1e-2, log: true}},"
-       " trials: 20}", "Try many parameters: each trial is a run of the command on one of the"
-       " `copies`; docs/howto/sweeps.md tells what stands below it."),
+    job_field(
+        "name",
+        text_type(r"[a-z]([a-z0-9-]*[a-z0-9])?", "a name: a-z, 0-9 and -, a letter first"),
+        "gpt",
+        f"Name of the job: up to {NAME_MAX} of a-z, 0-9 and -, starting with a letter and not"
+        " ending in - and a number: `gpt-0` is the name of its first slot.",
+    ),
+    job_field(
+        "accelerator", list_type(text_type(words="a type such as v4-32")), "v4-32",
+        "TPU type; if several are given, in order of preference.", NODE,
+    ),
+    job_field(
+        "runtime",
+        list_type(text_type(r"[a-z0-9][a-z0-9._-]*", "a runtime version"), none=True),
+        "tpu-ubuntu2204-base",
+        "Image of the TPU VM. If several are given, each type uses the first compatible one."
+        " Default: the image that Google documents for the type, `tpu-ubuntu2204-base` for v2 to"
+        " v4.", NODE,
+    ),
+    job_field(
+        "zones",
+        list_type(
+            text_type(r"[a-z]+-[a-z]+[0-9]+-[a-z]", "a zone such as us-central2-b"), empty="any"
+        ),
+        "any",
+        "Zones where the job may run. `any`: all zones that your grants allow, within the region"
+        " of the bucket in `checkpoint`.",
+    ),
+    job_field(
+        "tier", list_type(choice_type(*TIERS)), "spot",
+        "Pricing tier: spot, preemptible, on-demand or reserved; if several are given, in order"
+        " of preference.",
+    ),
+    job_field(
+        "copies", integer_type(1, COPIES_MAX), "3",
+        "Number of nodes, each running its own copy of the command.",
+    ),
+    job_field(
+        "slices", integer_type(1, SLICES_MAX), "2",
+        "Number of nodes that run the command together, as one multislice run.", NODE,
+    ),
+    job_field(
+        "workdir", text_type(words="a folder"), ".",
+        "Folder that is shipped to all hosts, without what git ignores; the command runs in it."
+        " Relative to the job file.",
+    ),
+    job_field(
+        "repo", text_type(r"[^\s-]\S*", "a repository such as https://example.com/x.git@main"),
+        "https://example.com/x.git@main",
+        "Git repository to use instead of `workdir`, optionally with @ and a commit, tag or"
+        " branch.",
+    ),
+    job_field(
+        "setup", list_type(SHELL, repeats=True, none=True), "pip install -r requirements.txt",
+        "Commands that prepare a host: one, or a list of steps. A step that succeeded on a host"
+        " runs there again only if the step or a file it depends on has changed.", ATTEMPT,
+    ),
+    job_field(
+        "run", COMMAND, "python3 train.py",
+        "Command to run on all hosts of a node at once: text for the shell, or a list of"
+        " arguments.", ATTEMPT,
+    ),
+    job_field(
+        "env", mapping_type(VARIABLE, "a variable's name", PLAIN), "{LR: 0.1}",
+        "Environment variables for the command and its setup.", ATTEMPT,
+    ),
+    job_field(
+        "secrets", SECRETS, "[WANDB_API_KEY]",
+        "Environment variables for the command and its setup whose values are kept out of files,"
+        " logs and events: a list of names from your environment, or each name with its source:"
+        " `{env: NAME}`, `{file: PATH}` or `{command: TEXT}`.", ATTEMPT,
+    ),
+    job_field(
+        "checkpoint",
+        text_type(
+            r"(gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?|[~/].*)",
+            "a place such as gs://bucket/path",
+        ),
+        "gs://bucket/gpt",
+        "Where the script saves its checkpoints; the script gets it as HERD_CHECKPOINT.", ATTEMPT,
+    ),
+    job_field(
+        "outputs",
+        list_type(
+            text_type(r"[^/~\s][^\0]*", "a path relative to the command's folder"), none=True
+        ),
+        "[results, '*.csv']",
+        "Paths to bring back before a node is deleted, relative to the command's folder; patterns"
+        " are allowed.",
+    ),
+    job_field(
+        "retry", record_type(Retry, failures=TIMES, preemptions=TIMES, stalls=TIMES),
+        "{failures: 3, preemptions: unlimited, stalls: 3}",
+        "How often to restart the command after it failed, was preempted or stalled. The example"
+        " shows the defaults. The count of failures starts over when a new checkpoint is saved.",
+    ),
+    job_field(
+        "stall", duration_type(10.0, never=inf), "10m",
+        "Restart the command after this long without log output or a step, or after 20 times the"
+        " usual time of a step if that is longer.",
+    ),
+    job_field(
+        "first_step", duration_type(10.0, never=inf), "45m",
+        "The same limit until the first step, which takes longer.",
+    ),
+    job_field(
+        "grace", duration_type(0.0), "30s",
+        "How long the command may take to end after it is asked to stop.",
+    ),
+    job_field(
+        "max_lifetime", duration_type(1.0), "3d",
+        "End the job this long after its first start.",
+    ),
+    job_field(
+        "idle_timeout", duration_type(1.0), "2h",
+        "Delete a node that is kept after this long without a command.",
+    ),
+    job_field(
+        "max_cost", AMOUNT, "100",
+        "End the job when all copies together have cost this many dollars at list prices.",
+    ),
+    job_field(
+        "max_cost_per_hour", AMOUNT, "12.50",
+        "The most that all copies together may cost, in dollars per hour. Offers that cost more,"
+        " or whose price is unknown, are not requested.",
+    ),
+    job_field(
+        "node", record_type(NodeRetention, done=FATE, failed=FATE), "{done: delete, failed: 30m}",
+        "What happens to the node when the job is done or has failed: `delete`, `keep`, or a"
+        " duration to keep it for. Both default to `delete`.",
+    ),
+    job_field(
+        "patience", duration_type(1.0), "10m",
+        "After this long without a node, also request the next of the accelerators and tiers.",
+    ),
+    job_field(
+        "request", choice_type(QUEUED, DIRECT), QUEUED,
+        "Request nodes as queued resources, or create them directly.",
+    ),
+    job_field(
+        "exact", FLAG, "true",
+        "Make one request at a time, for tools that depend on a node's name.",
+    ),
+    job_field(
+        "reservation", text_type(RESOURCE, "the name of a reservation"), "my-reservation",
+        "Reservation to use, with tier reserved.", NODE,
+    ),
+    job_field(
+        "service_account", text_type(r"[^\s@]+@[^\s@]+\.[^\s@]+", "an account's e-mail address"),
+        "trainer@my-project.iam.gserviceaccount.com", "Service account of the node.", NODE,
+    ),
+    job_field(
+        "network", text_type(r"[A-Za-z0-9/._-]+", "a network"), "default",
+        "Network of the node.", NODE,
+    ),
+    job_field(
+        "subnetwork", text_type(r"[A-Za-z0-9/._-]+", "a subnetwork"), "default",
+        "Subnetwork of the node.", NODE,
+    ),
+    job_field(
+        "external_ips", FLAG, "true", "Whether hosts have external IP addresses.", NODE,
+    ),
+    job_field(
+        "tags", list_type(text_type(RESOURCE, "a network tag"), none=True), "[ssh]",
+        "Network tags of the node.", NODE,
+    ),
+    job_field(
+        "labels",
+        mapping_type(
+            r"[a-z]" + LABEL.replace("63", "62"), "a label's name",
+            text_type(LABEL, "a label's value: a-z, 0-9, _ and -"),
+        ),
+        "{team: vision}", "Labels of the node.", NODE,
+    ),
+    job_field(
+        "data_disks",
+        list_type(
+            text_type(
+                r"projects/[^/\s]+/zones/[^/\s]+/disks/[^/\s]+",
+                "a disk such as projects/P/zones/Z/disks/D",
+            ),
+            none=True,
+        ),
+        "projects/my-project/zones/us-central2-b/disks/images",
+        "Disks to attach, by their full resource names.", NODE,
+    ),
+    job_field(
+        "metadata", mapping_type(r"[A-Za-z0-9_-]{1,128}", "a metadata key", PLAIN),
+        "{startup-script: 'echo hello'}", "Metadata of the node.", NODE,
+    ),
+    job_field(
+        "sweep", SEARCH,
+        "{method: random, parameters: {lr: {min: 1e-5, max: 1e-2, log: true}}, trials: 20}",
+        "Try many parameters: each trial runs the command on one of the `copies`;"
+        " docs/howto/sweeps.md describes the fields of a sweep.",
+    ),
 )}  # fmt: skip
 
-#: Words of other tools, and what they are called here.
+#: Field names of other tools, and our names for them.
 ALSO = {
     "command": "run", "cmd": "run", "tpu": "accelerator", "tpu_type": "accelerator",
     "type": "accelerator", "accelerators": "accelerator", "accelerator_type": "accelerator",
@@ -243,7 +333,7 @@ ALSO = {
 
 
 def job_json_schema() -> dict[str, Any]:
-    """For editors: the same table as JSON Schema."""
+    """Return the table as a JSON Schema, for editors."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A job of tpuherd",

@@ -1,4 +1,4 @@
-"""What a user may have, and where: declared by hand, or read out of the mail that grants it."""
+"""What a user may have and where: declared by hand, or read from the email that grants it."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -21,23 +21,23 @@ LINE = re.compile(
     r"(chips?|devices?(?:\(s\))?|cores?)\s+in\s+(?:the\s+)?zone\s+([a-z]+-[a-z]+[0-9]+-[a-z])",
     re.I,
 )
-QUOTE = re.compile(r"(?m)^[ \t>]+|[*_`]+")  #: what mail programs put round and before words
-#: Spot and preemptible TPUs are counted against the same quota.
+QUOTE = re.compile(r"(?m)^[ \t>]+|[*_`]+")  #: quoting and emphasis added by mail programs
+#: Spot and preemptible TPUs share one quota.
 CHEAP = frozenset(("spot", "preemptible"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:
-    """So many TPUs of one kind, in one zone."""
+    """TPUs of one kind in one zone."""
 
     zone: str
     type: str  #: a generation (v4, v5e) or one size of it (v3-8)
     tier: str
-    chips: int | None = None  #: in all; None: nobody said
-    free: bool = False  #: nothing is billed for them
+    chips: int | None = None  #: in total; None: not known
+    free: bool = False  #: not billed
 
     def covers_node(self, zone: str, accelerator: Accelerator, tier: str) -> bool:
-        """Whether one such node is within it."""
+        """Whether the grant allows one such node."""
         same_tier = tier == self.tier or {tier, self.tier} <= CHEAP
         same_type = self.type in (accelerator.generation, accelerator.type)
         room = self.chips is None or accelerator.chips <= self.chips
@@ -46,17 +46,17 @@ class Grant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Allowance:
-    """What one project may do."""
+    """What one project may use."""
 
-    everything: bool = False  #: a world, or the user said so: wherever there is such a type
+    everything: bool = False  #: every zone with the type: a world, or the user agreed
     grants: tuple[Grant, ...] = ()
-    buckets: Mapping[str, str] = field(default_factory=dict)  #: the location of each that is known
+    buckets: Mapping[str, str] = field(default_factory=dict)  #: known bucket locations
     creates_per_min: int = 60
     hedge: int | None = None
 
 
 def parse_mail_grants(text: str) -> list[Grant]:
-    """The grants of a mail, each once."""
+    """Return the distinct grants named in an email."""
     plain = " ".join(QUOTE.sub("", text).split())
     found: dict[Grant, None] = {}
     for many, tier, type_, unit, zone in LINE.findall(plain):
@@ -73,7 +73,6 @@ def parse_mail_grants(text: str) -> list[Grant]:
 
 
 def grant_document(grant: Grant) -> dict[str, Any]:
-    """For the file."""
     told: dict[str, Any] = {"zone": grant.zone, "type": grant.type, "tier": grant.tier}
     if grant.chips is not None:
         told["chips"] = grant.chips
@@ -81,12 +80,12 @@ def grant_document(grant: Grant) -> dict[str, Any]:
 
 
 def parse_bucket(place: str) -> str:
-    """Of gs://bucket/path; "" where it is none."""
+    """Return the bucket of gs://bucket/path, or ""."""
     return place[5:].partition("/")[0] if place.startswith("gs://") else ""
 
 
 def nearby_regions(location: str) -> frozenset[str]:
-    """The regions that a bucket's data is in, or close to."""
+    """Return the regions that hold a bucket's data or are close to it."""
     known = bucket_locations().get(location.upper())
     if known is None:
         return frozenset((location.lower(),))
@@ -96,7 +95,7 @@ def nearby_regions(location: str) -> frozenset[str]:
 
 
 def hourly_price(zone: str, accelerator: Accelerator, tier: str) -> float | None:
-    """Dollars an hour for a node of it, by list; None: not known."""
+    """Return the list price of a node in dollars per hour; None: not known."""
     region = zone.rpartition("-")[0]
     size = "single" if accelerator.hosts == 1 else "pods"
     for row in prices():
@@ -112,11 +111,11 @@ def hourly_price(zone: str, accelerator: Accelerator, tier: str) -> float | None
 def find_places(
     types: Iterable[str], tiers: Iterable[str], allowed: Allowance
 ) -> list[tuple[str, Accelerator, str, bool]]:
-    """All (zone, type, tier) that are allowed, and whether each is free; in the order of wishes."""
+    """Return all allowed (zone, type, tier) and whether each is free, most preferred first."""
     found = []
-    wished = [accelerators()[name] for name in types]
+    chosen = [accelerators()[name] for name in types]
     tiers = tuple(tiers)
-    for one in wished:
+    for one in chosen:
         for tier in tiers:
             for zone in granted_zones(one, tier, allowed):
                 free = any(g.free and g.covers_node(zone, one, tier) for g in allowed.grants)
@@ -125,7 +124,6 @@ def find_places(
 
 
 def granted_zones(accelerator: Accelerator, tier: str, allowed: Allowance) -> list[str]:
-    """The zones where one may be had."""
     named = {one.zone for one in allowed.grants if one.covers_node(one.zone, accelerator, tier)}
     if allowed.everything:
         named |= {one.name for one in zones().values() if accelerator.type in one.types}
@@ -133,7 +131,7 @@ def granted_zones(accelerator: Accelerator, tier: str, allowed: Allowance) -> li
 
 
 def other_tiers(types: Iterable[str], tiers: Iterable[str], allowed: Allowance) -> str:
-    """The same types that are granted at tiers that were not asked for, in words; "" for none."""
+    """Describe grants for the same types at other tiers; "" if there are none."""
     asked = set(tiers)
     found = dict.fromkeys(
         f"{grant.tier} {name} in {grant.zone}"

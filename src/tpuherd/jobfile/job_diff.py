@@ -1,4 +1,4 @@
-"""What differs between two documents of a job, and what it takes until the new one counts."""
+"""The difference between two documents of a job, and what it takes to apply it."""
 
 import json
 from collections.abc import Mapping
@@ -7,12 +7,12 @@ from typing import Any
 
 from tpuherd.jobfile.fields import FIELDS, ChangeImpact
 
-#: By what is needed, the sentence that is said before it happens.
+#: The sentence shown before a change is applied.
 SENTENCES = {
-    ChangeImpact.NODE: "this needs new nodes: those that are there work on until the"
+    ChangeImpact.NODE: "this needs new nodes: the current ones keep working until the"
     " new ones are ready",
     ChangeImpact.ATTEMPT: "this needs a new attempt: the command is stopped and started again",
-    ChangeImpact.NOTHING: "nothing is interrupted by it",
+    ChangeImpact.NOTHING: "nothing is interrupted",
 }
 ORDER = (ChangeImpact.NOTHING, ChangeImpact.ATTEMPT, ChangeImpact.NODE)
 WIDTH = 60
@@ -20,19 +20,17 @@ WIDTH = 60
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobDiff:
-    """A difference."""
-
     fields: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()  #: accelerator: v4-16 → v4-32
     needs: ChangeImpact = ChangeImpact.NOTHING
-    fewer: int = 0  #: so many of its nodes go
+    fewer: int = 0  #: number of nodes that are removed
 
     @property
     def sentence(self) -> str:
-        """What happens when it is made."""
+        """What happens when the change is applied."""
         if not self.fewer:
             return SENTENCES[self.needs]
-        going = f"{self.fewer} of its nodes {'goes' if self.fewer == 1 else 'go'}"
+        going = f"{self.fewer} of its nodes {'is' if self.fewer == 1 else 'are'} deleted"
         more = (
             ""
             if self.needs is ChangeImpact.NOTHING
@@ -47,7 +45,7 @@ def diff_documents(
     *,
     code: tuple[str, str] = ("", ""),
 ) -> JobDiff:
-    """Between two documents; `code` are the snapshots before and after."""
+    """Compare two documents; `code` are the snapshots before and after."""
     names = [name for name in FIELDS if old.get(name) != new.get(name)]
     lines = [line for name in names for line in diff_field(name, old, new)]
     needs = [FIELDS[name].needs for name in names]
@@ -64,7 +62,7 @@ def diff_documents(
 
 
 def diff_field(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs in a field; in a sweep, which has many below it, in those."""
+    """Describe a changed field; for a sweep, its changed subfields."""
     before, after = old.get(name), new.get(name)
     if name != "sweep" or not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return [f"{name}: {show_field(name, old)} → {show_field(name, new)}"]
@@ -77,7 +75,6 @@ def diff_field(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> lis
 
 
 def show_field(name: str, document: Mapping[str, Any]) -> str:
-    """A value for people."""
     if name not in document:
         default = FIELDS[name].default
         plain = isinstance(default, str | int | float | tuple) and default != ""

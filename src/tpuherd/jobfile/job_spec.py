@@ -1,4 +1,4 @@
-"""A job as its user wrote it, every field read and fit."""
+"""A job as its user wrote it, with every field parsed and valid."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ QUEUED, DIRECT = "queued", "direct"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retry:
-    """How often it is tried again; None is without end."""
+    """How often to restart; None is unlimited."""
 
     failures: int | None = 3
     preemptions: int | None = None
@@ -21,7 +21,7 @@ class Retry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeRetention:
-    """How long the node stays when all is over."""
+    """How long to keep the node after the job ended."""
 
     done: float = 0.0
     failed: float = 0.0
@@ -29,21 +29,19 @@ class NodeRetention:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Secret:
-    """A value that is never written down in clear: where it comes from."""
+    """Where a secret value comes from; the value itself is never in the job."""
 
     name: str
     source: str  #: env, file or command
-    value: str  #: which variable, which file, which command
+    value: str  #: the name of the variable, the path or the command
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobSpec:
-    """What a user wishes."""
-
     name: str
-    accelerator: tuple[str, ...]  #: liked best first
-    runtime: tuple[str, ...] = ()  #: none: what suits the generation
-    zones: tuple[str, ...] = ()  #: none: any
+    accelerator: tuple[str, ...]  #: in order of preference
+    runtime: tuple[str, ...] = ()  #: empty: the default for the generation
+    zones: tuple[str, ...] = ()  #: empty: any
     tier: tuple[str, ...] = (SPOT,)
     copies: int = 1
     slices: int = 1

@@ -1,4 +1,4 @@
-"""Wishes and bids of a lost store, rebuilt from the cards that nodes and requests carry."""
+"""Rebuilds the jobs and bids of a lost store from the cards of nodes and requests."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from tpuherd.targets import split_bid_name
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RebuiltRecords:
-    """What a store gets that knows nothing of these bids."""
+    """What to write to a store that does not know these bids."""
 
-    wishes: tuple[StoredJob, ...]  #: of jobs that it does not know either
-    events: tuple[HistoryEvent, ...]  #: to be written with them
-    unknown: tuple[str, ...]  #: bids whose card tells too little
+    wishes: tuple[StoredJob, ...]  #: jobs that the store does not have
+    events: tuple[HistoryEvent, ...]  #: to write with them
+    unknown: tuple[str, ...]  #: bids whose card is incomplete
 
 
 def rebuild_records(
@@ -28,10 +28,10 @@ def rebuild_records(
     *,
     remembered: Collection[str] = (),
 ) -> RebuiltRecords:
-    """Takes these bids over: each for the job of its card, as its newest card has it.
+    """Adopt these bids, each into the job of its card; the newest card defines the job.
 
-    The attempts on their hosts need nothing here: the plan takes up what it finds running. Jobs
-    that are remembered have their events still, with their trials: they don't begin anew.
+    Attempts on their hosts need nothing here: the plan picks up what it finds running. Jobs that
+    the store remembers keep their events and trials.
     """
     jobs: dict[str, list[BidObservation]] = {}
     unknown: list[str] = []
@@ -57,14 +57,14 @@ def rebuild_records(
 
 
 def is_readable_card(sight: BidObservation, job: str) -> bool:
-    """Its card says what it was asked for, and by which wish."""
+    """Whether the card names this job, and the offer that was requested."""
     document = sight.card.get("job")
     found = read_fields(document) if isinstance(document, Mapping) else None
     return isinstance(found, JobSpec) and found.name == job and bool(sight.card.get("offer"))
 
 
 def build_stored_job(job: str, sights: Iterable[BidObservation], now: float, who: str) -> StoredJob:
-    """The wish that the newest card tells of."""
+    """Build the job from its newest card."""
     card = max(sights, key=lambda sight: float(sight.card.get("asked_at") or 0.0)).card
     return StoredJob(
         job=job,
@@ -78,7 +78,6 @@ def build_stored_job(job: str, sights: Iterable[BidObservation], now: float, who
 
 
 def build_adopted_event(sight: BidObservation, now: float, who: str) -> HistoryEvent:
-    """A bid of ours from now on."""
     named, card = split_bid_name(sight.bid), sight.card
     assert named is not None
     asked_at = float(card.get("asked_at") or now)
@@ -92,7 +91,7 @@ def build_adopted_event(sight: BidObservation, now: float, who: str) -> HistoryE
         "answered_at": now,
         "why": f"{who} adopted it",
     }
-    # When it was granted nobody knows any more: what it costs is counted from the ask.
+    # The time of the grant is lost, so costs count from the request.
     if sight.nodes:
         facts["granted_at"] = asked_at
     if sight.nodes and all(node.word is NodeState.READY for node in sight.nodes):

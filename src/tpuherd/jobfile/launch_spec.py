@@ -1,4 +1,4 @@
-"""What the agents of a slot are told to do: pure, from the job as it was wished."""
+"""Builds what the agents of a slot run, from the job. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,24 +10,24 @@ from tpuherd.model.node_spec import LaunchSpec
 from tpuherd.model.slots_and_plan import Slot
 from tpuherd.model.stored_job import StoredJob
 
-FOLDER = "herd"  #: where code goes, from the login's home on
+FOLDER = "herd"  #: where code goes, relative to the login's home
 STAMP_LENGTH = 24
-STAGGER_FROM = 16  #: hosts: so many at once are too much for one who gives packages
-STAGGER_S, STAGGER_S_MAX = 0.5, 30.0  #: a host, and of all
-#: What packages are chosen by: a change of one is a change of every installation.
+STAGGER_FROM = 16  #: hosts; more at once overload a package server
+STAGGER_S, STAGGER_S_MAX = 0.5, 30.0  #: per host, and in total
+#: Files that pin package versions; a change of one affects every install step.
 LOCKS = re.compile(
     r"(?:.*/)?(?:[\w.-]*requirements[\w.-]*\.(?:txt|in)|constraints[\w.-]*\.txt|pyproject\.toml"
     r"|setup\.(?:py|cfg)|uv\.lock|poetry\.lock|pdm\.lock|Pipfile(?:\.lock)?|pixi\.(?:toml|lock)"
     r"|conda-lock\.yml|environment\.ya?ml|\.python-version|package(?:-lock)?\.json)"
 )
-#: Programs of which it is known that they read nothing else of the code. Of others it is not.
+#: Programs known to read no other files of the code.
 KNOWN = frozenset(
     "pip pip3 uv uvx pipx conda mamba micromamba poetry pdm apt apt-get dpkg curl wget echo export"
     " mkdir touch true test cd ln chmod sysctl ulimit git".split()
 )
 BEFORE = frozenset(("sudo", "env", "nice", "time", "exec", "command", "-E", "-n", "-y", "-m"))
 APT = re.compile(r"(?:^|[\s;&|(])apt(?:-get)?\s")
-#: What goes before a step that uses these, where an image may lack them.
+#: Prepended to a step that uses these tools, which an image may lack.
 PRESENCE = {
     "pip": 'command -v pip >/dev/null || pip() { python3 -m pip "$@"; }',
     "pip3": 'command -v pip3 >/dev/null || pip3() { python3 -m pip "$@"; }',
@@ -40,7 +40,9 @@ FETCHES = re.compile(r"(?:^|[\s;&|(/])(?:pip3?|uv|apt|apt-get|conda|mamba|poetry
 def build_launch_spec(
     job: JobSpec, slot: Slot, wish: StoredJob, files: Mapping[str, str] | None = None
 ) -> LaunchSpec:
-    """The order of a slot. `files`: the content id of each of the code's; None: not known."""
+    """Build the launch spec of a slot. `files`: content id of each file of the code; None: not
+    known.
+    """
     dest = f"{FOLDER}/{job.name}"
     run = job.run or ""
     return LaunchSpec(
@@ -58,7 +60,7 @@ def build_launch_spec(
 
 
 def slot_env(job: JobSpec, slot: Slot, wish: StoredJob) -> dict[str, str]:
-    """What stays the same over all attempts of a slot."""
+    """Return the variables that stay the same over all attempts of a slot."""
     run = run_id(slot, wish)
     told = {
         "RUN_ID": run,
@@ -71,7 +73,7 @@ def slot_env(job: JobSpec, slot: Slot, wish: StoredJob) -> dict[str, str]:
 
 
 def run_id(slot: Slot, wish: StoredJob) -> str:
-    """The same for every attempt; another where the job was dropped and made anew."""
+    """Return an id that all attempts share; it changes if the job is removed and created again."""
     word = sha256(f"{slot.name} {wish.made_at!r}".encode()).hexdigest()[:8]
     return f"{slot.name}-{word}"
 
@@ -79,9 +81,9 @@ def run_id(slot: Slot, wish: StoredJob) -> str:
 def setup_steps(
     job: JobSpec, snapshot: str, dest: str, files: Mapping[str, str] | None
 ) -> tuple[Mapping[str, Any], ...]:
-    """Its steps as the agent takes them, each with the stamp by which it is not done again.
+    """Return the steps as the agent takes them, each with a stamp that lets the agent skip it.
 
-    A step depends on those before it, on the variables, and on the files that it may read.
+    A step depends on the steps before it, on the variables, and on the files that it may read.
     """
     steps: list[Mapping[str, Any]] = []
     before = ""
@@ -101,13 +103,13 @@ def setup_steps(
 
 
 def with_installers(text: str) -> str:
-    """A step that has what it installs packages with, if the host's Python can give it that."""
+    """Make sure that the step finds its package installer, if the host's Python can provide it."""
     used = set(re.findall(r"(?:^|[\s;&|(])(pip3?(?=\s)|uv(?=x?\s))", text))
     return "\n".join([*(line for tool, line in PRESENCE.items() if tool in used), text])
 
 
 def step_inputs(text: str, snapshot: str, files: Mapping[str, str] | None) -> list[str]:
-    """What a step may read of the code: some files where it is known, else all of it."""
+    """Return the files of the code that a step may read; the whole snapshot if that is unknown."""
     if not snapshot:
         return []
     if files is None or not all(word in KNOWN for word in find_programs(text)):
@@ -119,7 +121,7 @@ def step_inputs(text: str, snapshot: str, files: Mapping[str, str] | None) -> li
 
 
 def find_programs(text: str) -> Iterable[str]:
-    """The programs that a shell's text runs, as far as can be seen; a word of its own if not."""
+    """Return the programs that shell text runs, as far as the text shows."""
     if re.search(r"[`$<]|\beval\b|\bsource\b", text):
         yield "?"
     for command in re.split(r"&&|\|\||[;|\n&]", text):
@@ -134,7 +136,7 @@ def find_programs(text: str) -> Iterable[str]:
 def stagger_steps(
     steps: Sequence[Mapping[str, Any]], worker: int, workers: int
 ) -> list[Mapping[str, Any]]:
-    """The steps of one host of many: those that fetch packages don't all begin at once."""
+    """Delay the steps of one of many hosts that download packages."""
     if workers < STAGGER_FROM:
         return list(steps)
     spread_s = min(workers * STAGGER_S, STAGGER_S_MAX)

@@ -1,4 +1,4 @@
-"""Reads a job, from a file or from Python: fit as a whole, or all its mistakes at once."""
+"""Reads a job from a file or from Python: either the whole job, or all of its mistakes."""
 
 import re
 from collections.abc import Mapping
@@ -23,28 +23,27 @@ __all__ = [
     "split_repository",
 ]
 
-#: Values in these are texts as they were written: 0.10 stays 0.10, and no stays no.
+#: Values in these keep their text as written: 0.10 stays 0.10, and no stays no.
 AS_WRITTEN = ("env", "labels", "metadata")
 
 
-NO_FIELDS = "a job is written as fields with values: name: gpt, accelerator: v4-32, …"
+NO_FIELDS = "a job file maps fields to values: name: gpt, accelerator: v4-32, …"
 
 
 def read_job(text: str) -> JobSpec | list[Mistake]:
-    """The job of a YAML text (JSON is YAML too)."""
+    """Read a job from YAML text; JSON is also YAML."""
     return read_document(read_yaml(text))
 
 
 def read_fields(fields: Mapping[str, Any]) -> JobSpec | list[Mistake]:
-    """The job of values that Python holds."""
     return read_document(YamlDocument(value=dict(fields)))
 
 
 def read_document(page: YamlDocument) -> JobSpec | list[Mistake]:
-    """Every field by itself, then what they say together."""
+    """Check each field, then the fields together."""
     if not isinstance(page.value, Mapping):
         none = Mistake(line=page.line_of(()), field="", sentence=NO_FIELDS)
-        page.mistakes = page.mistakes or [none]  # what can't be read is told already
+        page.mistakes = page.mistakes or [none]  # what can't be read is already reported
         return page.mistakes
     values: dict[str, Any] = {}
     for name, value in page.value.items():
@@ -75,31 +74,30 @@ def read_document(page: YamlDocument) -> JobSpec | list[Mistake]:
 
 
 def text_as_written(page: YamlDocument, where: tuple[str, str], value: Any) -> Any:
-    """A plain value as its text; what is quoted or empty stays what it is."""
+    """Return a plain value as text; quoted and empty values stay as they are."""
     return value if value is None else page.texts.get(where, value)
 
 
 def named_fields(content: Mapping[str, Any]) -> frozenset[str]:
-    """The fields that it says, right or nearly so: what is misspelt is not missing as well."""
+    """Return the fields that are present, including misspelt ones, which are not also missing."""
     return frozenset(str(name) if name in FIELDS else near_field(str(name)) for name in content)
 
 
 def near_field(name: str) -> str:
-    """What may be meant by a field that there is none of."""
+    """Return the known field that an unknown one probably means, or ""."""
     plain = re.sub(r"[^a-z]+", "_", name.lower())
     near = ALSO.get(plain) or next(iter(near_names(plain, [*FIELDS, *ALSO], most=1)), "")
     return ALSO.get(near, near)
 
 
 def unknown_field_message(name: str) -> str:
-    """The sentence for it."""
     near = near_field(name)
-    advice = f"did you mean {near}?" if near else "docs/reference/job.md lists what there is"
-    return f"there is no such field: {advice}"
+    advice = f"did you mean {near}?" if near else "docs/reference/job.md lists all fields"
+    return f"unknown field: {advice}"
 
 
 def job_document(job: JobSpec) -> dict[str, Any]:
-    """What `checked` reads the same: every field that says something, as JSON has it."""
+    """Return all fields with values as JSON; `read_fields` reads it back as the same job."""
     return {
         field.name: field.kind.write(getattr(job, field.name))
         for field in FIELDS.values()
@@ -108,7 +106,7 @@ def job_document(job: JobSpec) -> dict[str, Any]:
 
 
 def split_repository(repo: str) -> tuple[str, str]:
-    """URL and ref of `url@ref`; without one, whatever is its HEAD."""
+    """Split `url@ref` into URL and ref; the ref defaults to HEAD."""
     start = repo.find("/", repo.find("://") + 3) if "://" in repo else max(0, repo.find(":"))
     at = repo.rfind("@")
     if at < start or start < 0:

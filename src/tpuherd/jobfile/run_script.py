@@ -1,4 +1,4 @@
-"""Which file of the code a command needs, as far as its text shows. Pure."""
+"""Finds which file of the code a command needs, as far as its text shows. Pure."""
 
 import posixpath
 import re
@@ -9,15 +9,15 @@ from tpuherd.jobfile.job_spec import JobSpec
 from tpuherd.jobfile.launch_spec import BEFORE, KNOWN, find_programs
 
 INTERPRETER = re.compile(r"(?:python[0-9.]*|bash|sh)")
-#: What may go before it and changes neither the folder nor the files.
+#: Prefixes that change neither the folder nor the files.
 HARMLESS = frozenset(("set", "export", "ulimit", "echo", "true"))
-#: Setup steps of these install packages and make no file of the code.
+#: Setup steps of these programs install packages and create no files of the code.
 INSTALLING = KNOWN - {"git", "curl", "wget", "cd", "ln", "touch", "mkdir"}
 WITH_VALUE = frozenset(("-W", "-X", "-o"))  #: options whose value is the next word
 
 
 def find_script(job: JobSpec) -> str:
-    """The path from the command's folder on; "" where it can't be told, or setup may make it."""
+    """Return the script's path in the command's folder; "" if unknown or if setup may create it."""
     if job.run is None or "startup-script" in job.metadata:
         return ""
     if any(">" in step or not set(find_programs(step)) <= INSTALLING for step in job.setup):
@@ -31,7 +31,7 @@ def find_script(job: JobSpec) -> str:
 
 
 def first_command(text: str) -> list[str]:
-    """Its words; none where it is more than a plain command."""
+    """Return the words of a plain command; none for anything more complex."""
     for line in re.split(r"&&|\|\||[;|\n]", text.replace("\\\n", " ")):
         try:
             words = shlex.split(line, comments=True)
@@ -43,7 +43,7 @@ def first_command(text: str) -> list[str]:
 
 
 def script_argument(words: Sequence[str]) -> str:
-    """What an interpreter is to read, or the program itself where it is a file of the code."""
+    """Return the interpreter's script, or the program itself if it is a file of the code."""
     rest = [*words]
     while rest and (rest[0] in BEFORE or re.fullmatch(r"\w+=.*", rest[0])):
         rest.pop(0)

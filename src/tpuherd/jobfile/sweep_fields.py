@@ -1,4 +1,4 @@
-"""How `sweep:` of a job file is read: its parameters, how they are searched, who is pruned."""
+"""Reads `sweep:` of a job file: parameters, search method and pruning."""
 
 import re
 from collections.abc import Mapping
@@ -34,11 +34,11 @@ RULES = ("none", "median", "halving", "hyperband")
 NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 TRIALS_MAX = 100_000
-SHAPE = "write a list of values, or {min: 1e-5, max: 1e-2, log: true}"
+SHAPE = "write a list of values or {min: 1e-5, max: 1e-2, log: true}"
 
 
 def parse_number(value: Any) -> float | int | None:
-    """A number; YAML takes 1e-3 for a text."""
+    """Return a number, also from text: YAML reads 1e-3 as text."""
     if isinstance(value, str) and NUMBER.fullmatch(value):
         return float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
@@ -47,7 +47,7 @@ def parse_number(value: Any) -> float | int | None:
 
 
 def read_number(value: Any, wrong: ReportMistake) -> float | None:
-    """For ranges."""
+    """Read a bound of a range."""
     found = parse_number(value)
     if found is None:
         wrong(f"should be a number, not {show_value(value)}", ())
@@ -55,13 +55,12 @@ def read_number(value: Any, wrong: ReportMistake) -> float | None:
 
 
 def read_values(value: Any, wrong: ReportMistake) -> tuple[Any, ...] | None:
-    """One of these."""
     if not isinstance(value, list | tuple) or not value:
         wrong(f"should be a list of values, not {show_value(value)}", ())
         return None
     for place, one in enumerate(value):
         if not isinstance(one, bool | int | float | str):
-            wrong(f"should be a number, a text, true or false, not {show_value(one)}", (place,))
+            wrong(f"should be a number, text, true or false, not {show_value(one)}", (place,))
             return None
     texts = [one if isinstance(one, bool) else parse_number(one) for one in value]
     return tuple(one if text is None else text for text, one in zip(texts, value, strict=True))
@@ -76,13 +75,13 @@ RANGE = record_type(Parameter, values=VALUES, min=REAL, max=REAL, step=REAL, log
 
 
 def read_parameter(value: Any, wrong: ReportMistake) -> Parameter | None:
-    """A list, a range, or one value that does not vary."""
+    """Read a list, a range, or a single fixed value."""
     if isinstance(value, list | tuple):
         value = {"values": value}
     elif isinstance(value, bool | int | float | str):
         value = {"values": [value]}
     if not isinstance(value, Mapping):
-        wrong(f"is no parameter: {SHAPE}", ())
+        wrong(f"is not a parameter: {SHAPE}", ())
         return None
     mistakes: list[str] = []
 
@@ -100,24 +99,24 @@ def read_parameter(value: Any, wrong: ReportMistake) -> Parameter | None:
 
 
 def parameter_problem(one: Parameter, said: Any) -> str:
-    """What is wrong with it as a whole."""
+    """Return what is wrong with the fields of a parameter taken together, or ""."""
     if "values" in said:
-        return "has values: a range has none" if len(said) > 1 else ""
+        return "has values and a range: give one of them" if len(said) > 1 else ""
     if "min" not in said or "max" not in said:
         return SHAPE
     if one.min >= one.max:
         return f"min {one.min:g} is not below max {one.max:g}"
     if one.log and (one.min <= 0 or one.step is not None):
-        return "on a log scale min is more than nothing, and there is no step"
+        return "a log scale needs a min above 0 and no step"
     if one.step is not None and one.step <= 0:
-        return "a step is more than nothing"
+        return "step must be more than 0"
     if one.int and any(edge != int(edge) for edge in (one.min, one.max, one.step or 1)):
-        return "of whole numbers min, max and step are whole, too"
+        return "with int: true, min, max and step must be whole numbers"
     return ""
 
 
 def write_parameter(one: Parameter) -> Any:
-    """As it is read the same."""
+    """Return the document form, which read_parameter reads back as the same parameter."""
     if one.values:
         return list(one.values)
     return {"min": one.min, "max": one.max, **RANGE.write(one)}
@@ -132,7 +131,7 @@ PRUNING = record_type(Prune, rule=choice_type(*RULES), warm_up=COUNT, after=inte
 
 
 def read_prune(value: Any, wrong: ReportMistake) -> Prune | None:
-    """A rule by its name, or with its fields."""
+    """Read the name of a rule, or a rule with its fields."""
     found: Prune | None = PRUNING.read({"rule": value} if isinstance(value, str) else value, wrong)
     return found
 
@@ -142,7 +141,7 @@ KINDS: Mapping[str, ValueType] = {
     "parameters": mapping_type(NAME, "a parameter's name", PARAMETER),
     "metric": ValueType(
         read=lambda value, wrong: value if isinstance(value, str) and value else
-        wrong(f"should be the name of what is told, such as loss, not {show_value(value)}", ()),
+        wrong(f"should be a metric name such as loss, not {show_value(value)}", ()),
         schema={"type": "string"},
     ),
     "goal": choice_type(*GOALS),
@@ -156,24 +155,24 @@ KINDS: Mapping[str, ValueType] = {
 
 
 def read_search(value: Any, wrong: ReportMistake) -> Search | None:
-    """Every field by itself, then what they say together."""
+    """Check each field, then the fields together."""
     if not isinstance(value, Mapping):
-        wrong(f"should have method and parameters below it, not {show_value(value)}", ())
+        wrong(f"should contain method and parameters, not {show_value(value)}", ())
         return None
     found: dict[str, Any] = {}
     for key, below in value.items():
         if key not in KINDS:
-            wrong(f"there is no such field: {suggest_name(str(key), list(KINDS))}", (str(key),))
+            wrong(f"unknown field: {suggest_name(str(key), list(KINDS))}", (str(key),))
             continue
         found[key] = KINDS[key].read(below, lambda said, at, k=key: wrong(said, (k, *at)))  # type: ignore[misc]
     if "method" not in value:
-        wrong("method is missing: grid, random or bayes", ())
+        wrong("method is missing: use grid, random or bayes", ())
     if value.get("parameters", {}) == {}:
         wrong(f"has no parameters: {SHAPE}", ("parameters",))
     if any(one is None for one in found.values()) or not {"method", "parameters"} <= found.keys():
         return None
     if len(found["parameters"]) < len(value["parameters"]):
-        return None  # one of them has its mistake
+        return None  # the mistake is already reported
     search = Search(**found)
     for at, sentence in search_problems(search):
         wrong(sentence, at)
@@ -181,34 +180,34 @@ def read_search(value: Any, wrong: ReportMistake) -> Search | None:
 
 
 def search_problems(search: Search) -> list[tuple[tuple[str, ...], str]]:
-    """Where, and what: fields that need each other."""
+    """Return the path and sentence of each conflict between fields."""
     found: list[tuple[tuple[str, ...], str]] = []
     names: dict[str, str] = {}
     for name, one in search.parameters.items():
         first = names.setdefault(parameter_variable(name), name)
         if first != name:
-            said = f"{first} and {name} are both {parameter_variable(name)}"
+            said = f"{first} and {name} both become {parameter_variable(name)}"
             found.append((("parameters", name), said))
         if search.method == "grid" and count_grid_values(one) is None:
-            said = "a grid has no end there: give values, a step, or int: true"
+            said = "a grid needs a finite range: give values, a step, or int: true"
             found.append((("parameters", name), said))
     if search.method != "grid" and search.trials is None:
-        found.append((("trials",), f"is missing: how many trials {search.method} is to make"))
+        found.append((("trials",), f"is missing: set how many trials {search.method} should run"))
     if (
         search.method == "grid"
         and not found
         and grid_size(search) > GRID_MAX
         and count_trials(search) > GRID_MAX
     ):
-        found.append((("parameters",), f"make {grid_size(search)} trials: say how many by trials"))
+        found.append((("parameters",), f"make {grid_size(search)} trials: limit them with trials"))
     if not search.metric and (search.method == "bayes" or search.prune.rule != "none"):
         what = "bayes" if search.method == "bayes" else f"prune: {search.prune.rule}"
-        found.append((("metric",), f"is missing: {what} judges trials by what they tell"))
+        found.append((("metric",), f"is missing: {what} compares trials by it"))
     return found
 
 
 def write_search(search: Search) -> dict[str, Any]:
-    """What `read_search` reads the same."""
+    """Return the document form, which `read_search` reads back as the same search."""
     plain = {one.name: one.default for one in fields(Search)}
     plain["prune"] = Prune()
     return {

@@ -1,4 +1,4 @@
-"""What may stand for a value in a job file: how it is read, written back, and told to editors."""
+"""The kinds of values in a job file: how each is read, written back and described to editors."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,17 +12,17 @@ UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(s|m|min|h|d|w)")
 MONEY = re.compile(r"(?:\$ ?|USD ?)?([0-9]+(?:\.[0-9]+)?)(?: ?(?:\$|USD|dollars?))?", re.I)
 DURATION_MAX_S = 10 * 366 * 86_400.0
-MANY = 1000  #: so many entries a list may have
+MANY = 1000  #: entries in a list
 
 ReportMistake = Callable[
     [str, tuple[str | int, ...]], None
-]  #: note a mistake: its sentence, and where
+]  #: report a mistake: the sentence and the path
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValueType:
-    """A kind of value. `read` returns None where it noted a mistake."""
+    """A kind of value. `read` returns None if it reported a mistake."""
 
     read: Callable[[Any, ReportMistake], Any]
     schema: Json
@@ -30,7 +30,7 @@ class ValueType:
 
 
 def show_value(value: Any) -> str:
-    """A value in a sentence, not too long."""
+    """Return a value for use in a sentence, shortened to 60 characters."""
     if isinstance(value, bool):
         return "true" if value else "false"
     text = repr(value) if isinstance(value, str) else str(value)
@@ -38,16 +38,16 @@ def show_value(value: Any) -> str:
 
 
 def suggest_name(word: str, words: Sequence[str]) -> str:
-    """`: did you mean …?`, or what there is."""
+    """Return `did you mean …?` with the nearest word, or the list of words."""
     plain = {re.sub(r"[^a-z0-9]", "", each.lower()): each for each in words}
     near = near_names(re.sub(r"[^a-z0-9]", "", word.lower()), plain, most=1)
     if near:
         return f"did you mean {plain[near[0]]}?"
-    return f"it is one of {', '.join(words)}"
+    return f"use one of {', '.join(words)}"
 
 
 def text_type(pattern: str = r"(?s).*\S.*", words: str = "a text") -> ValueType:
-    """A text that fits; numbers are taken for texts where they fit."""
+    """Text that matches the pattern; numbers that match it are accepted as text."""
     whole = re.compile(pattern)
 
     def read(value: Any, wrong: ReportMistake) -> str | None:
@@ -66,24 +66,22 @@ def text_type(pattern: str = r"(?s).*\S.*", words: str = "a text") -> ValueType:
 
 
 def quote_hint(value: Any) -> str:
-    """YAML takes some words for truths: what to do about it."""
-    return " (put it in quotes to mean the word)" if isinstance(value, bool) else ""
+    """Return a hint for words such as `no` that YAML reads as booleans."""
+    return " (put it in quotes if you mean the word)" if isinstance(value, bool) else ""
 
 
 def choice_type(*words: str) -> ValueType:
-    """One of some words."""
 
     def read(value: Any, wrong: ReportMistake) -> str | None:
         if value in words:
             return str(value)
-        wrong(f"{show_value(value)} is none: {suggest_name(str(value), words)}", ())
+        wrong(f"{show_value(value)} is not allowed: {suggest_name(str(value), words)}", ())
         return None
 
     return ValueType(read=read, schema={"enum": list(words)})
 
 
 def read_flag(value: Any, wrong: ReportMistake) -> bool | None:
-    """Yes or no."""
     if not isinstance(value, bool):
         wrong(f"should be true or false, not {show_value(value)}", ())
         return None
@@ -94,7 +92,7 @@ FLAG = ValueType(read=read_flag, schema={"type": "boolean"})
 
 
 def integer_type(least: int, most: int, *, endless: str = "") -> ValueType:
-    """A whole number; or a word for no end, which is read as None wrapped in a list."""
+    """A whole number, or the word `endless` for no limit, which is read as Unlimited."""
 
     def read(value: Any, wrong: ReportMistake) -> Any:
         if endless and value == endless:
@@ -103,7 +101,7 @@ def integer_type(least: int, most: int, *, endless: str = "") -> ValueType:
             also = f" or {endless}" if endless else ""
             wrong(f"should be a whole number{also}, not {show_value(value)}", ())
         elif not least <= value <= most:
-            wrong(f"{value} is out of range: from {least} to {most}", ())
+            wrong(f"{value} is out of range: use {least} to {most}", ())
         else:
             return value
         return None
@@ -116,11 +114,11 @@ def integer_type(least: int, most: int, *, endless: str = "") -> ValueType:
 
 
 class Unlimited:
-    """What `unlimited` is read as, so that it is not taken for a mistake."""
+    """What `unlimited` is read as, since None stands for a mistake."""
 
 
 def parse_duration(value: Any) -> float | None:
-    """Of 90m, 2h, 3d, or a number; None if it is none."""
+    """Return the seconds of 90m, 2h, 3d or a number, or None if it is not a duration."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -130,7 +128,7 @@ def parse_duration(value: Any) -> float | None:
 
 
 def format_duration(duration_s: float) -> str:
-    """5400 → 90m: what `seconds` reads the same."""
+    """5400 → 90m, which parse_duration reads as the same number."""
     for unit in ("d", "h", "m"):
         if duration_s and duration_s % UNITS[unit] == 0:
             return f"{duration_s / UNITS[unit]:.0f}{unit}"
@@ -138,7 +136,7 @@ def format_duration(duration_s: float) -> str:
 
 
 def duration_type(least_s: float = 0.0, **words: float) -> ValueType:
-    """How long; or one of these words, which stand for so long."""
+    """A duration, or one of these words with its duration."""
 
     def read(value: Any, wrong: ReportMistake) -> float | None:
         if isinstance(value, str) and value in words:
@@ -146,7 +144,7 @@ def duration_type(least_s: float = 0.0, **words: float) -> ValueType:
         found = parse_duration(value)
         if found is None:
             also = "".join(f", or {word}" for word in words)
-            wrong(f"{show_value(value)} is no duration: write 30s, 90m, 2h or 3d{also}", ())
+            wrong(f"{show_value(value)} is not a duration: write 30s, 90m, 2h or 3d{also}", ())
         elif not least_s <= found <= DURATION_MAX_S:
             end = f"at least {format_duration(least_s)}" if found < least_s else "at most ten years"
             wrong(f"{show_value(value)} is out of range: {end}", ())
@@ -168,13 +166,12 @@ def duration_type(least_s: float = 0.0, **words: float) -> ValueType:
 
 
 def read_money(value: Any, wrong: ReportMistake) -> float | None:
-    """Dollars."""
     match = MONEY.fullmatch(value.strip()) if isinstance(value, str) else None
     number = float(match[1]) if match else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
-        wrong(f"{show_value(value)} is no amount: write 12.50, in dollars", ())
+        wrong(f"{show_value(value)} is not an amount: write 12.50, in dollars", ())
     elif number <= 0:
-        wrong(f"{show_value(value)} is out of range: more than nothing", ())
+        wrong(f"{show_value(value)} is out of range: it must be more than 0", ())
     else:
         return float(number)
     return None
@@ -191,7 +188,7 @@ AMOUNT = ValueType(
 def list_type(
     item: ValueType, *, empty: str = "", repeats: bool = False, none: bool = False
 ) -> ValueType:
-    """Several, or one without brackets; none too, or by a word that is `empty`, where that is."""
+    """One item, or a list of them; `empty` is a word for none, `none` allows an empty list."""
 
     def read(value: Any, wrong: ReportMistake) -> tuple[Any, ...] | None:
         if empty and value in (empty, [empty]):
@@ -202,7 +199,7 @@ def list_type(
         if not value and none:
             return ()
         if not value or len(value) > MANY:
-            wrong(f"should be one or several, not {'none' if not value else len(value)}", ())
+            wrong(f"should be one to {MANY} values, not {len(value)}", ())
             return None
         several = [
             item.read(one, lambda sentence, below, at=at: wrong(sentence, (at, *below)))  # type: ignore[misc]
@@ -211,24 +208,24 @@ def list_type(
         found_all = tuple(one for one in several if one is not None)
         if not repeats and len(set(map(str, found_all))) < len(found_all):
             twice = next(one for at, one in enumerate(found_all) if one in found_all[:at])
-            wrong(f"{show_value(twice)} stands in it twice", ())
+            wrong(f"{show_value(twice)} is listed twice", ())
         return found_all
 
     def write(value: Sequence[Any]) -> Any:
-        told = [item.write(one) for one in value]
-        return (empty or []) if not told else told[0] if len(told) == 1 else told
+        written = [item.write(one) for one in value]
+        return (empty or []) if not written else written[0] if len(written) == 1 else written
 
     several: Json = {"type": "array", "items": item.schema, **({} if none else {"minItems": 1})}
     return ValueType(read=read, schema={"anyOf": [dict(item.schema), several]}, write=write)
 
 
 def mapping_type(name: str, words: str, item: ValueType) -> ValueType:
-    """Names with a value each."""
+    """A mapping from names that match the pattern to values of one type."""
     fits = re.compile(name)
 
     def read(value: Any, wrong: ReportMistake) -> dict[str, Any] | None:
         if not isinstance(value, Mapping):
-            wrong(f"should be names with a value each, not {show_value(value)}", ())
+            wrong(f"should map names to values, not {show_value(value)}", ())
             return None
         found = {}
         for key, below in value.items():
@@ -246,11 +243,11 @@ def mapping_type(name: str, words: str, item: ValueType) -> ValueType:
 
 
 def read_plain(value: Any, wrong: ReportMistake) -> str | None:
-    """A text or a number, as it was written."""
+    """Accept text or a number, as it was written."""
     if value is None:
-        wrong('has no value: write "" for an empty one', ())
+        wrong('has no value: write "" for an empty value', ())
     elif isinstance(value, bool) or not isinstance(value, str | int | float) or "\0" in str(value):
-        wrong(f"should be a text, not {show_value(value)}{quote_hint(value)}", ())
+        wrong(f"should be text, not {show_value(value)}{quote_hint(value)}", ())
     else:
         return str(value)
     return None
@@ -260,10 +257,10 @@ PLAIN = ValueType(read=read_plain, schema={"type": ["string", "number", "boolean
 
 
 def read_command(value: Any, wrong: ReportMistake) -> str | tuple[str, ...] | None:
-    """A shell's text, or words that need no shell."""
+    """Accept text for a shell, or a list of arguments that needs no shell."""
     if isinstance(value, list | tuple):
         if not value or not all(isinstance(word, str | int | float) for word in value):
-            wrong("as a list it should be a program and its arguments", ())
+            wrong("a list should be a program and its arguments", ())
             return None
         return tuple(map(str, value))
     return SHELL.read(value, wrong)  # type: ignore[no-any-return]
@@ -278,16 +275,16 @@ COMMAND = ValueType(
 
 
 def record_type(build: Callable[..., Any], **kinds: ValueType) -> ValueType:
-    """A few fields of their own; those not said keep what they are by themselves."""
+    """An object with these optional fields; absent fields keep their defaults."""
 
     def read(value: Any, wrong: ReportMistake) -> Any:
         if not isinstance(value, Mapping):
-            wrong(f"should have {' and '.join(kinds)} below it, not {show_value(value)}", ())
+            wrong(f"should contain {' and '.join(kinds)}, not {show_value(value)}", ())
             return None
         found = {}
         for key, below in value.items():
             if key not in kinds:
-                wrong(f"there is no such field: {suggest_name(str(key), list(kinds))}", (str(key),))
+                wrong(f"unknown field: {suggest_name(str(key), list(kinds))}", (str(key),))
                 continue
             found[key] = kinds[key].read(below, lambda said, at, k=key: wrong(said, (k, *at)))  # type: ignore[misc]
         return build(**{

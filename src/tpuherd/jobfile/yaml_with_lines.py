@@ -1,4 +1,4 @@
-"""Reads YAML so that every value knows its line, and every text is as it was written."""
+"""Reads YAML and keeps the line of each value and its text as written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-FieldPath = tuple[str | int, ...]  #: the way to a value: ("retry", "failures"), ("setup", 0)
+FieldPath = tuple[str | int, ...]  #: the path of a value: ("retry", "failures"), ("setup", 0)
 
 BYTES_MAX = 1_000_000
 VALUES_MAX = 20_000
@@ -15,42 +15,41 @@ MERGE = "tag:yaml.org,2002:merge"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mistake:
-    """One thing that is wrong, where it stands, and what would be right."""
+    """One mistake in a job file: its line, its field, and what to write instead."""
 
-    line: int  #: from 1 on; 0 where there is no file
+    line: int  #: starts at 1; 0 without a file
     field: str
     sentence: str
 
     def format_line(self, file: str) -> str:
-        """As compilers say it."""
+        """Format it like a compiler does: FILE:LINE: FIELD: SENTENCE."""
         place = f"{file}:{self.line}: " if self.line else ""
         return f"{place}{self.field}: {self.sentence}" if self.field else place + self.sentence
 
 
 @dataclass(kw_only=True, slots=True)
 class YamlDocument:
-    """What a text says, and where it says so. Filled while it is read."""
+    """The values of a YAML text with their lines. Filled while the text is read."""
 
     value: Any = None
     lines: dict[FieldPath, int] = field(default_factory=dict)
-    texts: dict[FieldPath, str] = field(default_factory=dict)  #: of plain values, as written
+    texts: dict[FieldPath, str] = field(default_factory=dict)  #: plain values as written
     mistakes: list[Mistake] = field(default_factory=list)
 
     def line_of(self, where: FieldPath) -> int:
-        """Where a value stands, or what it is in."""
+        """Return the line of a value, or of the nearest value that contains it."""
         for end in range(len(where), -1, -1):
             if where[:end] in self.lines:
                 return self.lines[where[:end]]
         return 0
 
     def add_mistake(self, where: FieldPath, sentence: str) -> None:
-        """Note a mistake."""
         name = format_path(where)
         self.mistakes.append(Mistake(line=self.line_of(where), field=name, sentence=sentence))
 
 
 class UnreadableYaml(Exception):
-    """It is no YAML, or more than anybody writes."""
+    """The text is not YAML, or is too large for a job file."""
 
     def __init__(self, sentence: str, line: int = 1) -> None:
         super().__init__(sentence)
@@ -66,11 +65,11 @@ def format_path(where: FieldPath) -> str:
 
 
 def read_yaml(text: str) -> YamlDocument:
-    """The whole of a text; what can't be read is a mistake of it."""
+    """Read a text; what can't be read becomes a mistake in the document."""
     found = YamlDocument()
     try:
         if len(text) > BYTES_MAX:
-            raise UnreadableYaml("it is larger than a megabyte: that is no job file")
+            raise UnreadableYaml("the file is larger than 1 MB, too large for a job file")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         if node is None:
             found.lines[()] = 1
@@ -80,11 +79,11 @@ def read_yaml(text: str) -> YamlDocument:
         found.mistakes.append(Mistake(line=unreadable.line, field="", sentence=str(unreadable)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        sentence = f"this is no YAML: {error.problem or error.context}"
+        sentence = f"not valid YAML: {error.problem or error.context}"
         line = mark.line + 1 if mark else 1
         found.mistakes.append(Mistake(line=line, field="", sentence=sentence))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        sentence = f"this is no YAML: {str(error).splitlines()[0]}"
+        sentence = f"not valid YAML: {str(error).splitlines()[0]}"
         found.mistakes.append(Mistake(line=1, field="", sentence=sentence))
     return found
 
@@ -92,12 +91,12 @@ def read_yaml(text: str) -> YamlDocument:
 def read_node(
     node: yaml.Node, where: FieldPath, page: YamlDocument, above: tuple[yaml.Node, ...]
 ) -> Any:
-    """What a node stands for, its lines noted."""
+    """Return the value of a node and record its lines."""
     line = node.start_mark.line + 1
     if node in above:
-        raise UnreadableYaml("a value holds itself", line)
+        raise UnreadableYaml("a value contains itself", line)
     if len(page.lines) > VALUES_MAX:
-        raise UnreadableYaml(f"it has more than {VALUES_MAX} values", line)
+        raise UnreadableYaml(f"the file has more than {VALUES_MAX} values", line)
     page.lines.setdefault(where, line)
     if isinstance(node, yaml.MappingNode):
         return read_mapping(node, where, page, (*above, node))
@@ -111,7 +110,7 @@ def read_node(
 
 
 def read_scalar(node: yaml.ScalarNode) -> str | int | float | bool | None:
-    """A text, number, truth or nothing; what YAML takes for dates or base 60 is a text."""
+    """Return text, a number, a boolean or None; YAML's dates and base 60 stay text."""
     text: str = node.value
     if node.tag.rpartition(":")[2] not in ("int", "float", "bool", "null") or ":" in text:
         return text
@@ -122,21 +121,21 @@ def read_scalar(node: yaml.ScalarNode) -> str | int | float | bool | None:
 def read_mapping(
     node: yaml.MappingNode, where: FieldPath, page: YamlDocument, above: tuple[yaml.Node, ...]
 ) -> dict[str, Any]:
-    """Names and their values; what stands twice is a mistake."""
+    """Return names and values; a name that occurs twice is a mistake."""
     found: dict[str, Any] = {}
     merged: dict[str, Any] = {}
     for key, below in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise UnreadableYaml("a name must be a text", key.start_mark.line + 1)
+            raise UnreadableYaml("a field name must be text", key.start_mark.line + 1)
         if key.tag == MERGE:
             for one in below.value if isinstance(below, yaml.SequenceNode) else [below]:
-                told = read_node(one, where, page, above)
-                merged |= told if isinstance(told, Mapping) else {}
+                base = read_node(one, where, page, above)
+                merged |= base if isinstance(base, Mapping) else {}
             continue
         name = key.value
         if name in found:
             page.lines[*where, name] = key.start_mark.line + 1
-            page.add_mistake((*where, name), "stands twice")
+            page.add_mistake((*where, name), "is set twice")
             continue
         page.lines[*where, name] = key.start_mark.line + 1
         found[name] = read_node(below, (*where, name), page, above)
