@@ -142,7 +142,7 @@ def test_a_job_that_has_no_node_yet_is_known(user: User) -> None:
         for target in ("late", "late-0"):
             done = user.herd("exec", target, "--", "true")
             assert done.returncode == 4
-            says = f"herd exec: {target} has no node yet: herd why says what it waits for\n"
+            says = f"herd exec: {target} has no node yet: `herd why` shows what it waits for\n"
             assert done.stderr == says
     finally:
         user.herd("down", "late", "--yes")

@@ -90,7 +90,7 @@ def test_without_a_terminal_run_says_that_it_detached_and_how_to_wait(user: Owne
     until(lambda: not any("gpu-0" in name for name in bids(user)), "its node to go", seconds=60)
     over = user.herd("exec", "gpu", "--", "true")
     assert over.returncode == 4
-    assert over.stderr.startswith("herd exec: gpu is finished and has no node any more")
+    assert over.stderr.startswith("herd exec: gpu is finished and its node is deleted")
 
 
 def test_several_tiers_stand_between_commas_and_slices_are_shown(user: Owner) -> None:
@@ -143,7 +143,7 @@ def test_down_waits_no_longer_than_it_is_told_and_says_for_what(user: Owner) -> 
     user.happened("bid.ready")
     done = user.herd("down", "late", "--yes", "--timeout", "0s")
     assert (done.returncode, done.stdout) == (124, "")
-    assert re.search(r"late-0-g\d+-\w+ still there.*the engine goes on", done.stderr), done.stderr
+    assert re.search(r"still deleting late-0-g\d+-\w+.*the engine goes on", done.stderr), done.stderr
 
 
 def test_a_kept_node_gets_other_code_at_once(user: Owner) -> None:
@@ -178,7 +178,7 @@ def test_scaling_takes_the_last_and_touches_no_other(user: Owner) -> None:
     user.happened("attempt.started", many=begun + 3)
     refused = user.herd("scale", "gpt", "1")
     assert refused.returncode == 2
-    assert "1 of its nodes goes, with what runs there" in refused.stderr
+    assert "1 of its nodes is deleted, with what runs there" in refused.stderr
     assert of_json(user, "scale", "gpt", "1", "--yes")["difference"] == ["copies: 2 → 1"]
     until(
         lambda: not any(one.startswith("gpt-1-") for one in bids(user)), "gpt-1 to go", seconds=60

@@ -95,7 +95,7 @@ def test_commands_are_done_there_with_what_they_need(user: Traveller, machine: M
         "run", "--name", "x", "--accelerator", "v4-8", "--secret", "NO", "--", "x", cwd=folder
     )
     assert missing.returncode == 2
-    assert "there is no variable NO in your environment" in missing.stderr
+    assert "the variable NO is not set in your environment" in missing.stderr
 
 
 def test_signals_and_statuses_come_through(user: Traveller) -> None:

@@ -121,7 +121,7 @@ def test_an_empty_store_says_so(herd: Herd, world: Path, tmp_path: Path) -> None
     assert herd("capacity") == (0, "nothing was asked for yet\n", "")
     assert herd("events") == (0, "", "")
     assert herd("status", "gpt") == (
-        4, "", "herd status: there is no job gpt, nor any other\n",
+        4, "", "herd status: there is no job gpt: no jobs exist\n",
     )  # fmt: skip
 
 
@@ -184,7 +184,7 @@ def test_what_is_no_sweep_says_so(herd: Herd, save: Save) -> None:
     for word in ("status", "best", "plot"):
         status, out, err = herd("sweep", word, "gpt")
         assert (status != 0, out) == (True, "")
-        assert err == f"herd sweep {word}: gpt is no sweep: its job file has no `sweep:`\n"
+        assert err == f"herd sweep {word}: gpt is not a sweep: its job file has no `sweep:`\n"
     assert herd("sweep", "best", "gpu")[0] == 4
 
 
@@ -208,7 +208,7 @@ def test_wait_for_several_is_over_when_all_are(herd: Herd, save: Save) -> None:
     said = "herd wait: gpt-0 is done\nherd wait: sad goes on\n"
     assert herd("wait", "gpt", "sad", "--timeout", "0.1s") == (124, "", said)
     assert herd("wait", "gpt", "sax*")[::2] == (
-        4, "herd wait: there is no job sax*: there is gpt,sad\n",
+        4, "herd wait: there is no job sax*: the jobs are gpt,sad\n",
     )  # fmt: skip
     failed.events.clear()
     failed.end(Verdict.FAILURE, exit=3)
@@ -258,7 +258,7 @@ def test_a_job_without_a_node_is_spoken_of_as_it_is(save: Save, world: Path) -> 
     one = StoryLog(time() - 120)
     one.ask()
     save(one)
-    assert "herd why says what it waits for" in said("gpt")
+    assert "`herd why` shows what it waits for" in said("gpt")
     one = story()
     one.tell("slot.done", why="it succeeded")
     save(one)
@@ -268,7 +268,7 @@ def test_a_job_without_a_node_is_spoken_of_as_it_is(save: Save, world: Path) -> 
     failed = story()
     failed.tell("slot.gave_up", why="it failed 4 times")
     save(failed, job="sad")
-    assert "is finished" in said("sad")
+    assert "gave up" in said("sad")
     assert "gave up" in said("sad-0")
 
 

@@ -167,7 +167,7 @@ def test_a_change_is_asked_about_and_keeps_the_run(office: Office) -> None:
     assert office.word(JOB.replace("-f", "-i")) == "changed"
     wish = office.desk.get_job("gpt")
     assert (wish.revision, wish.made_at) == (2, made_at)
-    assert office.person.asked[-1].startswith("gpt is there already: this needs a new attempt")
+    assert office.person.asked[-1].startswith("gpt already exists: this needs a new attempt")
     assert office.log()[-1].facts["difference"] == ["run: hostname -f → hostname -i"]
 
 
@@ -239,7 +239,7 @@ def test_a_cloud_that_gives_no_answer_is_said_and_the_job_is_stored(
 ) -> None:
     office.trouble = trouble
     assert office.word(JOB) == "submitted"
-    assert office.person.notes[0].startswith(f"{trouble.sentence}; the job is stored")
+    assert office.person.notes[0].startswith(f"{trouble.sentence}; the job is saved")
     (noted,) = office.desk.store.troubles.read()
     assert noted.sentence == trouble.sentence
     office.trouble = None
@@ -296,7 +296,7 @@ def test_fields_are_set_and_what_it_takes_is_asked(office: Office) -> None:
     office.set(copies=3)
     assert len(office.person.asked) == 1
     office.set(copies=1)
-    assert office.person.asked[-1] == "gpt: 2 of its nodes go, with what runs there"
+    assert office.person.asked[-1] == "gpt: 2 of its nodes are deleted, with what runs there"
     for field in ({"workdir": "."}, {"secrets": ["A"]}):
         with pytest.raises(InvalidInput, match="can't be set"):
             office.set(**field)
@@ -306,7 +306,7 @@ def test_fields_are_set_and_what_it_takes_is_asked(office: Office) -> None:
 
 @pytest.mark.parametrize(
     ("goal", "run", "sentence"),
-    [(Goal.RUN, None, "run can't be taken back"), (Goal.IDLE, "hostname", "run can't be set")],
+    [(Goal.RUN, None, "run can't be removed"), (Goal.IDLE, "hostname", "run can't be set")],
 )
 def test_a_command_is_neither_taken_back_nor_given_to_nodes_without_one(
     office: Office, goal: Goal, run: str | None, sentence: str
@@ -336,15 +336,15 @@ def test_all_mistakes_of_page_and_place_at_once_and_nothing_is_stored(office: Of
         "checkpoint: gs://mine/x\ncopies: x\n"
     )
     assert office.wish(text) == [
-        "job.yaml:1: run is missing: write run: python3 train.py, or say it: -- python3 train.py",
-        "job.yaml:2: accelerator: there is no v4-17: did you mean v4-8 or v4-16?",
-        "job.yaml:3: workdir: nowhere is no folder",
-        "job.yaml:4: secrets.ABSENT: there is no variable ABSENT in your environment",
-        "job.yaml:5: checkpoint: there is no bucket mine",
+        "job.yaml:1: run is missing: write run: python3 train.py, or append -- python3 train.py",
+        "job.yaml:2: accelerator: unknown type v4-17: did you mean v4-8 or v4-16?",
+        "job.yaml:3: workdir: nowhere is not a folder",
+        "job.yaml:4: secrets.ABSENT: the variable ABSENT is not set in your environment",
+        "job.yaml:5: checkpoint: bucket mine does not exist",
         "job.yaml:6: copies: should be a whole number, not 'x'",
     ]
     assert office.wish(JOB + "checkpoint: gs://theirs") == [
-        "job.yaml:4: checkpoint: you may not look at the bucket theirs"
+        "job.yaml:4: checkpoint: you are not allowed to read bucket theirs"
     ]
     assert office.log() == []
     assert office.desk.store.stored_jobs() == {}
@@ -353,7 +353,7 @@ def test_all_mistakes_of_page_and_place_at_once_and_nothing_is_stored(office: Of
 
 def test_a_misspelt_command_is_not_missing_as_well(office: Office) -> None:
     assert office.wish("name: gpt\naccelerator: v4-8\nrunn: x\n") == [
-        "job.yaml:3: runn: there is no such field: did you mean run?"
+        "job.yaml:3: runn: unknown field: did you mean run?"
     ]
 
 
@@ -366,10 +366,10 @@ def test_a_script_that_is_not_shipped_is_found_before_a_node_is_paid(
     code = tmp_path / "code"
     code.mkdir()
     assert office.wish(SCRIPT + "workdir: code") == [
-        "job.yaml:3: run: there is no train.py in workdir code"
+        "job.yaml:3: run: train.py is not in workdir code"
     ]
     assert office.wish(SCRIPT) == [
-        "job.yaml:3: run: a new host has no train.py: say what to ship (workdir or repo)"
+        "job.yaml:3: run: new hosts have no train.py: set what to ship with workdir or repo"
     ]
     (tmp_path / "train.py").write_text("1")
     assert office.wish(SCRIPT) == [
@@ -393,7 +393,7 @@ def test_a_command_that_needs_no_code_needs_no_folder(office: Office, tmp_path: 
 def test_a_checkpoint_must_be_shared_by_all_hosts(office: Office) -> None:
     for place in ("~/ckpt", "/tmp/ckpt"):
         assert office.wish(JOB + f"checkpoint: {place}") == [
-            f"job.yaml:4: checkpoint: {place} is another folder on each of the 2 hosts: write a"
+            f"job.yaml:4: checkpoint: {place} is a different folder on each of the 2 hosts: use a"
             " bucket, gs://BUCKET/PATH, or mount a shared folder in setup"
         ]
     assert office.word(JOB + "checkpoint: /nfs/x\nsetup: sudo mount nfs:/x /nfs\n") == "submitted"
@@ -406,8 +406,8 @@ def test_a_runtime_that_nobody_knows_is_refused(office: Office) -> None:
     office.runtimes = {"tpu-new-2030"}
     assert office.word(JOB + "runtime: tpu-new-2030") == "submitted"
     assert office.wish(JOB + "runtime: tpu-old-1999") == [
-        "job.yaml:4: runtime: there is no runtime tpu-old-1999 in us-central2-b: leave it out to"
-        " get the usual one, or see: gcloud compute tpus tpu-vm versions list"
+        "job.yaml:4: runtime: us-central2-b has no runtime tpu-old-1999: omit it to"
+        " get the default, or see: gcloud compute tpus tpu-vm versions list"
     ]
     office.runtimes = None  # the cloud is not reached: that is no reason to refuse it
     assert office.word(JOB + "runtime: tpu-old-1999") == "changed"
@@ -422,7 +422,9 @@ def test_where_a_bucket_is_decides_and_is_remembered(office: Office) -> None:
         office.desk.store.stored_jobs(), office.desk.place, owner="abc"
     ).wishes.slots["gpt-0"]
     assert {one.zone for one in slot.offers} == {"europe-west4-a", "europe-west4-b"}
-    with pytest.raises(InvalidInput, match="bucket mine is in EUROPE-WEST4, and there is no v4-16"):
+    with pytest.raises(
+        InvalidInput, match="bucket mine is in EUROPE-WEST4, and no v4-16 is available"
+    ):
         office.wish(JOB + "checkpoint: gs://mine")
 
 
@@ -449,10 +451,10 @@ def test_secrets_are_found_and_kept_apart(office: Office, tmp_path: Path) -> Non
     [
         ("{file: absent}", "absent can't be read: No such file or directory"),
         ("{file: empty}", "empty is empty"),
-        ("{file: binary}", "binary holds no text that a variable can hold"),
+        ("{file: binary}", "binary is not text that an environment variable can hold"),
         ("{command: exit 3}", "its command ended with exit status 3"),
-        ("{command: 'true'}", "what its command printed is empty"),
-        ("{env: ABSENT}", "there is no variable ABSENT in your environment"),
+        ("{command: 'true'}", "the output of its command is empty"),
+        ("{env: ABSENT}", "the variable ABSENT is not set in your environment"),
     ],
 )
 def test_secrets_that_can_not_be_had(
@@ -518,7 +520,7 @@ def test_without_grants_it_is_asked_once_a_project(tmp_path: Path) -> None:
     office = Office(tmp_path, google=True)
     office.person.answer = False
     assert office.wish(JOB) == ["no"]
-    assert office.person.asked[0].startswith("no grants are known for mine: this may be asked for")
+    assert office.person.asked[0].startswith("no grants are configured for mine")
     office.person.answer = True
     assert office.word(JOB) == "submitted"
     assert office.word(JOB.replace("gpt", "other")) == "submitted"

@@ -1,1 +1,1 @@
-"""Where wishes are made, changed and dropped: for commands and for Python alike."""
+"""Operations on jobs: submit, change, remove, query. Shared by the commands and the Python API."""

@@ -1,4 +1,4 @@
-"""Takes over what bears an owner's name: ours that the store has lost, or another's."""
+"""Adopts cloud resources that the store does not know: lost ones of ours, or another owner's."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,19 +14,17 @@ from tpuherd.settings import project_settings
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdoptionResult:
-    """What came of it."""
-
     bids: tuple[str, ...]
-    unknown: tuple[str, ...]  #: whose job stands nowhere
+    unknown: tuple[str, ...]  #: bids whose job is not known
 
     def as_json(self) -> dict[str, list[str]]:
-        """As `herd adopt --json` tells it."""
+        """Return the output of `herd adopt --json`."""
         jobs = sorted({parse_bid_name(bid).job for bid in self.bids})
         return {"jobs": jobs, "adopted": list(self.bids), "unknown": list(self.unknown)}
 
 
 async def adopt_resources(owner: str | None, here: Session) -> AdoptionResult:
-    """That owner's, or our own that the store knows nothing of."""
+    """Adopt that owner's resources, or our own ones that the store does not know."""
     seen = await survey_cloud(here)
     sights = find_unknown_bids(owner, seen, here)
     found = rebuild_records(sights, here.store.stored_jobs(), here.clock.now(), user_at_machine())
@@ -44,24 +42,24 @@ async def adopt_resources(owner: str | None, here: Session) -> AdoptionResult:
 def find_unknown_bids(
     owner: str | None, seen: CloudInventory, here: Session
 ) -> list[BidObservation]:
-    """What bears that owner's name, or ours, and the store knows nothing of."""
+    """Return the bids of that owner, or ours, that the store does not know."""
     if owner is None:
         return list(seen.find_orphans(load_history(here.store)).values())
     owners = {parse_bid_name(bid).owner for bid in seen.survey.sights}
     if owner not in owners:
         others = sorted(owners - seen.owners)
-        there = f": there is {', '.join(others)}" if others else ""
-        raise NotFound(f"nothing bears the name of an owner {owner}{there}")
+        there = f"; owners are {', '.join(others)}" if others else ""
+        raise NotFound(f"nothing here belongs to an owner {owner}{there}")
     return list(seen.find_orphans(load_history(here.store), of=frozenset((owner,))).values())
 
 
 def refuse_job_clash(sights: Iterable[BidObservation], here: Session) -> None:
-    """Two jobs of one name can't be one."""
+    """Refuse a bid whose job has the same name as a different job of ours."""
     wishes = here.store.stored_jobs()
     for sight in sights:
         wish, made = wishes.get(parse_bid_name(sight.bid).job), sight.card.get("made_at")
         if wish is not None and isinstance(made, int | float) and made != wish.made_at:
             raise InvalidInput(
-                f"{wish.job} is another job here than that of {sight.bid}",
-                hint=f"herd down {wish.job} first, or herd gc {sight.bid}",
+                f"{sight.bid} belongs to a different job than the {wish.job} known here",
+                hint=f"run `herd down {wish.job}` first, or `herd gc {sight.bid}`",
             )

@@ -1,4 +1,4 @@
-"""Whether the cloud can be asked at all, before anything is promised."""
+"""Checks that the cloud can be asked at all, before a job is submitted."""
 
 from tpuherd.errors import NotReached, OperationFailed
 from tpuherd.jobs.open_project import Session
@@ -6,7 +6,7 @@ from tpuherd.model.trouble import CLOUD
 
 
 async def check_access(here: Session) -> bool:
-    """A token and one list. NotAllowed: nobody is logged in, or may look; false: no answer now."""
+    """Get a token and one list. False: the cloud does not answer now. Raises NotAllowed."""
     cloud = await here.cloud()
     try:
         await cloud.check_access()
@@ -14,7 +14,7 @@ async def check_access(here: Session) -> bool:
         note = here.store.troubles.record_trouble
         note(CLOUD, error.sentence, hint=error.hint, now=here.clock.now())
         await here.talk.show_message(
-            f"{error.sentence}; the job is stored, and nodes are asked for when the cloud answers"
+            f"{error.sentence}; the job is saved; nodes are requested when the cloud answers"
         )
         return False
     here.store.troubles.end_trouble(CLOUD)

@@ -1,4 +1,4 @@
-"""The engine as a process beside the commands: begun on demand, asked how it is, ended."""
+"""Starts the engine process on demand, shows its status and stops it."""
 
 import os
 import signal
@@ -17,11 +17,11 @@ from tpuherd.store.lease import try_lock
 from tpuherd.store.set_aside import SET_ASIDE
 from tpuherd.views.trouble_line import problem_rows
 
-PROGRAM = "tpuherd.engine.engine_process"  #: of the command line: named here, never imported
-STARTING = "engine.starting"  #: locked from its beginning until it leads, or ends
+PROGRAM = "tpuherd.engine.engine_process"  #: started by name, never imported
+STARTING = "engine.starting"  #: locked from its start until it has the lease, or ends
 
 
-LOG = "engine.out"  #: what it says besides its log: what should not happen
+LOG = "engine.out"  #: its stdout and stderr, normally empty
 STARTED = "engine.started"
 TOLD = (
     "job.submitted",
@@ -39,12 +39,11 @@ LOOK_S = 0.05
 
 
 def open_store(scope: ProjectScope) -> Database:
-    """Its store."""
     return Database(scope.store_folder, WallClock().now())
 
 
 def ensure_engine(place: ProjectAccess, environ: Mapping[str, str]) -> None:
-    """Begin the engine where none runs and something is wished that may not be there yet."""
+    """Start the engine if none runs and a job may need it."""
     store = open_store(place)
     try:
         if not is_engine_running(store, WallClock().now()) and has_unsettled_changes(store, place):
@@ -54,12 +53,12 @@ def ensure_engine(place: ProjectAccess, environ: Mapping[str, str]) -> None:
 
 
 def is_engine_running(store: Database, now: float) -> bool:
-    """Whether an engine runs, or has been begun and is about to: it holds a lock until it leads."""
+    """Whether an engine runs or is starting: it holds a lock until it has the lease."""
     return store.lease_holder(now) is not None or is_lock_held(store.folder / STARTING)
 
 
 def is_lock_held(file: Path) -> bool:
-    """Whether a process holds the lock of this file."""
+    """Whether a process holds the lock on this file."""
     if not file.exists():
         return False
     held = try_lock(file)
@@ -69,10 +68,10 @@ def is_lock_held(file: Path) -> bool:
 
 
 def has_unsettled_changes(store: Database, place: ProjectAccess) -> bool:
-    """Whether anything has happened since an engine found nothing more to do.
+    """Whether anything has happened since an engine stopped with nothing left to do.
 
-    A store that knows nothing is new, or it was lost: if our name exists already, it may stand on
-    something in the cloud.
+    An empty store is new or was lost: if our owner id already exists, something may be left in
+    the cloud.
     """
     for _, event in store.read_events(kinds=TOLD, limit=1, newest=True):
         return not (event.kind == "engine.stopped" and event.facts.get("why") == REST)
@@ -80,20 +79,20 @@ def has_unsettled_changes(store: Database, place: ProjectAccess) -> bool:
 
 
 def has_known_jobs(store: Database) -> bool:
-    """Whether the store has ever known of a job since it was new, or set aside."""
+    """Whether the store has known a job since it was created or set aside."""
     return any(
         event.kind != SET_ASIDE for _, event in store.read_events(kinds=TOLD, limit=1, newest=True)
     )
 
 
 def spawn_engine(place: ProjectAccess, environ: Mapping[str, str]) -> None:
-    """As a process of its own, which outlives us. Where two do so at once, one of them ends."""
+    """Start a separate process that outlives us. If two start at once, one of them ends."""
     words = [sys.executable, "-P", "-m", PROGRAM]
     if place.world is not None:
         words.append(str(place.world))
     starting = try_lock(place.store_folder / STARTING)
     if starting is None:
-        return  # another one is about to lead
+        return  # another engine is starting
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -104,19 +103,19 @@ def spawn_engine(place: ProjectAccess, environ: Mapping[str, str]) -> None:
     try:
         os.posix_spawn(sys.executable, words, dict(environ), file_actions=actions)
     finally:
-        os.close(starting)  # the lock is the engine's now
+        os.close(starting)  # the engine holds the lock now
 
 
 async def start_engine(place: ProjectAccess, environ: Mapping[str, str]) -> Mapping[str, Any]:
-    """Begin it, and wait until it is at work; or find that one runs."""
+    """Start the engine and wait until it works, or find that one runs."""
     store = open_store(place)
     try:
         if store.lease_holder(WallClock().now()) is None:
             spawn_engine(place, environ)
             if not await wait_until(lambda: has_started_work(store), START_S):
                 raise NotReached(
-                    f"the engine did not begin in {START_S:g} s",
-                    hint=f"look at {store.folder / LOG}",
+                    f"the engine did not start within {START_S:g} s",
+                    hint=f"see {store.folder / LOG}",
                 )
         return lease_as_json(store.lease_holder(WallClock().now()), place)
     finally:
@@ -124,7 +123,7 @@ async def start_engine(place: ProjectAccess, environ: Mapping[str, str]) -> Mapp
 
 
 async def stop_engine(scope: ProjectScope) -> bool:
-    """End it; whether there was one. What runs on hosts goes on."""
+    """Stop the engine; return whether one ran. Commands on hosts keep running."""
     store = open_store(scope)
     try:
         holder = store.lease_holder(WallClock().now())
@@ -140,27 +139,26 @@ async def stop_engine(scope: ProjectScope) -> bool:
             return True
         ended = await wait_until(lambda: not has_lease(store, holder), STOP_S)
         if not ended:
-            raise OperationFailed(f"the engine, process {holder.pid}, does not end")
+            raise OperationFailed(f"the engine (pid {holder.pid}) does not stop")
         return True
     finally:
         store.close()
 
 
 def has_started_work(store: Database) -> bool:
-    """Whether the one that has the lease has written down that it begins."""
+    """Whether the engine with the lease has recorded its start."""
     now = store.lease_holder(WallClock().now())
     begun = (event for _, event in store.read_events(kinds=(STARTED,), limit=1, newest=True))
     return now is not None and any(event.facts["epoch"] == now.epoch for event in begun)
 
 
 def has_lease(store: Database, holder: LeaseHolder) -> bool:
-    """Whether this one still has the lease."""
     now = store.lease_holder(WallClock().now())
     return now is not None and now.epoch == holder.epoch
 
 
 def engine_status(scope: ProjectScope) -> Mapping[str, Any]:
-    """How it is, as `herd engine status --json` tells it."""
+    """Return the output of `herd engine status --json`."""
     store = open_store(scope)
     try:
         troubles = problem_rows(store.troubles.read())
@@ -170,7 +168,6 @@ def engine_status(scope: ProjectScope) -> Mapping[str, Any]:
 
 
 def lease_as_json(holder: LeaseHolder | None, scope: ProjectScope) -> Mapping[str, Any]:
-    """A holder of the lease, as JSON."""
     return {
         "scope": scope.title,
         "running": holder is not None,
@@ -184,7 +181,7 @@ def lease_as_json(holder: LeaseHolder | None, scope: ProjectScope) -> Mapping[st
 
 
 async def wait_until(happens: Callable[[], bool], seconds: float) -> bool:
-    """Until it is so, or the time is over."""
+    """Wait until the condition holds; False if the time is over first."""
     clock = WallClock()
     end = clock.now() + seconds
     while not happens():

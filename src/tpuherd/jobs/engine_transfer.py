@@ -1,6 +1,7 @@
-"""What travels when a fleet's engine moves: store, secrets, logs, and the code of what is wished.
+"""Moves an engine's data to another machine: store, secrets, logs and the code of its jobs.
 
-One tar, written and read from front to back. Code goes by its ids, and is checked by them.
+The data is one tar that is written and read sequentially. Code is stored under its content ids
+and checked against them.
 """
 
 import io
@@ -23,7 +24,6 @@ DRAFT = "move.db"
 
 
 def part_folders(place: ProjectAccess) -> dict[str, Path]:
-    """Where the parts are on this machine."""
     return {
         STORE: place.store_folder,
         SECRETS: place.store_folder / SECRETS,
@@ -32,7 +32,7 @@ def part_folders(place: ProjectAccess) -> dict[str, Path]:
 
 
 def pack_transfer(place: ProjectAccess, into: IO[bytes], wishes: list[StoredJob]) -> None:
-    """All of it, of a place that no engine works on and no command can open."""
+    """Write everything of a project. No engine may run on it, and no command may have it open."""
     parts = part_folders(place)
     draft = parts[STORE] / DRAFT
     moved_marker.copy_store(parts[STORE], draft)
@@ -53,12 +53,12 @@ def pack_transfer(place: ProjectAccess, into: IO[bytes], wishes: list[StoredJob]
 
 
 def snapshot_contents(id: str, archive: Archive) -> frozenset[bytes]:
-    """The ids of what the files of a snapshot hold."""
+    """Return the content ids of a snapshot's files."""
     return frozenset(row[-32:] for row in archive.load_rows(id) or ())
 
 
 def missing_contents(ids: Iterable[bytes], archive: Archive) -> frozenset[bytes]:
-    """Those of them that are not here."""
+    """Return the ids that the archive lacks."""
     with archive.blobs.shared_lock():
         return frozenset(archive.blobs.missing_ids(ids))
 
@@ -66,7 +66,7 @@ def missing_contents(ids: Iterable[bytes], archive: Archive) -> frozenset[bytes]
 def snapshot_entries(
     id: str, archive: Archive, *, only: Callable[[bytes], bool] = bool
 ) -> Iterator[tuple[str, bytes]]:
-    """Contents, then rows; nothing of what is not here whole: a host may have it."""
+    """Yield contents, then rows; nothing for an incomplete snapshot, which a host may have."""
     rows = archive.load_rows(id) if id else None
     if rows is None:
         return
@@ -80,14 +80,13 @@ def snapshot_entries(
 
 
 def add_tar_file(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    """A file that is in memory."""
     about = tarfile.TarInfo(name)
     about.size, about.mode = len(content), 0o600
     tar.addfile(about, io.BytesIO(content))
 
 
 def unpack_transfer(place: ProjectAccess, source: IO[bytes], token: str) -> None:
-    """Take it over. Nothing counts before all is here."""
+    """Take over a project; it takes effect only when everything has arrived."""
     parts = part_folders(place)
     parts[STORE].mkdir(parents=True, exist_ok=True, mode=0o700)
     whole, draft = False, parts[STORE] / DRAFT
@@ -106,24 +105,24 @@ def unpack_transfer(place: ProjectAccess, source: IO[bytes], token: str) -> None
                     write_private_file(parts[top] / name, content)
                 whole = whole or top == END
     except (tarfile.TarError, CorruptBlob, ValueError) as error:
-        raise OperationFailed(f"what came is not whole ({error})") from error
+        raise OperationFailed(f"the transferred data is incomplete ({error})") from error
     if not whole:
-        raise OperationFailed("what came is not whole: it was cut")
+        raise OperationFailed("the transferred data is incomplete")
     moved_marker.install_copy(parts[STORE], draft, token)
 
 
 def read_tar_files(source: IO[bytes]) -> Iterator[tuple[str, bytes]]:
-    """What is in a tar; a name that leads elsewhere is an error."""
+    """Yield the files of a tar; a name that leads outside is an error."""
     with tarfile.open(fileobj=source, mode="r|") as tar:
         for about in tar:
             if about.name.startswith("/") or ".." in Path(about.name).parts:
-                raise OperationFailed(f"{about.name!r} leads elsewhere")
+                raise OperationFailed(f"{about.name!r} leads out of the folder")
             piece = tar.extractfile(about)
             yield about.name, b"" if piece is None else piece.read()
 
 
 def store_code(archive: Archive, fresh: PackWriter, file: str, content: bytes) -> None:
-    """Code goes into the archive: contents first, then the rows that need them."""
+    """Store code in the archive: contents first, then the rows that refer to them."""
     top, _, name = file.partition("/")
     if top == ROWS:
         archive.add(unpack_rows(content))
@@ -132,7 +131,6 @@ def store_code(archive: Archive, fresh: PackWriter, file: str, content: bytes) -
 
 
 def write_private_file(file: Path, content: bytes) -> None:
-    """Only we may read it."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     file.touch(mode=0o600)
     file.write_bytes(content)

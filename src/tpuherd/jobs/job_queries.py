@@ -1,4 +1,4 @@
-"""What the store tells of jobs, slots and zones, for whoever asks: commands, and the library."""
+"""Queries the store about jobs, slots and zones, for commands and the Python API."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from fnmatch import filter as fitting
@@ -26,7 +26,7 @@ RECENT = 6  #: events in `herd why`
 
 
 def load_scene(store: Database, now: float, kept: Ledger | None = None) -> StoreView:
-    """All that is known now; with books that were kept, what has come since is read."""
+    """Load everything known now; a given ledger is brought up to date."""
     if kept is None:
         kept = load_ledger(store)
     return StoreView(
@@ -40,14 +40,14 @@ def load_scene(store: Database, now: float, kept: Ledger | None = None) -> Store
 
 
 def job_rows(store: Database, now: float) -> list[dict[str, Any]]:
-    """What `herd ls` shows: a row for each job."""
+    """Return the rows of `herd ls`, one per job."""
     seen = load_scene(store, now)
-    left = {one.job for one in seen.accounts.values() if one.bids}  # also of those dropped
+    left = {one.job for one in seen.accounts.values() if one.bids}  # includes removed jobs
     return [job_row(seen, job) for job in sorted({*seen.wishes, *left})]
 
 
 def job_status(store: Database, now: float, name: str) -> dict[str, Any]:
-    """What `herd status` shows of a job or a slot."""
+    """Return what `herd status` shows of a job or a slot."""
     job, slot = resolve_name(store, name)
     seen = load_scene(store, now)
     names = job_slot_names(seen, job) if slot is None else (slot,)
@@ -57,7 +57,7 @@ def job_status(store: Database, now: float, name: str) -> dict[str, Any]:
 def slot_reasons(
     store: Database, now: float, name: str
 ) -> tuple[Mapping[str, str], list[tuple[int, HistoryEvent]], bool]:
-    """The sentence of each slot, what happened last, and whether an engine runs."""
+    """Return the message of each slot, the latest events, and whether an engine runs."""
     job, slot = resolve_name(store, name)
     wish = store.stored_jobs().get(job)
     states = store.slot_messages()
@@ -70,7 +70,7 @@ def slot_reasons(
 
 
 def why_as_json(store: Database, now: float, name: str) -> dict[str, Any]:
-    """The same as `herd why --json` tells it."""
+    """Return the output of `herd why --json`."""
     slots, recent, engine = slot_reasons(store, now, name)
     told = [event_json(seq, one) for seq, one in recent]
     troubles = problem_rows(store.troubles.read())
@@ -78,12 +78,11 @@ def why_as_json(store: Database, now: float, name: str) -> dict[str, Any]:
 
 
 def capacity_rows(store: Database, now: float) -> list[dict[str, Any]]:
-    """What `herd capacity` shows."""
     return learnt((event for _, event in store.read_events(kinds=OF_CAPACITY)), now)
 
 
 def resolve_name(store: Database, name: str) -> tuple[str, str | None]:
-    """Which job, or which slot of it, is meant: no other's, and one that there is or was."""
+    """Return the job, and the slot if the name is a slot's; NotFound if there never was one."""
     wishes = store.stored_jobs()
     head, _, tail = name.rpartition("-")
     if name in wishes or any(store.read_events(job=name, limit=1)):
@@ -94,14 +93,14 @@ def resolve_name(store: Database, name: str) -> tuple[str, str | None]:
     raise NotFound(no_job_message(name, wishes))
 
 
-AWAITED = "{} has no node yet: herd why says what it waits for"
-DONE = "{} is finished and has no node any more: herd logs shows its output"
-GAVE_UP = "{} is finished and has no node any more: it gave up, and herd why says why"
-STOPPED = "{} is stopped and has no node: herd resume lets it go on"
+AWAITED = "{} has no node yet: `herd why` shows what it waits for"
+DONE = "{} is finished and its node is deleted: `herd logs` shows its output"
+GAVE_UP = "{} gave up and its node is deleted: `herd why` shows the reason"
+STOPPED = "{} is stopped and has no node: `herd resume` continues it"
 
 
 def no_node_messages(store: Database, now: float) -> dict[str, str]:
-    """What is to be said of each job and slot ({}) if no node of it is there."""
+    """Return what to say of each job and slot ({}) that has no node."""
     seen = load_scene(store, now)
     said: dict[str, str] = {}
     for wish in seen.wishes.values():
@@ -117,7 +116,6 @@ def no_node_messages(store: Database, now: float) -> dict[str, str]:
 
 
 def no_node_message(account: SlotAccount | None) -> str:
-    """The same of one slot."""
     state = None if account is None else account.state
     return (
         DONE
@@ -129,17 +127,17 @@ def no_node_message(account: SlotAccount | None) -> str:
 
 
 def last_submission(store: Database, job: str) -> tuple[int, HistoryEvent] | None:
-    """The event with which a job began, the last one of this name."""
+    """Return the event that submitted the latest job of this name."""
     found = store.read_events(job=job, kinds=("job.submitted",), limit=1, newest=True)
     return next(iter(found), None)
 
 
-ENDED = 5  #: the status of what ended without its command's own end
+ENDED = 5  #: exit status of a job that ended without its command ending
 LOOK_S = 0.2
 
 
 def match_jobs(names: Iterable[str], wishes: Mapping[str, StoredJob]) -> tuple[str, ...]:
-    """The jobs of these names, or of patterns such as gpt-*; each that is said must be there."""
+    """Return the jobs with these names or patterns such as gpt-*; each must match a job."""
     found: list[str] = []
     for name in names:
         fit = [name] if name in wishes else fitting(wishes, name)
@@ -152,7 +150,7 @@ def match_jobs(names: Iterable[str], wishes: Mapping[str, StoredJob]) -> tuple[s
 async def watch_job_ends(
     jobs: Iterable[str], store: Database, clock: Clock, *, timeout_s: float | None
 ) -> AsyncIterator[tuple[str, int, str]]:
-    """Each job as it ends, with its exit status and why; no more when the time is over."""
+    """Yield each job as it ends, with its exit status and reason, until the time is over."""
     left, version, kept = list(jobs), -1, load_ledger(store)
     end = None if timeout_s is None else clock.now() + timeout_s
     while True:
@@ -170,14 +168,14 @@ async def watch_job_ends(
 
 
 def job_ending(seen: StoreView, job: str) -> tuple[int, str] | None:
-    """The exit status of a job and why; None while it goes on.
+    """Return the exit status of a job and the reason; None while it is active.
 
-    0 when every slot has succeeded (or its node is ready, where only that is wished); the greatest
-    status of a command that failed for good; else 5.
+    0 when every slot has succeeded, or its node is ready if the job has no command; else the
+    greatest status of a command that failed for good, or 5.
     """
     wish = seen.wishes.get(job)
     if wish is None:
-        return ENDED, f"{job} was dropped"
+        return ENDED, f"{job} was removed"
     if wish.goal is Goal.GONE:
         return ENDED, f"{job} is stopped"
     found = [slot_ending(wish, seen.accounts.get(name)) for name in wanted_slots(wish)]
@@ -187,7 +185,6 @@ def job_ending(seen: StoreView, job: str) -> tuple[int, str] | None:
 
 
 def slot_ending(wish: StoredJob, account: SlotAccount | None) -> tuple[int, str] | None:
-    """The same of one slot."""
     if account is None:
         return None
     if account.state is GoodputState.DONE:

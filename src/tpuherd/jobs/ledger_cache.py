@@ -1,6 +1,6 @@
-"""The books that the accounts are read from, kept between commands: the log is long.
+"""Keeps the ledger that accounts are read from between commands, because the event log is long.
 
-The file is a copy that may be thrown away: what does not fit the store or this version is.
+The cache file may be deleted; if it does not match the store or this version, it is ignored.
 """
 
 import pickle
@@ -16,7 +16,7 @@ from tpuherd.model.slots_and_plan import Offer
 from tpuherd.store.database import Database
 
 NAME = "books"
-KEEP = 2000  #: so many events must have been read anew for it to be worth writing
+KEEP = 2000  #: new events that make a rewrite worthwhile
 NOUNS = (
     Ledger,
     JobTimes,
@@ -31,7 +31,7 @@ NOUNS = (
 
 
 def load_ledger(store: Database, keep: int = KEEP) -> Ledger:
-    """All books as of now, read from the last event that the copy has."""
+    """Return the current ledger, read from the last event in the cache."""
     kept = read_cached_ledger(store) or Ledger()
     before = kept.seq
     read_new_events(kept, store)
@@ -41,7 +41,7 @@ def load_ledger(store: Database, keep: int = KEEP) -> Ledger:
 
 
 def read_new_events(kept: Ledger, store: Database) -> bool:
-    """Read what was written since; whether there was anything."""
+    """Read the events since then; return whether there were any."""
     before = kept.seq
     for seq, event in store.read_events(after=before):
         post_event(kept, event)
@@ -50,7 +50,7 @@ def read_new_events(kept: Ledger, store: Database) -> bool:
 
 
 def ledger_fingerprint(store: Database) -> tuple[object, ...]:
-    """What tells the copy of one store, by one version, from others: its first event, our nouns."""
+    """Identify the store and our version, by its first event and our data types."""
     shape = tuple(tuple(one.name for one in fields(noun)) for noun in NOUNS)
     for _, event in store.read_events(limit=1):
         return (__version__, shape, event.at, event.kind, event.job, event.slot)
@@ -58,10 +58,9 @@ def ledger_fingerprint(store: Database) -> tuple[object, ...]:
 
 
 def read_cached_ledger(store: Database) -> Ledger | None:
-    """The copy, if it is one of this store."""
     try:
         whose, kept = pickle.loads((store.folder / NAME).read_bytes())
-    except Exception:  # noqa: BLE001 - whatever it is, it is no copy of ours
+    except Exception:  # noqa: BLE001 - any unreadable cache is ignored
         return None
     if not isinstance(kept, Ledger) or whose != ledger_fingerprint(store):
         return None
@@ -69,7 +68,7 @@ def read_cached_ledger(store: Database) -> Ledger | None:
 
 
 def write_cached_ledger(store: Database, kept: Ledger) -> None:
-    """Replace it; where that can't be done the log is read again."""
+    """Replace the cache; if that fails, the log is read again next time."""
     draft = store.folder / f"{NAME}.new"
     with suppress(OSError):
         draft.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""What the store remembers of slots: folded from where the engine was last."""
+"""Loads what the store remembers of slots, starting at the engine's last snapshot."""
 
 from tpuherd.history import history_codec
 from tpuherd.history.apply_event import apply_event
@@ -9,7 +9,6 @@ from tpuherd.store.database import Database
 
 
 def load_history(store: Database) -> History:
-    """All that is remembered."""
     seq, document = store.load_history() or (0, None)
     trails = history_codec.decode_history(document) if document is not None else None
     if trails is None:
@@ -20,13 +19,12 @@ def load_history(store: Database) -> History:
 
 
 def slot_histories(store: Database, wish: StoredJob) -> list[SlotHistory]:
-    """What each slot of a wish has lived through."""
     trails = load_history(store)
     return [trails.slots.get(slot, SlotHistory()) for slot in wish.slot_names]
 
 
 def has_finished(store: Database, wish: StoredJob) -> bool:
-    """Whether all slots are done, or have given up."""
+    """Whether all slots are done or have given up."""
     return all(
         trail.done_at is not None or trail.gave_up_at is not None
         for trail in slot_histories(store, wish)
@@ -34,6 +32,6 @@ def has_finished(store: Database, wish: StoredJob) -> bool:
 
 
 def refused_zones(store: Database) -> set[str]:
-    """Where quota, a role, an API or a reservation was lacking when it was asked last."""
+    """Return the zones whose last refusal was for quota, a role, an API or a reservation."""
     seasons = load_history(store).seasons
     return {zone for (zone, _, _), season in seasons.items() if season.refusal in WAITS_S}

@@ -1,4 +1,4 @@
-"""What everybody who wishes has before him: a place, its store, its cloud, and somebody to ask."""
+"""What every operation on jobs needs: a project, its store, its cloud, and a user to ask."""
 
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,45 +15,43 @@ from tpuherd.settings import project_access
 from tpuherd.store.database import Database
 from tpuherd.targets import fold_names
 
-if TYPE_CHECKING:  # it loads what is heavy, and who only reads reaches no cloud
+if TYPE_CHECKING:  # heavy to load, and reading needs no cloud
     from tpuherd.cloud.nodes_api import Cloud
     from tpuherd.jobfile.job_diff import JobDiff
 
 
 class Prompter(Protocol):
-    """Who wishes."""
+    """The user, or a program that answers for the user."""
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """His environment."""
+        """The environment of the caller."""
         ...
 
-    async def show_message(self, sentence: str) -> None:
-        """Something he should know."""
-        ...
+    async def show_message(self, sentence: str) -> None: ...
 
     async def ask_confirmation(self, question: str, details: str = "") -> bool:
-        """Whether he wants that. Unfit where nobody can be asked."""
+        """Whether the user agrees. Raises InvalidInput if there is no one to ask."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Session:
-    """Open as long as one thing is done."""
+    """One open project, for the duration of one operation."""
 
     place: project_access.ProjectAccess
     store: Database
     clock: Clock
     talk: Prompter
-    cloud: Callable[[], "Awaitable[Cloud]"]  #: reached when it is first needed
+    cloud: Callable[[], "Awaitable[Cloud]"]  #: connects at the first use
 
     @property
     def config_folder(self) -> Path:
-        """Where contexts and grants are."""
+        """The folder of contexts and grants."""
         return self.place.folders.config
 
     def get_job(self, job: str, *, hint: str = "") -> StoredJob:
-        """The one of this name, and of no other."""
+        """Return the job with exactly this name."""
         wishes = self.store.stored_jobs()
         if job in wishes:
             return wishes[job]
@@ -61,12 +59,12 @@ class Session:
 
 
 def no_job_message(job: str, wishes: Mapping[str, StoredJob]) -> str:
-    """The sentence for a name that no job has."""
+    """Return the sentence for an unknown job, with similar names."""
     near = near_names(job, wishes)
     if near:
         return f"there is no job {job}: did you mean {' or '.join(near)}?"
-    others = f": there is {fold_names(wishes)}" if wishes else ", nor any other"
-    return f"there is no job {job}{others}"
+    others = f"the jobs are {fold_names(wishes)}" if wishes else "no jobs exist"
+    return f"there is no job {job}: {others}"
 
 
 def user_at_machine() -> str:
@@ -77,7 +75,7 @@ def user_at_machine() -> str:
 def job_event(
     kind: str, wish: StoredJob, why: str, change: "JobDiff | None" = None
 ) -> HistoryEvent:
-    """A wish's line in the log, at the time of its change."""
+    """Return the event for a change of a job, at the time of that change."""
     told: dict[str, Any] = {
         "who": user_at_machine(),
         "why": f"{user_at_machine()} {why}",

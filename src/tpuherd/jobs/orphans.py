@@ -1,4 +1,4 @@
-"""What bears our name and is nobody's wish: found, and deleted where it is named."""
+"""Finds cloud resources that herd created but no job uses, and deletes the named ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ from tpuherd.targets import fold_names
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OrphanReport:
-    """What is left, and what is being deleted."""
+    """What is left over, and what is being deleted."""
 
     strays: Mapping[str, BidObservation]
     withdrawn: Sequence[str]
-    zones: int  #: so many have answered
+    zones: int  #: number of zones that answered
     silent: Sequence[str]
 
     def as_json(self) -> dict[str, Any]:
-        """As `herd gc --json` tells it."""
+        """Return the output of `herd gc --json`."""
         strays = [orphan_as_json(sight) for sight in self.strays.values()]
         return {
             "orphans": strays,
@@ -40,7 +40,7 @@ class OrphanReport:
 
 
 async def collect_orphans(names: Sequence[str], here: Session) -> OrphanReport | None:
-    """Carry recorded withdrawals out, and delete what is named; None where the user says no."""
+    """Carry out recorded withdrawals and delete what is named; None if the user says no."""
     seen = await survey_cloud(here)
     trails = load_history(here.store)
     held = known_bids(trails)
@@ -53,12 +53,10 @@ async def collect_orphans(names: Sequence[str], here: Session) -> OrphanReport |
     await withdraw_bids(seen, again.values())
     taken = {name: strays[name] for name in names}
     if taken:
-        question = (
-            f"{fold_names(taken)} {'goes' if len(taken) == 1 else 'go'}, with all that is there"
-        )
+        question = f"this deletes {fold_names(taken)} with all data on them"
         if not await here.talk.ask_confirmation(question):
             return None
-        now, why = here.clock.now(), f"{user_at_machine()} collected it"
+        now, why = here.clock.now(), f"{user_at_machine()} deleted it"
         here.store.append_events([withdrawal_event(sight, now, why) for sight in taken.values()])
         await withdraw_bids(seen, taken.values())
     return OrphanReport(
@@ -70,22 +68,20 @@ async def collect_orphans(names: Sequence[str], here: Session) -> OrphanReport |
 
 
 def known_bids(trails: History) -> Mapping[str, BidRecord]:
-    """All that the store knows of."""
     return {name: bid for trail in trails.slots.values() for name, bid in trail.bids.items()}
 
 
 def unknown_orphan_message(
     name: str, strays: Mapping[str, BidObservation], held: Mapping[str, BidRecord]
 ) -> str:
-    """The sentence for what can't be deleted so."""
+    """Return why something of this name can't be deleted."""
     if name in held:
-        return f"{name} is wished for: herd down {parse_bid_name(name).job} gives it back"
-    there = f": there is {fold_names(strays)}" if strays else ""
-    return f"nothing that is left over is called {name}{there}"
+        return f"{name} is in use: `herd down {parse_bid_name(name).job}` removes its job"
+    there = f"; orphans are {fold_names(strays)}" if strays else ""
+    return f"no orphan is named {name}{there}"
 
 
 def orphan_as_json(sight: BidObservation) -> dict[str, object]:
-    """One, as JSON."""
     return {"name": sight.bid, "zone": sight.zone, "state": state_text(sight),
             "nodes": len(sight.nodes), "per_hour": hourly_price(sight),
             "command": f"herd gc {sight.bid}"}  # fmt: skip

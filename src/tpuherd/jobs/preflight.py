@@ -1,4 +1,4 @@
-"""What would fail on the hosts and can be seen from here: found before a node is paid for."""
+"""Checks for what would fail on the hosts, before a node is paid for."""
 
 import re
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from tpuherd.model.slots_and_plan import Offer
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd_host.agent.snapshots.manifest import parse_row
 
-#: Setup steps that may bring a folder that all hosts share.
+#: Setup steps that may mount a folder that all hosts share.
 MOUNTS = re.compile(r"\b(mount|gcsfuse|sshfs|s3fs|rclone|lustre|nfs)\b")
 
 
 async def check_job(
     job: JobSpec, offers: Sequence[Offer], page: YamlDocument, base: Path, here: Session
 ) -> None:
-    """Write each mistake onto the page."""
+    """Report each mistake on the page."""
     await check_runtimes(job, offers, page, here)
     if job.run is None:
         return
@@ -34,7 +34,7 @@ async def check_job(
 async def check_runtimes(
     job: JobSpec, offers: Sequence[Offer], page: YamlDocument, here: Session
 ) -> None:
-    """A runtime that the catalogue does not know must be known to the cloud, where it answers."""
+    """If the cloud answers, it must know a runtime that the catalogue lacks."""
     for version in dict.fromkeys(one.runtime for one in offers):
         if version in runtimes():
             continue
@@ -44,15 +44,15 @@ async def check_runtimes(
         except NotFound:
             page.add_mistake(
                 ("runtime",),
-                f"there is no runtime {version} in {zone}: leave it out to get the usual one, or"
+                f"{zone} has no runtime {version}: omit it to get the default, or"
                 " see: gcloud compute tpus tpu-vm versions list",
             )
         except HerdError:
-            continue  # the cloud is not heard: that is said elsewhere
+            continue  # no answer from the cloud: reported elsewhere
 
 
 def check_checkpoint(job: JobSpec, offers: Sequence[Offer], page: YamlDocument) -> None:
-    """Hosts that save together must save into one place."""
+    """The hosts of a node must save to a shared place."""
     hosts = max(one.hosts for one in offers) * job.slices
     if hosts == 1 or not job.checkpoint or job.checkpoint.startswith("gs://"):
         return
@@ -61,7 +61,7 @@ def check_checkpoint(job: JobSpec, offers: Sequence[Offer], page: YamlDocument) 
         return
     page.add_mistake(
         ("checkpoint",),
-        f"{job.checkpoint} is another folder on each of the {hosts} hosts: write a bucket,"
+        f"{job.checkpoint} is a different folder on each of the {hosts} hosts: use a bucket,"
         " gs://BUCKET/PATH, or mount a shared folder in setup",
     )
 
@@ -73,17 +73,17 @@ def check_script(job: JobSpec, page: YamlDocument, base: Path, here: Session) ->
         return
     if job.workdir:
         if not (base / Path(job.workdir).expanduser() / script).exists():
-            page.add_mistake(("run",), f"there is no {script} in workdir {job.workdir}")
+            page.add_mistake(("run",), f"{script} is not in workdir {job.workdir}")
     elif (base / script).exists():
         page.add_mistake(("run",), f"{script} would not be shipped: add --workdir . (workdir: .)")
-    elif job.name not in here.store.stored_jobs():  # its node may have been filled by hand
+    elif job.name not in here.store.stored_jobs():  # an existing node may have been set up by hand
         page.add_mistake(
-            ("run",), f"a new host has no {script}: say what to ship (workdir or repo)"
+            ("run",), f"new hosts have no {script}: set what to ship with workdir or repo"
         )
 
 
 def check_shipped(job: JobSpec, snapshot: str, archive: Archive) -> None:
-    """The same of what was taken: git may ignore the script, a repository may lack it."""
+    """The script must be in the snapshot: git may ignore it, or a repository may lack it."""
     script = find_script(job)
     rows = archive.load_rows(snapshot) if script else None
     if rows is None:
@@ -92,8 +92,8 @@ def check_shipped(job: JobSpec, snapshot: str, archive: Archive) -> None:
     if any(name == script or name.startswith(f"{script}/") for name in names):
         return
     if job.repo:
-        raise InvalidInput(f"run: there is no {script} in {job.repo}")
+        raise InvalidInput(f"run: {script} is not in {job.repo}")
     raise InvalidInput(
         f"run: {script} would not be shipped, because git or .herdignore ignores it",
-        hint="herd ships what git would: take it off the list of ignored files",
+        hint="herd ships what git would: remove it from the ignored files",
     )

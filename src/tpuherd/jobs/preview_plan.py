@@ -1,4 +1,4 @@
-"""What is to be done now, judged by the store and one look at the cloud."""
+"""Plans the next steps from the store and one look at the cloud."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ from tpuherd.ports import Survey
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanPreview:
-    """Steps in the cloud, which need no word of a host; of slots what the engine last said."""
+    """The next steps in the cloud, and the engine's latest message about each slot."""
 
     states: Mapping[str, str]
     frozen: str
     steps: Sequence[PlannedStep]
 
     def as_json(self) -> dict[str, Any]:
-        """As `herd plan --json` tells it."""
+        """Return the output of `herd plan --json`."""
         steps = [step_as_json(step) for step in self.steps]
         return {"states": dict(self.states), "frozen": self.frozen, "steps": steps}
 
 
 async def preview_plan(name: str | None, here: Session) -> PlanPreview:
-    """Of one job, or of all."""
+    """Plan for one job, or for all."""
     seen = await survey_cloud(here)
     rows = here.store.stored_jobs()
     if name is not None:
@@ -48,14 +48,13 @@ async def preview_plan(name: str | None, here: Session) -> PlanPreview:
 
 
 def observed_cloud(survey: Survey, now: float) -> ObservedState:
-    """One look at the cloud, and none at hosts."""
+    """Observe the cloud only, without the hosts."""
     return ObservedState(
         sights=survey.sights, zones=survey.zones, surveyed_at=survey.begun_at, awake_at=now
     )
 
 
 def step_as_json(step: PlannedStep) -> dict[str, str]:
-    """One of them."""
     action = step.action
     assert isinstance(action, Ask | Withdraw)
     offer = action.offer if isinstance(action, Ask) else None

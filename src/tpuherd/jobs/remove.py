@@ -1,4 +1,4 @@
-"""Jobs are dropped with all they have, and it is proved that nothing is left."""
+"""Removes jobs with everything they have, and verifies that nothing is left."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,26 +21,25 @@ from tpuherd.sync.snapshot_store import open_archive
 from tpuherd.targets import fold_names
 
 LOOK_S = 2.0
-STUCK_S = 180.0  #: a request that is being suspended is usually deleted within half of that
+STUCK_S = 180.0  #: deleting a suspended request usually takes half of this
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RemovalPreview:
-    """What goes."""
+    """What a removal would delete."""
 
     jobs: tuple[str, ...]
-    known: tuple[str, ...]  #: of these, what the store knows of
-    strays: Mapping[str, BidObservation]  #: and what it does not
-    losses: tuple[str, ...]  #: a line each
+    known: tuple[str, ...]  #: those that the store knows
+    strays: Mapping[str, BidObservation]  #: those that it does not know
+    losses: tuple[str, ...]  #: one line per loss
 
     @property
     def question(self) -> str:
-        """What a user is asked."""
-        return f"{fold_names(self.jobs)} goes, with all that is there"
+        return f"this removes {fold_names(self.jobs)}, with its nodes and everything on them"
 
 
 def removal_preview(names: Sequence[str], seen: CloudInventory, here: Session) -> RemovalPreview:
-    """The jobs of these names, to the letter; of none: all."""
+    """Preview the removal of the jobs with exactly these names, or of all jobs."""
     wishes = here.store.stored_jobs()
     trails = load_history(here.store)
     strays = {
@@ -66,22 +65,20 @@ def removal_preview(names: Sequence[str], seen: CloudInventory, here: Session) -
 def job_losses(
     job: str, wishes: Mapping[str, StoredJob], trails: History, strays: Mapping[str, BidObservation]
 ) -> list[str]:
-    """What goes with a job."""
     slots = {name: trail for name, trail in trails.slots.items() if name.rpartition("-")[0] == job}
     lines = [f"{name}: {said}" for name, trail in slots.items() if (said := slot_losses(trail))]
     lines += [
-        f"{bid} in {sight.zone}, which nobody wished"
+        f"{bid} in {sight.zone}, which no job uses"
         for bid, sight in strays.items()
         if parse_bid_name(bid).job == job
     ]
     outputs = job in wishes and wishes[job].document.get("outputs")
     if outputs and any(trail.bids for trail in slots.values()):
-        lines.append(f"{job}: outputs that were not brought back yet")
+        lines.append(f"{job}: outputs that are not collected yet")
     return lines or [f"{job}: it has no node"]
 
 
 def slot_losses(trail: SlotHistory) -> str:
-    """Of one slot."""
     nodes = [one for one in trail.bids.values() if one.ready_at is not None and not one.lost_at]
     asked = len(trail.bids) - len(nodes)
     said = [f"the node in {one.offer.zone} ({one.offer.type}, {one.offer.tier})" for one in nodes]
@@ -89,20 +86,22 @@ def slot_losses(trail: SlotHistory) -> str:
     attempt = trail.attempt
     if attempt is not None and attempt.ended_at is None:
         saved = "nothing saved yet" if trail.saved is None else f"saved at step {trail.saved}"
-        said.append(f"attempt {attempt.number}, which runs, {saved}")
+        said.append(f"running attempt {attempt.number}, {saved}")
     return ", ".join(said)
 
 
 async def remove_jobs(found: RemovalPreview, seen: CloudInventory, here: Session) -> None:
-    """Forget the wishes: the engine gives back what they have. What it doesn't know goes here."""
+    """Delete the jobs; the engine deletes their nodes, and bids it does not know are deleted
+    here.
+    """
     now = here.clock.now()
     archive = open_archive(here.place.folders.state)
     for job in found.known:
-        facts = {"who": user_at_machine(), "why": f"{user_at_machine()} dropped it"}
+        facts = {"who": user_at_machine(), "why": f"{user_at_machine()} removed it"}
         here.store.remove_job(job, [HistoryEvent(at=now, kind="job.removed", job=job, facts=facts)])
         here.store.secrets.remove(job)
         archive.pin_snapshots(job, ())
-    why = f"{user_at_machine()} took it down"
+    why = f"{user_at_machine()} removed its job"
     if found.strays:
         here.store.append_events(
             [withdrawal_event(sight, now, why) for sight in found.strays.values()]
@@ -113,7 +112,7 @@ async def remove_jobs(found: RemovalPreview, seen: CloudInventory, here: Session
 async def wait_until_gone(
     jobs: Sequence[str], here: Session
 ) -> AsyncIterator[tuple[str, CloudInventory]]:
-    """What is still there, look after look, until zones that all answered list nothing: ""."""
+    """Yield what is still there at each look, until all zones answered and list nothing: ""."""
     while True:
         trails = load_history(here.store)
         seen = await survey_cloud(here)
@@ -122,7 +121,7 @@ async def wait_until_gone(
         left = [bid for bid in there if bid not in late] or not_yet_returned(jobs, trails)
         silent = sorted(seen.silent_zones)
         if left:
-            yield f"{fold_names(left)} still there{remaining_reasons(left, here)}", seen
+            yield f"still deleting {fold_names(left)}{remaining_reasons(left, here)}", seen
         elif silent:
             yield f"no answer from {', '.join(silent)}", seen
         else:
@@ -135,9 +134,9 @@ async def wait_until_gone(
 
 
 def stuck_bids(there: Sequence[str], trails: History, now: float) -> set[str]:
-    """Withdrawn requests that have had no node for long, and that the cloud does not delete yet.
+    """Return withdrawn requests without a node that the cloud has long failed to delete.
 
-    They cost nothing, and the engine deletes them as soon as the cloud lets it.
+    They cost nothing, and the engine deletes them as soon as the cloud allows it.
     """
     bids = (bid for trail in trails.slots.values() for bid in trail.bids.values())
     return {
@@ -148,9 +147,9 @@ def stuck_bids(there: Sequence[str], trails: History, now: float) -> set[str]:
 
 
 def remaining_reasons(bids: Sequence[str], here: Session) -> str:
-    """Why they are, as far as it is known: whether an engine runs, and what it says of each."""
+    """Say why these bids still exist: no engine runs, or what it says about each."""
     if here.store.lease_holder(here.clock.now()) is None:
-        return ": no engine runs yet that gives them back"
+        return ": no engine is running yet to delete them"
     states = here.store.slot_messages()
     slots = sorted({parse_bid_name(bid).slot for bid in bids})
     said = dict.fromkeys(state for slot in slots if (state := states.get(slot)))
@@ -158,7 +157,7 @@ def remaining_reasons(bids: Sequence[str], here: Session) -> str:
 
 
 def not_yet_returned(jobs: Sequence[str], trails: History) -> list[str]:
-    """What was asked for and is not given back yet: it may be about to be listed."""
+    """Return bids that were requested and not yet deleted: they may still appear in a list."""
     mine = (trail for slot, trail in trails.slots.items() if slot.rpartition("-")[0] in jobs)
     bids = (bid for trail in mine for bid in trail.bids.values())
     return [bid.name for bid in bids if bid.withdrawn_at is None and bid.refusal is None]
@@ -167,10 +166,10 @@ def not_yet_returned(jobs: Sequence[str], trails: History) -> list[str]:
 def gone_events(
     jobs: Sequence[str], trails: History, listed_at: float, now: float
 ) -> Iterator[HistoryEvent]:
-    """What they had given back before a list that shows nothing of it: the engine sees it later."""
+    """Return end events for bids withdrawn before a list that no longer shows them."""
     for slot, trail in trails.slots.items():
         job = slot.rpartition("-")[0]
         for bid in trail.bids.values() if job in jobs else ():
             if bid.withdrawn_at is not None and listed_at > max(bid.withdrawn_at, bid.sent_at):
-                facts = {"bid": bid.name, "why": "not there any more"}
+                facts = {"bid": bid.name, "why": "no longer exists"}
                 yield HistoryEvent(at=now, kind="bid.deleted", job=job, slot=slot, facts=facts)

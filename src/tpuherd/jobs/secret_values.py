@@ -1,4 +1,4 @@
-"""The values of secrets, from where the user says: they go to 0600 files, and nowhere else."""
+"""Reads the values of secrets from their sources; they are stored in 0600 files only."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,13 @@ BYTES_MAX = 65_536
 
 
 class SecretMissing(Exception):
-    """It can't be had, and why."""
+    """Why a secret's value can't be read."""
 
 
 async def collect_secrets(
     secrets: Sequence[Secret], base: Path, environ: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """By name: the values, and for each that is missing a sentence."""
+    """Return the values by name, and a sentence for each missing one."""
     values: dict[str, str] = {}
     missing: dict[str, str] = {}
     for one in secrets:
@@ -30,7 +30,6 @@ async def collect_secrets(
 
 
 async def read_secret(secret: Secret, base: Path, environ: Mapping[str, str]) -> str:
-    """Of one."""
     folder = via_parcel.carried_folder(environ)
     if folder is not None:
         given, why = via_parcel.carried_secret(folder, secret.name)
@@ -39,7 +38,7 @@ async def read_secret(secret: Secret, base: Path, environ: Mapping[str, str]) ->
         return given
     if secret.source == "env":
         if not environ.get(secret.value):
-            raise SecretMissing(f"there is no variable {secret.value} in your environment")
+            raise SecretMissing(f"the variable {secret.value} is not set in your environment")
         return environ[secret.value]
     if secret.source == "file":
         return read_secret_file(base / Path(secret.value).expanduser(), secret.value)
@@ -47,7 +46,7 @@ async def read_secret(secret: Secret, base: Path, environ: Mapping[str, str]) ->
 
 
 def read_secret_file(file: Path, name: str) -> str:
-    """All of it, but for the line's end."""
+    """Return the content without the final newline."""
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -56,9 +55,9 @@ def read_secret_file(file: Path, name: str) -> str:
 
 
 def decode_secret(content: bytes, name: str) -> str:
-    """A text that a variable can hold."""
+    """Return the text if an environment variable can hold it."""
     if len(content) > BYTES_MAX or b"\0" in content:
-        raise SecretMissing(f"{name} holds no text that a variable can hold")
+        raise SecretMissing(f"{name} is not text that an environment variable can hold")
     text = content.decode(errors="replace").rstrip("\r\n")
     if not text:
         raise SecretMissing(f"{name} is empty")
@@ -66,7 +65,7 @@ def decode_secret(content: bytes, name: str) -> str:
 
 
 async def run_secret_command(text: str, base: Path, environ: Mapping[str, str]) -> str:
-    """What it prints."""
+    """Return what the command prints."""
     process = await asyncio.create_subprocess_shell(
         text,
         cwd=base,
@@ -83,4 +82,4 @@ async def run_secret_command(text: str, base: Path, environ: Mapping[str, str]) 
         raise SecretMissing(f"its command took longer than {COMMAND_S:.0f} s") from error
     if process.returncode:
         raise SecretMissing(f"its command ended with exit status {process.returncode}")
-    return decode_secret(printed, "what its command printed")
+    return decode_secret(printed, "the output of its command")

@@ -1,4 +1,4 @@
-"""From a page that says a job to a wish in the store: judged, asked about, and written."""
+"""Turns a job file's page into a stored job: checked, confirmed by the user, and written."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -32,39 +32,37 @@ from tpuherd.sweeps import optuna_sampler
 from tpuherd.sync.snapshot_store import open_archive
 from tpuherd.sync.take_snapshot import snapshot_commit, snapshot_folder
 
-RUN_MISSING = "run is missing: write run: python3 train.py, or say it: -- python3 train.py"
-#: What only a run finds out.
+RUN_MISSING = "run is missing: write run: python3 train.py, or append -- python3 train.py"
+#: Fields that `herd set` can't change, with the reason.
 BY_RUN: Mapping[str, str] = {
     "name": "a job keeps its name",
-    "workdir": "a run takes the code as it is then",
-    "repo": "a run takes the code as it is then",
-    "secrets": "a run finds out their values",
+    "workdir": "herd run ships the current code",
+    "repo": "herd run ships the current code",
+    "secrets": "herd run reads their values",
 }
-ASKED_AGAIN = "had it asked for again where it was refused"
-BY_COMMAND = "herd run FILE wishes for a job that has a command, herd up FILE for nodes without one"
+ASKED_AGAIN = "retried the refused requests"
+BY_COMMAND = "use `herd run FILE` for a job with a command, `herd up FILE` for nodes without one"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckedJob:
-    """A job that is right in itself and fits the place, and what it comes to."""
+    """A valid job that fits the project, with its slots."""
 
     job: JobSpec
     goal: Goal
-    base: Path  #: where its paths are from
+    base: Path  #: the folder that its paths are relative to
     slots: tuple[Slot, ...]
     secrets: Mapping[str, str]
-    granted: bool  #: it may be asked for without a question
+    granted: bool  #: may be requested without a confirmation
 
     @property
     def offers(self) -> Sequence[Offer]:
-        """Where a node may come from, the best liked first."""
+        """The possible offers, best first."""
         return self.slots[0].offers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SubmitResult:
-    """What became of a wish."""
-
     word: str  #: made, changed, same, again, resumed
     wish: StoredJob
     change: JobDiff
@@ -73,7 +71,7 @@ class SubmitResult:
 async def check_submission(
     page: YamlDocument, base: Path, goal: Goal, here: Session
 ) -> CheckedJob | None:
-    """Everything that can be wrong is found; None: the page has its mistakes now."""
+    """Find every mistake; None if the page has mistakes."""
     content = page.value
     if goal is Goal.RUN and isinstance(content, Mapping) and "run" not in named_fields(content):
         page.add_mistake((), RUN_MISSING)
@@ -113,7 +111,7 @@ def slots_with_offers(
 
 
 async def check_named_resources(page: YamlDocument, base: Path, here: Session) -> dict[str, str]:
-    """What the page names and must be there: secrets, the folder, the bucket. The secrets."""
+    """Check that the secrets, folder and bucket exist; return the secrets' values."""
     raw = page.value.get("secrets")
     named = SECRETS.read(raw, lambda *_: None) or () if raw is not None else ()
     values, missing = await secret_values.collect_secrets(named, base, here.talk.environ)
@@ -122,7 +120,7 @@ async def check_named_resources(page: YamlDocument, base: Path, here: Session) -
     workdir = page.value.get("workdir")
     here_too = not via_parcel.carried_snapshot(here.talk.environ)
     if here_too and isinstance(workdir, str) and not (base / Path(workdir).expanduser()).is_dir():
-        page.add_mistake(("workdir",), f"{workdir} is no folder")
+        page.add_mistake(("workdir",), f"{workdir} is not a folder")
     bucket = parse_bucket(str(page.value.get("checkpoint") or ""))
     if bucket:
         await check_bucket(bucket, page, here)
@@ -130,18 +128,18 @@ async def check_named_resources(page: YamlDocument, base: Path, here: Session) -
 
 
 async def check_bucket(bucket: str, page: YamlDocument, here: Session) -> None:
-    """Whether it is there and may be read; where it is is remembered."""
+    """Check that the bucket can be read, and remember its location."""
     world, project = here.place.world, here.place.project
     cloud = await here.cloud()
     try:
         location = await cloud.get_bucket_location(bucket)
     except NotFound:
-        page.add_mistake(("checkpoint",), f"there is no bucket {bucket}")
+        page.add_mistake(("checkpoint",), f"bucket {bucket} does not exist")
         return
     except NoLogin:
         raise
     except NotAllowed:
-        page.add_mistake(("checkpoint",), f"you may not look at the bucket {bucket}")
+        page.add_mistake(("checkpoint",), f"you are not allowed to read bucket {bucket}")
         return
     except (NotReached, OperationFailed):
         if (
@@ -150,7 +148,7 @@ async def check_bucket(bucket: str, page: YamlDocument, here: Session) -> None:
                 here.config_folder, world=world, project=project
             ).buckets
         ):
-            raise  # where nodes may be is not known without it
+            raise  # the zones depend on the bucket's location
         return
     project_settings.remember_bucket(
         here.config_folder, world=world, project=project, bucket=(bucket, location)
@@ -158,16 +156,16 @@ async def check_bucket(bucket: str, page: YamlDocument, here: Session) -> None:
 
 
 async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult | None:
-    """Ask what is to be asked, and write it; None where the user says no.
+    """Ask for confirmation and write the job; None if the user says no.
 
-    NotAllowed where nobody is logged in: then nothing is written.
+    Raises NotAllowed without writing anything if there is no valid login.
     """
     await check_access(here)
     project = here.place.project
     if not found.granted:
         question = (
-            f"no grants are known for {project}: this may be asked for, and is billed;"
-            " `herd context grant` says what is free"
+            f"no grants are configured for {project}, so the TPUs are billed;"
+            " `herd context grant` declares free ones"
         )
         if not await here.talk.ask_confirmation(question, details):
             return None
@@ -181,7 +179,7 @@ async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult
         before, fresh, is_over=before is not None and has_finished(here.store, before)
     )
     if made.word == "changed":
-        question = f"{fresh.job} is there already: {made.change.sentence}"
+        question = f"{fresh.job} already exists: {made.change.sentence}"
         if not await here.talk.ask_confirmation(
             question, "\n".join(f"  {one}" for one in made.change.lines)
         ):
@@ -190,7 +188,7 @@ async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult
 
 
 async def snapshot_code(found: CheckedJob, here: Session) -> str | None:
-    """The code as it is now, by its id; "" where there is none, None where the user says no."""
+    """Take a snapshot of the code and return its id; "" without code, None if the user says no."""
     job, environ = found.job, here.talk.environ
     archive = open_archive(here.place.folders.state)
     along = via_parcel.carried_snapshot(environ)
@@ -218,7 +216,6 @@ async def snapshot_code(found: CheckedJob, here: Session) -> str | None:
 
 
 def new_job_record(job: JobSpec, goal: Goal, snapshot: str, now: float) -> StoredJob:
-    """A wish that is made now."""
     return StoredJob(
         job=job.name,
         goal=goal,
@@ -231,7 +228,7 @@ def new_job_record(job: JobSpec, goal: Goal, snapshot: str, now: float) -> Store
 
 
 def classify_change(before: StoredJob | None, fresh: StoredJob, *, is_over: bool) -> SubmitResult:
-    """What a wish means where there may be one of that name."""
+    """Compare a submitted job with the stored job of the same name."""
     if before is None:
         return SubmitResult(word="submitted", wish=fresh, change=JobDiff())
     change = diff_documents(before.document, fresh.document, code=(before.snapshot, fresh.snapshot))
@@ -251,28 +248,28 @@ def classify_change(before: StoredJob | None, fresh: StoredJob, *, is_over: bool
 def write_job(
     made: SubmitResult, before: StoredJob | None, found: CheckedJob, here: Session
 ) -> SubmitResult:
-    """Into the store; secrets first, so that nobody misses them."""
+    """Write to the store; secrets first, so that the engine finds them."""
     for name, value in found.secrets.items():
         here.store.secrets.put(made.wish.job, name, value)
     if made.word == "unchanged":
         trails = slot_histories(here.store, made.wish)
         if any(bid.lacking for trail in trails for bid in trail.bids.values()):
-            append_job_event("job.changed", "gave what was missing", made.wish, here)
+            append_job_event("job.changed", "provided what was missing", made.wish, here)
         elif refused_zones(here.store):
             append_job_event("job.changed", ASKED_AGAIN, made.wish, here)
         return made
     kind = {"changed": "job.changed", "resumed": "job.resumed"}.get(made.word, "job.submitted")
-    why = f"wished it: {', '.join(made.change.fields) or made.word}"
+    why = f"submitted it: {', '.join(made.change.fields) or made.word}"
     line = job_event(kind, made.wish, why, made.change)
     revision = before.revision if before else 0
     return replace(made, wish=here.store.put_job(made.wish, [line], expected=revision))
 
 
-# ---- wishes that are there -----------------------------------------------------------------------
+# ---- existing jobs ------------------------------------------------------------------------------
 
 
 async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResult | None:
-    """By a page that says the whole document anew; None: mistakes on the page, or a no."""
+    """Apply a page with the whole new document; None if it has mistakes or the user says no."""
     before = here.get_job(name)
     job = read_document(page)
     if not isinstance(job, JobSpec):
@@ -282,7 +279,7 @@ async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResu
         if field in BY_RUN:
             raise InvalidInput(f"{field} can't be set: {BY_RUN[field]}", hint="herd run FILE")
     if bool(job.run) != bool(before.document.get("run")):
-        raise InvalidInput(f"run can't be {'set' if job.run else 'taken back'}: {BY_COMMAND}")
+        raise InvalidInput(f"run can't be {'set' if job.run else 'removed'}: {BY_COMMAND}")
     if not change.lines:
         return SubmitResult(word="unchanged", wish=before, change=change)
     place, now = here.place, here.clock.now()
@@ -300,7 +297,7 @@ async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResu
 
 
 def stop_job(wish: StoredJob, here: Session) -> bool:
-    """Its nodes go, the wish stays; false: it was so."""
+    """Delete its nodes and keep the job; False if it was already stopped."""
     if wish.goal is Goal.GONE:
         return False
     set_goal(wish, Goal.GONE, "job.stopped", "stopped it", here)
@@ -308,7 +305,7 @@ def stop_job(wish: StoredJob, here: Session) -> bool:
 
 
 def resume_job(wish: StoredJob, here: Session) -> bool:
-    """It goes on after a stop, or after it gave up; false: it does."""
+    """Continue a job after a stop or after it gave up; False if it is already active."""
     trails = slot_histories(here.store, wish)
     if wish.goal is not Goal.GONE and not any(one.gave_up_at is not None for one in trails):
         if not refused_zones(here.store):
@@ -316,18 +313,17 @@ def resume_job(wish: StoredJob, here: Session) -> bool:
         append_job_event("job.resumed", ASKED_AGAIN, wish, here)
         return True
     if all(one.done_at is not None for one in trails):
-        raise InvalidInput(f"{wish.job} is done", hint="herd run FILE runs it again")
+        raise InvalidInput(f"{wish.job} is done", hint="run it again with `herd run FILE`")
     goal = Goal.RUN if wish.document.get("run") else Goal.IDLE
-    set_goal(wish, goal, "job.resumed", "let it go on", here)
+    set_goal(wish, goal, "job.resumed", "resumed it", here)
     return True
 
 
 def append_job_event(kind: str, why: str, wish: StoredJob, here: Session) -> None:
-    """A line in the log of a wish that stays as it is."""
+    """Record an event of a job that does not change."""
     here.store.append_events([replace(job_event(kind, wish, why), at=here.clock.now())])
 
 
 def set_goal(wish: StoredJob, goal: Goal, kind: str, why: str, here: Session) -> None:
-    """The same wish with another goal."""
     fresh = replace(wish, goal=goal, changed_at=here.clock.now(), who=user_at_machine())
     here.store.put_job(fresh, [job_event(kind, fresh, why)], expected=wish.revision)

@@ -1,4 +1,4 @@
-"""What the store tells of a sweep, for whoever asks."""
+"""Queries the store about sweeps."""
 
 from typing import Any
 
@@ -14,18 +14,18 @@ from tpuherd.views.sweep_table import sweep_page
 
 
 def sweep_status(store: Database, now: float, name: str) -> tuple[dict[str, Any], Search | None]:
-    """What `herd sweep status` shows, and how its trials are chosen if that is still known."""
+    """Return what `herd sweep status` shows, and the search if the job still has one."""
     job, _ = resolve_name(store, name)
     found = apply_trial_events.build_sweep(
         event for _, event in store.read_events(job=job, kinds=tuple(apply_trial_events.SWEEPS))
     )
     search = sweep_search(store.stored_jobs().get(job))
     if search is None and not found.trials:
-        raise InvalidInput(f"{job} is no sweep: its job file has no `sweep:`")
+        raise InvalidInput(f"{job} is not a sweep: its job file has no `sweep:`")
     return sweep_page(job, found, search, now), search
 
 
 def sweep_search(wish: StoredJob | None) -> Search | None:
-    """How trials are chosen; None where the job was dropped, or another herd has written it."""
+    """Return how trials are chosen; None if the job was removed or another version wrote it."""
     job = read_fields(wish.document) if wish is not None else None
     return job.sweep if isinstance(job, JobSpec) else None

@@ -1,4 +1,4 @@
-"""Other code for a job that is there, without stopping what runs of it."""
+"""Gives an existing job new code without stopping what runs."""
 
 from dataclasses import replace
 
@@ -16,10 +16,10 @@ WHEN = {
 
 
 def update_code(wish: StoredJob, snapshot: str, archive: Archive, here: Session) -> str:
-    """Kept as the code of this wish; what is to be said of it."""
+    """Store the snapshot as the job's code; return a message for the user."""
     short = snapshot[:SHORT]
     if snapshot == wish.snapshot:
-        return f"{wish.job} has snapshot {short} already"
+        return f"{wish.job} already has snapshot {short}"
     archive.pin_snapshots(wish.job, [snapshot, *([wish.snapshot] if wish.snapshot else [])])
     fresh = replace(
         wish, snapshot=snapshot, patient=True, changed_at=here.clock.now(), who=user_at_machine()

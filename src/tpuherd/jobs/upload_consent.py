@@ -1,4 +1,4 @@
-"""Whether code that was taken may leave this machine."""
+"""Asks whether a snapshot of code may leave this machine."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,8 +13,9 @@ FINDINGS_MAX = 5
 async def ask_upload_consent(
     snapshot: Snapshot, taking: Callable[[], Snapshot], archive: Archive, talk: Prompter
 ) -> Snapshot | None:
-    """Tell what was noted; ask about what looks secret or is large, once for all. What was not read
-    since it is large is taken by `taking` then; None: it stays here.
+    """Show notes, and ask once about secret-looking or large files; None if the user says no.
+
+    Files skipped because of their size are read by `taking` after the user agrees.
     """
     while True:
         for note in snapshot.notes:
@@ -23,9 +24,7 @@ async def ask_upload_consent(
             whys = [finding.why for finding in snapshot.findings]
             more = len(whys) - FINDINGS_MAX
             said = "; ".join(whys[:FINDINGS_MAX]) + (f"; and {more} more" if more > 0 else "")
-            if not await talk.ask_confirmation(
-                f"{said} (to leave it here, name it in .herdignore)"
-            ):
+            if not await talk.ask_confirmation(f"{said} (to exclude it, add it to .herdignore)"):
                 return None
             archive.approve_findings(snapshot.findings)
         if snapshot.id:
