@@ -143,7 +143,9 @@ def test_down_waits_no_longer_than_it_is_told_and_says_for_what(user: Owner) -> 
     user.happened("bid.ready")
     done = user.herd("down", "late", "--yes", "--timeout", "0s")
     assert (done.returncode, done.stdout) == (124, "")
-    assert re.search(r"still deleting late-0-g\d+-\w+.*the engine goes on", done.stderr), done.stderr
+    assert re.search(r"still deleting late-0-g\d+-\w+.*the engine goes on", done.stderr), (
+        done.stderr
+    )
 
 
 def test_a_kept_node_gets_other_code_at_once(user: Owner) -> None:

@@ -98,7 +98,7 @@ def test_a_broken_world_file_and_a_broken_context(environ: dict[str, str], tmp_p
     with pytest.raises(InvalidInput, match=r"has no pid, project, ssh_port, url"):
         project_access.resolve_access(environ, world=folder)
     context(environ, ways=["teleport"])
-    with pytest.raises(InvalidInput, match="'teleport' is no way"):
+    with pytest.raises(InvalidInput, match="'teleport' is not a route"):
         project_access.resolve_access(environ)
     config = tmp_path / ".config/tpuherd/contexts.json"
     config.write_text("[]")
@@ -130,7 +130,7 @@ def test_google_by_gcloud(environ: dict[str, str], tmp_path: Path) -> None:
     gcloud = tmp_path / "gcloud"
     gcloud.write_text("#!/bin/sh\n")
     gcloud.chmod(0o755)
-    with pytest.raises(InvalidInput, match="which project") as caught:
+    with pytest.raises(InvalidInput, match="no project is configured") as caught:
         project_access.resolve_access(environ)
     assert "GOOGLE_CLOUD_PROJECT" in caught.value.hint
     folder = tmp_path / ".config/gcloud"
@@ -217,7 +217,7 @@ HOST = Host(
 
 @pytest.mark.parametrize("text", ["", "external:x", "jump", "jump:", "command:", "by bus"])
 def test_what_is_no_way(text: str) -> None:
-    with pytest.raises(InvalidInput, match="is no way to a host"):
+    with pytest.raises(InvalidInput, match="is not a route to a host"):
         host_routes.parse_route(text)
 
 

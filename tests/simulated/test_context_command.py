@@ -67,10 +67,10 @@ def test_contexts_come_and_go(herd: Herd, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "sentence"),
     [
-        (("use", "x"), 4, "there is no context x: there is none"),
+        (("use", "x"), 4, "there is no context x: no contexts exist"),
         (("add", "x"), 2, "say what it means"),
         (("add", "x", "--world", "w", "--project", "p"), 2, "a project or a world, not both"),
-        (("add", "x", "--project", "p", "--way", "teleport"), 2, "'teleport' is no way"),
+        (("add", "x", "--project", "p", "--way", "teleport"), 2, "'teleport' is not a route"),
         (("add", "x", "--project", "p", "--account", "absent"), 2, "absent is not there"),
         (("grant", "--project", "p", "--zone", "us-central2-b"), 2, "say --zone, --type and"),
         (("grant", "--project", "p", "--mail", "absent"), 2, "absent is not there"),

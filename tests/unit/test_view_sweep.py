@@ -87,7 +87,7 @@ def test_every_trial_is_shown_once(seed: int) -> None:
         assert read["why"] == row["why"]
 
 
-NAN = "loss is NaN or infinite; its last number was at step 40"
+NAN = "loss is NaN or infinite; its last finite value was at step 40"
 
 
 def test_why_trials_failed_is_said_once() -> None:

@@ -1,7 +1,7 @@
-"""The file in which the user chose which cloud is meant: read and written as a whole.
+"""Reads and writes contexts.json, where the user chose the current cloud.
 
 contexts.json   {"current": NAME, "contexts": {NAME: {"world"|"project", "account", "login",
-                 "ways", "keys", "via"}}, "projects": {PROJECT: as config.py says}}
+                 "ways", "keys", "via"}}, "projects": {PROJECT: see project_settings.py}}
 """
 
 import fcntl
@@ -15,12 +15,12 @@ from typing import Any
 from tpuherd.errors import InvalidInput, NotFound
 
 FILE = "contexts.json"
-ADVICE = "mend it, or remove it"
+ADVICE = "fix or delete it"
 Json = dict[str, Any]
 
 
 def load_contexts(config: Path) -> Json:
-    """All of it; empty where there is none yet."""
+    """Return the whole file; empty if it does not exist."""
     file = config / FILE
     try:
         content = json.loads(file.read_bytes())
@@ -33,13 +33,15 @@ def load_contexts(config: Path) -> Json:
     for part in ("contexts", "projects"):
         found = content.setdefault(part, {})
         if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
-            raise InvalidInput(f"{file} can't be used: {part} is not as it should be", hint=ADVICE)
+            raise InvalidInput(
+                f"{file} can't be used: {part} is not an object of objects", hint=ADVICE
+            )
     return content
 
 
 @contextmanager
 def edit_contexts(config: Path) -> Iterator[Json]:
-    """All of it, to be changed; written whole or not at all, one after the other."""
+    """Change the file under a lock; it is written completely or not at all."""
     try:
         config.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(config / f"{FILE}.lock", "w") as lock:
@@ -58,28 +60,26 @@ def edit_contexts(config: Path) -> Iterator[Json]:
 
 
 def open_private_file(path: str, flags: int) -> int:
-    """Opens files that only their owner reads."""
+    """An opener for files that only their owner can read."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def current_context(config: Path) -> Mapping[str, Any]:
-    """The context that is in use; empty where none is."""
+    """Return the current context; empty if there is none."""
     content = load_contexts(config)
     name = content.get("current")
     if not name:
         return {}
     if name not in content["contexts"]:
-        raise InvalidInput(
-            f"{config / FILE} can't be used: there is no context {name}", hint=ADVICE
-        )
+        raise InvalidInput(f"{config / FILE} can't be used: it has no context {name}", hint=ADVICE)
     found: Mapping[str, Any] = content["contexts"][name]
     return found
 
 
 def find_context(content: Json, name: str) -> Json:
-    """A context by its name."""
     if name not in content["contexts"]:
-        there = ", ".join(sorted(content["contexts"])) or "none"
-        raise NotFound(f"there is no context {name}: there is {there}", hint="herd context add")
+        names = ", ".join(sorted(content["contexts"]))
+        there = f"the contexts are {names}" if names else "no contexts exist"
+        raise NotFound(f"there is no context {name}: {there}", hint="add one with herd context add")
     found: Json = content["contexts"][name]
     return found

@@ -1,4 +1,4 @@
-"""Where a cloud's services are, and where a token for them can be had."""
+"""The addresses of a cloud's services, and where to get a token for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,15 +7,13 @@ from pathlib import Path
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 LOG_IN = "log in: gcloud auth application-default login"
 HINT = (
-    "log in by `gcloud auth application-default login`, "
-    "or try everything without Google: herd sim start"
+    "log in with `gcloud auth application-default login`, "
+    "or try herd without Google: herd sim start"
 )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceUrls:
-    """Where the services are."""
-
     tpu: str
     compute: str
     storage: str = "https://storage.googleapis.com"
@@ -23,18 +21,18 @@ class ServiceUrls:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CredentialSource:
-    """Where a token can be had: the first that is there, and never another in its place."""
+    """Where to get a token: the first source that exists, without falling back to others."""
 
     file: Path | None = None  #: application default credentials
-    metadata_url: str | None = None  #: of the machine we run on, if it is one of Google's
+    metadata_url: str | None = None  #: of the machine we run on, if it is Google's
     gcloud: str | None = None  #: the program
-    settings: tuple[tuple[str, str], ...] = ()  #: variables that gcloud heeds
-    quota_project: str | None = None  #: that of the user's environment
+    settings: tuple[tuple[str, str], ...] = ()  #: variables that gcloud reads
+    quota_project: str | None = None  #: from the user's environment
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuthToken:
-    """What to put into requests."""
+    """Headers to send with requests."""
 
     headers: Mapping[str, str]
-    life_s: float  #: it counts so long from now
+    life_s: float  #: valid for this long

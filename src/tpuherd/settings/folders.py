@@ -1,4 +1,4 @@
-"""Where configuration, state and logs are on this machine."""
+"""The folders for configuration, state and logs on this machine."""
 
 import os
 from collections.abc import Mapping
@@ -9,15 +9,13 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocalFolders:
-    """Where our files are on this machine."""
-
     config: Path  #: the key pair, the owner id, the contexts
     state: Path  #: pinned host keys, logs
     runtime: Path  #: sockets
 
 
 def resolve_folders(environ: Mapping[str, str]) -> LocalFolders:
-    """By the words of the XDG base directories."""
+    """Follow the XDG base directory specification."""
     home = Path(environ.get("HOME") or Path.home())
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "tpuherd"
     state = Path(environ.get("XDG_STATE_HOME") or home / ".local/state") / "tpuherd"
@@ -28,7 +26,7 @@ def resolve_folders(environ: Mapping[str, str]) -> LocalFolders:
 
 
 def logs_folder(state: Path, *, world: Path | None, project: str) -> Path:
-    """Where the logs of a place are: also known where it can't be reached."""
+    """Return the folder of a project's logs, also if the project can't be reached."""
     if world is None:
         return state / "logs" / f"project-{project}"
     name = sha256(os.fsencode(world.absolute())).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""By which way a host is reached: its address, a jump host, or somebody's proxy command."""
+"""How to reach a host: its address, a jump host, or a proxy command."""
 
 import shlex
 from dataclasses import dataclass
@@ -9,32 +9,28 @@ from tpuherd.ports import Host
 
 
 class RouteKind(Enum):
-    """What kind of way it is."""
-
     EXTERNAL = "external"  #: the host's external address
-    INTERNAL = "internal"  #: its internal one: from inside its network
+    INTERNAL = "internal"  #: its internal address, from inside its network
     JUMP = "jump"  #: its internal address, through another SSH server
-    COMMAND = "command"  #: a program that speaks to it by stdin and stdout, like ProxyCommand
+    COMMAND = "command"  #: a program connected to it by stdin and stdout, like ProxyCommand
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Route:
-    """One way. Several are tried in order."""
+    """One route. If there are several, they are tried in order."""
 
     kind: RouteKind
     by: str = ""  #: the jump host ([user@]host[:port]), or the command
 
     def can_reach(self, host: Host) -> bool:
-        """Whether the host can be found by it at all."""
         return self.kind is not RouteKind.EXTERNAL or bool(host.external_ip)
 
     def host_address(self, host: Host) -> str:
-        """The address at its end."""
         return host.external_ip or "" if self.kind is RouteKind.EXTERNAL else host.internal_ip
 
 
 def default_routes(host: Host) -> tuple[Route, ...]:
-    """The way of whoever chose none: the external address, or the internal where there is none."""
+    """Return the route if none is configured: the external address, or else the internal one."""
     return (Route(kind=RouteKind.EXTERNAL if host.external_ip else RouteKind.INTERNAL),)
 
 
@@ -47,14 +43,14 @@ def parse_route(text: str) -> Route:
         kind = None
     if kind is None or bool(by) != (kind in (RouteKind.JUMP, RouteKind.COMMAND)):
         raise InvalidInput(
-            f"{text!r} is no way to a host",
+            f"{text!r} is not a route to a host",
             hint="external, internal, jump:[USER@]HOST[:PORT] or command:WORDS with %h %n %p %z",
         )
     return Route(kind=kind, by=by)
 
 
 def proxy_command(way: Route, host: Host, instance: str) -> list[str]:
-    """The proxy command: %h internal address, %n instance name, %z zone, %p port."""
+    """Return the proxy command: %h internal address, %n instance name, %z zone, %p port."""
     meanings = {
         "%h": host.internal_ip,
         "%n": instance,

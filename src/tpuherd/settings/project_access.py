@@ -1,9 +1,9 @@
-"""Which cloud and project are meant, and where our files are: nobody is asked, nothing is reached.
+"""Resolves which cloud and project to use, and which folders, without asking or connecting.
 
-The only place that reads the environment and the configuration files.
+The only module that reads the environment and the configuration files.
 
-    found = meant.place(os.environ, world=None)         # Place: frozen, equal where it is the same
-    meant.scope(os.environ, world=None)                 # whose store: also where it is gone
+    resolve_access(os.environ)    # ProjectAccess: frozen; equal if nothing changed
+    resolve_scope(os.environ)     # ProjectScope: also if the project can't be reached
 """
 
 import getpass
@@ -28,49 +28,53 @@ GOOGLE = ServiceUrls(tpu="https://tpu.googleapis.com", compute="https://compute.
 SSH_PORT = 22
 OWNER_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 OWNER_LENGTH = 3
-#: Variables that gcloud heeds: which configuration, which Python, which proxy.
+#: Variables that gcloud reads: its configuration, Python and proxy.
 HEEDED = re.compile(r"HOME|PATH|LANG|CLOUDSDK_\w+|\w+_proxy|\w+_PROXY|SSL_CERT_\w+")
-MACHINE = Path("/sys/class/dmi/id/product_name")  #: what a machine of Google's says it is
+MACHINE = Path("/sys/class/dmi/id/product_name")  #: names Google on a Google Cloud machine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProjectScope:
-    """A cloud and a project in it; it may be gone, or out of reach."""
+    """A project in a cloud, which may be gone or out of reach."""
 
     world: Path | None  #: the folder of a simulated world; None is Google Cloud
-    project: str  #: what is kept of a world is found without it
+    project: str  #: empty for a world, which needs none
     folders: LocalFolders
 
     @property
     def title(self) -> str:
-        """What it is, for people."""
-        return f"the world in {self.world}" if self.world else f"project {self.project} of Google"
+        """Its name for people."""
+        return (
+            f"the world in {self.world}" if self.world else f"Google Cloud project {self.project}"
+        )
 
     @property
     def store_folder(self) -> Path:
-        """The folder of what is remembered of it."""
+        """The folder of its store."""
         return self.folders.state / "engines" / self.logs_folder.name
 
     @property
     def logs_folder(self) -> Path:
-        """The folder of the logs of what ran there."""
+        """The folder of its logs."""
         return logs_folder(self.folders.state, world=self.world, project=self.project)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProjectAccess(ProjectScope):
-    """The same, and how we come to its hosts. Two equal ones are the same."""
+    """A project and how to connect to its cloud and hosts."""
 
     urls: ServiceUrls
     ssh_port: int
     login: str
     ways: tuple[host_routes.Route, ...]
     credentials: CredentialSource
-    project_keys: bool = False  #: our SSH key goes to the project's metadata, not to each node's
+    project_keys: bool = (
+        False  #: put our SSH key into the project's metadata instead of each node's
+    )
 
 
 def resolve_access(environ: Mapping[str, str], *, world: Path | None = None) -> ProjectAccess:
-    """The cloud that is meant: of --world or HERD_WORLD, of the current context, or Google."""
+    """Resolve the cloud: --world or HERD_WORLD, then the current context, then Google."""
     where = resolve_folders(environ)
     context = current_context(where.config)
     named = find_world_folder(environ, context, world)
@@ -106,7 +110,7 @@ def resolve_access(environ: Mapping[str, str], *, world: Path | None = None) -> 
 
 
 def resolve_scope(environ: Mapping[str, str], *, world: Path | None = None) -> ProjectScope:
-    """What `place` would mean, whether it is there or not."""
+    """Resolve the same project as `resolve_access`, whether or not it exists."""
     where = resolve_folders(environ)
     context = current_context(where.config)
     named = find_world_folder(environ, context, world)
@@ -119,7 +123,7 @@ def resolve_scope(environ: Mapping[str, str], *, world: Path | None = None) -> P
 def find_world_folder(
     environ: Mapping[str, str], context: Mapping[str, Any], world: Path | None
 ) -> Path | None:
-    """The folder of the world that is meant; None: it is Google."""
+    """Return the folder of the chosen world; None for Google Cloud."""
     if world is None and environ.get("HERD_WORLD"):
         world = Path(environ["HERD_WORLD"])
     if world is None and context.get("world"):
@@ -128,12 +132,12 @@ def find_world_folder(
 
 
 def process_environment() -> Mapping[str, str]:
-    """That of this process, for who calls from Python."""
-    return dict(os.environ)  # noqa: TID251 - here is where it is read
+    """Return this process's environment, for callers of the Python API."""
+    return dict(os.environ)  # noqa: TID251 - the one place that reads it
 
 
 def get_owner_id(config: Path) -> str:
-    """The id that stands in the names of what is ours; made when it is first needed."""
+    """Return the owner id in the names of our resources; create it at the first use."""
     file = config / "owner"
     try:
         config.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -149,7 +153,7 @@ def get_owner_id(config: Path) -> str:
 
 
 def own_owner_ids(place: ProjectScope) -> frozenset[str]:
-    """Whose marks are the user's own there: his, and those that he adopted."""
+    """Return the owner ids that count as ours: our own and the adopted ones."""
     adopted = project_settings.adopted_owners(
         place.folders.config, world=place.world, project=place.project
     )
@@ -157,12 +161,14 @@ def own_owner_ids(place: ProjectScope) -> frozenset[str]:
 
 
 def current_context(config: Path) -> Mapping[str, Any]:
-    """What the user chose by `herd context use`: world or project, account, login, ways, via."""
+    """Return the context chosen by `herd context use`: world or project, account, login, ways,
+    via.
+    """
     return contexts_file.current_context(config)
 
 
 def read_world_facts(folder: Path) -> Mapping[str, Any]:
-    """What a running world says of itself in its folder."""
+    """Return what a running world wrote about itself."""
     start = f"start it: herd sim start --state-dir {folder}"
     try:
         facts = loads((folder / "world.json").read_bytes())
@@ -179,7 +185,7 @@ def read_world_facts(folder: Path) -> Mapping[str, Any]:
 
 
 def find_credentials(environ: Mapping[str, str], *, account: str | None = None) -> CredentialSource:
-    """Where tokens for Google can be had: the context's file goes before all others."""
+    """Find where to get tokens for Google; the context's file comes before all others."""
     chosen = str(Path(account).expanduser()) if account else None
     named = chosen or environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     usual = gcloud_folder(environ) / "application_default_credentials.json"
@@ -197,7 +203,7 @@ def find_credentials(environ: Mapping[str, str], *, account: str | None = None) 
 
 
 def metadata_url(environ: Mapping[str, str]) -> str | None:
-    """The metadata server, on a machine that has one."""
+    """Return the metadata server's URL on a Google Cloud machine."""
     named = environ.get("GCE_METADATA_HOST")
     if named:
         return f"http://{named}"
@@ -211,7 +217,7 @@ def metadata_url(environ: Mapping[str, str]) -> str | None:
 
 
 def gcloud_folder(environ: Mapping[str, str]) -> Path:
-    """Where gcloud keeps its settings."""
+    """Return the folder of gcloud's settings."""
     home = Path(environ.get("HOME") or Path.home())
     return Path(environ.get("CLOUDSDK_CONFIG") or home / ".config/gcloud")
 
@@ -219,7 +225,6 @@ def gcloud_folder(environ: Mapping[str, str]) -> Path:
 def resolve_project(
     environ: Mapping[str, str], context: Mapping[str, Any], found: CredentialSource
 ) -> str:
-    """The project that is meant."""
     named = (
         context.get("project")
         or environ.get("GOOGLE_CLOUD_PROJECT")
@@ -229,14 +234,14 @@ def resolve_project(
     )
     if not named:
         raise InvalidInput(
-            "nobody says which project is meant",
+            "no project is configured",
             hint="set GOOGLE_CLOUD_PROJECT, or: gcloud config set project PROJECT",
         )
     return str(named)
 
 
 def gcloud_project(folder: Path, active: str | None) -> str | None:
-    """The project of gcloud's active configuration: of this name, or as it has written down."""
+    """Return the project of this gcloud configuration, or of the active one."""
     try:
         active = active or (folder / "active_config").read_text().strip() or "default"
     except OSError:
@@ -250,7 +255,7 @@ def gcloud_project(folder: Path, active: str | None) -> str | None:
 
 
 def file_project(file: Path | None) -> str | None:
-    """The project that credentials name."""
+    """Return the project in a credentials file."""
     if file is None:
         return None
     try:
@@ -264,8 +269,8 @@ def file_project(file: Path | None) -> str | None:
 
 
 def local_user() -> str:
-    """Who sits here."""
+    """Return the local user's name, or ""."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # no such user in /etc/passwd
+    except (KeyError, OSError):  # not in /etc/passwd
         return ""

@@ -1,4 +1,4 @@
-"""What may be had of a project: its grants, its limits, where its buckets are.
+"""The settings of a project: its grants, limits, bucket locations and adopted owners.
 
 contexts.json   {…, "projects": {PROJECT: {"grants": […], "everything": bool,
                  "buckets": {NAME: LOCATION}, "limits": {"creates_per_min", "hedge"}}}}
@@ -14,7 +14,7 @@ from tpuherd.settings.contexts_file import ADVICE, FILE, Json, edit_contexts, lo
 
 
 def load_allowance(config: Path, *, world: Path | None, project: str) -> Allowance:
-    """What a project may do. A world grants everything."""
+    """Return what a project may use. A world allows everything."""
     content = load_contexts(config)
     said = content["projects"].get(project_key(world=world, project=project), {})
     try:
@@ -33,20 +33,21 @@ def load_allowance(config: Path, *, world: Path | None, project: str) -> Allowan
 
 
 def project_key(*, world: Path | None, project: str) -> str:
-    """Under which a project's terms stand: the projects of worlds are all called the same."""
+    """Return the key of a project's settings; worlds are keyed by folder, since all share one
+    project.
+    """
     return project if world is None else str(world.absolute())
 
 
 def change_project(
     config: Path, *, world: Path | None, project: str, change: Callable[[Json], None]
 ) -> None:
-    """Change what is known of a project."""
     with edit_contexts(config) as content:
         change(content["projects"].setdefault(project_key(world=world, project=project), {}))
 
 
 def add_grants(config: Path, project: str, grants: Sequence[Grant]) -> int:
-    """Remember them; one of the same zone, type and tier is replaced. How many there are now."""
+    """Add grants, replacing those of the same zone, type and tier; return their new number."""
 
     def change(said: Json) -> None:
         rows = {grant_key(one): one for one in said.get("grants", ())}
@@ -58,12 +59,12 @@ def add_grants(config: Path, project: str, grants: Sequence[Grant]) -> int:
 
 
 def grant_key(grant: Mapping[str, Any]) -> tuple[Any, ...]:
-    """By which two grants are one."""
+    """Two grants with the same key replace each other."""
     return (grant.get("zone"), grant.get("type"), grant.get("tier"))
 
 
 def allow_everything(config: Path, project: str) -> None:
-    """The user was told the prices and said yes."""
+    """Record that the user saw the prices and agreed."""
     change_project(
         config, world=None, project=project, change=lambda said: said.update(everything=True)
     )
@@ -72,7 +73,7 @@ def allow_everything(config: Path, project: str) -> None:
 def remember_bucket(
     config: Path, *, world: Path | None, project: str, bucket: tuple[str, str]
 ) -> None:
-    """Its name and where it is: it never moves."""
+    """Record a bucket's location, which never changes."""
     name, location = bucket
 
     def change(said: Json) -> None:
@@ -83,13 +84,13 @@ def remember_bucket(
 
 
 def adopted_owners(config: Path, *, world: Path | None, project: str) -> frozenset[str]:
-    """Other owners whose names count as ours here."""
+    """Return the other owners whose resources count as ours here."""
     said = load_contexts(config)["projects"].get(project_key(world=world, project=project), {})
     return frozenset(map(str, said.get("adopted", ())))
 
 
 def adopt_owner(config: Path, *, world: Path | None, project: str, owner: str) -> None:
-    """From now on that owner's names count as ours."""
+    """Treat that owner's resources as ours from now on."""
 
     def change(said: Json) -> None:
         said["adopted"] = sorted({*said.get("adopted", ()), owner})
@@ -98,7 +99,7 @@ def adopt_owner(config: Path, *, world: Path | None, project: str, owner: str) -
 
 
 def clear_grants(config: Path, project: str) -> None:
-    """Forget what may be had; who asks for a node is asked again."""
+    """Forget the grants; the user is asked again before a request."""
 
     def change(said: Json) -> None:
         said.pop("grants", None)
