@@ -1,1 +1,1 @@
-"""Trials of a sweep: which to try next, which to prune."""
+"""Sweeps: search spaces, scheduling and pruning. Pure, except for the Optuna adapter."""

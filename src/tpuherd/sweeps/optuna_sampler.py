@@ -1,4 +1,4 @@
-"""Parameters of a sweep's next trial where earlier trials teach: Optuna, if it is installed."""
+"""Chooses the parameters of the next trial with Optuna, if it is installed."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -11,31 +11,30 @@ from tpuherd.model.sweep_trials import Sweep, TrialEnd, TrialRecord, Value
 from tpuherd.sweeps.scheduler import SweepAdvisor
 from tpuherd.sweeps.search_space import round_value, seeded_fraction, suggest_point
 
-MISSING = "method bayes needs Optuna, which is not installed here"
-INSTALL = "pip install 'tpuherd[sweep]' beside herd, or choose method: random"
+MISSING = "method bayes needs Optuna, which is not installed"
+INSTALL = "install it with pip install 'tpuherd[sweep]', or use method: random"
 
 
 def missing_dependency(search: Search) -> str:
-    """What is not installed that this sweep needs, in a sentence."""
+    """Return a sentence that names the dependency this sweep lacks, or ""."""
     absent = search.method == "bayes" and find_spec("optuna") is None
     return f"{MISSING}: {INSTALL}" if absent else ""
 
 
 def suggest_parameters(search: Search, sweep: Sweep) -> Mapping[str, Value]:
-    """The parameters of the next trial."""
     number = len(sweep.trials)
     if search.method != "bayes":
         return suggest_point(search, number)
     if missing_dependency(search):
         raise InvalidInput(MISSING, hint=INSTALL)
-    optuna = import_module("optuna")  # a second, and only for those who search so
+    optuna = import_module("optuna")  # takes a second, so only when it is used
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     ranges = {
         name: optuna_distribution(optuna.distributions, one)
         for name, one in search.parameters.items()
     }
-    # The study lives for one question: what is true stands in our log, and Optuna is told of it by
-    # what it gives to everybody. So its chance must be another one for each trial.
+    # The study is rebuilt from our event log for every trial, so each trial needs its own random
+    # seed.
     sampler = optuna.samplers.TPESampler(
         seed=int(seeded_fraction(search.seed, number, "optuna") * 2**31), constant_liar=True
     )
@@ -53,7 +52,6 @@ def suggest_parameters(search: Search, sweep: Sweep) -> Mapping[str, Value]:
 
 
 def optuna_distribution(kinds: Any, one: Parameter) -> Any:
-    """A parameter in Optuna's words."""
     if one.values:
         return kinds.CategoricalDistribution(one.values)
     if one.int:
@@ -63,7 +61,7 @@ def optuna_distribution(kinds: Any, one: Parameter) -> Any:
 
 
 def is_in_search_space(search: Search, trial: TrialRecord) -> bool:
-    """Its parameters are of this search still: the user may have changed it."""
+    """Whether its parameters fit the current search, which the user may have changed."""
     return trial.params.keys() == search.parameters.keys() and all(
         trial.params[name] in one.values
         if one.values
@@ -73,13 +71,12 @@ def is_in_search_space(search: Search, trial: TrialRecord) -> bool:
 
 
 def optuna_trial(kinds: Any, trial: TrialRecord, ranges: Mapping[str, Any]) -> Any:
-    """A trial of ours as one of Optuna's."""
     states = kinds.TrialState
     state = {
         None: states.RUNNING, TrialEnd.COMPLETE: states.COMPLETE, TrialEnd.PRUNED: states.PRUNED,
     }.get(trial.how, states.FAIL)  # fmt: skip
     if state is states.COMPLETE and trial.value is None:
-        state = states.FAIL  # it never told how good it was
+        state = states.FAIL  # it never reported the metric
     return kinds.create_trial(
         state=state,
         value=trial.value if state is states.COMPLETE else None,

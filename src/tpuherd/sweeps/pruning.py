@@ -1,4 +1,4 @@
-"""Which trials of a sweep are hopeless, by what all of them have told."""
+"""Decides which trials of a sweep to prune, from the metrics of all trials."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
@@ -8,15 +8,15 @@ from tpuherd.model.search import Search
 from tpuherd.model.sweep_trials import Sweep, TrialEnd, TrialRecord
 
 BRACKETS = 3
-FACTOR = 3  #: of each three that come to a rung one goes on to the next
+FACTOR = 3  #: one of this many trials at a rung continues
 
 
 def prune_reason(search: Search, sweep: Sweep, trial: TrialRecord) -> str:
-    """Why it is ended before its time; empty: it goes on."""
+    """Return why to prune a trial, or "" to let it run."""
     if search.prune.rule == "none":
         return ""
     if trial.lost:
-        last = "" if trial.step is None else f"; its last number was at step {trial.step}"
+        last = "" if trial.step is None else f"; its last finite value was at step {trial.step}"
         return f"{search.metric} is NaN or infinite{last}"
     if search.prune.rule not in RULES or trial.step is None or trial.step < search.prune.warm_up:
         return ""
@@ -25,7 +25,7 @@ def prune_reason(search: Search, sweep: Sweep, trial: TrialRecord) -> str:
 
 
 def best_until(search: Search, trial: TrialRecord, step: int) -> float | None:
-    """The best that it told up to that step; None: it has not come so far."""
+    """Return the best value up to that step; None if the trial has not reached it."""
     if not trial.points or trial.points[-1][0] < step:
         return None
     values = [value for at, value in trial.points if at <= step]
@@ -33,7 +33,7 @@ def best_until(search: Search, trial: TrialRecord, step: int) -> float | None:
 
 
 def median_reason(search: Search, trial: TrialRecord, others: Sequence[TrialRecord]) -> str:
-    """Half of all have been better at this step."""
+    """Prune a trial that is worse than the median of the others at its step."""
     assert trial.step is not None
     mine = best_until(search, trial, trial.step)
     theirs = [value for one in others if (value := best_until(search, one, trial.step)) is not None]
@@ -48,7 +48,7 @@ def median_reason(search: Search, trial: TrialRecord, others: Sequence[TrialReco
 def halving_reason(
     search: Search, trial: TrialRecord, others: Sequence[TrialRecord], first: int | None = None
 ) -> str:
-    """Of all that came to its rung it is not among the best third."""
+    """Prune a trial that is not in the best third at its rung."""
     assert trial.step is not None
     rung = first or max(1, search.prune.warm_up)
     if trial.step < rung:
@@ -67,7 +67,7 @@ def halving_reason(
 
 
 def hyperband_reason(search: Search, trial: TrialRecord, others: Sequence[TrialRecord]) -> str:
-    """Of three brackets each begins later than the one before: it may be that good starts lie."""
+    """Successive halving in three brackets that start later and later, to spare slow starters."""
     mine = trial.number % BRACKETS
     rivals = [one for one in others if one.number % BRACKETS == mine]
     return halving_reason(search, trial, rivals, max(1, search.prune.warm_up) * FACTOR**mine)

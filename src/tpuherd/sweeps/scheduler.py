@@ -1,4 +1,4 @@
-"""Who works on which trial of a sweep: what they told, who is pruned, who waits, who takes what."""
+"""Schedules the trials of a sweep: reads metrics, prunes, releases and assigns."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,19 +15,19 @@ from tpuherd.model.sweep_trials import Sweep, TrialEnd, TrialRecord, TrialUsage,
 from tpuherd.sweeps.pruning import prune_reason
 from tpuherd.sweeps.search_space import suggest_point
 
-#: What a trial tells is noted no more often than this, and later on with each hundredth of its age.
+#: Metrics are recorded at most this often: every 5 s, later every hundredth of the trial's age.
 TOLD_S, TOLD_SHARE = 5.0, 0.01
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepAdvisor:
-    """What decides on trials by what others have told."""
+    """The functions that decide on trials from the results of others."""
 
     suggest: Callable[[Search, Sweep], Mapping[str, Value]] = lambda search, sweep: suggest_point(
         search, len(sweep.trials)
-    )  #: the parameters of the next one
+    )  #: the next trial's parameters
     hopeless: Callable[[Search, Sweep, TrialRecord], str] = (
-        prune_reason  #: why one is pruned, or ""
+        prune_reason  #: why to prune a trial, or ""
     )
 
 
@@ -36,7 +36,7 @@ OURS = SweepAdvisor()
 
 @dataclass(kw_only=True, slots=True)
 class SweepStep:
-    """One job's sweep while it is looked at: what is remembered after each thing that is found."""
+    """One pass over a job's sweep; the history is updated after each recorded event."""
 
     job: str
     search: Search
@@ -50,15 +50,15 @@ class SweepStep:
 
     @property
     def sweep(self) -> Sweep:
-        """As it is by now."""
+        """The sweep as of the latest event."""
         return self.trails.sweeps.get(self.job, Sweep())
 
     def slot_history(self, slot: str) -> SlotHistory:
-        """What the slot has lived through by now."""
+        """Return the slot's history as of the latest event."""
         return self.trails.slots.get(slot) or SlotHistory()
 
     def record_event(self, kind: str, why: str, slot: str, **facts: Any) -> None:
-        """Notes an event, and goes on from what is remembered then."""
+        """Record an event and apply it to the history."""
         facts["why"] = why
         event = HistoryEvent(at=self.now, kind=kind, job=self.job, slot=slot, facts=facts)
         self.trails = apply_event(self.trails, event)
@@ -66,7 +66,7 @@ class SweepStep:
 
 
 def run_step(turn: SweepStep) -> None:
-    """Everything that is to be decided now, in the order in which it depends on each other."""
+    """Decide everything that is due now, in the order of dependence."""
     for trial in turn.sweep.unfinished:
         if trial.given_at is not None:
             read_metrics(turn, trial)
@@ -80,11 +80,11 @@ def run_step(turn: SweepStep) -> None:
         finish_slots(turn)
 
 
-# ---- what trials tell ----------------------------------------------------------------------------
+# ---- metrics -------------------------------------------------------------------------------------
 
 
 def read_metrics(turn: SweepStep, trial: TrialRecord) -> None:
-    """What it has told since; and its end, if there is no hope."""
+    """Record the latest metric of a trial, and prune the trial if it is hopeless."""
     trail = turn.slot_history(trial.slot)
     attempt = trail.attempt
     if not turn.search.metric or attempt is None or attempt.trial != trial.number:
@@ -102,7 +102,7 @@ def read_metrics(turn: SweepStep, trial: TrialRecord) -> None:
         return
     if value is None and trial.lost:
         return
-    shown = "no number" if value is None else f"{value:g}"
+    shown = "not finite" if value is None else f"{value:g}"
     why = f"trial {trial.number}: {turn.search.metric} {shown} at step {step}"
     turn.record_event("trial.reported", why, trial.slot, trial=trial.number, step=step, value=value)
     why = "" if last else turn.advice.hopeless(
@@ -115,7 +115,9 @@ def read_metrics(turn: SweepStep, trial: TrialRecord) -> None:
 def latest_value(
     turn: SweepStep, trial: TrialRecord, trail: SlotHistory
 ) -> tuple[int, float | None, bool] | None:
-    """The last step with its value, of the first host that tells; and whether it is the end."""
+    """Return the latest step, its value, and whether the run ended, from the first host that
+    reports.
+    """
     assert trail.attempt is not None
     for host in turn.observed.hosts.get(trail.attempt.bid, ()):
         for work in host.works:
@@ -126,20 +128,19 @@ def latest_value(
 
 
 def has_run_ended(work: HostRun) -> bool:
-    """It says no more."""
     return work.complete or work.word in {RunState.ENDED, RunState.LOST}
 
 
 def end_trial(turn: SweepStep, trial: TrialRecord, how: TrialEnd, why: str) -> None:
-    """It is over; its slot is stopped, and takes another one."""
+    """End the trial; its slot is stopped and takes another one."""
     turn.record_event("trial.ended", why, trial.slot, trial=trial.number, outcome=str(how))
 
 
-# ---- who waits -----------------------------------------------------------------------------------
+# ---- release -------------------------------------------------------------------------------------
 
 
 def release_trial(turn: SweepStep, trial: TrialRecord) -> None:
-    """Its node is gone, and nobody can be running it any more: it waits for any slot."""
+    """Make a trial wait for any slot once its node is gone and it can't be running any more."""
     trail = turn.slot_history(trial.slot)
     wished = any(slot.name == trial.slot for slot in turn.slots)
     if has_running_attempt(trail) or not is_surely_over(trail):
@@ -154,14 +155,14 @@ def release_trial(turn: SweepStep, trial: TrialRecord) -> None:
         saved=trail.saved,
         since=trail.first_launch_at,
     )
-    why = f"trial {trial.number} goes on where a slot is free: {trial.slot} has no node"
+    why = f"trial {trial.number} waits for a free slot: {trial.slot} has no node"
     if not wished or trail.gave_up_at is not None:
-        why = f"trial {trial.number} goes on where a slot is free: {trial.slot} is not wanted"
+        why = f"trial {trial.number} waits for a free slot: {trial.slot} is no longer needed"
     turn.record_event("trial.waiting", why, trial.slot, trial=trial.number, usage=asdict(spent))
 
 
 def is_surely_over(trail: SlotHistory) -> bool:
-    """No host that lives on may still run its last attempt."""
+    """Whether no surviving host can still be running the slot's last attempt."""
     attempt = trail.attempt
     if attempt is None or attempt.sure:
         return True
@@ -170,22 +171,22 @@ def is_surely_over(trail: SlotHistory) -> bool:
 
 
 def is_staying(bid: BidRecord) -> bool:
-    """A node that is there, and stays as far as is known."""
+    """Whether the node exists and is not about to go."""
     gone = bid.lost_at is not None or bid.noticed_at is not None or bid.withdrawn_at is not None
     return bid.ready_at is not None and not gone
 
 
-# ---- who takes what ------------------------------------------------------------------------------
+# ---- assignment ----------------------------------------------------------------------------------
 
 
 def is_free_slot(slot: Slot, trail: SlotHistory) -> bool:
-    """It has nothing to do, and might."""
+    """Whether the slot has no trial and could take one."""
     over = trail.done_at is not None or trail.gave_up_at is not None
     return slot.goal is Goal.RUN and trail.trial is None and not over
 
 
 def is_ready_slot(slot: Slot, trail: SlotHistory) -> bool:
-    """It could start a command at once."""
+    """Whether the slot could start a command at once."""
     return not has_running_attempt(trail) and any(
         is_staying(bid) and bid.sick_at is None and bid.prepared == slot.code_digest
         for bid in trail.bids.values()
@@ -193,7 +194,7 @@ def is_ready_slot(slot: Slot, trail: SlotHistory) -> bool:
 
 
 def assign_trial(turn: SweepStep, slot: Slot) -> None:
-    """What was interrupted goes first; then a new one, if there is another to come."""
+    """Give the slot an interrupted trial, or else a new one if any is left."""
     sweep = turn.sweep
     trial = next((one for one in sweep.trials if one.is_waiting), None)
     if trial is None:
@@ -202,13 +203,13 @@ def assign_trial(turn: SweepStep, slot: Slot) -> None:
         make_trial(turn, slot)
         trial = turn.sweep.trials[-1]
     resumed = trial.attempts > 0
-    why = f"{slot.name} is free: trial {trial.number} {'goes on' if resumed else 'begins'}"
+    why = f"{slot.name} is free: trial {trial.number} {'resumes' if resumed else 'starts'}"
     facts = {"trial": trial.number, "resumed": resumed, "usage": asdict(trial.spent)}
     turn.record_event("trial.assigned", why, slot.name, **facts)
 
 
 def make_trial(turn: SweepStep, slot: Slot) -> None:
-    """The next trial, by what is known when a slot is ready for it."""
+    """Create the next trial, choosing its parameters from what is known now."""
     search, number = turn.search, len(turn.sweep.trials)
     params = dict(turn.advice.suggest(search, turn.sweep))
     said = ", ".join(f"{name}={value_text(value)}" for name, value in params.items())
@@ -220,13 +221,13 @@ def make_trial(turn: SweepStep, slot: Slot) -> None:
 
 
 def run_id(job: str, number: int, wished_at: float) -> str:
-    """The same for every attempt of a trial; another where the job was wished anew."""
+    """Return an id that all attempts of a trial share; it changes if the job is submitted anew."""
     word = sha256(f"{job} t{number} {wished_at!r}".encode()).hexdigest()[:8]
     return f"{job}-t{number}-{word}"
 
 
 def value_text(value: Value) -> str:
-    """As commands read it."""
+    """Return the value as a command-line argument."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -234,7 +235,7 @@ def value_text(value: Value) -> str:
 
 
 def finish_slots(turn: SweepStep) -> None:
-    """Slots for which no trial is left are done: their nodes go back."""
+    """End slots for which no trial is left, so that their nodes are deleted."""
     free = [slot for slot in turn.slots if is_free_slot(slot, turn.slot_history(slot.name))]
     sweep = turn.sweep
     left = sum(one.is_waiting for one in sweep.trials) + max(
@@ -244,16 +245,16 @@ def finish_slots(turn: SweepStep) -> None:
         return
     for slot in sorted(free, key=lambda one: slot_rank(one, turn.slot_history(one.name)))[left:]:
         if has_running_attempt(turn.slot_history(slot.name)):
-            continue  # what was pruned there is being stopped
+            continue  # its pruned trial is being stopped
         if not sweep.unfinished and not left and not has_success(sweep):
-            last = sweep.trials[-1].why if sweep.trials else "there was none"
+            last = sweep.trials[-1].why if sweep.trials else "no trial was run"
             turn.record_event("slot.gave_up", f"no trial has succeeded: {last}", slot.name)
         else:
-            turn.record_event("slot.done", "no trial of the sweep is left for it", slot.name)
+            turn.record_event("slot.done", "no trials are left", slot.name)
 
 
 def slot_rank(slot: Slot, trail: SlotHistory) -> tuple[bool, bool, bool]:
-    """Those that are next to begin come first, else in their order."""
+    """Sort slots by how soon they could start."""
     bids = trail.bids.values()
     return (
         not is_ready_slot(slot, trail),
@@ -263,14 +264,12 @@ def slot_rank(slot: Slot, trail: SlotHistory) -> tuple[bool, bool, bool]:
 
 
 def has_success(sweep: Sweep) -> bool:
-    """Anything has come of it."""
     return any(one.how is TrialEnd.COMPLETE for one in sweep.trials)
 
 
 def sweeps_with_slots(
     searches: Mapping[str, Search], slots: Mapping[str, Slot]
 ) -> Iterator[tuple[str, Search, Sequence[Slot]]]:
-    """Each sweep with the slots of its job."""
     by_job: dict[str, list[Slot]] = {job: [] for job in searches}
     for slot in slots.values():
         if slot.job in by_job:

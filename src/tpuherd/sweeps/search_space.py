@@ -1,4 +1,4 @@
-"""The parameters of a sweep's trials, where no other trial decides: grids, and chance by number."""
+"""Parameters of trials that do not depend on other trials: grid and seeded random search."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -9,19 +9,19 @@ from tpuherd.model.sweep_trials import Value
 
 
 def grid_value(one: Parameter, place: int) -> Value:
-    """The value at a place of its grid."""
+    """Return the value at a position of the parameter's grid."""
     if one.values:
         return one.values[place]
     return round_value(one, one.min + place * (one.step or 1.0))
 
 
 def round_value(one: Parameter, value: float) -> Value:
-    """As a number of its kind; sums of steps have no long tails."""
+    """Round integers, and drop the long decimals of summed steps."""
     return round(value) if one.int else float(f"{value:.12g}")
 
 
 def grid_point(search: Search, number: int) -> Mapping[str, Value]:
-    """The point of that number: the parameter that is said last changes first."""
+    """Return the grid point with that number; the last parameter varies fastest."""
     found: dict[str, Value] = {}
     for name, one in reversed(list(search.parameters.items())):
         number, place = divmod(number, count_grid_values(one) or 1)
@@ -30,13 +30,15 @@ def grid_point(search: Search, number: int) -> Mapping[str, Value]:
 
 
 def seeded_fraction(seed: int, number: int, name: str) -> float:
-    """From 0 to 1, the same for the same: no engine's life changes what is tried."""
+    """Return a fraction of [0, 1) that depends only on its arguments, so a restart changes
+    nothing.
+    """
     word = sha256(f"{seed} {number} {name}".encode()).digest()
     return int.from_bytes(word[:7], "big") / 2**56
 
 
 def random_point(search: Search, number: int) -> Mapping[str, Value]:
-    """By chance, each parameter for itself."""
+    """Choose each parameter independently."""
     return {
         name: value_at_fraction(one, seeded_fraction(search.seed, number, name))
         for name, one in search.parameters.items()
@@ -44,7 +46,7 @@ def random_point(search: Search, number: int) -> Mapping[str, Value]:
 
 
 def value_at_fraction(one: Parameter, share: float) -> Value:
-    """The value that has so much of its range below it."""
+    """Return the value at this fraction of the parameter's range."""
     places = count_grid_values(one)
     if places is not None:
         return grid_value(one, min(places - 1, int(share * places)))
@@ -56,5 +58,5 @@ def value_at_fraction(one: Parameter, share: float) -> Value:
 
 
 def suggest_point(search: Search, number: int) -> Mapping[str, Value]:
-    """The parameters of a trial that depends on no other."""
+    """Return the parameters of a grid or random trial."""
     return grid_point(search, number) if search.method == "grid" else random_point(search, number)

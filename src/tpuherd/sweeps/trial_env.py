@@ -1,4 +1,6 @@
-"""What the command of a trial is told: its parameters, in three ways, and its run."""
+"""What a trial's command receives: its parameters as placeholders, variables and JSON, and its
+run id.
+"""
 
 import json
 import re
@@ -13,7 +15,7 @@ from tpuherd.sweeps.scheduler import value_text
 
 
 def launch_spec_for_trial(order: LaunchSpec, trial: TrialRecord) -> LaunchSpec:
-    """The slot's order, for this trial."""
+    """Return the slot's launch spec for this trial."""
     return replace(
         order,
         shell=fill_placeholders(
@@ -30,13 +32,13 @@ def launch_spec_for_trial(order: LaunchSpec, trial: TrialRecord) -> LaunchSpec:
 
 
 def fill_placeholders(words: str, values: Mapping[str, str]) -> str:
-    """`{lr}` as its value; `${lr}` is the shell's, and other braces are what they are."""
+    """Replace `{lr}` by its value; `${lr}` and other braces stay as they are."""
     names = "|".join(map(re.escape, values))
     return re.sub(rf"(?<!\$)\{{({names})\}}", lambda found: values[found[1]], words)
 
 
 def trial_env(trial: TrialRecord, checkpoint: str) -> dict[str, str]:
-    """The same for every attempt of a trial, wherever it is, but for their count."""
+    """Return variables that are the same for every attempt of a trial, except their count."""
     params: Mapping[str, Value] = trial.params
     told = {
         "RUN_ID": trial.run,
@@ -46,7 +48,7 @@ def trial_env(trial: TrialRecord, checkpoint: str) -> dict[str, str]:
         "HERD_PARAMS": json.dumps(dict(params)),
         **{parameter_variable(name): value_text(value) for name, value in params.items()},
     }
-    # Each has a place of its own: a trial must not go on from another one's state.
+    # Each trial has its own folder: it must not resume from another trial's state.
     return {
         **told,
         **({"HERD_CHECKPOINT": f"{checkpoint.rstrip('/')}/{trial.run}"} if checkpoint else {}),
