@@ -1,6 +1,4 @@
-"""What a trial's command receives: its parameters as placeholders, variables and JSON, and its
-run id.
-"""
+"""What a trial's command receives: its parameters and its run id."""
 
 import json
 import re
