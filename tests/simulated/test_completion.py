@@ -19,7 +19,7 @@ HERD = [sys.executable, "-m", "tpuherd.launcher"]
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """A user with the jobs gpt (two copies) and resnet, in a world that is not there any more."""
+    """A user with the jobs gpt (two copies) and resnet, in a world that is deleted."""
     world = tmp_path / "world"
     environ = {"HOME": str(tmp_path), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
     store = Database(project_access.resolve_scope(environ, world=world).store_folder, time())

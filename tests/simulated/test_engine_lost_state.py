@@ -61,7 +61,7 @@ def test_an_agent_that_gives_no_answer_is_hung_up_on_and_its_node_replaced() -> 
         def trouble() -> str:
             return crew.host_statuses()[bid][1].trouble if bid in crew.host_statuses() else ""
 
-        assert await play.until(lambda: "has said nothing for" in trouble(), 180.0)
+        assert await play.until(lambda: "has not responded for" in trouble(), 180.0)
         assert await play.until(lambda: bool(play.events("slot.done")), 5400.0)
         assert len(play.events("bid.ready")) == 2
         assert play.verdict() == []

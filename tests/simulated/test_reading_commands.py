@@ -33,7 +33,7 @@ Save = Callable[..., None]
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a world that is not there any more: what was remembered of it is."""
+    """The folder of a world that is deleted: what was remembered of it is."""
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -117,8 +117,8 @@ def test_an_empty_store_says_so(herd: Herd, world: Path, tmp_path: Path) -> None
     Database(
         project_access.resolve_scope({"HOME": str(tmp_path)}, world=world).store_folder, time()
     ).close()
-    assert herd("ls") == (0, "nothing is wished; herd run begins a job\n", "")
-    assert herd("capacity") == (0, "nothing was asked for yet\n", "")
+    assert herd("ls") == (0, "No jobs. Start one with `herd run`.\n", "")
+    assert herd("capacity") == (0, "No node has been requested yet.\n", "")
     assert herd("events") == (0, "", "")
     assert herd("status", "gpt") == (
         4, "", "herd status: there is no job gpt: no jobs exist\n",

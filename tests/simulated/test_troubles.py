@@ -66,7 +66,7 @@ def test_no_login_stands_first(herd: Herd, words: list[str]) -> None:
     status, out, _ = herd(*words)
     assert status == 0
     first, rest = out.split("\n", 1)
-    assert first.startswith("Trouble with your login")
+    assert first.startswith("Problem with your login")
     assert "gcloud auth application-default login" in first
     assert "gpt" in rest
 
@@ -85,16 +85,18 @@ def test_the_last_trouble_stands_first_until_a_good_answer(
     for ago in (200, 100):
         troubles.record_trouble(CLOUD, "HTTP status 503", hint="try again later", now=time() - ago)
     first = herd(*words)[1].split("\n", 1)[0]
-    assert first.startswith("Trouble with the cloud, for 3 m 20 s, met 2 times, last 1 m 40 s ago:")
+    assert first.startswith(
+        "Problem with the cloud, for 3 m 20 s, seen 2 times, last 1 m 40 s ago:"
+    )
     assert first.endswith("HTTP status 503; try again later")
     _, out, err = herd(*words, "--json")
     if words[0] in ("why", "status"):
         (told,) = json.loads(out)["problems"]
         assert (told["source"], told["message"]) == ("cloud", "HTTP status 503")
     else:
-        assert "Trouble" not in out and err.startswith("Trouble with the cloud")
+        assert "Problem with" not in out and err.startswith("Problem with the cloud")
     troubles.end_trouble(CLOUD)
-    assert "Trouble" not in "".join(herd(*words)[1:])
+    assert "Problem with" not in "".join(herd(*words)[1:])
 
 
 def raising(request: Request) -> None:
@@ -154,5 +156,5 @@ def test_a_line_for_people() -> None:
     once: dict[str, Any] = {"source": CLOUD, "sentence": "no answer", "since": 40.0, "at": 40.0}
     assert (
         trouble_line(TroubleRecord(**once), 100.0)
-        == "Trouble with the cloud, for 1 m 00 s: no answer"
+        == "Problem with the cloud, for 1 m 00 s: no answer"
     )

@@ -105,7 +105,7 @@ def test_a_stop_that_was_not_heard_is_said_again() -> None:
     assert not actions(toy.last, Stop)
     toy.tick(2.0)
     assert actions(toy.last, Stop) == [first]
-    assert toy.last.steps[-1].why == "nothing is to run there"
+    assert toy.last.steps[-1].why == "the job should not run now"
     assert not actions(again(toy, working=frozenset(["gpt-0"])), Stop)
 
 
@@ -175,7 +175,7 @@ def test_a_boot_tells_of_a_reboot_only_where_both_are_known() -> None:
 def test_who_was_ended_because_no_engine_was_heard_did_not_end_by_itself() -> None:
     over = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=1, deadman=True)
     found = gang_progress.build_member(host(0, works=(over,)), ATTEMPT)
-    assert found.lost == "no engine was heard of for too long" and not found.has_failed
+    assert found.lost == "no engine contacted its host for too long" and not found.has_failed
     for word in (RunState.RUNNING, RunState.ENDING):
         assert not gang_progress.build_member(
             host(0, works=(replace(over, word=word),)), ATTEMPT
@@ -187,8 +187,8 @@ def test_who_was_ended_because_no_engine_was_heard_did_not_end_by_itself() -> No
 
 def test_how_an_end_is_told() -> None:
     work = HostRun(attempt="x", word=RunState.ENDED, exit=3, signal=9, termed=True)
-    assert describe_end(work) == "was told to end"
-    assert describe_end(replace(work, termed=False)) == "was ended by signal 9"
+    assert describe_end(work) == "was stopped"
+    assert describe_end(replace(work, termed=False)) == "was killed by signal 9"
     assert describe_end(replace(work, termed=False, signal=None)) == "exited with 3"
     assert describe_end(None) == "is gone"
 
@@ -406,7 +406,7 @@ def test_a_limit_waits_for_what_is_to_be_brought_back_be_there_other_nodes_or_no
     assert old in toy.things and toy.trail().gave_up_at is None
     toy.losing = set()
     toy.run()
-    assert toy.kinds("slot.collected") and "lived" in toy.trail().gave_up_why
+    assert toy.kinds("slot.collected") and "lifetime" in toy.trail().gave_up_why
 
 
 def test_siblings_that_are_waited_for_are_thought_of_when_that_is_over() -> None:

@@ -205,11 +205,11 @@ def test_what_one_host_says_of_an_attempt() -> None:
         if rebooted:
             lost = f"{one.name} was rebooted"
         elif word is RunState.LOST:
-            lost = why or f"nobody saw its end on {one.name}"
+            lost = why or f"its end was not recorded on {one.name}"
         elif ends and deadman:
-            lost = "no engine was heard of for too long"
+            lost = "no engine contacted its host for too long"
         else:
-            lost = f"{one.name} knows nothing of it any more" if absent and started else ""
+            lost = f"{one.name} has no record of it any longer" if absent and started else ""
         assert (found.absent, found.lost, found.over) == (absent, lost, bool(lost) or ends)
 
 
@@ -251,11 +251,11 @@ def test_what_is_aimed_at_and_why_if_that_is_not_what_is_wished() -> None:
         if limit:
             expected = (Goal.GONE, limit)
         elif need is NodeNeed.NONE or gave_up is not None:
-            expected = (Goal.GONE, "it is not wanted any more")
+            expected = (Goal.GONE, "it is no longer needed")
         elif goal is Goal.RUN and done is not None:
             expected = (Goal.GONE, "it is done")
         else:
-            expected = (goal, "nothing is to run there")
+            expected = (goal, "the job should not run now")
         assert gang_actions.gang_goal(judged) == expected
 
 
@@ -264,12 +264,12 @@ def test_a_gang_ends_with_its_node_for_the_reason_that_the_node_has() -> None:
         home = stood(role=role, why=why)
         judged = case(home, home=home, trail=SlotHistory(attempt=launched()))
         goes = role in {Role.HUSK, Role.LOSER, Role.WITHDRAWN}
-        expected = (Goal.IDLE, why or "its node goes away")
+        expected = (Goal.IDLE, why or "its node is going away")
         assert gang_actions.gang_goal(judged) == (
-            expected if goes else (Goal.RUN, "nothing is to run there")
+            expected if goes else (Goal.RUN, "the job should not run now")
         )
     homeless = case(trail=SlotHistory(attempt=launched()))
-    assert gang_actions.gang_goal(homeless) == (Goal.IDLE, "its node goes away")
+    assert gang_actions.gang_goal(homeless) == (Goal.IDLE, "its node is going away")
 
 
 def test_a_stall_is_of_all_hosts_and_before_the_first_step_of_any_it_takes_longer() -> None:
@@ -367,7 +367,7 @@ def test_a_start_that_is_said_again_resumes_if_it_is_not_the_first_attempt() -> 
 
 def test_the_reason_of_a_stop_is_that_of_its_shape() -> None:
     quiet = works(started=NOW - 9000.0)
-    for step, what in ((None, "no first step and no line"), (1, "no step and no line")):
+    for step, what in ((None, "no first step and no log"), (1, "no step and no log")):
         hosts = tuple(host(worker, works=(replace(quiet, step=step),)) for worker in (0, 1))
         here = stood(hosts=hosts)
         attempt = replace(launched(), first_step_at=None)
@@ -445,5 +445,5 @@ def test_an_ask_names_the_node_that_it_stands_in_for() -> None:
         judged = case(stood(role=role, why=why))
         names = why and role is not Role.WITHDRAWN
         assert bidding.reason_to_ask(judged) == (
-            f"instead of {NAME}: {why}" if names else "is wished"
+            f"instead of {NAME}: {why}" if names else "the job needs a node"
         )

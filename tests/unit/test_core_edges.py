@@ -190,10 +190,10 @@ def test_why_a_node_is_worn() -> None:
     old = NOW - bid_status.MAKING_S_MAX
     far = (host(0, reached=False, heard_at=NOW - bid_status.SICK_S_MAX), host(1))
     for one, why in [
-        (stood(bid=bid(**sick, ready_at=2.0)), "it has been sick for too long"),
-        (stood(bid=bid(granted_at=old)), "it does not become READY"),
-        (stood(bid=bid(granted_at=old, sick_at=NOW - 1)), "it does not become READY"),
-        (stood(hosts=far, whole=False), "its hosts have not been heard of for too long"),
+        (stood(bid=bid(**sick, ready_at=2.0)), "it has been unhealthy for too long"),
+        (stood(bid=bid(granted_at=old)), "it has not become READY in time"),
+        (stood(bid=bid(granted_at=old, sick_at=NOW - 1)), "it has not become READY in time"),
+        (stood(hosts=far, whole=False), "its hosts have not responded for too long"),
     ]:
         assert bid_status.needs_replacement(one, seen(), History(), NOW) == (why, None)
 
@@ -255,7 +255,10 @@ def test_what_could_not_begin_says_nothing_of_chips() -> None:
 def test_an_end_that_nobody_here_has_caused_is_lost() -> None:
     over = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=0, ended=NOW - 30)
     half = bid(offer=offer("a", hosts=3))  # of the third host nothing is heard
-    for termed, why in ((True, "something else told it to end"), (False, "nobody knows how")):
+    for termed, why in (
+        (True, "something other than herd stopped it"),
+        (False, "for an unknown reason"),
+    ):
         works = [replace(over, termed=termed)] * 2
         hosts = tuple(host(worker, works=(one,)) for worker, one in enumerate(works))
         gang = build_gang(slot(), ATTEMPT, half, seen(hosts={NAME: hosts}))

@@ -93,7 +93,7 @@ def test_after_success_bringing_back_is_tried_for_ever_but_later_and_later() -> 
     assert gaps[:5] == [15, 30, 60, 120, 240]
     assert set(gaps[5:]) == {300}
     assert len(toy.things) == 1 and not toy.last.rest
-    assert "brought back" in toy.last.states["gpt-0"]
+    assert "fetching its outputs" in toy.last.states["gpt-0"]
     toy.wish(goal=Goal.GONE)
     toy.run()
     assert not toy.things
@@ -171,7 +171,7 @@ def test_a_withdrawal_without_effect_is_sent_again_later_and_later() -> None:
     times = [event.at for event in toy.kinds("bid.withdrawn") if event.at > 50_090]
     gaps = [after - before for before, after in pairwise(times)]
     assert gaps[:6] == [10, 20, 40, 80, 160, 300]
-    assert "being given back" in toy.last.states["gpt-0"]
+    assert "deleting gpt-0" in toy.last.states["gpt-0"]
 
 
 def test_an_ask_without_answer_is_sent_again_under_its_name_when_a_newer_look_misses_it() -> None:
@@ -203,7 +203,7 @@ def test_what_is_asked_again_goes_before_what_is_new() -> None:
     assert {event.slot for event in toy.kinds("bid.requested")} == first
     assert len(toy.kinds("bid.requested")) == 4
     assert toy.last.wake_at == toy.now + 60
-    assert "waits for its turn" in toy.last.states["gpt-3"]
+    assert "waiting for its turn" in toy.last.states["gpt-3"]
 
 
 def test_a_ghost_of_an_older_attempt_is_stopped_before_anything_else() -> None:
@@ -349,7 +349,7 @@ def test_chips_that_do_not_come_up_twice_replace_the_node_and_not_for_ever() -> 
     assert len(bids) == 5
     assert len(set(bids)) == 3 and bids[0] == bids[1] and bids[2] == bids[3]
     assert [event.facts["node"] for event in toy.kinds("node.quarantined")] == [bids[0], bids[2]]
-    assert "come up on no node" in toy.trail().gave_up_why
+    assert "fail to initialize on every node" in toy.trail().gave_up_why
 
 
 def test_setup_that_fails_is_tried_with_pauses_and_ends() -> None:
@@ -414,16 +414,16 @@ def state(toy: Toy, **changes: Any) -> str:
 
 def test_the_sentences() -> None:
     toy = Toy(slot(offers=(offer("a"), offer("b"))))
-    assert state(toy, zones=frozenset()) == "asks in a, b"
+    assert state(toy, zones=frozenset()) == "requesting in a, b"
     toy.grants = lambda zone: 200.0
     toy.tick()
     toy.tick()
-    assert state(toy) == "waits for capacity in a, b for less than a minute"
+    assert state(toy) == "waiting for capacity in a, b for less than a minute"
     for _ in range(30):
         toy.tick()
-    assert state(toy) == "waits for capacity in a, b for 2 min"
+    assert state(toy) == "waiting for capacity in a, b for 2 min"
     toy.run(until=lambda toy: any(one.node for one in toy.things.values()))
-    assert state(toy) == "gpt-0-g1-me in a is being made, for less than a minute"
+    assert state(toy) == "gpt-0-g1-me in a has been creating for less than a minute"
     name = "gpt-0-g1-me"
     toy.things[name].cut = True
     toy.run(until=lambda toy: toy.things[name].node is NodeState.READY)
@@ -444,15 +444,15 @@ def test_the_sentences() -> None:
     toy.run(until=Toy.running)
     for _ in range(13):
         toy.tick()
-    assert state(toy) == "attempt 1 on gpt-0-g1-me in a has run for 1 min"
+    assert state(toy) == "attempt 1 on gpt-0-g1-me in a has been running for 1 min"
     toy.home.cut = True
-    assert state(toy).endswith(f"runs; not heard of now: {name}/w0, {name}/w1")
+    assert state(toy).endswith(f"runs; not responding: {name}/w0, {name}/w1")
     toy.home.cut = False
     toy.wish(goal=Goal.GONE)
     assert state(toy) == "not wanted; attempt 1 is being stopped"
     toy.tick()
     toy.tick()
-    assert state(toy) == f"not wanted; is being given back: {name} (LEAVING)"
+    assert state(toy) == f"not wanted; deleting {name} (LEAVING)"
     toy.run()
     assert state(toy) == "not wanted; nothing is left"
 
@@ -467,15 +467,15 @@ def test_the_sentences_of_trouble() -> None:
     assert state(toy).startswith(f"{name} in a is unhealthy (SICK), for less than a minute")
     toy.home.node = NodeState.UNKNOWN
     toy.tick()
-    assert "in a state that we have no word for" in state(toy)
+    assert "in a state that herd does not know" in state(toy)
     toy = running()
     toy.home.deadly = True
     toy.losing = {Stop}
     toy.tick()
-    assert "is being stopped: its node was told that it goes away" in state(toy)
+    assert "is being stopped: its node received a preemption notice" in state(toy)
     toy = running(limits=Limits(lifetime_s=200))
     toy.run(until=lambda toy: toy.now > 50_400)
-    assert state(toy) == ("gave up: it has lived for 3 min, as long as it may; nothing is left")
+    assert state(toy) == ("gave up: it has reached its lifetime of 3 min; nothing is left")
 
 
 def test_the_sentences_of_what_is_kept() -> None:
@@ -498,16 +498,16 @@ def test_the_sentences_of_what_is_kept() -> None:
 @pytest.mark.parametrize(
     ("refusal", "said"),
     [
-        (Refusal.QUOTA, " (have the quota raised, or allow other zones); asked again in 4 min"),
+        (Refusal.QUOTA, " (request more quota, or allow other zones); next request in 4 min"),
         (
             Refusal.RESERVATION,
-            " (see whether the reservation is there and has room); asked again in 4 min",
+            " (check that the reservation exists and has capacity); next request in 4 min",
         ),
         (
             Refusal.PERMISSION,
-            " (give the account roles/tpu.admin, or allow other zones); asked again in 4 min",
+            " (grant the account roles/tpu.admin, or allow other zones); next request in 4 min",
         ),
-        (Refusal.STOCKOUT, "; asked again in less than a minute"),
+        (Refusal.STOCKOUT, "; next request in less than a minute"),
     ],
 )
 def test_why_a_zone_is_not_asked_what_to_do_and_when_it_is(refusal: Refusal, said: str) -> None:
@@ -517,14 +517,14 @@ def test_why_a_zone_is_not_asked_what_to_do_and_when_it_is(refusal: Refusal, sai
     toy.tick()
     toy.tick()
     toy.tick()
-    assert state(toy) == f"waits for capacity in a, c for less than a minute; b: no{said}"
+    assert state(toy) == f"waiting for capacity in a, c for less than a minute; b: no{said}"
 
 
 def test_an_attempt_that_failed_waits_its_pause_and_says_why() -> None:
     toy = Toy(slot())
     toy.exit = 1
     toy.run(until=lambda toy: len(toy.kinds("attempt.ended")) == 3)
-    assert "is tried again in a while: attempt 3 ended" in state(toy)
+    assert "will be tried again soon: attempt 3 ended" in state(toy)
     assert again(toy).wake_at <= toy.now + 20
 
 
@@ -539,7 +539,7 @@ def test_the_verdict_of_a_user_s_stop_names_it() -> None:
     toy.run(until=lambda toy: not toy.running())
     attempt = toy.trail().attempt
     assert attempt and attempt.verdict is Verdict.STOPPED
-    assert attempt.stopping_why == "nothing is to run there"
+    assert attempt.stopping_why == "the job should not run now"
 
 
 def test_a_work_of_another_name_is_nobody_s() -> None:

@@ -213,7 +213,7 @@ def test_what_can_never_be_had_is_given_up_with_the_sentence() -> None:
     toy = Toy(slot())
     toy.refuses = dict.fromkeys("abc", Refusal.CONFIGURATION)
     toy.run()
-    assert toy.trail().gave_up_why == "nothing can be had: no"
+    assert toy.trail().gave_up_why == "no node can be requested: no"
     assert len(toy.kinds("bid.requested")) == 3
 
 

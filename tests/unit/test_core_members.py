@@ -64,7 +64,7 @@ def test_a_start_for_all_that_three_hosts_may_say() -> None:
         elif missing:
             assert found == Pending(absent=f"{NAME}/w{says.index('absent')}"), says
             assert early == Pending(wake_at=NOW + 1, held=True), says
-            assert last is not None and "could not be made to start it" in last.broken, says
+            assert last is not None and "did not start it" in last.broken, says
         elif found is not None:
             assert found.begun == ("far" not in says), says
         assert not (set(says) <= {"runs"}) or found == Pending(begun=True)
@@ -111,7 +111,7 @@ def test_a_stop_is_over_when_all_have_ended_or_its_time_is_or_nobody_is_left() -
             lost_at=1.0 if node == "lost" else None, noticed_at=1.0 if node == "noticed" else None
         )
         says = (first, second)
-        # Whoever was started and knows nothing of it any more is over, too.
+        # Whoever was started and has no record of it any longer is over, too.
         ended = {"failed", "well", "absent"}
         done = set(says) <= ended or late or (node == "lost" and "runs" not in says)
         found = waits(says, attempt, mine)
@@ -181,4 +181,4 @@ def test_a_host_that_knows_nothing_of_it_any_more_is_not_waited_for() -> None:
     attempt = replace(ATTEMPT, started_at=1.0)
     assert waits(("absent", "absent"), attempt, surveyed_at=1.0) is None
     found = waits(("absent", "runs"), attempt, surveyed_at=1.0)
-    assert found == Pending(broken=f"{NAME}/w0 knows nothing of it any more")
+    assert found == Pending(broken=f"{NAME}/w0 has no record of it any longer")

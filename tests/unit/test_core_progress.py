@@ -33,7 +33,7 @@ def test_the_first_step_is_noted_once() -> None:
         toy.tick()
     (event,) = toy.kinds("attempt.first_step")
     assert event.facts["step"] == 1
-    assert event.facts["why"] == "attempt 1 gets on: step 1"
+    assert event.facts["why"] == "attempt 1 makes progress: step 1"
     attempt = toy.trail().attempt
     assert attempt is not None
     assert attempt.first_step_at == event.at

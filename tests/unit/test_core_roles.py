@@ -115,7 +115,7 @@ def test_hedges_are_given_back_with_their_reason_when_one_is_granted() -> None:
     toy.run(until=lambda toy: toy.trail().attempts == 1)
     told = [event for event in toy.events if event.kind == "bid.withdrawn"]
     assert len(told) == 2
-    assert all(event.facts["why"].endswith(": another was granted") for event in told)
+    assert all(event.facts["why"].endswith(": another request was granted") for event in told)
 
 
 def test_a_sick_node_is_thought_of_again_when_it_will_have_been_sick_for_too_long() -> None:

@@ -243,14 +243,14 @@ def test_worn() -> None:
     both = (host(0), host(1))
     assert worn(ready, both) == ("", inf)
     quarantined = History(bad_nodes={NAME: 1.0})
-    assert worn(ready, both, quarantined) == ("its chips did not come up", None)
+    assert worn(ready, both, quarantined) == ("its chips failed to initialize", None)
     most = bid_status.STUMBLES_MAX
     assert worn(replace(ready, stumbles=most - 1), both)[0] == ""
     assert "failed 5 times" in worn(replace(ready, stumbles=most), both)[0]
     assert "failed 6 times" in worn(replace(ready, unprepared=most + 1), both)[0]
     for ago, over in ((bid_status.SICK_S_MAX, True), (bid_status.SICK_S_MAX - 1, False)):
         why, due = worn(replace(ready, sick_at=NOW - ago), both)
-        assert ("sick" in why, due) == (over, None if over else NOW + 1)
+        assert ("unhealthy" in why, due) == (over, None if over else NOW + 1)
     for ago, over in ((bid_status.MAKING_S_MAX, True), (bid_status.MAKING_S_MAX - 1, False)):
         why, due = worn(bid(granted_at=NOW - ago))
         assert ("READY" in why, due) == (over, None if over else NOW + 1)
@@ -349,7 +349,7 @@ def test_notes_of_refusals_and_losses() -> None:
         (BidPhase.ENDING, sight(NodeState.READY, state="SUSPENDING"), "suspending"),
         (BidPhase.LOST, sight(request=RequestState.LOST, state="SUSPENDED"), "suspended"),
         (BidPhase.LOST, sight(request=RequestState.ACTIVE), "lost"),
-        (BidPhase.LEAVING, sight(NodeState.LEAVING), "deleted by somebody"),
+        (BidPhase.LEAVING, sight(NodeState.LEAVING), "deleted by someone else"),
     ]:
         (note,) = find_bid_events(bid(), stage, shown, ())
         assert (note.kind, note.facts["cause"]) == ("bid.lost", how)
@@ -536,13 +536,15 @@ def test_life_and_cost() -> None:
     wish = slot(limits=Limits(lifetime_s=100, cost=2.0))
     assert not retry_limits.reached_limit(wish, SlotHistory(), NOW)
     assert not retry_limits.reached_limit(wish, SlotHistory(first_launch_at=NOW - 99), NOW)
-    assert "lived" in retry_limits.reached_limit(wish, SlotHistory(first_launch_at=NOW - 100), NOW)
+    assert "lifetime" in retry_limits.reached_limit(
+        wish, SlotHistory(first_launch_at=NOW - 100), NOW
+    )
     old = SlotHistory(first_launch_at=NOW - 100)
     assert not retry_limits.reached_limit(replace(wish, goal=Goal.IDLE), old, NOW)
     held = SlotHistory(spent=1.0, bids={NAME: bid(granted_at=NOW - 3599)})
     for goal in (Goal.RUN, Goal.IDLE):
         assert not retry_limits.reached_limit(replace(wish, goal=goal), held, NOW)
-        assert "2.00 dollars of 2.00" in retry_limits.reached_limit(
+        assert "2.00 dollars, the limit is 2.00" in retry_limits.reached_limit(
             replace(wish, goal=goal), held, NOW + 1
         )
     assert sorted(retry_limits.limit_times(wish, held, NOW)) == [NOW + 1]

@@ -527,7 +527,7 @@ def test_chips_that_do_not_come_up_are_the_node_s_fault(line: str) -> None:
     assert isinstance(found, AttemptEnd)
     assert found.verdict is Verdict.NODE_FAULT and found.chips
     said = line.removeprefix("herd: ")
-    assert found.why.endswith(f"w0 exited with 3: its chips did not come up: {said}")
+    assert found.why.endswith(f"w0 exited with 3: its chips failed to initialize: {said}")
     # Once it has taken a step, the chips were up; and if they come up nowhere, it is the command.
     begun = (replace(host(0, "failed"), works=(replace(works, step=1),)), host(1, "failed"))
     for found in (concluded(Scene(), begun), concluded(Scene(), hosts, faults=CHIPS_MAX)):

@@ -79,7 +79,7 @@ def test_a_pause_is_kept_to_the_second(refusal: Refusal) -> None:
         )
         assert bool(found.offers) == free
         assert found.wake_at == (inf if free else NOW + left)
-        told = f"a: full{ADVICE.get(refusal, '')}; asked again in less than a minute"
+        told = f"a: full{ADVICE.get(refusal, '')}; next request in less than a minute"
         assert found.why_not == (() if free else (told,))
 
 
@@ -97,7 +97,7 @@ def test_where_we_may_not_all_types_wait() -> None:
     wish = slot(offers=(offer("a"),))
     found = choose_offers(wish, SlotHistory(), [], seasons, set(), NOW)
     assert (found.wake_at, found.why_not) == (
-        NOW - 10 + 86400, (f"a: ask{ADVICE[Refusal.PERMISSION]}; asked again in 23 h",),
+        NOW - 10 + 86400, (f"a: ask{ADVICE[Refusal.PERMISSION]}; next request in 23 h",),
     )  # fmt: skip
     old = {key: replace(one, refused_at=NOW - 86400) for key, one in seasons.items()}
     assert zones(offer("a"), seasons=old) == ["a"]
@@ -116,7 +116,7 @@ def test_after_a_refusal_one_alone_probes_a_direct_offer() -> None:
     assert zones(offer("a"), seasons=seasons, probed=probed) == ["a"]
     found = choose_offers(slot(offers=(direct,)), SlotHistory(), [], seasons, probed, NOW)
     assert found.wake_at == NOW + 51
-    assert found.why_not == ("a: another slot tries it",)
+    assert found.why_not == ("a: another slot is trying it",)
 
 
 def test_what_does_not_fit_is_never_asked_again() -> None:

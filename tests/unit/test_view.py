@@ -71,7 +71,7 @@ def test_a_row_of_ls() -> None:
 
 
 def test_nothing_is_wished() -> None:
-    assert jobs_text([]) == "nothing is wished; herd run begins a job"
+    assert jobs_text([]) == "No jobs. Start one with `herd run`."
 
 
 def test_all_slots_that_are_wished_are_counted_and_those_that_leave() -> None:
@@ -100,7 +100,7 @@ def test_status_tells_attempts_losses_and_times() -> None:
     assert sum(slot["seconds"].values()) == 378
     text = job_text(page)
     for said in (
-        "gpt: v4-32 spot, 1 of 1 ready, wished 6 m 18 s ago by ann@desk",
+        "gpt: v4-32 spot, 1 of 1 ready, submitted 6 m 18 s ago by ann@desk",
         "python train.py",
         "gpt-0: attempt 2 has run for 1 min",
         "gpt-0-g2-7kq  z  v4-32 spot  ready for 1 m 40 s, $3,600.00 per hour",
@@ -108,7 +108,7 @@ def test_status_tells_attempts_losses_and_times() -> None:
         "first failing host: gpt-0-g1-7kq/w3, exit 137",
         "| killed",
         "2  z  runs after 1 m 10 s, steps 100 to 101",
-        "back after 1 m 53 s: detect 3.0 s, queue 50 s, provision 20 s, setup 30 s, start 10 s",
+        "recovered after 1 m 53 s: detect 3.0 s, queue 50 s, provision 20 s, setup 30 s, start 10",
         "40 steps lost",
         "work that counts",
         "gpt-1: waiting",
@@ -129,7 +129,7 @@ def test_the_parts_of_a_start_are_shown_apart() -> None:
     )
     text = job_text(page)
     assert f"start 10 s ({shown})" in text
-    assert f"its start: {shown}" in text
+    assert f"startup: {shown}" in text
     assert page["slot_details"][0]["recoveries"][0]["startup"] == {
         "python_s": 0.4, "import_s": 3.1, "meet_s": 1.2, "restore_s": 2.5, "compile_s": 2.0,
         "first_step_s": 0.3,
@@ -156,7 +156,7 @@ def test_why_folds_slots_that_do_the_same() -> None:
     assert text.splitlines() == [
         "gpt-[0-1]: waits for capacity",
         "gpt-2: the engine has not looked at it yet",
-        "No engine runs now, so this is what was last known: herd engine start",
+        "No engine is running, so this may be out of date. Start one with `herd engine start`.",
         "",
         "  3 s ago  bid.requested  x",
     ]
@@ -220,7 +220,7 @@ def test_capacity_counts_each_answer_once() -> None:
     assert (other["refused_s_ago"], other["message"]) == (10, "none left")
     assert (here["requested"], here["granted"], here["wait_s"], here["life_s"]) == (2, 2, 70, 178)
     assert "10 s ago: none left" in capacity_text(rows)
-    assert capacity_text([]) == "nothing was asked for yet"
+    assert capacity_text([]) == "No node has been requested yet."
 
 
 @pytest.mark.parametrize(

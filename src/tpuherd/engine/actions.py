@@ -58,7 +58,7 @@ class ActionContext:
         """As it is wished now."""
         slot = self.desired.wishes.slots.get(name)
         if slot is None:
-            raise NotFound(f"nobody wishes {name} any more")
+            raise NotFound(f"the job of {name} was removed")
         return slot
 
     def launch_spec(self, name: str) -> LaunchSpec:
@@ -160,10 +160,10 @@ def log_removed_events(
     bench: ActionContext, job: str, removed: list[str]
 ) -> Iterator[HistoryEvent]:
     """Logs that were removed here since those of their job were too much."""
-    why = f"the logs of {job} are more than the {JOB_BYTES_MAX >> 30} GiB that are kept here"
+    why = f"the logs of {job} exceed the {JOB_BYTES_MAX >> 30} GiB that are kept on this machine"
     for log in removed:
         slot = f"{job}-{log.removeprefix(f'{job}-').partition('-')[0]}"
-        yield bench.new_event("log.removed", slot, log=log, why=f"{why}: the oldest are removed")
+        yield bench.new_event("log.removed", slot, log=log, why=f"{why}: the oldest are deleted")
 
 
 def write_attempt_info(
@@ -225,7 +225,7 @@ async def collect_outputs(bench: ActionContext, collect: Collect, why: str) -> l
     try:
         failures = await bench.crew.collect_outputs(collect.bid, order, into)
     except OSError as error:
-        said = f"{into} can't be written ({error.strerror})"
+        said = f"{into} cannot be written ({error.strerror})"
         failures = [HostFailure(host=collect.bid, sentence=said)]
     if failures:
         said = failure_message(failures)

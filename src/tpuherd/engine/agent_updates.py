@@ -58,7 +58,7 @@ def mark_unlisted_lost(known: HostRun, boot: str, now: float) -> HostRun:
     """An attempt that is not in its agent's complete list any more: nothing of it runs there."""
     if known.word in (RunState.ENDED, RunState.LOST, RunState.ABSENT):
         return known
-    why = f"its agent knows nothing of it any more (boot {boot[:13]})"
+    why = f"its agent has no record of it any longer (boot {boot[:13]})"
     return replace(known, word=RunState.LOST, ended=known.ended or now, why=why)
 
 

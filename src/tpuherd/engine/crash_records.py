@@ -37,7 +37,7 @@ def record_crash(store: Database, why: str, now: float, *, killed: bool = False)
         sentence = f"it ended unexpectedly {count} times in a row: {why}"
         again = f"; it starts again in {format_span(pause_s)}" if pause_s else ""
         store.troubles.record_trouble(
-            ENGINE, sentence, hint=f"herd engine logs shows where{again}", now=now
+            ENGINE, sentence, hint=f"see herd engine logs{again}", now=now
         )
     return pause_s
 

@@ -98,7 +98,7 @@ def run_engine(
                 )
                 continue
             if ended is EndReason.GONE:
-                why = f"nobody has listened for {GONE_S / 60:g} min at {place.title}"
+                why = f"nothing has answered for {GONE_S / 60:g} min at {place.title}"
                 diary.write_event("engine.gone", {"why": f"{why}: the engine has ended"})
             return f"the engine has ended: {ended.value}"
     finally:

@@ -201,7 +201,9 @@ class GangClient:
             return
         if all(one.unknown for one in failures):  # the same launch again will tell
             raise NotReached(failure_message(failures) or f"{launch.bid} has no hosts")
-        await self.halt_attempt(launch.bid, launch.attempt, 0.0, "not all of its hosts could begin")
+        await self.halt_attempt(
+            launch.bid, launch.attempt, 0.0, "not all of its hosts could start it"
+        )
         raise OperationFailed(failure_message(failures))
 
     async def halt_attempt(self, bid: str, attempt: str, grace_s: float, why: str) -> None:
@@ -294,14 +296,14 @@ class GangClient:
             except HerdError as error:
                 return HostFailure(host=watch.word.name, sentence=error.sentence)
             except TimeoutError:
-                sentence = "it gave no answer in time"
+                sentence = "it did not answer in time"
                 return HostFailure(host=watch.word.name, sentence=sentence, unknown=True)
             except InvalidMessage as nonsense:
                 watch.report_invalid(nonsense)
-                sentence = f"its answer makes no sense: {nonsense}"
+                sentence = f"its answer is invalid: {nonsense}"
                 return HostFailure(host=watch.word.name, sentence=sentence)
             except OSError as error:
-                sentence = f"a file can't be written here ({error})"
+                sentence = f"a file cannot be written on this machine ({error})"
                 return HostFailure(host=watch.word.name, sentence=sentence)
             except Exception as error:  # noqa: BLE001 - one host never ends the engine
                 return HostFailure(host=watch.word.name, sentence=watch.report_failure(error))
@@ -315,7 +317,7 @@ async def call_agent(watch: HostWatcher, verb: str, arguments: Json, seconds: fl
     """A host's answer, by the link there is."""
     link = watch.link
     if link is None:
-        raise NotReached(watch.word.trouble or "it is not reached")
+        raise NotReached(watch.word.trouble or "it is unreachable")
     async with asyncio.timeout(seconds):
         return await link.call(RpcRequest(name=verb, arguments=arguments))
 
@@ -329,7 +331,7 @@ def only_known_errors() -> Iterator[None]:
         raise
     except Exception as error:
         what = f"{type(error).__name__}: {error}"[:300]
-        raise OperationFailed(f"what the hosts answered makes no sense ({what})") from error
+        raise OperationFailed(f"the hosts sent an invalid answer ({what})") from error
 
 
 def start_arguments(launch: Launch, order: LaunchSpec, env: Json) -> Json:
@@ -355,7 +357,7 @@ def job_of(slot: str) -> str:
 
 def unreached_failure(watch: HostWatcher) -> HostFailure:
     """A host without a link."""
-    return HostFailure(host=watch.word.name, sentence=watch.word.trouble or "it is not reached")
+    return HostFailure(host=watch.word.name, sentence=watch.word.trouble or "it is unreachable")
 
 
 def setup_failure(watch: HostWatcher, told: AttemptStatus) -> HostFailure:

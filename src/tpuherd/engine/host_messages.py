@@ -148,7 +148,7 @@ def parse_attempt(content: object) -> AttemptStatus:
     found = parse_message(AttemptStatus, content)
     if found.phase not in PHASES:
         raise InvalidMessage(
-            f"{_message_title(AttemptStatus)}: there is no phase {found.phase[:NAME_MAX]!r}"
+            f"{_message_title(AttemptStatus)}: unknown phase {found.phase[:NAME_MAX]!r}"
         )
     return found
 
@@ -166,7 +166,7 @@ def parse_notice(content: Json) -> MetadataNotice:
     )
     if found.what not in NOTICES:
         raise InvalidMessage(
-            f"{_message_title(MetadataNotice)}: there is no notice {found.what[:NAME_MAX]!r}"
+            f"{_message_title(MetadataNotice)}: unknown notice {found.what[:NAME_MAX]!r}"
         )
     return found
 

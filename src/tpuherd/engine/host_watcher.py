@@ -101,7 +101,7 @@ class HostWatcher:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         what = f"{type(error).__name__}: {error}"[:300]
-        why = f"{self.word.name} is left alone for {PAUSE_S_MAX:g} s: what it said led to {what}"
+        why = f"{self.word.name} is not contacted for {PAUSE_S_MAX:g} s: its data led to {what}"
         facts = {"host": self.word.name, "error": what, "why": why}
         self._means.tell("host.unexpected_error", self.slot, facts)
         return why
@@ -114,7 +114,7 @@ class HostWatcher:
             return
         self._refused_at = now
         what, many = str(nonsense)[:300], self._refused
-        why = f"{self.word.name} said what makes no sense, and it is not used: {what}"
+        why = f"{self.word.name} sent invalid data, which is ignored: {what}"
         why += f" ({many} times so far)" if many > 1 else ""
         facts = {"host": self.word.name, "problem": what, "count": many, "why": why}
         self._means.tell("host.invalid_data", self.slot, facts)
@@ -138,7 +138,7 @@ class HostWatcher:
                 return error.sentence
             await listening
             probing.cancel()
-        return self._silence or "the link was cut"
+        return self._silence or "the connection was lost"
 
     async def _probe_agent(self, link: Link) -> None:
         """Ask an agent that says nothing whether it is there; one that gives no answer, not even to
@@ -155,7 +155,7 @@ class HostWatcher:
                 async with asyncio.timeout(PONG_S):
                     await link.call(RpcRequest(name="ping"))
             except TimeoutError:
-                self._silence = f"its agent has said nothing for {quiet_s + PONG_S:.0f} s"
+                self._silence = f"its agent has not responded for {quiet_s + PONG_S:.0f} s"
                 link.disconnect(self._silence)
                 return
             except HerdError:
@@ -243,7 +243,7 @@ class HostWatcher:
             return
         if kind == "attempt":
             if id not in self._works and len(self._works) >= ATTEMPTS_MAX:
-                raise InvalidMessage(f"it tells of more than {ATTEMPTS_MAX} attempts")
+                raise InvalidMessage(f"it reports more than {ATTEMPTS_MAX} attempts")
             self._told.add(id)
             self._check_report(told.report)
             self._works[id] = agent_updates.merge_attempt_status(

@@ -45,7 +45,7 @@ SOON_S = 0.05  #: no thought without news follows sooner
 AGAIN_S = 5.0  #: after trouble with the store
 EXPAND_S, PATIENCE_S = 30.0, 2.0  #: to read the configuration again; for deeds when told to end
 KEEP_S = 10.0  #: whether all code is here
-INCOMPLETE = "waits until all zones have answered: the store was damaged"
+INCOMPLETE = "waiting until all zones have answered, because the store was damaged"
 SAVE_S = 300.0  #: what is remembered is written down as a whole
 
 
@@ -301,7 +301,7 @@ class Engine:
             except HerdError as error:
                 self.parts.note("engine.undone", {"name": name, "why": error.sentence})
             except OSError as error:
-                self._shout(f"a file can't be written ({error})")
+                self._shout(f"a file cannot be written ({error})")
             finally:
                 under_way.subtract([name])
                 self._news.set()
@@ -408,7 +408,7 @@ class Engine:
                         {one.job: one.snapshot for one in rows if one.snapshot}
                     )
             except OSError as error:
-                self._shout(f"the code of jobs can't be kept ({error})")
+                self._shout(f"the code of jobs cannot be stored ({error})")
 
     def _record_host_event(self, kind: str, slot: str, facts: Mapping[str, Any]) -> None:
         """Something that a host of this slot has given rise to."""

@@ -49,7 +49,7 @@ def recover_store(
         shout(error.sentence)
         return False
     for bid in found.unknown:
-        shout(f"{bid} bears our name and tells nothing of its job: herd gc shows it")
+        shout(f"{bid} has a name of herd but no job in its metadata; list it with herd gc")
     return True
 
 

@@ -81,7 +81,7 @@ def apply_sweep_dropped(sweep: Sweep, event: HistoryEvent) -> Sweep:
     for one in sweep.unfinished:
         sweep = change_trial(
             sweep, one.number, how=TrialEnd.STOPPED, ended_at=event.at, given_at=None,
-            why="its sweep was dropped",
+            why="its sweep was removed",
         )  # fmt: skip
     return sweep
 

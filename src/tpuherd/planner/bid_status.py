@@ -203,7 +203,7 @@ def needs_replacement(
     if observed.surveyed_at < max(observed.awake_at, trails.started_at):
         return "", float("inf")  # how it is now is not known yet: we were away
     if bid.name in trails.bad_nodes:
-        return "its chips did not come up", None
+        return "its chips failed to initialize", None
     if bid.stumbles >= STUMBLES_MAX or bid.unprepared >= STUMBLES_MAX:
         return f"it failed {max(bid.stumbles, bid.unprepared)} times in a row", None
     if bid.sick_at is not None:
@@ -216,10 +216,10 @@ def needs_replacement(
     if now < due:
         return "", due
     if bid.sick_at is not None and due == bid.sick_at + SICK_S_MAX:
-        return "it has been sick for too long", None
+        return "it has been unhealthy for too long", None
     if bid.ready_at is None:
-        return "it does not become READY", None
-    return "its hosts have not been heard of for too long", None
+        return "it has not become READY in time", None
+    return "its hosts have not responded for too long", None
 
 
 def silence_deadline(

@@ -51,15 +51,15 @@ def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
     if bid.withdrawn_at is not None:
         return Role.WITHDRAWN, bid.withdrawn_why
     if case.need is NodeNeed.NONE:
-        return Role.UNWANTED, "not wanted any more"
+        return Role.UNWANTED, "no longer needed"
     if bid.refusal is not None:
         return Role.HUSK, f"refused: {bid.sentence}"
     if bid.lost_at is not None:
         return Role.HUSK, f"it was {bid.lost_how}"
     if bid.noticed_at is not None:
-        return Role.HUSK, "it was told that it goes away"
+        return Role.HUSK, "it received a preemption notice"
     if case.need is NodeNeed.SEEK and is_outdated(bid, slot):
-        why = "something else is wished now"
+        why = "the job asks for another node type now"
         return (Role.HUSK if slot.exact else Role.OUTDATED), why
     if bid.granted_at is None:
         return candidate_role(case, bid)
@@ -81,7 +81,7 @@ def candidate_role(case: SlotContext, bid: BidRecord) -> tuple[Role, str]:
     if slot.exact and len(slot.offers) > 1:
         due = bid.asked_at + slot.limits.patience_s
         if case.now >= due:
-            return Role.HUSK, "no grant for too long: the next zone is tried"
+            return Role.HUSK, "not granted in time; trying the next zone"
         case.wake_by(due)
     return Role.CANDIDATE, ""
 
@@ -122,7 +122,7 @@ def apply_bid_table(case: SlotContext) -> None:
     for one in case.standings:
         match BIDS[one.role][one.stage]:
             case BidAction.WITHDRAW if may_withdraw(case, one):
-                why = f"{one.bid.name}: {one.why or 'another was granted'}"
+                why = f"{one.bid.name}: {one.why or 'another request was granted'}"
                 zone = one.sight.zone if one.sight is not None else one.bid.offer.zone
                 action = Withdraw(bid=one.bid.name, slot=case.slot.name, zone=zone)
                 case.add_step(action, why)
@@ -209,7 +209,7 @@ def handle_unknown_bid(case: SlotContext, sight: BidObservation) -> None:
         return
     if case.world.frozen and case.slot.goal is not Goal.GONE:
         return
-    why = f"{sight.bid} was withdrawn, and the cloud still lists it"
+    why = f"{sight.bid} was deleted, but the cloud still lists it"
     case.add_step(Withdraw(bid=sight.bid, slot=case.slot.name, zone=sight.zone), why)
 
 
@@ -231,7 +231,7 @@ def resend_ask(case: SlotContext, bid: BidRecord) -> None:
         nodes=bid.nodes,
         node_digest=bid.node_digest,
     )
-    why = f"{bid.name} was asked for, and the cloud does not know it"
+    why = f"{bid.name} was requested, but the cloud does not list it"
     turn = (-1, bid.asked_at, bid.slot, bid.generation)
     case.requests.append(PendingAsk(turn=turn, ask=ask, why=why))
 
@@ -247,7 +247,7 @@ def ask_for_nodes(case: SlotContext) -> None:
     case.waits = choice.why_not
     if choice.fatal:
         if not trail.bids:
-            case.give_up(f"nothing can be had: {choice.fatal}")
+            case.give_up(f"no node can be requested: {choice.fatal}")
         return
     many = bid_count(choice, slot, len(live), len(trail.bids), world.wishes.hedge)
     sick = {one.bid.offer.zone for one in case.standings if one.unfit}
@@ -297,4 +297,4 @@ def highest_generation(case: SlotContext) -> int:
 def reason_to_ask(case: SlotContext) -> str:
     """Why nodes are asked for."""
     old = next((one for one in case.standings if one.why and one.role is not Role.WITHDRAWN), None)
-    return "is wished" if old is None else f"instead of {old.bid.name}: {old.why}"
+    return "the job needs a node" if old is None else f"instead of {old.bid.name}: {old.why}"

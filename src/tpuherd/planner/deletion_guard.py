@@ -28,8 +28,8 @@ def silence_reason(observed: ObservedState, trails: History) -> str:
     if silent < HOSTS_MIN or silent <= held * SHARE:
         return ""
     return (
-        f"{silent} of {held} hosts fell silent, and the cloud says that their nodes are well: "
-        "perhaps it is our own connection, so nothing is deleted until they are heard again"
+        f"{silent} of {held} hosts stopped responding although the cloud reports their nodes"
+        " healthy; deletions are paused until they respond"
     )
 
 
@@ -45,8 +45,8 @@ def empty_list_reason(observed: ObservedState, trails: History) -> str:
     if missing < BIDS_MIN:
         return ""
     return (
-        f"all {missing} nodes that were there are missing from the cloud's lists: "
-        f"nothing is deleted until that has been seen twice in {BELIEVED_S:.0f} s"
+        f"all {missing} nodes are missing from the cloud's lists;"
+        f" deletions are paused until a second look {BELIEVED_S:.0f} s later confirms it"
     )
 
 

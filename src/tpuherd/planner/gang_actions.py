@@ -117,7 +117,7 @@ def gang_goal(case: SlotContext) -> tuple[Goal, str]:
     if case.limit:
         return Goal.GONE, case.limit
     if case.need is NodeNeed.NONE or trail.gave_up_at is not None:
-        return Goal.GONE, "it is not wanted any more"
+        return Goal.GONE, "it is no longer needed"
     if slot.goal is Goal.RUN and trail.done_at is not None:
         return Goal.GONE, "it is done"
     if has_running_attempt(trail) and trail.attempt is not None:
@@ -127,8 +127,11 @@ def gang_goal(case: SlotContext) -> tuple[Goal, str]:
         if trail.attempt.code_digest != slot.code_digest and not slot.patient:
             return Goal.IDLE, "its code has changed"
         if here is None or here.role in {Role.HUSK, Role.LOSER, Role.WITHDRAWN}:
-            return Goal.IDLE, here.why if here is not None and here.why else "its node goes away"
-    return slot.goal, "nothing is to run there"
+            return (
+                Goal.IDLE,
+                here.why if here is not None and here.why else "its node is going away",
+            )
+    return slot.goal, "the job should not run now"
 
 
 def stall_reason(case: SlotContext, seat: BidStatus | None) -> str:
@@ -153,7 +156,7 @@ def stall_reason(case: SlotContext, seat: BidStatus | None) -> str:
     # The agents' last word counts, not the clock: whoever slept has not heard of progress.
     if max(host.heard_at for host in seat.hosts) < since + limit_s:
         return ""
-    what = "step and no line of its log" if begun else "first step and no line of its log"
+    what = "step and no log output" if begun else "first step and no log output"
     return f"no {what} for {format_age(limit_s)}"
 
 
@@ -206,7 +209,7 @@ def resend_to_hosts(case: SlotContext) -> None:
                 boots=boots,
                 trial=attempt.trial,
             ),
-            f"{case.open.absent} has not heard of attempt {attempt.number}",
+            f"{case.open.absent} has not started attempt {attempt.number}",
         )
     elif case.open.deaf:
         case.add_step(
@@ -240,7 +243,7 @@ def prepare_hosts(case: SlotContext, seat: BidStatus) -> None:
         case.wake_by(until)
         return
     slot = case.slot
-    what = f"{seat.bid.name} is READY, and not set up for this code"
+    what = f"{seat.bid.name} is READY but not set up for this code"
     case.add_step(Prepare(bid=seat.bid.name, slot=slot.name, code_digest=slot.code_digest), what)
 
 
@@ -301,7 +304,7 @@ def stop_older_attempt(case: SlotContext) -> bool:
                 case.wake_by(due)
                 if case.now < due:
                     return True
-                why = f"{work.attempt} is over, and still lives on {host.name}"
+                why = f"{work.attempt} has ended but still runs on {host.name}"
                 case.add_step(
                     Stop(
                         bid=one.bid.name,

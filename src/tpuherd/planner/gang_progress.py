@@ -63,11 +63,11 @@ def build_member(host: HostStatus, attempt: AttemptRecord) -> GangMember:
     if rebooted:
         lost = f"{host.name} was rebooted"
     elif work is not None and work.word is RunState.LOST:
-        lost = work.why or f"nobody saw its end on {host.name}"
+        lost = work.why or f"its end was not recorded on {host.name}"
     elif work is not None and work.deadman and work.word in OVER:
-        lost = "no engine was heard of for too long"
+        lost = "no engine contacted its host for too long"
     elif absent and attempt.started_at is not None:
-        lost = f"{host.name} knows nothing of it any more"
+        lost = f"{host.name} has no record of it any longer"
     over = bool(lost) or (work is not None and work.word in OVER)
     return GangMember(host=host, work=work, over=over, lost=lost, absent=absent)
 
@@ -126,7 +126,7 @@ def pending_state(gang: Gang, now: float) -> Pending | None:
         until = bid.noticed_at + gang.slot.limits.notice_grace_s + NOTICE_S
         if gang.whole or (now >= until and not gang.live_members):
             return None
-        broken = "its node was told that it goes away" if gang.live_members else ""
+        broken = "its node received a preemption notice" if gang.live_members else ""
         return Pending(broken=broken, wake_at=until, held=True)
     if attempt.started_at is None:
         return pending_start(gang, now)
@@ -171,7 +171,7 @@ def pending_start(gang: Gang, now: float) -> Pending | None:
         return replace(found, begun=True) if every and found is not None else found
     if gang.attempt.launches < LAUNCHES_MAX:
         return Pending(absent=missing)
-    return Pending(broken=f"{missing} could not be made to start it")
+    return Pending(broken=f"{missing} did not start it")
 
 
 def pending_run(gang: Gang, now: float) -> Pending | None:
@@ -200,7 +200,7 @@ def describe_end(work: HostRun | None) -> str:
     if work is None:
         return "is gone"
     if work.termed:
-        return f"was told to end ({work.why})" if work.why else "was told to end"
+        return f"was stopped ({work.why})" if work.why else "was stopped"
     if work.signal:
-        return f"was ended by signal {work.signal}"
+        return f"was killed by signal {work.signal}"
     return f"exited with {work.exit}"

@@ -47,10 +47,10 @@ def observation_events(
     if stage is BidPhase.READY and bid.ready_at is None:
         yield make_bid_event("bid.ready", bid, "READY")
     if stage is BidPhase.READY and bid.sick_at is not None:
-        yield make_bid_event("bid.healthy", bid, "well again")
+        yield make_bid_event("bid.healthy", bid, "healthy again")
     if stage is BidPhase.SICK and bid.sick_at is None:
         state = next(one.health or one.state for one in sight.nodes if one.word is NodeState.SICK)
-        yield make_bid_event("bid.unhealthy", bid, f"the cloud calls it {state}", state=state)
+        yield make_bid_event("bid.unhealthy", bid, f"the cloud reports {state}", state=state)
     if stage is BidPhase.REFUSED and bid.refusal is None:
         refusal, sentence = sight.refusal or Refusal.BROKEN, sight.sentence or sight.state
         yield make_bid_event("bid.refused", bid, sentence, refusal=str(refusal), message=sentence)
@@ -61,7 +61,7 @@ def observation_events(
         yield make_bid_event("bid.lost", bid, f"{bid.name} was {how}", cause=how)
     elif bid.granted_at is not None and bid.freed_at is None and not sight.nodes:
         yield make_bid_event(
-            "bid.nodes_deleted", bid, "its nodes are gone; its request is still being deleted"
+            "bid.nodes_deleted", bid, "its nodes are deleted; its request is still being deleted"
         )
 
 
@@ -69,16 +69,16 @@ def notice_events(bid: BidRecord, hosts: tuple[HostStatus, ...]) -> Iterator[Bid
     """The first host that was told that it goes away."""
     told = next((host for host in hosts if host.deadly), None)
     if told is not None:
-        why = f"{told.name} was told: {told.notice}"
+        why = f"{told.name} received the notice {told.notice}"
         yield make_bid_event("bid.notice_received", bid, why, host=told.name, notice=told.notice)
 
 
 def absence_events(bid: BidRecord, stage: BidPhase) -> Iterator[BidEvent]:
     """A bid that the cloud does not show, in a zone that answered after it was asked for."""
     if stage is BidPhase.VANISHED and bid.withdrawn_at is not None:
-        yield make_bid_event("bid.deleted", bid, "not there any more")
+        yield make_bid_event("bid.deleted", bid, "deleted")
     elif bid.refusal is not None and stage is BidPhase.UNSEEN:
-        yield make_bid_event("bid.deleted", bid, "refused, and not there")
+        yield make_bid_event("bid.deleted", bid, "refused and not created")
 
 
 def vanishing_events(
@@ -102,7 +102,7 @@ def vanishing_events(
 def describe_loss(stage: BidPhase, sight: BidObservation) -> str:
     """In the cloud's own word, if it has one."""
     if stage is BidPhase.LEAVING:
-        return "deleted by somebody"
+        return "deleted by someone else"
     for node in sight.nodes:
         if node.word is NodeState.LOST:
             return node.state.lower() or "lost"
@@ -112,7 +112,7 @@ def describe_loss(stage: BidPhase, sight: BidObservation) -> str:
 def quarantine_events(bid: BidRecord, trails: History) -> Iterator[BidEvent]:
     """A node whose chips did not come up twice in a row is not tried any more."""
     if bid.faults >= FAULTS_MAX and bid.name not in trails.bad_nodes:
-        why = f"its chips did not come up {format_times(bid.faults)} in a row"
+        why = f"its chips failed to initialize {format_times(bid.faults)} in a row"
         yield BidEvent(kind="node.quarantined", why=why, facts={"node": bid.name, "why": why})
 
 

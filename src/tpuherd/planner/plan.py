@@ -63,7 +63,9 @@ def plan(wishes: DesiredSlots, observed: ObservedState, trails: History, now: fl
     now_asked, later, room_at = admit_requests(requests, trails.asks, wishes.creates_per_min, now)
     steps += (PlannedStep(action=one.ask, why=one.why) for one in now_asked)
     for one in later:
-        told[one.ask.slot] = f"waits for its turn: {wishes.creates_per_min} creates a minute"
+        told[one.ask.slot] = (
+            f"waiting for its turn: at most {wishes.creates_per_min} creates a minute"
+        )
     if world.frozen:
         wake, survey = min(wake, now + deletion_guard.BELIEVED_S), min(survey, QUICK_S)
     return EnginePlan(
@@ -115,7 +117,7 @@ def freeze_steps(world: PlanContext) -> Iterator[PlannedStep]:
     if not world.frozen:
         kind, why = (
             "engine.deletions_resumed",
-            "what was missed is heard and seen again, or is believed",
+            "the missing hosts or nodes are back, or their loss is confirmed",
         )
     yield PlannedStep(
         action=RecordEvent(event=HistoryEvent(at=world.now, kind=kind, facts={"why": why})), why=why
@@ -234,7 +236,9 @@ def conclude_attempt(case: SlotContext) -> None:
     if isinstance(found, Pending):
         case.open = found
         if found.begun:
-            case.record_event("attempt.started", "every host knows of it", {"attempt": attempt.id})
+            case.record_event(
+                "attempt.started", "every host has started it", {"attempt": attempt.id}
+            )
         case.wake_by(found.wake_at)
         # Links may hang in silence: who runs is looked after by the cloud's lists as well.
         case.survey_within(HELD_S if found.held else QUICK_S)
@@ -277,7 +281,7 @@ def finish_slot(case: SlotContext) -> None:
     why = f"attempt {attempt.number} has succeeded"
     if bid is None or bid.lost_at is not None or bid.withdrawn_at is not None:
         if case.slot.outputs and (bid is None or not bid.collected):
-            why = f"{why}; its node was lost before its outputs were brought back"
+            why = f"{why}; its node was lost before its outputs were fetched"
         case.mark_done(why)
         return
     case.need = node_need(case.slot, case.trail, case.now)

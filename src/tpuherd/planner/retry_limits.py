@@ -35,7 +35,7 @@ def reached_limit(slot: Slot, trail: SlotHistory, now: float) -> str:
     if found := reached_retry_limit(slot, trail, now):
         return found
     if limits.cost < inf and total_cost(trail, now) >= limits.cost:
-        return f"it has cost {total_cost(trail, now):.2f} dollars of {limits.cost:.2f}"
+        return f"it has cost {total_cost(trail, now):.2f} dollars, the limit is {limits.cost:.2f}"
     return ""
 
 
@@ -55,7 +55,7 @@ def reached_retry_limit(slot: Slot, trail: SlotHistory, now: float) -> str:
                 are = f"{most or 'none'} {'is' if most < 2 else 'are'} forgiven"
                 return f"it {what} {format_times(many)} without progress, {are}{last}"
         if trail.first_launch_at is not None and now >= trail.first_launch_at + limits.lifetime_s:
-            return f"it has lived for {format_age(limits.lifetime_s)}, as long as it may"
+            return f"it has reached its lifetime of {format_age(limits.lifetime_s)}"
     return ""
 
 

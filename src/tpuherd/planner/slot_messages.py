@@ -13,7 +13,7 @@ def slot_message(case: SlotContext, shape: GangState) -> str:
     if case.need is NodeNeed.NONE:
         return ending_message(case)
     if case.limit:
-        return f"is ended: {case.limit}"
+        return f"is being ended: {case.limit}"
     if case.trail.attempt is not None and case.trail.attempt.ended_at is None:
         return attempt_message(case, shape)
     if case.need is NodeNeed.HOLD:
@@ -27,21 +27,21 @@ def slot_message(case: SlotContext, shape: GangState) -> str:
 def ending_message(case: SlotContext) -> str:
     """Everything is given back."""
     trail = case.trail
-    head = "not wanted"
+    head = "not needed"
     if case.slot.goal is not Goal.GONE:
         head = f"gave up: {trail.gave_up_why}" if trail.gave_up_at is not None else "done"
     if not trail.bids:
         return f"{head}; nothing is left"
     if case.world.frozen and case.slot.goal is not Goal.GONE:
-        return f"{head}; is not given back now: {case.world.frozen}"
+        return f"{head}; not deleted now: {case.world.frozen}"
     if trail.attempt is not None and trail.attempt.ended_at is None:
         return f"{head}; attempt {trail.attempt.number} is being stopped"
     if any(needs_collecting(case, one) for one in case.standings):
         what = "its outputs and the last lines" if case.slot.outputs else "the last lines"
-        return f"{head}; {what} of its log are brought here first"
+        return f"{head}; fetching {what} of its log first"
     seen = {one.bid.name: one.sight.state for one in case.standings if one.sight is not None}
     names = [f"{name} ({seen[name]})" if seen.get(name) else name for name in sorted(trail.bids)]
-    return f"{head}; is being given back: {', '.join(names)}"
+    return f"{head}; deleting {', '.join(names)}"
 
 
 def attempt_message(case: SlotContext, shape: GangState) -> str:
@@ -56,16 +56,16 @@ def attempt_message(case: SlotContext, shape: GangState) -> str:
     if shape is GangState.STOPPING:
         return f"{where} is being stopped: {attempt.stopping_why}"
     if case.open.broken:
-        return f"{where} is about to be stopped: {case.open.broken}"
+        return f"{where} will be stopped: {case.open.broken}"
     quiet = [host.name for host in here.hosts if not host.reached] if here is not None else []
     if quiet:
-        return f"{where} runs; not heard of now: {', '.join(quiet)}"
+        return f"{where} runs; not responding: {', '.join(quiet)}"
     if case.open.held and attempt.started_at is not None:
-        return f"{where} seems to have ended; every host and the cloud are heard before it counts"
+        return f"{where} seems to have ended; waiting for every host and the cloud to confirm"
     since = attempt.started_at
     if since is None:
         return f"{where} is being started"
-    return f"{where} has run for {format_age(case.now - since)}"
+    return f"{where} has been running for {format_age(case.now - since)}"
 
 
 def holding_message(case: SlotContext) -> str:
@@ -77,7 +77,7 @@ def holding_message(case: SlotContext) -> str:
     if trail.done_at is not None:
         left = trail.done_at + limits.done_keep_s - case.now
         return f"done; the node is kept for {format_age(left)} more"
-    return "has succeeded; its outputs and logs are brought back before the node goes"
+    return "has succeeded; fetching its outputs and logs before the node is deleted"
 
 
 def searching_message(case: SlotContext) -> str:
@@ -87,14 +87,14 @@ def searching_message(case: SlotContext) -> str:
     if asked:
         since = min(one.bid.asked_at for one in asked)
         zones = ", ".join(sorted({one.bid.offer.zone for one in asked}))
-        parts.append(f"waits for capacity in {zones} for {format_age(case.now - since)}")
+        parts.append(f"waiting for capacity in {zones} for {format_age(case.now - since)}")
     new = sorted({one.ask.offer.zone for one in case.requests if one.turn[0] >= 0})
     if new:
-        parts.append(f"asks in {', '.join(new)}")
+        parts.append(f"requesting in {', '.join(new)}")
     parts += case.waits
     old = [one for one in case.standings if one.role in {Role.HUSK, Role.OUTDATED, Role.WORN}]
     parts += [f"{one.bid.name}: {one.why}" for one in old if one.why]
-    return "; ".join(parts) or "waits until its last node is gone"
+    return "; ".join(parts) or "waiting until its last node is deleted"
 
 
 def granted_node_message(case: SlotContext, seat: BidStatus, shape: GangState) -> str:
@@ -102,12 +102,14 @@ def granted_node_message(case: SlotContext, seat: BidStatus, shape: GangState) -
     name, bid = seat.bid.name, seat.bid
     where = f"{name} in {bid.offer.zone}"
     if bid.ready_at is None and bid.sick_at is None:
-        return f"{where} is being made, for {format_age(case.now - (bid.granted_at or case.now))}"
+        return (
+            f"{where} has been creating for {format_age(case.now - (bid.granted_at or case.now))}"
+        )
     if seat.stage is BidPhase.UNKNOWN:
-        return f"{where} is in a state that we have no word for ({seat.sight and seat.sight.state})"
+        return f"{where} is in a state that herd does not know ({seat.sight and seat.sight.state})"
     if bid.sick_at is not None:
         since = format_age(case.now - bid.sick_at)
-        return f"{where} is unhealthy ({bid.sick_how}), for {since}; it is waited for"
+        return f"{where} is unhealthy ({bid.sick_how}), for {since}; waiting for it to recover"
     if not seat.whole:
         reached = sum(host.reached for host in seat.hosts)
         trouble = next((f": {one.trouble}" for one in seat.hosts if one.trouble), "")
@@ -115,11 +117,11 @@ def granted_node_message(case: SlotContext, seat: BidStatus, shape: GangState) -
         return f"{where} is READY, {reached} of {many} hosts reached{trouble}"
     until = pause_until(case.trail, bid)
     if case.now < until:
-        return f"{where} is tried again in a while: {case.trail.failed_why}"
+        return f"{where} will be tried again soon: {case.trail.failed_why}"
     if case.slot.name in case.world.observed.working or shape is GangState.BARE:
         return f"{where} is being set up"
     if case.slot.goal is Goal.IDLE:
         return f"{where} is ready for use"
     if case.slot.trials and case.trail.trial is None:
-        return f"{where} is prepared; waits for a trial"
-    return f"{where} is prepared; the command is started"
+        return f"{where} is prepared; waiting for a trial"
+    return f"{where} is prepared; starting the command"

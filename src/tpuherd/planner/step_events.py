@@ -26,7 +26,7 @@ def record_progress(case: SlotContext) -> None:
     ]
     told = first_step_facts(works) if attempt.first_step_at is None else {}
     if told:
-        why = f"attempt {attempt.number} gets on: step {told['step']}"
+        why = f"attempt {attempt.number} makes progress: step {told['step']}"
         case.record_event("attempt.first_step", why, {"attempt": attempt.id, **told})
     saved = max((work.saved for work in works if work.saved is not None), default=None)
     if saved is None or (attempt.saved is not None and saved <= attempt.saved):

@@ -70,7 +70,7 @@ def judge_attempt(
     attempt = trail.attempt
     assert attempt is not None
     if bid is None:
-        return AttemptEnd(verdict=Verdict.LOST, why="its node is not known any more")
+        return AttemptEnd(verdict=Verdict.LOST, why="its node is no longer known")
     if is_undisturbed(attempt, bid, observed.hosts.get(bid.name, ())):
         return GOING
     gang = build_gang(slot, attempt, bid, observed)
@@ -182,14 +182,14 @@ def node_verdict(gang: Gang, works: Sequence[HostRun]) -> VerdictReason | None:
     if bid.lost_at is not None:
         return Verdict.PREEMPTED, f"{bid.name} was {bid.lost_how}", None
     if bid.noticed_at is not None:
-        return Verdict.PREEMPTED, f"{bid.name} was told that it goes away", None
+        return Verdict.PREEMPTED, f"{bid.name} received a preemption notice", None
     for one in gang.members:
         if one.lost:
             return Verdict.NODE_FAULT, one.lost, one
     silent = next((one for one in gang.members if not one.over and not one.host.reached), None)
     broken = gang.attempt.stopping_at is None or any(one.has_failed for one in gang.members)
     if silent is not None and broken:
-        return Verdict.NODE_FAULT, f"{silent.host.name} is not heard of", silent
+        return Verdict.NODE_FAULT, f"{silent.host.name} does not respond", silent
     return None
 
 
@@ -205,17 +205,17 @@ def command_verdict(gang: Gang, works: Sequence[HostRun], faults: int) -> Verdic
     if culprit is not None:
         late = find_late_start(gang, culprit)
         if late is not None:
-            why = f"{late.host.name} began long after {culprit.host.name}, which ended first"
+            why = f"{late.host.name} started long after {culprit.host.name}, which ended first"
             return Verdict.NODE_FAULT, why, None
         return failure_verdict(attempt, culprit, faults)
     if gang.whole and not termed and all(work.exit == 0 for work in works):
         # Be it that a stop was on its way: it did not reach anybody in time.
-        return Verdict.SUCCESS, "every host has ended well", None
+        return Verdict.SUCCESS, "every host succeeded", None
     if attempt.stopping_at is not None:
         return stop_verdict(attempt), attempt.stopping_why, None
     if termed:
-        return Verdict.LOST, "something else told it to end", None
-    return Verdict.LOST, "nobody knows how", None
+        return Verdict.LOST, "something other than herd stopped it", None
+    return Verdict.LOST, "for an unknown reason", None
 
 
 def stop_verdict(attempt: AttemptRecord) -> Verdict:
@@ -277,6 +277,10 @@ def failure_verdict(attempt: AttemptRecord, culprit: GangMember, faults: int) ->
     if unborn:
         how = f"{how}: {culprit.work.why}"
     if faults >= CHIPS_MAX:
-        return Verdict.FAILURE, f"{how}: its chips come up on no node{because}", culprit
-    chips = "" if unborn else f": its chips did not come up{because}"
+        return (
+            Verdict.FAILURE,
+            f"{how}: its chips fail to initialize on every node{because}",
+            culprit,
+        )
+    chips = "" if unborn else f": its chips failed to initialize{because}"
     return Verdict.NODE_FAULT, how + chips, culprit

@@ -15,9 +15,9 @@ StatsByZone = Mapping[tuple[str, str, str], ZoneStats]
 PLAIN = ZoneStats()
 #: What a user can do about a refusal. A job that is wished or changed is asked for at once.
 ADVICE: Mapping[Refusal, str] = {
-    Refusal.QUOTA: " (have the quota raised, or allow other zones)",
-    Refusal.RESERVATION: " (see whether the reservation is there and has room)",
-    Refusal.PERMISSION: " (give the account roles/tpu.admin, or allow other zones)",
+    Refusal.QUOTA: " (request more quota, or allow other zones)",
+    Refusal.RESERVATION: " (check that the reservation exists and has capacity)",
+    Refusal.PERMISSION: " (grant the account roles/tpu.admin, or allow other zones)",
 }
 
 
@@ -113,11 +113,11 @@ def offer_pause(
     if due > now:
         hint = f" ({season.hint})" if season.hint else ADVICE.get(season.refusal, "")
         said = f"{offer.zone}: {season.sentence}{hint}"
-        return due, f"{said}; asked again in {format_age(due - now)}"
+        return due, f"{said}; next request in {format_age(due - now)}"
     alone = offer.zone if season.refusal is Refusal.PERMISSION else key
     if alone in probed and (offer.kind is RequestKind.DIRECT or alone is not key):
         # After a refusal one alone tries, and the others go where it succeeds.
-        return now + season.pause_s + 1, f"{offer.zone}: another slot tries it"
+        return now + season.pause_s + 1, f"{offer.zone}: another slot is trying it"
     return now, ""
 
 

@@ -9,7 +9,7 @@ from tpuherd.views.format_text import NOTHING, format_span, format_table
 
 KINDS = ("bid.requested", "bid.adopted", "bid.refused", "bid.granted", "bid.ready",
          "bid.notice_received", "bid.lost")  # fmt: skip
-HEAD = ("ZONE", "TYPE", "TIER", "ASKED", "REFUSED", "GRANTED", "MEDIAN WAIT", "MEDIAN LIFE",
+HEAD = ("ZONE", "TYPE", "TIER", "REQUESTED", "REFUSED", "GRANTED", "MEDIAN WAIT", "MEDIAN LIFE",
         "LAST REFUSAL")  # fmt: skip
 
 ZoneKey = tuple[str, str, str]
@@ -102,7 +102,7 @@ def capacity_text(
 ) -> str:
     """`herd capacity`"""
     if not rows:
-        return "nothing was asked for yet"
+        return "No node has been requested yet."
     cells = [
         (
             one["zone"],

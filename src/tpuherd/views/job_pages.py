@@ -28,7 +28,7 @@ SLOTS = ("SLOT", "PHASE", "WHERE", "ATTEMPT", "STEP", "SAVED", "GOODPUT", "COST"
 def jobs_text(rows: Sequence[Json], *, colour: bool = False, width: int | None = None) -> str:
     """`herd ls`"""
     if not rows:
-        return "nothing is wished; herd run begins a job"
+        return "No jobs. Start one with `herd run`."
     cells = [
         (
             row["job"],
@@ -69,7 +69,7 @@ def job_heading(page: Json) -> str:
     head = [
         f"{page['job']}: {count_slices(page['slices'])}{what} {tier}".rstrip(),
         f"{page['ready']} of {page['slots']} ready",
-        f"wished {format_span(page['age_s'])} ago{by}",
+        f"submitted {format_span(page['age_s'])} ago{by}",
         f"{format_money(page['cost'], known=page['price_known'])} so far",
         f"{format_money(page['per_hour'], known=page['price_known'])} per hour now",
     ]
@@ -140,7 +140,7 @@ def attempt_lines(attempt: Json) -> Iterator[str]:
         f"  {how} after {format_span(attempt['duration_s'])}{steps}{why}"
     )
     if started := startup_text(attempt).strip(" ()"):
-        yield f"       its start: {started}"
+        yield f"       startup: {started}"
     if attempt["first_failing"]:
         code = "" if attempt["exit"] is None else f", exit {attempt['exit']}"
         yield f"       first failing host: {attempt['first_failing']}{code}"
@@ -167,7 +167,7 @@ def recovery_text(recovery: Json) -> str:
     steps = "" if lost is None else f"; {lost} step{'' if lost == 1 else 's'} lost"
     ways = [zone for zone in (recovery["from_zone"], recovery["to_zone"]) if zone]
     way = f" ({' → '.join(dict.fromkeys(ways))})" if ways else ""
-    took = "back after" if recovery["finished"] else "not back for"
+    took = "recovered after" if recovery["finished"] else "not recovered after"
     head = f"{recovery['verdict']} in attempt {recovery['attempt']}{way}"
     return f"{head}: {took} {format_span(recovery['seconds'])}: {parts or 'at once'}{steps}"
 
@@ -195,7 +195,9 @@ def why_text(slots: Mapping[str, str], recent: Sequence[tuple[str, str]], *, eng
         same.setdefault(sentence or "the engine has not looked at it yet", []).append(name)
     lines = [f"{fold_names(names)}: {sentence}" for sentence, names in same.items()]
     if not engine:
-        lines.append("No engine runs now, so this is what was last known: herd engine start")
+        lines.append(
+            "No engine is running, so this may be out of date. Start one with `herd engine start`."
+        )
     if recent:
         width = max(len(when) for when, _ in recent)
         lines += ["", *(f"  {when.rjust(width)}  {what}" for when, what in recent)]

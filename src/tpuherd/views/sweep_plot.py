@@ -141,7 +141,7 @@ def draw_sketch(page: Mapping[str, Any], search: Search | None, columns: int) ->
     """The same for a terminal of so many columns."""
     found = build_panels(page, search)
     if not found:
-        return f"{sweep_heading(page)}\nno trial has ended with a value yet"
+        return f"{sweep_heading(page)}\nNo trial has ended with a value yet."
     labels = [label for _, label in found[0].y.tick_marks()]
     margin = max(len(label) for label in labels) + 1
     width = max(LEAST, min(100, columns) - margin - 1)

@@ -77,7 +77,7 @@ def sweep_text(page: Mapping[str, Any], *, colour: bool = False, width: int | No
     """`herd sweep status`"""
     each = page["trials"]
     if not each:
-        return f"{sweep_heading(page)}\nno trial was made yet: no slot is ready"
+        return f"{sweep_heading(page)}\nNo trial has been created yet, because no slot is ready."
     metric, parameters = page["metric"] or "value", parameter_names(each)
     head = [*HEAD[:3], metric.upper(), *map(str.upper, parameters), *HEAD[3:]]
     cells = [

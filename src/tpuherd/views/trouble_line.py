@@ -8,7 +8,7 @@ from tpuherd.views.format_text import format_span
 
 TITLES = {
     CLOUD: "the cloud",
-    STORE: "the store of jobs",
+    STORE: "the job store",
     ENGINE: "the engine",
     LOGIN: "your login",
 }
@@ -21,8 +21,8 @@ def trouble_line(trouble: TroubleRecord, now: float) -> str:
     when = f"for {format_span(max(0.0, now - trouble.since))}"
     if trouble.times > 1:
         last = format_span(max(0.0, now - trouble.at))
-        when += f", met {trouble.times} times, last {last} ago"
-    return f"Trouble with {title}, {when}: {trouble.sentence}{hint}"
+        when += f", seen {trouble.times} times, last {last} ago"
+    return f"Problem with {title}, {when}: {trouble.sentence}{hint}"
 
 
 def problem_rows(troubles: Iterable[TroubleRecord]) -> list[dict[str, Any]]:
