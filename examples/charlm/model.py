@@ -11,7 +11,7 @@ WIDTH, HEADS, LAYERS = 64, 4, 2
 
 
 def made(seed: int, letters: int, window: int) -> Tree:
-    """Fresh parameters, of NumPy: the same on every host, and nothing to compile."""
+    """Return initial parameters in NumPy: the same on every host, and nothing to compile."""
     chance = np.random.default_rng(seed)
 
     def weights(*shape: int) -> Any:
@@ -39,7 +39,7 @@ def normed(x: jax.Array) -> jax.Array:
 
 
 def attended(layer: Tree, x: jax.Array) -> jax.Array:
-    """Each place looks at those before it."""
+    """Causal attention: each position sees those before it."""
     many, window, _ = x.shape
     q, k, v = jnp.split((x @ layer["attend"]).reshape(many, window, HEADS, -1), 3, axis=-1)
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
@@ -49,7 +49,7 @@ def attended(layer: Tree, x: jax.Array) -> jax.Array:
 
 
 def loss(parameters: Tree, text: jax.Array) -> jax.Array:
-    """Mean cross-entropy of the next character."""
+    """Return the mean cross-entropy of the next character."""
     seen, wanted = text[:, :-1], text[:, 1:]
     x = parameters["letters"][seen] + parameters["places"]
     for layer in parameters["layers"]:
@@ -60,7 +60,7 @@ def loss(parameters: Tree, text: jax.Array) -> jax.Array:
 
 
 def adam(state: Tree, gradients: Tree, rate: float = 3e-3) -> Tree:
-    """One step of Adam, its rate rising over the first 20."""
+    """Do one step of Adam; the learning rate rises over the first 20 steps."""
     count = state["count"] + 1
     first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state["first"], gradients)
     second = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g * g, state["second"], gradients)

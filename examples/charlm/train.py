@@ -19,7 +19,7 @@ WINDOW, BATCH, SEED = 64, 32, 7
 
 
 def main() -> None:
-    """Written as for one machine; the lines with `run` are all that a pod wants more."""
+    """Train as on one machine; only the lines with `run` are for the pod."""
     asked = arguments()
     pod = train.init()
     if BATCH % jax.device_count():
@@ -48,16 +48,15 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """What can be said on the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--checkpoints", default="", help="a folder or gs://; else the job's")
-    parser.add_argument("--every", type=float, default=0.0, help="seconds between two saves")
+    parser.add_argument("--every", type=float, default=0.0, help="seconds between saves")
     return parser.parse_args()
 
 
 def begun() -> model.Tree:
-    """The state before the first step."""
+    """Return the state before the first step."""
     parameters = model.made(SEED, len(corpus.ALPHABET), WINDOW)
     zeros = jax.tree.map(np.zeros_like, parameters)
     count = np.zeros((), np.float32)
@@ -65,10 +64,10 @@ def begun() -> model.Tree:
 
 
 def stepper(mesh: Mesh) -> Any:
-    """One step on all chips: each has its part of the batch, and one sum goes round.
+    """Do one step on all chips: each has its part of the batch, and one sum is exchanged.
 
-    Loss and gradients travel as one vector. Left to itself the compiler sends every array on its
-    own, which costs six times as much between simulated hosts.
+    Loss and gradients are sent as one vector. By default the compiler sends every array separately,
+    which takes six times as long between simulated hosts.
     """
 
     @partial(jax.shard_map, mesh=mesh, in_specs=(P(), P("chips")), out_specs=P(), check_vma=False)
@@ -85,7 +84,7 @@ def stepper(mesh: Mesh) -> Any:
 
 
 def fingerprint(state: model.Tree) -> str:
-    """The same for the same bits."""
+    """Return a hash of the parameters' bits."""
     found = hashlib.sha256()
     for leaf in jax.tree.leaves(state["parameters"]):
         found.update(np.asarray(leaf.addressable_data(0)).tobytes())

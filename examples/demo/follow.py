@@ -1,4 +1,4 @@
-"""What happens to a job and what it says, as one stream: `herd events -f` and `herd logs -f`."""
+"""The events and logs of a job as one stream: `herd events -f` and `herd logs -f`."""
 
 import json
 import queue
@@ -18,9 +18,9 @@ WAIT_S = 1.0
 def followed(
     herd: Sequence[str | Path], environ: Mapping[str, str], name: str
 ) -> Iterator[dict[str, Any]]:
-    """Events with their kind; lines of the log with the host, and the step if they tell one.
+    """Yield events with their kind, and log lines with host and step.
 
-    Once a second without news something empty comes: so that the caller can look at the clock.
+    Yields an empty value each second without news, so that the caller can check the time.
     """
     heard: queue.Queue[dict[str, Any]] = queue.Queue()
     streams = {
@@ -47,7 +47,7 @@ def followed(
 
 
 def listen(program: "subprocess.Popen[str]", read: Any, heard: Any) -> None:
-    """Pass on what is understood."""
+    """Pass on the lines that can be parsed."""
     assert program.stdout is not None
     for text in program.stdout:
         found = read(text)
@@ -56,7 +56,7 @@ def listen(program: "subprocess.Popen[str]", read: Any, heard: Any) -> None:
 
 
 def event(text: str) -> dict[str, Any]:
-    """A line of `herd events --json`."""
+    """Parse a line of `herd events --json`."""
     try:
         found: dict[str, Any] = json.loads(text)
     except ValueError:
@@ -65,7 +65,7 @@ def event(text: str) -> dict[str, Any]:
 
 
 def line(text: str) -> dict[str, Any]:
-    """A line of `herd logs`."""
+    """Parse a line of `herd logs`."""
     found = SAID.match(text.strip())
     if found is None:
         return {}

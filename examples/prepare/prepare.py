@@ -1,9 +1,8 @@
-"""Packs a folder or bucket into shards, on as many nodes as there are: python3 prepare.py FROM TO.
+"""Packs a folder or bucket into shards, on any number of nodes: python3 prepare.py FROM TO.
 
-Which sample goes into which shard depends on the list of files alone, and that list is written
-down before the first shard. Nodes only decide who packs a shard first. So every file stands in one
-shard once, whatever dies, comes back, or is scaled away. A shard is done when its mark is there,
-and that is written last.
+Which sample goes into which shard depends only on the list of files, which is stored before the first
+shard is written. Nodes only decide who packs a shard first. So every file is in exactly one shard,
+whatever dies, returns, or is scaled down. A shard is done when its marker exists; that is written last.
 """
 
 import argparse
@@ -28,30 +27,30 @@ from tpuherd_host.train.storage import Place, Unreachable, place
 from tpuherd_host.train.tar_shards import split_name
 
 PLAN, MARKS = "plan.json", "done/"
-READERS = 32  #: samples that are read at once: a bucket lets one wait
+READERS = 32  #: samples that are read at once, because buckets are slow to answer
 google_crc32c = LazyModule("google_crc32c", "google-crc32c")
 array_record = LazyModule("array_record.python.array_record_module", "array-record")
 
 Sample = tuple[str, ...]  #: the names of its files
-Files = Mapping[str, bytes]  #: of one sample, by their endings: jpg, txt, cls
+Files = Mapping[str, bytes]  #: of one sample, by extension: jpg, txt, cls
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """All that decides what stands where."""
+    """Everything that decides which shard contains what."""
 
     form: str
-    classes: tuple[str, ...]  #: folders whose place is the label; () where none is wanted
+    classes: tuple[str, ...]  #: folders whose index is the label; () without labels
     shards: tuple[tuple[Sample, ...], ...]
-    id: str = ""  #: what each mark bears; another plan has another one
+    id: str = ""  #: is in each marker; another plan has another id
 
     def name(self, shard: int) -> str:
-        """Of a shard's file."""
+        """Return the name of a shard's file."""
         return f"shard-{shard:06}.{self.form}"
 
 
 def main() -> None:
-    """Pack what is this node's, then whatever is left."""
+    """Pack this node's shards, then those that others have not packed."""
     asked = arguments()
     source, target = place(asked.source), place(asked.target)
     try:
@@ -61,29 +60,28 @@ def main() -> None:
         print(f"{len(plan.shards)} shards; packing as {worker + 1} of {workers}", flush=True)
         for shard in turns(len(plan.shards), worker, workers):
             pack(plan, shard, source, target)
-        # Who reads them need not count: train.Shards and others look for this file.
+        # Readers need not count: train.Shards and others look for this file.
         sizes = {plan.name(at): len(samples) for at, samples in enumerate(plan.shards)}
         target.write(SIZES, [json.dumps(sizes).encode()])
         print(f"finished: {told(plan, target)}", flush=True)
     except (InvalidSetup, MissingPackage) as error:
         train.refuse(str(error))
-    except Unreachable as error:  # it may be reached again: herd tries once more
+    except Unreachable as error:  # it may answer later: herd retries
         sys.exit(str(error))
 
 
 def arguments() -> argparse.Namespace:
-    """What can be said on the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", help="a folder, or gs://…")
-    parser.add_argument("target", help="a folder that all nodes see, or gs://…")
-    parser.add_argument("--samples", type=int, default=1000, help="of a shard")
+    parser.add_argument("target", help="a folder that all nodes share, or gs://…")
+    parser.add_argument("--samples", type=int, default=1000, help="samples per shard")
     parser.add_argument("--form", choices=sorted(FORMS), default="tar")
     parser.add_argument("--classes", action="store_true", help="add the first folder's number")
     return parser.parse_args()
 
 
 def me(environ: Mapping[str, str]) -> tuple[int, int]:
-    """Which worker this is, of how many: each host of each slot."""
+    """Return the number of this worker and of all workers: each host of each slot is one."""
     slot, slots = (int(environ.get(name, usual)) for name, usual in
                    (("HERD_SLOT", "0"), ("HERD_SLOTS", "1")))  # fmt: skip
     host, hosts = (int(environ.get(name, usual)) for name, usual in
@@ -92,7 +90,7 @@ def me(environ: Mapping[str, str]) -> tuple[int, int]:
 
 
 def planned(names: Sequence[str], asked: argparse.Namespace) -> Plan:
-    """Samples in an order that has nothing to do with their names, cut into shards."""
+    """Return the samples in an order independent of their names, cut into shards."""
     samples = sorted(samples_of(names), key=lambda one: blake2b(one[0].encode()).digest())
     if not samples:
         raise InvalidSetup(f"there is nothing to pack in {asked.source}")
@@ -105,7 +103,7 @@ def planned(names: Sequence[str], asked: argparse.Namespace) -> Plan:
 
 
 def samples_of(names: Sequence[str]) -> Iterator[Sample]:
-    """Files that differ in their endings only are one sample, as webdataset has it."""
+    """Group files that differ only in their extension into samples, as webdataset does."""
     seen = [one for one in names if not any(part.startswith(".") for part in one.split("/"))]
     for key, files in groupby(sorted(seen, key=split_name), key=lambda one: split_name(one)[0]):
         sample = tuple(files)
@@ -118,7 +116,7 @@ def samples_of(names: Sequence[str]) -> Iterator[Sample]:
 
 
 def agreed(target: Place, make: Callable[[], Plan]) -> Plan:
-    """The plan that is written down, by whoever came first."""
+    """Return the stored plan; the first worker stores it."""
     if PLAN not in target.names(PLAN):
         plan = make()
         wanted = {"form": plan.form, "classes": plan.classes, "shards": plan.shards}
@@ -134,7 +132,7 @@ def agreed(target: Place, make: Callable[[], Plan]) -> Plan:
 
 
 def same(plan: Plan, asked: argparse.Namespace) -> None:
-    """What is asked for now is what was begun with."""
+    """Refuse options that differ from those of the stored plan."""
     size = len(plan.shards[0])
     fits = size == asked.samples or (len(plan.shards) == 1 and size < asked.samples)
     if not fits or plan.form != asked.form or bool(plan.classes) != asked.classes:
@@ -146,7 +144,7 @@ def same(plan: Plan, asked: argparse.Namespace) -> None:
 
 
 def turns(shards: int, worker: int, workers: int) -> Iterator[int]:
-    """One's own shards; then those of the others from the end: one may be gone for good."""
+    """Yield this worker's shards, then those of the others from the end: one may never return."""
     yield from range(worker, shards, workers)
     yield from (one for one in reversed(range(shards)) if one % workers != worker)
 
@@ -163,7 +161,7 @@ def marked(plan: Plan, target: Place, shard: int) -> bool:
 
 
 def pack(plan: Plan, shard: int, source: Place, target: Place) -> None:
-    """One shard that is not done; when it is there, its mark."""
+    """Write one shard, and then its marker."""
     if marked(plan, target, shard):
         return
     with ThreadPoolExecutor(READERS) as pool:
@@ -177,7 +175,7 @@ def pack(plan: Plan, shard: int, source: Place, target: Place) -> None:
 
 
 def told(plan: Plan, target: Place) -> str:
-    """What there is in the end, by the marks."""
+    """Summarize the result from the markers."""
     there = {one.removeprefix(MARKS) for one in target.names(MARKS)}
     missing = [name for name in map(plan.name, range(len(plan.shards)))
                if f"{name}.json" not in there]  # fmt: skip
@@ -187,12 +185,12 @@ def told(plan: Plan, target: Place) -> str:
 
 
 def key(sample: Sample) -> str:
-    """What a sample is called."""
+    """Return the name of a sample."""
     return split_name(sample[0])[0]
 
 
 def contents(plan: Plan, sample: Sample, source: Place) -> Files:
-    """A sample's files as they are packed. To make pictures smaller, this is where."""
+    """Return a sample's files as they are packed. Shrink pictures here."""
     try:
         files = {split_name(name)[1]: source.read(name) for name in sample}
     except FileNotFoundError as error:
@@ -203,7 +201,7 @@ def contents(plan: Plan, sample: Sample, source: Place) -> Files:
 
 
 def as_tar(samples: Sequence[tuple[str, Files]]) -> bytes:
-    """A tar as webdataset and tpuherd_host.train.Shards read it; the same bytes each time."""
+    """Return a tar for webdataset and tpuherd_host.train.Shards; always the same bytes."""
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for name, files in samples:
@@ -215,7 +213,7 @@ def as_tar(samples: Sequence[tuple[str, Files]]) -> bytes:
 
 
 def as_tfrecord(samples: Sequence[tuple[str, Files]]) -> bytes:
-    """Each record with its length, and a checksum of both."""
+    """Return each record with its length, and checksums of both."""
     found: list[bytes] = []
     for name, files in samples:
         record = example({"__key__": name.encode(), **files})
@@ -225,14 +223,14 @@ def as_tfrecord(samples: Sequence[tuple[str, Files]]) -> bytes:
 
 
 def checksum(content: bytes) -> bytes:
-    """CRC-32C, turned round and moved, as the format has it."""
+    """Return the CRC-32C, rotated and offset as the format requires."""
     crc = int(google_crc32c.value(content))
     turned = (crc >> 15 | crc << 17) & 0xFFFFFFFF
     return (turned + 0xA282EAD8 & 0xFFFFFFFF).to_bytes(4, "little")
 
 
 def as_arrayrecord(samples: Sequence[tuple[str, Files]]) -> bytes:
-    """Records that Grain reads by number; the library writes to a file only."""
+    """Return records that Grain reads by number; the library only writes files."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "shard"
         writer = array_record.ArrayRecordWriter(str(path), "group_size:1")
@@ -243,7 +241,7 @@ def as_arrayrecord(samples: Sequence[tuple[str, Files]]) -> bytes:
 
 
 def example(features: Files) -> bytes:
-    """A tf.train.Example of bytes: what tf.data, TFDS and Grain parse."""
+    """Return a tf.train.Example of bytes, for tf.data, TFDS and Grain."""
     entries = [
         field(1, field(1, name.encode()) + field(2, field(1, field(1, content))))
         for name, content in sorted(features.items())
@@ -252,7 +250,7 @@ def example(features: Files) -> bytes:
 
 
 def field(number: int, content: bytes) -> bytes:
-    """One field of a protocol buffer, with its length."""
+    """Return one field of a protocol buffer, with its length."""
     length, rest = b"", len(content)
     while rest > 0x7F:
         length += bytes([rest & 0x7F | 0x80])

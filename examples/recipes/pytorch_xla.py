@@ -1,4 +1,4 @@
-"""A PyTorch/XLA training that goes on where it stopped: python3 pytorch_xla.py --steps 2000."""
+"""A PyTorch/XLA training that resumes where it stopped: python3 pytorch_xla.py --steps 2000."""
 
 # mypy: ignore-errors
 # PyTorch is not installed where types are checked.
@@ -17,14 +17,14 @@ BATCH, WIDTH, SAVE_EVERY = 64, 128, 200
 
 
 def main() -> None:
-    """One process a chip; `launch` begins them, and PJRT finds the other hosts."""
+    """Start one process per chip; PJRT finds the other hosts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=2000)
     torch_xla.launch(trained, args=(parser.parse_args().steps,))
 
 
 def trained(_: int, steps: int) -> None:
-    """The loop of one chip."""
+    """Train on one chip."""
     device, rank = torch_xla.device(), xr.global_ordinal()
     torch.manual_seed(7)  # the same parameters everywhere
     network = torch.nn.Sequential(
@@ -38,7 +38,7 @@ def trained(_: int, steps: int) -> None:
         network.load_state_dict(state["network"])
         optimizer.load_state_dict(state["optimizer"])
     for step in range(start, steps):
-        # What is drawn depends on step and chip alone: nothing of the data need be saved.
+        # The samples depend only on step and chip, so the data has no state to save.
         chance = torch.Generator().manual_seed(step * xr.world_size() + rank)
         x = torch.randn(BATCH, WIDTH, generator=chance).to(device)
         optimizer.zero_grad()

@@ -1,4 +1,4 @@
-"""Fits a curve with a small network in plain Python, for `herd sweep` to try values on."""
+"""Fits a curve with a small network in plain Python, as a target for `herd sweep`."""
 
 import argparse
 import json
@@ -12,13 +12,13 @@ from tpuherd_host.train.storage import Place, place
 POINTS = [(x / 10, math.sin(0.3 * x)) for x in range(-20, 21)]
 FILE, TOLD, SAVED = "state.json", 250, 1000
 
-Weights = list[list[float]]  #: of each unit: how steep it is, where it bends, how much it counts
+Weights = list[list[float]]  #: of each unit: slope, position and weight
 
 
 def main() -> None:
-    """One trial, from its beginning or from where its last node had come to."""
+    """Run one trial, from its start or from where its last node stopped."""
     asked = arguments()
-    own = os.environ.get("HERD_CHECKPOINT")  # in a sweep a folder of the trial's own
+    own = os.environ.get("HERD_CHECKPOINT")  # in a sweep, the trial's own folder
     where = place(own) if own else None
     start, weights, speed = resumed(where) or begun(asked.width)
     print(f"begins at step {start}", flush=True)
@@ -39,7 +39,6 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """What a sweep may change."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--width", type=int, default=8)
@@ -49,14 +48,14 @@ def arguments() -> argparse.Namespace:
 
 
 def begun(width: int) -> tuple[int, Weights, Weights]:
-    """The same for all trials of a width."""
+    """Return the initial weights: the same for all trials of a width."""
     chance = random.Random(7)
     weights = [[chance.gauss(0, 1) for _ in range(3)] for _ in range(width)]
     return 0, weights, [[0.0] * 3 for _ in weights]
 
 
 def resumed(where: Place | None) -> tuple[int, Weights, Weights] | None:
-    """What an earlier attempt of this trial has saved."""
+    """Return what an earlier attempt of this trial saved."""
     try:
         return tuple(json.loads(where.read(FILE))) if where is not None else None
     except FileNotFoundError:
@@ -64,7 +63,7 @@ def resumed(where: Place | None) -> tuple[int, Weights, Weights] | None:
 
 
 def judged(weights: Weights) -> tuple[float, Weights]:
-    """The mean square of what is missed, and its slope by every number."""
+    """Return the mean squared error and its gradient."""
     loss, slope = 0.0, [[0.0] * 3 for _ in weights]
     for x, wanted in POINTS:
         bent = [math.tanh(steep * x + shift) for steep, shift, _ in weights]

@@ -1,4 +1,4 @@
-"""A small convolutional network that tells forms apart: plain JAX, nothing else."""
+"""A small convolutional network that classifies shapes: plain JAX, nothing else."""
 
 # mypy: ignore-errors
 # JAX is not installed where types are checked.
@@ -15,7 +15,7 @@ CHANNELS = (3, 16, 32, 64)
 
 
 def made(seed: int, classes: int) -> Tree:
-    """Fresh parameters, of NumPy: the same on every host, and nothing to compile."""
+    """Return initial parameters in NumPy: the same on every host, and nothing to compile."""
     chance = np.random.default_rng(seed)
 
     def weights(*shape: int) -> np.ndarray:
@@ -32,7 +32,7 @@ def made(seed: int, classes: int) -> Tree:
 
 
 def scores(parameters: Tree, pictures: jax.Array) -> jax.Array:
-    """One number a class, of pictures between 0 and 1."""
+    """Return one score per class; pixels are between 0 and 1."""
     x = pictures - 0.4
     for place, layer in enumerate(parameters["layers"]):
         step = (1, 1) if place == 0 else (2, 2)
@@ -44,6 +44,6 @@ def scores(parameters: Tree, pictures: jax.Array) -> jax.Array:
 
 
 def loss(parameters: Tree, pictures: jax.Array, labels: jax.Array) -> jax.Array:
-    """Mean cross-entropy."""
+    """Return the mean cross-entropy."""
     likely = jax.nn.log_softmax(scores(parameters, pictures))
     return -jnp.mean(jnp.take_along_axis(likely, labels[:, None], axis=-1))

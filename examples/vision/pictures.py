@@ -1,7 +1,7 @@
-"""Pictures to learn from, in webdataset's tar shards: python3 pictures.py FOLDER.
+"""Generates training pictures as webdataset tar shards: python3 pictures.py FOLDER.
 
-They are drawn by rules, the same on every machine. Your own come from a bucket: see
-docs/howto/data.md. Nothing is installed for this: a PPM picture is a header and bytes.
+They are drawn by rules, so they are the same on every machine. For your own pictures in a bucket, see
+docs/howto/data.md. This needs no library: a PPM picture is a header and bytes.
 """
 
 import io
@@ -14,10 +14,10 @@ from random import Random
 
 SIDE = 24  #: pixels
 SHARDS, EACH = 16, 128
-HELD_OUT = 256  #: pictures that are not learnt from
+HELD_OUT = 256  #: pictures that are kept for the final test
 COLOURS = ((220, 60, 50), (60, 180, 75), (70, 90, 220), (230, 200, 60), (200, 80, 200))
 
-#: What can be seen: whether a place belongs to it, with the middle at 0 and the edge at 1.
+#: Each shape: whether a point belongs to it, with the center at 0 and the edge at 1.
 FORMS: dict[str, Callable[[float, float], bool]] = {
     "disc": lambda x, y: x * x + y * y < 1,
     "ring": lambda x, y: 0.35 < x * x + y * y < 1,
@@ -29,7 +29,7 @@ FORMS: dict[str, Callable[[float, float], bool]] = {
 
 
 def picture(number: int) -> tuple[bytes, int]:
-    """A PPM and its label: a form of some colour, anywhere, on a noisy ground."""
+    """Return a PPM and its label: a shape of some color, anywhere, on a noisy background."""
     chance = Random(number)
     label = number % len(FORMS)
     inside = list(FORMS.values())[label]
@@ -47,7 +47,7 @@ def picture(number: int) -> tuple[bytes, int]:
 
 
 def shard(path: Path, numbers: range) -> None:
-    """One tar file, unless it is there: seen whole or not at all."""
+    """Write one tar file atomically, unless it exists."""
     if path.exists():
         return
     half = path.with_name(f".{path.name}.{os.getpid()}")
@@ -62,7 +62,7 @@ def shard(path: Path, numbers: range) -> None:
 
 
 def made(folder: Path, shards: int = SHARDS, each: int = EACH, held_out: int = HELD_OUT) -> None:
-    """All of them."""
+    """Write all shards."""
     folder.mkdir(parents=True, exist_ok=True)
     for one in range(shards):
         shard(folder / f"train-{one:03}.tar", range(one * each, (one + 1) * each))

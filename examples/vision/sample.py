@@ -1,4 +1,4 @@
-"""A sample of a shard as the network takes it; other pictures want another function here only.
+"""Decodes a sample of a shard for the network; for other pictures, change only this function.
 
 For JPEG or PNG, with Pillow: np.asarray(Image.open(io.BytesIO(sample["jpg"])).convert("RGB")).
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def decoded(sample: Mapping[str, bytes]) -> tuple[np.ndarray, np.int32]:
-    """Height × width × 3 numbers between 0 and 1, and the label."""
+    """Return height × width × 3 numbers between 0 and 1, and the label."""
     head, _, pixels = sample["ppm"].partition(b"\n")
     _, width, height, _ = head.split()
     shape = int(height), int(width), 3

@@ -23,7 +23,7 @@ BATCH, SEED, RATE, DRAG = 64, 7, 0.02, 0.9
 
 
 def main() -> None:
-    """Batches are read by their numbers: so it goes on in mid-epoch, on any number of hosts."""
+    """Train; batches are read by number, so it resumes mid-epoch on any number of hosts."""
     asked = arguments()
     pod = train.init()
     if BATCH % jax.device_count():
@@ -54,19 +54,18 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """What can be said on the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="~/pictures", help="shards of pictures.py; or gs://")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--checkpoints", default="", help="a folder or gs://; else the job's")
-    parser.add_argument("--every", type=float, default=0.0, help="seconds between two saves")
+    parser.add_argument("--every", type=float, default=0.0, help="seconds between saves")
     return parser.parse_args()
 
 
 def stepper(mesh: Mesh, whole: Any) -> Any:
-    """One step on all chips: each has its part of the batch, and one vector goes round.
+    """Do one step on all chips: each has its part of the batch, and one vector is exchanged.
 
-    Parameters are a vector anyway, and the loss travels as its last number.
+    Parameters are one vector already, and the loss is sent as its last number.
     """
 
     @partial(
@@ -93,7 +92,7 @@ def stepper(mesh: Mesh, whole: Any) -> Any:
 
 
 def right(parameters: model.Tree, tests: train.Shards) -> float:
-    """The share of pictures never learnt from that it tells."""
+    """Return the share of held-out pictures that are classified correctly."""
     samples = [
         decoded(tests[at][place]) for at, size in enumerate(tests.sizes) for place in range(size)
     ]

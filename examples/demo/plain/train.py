@@ -1,4 +1,4 @@
-"""Stands in for a training where JAX can't be installed: a line is fitted, in plain Python."""
+"""Stands in for a training if JAX cannot be installed: fits a line in plain Python."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ POINTS, RATE, SAVE_EVERY = 20_000, 0.01, 20
 
 
 def main() -> None:
-    """The first host computes; the others wait for it, as they would in a collective."""
+    """Train on the first host; the others wait for it, as they would in a collective."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=200)
     steps: int = parser.parse_args().steps
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def wait(where: Place, steps: int) -> None:
-    """Until the first host has saved the last step."""
+    """Wait until the first host has saved the last step."""
     done = 0
     while done < steps:
         time.sleep(1)
@@ -47,7 +47,7 @@ def wait(where: Place, steps: int) -> None:
 
 
 def resumed(run: train.Run, where: Place) -> tuple[float, float]:
-    """The line so far."""
+    """Return the line of the newest checkpoint."""
     try:
         saved = json.loads(where.read(FILE))
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def resumed(run: train.Run, where: Place) -> tuple[float, float]:
 
 
 def better(slope: float, shift: float, step: int) -> tuple[float, float, float]:
-    """One step downhill on new points of 3x - 2."""
+    """Do one gradient step on new points of 3x - 2."""
     chance = random.Random(step)
     off_slope = off_shift = loss = 0.0
     for _ in range(POINTS):
