@@ -1,8 +1,9 @@
 """Packs a folder or bucket into shards, on any number of nodes: python3 prepare.py FROM TO.
 
-Which sample goes into which shard depends only on the list of files, which is stored before the first
-shard is written. Nodes only decide who packs a shard first. So every file is in exactly one shard,
-whatever dies, returns, or is scaled down. A shard is done when its marker exists; that is written last.
+Which sample goes into which shard depends only on the list of files, which is stored before the
+first shard is written. Nodes only decide who packs a shard first. So every file is in exactly one
+shard, whatever dies, returns, or is scaled down. A shard is done when its marker exists; that is
+written last.
 """
 
 import argparse
@@ -138,8 +139,8 @@ def same(plan: Plan, asked: argparse.Namespace) -> None:
     if not fits or plan.form != asked.form or bool(plan.classes) != asked.classes:
         classes = " --classes" if plan.classes else ""
         raise InvalidSetup(
-            f"{asked.target} was begun with --form {plan.form} --samples {size}{classes}: "
-            "say the same, or take an empty place"
+            f"{asked.target} was started with --form {plan.form} --samples {size}{classes}: "
+            "use the same options, or an empty destination"
         )
 
 
@@ -156,7 +157,9 @@ def marked(plan: Plan, target: Place, shard: int) -> bool:
     except FileNotFoundError:
         return False
     if mark["plan"] != plan.id:
-        raise InvalidSetup(f"{target.location} has shards of another plan: take an empty place")
+        raise InvalidSetup(
+            f"{target.location} has shards of another plan: use an empty destination"
+        )
     return True
 
 
@@ -194,7 +197,9 @@ def contents(plan: Plan, sample: Sample, source: Place) -> Files:
     try:
         files = {split_name(name)[1]: source.read(name) for name in sample}
     except FileNotFoundError as error:
-        raise InvalidSetup(f"a file of the plan is gone ({error}): take an empty place") from error
+        raise InvalidSetup(
+            f"a file of the plan no longer exists ({error}): use an empty destination"
+        ) from error
     if plan.classes:
         files["cls"] = str(plan.classes.index(sample[0].partition("/")[0])).encode()
     return files

@@ -1,7 +1,7 @@
 """Generates training pictures as webdataset tar shards: python3 pictures.py FOLDER.
 
-They are drawn by rules, so they are the same on every machine. For your own pictures in a bucket, see
-docs/howto/data.md. This needs no library: a PPM picture is a header and bytes.
+They are drawn by rules, so they are the same on every machine. For your own pictures in a bucket,
+see docs/howto/data.md. This needs no library: a PPM picture is a header and bytes.
 """
 
 import io

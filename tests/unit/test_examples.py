@@ -248,7 +248,7 @@ def test_a_place_that_was_begun_otherwise_is_refused() -> None:
     prepare.same(plan, asked(4))
     for other in (asked(5), asked(4, "tfrecord"), asked(4, classes=True)):
         with pytest.raises(
-            InvalidSetup, match="was begun with --form tar --samples 4: say the same"
+            InvalidSetup, match="was started with --form tar --samples 4: use the same"
         ):
             prepare.same(plan, other)
     del target.files[prepare.PLAN]
