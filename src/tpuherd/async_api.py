@@ -52,18 +52,18 @@ if TYPE_CHECKING:
     from tpuherd.cloud.nodes_api import Cloud
 
 T = TypeVar("T")
-SURE = "yes=True says so"
+SURE = "pass yes=True to confirm"
 
 
 class PresetAnswers:
-    """The program that calls: it said before what it agrees to."""
+    """Answers for the calling program, which confirms in advance."""
 
     def __init__(self, environ: Mapping[str, str], *, yes: bool) -> None:
         self.environ = environ
         self.yes = yes
 
     async def show_message(self, sentence: str) -> None:
-        """What is worth a note to a user is nothing to a program."""
+        """Ignore notes for people."""
 
     async def ask_confirmation(self, question: str, details: str = "") -> bool:
         if not self.yes:
@@ -72,9 +72,9 @@ class PresetAnswers:
 
 
 class AsyncHerd:
-    """The jobs of one place. What needs a yes raises Unfit without `yes=True`.
+    """The jobs of one project. Without `yes=True`, a call that needs a confirmation raises.
 
-    In `async with` its connections to the cloud and to hosts stay from call to call.
+    Inside `async with`, connections to the cloud and to hosts are kept from call to call.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class AsyncHerd:
     async def _open_remote(
         self, place: project_access.ProjectAccess, stack: AsyncExitStack
     ) -> RemoteSession:
-        """The ways to its hosts: those that are kept, or new ones for this call."""
+        """Return the kept session, or open one for this call."""
         if self._kept is not None and self._kept[0] == place:
             return self._kept[1]
         reach = await (self._stack or stack).enter_async_context(
@@ -126,11 +126,13 @@ class AsyncHerd:
             engine_control.ensure_engine(place, self._environ)
 
     async def run(self, job: Job, *, yes: bool = False) -> Submission:
-        """Submit it: made, same, changed, resumed, or again where it had ended."""
+        """Submit a job. `did` is submitted, unchanged, changed, resumed, or restarted if it had
+        ended.
+        """
         return await self._submit_job(job, Goal.RUN, yes=yes)
 
     async def up(self, job: Job, *, yes: bool = False) -> Submission:
-        """Submit its nodes, set up and with its code, without its command."""
+        """Request a job's nodes and set them up with its code, without running its command."""
         return await self._submit_job(job, Goal.IDLE, yes=yes)
 
     async def _submit_job(self, job: Job, goal: Goal, *, yes: bool) -> Submission:
@@ -140,13 +142,13 @@ class AsyncHerd:
             if found is None:
                 raise mistakes_error(page.mistakes, "")
             made = await submit.submit(found, here, "")
-            assert made is not None, "a caller never says no: it raises"
+            assert made is not None, "PresetAnswers never says no: it raises"
             return submission_result(made)
 
     async def change(
         self, name: str, *, yes: bool = False, **fields: Unpack[JobChanges]
     ) -> Submission:
-        """Other values for some fields; None takes one back. changed or same."""
+        """Change some fields of a job; None resets one. `did` is changed or unchanged."""
         async with self._open_session(yes=yes) as here:
             document = {**here.get_job(name).document, **fields}
             page = YamlDocument(value={k: v for k, v in document.items() if v is not None})
@@ -156,21 +158,21 @@ class AsyncHerd:
             return submission_result(made)
 
     async def scale(self, name: str, copies: int, *, yes: bool = False) -> Submission:
-        """So many of it."""
+        """Change the number of copies."""
         return await self.change(name, yes=yes, copies=copies)
 
     async def stop(self, name: str) -> bool:
-        """Stop it, give its nodes back, keep the job; False: it was stopped already."""
+        """Stop a job and delete its nodes but keep the job; False if it was already stopped."""
         async with self._open_session() as here:
             return submit.stop_job(here.get_job(name), here)
 
     async def resume(self, name: str) -> bool:
-        """Let it go on; False: it does already."""
+        """Resume a job after a stop or after it gave up; False if it is already active."""
         async with self._open_session() as here:
             return submit.resume_job(here.get_job(name), here)
 
     async def down(self, *names: str, yes: bool = False, wait: bool = True) -> tuple[str, ...]:
-        """Drop these jobs, or all, and everything they have; those that went."""
+        """Remove these jobs, or all, with everything they have; return the removed jobs."""
         async with self._open_session(yes=yes) as here:
             seen = await survey_cloud(here)
             found = removal_preview(names, seen, here)
@@ -184,13 +186,15 @@ class AsyncHerd:
             return found.jobs
 
     async def wait(self, *names: str, timeout: float | None = None) -> int:
-        """The greatest of their exit statuses, when all have ended: 0 is success.
+        """Wait until all have ended; return the greatest of their exit statuses, 0 for success.
 
-        TimeoutError if that takes more than `timeout` seconds.
+        Raises TimeoutError after `timeout` seconds.
         """
         async with self._open_session() as here:
             jobs = job_queries.match_jobs(names, here.store.stored_jobs())
-        async with self._open_session() as here:  # who has submitted or read lets an engine begin
+        async with (
+            self._open_session() as here
+        ):  # closing a session starts the engine if it is needed
             ends = job_queries.watch_job_ends(jobs, here.store, here.clock, timeout_s=timeout)
             ended = {job: status async for job, status, _ in ends}
         left = [job for job in jobs if job not in ended]
@@ -206,10 +210,10 @@ class AsyncHerd:
         timeout: float | None = None,
         yes: bool = False,
     ) -> CommandResult:
-        """Run a command, or a line of shell, on all hosts of a target, and collect its output."""
+        """Run a command or a shell line on all hosts of a target, and collect its output."""
         if bool(command) == (shell is not None):
             raise InvalidInput(
-                "say what to run: exec(target, 'ls', '-l') or exec(target, shell='ls -l')"
+                "pass what to run: exec(target, 'ls', '-l') or exec(target, shell='ls -l')"
             )
         wish = ExecRequest(target=target, argv=command, shell=shell, timeout_s=timeout, yes=yes)
         async with self._open_session(yes=yes) as here, AsyncExitStack() as stack:
@@ -219,9 +223,9 @@ class AsyncHerd:
     async def sync(
         self, path: str | Path, target: str, dest: str = "", *, yes: bool = False
     ) -> Shipment:
-        """Ship a folder to a folder of all hosts of a target, or to none of them.
+        """Ship a folder to a folder on all hosts of a target: to all of them or none.
 
-        Without `dest` it is the code of the job `target` from its next attempt on.
+        Without `dest`, it becomes the code of the job `target` from its next attempt on.
         """
         async with self._open_session(yes=yes) as here, AsyncExitStack() as stack:
             if not dest:
@@ -237,37 +241,39 @@ class AsyncHerd:
         since: float | None = None,
         all: bool = False,
     ) -> list[LogLine]:
-        """What its hosts wrote, also those that are gone; `all`: also earlier jobs of the name."""
+        """Return log lines of a target's hosts, also deleted ones; `all`: also of earlier jobs
+        of the name.
+        """
         scope = project_access.resolve_scope(self._environ, world=self._world)
         seen = LogQuery(target=target, attempt=attempt, since=since, all_=all)
         return await asyncio.to_thread(read_logs, seen, scope, WallClock().now())
 
     async def jobs(self) -> list[JobSummary]:
-        """All jobs."""
+        """Return all jobs."""
         async with self._open_session() as here:
             return read_result(job_queries.job_rows(here.store, here.clock.now()), list[JobSummary])
 
     async def status(self, name: str) -> JobStatus:
-        """All of a job, or of one of its slots."""
+        """Return the details of a job, or of one of its slots."""
         async with self._open_session() as here:
             return read_result(
                 job_queries.job_status(here.store, here.clock.now(), name), JobStatus
             )
 
     async def why(self, name: str) -> Why:
-        """What it does or waits for."""
+        """Return what a job or slot does or waits for."""
         async with self._open_session() as here:
             told = job_queries.why_as_json(here.store, here.clock.now(), name)
             told["recent"] = [split_event(one) for one in told["recent"]]
             return read_result(told, Why)
 
     async def sweep(self, name: str) -> SweepStatus:
-        """All trials of a sweep."""
+        """Return all trials of a sweep."""
         async with self._open_session() as here:
             return read_result(sweep_status(here.store, here.clock.now(), name)[0], SweepStatus)
 
     async def events(self, name: str, *, all: bool = False) -> list[Event]:
-        """What happened to a job, the oldest first; `all`: also to earlier ones of its name."""
+        """Return a job's events, oldest first; `all`: also those of earlier jobs with this name."""
         async with self._open_session() as here:
             begun = None if all else job_queries.last_submission(here.store, name)
             found = here.store.read_events(after=begun[0] - 1 if begun else 0, job=name)
@@ -275,37 +281,36 @@ class AsyncHerd:
             return read_result(told, list[Event])
 
     async def capacity(self) -> list[ZoneCapacity]:
-        """What was learnt of zones."""
+        """Return what herd has learned about zones."""
         async with self._open_session() as here:
             return read_result(
                 job_queries.capacity_rows(here.store, here.clock.now()), list[ZoneCapacity]
             )
 
     async def plan(self, name: str | None = None) -> Plan:
-        """What would be done in the cloud now."""
+        """Return what the engine would do in the cloud now."""
         async with self._open_session() as here:
             return read_result((await preview_plan(name, here)).as_json(), Plan)
 
     async def gc(self, *names: str, yes: bool = False) -> Leftovers:
-        """What herd made and no job uses; what is named here is deleted."""
+        """Find cloud resources that herd created but no job uses, and delete the named ones."""
         async with self._open_session(yes=yes) as here:
             found = await collect_orphans(names, here)
-            assert found is not None, "a caller never says no: it raises"
+            assert found is not None, "PresetAnswers never says no: it raises"
             return read_result(found.as_json(), Leftovers)
 
     async def adopt(self, owner: str | None = None) -> Adoption:
-        """Take over what no job uses, or what another owner has."""
+        """Take over orphans, or another owner's resources."""
         async with self._open_session() as here:
             return read_result((await adopt_resources(owner, here)).as_json(), Adoption)
 
 
 def submission_result(made: SubmitResult) -> Submission:
-    """What became of a job, for a program."""
     return Submission(job=made.wish.job, did=made.word, revision=made.wish.revision)
 
 
 def split_event(told: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of the log with its facts apart."""
+    """Separate an event's facts from the fields that all events have."""
     known = {name: told[name] for name in ("seq", "at", "kind", "job", "slot")}
     facts = {name: it for name, it in told.items() if name not in known}
     return {**known, "why": str(told.get("why") or ""), "facts": facts}

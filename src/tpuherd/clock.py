@@ -1,21 +1,19 @@
-"""The one module that tells the time."""
+"""Tells the time: the only module that does."""
 
 import asyncio
 import time
 from typing import Protocol
 
-STEP_S = 30.0  #: a clock that moves on so far at once was set ahead, or its machine has slept
+STEP_S = 30.0  #: a longer jump means that the clock was set or the machine slept
 
 
 class Clock(Protocol):
-    """Where `now` comes from, and how to wait."""
-
     def now(self) -> float:
         """Seconds since 1970, UTC."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so long by this clock."""
+        """Wait this long by this clock."""
         ...
 
 
@@ -29,15 +27,15 @@ class WallClock:
         await asyncio.sleep(seconds)
 
     def wait(self, seconds: float) -> None:
-        """The same where no event loop can be asked: it holds up everything."""
+        """Block the thread, for code without an event loop."""
         time.sleep(seconds)
 
 
 class SteadyClock:
-    """The time of another clock that may be set: this one never goes back.
+    """A clock that never goes back, based on one that may be set.
 
-    Where the other is set back, this one goes on from where it was; where the other is set ahead
-    again, this one falls in with it. `not_before`: the latest time that was written down.
+    If the other clock is set back, this one continues from where it was; if the other is set ahead
+    again, this one follows it. `not_before`: the latest time on record.
     """
 
     def __init__(self, clock: Clock, not_before: float = 0.0) -> None:
@@ -59,7 +57,7 @@ class SteadyClock:
 
 
 class LoopClock:
-    """The time of the running event loop, counted from `start`: virtual where the loop is."""
+    """The running event loop's time, counted from `start`: virtual if the loop is."""
 
     def __init__(self, start: float) -> None:
         self.start = start

@@ -1,8 +1,8 @@
-"""What goes wrong, as a user is told it: one sentence, and a hint."""
+"""The errors that users see: one sentence, and a hint."""
 
 
 class HerdError(Exception):
-    """Something that a user can be told in one sentence; `hint` says what to do next."""
+    """An error for the user, in one sentence; `hint` says what to do next."""
 
     def __init__(self, sentence: str, *, hint: str = "") -> None:
         super().__init__(sentence)
@@ -11,35 +11,35 @@ class HerdError(Exception):
 
 
 class NotFound(HerdError):
-    """Nothing has that name."""
+    """The name is unknown."""
 
 
 class NotAllowed(HerdError):
-    """The account or the host refuses us."""
+    """The account or the host denies access."""
 
 
 class NoLogin(NotAllowed):
-    """Nobody is logged in, or the login does not count any more."""
+    """There is no login, or it has expired."""
 
 
 class NotReached(HerdError):
-    """No answer came: the network, or the host is down."""
+    """No answer: a network problem, or the host is down."""
 
 
 class NotListening(NotReached):
-    """Nobody listens there: the connection is refused at once."""
+    """The connection is refused at once: no process listens there."""
 
 
 class IdentityMismatch(HerdError):
-    """Somebody else answers at that address: another node has it now, or somebody is in between."""
+    """A different machine answers: the address was reassigned, or the connection is intercepted."""
 
 
 class InvalidInput(HerdError):
-    """What was asked makes no sense."""
+    """The request makes no sense."""
 
 
 class Superseded(HerdError):
-    """Somebody else is in charge by now: an engine stops, a command looks again."""
+    """Another process is in charge now: an engine stops, a command reads again."""
 
 
 class OperationFailed(HerdError):
@@ -47,4 +47,6 @@ class OperationFailed(HerdError):
 
 
 class StoreDamaged(OperationFailed):
-    """The store's file is damaged. Who has it open closes it, so that it can be set aside."""
+    """The store's file is damaged; the process that has it open closes it, so that it can be set
+    aside.
+    """

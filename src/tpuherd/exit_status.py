@@ -1,4 +1,4 @@
-"""How commands on hosts end for their user: exit statuses, and what else ends them."""
+"""Exit statuses of commands."""
 
 from collections.abc import Mapping
 
@@ -15,21 +15,21 @@ TIMED_OUT, SIGNALLED, TRANSPORT = 124, 128, 255
 
 
 class ReaderGone(Exception):
-    """Whoever read the output reads no more."""
+    """The reader of our output is gone."""
 
 
 class Declined(Exception):
-    """The user was asked and said no; nothing was changed, and that was said."""
+    """The user said no; nothing was changed, and a message said so."""
 
 
 FAILED, MISUSED, PARTLY, ABSENT, FORBIDDEN, UNREACHED, ABORTED = 1, 2, 3, 4, 6, 7, 8
 INTERRUPTED, BROKEN_PIPE = 130, 141
-#: The exit status for what stopped a command as a whole. docs/reference/exit-codes.md
+#: Exit statuses of errors that stop a whole command. docs/reference/exit-codes.md
 STATUS: Mapping[type[HerdError], int] = {
     NotFound: ABSENT,
     NotAllowed: FORBIDDEN,
     NotReached: UNREACHED,
     IdentityMismatch: FORBIDDEN,
     InvalidInput: MISUSED,
-    HerdError: FAILED,  # Broken, Outdated, Refused
+    HerdError: FAILED,  # OperationFailed, Superseded, BidRefused
 }

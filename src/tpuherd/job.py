@@ -1,4 +1,4 @@
-"""A job in Python: the fields of a job file, checked when it is made."""
+"""`Job`: the fields of a job file in Python, checked when it is created."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,18 +16,18 @@ class Job:
     Job(name="gpt", accelerator="v4-32", workdir=".", run="python3 train.py")
     Job.load("job.yaml")
 
-    The fields are those of a job file (docs/reference/job.md); all mistakes are raised at once, as
-    one Unfit. Two jobs that say the same are equal.
+    The fields are those of a job file (docs/reference/job.md). All mistakes are raised together, as
+    one InvalidInput. Jobs with the same fields are equal.
     """
 
     def __init__(self, **fields: Unpack[JobFields]) -> None:
         self._page = YamlDocument(value={name: it for name, it in fields.items() if it is not None})
         self._spec = parse_page(self._page, "")
-        self.base = Path()  #: where its paths are from
+        self.base = Path()  #: the folder that its paths are relative to
 
     @classmethod
     def load(cls, path: str | Path) -> "Job":
-        """Of a file."""
+        """Load a job file."""
         file = Path(path)
         try:
             text = file.read_text(encoding="utf-8-sig")
@@ -42,17 +42,16 @@ class Job:
 
     @property
     def name(self) -> str:
-        """What it is called."""
         return self._spec.name
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """Its fields as JSON has them; what holds by itself is left out."""
+        """Its fields as JSON, without defaults."""
         return read_job.job_document(self._spec)
 
     @property
     def page(self) -> YamlDocument:
-        """As it was said; a new one each time, for mistakes that only a place can show."""
+        """A new document, to collect mistakes that only a project can show."""
         return YamlDocument(
             value=dict(self._page.value), lines=dict(self._page.lines), texts=dict(self._page.texts)
         )
@@ -68,7 +67,7 @@ class Job:
 
 
 def parse_page(page: YamlDocument, file: str) -> read_job.JobSpec:
-    """The job of a page; Unfit with every mistake."""
+    """Return the job; InvalidInput with all mistakes."""
     found = read_job.read_document(page)
     if isinstance(found, read_job.JobSpec):
         return found
@@ -76,5 +75,5 @@ def parse_page(page: YamlDocument, file: str) -> read_job.JobSpec:
 
 
 def mistakes_error(mistakes: list[Mistake], file: str) -> InvalidInput:
-    """All of them in one."""
+    """Return one error that lists all mistakes."""
     return InvalidInput("; ".join(one.format_line(file) for one in mistakes))

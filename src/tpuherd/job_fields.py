@@ -1,4 +1,4 @@
-"""The fields of a job as Python types, so that a type checker finds one that is misspelt."""
+"""The fields of a job as Python types, so that type checkers find misspelt ones."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
@@ -8,7 +8,7 @@ Duration = str | float  #: 30s, 90m, 2h, 3d, or seconds
 
 
 class OptionalFields(TypedDict, total=False):
-    """All but the two that must be said. None is as if it were not said."""
+    """All fields but the two required ones. None means not set."""
 
     runtime: Words | None
     zones: Words | None
@@ -48,13 +48,11 @@ class OptionalFields(TypedDict, total=False):
 
 
 class JobFields(OptionalFields):
-    """What `Job(...)` takes."""
-
     name: str
     accelerator: Words
 
 
 class JobChanges(OptionalFields, total=False):
-    """What `change(...)` takes; None takes a value back."""
+    """Keywords of `change(...)`; None resets a field."""
 
     accelerator: Words

@@ -1,12 +1,12 @@
-"""Which known names a misspelt word may have meant; none where none is near."""
+"""Finds the known names that a misspelt word may have meant."""
 
 from collections.abc import Iterable
 
-PREFIX_MIN = 3  #: so many letters of a name's beginning say which one is meant
+PREFIX_MIN = 3  #: letters of a prefix that are enough to suggest a name
 
 
 def near_names(word: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The nearest names, at most so many, the nearest first."""
+    """Return up to `most` similar names, nearest first."""
     said = word.lower()
     bound = 1 if len(said) <= 4 else 2 if len(said) <= 8 else 3
     found = []
@@ -20,7 +20,7 @@ def near_names(word: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def count_edits(one: str, other: str, bound: int) -> int:
-    """How many letters are missing, too many, wrong or swapped; more than `bound` if it is that."""
+    """Return the number of insertions, deletions, substitutions and swaps, or more than `bound`."""
     if abs(len(one) - len(other)) > bound:
         return bound + 1
     before: list[int] = []

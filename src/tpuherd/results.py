@@ -1,6 +1,6 @@
-"""What the Python API answers: one frozen dataclass for each kind of answer.
+"""The results of the Python API: one frozen dataclass for each kind.
 
-Their fields are those of the same command's `--json` (docs/reference/json.md).
+Their fields are those of the matching command's `--json` (docs/reference/json.md).
 """
 
 import json
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 def read_result(content: Any, kind: type[T]) -> T:
-    """What a command tells programs, as a value of this type."""
+    """Convert a command's JSON output to this type."""
     return msgspec.json.decode(json.dumps(content, default=str), type=kind)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Submission:
-    """What `run`, `up`, `change` and `scale` did."""
+    """The outcome of `run`, `up`, `change` or `scale`."""
 
     job: str
     did: str  #: submitted, changed, unchanged, resumed, or restarted: it had ended and runs again
@@ -29,23 +29,23 @@ class Submission:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobSummary:
-    """A job in one row."""
+    """A job as one row."""
 
     job: str
     goal: str  #: run, idle, stopped or removed
-    phase: str  #: what its slots do, in words
-    phases: Mapping[str, int]  #: how many slots do each
+    phase: str  #: what its slots are doing, in words
+    phases: Mapping[str, int]  #: number of slots in each phase
     slots: int
     slices: int  #: nodes that work together in each slot
     ready: int  #: slots with a node that is ready
-    type: tuple[str, ...]  #: accelerator types that are held
+    type: tuple[str, ...]  #: accelerator types of its nodes
     zones: tuple[str, ...]
-    attempt: int  #: the greatest number of an attempt; 0: none yet
+    attempt: int  #: the greatest attempt number; 0: none yet
     age_s: float
     cost: float  #: dollars so far
     per_hour: float  #: dollars an hour now
-    price_known: bool  #: False: the price of some node is not known, so both are too low
-    goodput: float | None  #: share of the wanted time in which work got on
+    price_known: bool  #: False: some node's price is unknown, so cost and per_hour are too low
+    goodput: float | None  #: share of the wanted time that was spent on progress
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,10 +73,10 @@ class Attempt:
     type: str
     launched_at: float  #: in seconds since 1970
     duration_s: float
-    verdict: str | None  #: success, failure, preempted, …; None: it runs
+    verdict: str | None  #: success, failure, preempted, …; None: still running
     why: str
-    resumed: int | None  #: the step of the checkpoint that it went on from
-    startup: Mapping[str, float]  #: what its start took, where it told: seconds by part
+    resumed: int | None  #: the step of the checkpoint that it resumed from
+    startup: Mapping[str, float]  #: seconds by part of its start, if reported
     step: int | None
     first_failing: str
     exit: int | None
@@ -85,7 +85,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recovery:
-    """What a loss cost."""
+    """What a lost node cost."""
 
     at: float
     finished: bool
@@ -96,17 +96,17 @@ class Recovery:
     to_zone: str | None
     seconds: float
     parts: Mapping[str, float]
-    startup: Mapping[str, float]  #: of `start`, seconds by part, where the command told
+    startup: Mapping[str, float]  #: seconds by part of `start`, if reported
     steps_lost: int | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotStatus:
-    """One of a job's places."""
+    """One slot of a job."""
 
     slot: str
     phase: str
-    why: str  #: what it does or waits for
+    why: str  #: what it is doing or waiting for
     zone: str
     attempt: int
     step: int | None
@@ -125,7 +125,7 @@ class SlotStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """Something that stands in the way of all jobs at once."""
+    """A problem that affects all jobs."""
 
     source: str  #: the cloud, the store of jobs, the engine, or your login
     message: str
@@ -137,11 +137,11 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobStatus(JobSummary):
-    """All of a job."""
+    """A job in detail."""
 
     submitted_at: float | None  #: seconds since 1970
     who: str
-    document: Mapping[str, Any]  #: its fields
+    document: Mapping[str, Any]  #: the fields of the job
     engine: bool  #: whether an engine runs
     problems: tuple[Problem, ...]
     slot_details: tuple[SlotStatus, ...]
@@ -149,9 +149,7 @@ class JobStatus(JobSummary):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """Something that happened."""
-
-    seq: int  #: its number in the log; numbers only rise
+    seq: int  #: its number in the log, always increasing
     at: float  #: in seconds since 1970
     kind: str  #: docs/reference/events.md
     job: str
@@ -162,7 +160,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Why:
-    """What each slot of a job does or waits for."""
+    """What each slot of a job is doing or waiting for."""
 
     slots: Mapping[str, str]
     engine: bool
@@ -172,7 +170,7 @@ class Why:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZoneCapacity:
-    """What was learnt of one type and tier in one zone."""
+    """What herd has learned about one type and tier in one zone."""
 
     zone: str
     type: str
@@ -180,8 +178,8 @@ class ZoneCapacity:
     requested: int
     refused: int
     granted: int
-    wait_s: float | None  #: median, from asking until it is ready
-    life_s: float | None  #: median, until a loss
+    wait_s: float | None  #: median from request to ready
+    life_s: float | None  #: median until a node was lost
     refusal: str
     message: str
     refused_s_ago: float | None
@@ -189,7 +187,7 @@ class ZoneCapacity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanStep:
-    """One request that would be made or withdrawn now."""
+    """A request that would be sent or withdrawn now."""
 
     do: str  #: ask or withdraw
     bid: str
@@ -202,28 +200,28 @@ class PlanStep:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What would be done in the cloud now."""
+    """What the engine would do in the cloud now."""
 
-    states: Mapping[str, str]  #: the sentence of each slot
-    frozen: str  #: why nothing is deleted now; else empty
+    states: Mapping[str, str]  #: the message of each slot
+    frozen: str  #: why deletions are paused, or empty
     steps: tuple[PlanStep, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Orphan:
-    """A request or node that herd made and no job uses."""
+    """A request or node that herd created but no job uses."""
 
     name: str
     zone: str
     state: str
     nodes: int
     per_hour: float | None
-    command: str  #: what deletes it
+    command: str  #: the command that deletes it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Leftovers:
-    """What `gc` found."""
+    """The outcome of `gc`."""
 
     orphans: tuple[Orphan, ...]
     withdrawn: tuple[str, ...]  #: what is being deleted
@@ -232,7 +230,7 @@ class Leftovers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Adoption:
-    """What `adopt` took over."""
+    """The outcome of `adopt`."""
 
     jobs: tuple[str, ...]
     adopted: tuple[str, ...]
@@ -241,8 +239,6 @@ class Adoption:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """One trial of a sweep."""
-
     trial: int
     phase: str  #: running, waiting, complete, pruned, failed, stopped
     value: float | None
@@ -254,13 +250,13 @@ class Trial:
     preemptions: int
     seconds: float
     why: str
-    nan: bool  #: its metric is NaN or infinite by now
+    nan: bool  #: its metric has become NaN or infinite
     points: tuple[tuple[float, ...], ...]  #: step, value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepStatus:
-    """All of a sweep."""
+    """A sweep in detail."""
 
     sweep: str
     method: str
@@ -268,19 +264,19 @@ class SweepStatus:
     goal: str
     planned: int
     phases: Mapping[str, int]
-    best: int | None  #: number of the best trial that is complete
+    best: int | None  #: number of the best completed trial
     trials: tuple[Trial, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostResult:
-    """How a command ended on one host, and what it wrote there."""
+    """How a command ended on one host, and its output there."""
 
     host: str
     status: int
     stdout: str
     stderr: str
-    why: str = ""  #: a sentence, where the status does not say it
+    why: str = ""  #: a sentence, if the status is not enough
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -288,13 +284,13 @@ class CommandResult:
     """How a command ended on all hosts."""
 
     id: str  #: `herd logs --attempt ID` shows it
-    status: int  #: the greatest of all hosts'; 255: one was not reached; 124: it took too long
+    status: int  #: the greatest of all hosts; 255: one was unreachable; 124: timed out
     hosts: tuple[HostResult, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogLine:
-    """A line that a host wrote."""
+    """One line of a host's log."""
 
     host: str
     at: float  #: in seconds since 1970

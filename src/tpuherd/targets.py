@@ -1,4 +1,4 @@
-"""What a user means by `gpt`, `gpt-[0-3]` or `gpt/w0`, and the short way to name many hosts."""
+"""Parses targets such as `gpt`, `gpt-[0-3]` or `gpt/w0`, and folds many names into one."""
 
 import re
 from collections import Counter
@@ -8,31 +8,31 @@ from itertools import product
 
 from tpuherd.near_names import near_names
 
-MANY = 65_536  #: so many names one target may stand for
+MANY = 65_536  #: names in one target
 BRACKET = re.compile(r"\[([^\[\]]*)\]")
 RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 NAME = re.compile(r"[A-Za-z0-9_.~+%-]+")
 WORKER = re.compile(r"w([0-9]{1,9})")
 NO_WORDS: Mapping[str, str] = {}
-LISTED_MAX = 60  #: letters of a list of nodes in a sentence
-MANY_NODES = "none of the nodes has a name like it"
-#: `<slot>-g<generation>-<owner>`, and `-<i>` for each of the nodes of a multislice run.
+LISTED_MAX = 60  #: characters of a list of nodes in a sentence
+MANY_NODES = "no node has a similar name"
+#: `<slot>-g<generation>-<owner>`, with `-<i>` for each node of a multislice run.
 OURS = re.compile(
     r"(?P<slot>.+-[0-9]+)-g(?P<generation>[0-9]+)-(?P<owner>[a-z0-9]+)(?:-(?P<part>[0-9]+))?"
 )
-DIGITS = re.compile(r"([0-9]{1,9})")  #: longer ones are no numbers that anybody counts with
+DIGITS = re.compile(r"([0-9]{1,9})")  #: longer ones are treated as text
 
 
-NumberBox = tuple[frozenset[str], ...]  #: for every place of a name, the numbers that stand there
+NumberBox = tuple[frozenset[str], ...]  #: for each position in a name, its numbers
 
 
 class BadTarget(ValueError):
-    """What the user wrote means nothing, in a sentence."""
+    """A target that can't be parsed, described in one sentence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BidName:
-    """What the name of a node of ours says."""
+    """The parts of a node's name."""
 
     slot: str  #: gpt-0
     generation: int
@@ -46,45 +46,43 @@ class BidName:
 
     @property
     def title(self) -> str:
-        """What users call it: gpt-0, and gpt-0.1 for the second node of a multislice run."""
+        """The name for users: gpt-0, or gpt-0.1 for the second node of a multislice run."""
         return self.slot if self.part is None else f"{self.slot}.{self.part}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TargetName:
-    """One name of a target, brackets resolved."""
+    """One name of a target, with brackets expanded."""
 
-    name: str  #: of a node, a slot or a job
+    name: str  #: a node, a slot or a job
     zone: str | None = None
-    worker: int | None = None  #: all of them
+    worker: int | None = None  #: None: all
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownNode:
-    """A node that exists."""
-
     name: str
     zone: str
     workers: int
-    state: str = "READY"  #: in the cloud's word
-    foreign: bool = False  #: its name bears another herd owner's mark: only its full name means it
+    state: str = "READY"  #: as the cloud calls it
+    foreign: bool = False  #: another owner's node: only its full name selects it
 
     @property
     def title(self) -> str:
-        """What its user calls it."""
+        """The name for users."""
         return self.name if self.foreign else node_title(self.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChosenWorkers:
-    """What a target comes to."""
+    """The workers that a target selects."""
 
-    workers: tuple[tuple[KnownNode, int], ...]  #: in the order of the target, each once
-    missing: tuple[str, ...]  #: a sentence for every name that stands for nothing
+    workers: tuple[tuple[KnownNode, int], ...]  #: in the target's order, without duplicates
+    missing: tuple[str, ...]  #: a sentence for each name that selects nothing
 
 
 def split_bid_name(node: str) -> BidName | None:
-    """What a node's name says, if it was given by us."""
+    """Parse a node's name; None if it is not one of herd's."""
     found = OURS.fullmatch(node)
     if found is None:
         return None
@@ -98,13 +96,13 @@ def split_bid_name(node: str) -> BidName | None:
 
 
 def node_title(node: str) -> str:
-    """What users call a node: its slot if it has one."""
+    """Return the slot of a node's name, or else the name."""
     slot = split_bid_name(node)
     return slot.title if slot else node
 
 
 def is_foreign(node: str, owners: Collection[str]) -> bool:
-    """Whether a node's name bears the mark of a herd owner who is none of these."""
+    """Whether a node's name has the mark of a herd owner other than these."""
     slot = split_bid_name(node)
     return slot is not None and slot.owner not in owners
 
@@ -112,8 +110,10 @@ def is_foreign(node: str, owners: Collection[str]) -> bool:
 def worker_labels(
     workers: Sequence[tuple[str, str, int]], foreign: Collection[str] = frozenset()
 ) -> list[str]:
-    """What users call these workers of (zone, node): by slot, by node or by zone, as it must be.
-    `foreign` nodes keep their full names: slots are the user's own."""
+    """Label (zone, node, worker) by slot, node or zone: the shortest form that is unique.
+
+    `foreign` nodes keep their full names, because slots are the user's own.
+    """
     names = [
         [f"{node if node in foreign else node_title(node)}/w{at}" for _, node, at in workers],
         [f"{node}/w{worker}" for _, node, worker in workers],
@@ -127,7 +127,7 @@ def worker_labels(
 
 
 def parse_target_names(text: str) -> tuple[TargetName, ...]:
-    """`gpt-[0-3]/w0,other` as plain names, in order, each once."""
+    """Parse `gpt-[0-3]/w0,other` into names, in order, without duplicates."""
     found: dict[TargetName, None] = {}
     for item in split_items(text):
         for plain in expand_brackets(item, text):
@@ -136,18 +136,20 @@ def parse_target_names(text: str) -> tuple[TargetName, ...]:
 
 
 def split_items(text: str) -> list[str]:
-    """The parts between commas that stand in no bracket."""
+    """Split at the commas outside brackets."""
     parts = [part.strip() for part in re.split(r",(?![^\[]*\])", text)]
     if not all(parts):
-        raise BadTarget(f"{text!r} is no target: a name is missing, write gpt, gpt-[0-3] or gpt/w0")
+        raise BadTarget(
+            f"{text!r} is not a target: a name is missing; write gpt, gpt-[0-3] or gpt/w0"
+        )
     return parts
 
 
 def expand_brackets(item: str, text: str) -> Iterator[str]:
-    """Every name that the brackets of an item stand for."""
+    """Yield every name that an item stands for."""
     pieces = BRACKET.split(item)
     if any("[" in plain or "]" in plain for plain in pieces[::2]):
-        raise BadTarget(f"{text!r} is no target: a bracket is not closed, write gpt-[0-3]")
+        raise BadTarget(f"{text!r} is not a target: a bracket is not closed; write gpt-[0-3]")
     choices = [
         expand_numbers(piece, text) if index % 2 else [piece] for index, piece in enumerate(pieces)
     ]
@@ -155,29 +157,29 @@ def expand_brackets(item: str, text: str) -> Iterator[str]:
     for choice in choices:
         count *= len(choice)
     if count > MANY:
-        raise BadTarget(f"{text!r} stands for {count} names, more than the {MANY} there can be")
+        raise BadTarget(f"{text!r} stands for {count} names; the limit is {MANY}")
     return ("".join(words) for words in product(*choices))
 
 
 def expand_numbers(inside: str, text: str) -> list[str]:
-    """`0,2-5` as numbers; leading noughts are kept."""
+    """Expand `0,2-5` into numbers, keeping leading zeros."""
     found: list[str] = []
     for part in inside.split(","):
         match = RANGE.fullmatch(part.strip())
         if match is None:
-            raise BadTarget(f"{text!r} is no target: [{inside}] should be like [0-3] or [0,2-5]")
+            raise BadTarget(f"{text!r} is not a target: [{inside}] should be like [0-3] or [0,2-5]")
         first, last = match[1], match[2] or match[1]
         if int(last) < int(first):
-            raise BadTarget(f"{text!r} is no target: {first}-{last} runs backwards")
+            raise BadTarget(f"{text!r} is not a target: {first}-{last} is in reverse order")
         if int(last) - int(first) >= MANY:
-            raise BadTarget(f"{text!r} stands for more than the {MANY} names there can be")
+            raise BadTarget(f"{text!r} stands for too many names; the limit is {MANY}")
         width = len(first) if is_padded(first) else 0
         found += [f"{number:0{width}d}" for number in range(int(first), int(last) + 1)]
     return found
 
 
 def parse_name(plain: str, text: str) -> TargetName:
-    """zone/node/w0, node/w0, zone/node or node."""
+    """Parse zone/node/w0, node/w0, zone/node or node."""
     parts = plain.split("/")
     worker = None
     if len(parts) > 1 and (match := WORKER.fullmatch(parts[-1])):
@@ -185,13 +187,13 @@ def parse_name(plain: str, text: str) -> TargetName:
         parts.pop()
     if len(parts) > 2 or not all(NAME.fullmatch(part) for part in parts):
         raise BadTarget(
-            f"{text!r} is no target: write NODE, NODE/w0 or ZONE/NODE/w[0-3], not {plain!r}"
+            f"{text!r} is not a target: write NODE, NODE/w0 or ZONE/NODE/w[0-3], not {plain!r}"
         )
     return TargetName(name=parts[-1], zone=parts[0] if len(parts) == 2 else None, worker=worker)
 
 
 def format_target(wished: Iterable[TargetName]) -> str:
-    """The shortest text that means these."""
+    """Return the shortest text for these names."""
     return fold_names(
         "/".join(
             part
@@ -205,12 +207,14 @@ def format_target(wished: Iterable[TargetName]) -> str:
 def choose_workers(
     wished: Sequence[TargetName], there: Iterable[KnownNode], without: Mapping[str, str] = NO_WORDS
 ) -> ChosenWorkers:
-    """The workers that are meant, and a sentence for everything that is not there, some of which
-    is in `without`: jobs and slots that have no node, each with what is to be said of it ({})."""
+    """Return the selected workers, and a sentence for each name that selects nothing.
+
+    `without` has the sentences for jobs and slots that have no node ({} stands for the name).
+    """
     nodes = sorted(there, key=lambda node: (natural_key(node.name), node.zone))
     by_name = index_nodes(nodes)
     chosen: dict[tuple[KnownNode, int], None] = {}
-    missing: dict[str, list[str]] = {}  #: names by what is to be said of them
+    missing: dict[str, list[str]] = {}  #: names by their sentence
     for one in wished:
         found = [
             node for node in by_name.get(one.name, ()) if one.zone is None or one.zone == node.zone
@@ -226,15 +230,17 @@ def choose_workers(
                 missing.setdefault(says, []).append(node.title)
             elif workers and workers[-1] >= node.workers:
                 there_is = fold_names(f"w{at}" for at in range(node.workers))
-                says = f"{{}} has no worker {one.worker}: there is {there_is}"
+                says = f"{{}} has no worker {one.worker}: it has {there_is}"
                 missing.setdefault(says, []).append(one.name)
     sentences = tuple(says.replace("{}", fold_names(names)) for says, names in missing.items())
     return ChosenWorkers(workers=tuple(chosen), missing=sentences)
 
 
 def index_nodes(nodes: Sequence[KnownNode]) -> Mapping[str, list[KnownNode]]:
-    """Nodes by everything that they may be called: by name, else by slot, else by job. Slots and
-    jobs are the user's own: what bears another owner's mark has its full name only."""
+    """Index nodes by name, else by slot, else by job.
+
+    Slots and jobs are the user's own: another owner's nodes are found by full name only.
+    """
     named: dict[str, list[KnownNode]] = {}
     bids: dict[tuple[str, str, int | None], list[KnownNode]] = {}
     for node in nodes:
@@ -252,7 +258,6 @@ def index_nodes(nodes: Sequence[KnownNode]) -> Mapping[str, list[KnownNode]]:
 
 
 def node_generation(node: KnownNode) -> int:
-    """The number of a bid of ours."""
     slot = split_bid_name(node.name)
     return slot.generation if slot else 0
 
@@ -260,7 +265,7 @@ def node_generation(node: KnownNode) -> int:
 def missing_name_message(
     one: TargetName, nodes: Sequence[KnownNode], known: Mapping[str, list[KnownNode]]
 ) -> str:
-    """The sentence for a name ({}) that nothing has, with what comes near."""
+    """Return the sentence for an unknown name ({}), with similar names."""
     elsewhere = sorted({node.zone for node in known.get(one.name, ())})
     if one.zone is not None and elsewhere:
         return f"there is no {{}} in {one.zone}: it is in {', '.join(elsewhere)}"
@@ -276,25 +281,29 @@ def missing_name_message(
     if titles:
         return f"there is no {{}}: did you mean {fold_names(titles)}?"
     if not nodes:
-        return "there is no {}, nor any other node"
+        return "there is no {}: no nodes exist"
     there = fold_names(node.title for node in nodes)
-    return f"there is no {{}}: {f'there is {there}' if len(there) <= LISTED_MAX else MANY_NODES}"
+    return (
+        f"there is no {{}}: {f'the nodes are {there}' if len(there) <= LISTED_MAX else MANY_NODES}"
+    )
 
 
 def slot_and_job(node: str) -> tuple[str, ...]:
-    """The slot and the job that a node's name speaks of."""
+    """Return the slot and the job of a node's name."""
     slot = split_bid_name(node)
     return () if slot is None else (slot.slot, slot.job)
 
 
 def natural_key(name: str) -> tuple[tuple[str, int], ...]:
-    """So that gpt-10 comes after gpt-9."""
+    """Sort key that puts gpt-10 after gpt-9."""
     words = DIGITS.split(name)
     return tuple(("", int(word)) if at % 2 else (word, 0) for at, word in enumerate(words))
 
 
 def fold_names(names: Iterable[str]) -> str:
-    """The shortest bracket form: gpt-0/w0, gpt-0/w1, gpt-1/w0, gpt-1/w1 → gpt-[0-1]/w[0-1]."""
+    """Return the shortest bracket form: gpt-0/w0, gpt-0/w1, gpt-1/w0, gpt-1/w1 →
+    gpt-[0-1]/w[0-1].
+    """
     plain = sorted(set(names), key=natural_key)
     if len(plain) < 2:
         return "".join(plain)
@@ -306,7 +315,7 @@ def fold_names(names: Iterable[str]) -> str:
 
 
 def fold_rows(between: Sequence[str], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Names that differ in numbers only: in whichever order comes out shorter."""
+    """Fold names that differ in numbers only, in whichever order gives the shorter result."""
     depth = len(rows[0])
     if depth == 0:
         return ["".join(between)]
@@ -316,7 +325,7 @@ def fold_rows(between: Sequence[str], rows: Sequence[tuple[str, ...]]) -> list[s
 
 
 def merge_rows(rows: Sequence[tuple[str, ...]], order: Iterable[int]) -> list[NumberBox]:
-    """Rows as products of sets of numbers, one place after the other."""
+    """Merge rows into products of number sets, one position after another."""
     boxes: list[NumberBox] = [tuple(frozenset((word,)) for word in row) for row in rows]
     for place in order:
         beside: dict[NumberBox, set[str]] = {}
@@ -327,7 +336,7 @@ def merge_rows(rows: Sequence[tuple[str, ...]], order: Iterable[int]) -> list[Nu
 
 
 def format_box(between: Sequence[str], box: NumberBox) -> str:
-    """A product of sets of numbers, in brackets where there is more than one."""
+    """Format a product of number sets, with brackets around several numbers."""
     text = [between[0]]
     for words, after in zip(box, between[1:], strict=True):
         text += [next(iter(words)) if len(words) == 1 else f"[{format_ranges(words)}]", after]
@@ -335,7 +344,7 @@ def format_box(between: Sequence[str], box: NumberBox) -> str:
 
 
 def format_ranges(words: Iterable[str]) -> str:
-    """0, 1, 2, 5 → 0-2,5. Numbers with leading noughts go by their width."""
+    """0, 1, 2, 5 → 0-2,5. Zero-padded numbers are grouped by width."""
     runs: list[tuple[str, str]] = []
     for word in sorted(words, key=lambda word: (len(word) if is_padded(word) else 0, int(word))):
         if runs and can_follow(runs[-1][1], word):
@@ -346,7 +355,7 @@ def format_ranges(words: Iterable[str]) -> str:
 
 
 def can_follow(last: str, word: str) -> bool:
-    """Whether a range may go on from one number to the other and be read back the same."""
+    """Whether a range may continue with this number and still be parsed back correctly."""
     return int(word) == int(last) + 1 and (not is_padded(last) or len(last) == len(word))
 
 

@@ -226,8 +226,8 @@ def test_it_may_take_so_long(user: User) -> None:
     ("line", "status", "sentence"),
     [
         ("exec pdo -- true", 4, "herd exec: there is no pdo: did you mean pod?"),
-        ("exec pod/w9 -- true", 4, "herd exec: pod has no worker 9: there is w[0-3]"),
-        ("exec pod[ -- true", 2, "herd exec: 'pod[' is no target: a bracket is not closed"),
+        ("exec pod/w9 -- true", 4, "herd exec: pod has no worker 9: it has w[0-3]"),
+        ("exec pod[ -- true", 2, "herd exec: 'pod[' is not a target: a bracket is not closed"),
         ("exec", 2, "herd exec: say where and what"),
         ("exec pod", 2, "herd exec: say where and what"),
         ("exec pod -c x -- y", 2, "herd exec: say where and what"),

@@ -275,7 +275,7 @@ def test_from_python(user: Owner) -> None:
         try:
             herd.down("gpt")
         except tpuherd.HerdError as refused:
-            assert refused.hint == "yes=True says so"
+            assert refused.hint == "pass yes=True to confirm"
             raise tpuherd.HerdError(refused.hint) from refused
     assert herd.down("gpt", yes=True) == ("gpt",)
     assert herd.jobs() == []

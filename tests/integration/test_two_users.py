@@ -108,7 +108,7 @@ def test_python_works_on_anothers_node_only_when_that_is_said(
     ):
         with pytest.raises(tpuherd.HerdError, match=f"{theirs} {ASK}") as refused:
             work()
-        assert refused.value.hint == "yes=True says so"
+        assert refused.value.hint == "pass yes=True to confirm"
         assert (
             said_by(first, "exec", "gpt", "-c", "ls -d seen 2>/dev/null | wc -l").split()[-1] == "0"
         )

@@ -143,7 +143,7 @@ def test_help_shows_them() -> None:
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     for name in set(tpuherd.__all__) - {"__version__"}:
         assert f"class {name}(" in shown, name
-    assert "Run a command, or a line of shell, on all hosts of a target" in shown
+    assert "Run a command or a shell line on all hosts of a target" in shown
 
 
 def test_an_import_loads_no_network_web_or_ssh_library() -> None:

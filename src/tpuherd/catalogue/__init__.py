@@ -1,4 +1,4 @@
-"""Dated tables of what Google sells and where, and their one reader."""
+"""Dated tables of what Google offers and where, and their reader."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the reader at the first use: who only imports this package pays almost nothing."""
+    """Load the reader at its first use, so that importing this package is cheap."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("tpuherd.catalogue.reader"), name)

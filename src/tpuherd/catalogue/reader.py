@@ -1,4 +1,4 @@
-"""The one reader of the dated tables; each is read at its first use and then kept."""
+"""Reads the dated tables, each once at its first use."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ API_VERSIONS = ("v1", "v2", "v2alpha1")
 
 
 def read_table(table: str) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """The header (date, source, note) and the rows of a table."""
+    """Return the header (date, source, note) and the rows of a table."""
     text = (TABLES / f"{table}.csv").read_text(encoding="utf-8").splitlines()
     header = dict(line[2:].split(": ", 1) for line in text if line.startswith("# "))
     names, *rows = (line.split(",") for line in text if not line.startswith("#"))
@@ -30,7 +30,7 @@ def read_table(table: str) -> tuple[dict[str, str], list[dict[str, str]]]:
 
 @cache
 def accelerators() -> Mapping[str, Accelerator]:
-    """Every size there is, by its type."""
+    """Return every size by its type."""
     return {
         row["type"]: Accelerator(
             type=row["type"],
@@ -56,13 +56,13 @@ def _sizes_by_topology() -> Mapping[tuple[str, str], Accelerator]:
 
 
 def by_topology(enum: str, topology: str) -> Accelerator | None:
-    """The size of a generation that has this topology, such as V4 and 2x2x2."""
+    """Return the size with this topology, such as V4 and 2x2x2."""
     return _sizes_by_topology().get((enum, topology))
 
 
 @cache
 def generations() -> Mapping[str, Generation]:
-    """Every kind of chip, by its name."""
+    """Return every generation by its name."""
     return {
         row["name"]: Generation(
             name=row["name"],
@@ -89,7 +89,7 @@ def generations() -> Mapping[str, Generation]:
 
 @cache
 def zones() -> Mapping[str, Zone]:
-    """Every zone that has TPUs of this API, by its name."""
+    """Return every zone with TPUs of this API, by its name."""
     types: dict[str, set[str]] = {}
     for row in read_table("zones")[1]:
         types.setdefault(row["zone"], set()).update(
@@ -106,7 +106,7 @@ def zones() -> Mapping[str, Zone]:
 
 @cache
 def runtimes() -> Mapping[str, Runtime]:
-    """Every known image, by its version."""
+    """Return every known image by its version."""
     return {
         row["version"]: Runtime(
             version=row["version"],
@@ -120,7 +120,6 @@ def runtimes() -> Mapping[str, Runtime]:
 
 @cache
 def prices() -> tuple[Price, ...]:
-    """Every price that was listed."""
     return tuple(
         Price(
             generation=row["generation"],
@@ -135,7 +134,7 @@ def prices() -> tuple[Price, ...]:
 
 @cache
 def egress() -> Mapping[tuple[str, str], float]:
-    """USD per GiB read, by the bucket's continent and the reader's ("same": the same region)."""
+    """Return USD per GiB read by (bucket's continent, reader's continent or "same" region)."""
     return {
         (row["bucket"], reader): float(price)
         for row in read_table("egress")[1]
@@ -146,7 +145,6 @@ def egress() -> Mapping[tuple[str, str], float]:
 
 @cache
 def regions() -> Mapping[str, Region]:
-    """Every region, by its name."""
     return {
         row["region"]: Region(
             name=row["region"],
@@ -159,7 +157,7 @@ def regions() -> Mapping[str, Region]:
 
 @cache
 def bucket_locations() -> Mapping[str, BucketLocation]:
-    """The locations of buckets that are not one region, by their upper-case names."""
+    """Return the multi-region and dual-region locations by their upper-case names."""
     return {
         row["location"]: BucketLocation(
             name=row["location"],
@@ -173,7 +171,7 @@ def bucket_locations() -> Mapping[str, BucketLocation]:
 
 @cache
 def discovery(version: str) -> dict[str, Any]:
-    """The API's discovery document without its prose; KeyError for a version there is none of."""
+    """Return the API's discovery document without descriptions; KeyError for an unknown version."""
     if version not in API_VERSIONS:
         raise KeyError(version)
     text = (TABLES / f"discovery-{version}.json").read_text(encoding="utf-8")

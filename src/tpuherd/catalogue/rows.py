@@ -1,4 +1,4 @@
-"""What the tables speak of."""
+"""The row types of the tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accelerator:
-    """One size of TPU that can be asked for, such as v4-16."""
+    """One size of TPU, such as v4-16."""
 
     type: str
     generation: str
-    enum: str | None  #: the API's name of the generation; None: not offered by this API (GKE only)
+    enum: str | None  #: the API's name of the generation; None: only on GKE
     topology: str  #: of chips, such as 2x2x2
     cores: int
     chips: int
@@ -24,10 +24,10 @@ class Accelerator:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Generation:
-    """One kind of chip."""
+    """One generation of chips."""
 
     name: str  #: v2 v3 v4 v5e v5p v6e tpu7x
-    prefix: str  #: what its types begin with: v5litepod
+    prefix: str  #: prefix of its types: v5litepod
     enum: str | None
     cores_per_chip: int
     devices_per_chip: int  #: as JAX counts them
@@ -35,20 +35,20 @@ class Generation:
     hbm_gb_per_s: int
     bf16_tflops_per_chip: int
     torus: int  #: dimensions of its interconnect
-    pci: str  #: device id; the vendor is 0x1ae0
+    pci: str  #: PCI device id; the vendor is 0x1ae0
     subsystem: str
-    device: str  #: accel or vfio: which files in /dev the chips have
-    machine_types: Mapping[int, str]  #: by the chips of a host; without an entry: not known
-    runtime: str  #: the image that Google documents for it
+    device: str  #: accel or vfio: the chips' files in /dev
+    machine_types: Mapping[int, str]  #: by the host's number of chips; missing if not known
+    runtime: str  #: the documented image
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Zone:
-    """A zone that has TPUs."""
+    """A zone with TPUs."""
 
     name: str
     region: str
-    types: frozenset[str]  #: of accelerators
+    types: frozenset[str]  #: accelerator types
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,12 +69,12 @@ class Price:
     sizes: str  #: single (one board), pods or all
     region: str
     on_demand: float
-    spot: float | None  #: None: no price was listed
+    spot: float | None  #: None: no listed price
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Region:
-    """A place of Google's, with TPUs or without."""
+    """A Google Cloud region, with or without TPUs."""
 
     name: str
     continent: str
@@ -83,9 +83,9 @@ class Region:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BucketLocation:
-    """Where a bucket can be that is not in one region."""
+    """A bucket location that spans several regions."""
 
     name: str  #: US, NAM4, …
     kind: str  #: multi-region or dual-region
     continent: str
-    regions: tuple[str, ...]  #: of a dual-region
+    regions: tuple[str, ...]  #: the regions of a dual-region
