@@ -61,7 +61,7 @@ def test_a_recreated_node_raises_no_noise_and_its_old_self_is_not_reached(
     assert new.external_ip == old.external_ip
     assert new.incarnation != old.incarnation
     opened(ground, tmp_path).run(lambda ways: ping(ways, new))
-    with pytest.raises(NotFound, match="created anew"):
+    with pytest.raises(NotFound, match="was recreated"):
         opened(ground, tmp_path).run(lambda ways: ping(ways, old))
 
 
@@ -146,7 +146,7 @@ def test_a_host_that_refuses_and_one_that_is_silent(ground: Ground, tmp_path: Pa
     assert [type(one.error) for one in done[1:]] == [NotReached] * 3
     said = fanout.failure_lines(done)
     assert said == [
-        "ill/w1: nobody listens on its port " + str(hosts[1].ssh_port),
+        "ill/w1: nothing listens on its port " + str(hosts[1].ssh_port),
         "ill/w[2-3]: no answer in 10 s",
     ]
 
@@ -348,7 +348,7 @@ def test_of_64_hosts_3_dead_ones_hold_up_nobody(ground: Ground, tmp_path: Path) 
         assert {one.host for one in done if one.error} == set(dead)
         text = " ".join(fanout.failure_lines(done))
         assert f"w[3,{many - 1}]: no answer in 10 s" in text.replace("crowd0/", "")
-        assert f"w{many // 2}: nobody listens" in text
+        assert f"w{many // 2}: nothing listens" in text
 
     opened(ground, tmp_path).run(work)
 

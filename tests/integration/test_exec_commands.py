@@ -272,8 +272,8 @@ def test_a_key_that_is_none(user: User, key: str) -> None:
     try:
         done = other.herd("exec", "pod/w0", "--", "true")
         assert done.returncode == 2
-        assert f"{file} is no private key without a passphrase" in done.stderr
-        assert "move it away, and a new one will be made" in done.stderr
+        assert f"{file} is not a private key without a passphrase" in done.stderr
+        assert "move it away and herd creates a new one" in done.stderr
         assert file.read_text() == key  # the user's own is never overwritten
         file.unlink()
         assert other.herd("exec", "pod/w0", "--", "true").returncode == 0  # a new one is let in

@@ -10,7 +10,7 @@ from typing import Any
 
 from tpuherd.errors import NotReached, OperationFailed
 from tpuherd.ports import Host, RpcRequest
-from tpuherd.remote.agent_channel import WORDS
+from tpuherd.remote.agent_channel import ERRORS
 from tpuherd.sync.ship import TERMS, Shipment, ShipOptions, ship
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import Snapshot, snapshot_folder
@@ -154,7 +154,7 @@ class NearStream:
             self.host.lost.discard(self.verb.name)
             raise NotReached(f"{self.host} was cut")
         if self.answer.error:
-            kind = WORDS.get(self.answer.error, OperationFailed)
+            kind = ERRORS.get(self.answer.error, OperationFailed)
             raise kind(str(self.answer.content["sentence"]))
         return self.answer.content
 

@@ -193,7 +193,7 @@ def test_the_key_is_made_once_and_for_us_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert sorted(file.name for file in folder.iterdir()) == ["id_ed25519", "id_ed25519.pub"]
     first.file.write_text("nonsense")
-    with pytest.raises(InvalidInput, match="is no private key"):
+    with pytest.raises(InvalidInput, match="is not a private key"):
         key_pair(folder)
 
 

@@ -55,7 +55,7 @@ def test_as_much_as_was_granted_is_taken() -> None:
 def test_whoever_sends_more_than_it_was_granted_is_cut() -> None:
     lane, wire = fed(full, frames.WINDOW // frames.DATA_MAX + 1)
     assert isinstance(lane.error, OperationFailed)
-    assert "more data than it has credit for" in lane.error.sentence
+    assert "more data than its credit" in lane.error.sentence
     assert wire.closed
 
 

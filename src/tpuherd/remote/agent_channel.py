@@ -1,4 +1,4 @@
-"""Many calls to an agent over one stream of bytes."""
+"""Multiplexes many calls to an agent over one byte stream."""
 
 import asyncio
 import struct
@@ -19,22 +19,24 @@ from tpuherd.errors import (
 from tpuherd.ports import RpcRequest
 from tpuherd_host.agent import frames
 
-EVENTS_MAX = 10_000  #: unread ones; whoever is so late is cut off, and looks anew
-EVENT_BYTES_MAX = 32 << 20  #: the same by their size: an agent's usual event has less than 10 kB
-SLACK = 1 << 12  #: DATA beyond its credit that an agent may send: its jumps over dropped records
-#: The agent's words for what went wrong, as our errors.
-WORDS: Mapping[str, type[HerdError]] = {
+EVENTS_MAX = (
+    10_000  #: unread events, after which a slow listener is disconnected and must survey again
+)
+EVENT_BYTES_MAX = 32 << 20  #: the same in bytes: a usual event has less than 10 kB
+SLACK = 1 << 12  #: bytes that an agent may send beyond its credit: its JUMP records
+#: The agent's error codes, as our errors.
+ERRORS: Mapping[str, type[HerdError]] = {
     "not-found": NotFound,
     "not-allowed": NotAllowed,
     "not-reached": NotReached,
     "unfit": InvalidInput,
     "unknown": NotFound,
-    "outdated": Superseded,  # another engine has taken over
+    "outdated": Superseded,  # another engine took over
 }
 
 
 class Wire(Protocol):
-    """Where the bytes go."""
+    """The stream that the bytes are written to."""
 
     def write(self, piece: bytes) -> None: ...
 
@@ -42,25 +44,25 @@ class Wire(Protocol):
 
 
 class Multiplexer:
-    """One stream of bytes with an agent at its other end."""
+    """Both directions of one byte stream, with an agent at its other end."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
-        self.error: HerdError | None = None  #: why it is broken
+        self.error: HerdError | None = None  #: why the stream is broken
         self.hello: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self.calls: dict[int, Call] = {}
         self.listeners: set[EventQueue] = set()
-        self.free = asyncio.Event()  #: the wire takes more
+        self.free = asyncio.Event()  #: set while the wire accepts more data
         self.free.set()
         self._reader = frames.FrameReader()
         self._id = 0
 
     def send_hello(self, hello: Mapping[str, Any]) -> None:
-        """Say who we are: the first thing on the wire."""
+        """Send our hello, which must come first."""
         self.wire.write(frames.pack_json(frames.HELLO, 0, dict(hello)))
 
     def feed(self, piece: bytes) -> None:
-        """Take what came."""
+        """Handle bytes that arrived."""
         if self.error is not None:
             return
         try:
@@ -68,7 +70,9 @@ class Multiplexer:
                 self._dispatch_frame(frame)
         except (frames.BadFrame, struct.error, IndexError) as error:
             self.mark_broken(
-                OperationFailed(f"its agent speaks something else ({error}); the link was cut")
+                OperationFailed(
+                    f"its agent violates the protocol ({error}); the connection was closed"
+                )
             )
             self.wire.close()
 
@@ -91,13 +95,13 @@ class Multiplexer:
                 listener.close()
 
     def mark_broken(self, error: HerdError) -> None:
-        """It is broken: whatever was under way fails."""
+        """Fail every call under way, and all later ones, with this error."""
         if self.error is not None:
             return
         self.error = error
         if not self.hello.done():
             self.hello.set_exception(error)
-            self.hello.exception()  # whether somebody waits for it or not
+            self.hello.exception()  # mark it as retrieved, even if nothing awaits it
         for call in self.calls.values():
             call.fail_with(error)
         self.calls.clear()
@@ -106,7 +110,6 @@ class Multiplexer:
         self.free.set()
 
     def open_call(self, verb: RpcRequest) -> "Call":
-        """Begin a call."""
         if self.error is not None:
             raise self.error
         self._id = self._id % 0xFFFFFFFF + 1
@@ -120,7 +123,7 @@ class Multiplexer:
 
     @asynccontextmanager
     async def open_stream(self, verb: RpcRequest) -> AsyncIterator["Call"]:
-        """A call whose bytes flow as long as the block lasts."""
+        """A call with byte streams, cancelled when the block ends."""
         call = self.open_call(verb)
         try:
             yield call
@@ -128,7 +131,7 @@ class Multiplexer:
             call.cancel()
 
     async def iter_events(self) -> AsyncIterator[Mapping[str, Any]]:
-        """What comes unasked from now on."""
+        """The events that the agent sends from now on; ends when the stream breaks."""
         if self.error is not None:
             return
         listener = EventQueue()
@@ -141,7 +144,7 @@ class Multiplexer:
 
 
 class EventQueue:
-    """Events that somebody has not read yet, with a bound on how many and how large they are."""
+    """Events that a listener has not read yet, bounded in number and size."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[tuple[Mapping[str, Any] | None, int]] = asyncio.Queue()
@@ -149,50 +152,52 @@ class EventQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whoever reads is too late for more."""
+        """Whether the listener is too slow to get more events."""
         return self._queue.qsize() >= EVENTS_MAX or self._bytes >= EVENT_BYTES_MAX
 
     def put(self, event: Mapping[str, Any], size: int) -> None:
-        """One more, which came in so many bytes."""
+        """Add an event, which took `size` bytes on the wire."""
         self._bytes += size
         self._queue.put_nowait((event, size))
 
     def close(self) -> None:
-        """No more comes."""
+        """End the stream for the listener."""
         self._queue.put_nowait((None, 0))
 
     async def get(self) -> Mapping[str, Any] | None:
-        """The next; None when there is no more."""
+        """The next event; None at the end."""
         event, size = await self._queue.get()
         self._bytes -= size
         return event
 
 
 class Call:
-    """One of them: a Stream."""
+    """One call: implements ports.Stream."""
 
     def __init__(self, lane: Multiplexer, id: int) -> None:
         self.lane = lane
         self.id = id
-        self._pieces: deque[bytes] = deque()  #: each behind the byte of its port
-        self._come = asyncio.Event()  #: there is something to read, or the end
+        self._pieces: deque[bytes] = (
+            deque()
+        )  #: received data, each piece after the byte of its port
+        self._come = asyncio.Event()  #: set if there is data to read, or the call has ended
         self._may_send = frames.WINDOW
         self._credit = asyncio.Event()
-        self._may_come = frames.WINDOW + SLACK  #: bytes that the agent may send
-        self._read = 0  #: bytes taken since we gave credit last, and dealt with by the next reading
+        self._may_come = frames.WINDOW + SLACK  #: bytes that the agent may still send
+        self._read = 0  #: bytes read since we last gave credit
         self._over = False
-        self._left = False  #: nobody reads any more
+        self._left = False  #: cancelled by us: drop further data
         self._reply: Mapping[str, Any] | None = None
         self._error: HerdError | None = None
 
     def handle_frame(self, frame: frames.Frame) -> None:
-        """A frame of this call came."""
+        """Handle a frame of this call."""
         if frame.kind == frames.DATA:
             if not frame.payload:
-                raise frames.BadFrame("data without a port")
+                raise frames.BadFrame("data without a port number")
             self._may_come -= len(frame.payload) - 1
             if self._may_come < 0:
-                raise frames.BadFrame("more data than it has credit for")
+                raise frames.BadFrame("more data than its credit")
             if not self._left:
                 self._pieces.append(frame.payload)
                 self._come.set()
@@ -203,13 +208,13 @@ class Call:
             self._reply = frame.content
             self._mark_done()
         elif frame.kind == frames.FAIL:
-            said = frame.content
-            kind = WORDS.get(str(said.get("error")), OperationFailed)
-            sentence = str(said.get("sentence") or said.get("error") or "it failed on the host")
-            self.fail_with(kind(sentence, hint=str(said.get("hint") or "")))
+            reply = frame.content
+            kind = ERRORS.get(str(reply.get("error")), OperationFailed)
+            sentence = str(reply.get("sentence") or reply.get("error") or "it failed on the host")
+            self.fail_with(kind(sentence, hint=str(reply.get("hint") or "")))
 
     def fail_with(self, error: HerdError) -> None:
-        """It ended badly."""
+        """End the call with this error."""
         self._error = error
         self._mark_done()
 
@@ -220,13 +225,13 @@ class Call:
 
     @property
     def unacked_bytes(self) -> int:
-        """Bytes that were sent and that the agent has not given credit for again."""
+        """Bytes that we sent and that the agent has not acknowledged by credit."""
         return max(0, frames.WINDOW - self._may_send)
 
     async def read(self) -> tuple[int, bytes] | None:
-        """All that is there of the next port; None when there is no more, NotReached if it was cut.
+        """The available data of the next port; None at the end; NotReached if the link broke.
 
-        Credit for it is given by the next reading: who can't go on holds no more than a window.
+        The next read gives credit for it, so that a reader that stops buffers at most a window.
         """
         self._grant_credit()
         while not self._pieces:
@@ -245,14 +250,14 @@ class Call:
         return port, piece
 
     def _grant_credit(self) -> None:
-        """Give credit for what was read."""
+        """Give the agent credit for the data that was read."""
         if self._read >= frames.WINDOW // 2 and not self._over:
             self.lane.wire.write(frames.pack_credit(self.id, self._read))
             self._may_come += self._read
             self._read = 0
 
     async def write(self, port: int, piece: bytes) -> None:
-        """Send a piece; waits while the agent has enough. What comes too late is dropped."""
+        """Send data, waiting for credit; data after the end of the call is dropped."""
         rest = memoryview(piece)
         while rest and not self._over:
             many = min(len(rest), self._may_send, frames.DATA_MAX - 1)
@@ -270,12 +275,12 @@ class Call:
             raise self._error
 
     async def send_eof(self, port: int) -> None:
-        """No more will be sent on this port."""
+        """Tell the agent that no more data follows on this port."""
         if not self._over:
             self.lane.wire.write(frames.pack_frame(frames.END, self.id, bytes([port])))
 
     async def reply(self) -> Mapping[str, Any]:
-        """What came back at the end. Data that nobody has read by then is dropped."""
+        """Wait for the reply; unread data is dropped."""
         while not self._over:
             self._come.clear()
             if self._pieces:
@@ -288,9 +293,9 @@ class Call:
         return self._reply or {}
 
     def cancel(self) -> None:
-        """Nobody is interested any more: what it began goes on."""
+        """Stop listening; what the call started on the host keeps running."""
         self._left = True
         self._pieces.clear()
         if not self._over:
             self.lane.wire.write(frames.pack_frame(frames.CANCEL, self.id, b""))
-            self.fail_with(OperationFailed("it was left"))
+            self.fail_with(OperationFailed("the call was cancelled"))

@@ -1,4 +1,4 @@
-"""A link: the agent of one host, at the end of an SSH channel."""
+"""A link to one host's agent through an SSH channel."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
@@ -15,7 +15,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class PortForwarder(Protocol):
-    """What makes local ports that lead to a host: an SSH connection."""
+    """Forwards local ports to a host: an SSH connection."""
 
     def forward_local_port(
         self, listen_host: str, listen_port: int, dest_host: str, dest_port: int
@@ -23,7 +23,7 @@ class PortForwarder(Protocol):
 
 
 class AgentLink:
-    """The Link to one host. Many may use it at the same time."""
+    """ports.Link to one host; many callers may share it."""
 
     def __init__(
         self, host: Host, hello: Mapping[str, Any], lane: Multiplexer, tunnels: PortForwarder
@@ -35,36 +35,36 @@ class AgentLink:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be used, as far as is known."""
+        """Whether it can be used, as far as we know."""
         return self.lane.error is None
 
     async def call(self, verb: RpcRequest) -> Mapping[str, Any]:
-        """Ask and get the answer."""
+        """Call a verb and return its reply."""
         async with self.open_stream(verb) as call:
             return await call.reply()
 
     def open_stream(self, verb: RpcRequest) -> AbstractAsyncContextManager[Call]:
-        """Ask, with bytes both ways."""
+        """Call a verb with byte streams in both directions."""
         return self.lane.open_stream(verb)
 
     def events(self) -> AsyncIterator[Mapping[str, Any]]:
-        """What the agent has to say unasked; ends with the link."""
+        """The events that the agent sends; ends with the link."""
         return self.lane.iter_events()
 
     def disconnect(self, why: str) -> None:
-        """Hang up."""
+        """Close the link; calls under way fail with this reason."""
         self.lane.mark_broken(NotReached(why))
         self.lane.wire.close()
 
     @asynccontextmanager
     async def forward_port(self, port: int) -> AsyncIterator[int]:
-        """A local port that leads to that port of the host's own loopback."""
+        """A local port that is forwarded to a port on the host's loopback interface."""
         if self.lane.error is not None:
             raise self.lane.error
         try:
             listener = await self.tunnels.forward_local_port(LOOPBACK, 0, LOOPBACK, port)
         except (OSError, asyncssh.Error) as error:
-            raise NotReached(f"no port of {self.host.name} can be brought here: {error}") from error
+            raise NotReached(f"can't forward a port of {self.host.name}: {error}") from error
         try:
             yield listener.get_port()
         finally:

@@ -1,4 +1,4 @@
-"""The key pair by which we log in, made when it is first needed."""
+"""The SSH key pair with which we log in, created when first needed."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ FILE = "id_ed25519"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeyPair:
-    """What we show to hosts."""
+    """Our SSH key pair."""
 
     private: asyncssh.SSHKey
     public: str  #: ssh-ed25519 AAAA…
@@ -22,7 +22,7 @@ class KeyPair:
 
 
 def key_pair(folder: Path) -> KeyPair:
-    """The one of this configuration folder; whoever comes first makes it."""
+    """The key pair of this configuration folder; created if missing."""
     file = folder / FILE
     try:
         if not file.exists():
@@ -32,15 +32,15 @@ def key_pair(folder: Path) -> KeyPair:
         raise InvalidInput(f"{file} can't be used ({error.strerror})") from error
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
         raise InvalidInput(
-            f"{file} is no private key without a passphrase ({error})",
-            hint="move it away, and a new one will be made",
+            f"{file} is not a private key without a passphrase ({error})",
+            hint="move it away and herd creates a new one",
         ) from error
     words = private.export_public_key().decode().split()
     return KeyPair(private=private, public=" ".join(words[:2]), file=file)
 
 
 def make_key_pair(file: Path) -> None:
-    """Make a pair; where two do so at once, the first one's stays."""
+    """Create a key pair; if two processes do so at once, the first one wins."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     private = asyncssh.generate_private_key("ssh-ed25519", comment="tpuherd")
     half = file.with_name(f".{file.name}.{os.getpid()}")

@@ -1,4 +1,15 @@
-"""The SSH connections to hosts: one for each incarnation of a host, kept and shared."""
+"""Opens SSH connections to hosts and shares them: one for each incarnation of a host.
+
+`get_link` returns the link to a host's agent (agent_link.py). If there is none yet, one task opens
+it and all callers wait for that task:
+1. Ask the directory (resolve_hosts.py) for the host keys, unless they are in host_key_pins.py.
+2. Try the routes (settings/host_routes.py) in order: an address, a jump host, a proxy command.
+3. If the host rejects our key, let the directory add it to the metadata; retry for ADMISSION_S.
+4. If no route works, ask the directory where the host is now; try again if that has changed.
+5. Attach to the running agent by its socket, or start it (agent_bootstrap.py).
+The number of handshakes and agent starts at a time is limited (handshake_limits.py), so that
+hundreds of hosts can be connected at once and dead ones don't delay the others.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,16 +42,16 @@ from tpuherd.remote.host_key_pins import Pins
 from tpuherd.settings.host_routes import Route, RouteKind, default_routes, proxy_command
 
 T = TypeVar("T")
-PATIENCE_S = 10.0  #: for one host to say the next thing, until it has let us in
-AGENT_PATIENCE_S = 60.0  #: for any agent to come up; a host that dies meanwhile is noticed sooner
-SHORT_PATIENCE_S = 3.0  #: for one that did not answer a moment ago
+PATIENCE_S = 10.0  #: for a host's next message during the handshake
+AGENT_PATIENCE_S = 60.0  #: for an agent to start; a host that dies meanwhile is noticed sooner
+SHORT_PATIENCE_S = 3.0  #: for a host that did not answer within the last MOMENT_S
 MOMENT_S = 60.0
-ADMISSION_S = 60.0  #: from a key in the metadata to the account on the host
-GREETINGS = 64  #: under way at the same time, in all
-GREETINGS_BY_JUMP = 8  #: the same through one jump host or proxy: its sshd drops more
-GREETING_S = 4.0  #: whoever takes longer holds up nobody
-ARRIVALS = 64  #: agents that are started at the same time: more would only hold up one another
-#: asyncssh's own order puts chacha20 first, which costs half as much again per megabyte.
+ADMISSION_S = 60.0  #: for a key in the metadata to be accepted by the host
+GREETINGS = 64  #: handshakes at the same time
+GREETINGS_BY_JUMP = 8  #: the same through jump hosts and proxies: an sshd drops more
+GREETING_S = 4.0  #: a handshake that takes longer gives its place to the next
+ARRIVALS = 64  #: agents that are started at the same time: more would only slow each other down
+#: asyncssh prefers chacha20, which costs 50 % more processor time per megabyte.
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com")
 HOST_KEYS = (
     "ssh-ed25519",
@@ -51,54 +62,54 @@ HOST_KEYS = (
     "rsa-sha2-256",
 )
 KEEPALIVE_S = 5.0
-KEEPALIVES_MAX = 3  #: unanswered ones, until a connection counts as lost
+KEEPALIVES_MAX = 3  #: unanswered ones after which a connection counts as lost
 
 
 class HostDirectory(Protocol):
-    """What the cloud knows of hosts. Asked when a host is met for the first time, or lost."""
+    """What the cloud knows about hosts; asked when a host is first contacted, or is lost."""
 
     def unreachable_reason(self, host: Host) -> str | None:
-        """Why it makes no sense to try, if it doesn't: its node is PREEMPTED."""
+        """Why connecting is pointless, such as "its node is PREEMPTED"; None if it is not."""
         ...
 
     async def look_up_host(self, host: Host) -> tuple[Host, str]:
-        """The host with its own host keys, if the cloud has them, and its instance name."""
+        """The host with its host keys, if the cloud has them, and its instance name."""
         ...
 
     async def find_current(self, host: Host) -> Host | None:
-        """The same worker of the same node as it is now, with its host keys; None: it is gone."""
+        """The same worker of the same node as it is now; None if the node no longer exists."""
         ...
 
     async def install_key(self, host: Host, login: str, public: str) -> None:
-        """Let this key in. NotAllowed, with a sentence, where that can't be done."""
+        """Make the host accept this key; raises NotAllowed if that is not possible."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientIdentity:
-    """Who we are to hosts and agents."""
+    """How we identify ourselves to hosts and agents."""
 
     login: str
     keys: KeyPair
     hello: Mapping[str, Any]
-    parcel: AgentBundle  #: the agent, as it is sent
-    ways: tuple[Route, ...] = ()  #: to be tried in order; none: whichever address the host has
+    parcel: AgentBundle  #: the agent that is sent to hosts
+    ways: tuple[Route, ...] = ()  #: routes to try in order; empty: whichever addresses the host has
 
 
 class KeyRejected(Exception):
-    """The host does not know our key."""
+    """The host does not accept our key."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncarnationKey:
-    """A host as created once."""
+    """Identifies one incarnation of a host."""
 
     incarnation: str
     worker: int
 
 
 class ConnectionPool:
-    """Opens connections and links, keeps them, and shares them among all who ask."""
+    """Opens connections and links, keeps them open, and shares them among callers."""
 
     def __init__(
         self, register: HostDirectory, caller: ClientIdentity, pins: Pins, clock: Clock
@@ -119,16 +130,16 @@ class ConnectionPool:
         self._options = connection_options(caller)
 
     def is_alive(self, host: Host) -> bool:
-        """Whether there is a link to this host, as far as is known."""
+        """Whether there is a working link to this host, as far as we know."""
         link = self._links.get(IncarnationKey(host.incarnation, host.worker))
         return link is not None and link.alive
 
     def has_pinned_key(self, host: Host) -> bool:
-        """Whether it can prove that it is this host: its key is known."""
+        """Whether we know its key, so that it can prove its identity."""
         return bool(self.pins.pinned_keys(host))
 
     def drop_connection(self, host: Host) -> None:
-        """It does not answer any more: nobody else need find that out by waiting."""
+        """Close the connection to a host that stopped answering: no other caller waits for it."""
         key = IncarnationKey(host.incarnation, host.worker)
         self._links.pop(key, None)
         connection = self._connections.pop(key, None)
@@ -137,7 +148,7 @@ class ConnectionPool:
             connection.abort()
 
     async def get_link(self, host: Host) -> AgentLink:
-        """The link to the host's agent: the one there is, or a new one."""
+        """The link to the host's agent, opened if necessary."""
         key = IncarnationKey(host.incarnation, host.worker)
         link = self._links.get(key)
         if link is not None and link.alive:
@@ -145,12 +156,12 @@ class ConnectionPool:
         return await self._single_flight(key, lambda: self._open_link(key, host))
 
     async def get_connection(self, host: Host) -> asyncssh.SSHClientConnection:
-        """The SSH connection itself: for terminals, and whatever has no agent yet."""
+        """The SSH connection itself, for terminals and port forwarding."""
         await self.get_link(host)
         return self._connections[IncarnationKey(host.incarnation, host.worker)]
 
     async def close(self) -> None:
-        """Hang up everywhere. What agents do goes on."""
+        """Close all connections; what runs on hosts keeps running."""
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()
@@ -166,7 +177,7 @@ class ConnectionPool:
     async def _single_flight(
         self, key: IncarnationKey | str, work: Callable[[], Awaitable[T]]
     ) -> T:
-        """Do it, or wait for who does it already. A waiter that gives up stops nobody else's."""
+        """Start the work, or wait if it is under way; a cancelled waiter does not cancel it."""
         task = self._under_way.get(key)
         if task is None:
             task = self._under_way[key] = asyncio.ensure_future(work())
@@ -177,40 +188,40 @@ class ConnectionPool:
     def _forget_task(self, key: IncarnationKey | str, task: asyncio.Future[Any]) -> None:
         self._under_way.pop(key, None)
         if not task.cancelled():
-            task.exception()  # perhaps nobody waits for it any more
+            task.exception()  # mark it as retrieved: perhaps nothing awaits it
 
     async def _open_link(self, key: IncarnationKey, host: Host) -> AgentLink:
-        """Connect if need be, and bring up the agent."""
+        """Connect if necessary, and reach or start the agent."""
         connection = self._connections.get(key)
-        seen = self.has_pinned_key(host)  # then its agent may still live
+        known = self.has_pinned_key(host)  # then its agent may still be running
         if connection is None or connection.is_closed():
             connection = self._connections[key] = await self._connect_with_refresh(key, host)
         try:
-            lane, hello = await self._agents.wait_for(self._reach_agent(connection, seen=seen))
+            lane, hello = await self._agents.wait_for(self._reach_agent(connection, known=known))
         except TimeoutError as error:
             connection.abort()
-            raise NotReached(f"its agent gave no answer in {AGENT_PATIENCE_S:g} s") from error
+            raise NotReached(f"its agent did not answer within {AGENT_PATIENCE_S:g} s") from error
         link = self._links[key] = AgentLink(host, hello, lane, connection)
         return link
 
     async def _reach_agent(
-        self, connection: asyncssh.SSHClientConnection, *, seen: bool
+        self, connection: asyncssh.SSHClientConnection, *, known: bool
     ) -> tuple[Multiplexer, Mapping[str, Any]]:
-        """Its agent, at its door if it may be there, else started."""
-        parcel, words = self.caller.parcel, self.caller.hello
-        if seen and (
+        """Attach to the agent's socket if it may be running, else start the agent."""
+        parcel, hello = self.caller.parcel, self.caller.hello
+        if known and (
             found := await connect_to_agent(
-                connection, agent_socket_path(self.caller.login), parcel, words
+                connection, agent_socket_path(self.caller.login), parcel, hello
             )
         ):
             return found
         async with self._arrivals.handshake_slot():
-            return await bootstrap_agent(connection, parcel, words)
+            return await bootstrap_agent(connection, parcel, hello)
 
     async def _connect_with_refresh(
         self, key: IncarnationKey, host: Host
     ) -> asyncssh.SSHClientConnection:
-        """Connect; where that fails, once more if the cloud knows better than we did."""
+        """Connect; on failure ask the cloud about the host and retry if something has changed."""
         obstacle = self.register.unreachable_reason(host)
         if obstacle is not None:
             raise NotReached(obstacle)
@@ -221,9 +232,9 @@ class ConnectionPool:
             self._failed_at[key] = self.clock.now()
             now = await self.register.find_current(host)
             if now is None:
-                raise NotFound("it is no more") from error
+                raise NotFound("the node no longer exists") from error
             if now.incarnation != host.incarnation:
-                raise NotFound("it was created anew since", hint="look again") from error
+                raise NotFound("the node was recreated", hint="repeat the command") from error
             known = self.pins.pinned_keys(host) or host.host_keys
             if now.host_keys and set(now.host_keys) != set(known):
                 self.pins.pin_keys(now, now.host_keys)
@@ -234,7 +245,7 @@ class ConnectionPool:
         return connection
 
     async def _resolve_host(self, host: Host) -> tuple[Host, str]:
-        """The host with its keys and its instance name, as far as they are known and needed."""
+        """The host with its keys and instance name; asks the cloud only if they are needed."""
         wants_name = any("%n" in way.by for way in self.caller.ways)
         if wants_name or not (self.pins.pinned_keys(host) or host.host_keys):
             return await self.register.look_up_host(host)
@@ -243,9 +254,9 @@ class ConnectionPool:
     async def _connect_by_routes(
         self, key: IncarnationKey, host: Host, instance: str
     ) -> asyncssh.SSHClientConnection:
-        """Connect to where the host is said to be, by the first way that leads there."""
+        """Connect by the first route that works."""
         ways = [way for way in self.caller.ways or default_routes(host) if way.can_reach(host)]
-        failed: HerdError = NotReached("none of the ways leads there: it has no external address")
+        failed: HerdError = NotReached("no configured route reaches it: it has no external address")
         for way in ways:
             try:
                 return await self._connect_with_key_install(key, host, way, instance)
@@ -256,7 +267,7 @@ class ConnectionPool:
     async def _connect_with_key_install(
         self, key: IncarnationKey, host: Host, way: Route, instance: str
     ) -> asyncssh.SSHClientConnection:
-        """Connect by this way, and have our key let in where it is not known yet."""
+        """Connect by this route; if the host rejects our key, install the key and retry."""
         end = self.clock.now() + ADMISSION_S
         pause_s = 0.5
         while True:
@@ -265,9 +276,9 @@ class ConnectionPool:
             except KeyRejected as refusal:
                 if self.clock.now() > end:
                     raise NotAllowed(
-                        f"it does not take our key for {self.caller.login},"
-                        f" though it is in the metadata for {ADMISSION_S:g} s",
-                        hint="its guest agent may be broken: look at its serial console",
+                        f"it rejects our SSH key for {self.caller.login},"
+                        f" although the key has been in the metadata for {ADMISSION_S:g} s",
+                        hint="its guest agent may be broken: check its serial console",
                     ) from refusal
             await self.register.install_key(host, self.caller.login, self.caller.keys.public)
             await self.clock.sleep(pause_s)
@@ -276,7 +287,7 @@ class ConnectionPool:
     async def _connect(
         self, key: IncarnationKey, host: Host, way: Route, instance: str
     ) -> asyncssh.SSHClientConnection:
-        """One try by one way."""
+        """Try once to connect by this route."""
         doorman = HostKeyVerifier(host, self.pins)
         more = await self._route_options(way, host, instance)
         direct = way.kind in (RouteKind.EXTERNAL, RouteKind.INTERNAL)
@@ -307,14 +318,16 @@ class ConnectionPool:
         except asyncssh.KeyExchangeFailed as error:
             if doorman.known and "host key" in str(error).lower():
                 raise doorman.stranger_error() from error
-            raise OperationFailed(f"it speaks another SSH than we do ({error})") from error
+            raise OperationFailed(
+                f"its SSH server has no algorithm in common with us ({error})"
+            ) from error
         except asyncssh.Error as error:
-            raise NotReached(f"it hung up before it let us in ({error.reason})") from error
+            raise NotReached(f"it closed the connection before login ({error.reason})") from error
         except OSError as error:
             raise NotReached(unreachable_sentence(error, host.ssh_port)) from error
 
     async def _route_options(self, way: Route, host: Host, instance: str) -> dict[str, Any]:
-        """What asyncssh must know of the way."""
+        """The options of asyncssh for this route."""
         if way.kind is RouteKind.COMMAND:
             return {"proxy_command": proxy_command(way, host, instance)}
         if way.kind is RouteKind.JUMP:
@@ -324,7 +337,7 @@ class ConnectionPool:
         return {}
 
     async def _jump_connection(self, by: str) -> asyncssh.SSHClientConnection:
-        """The connection to a jump host, one for all: by the user's own SSH settings and keys."""
+        """The shared connection to a jump host, made with the user's own SSH settings and keys."""
         jump = self._jumps.get(by)
         if jump is not None and not jump.is_closed():
             return jump
@@ -337,28 +350,32 @@ class ConnectionPool:
                     name, int(port or 22), keepalive_interval=KEEPALIVE_S, **more
                 )
         except TimeoutError as error:
-            raise NotReached(f"the jump host {by} gave no answer in {PATIENCE_S:g} s") from error
+            raise NotReached(
+                f"the jump host {by} did not answer within {PATIENCE_S:g} s"
+            ) from error
         except (OSError, asyncssh.Error, ValueError) as error:
-            raise NotReached(f"the jump host {by} can't be used ({error})") from error
+            raise NotReached(f"can't connect to the jump host {by} ({error})") from error
         self._jumps[by] = jump
         return jump
 
     def _answer_timeout(self, key: IncarnationKey) -> float:
-        """How long to wait for a host: not as long again for one that has just been waited for."""
+        """How long to wait for a host: shorter if it failed a moment ago."""
         failed_at = self._failed_at.get(key)
         recent = failed_at is not None and self.clock.now() - failed_at < MOMENT_S
         return SHORT_PATIENCE_S if recent else PATIENCE_S
 
 
 class HostKeyVerifier(asyncssh.SSHClient):
-    """Looks at the host key before anything is said to the host."""
+    """Checks the host key before anything is sent to the host."""
 
     def __init__(self, host: Host, pins: Pins) -> None:
         self.host = host
         self.pins = pins
         self.known = pins.pinned_keys(host) or host.host_keys
         self.shown = ""
-        self.heard: Callable[[], None] = lambda: None  #: it lives, however slow we all are
+        self.heard: Callable[[], None] = lambda: (
+            None
+        )  #: called when the host answers: extends the timeout
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         self.heard()
@@ -371,30 +388,30 @@ class HostKeyVerifier(asyncssh.SSHClient):
         return not self.known or self.shown in self.known
 
     def pin_shown_key(self) -> None:
-        """It has proven that the key is its own: pin what the cloud said, else what it showed."""
+        """Pin the keys from the cloud, else the shown one: the handshake proved that it owns it."""
         self.pins.pin_keys(self.host, self.known or (self.shown,))
 
     def stranger_error(self) -> IdentityMismatch:
-        """The sentence for a key that is not the host's."""
+        """The error for a key that is not the host's."""
         owner = self.pins.key_owner(self.shown)
         if owner is not None and owner.incarnation != self.host.incarnation:
-            return IdentityMismatch(f"another node has its address now: {owner.name} answers there")
+            return IdentityMismatch(f"another node has its address now: {owner.name} answers")
         return IdentityMismatch(
-            "who answers at its address shows another host key: another node has this address"
-            " now, or somebody stands in between",
-            hint="nothing was sent there; `herd exec` looks again at every call",
+            "the host key at its address does not match: another node has this address now,"
+            " or someone intercepts the connection",
+            hint="nothing was sent; herd asks the cloud again at the next command",
         )
 
 
 def connection_options(caller: ClientIdentity) -> asyncssh.SSHClientConnectionOptions:
-    """What all connections have in common. Nothing of the user's SSH settings, agent or files."""
+    """The options of all connections; ignores the user's SSH settings, agent and files."""
     return asyncssh.SSHClientConnectionOptions(
         config=None,
         username=caller.login,
         client_keys=[caller.keys.private],
         agent_path=None,
         agent_forwarding=False,
-        known_hosts=([], [], []),  # the doorman decides
+        known_hosts=([], [], []),  # HostKeyVerifier decides
         x509_trusted_certs=None,
         gss_host=None,
         preferred_auth=("publickey",),
@@ -409,7 +426,7 @@ def connection_options(caller: ClientIdentity) -> asyncssh.SSHClientConnectionOp
 
 
 def host_key_algorithms(known: tuple[str, ...]) -> list[str]:
-    """The kinds of host keys to ask for: those that are known, else all, the best first."""
+    """The host key algorithms to ask for: those of known keys, else all, the best first."""
     kinds = {key.partition(" ")[0] for key in known}
     wanted = [
         name for name in HOST_KEYS if name in kinds or (name[:3] == "rsa" and "ssh-rsa" in kinds)
@@ -418,5 +435,5 @@ def host_key_algorithms(known: tuple[str, ...]) -> list[str]:
 
 
 def without_keys(host: Host) -> Host:
-    """A host without its keys: where it is."""
+    """The host without its keys, to compare addresses."""
     return replace(host, host_keys=())

@@ -1,4 +1,4 @@
-"""One thing on many hosts at once: whoever is dead holds up nobody, and is named at the end."""
+"""Runs work on many hosts at once; unreachable hosts don't delay the others."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
@@ -11,12 +11,12 @@ from tpuherd.ports import Host, host_labels
 from tpuherd.targets import fold_names
 
 T = TypeVar("T")
-AT_ONCE = 256  #: hosts that are worked on at the same time
+AT_ONCE = 256  #: hosts at the same time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FanoutResult(Generic[T]):
-    """What came of it on one host: a value, or why there is none."""
+    """The result on one host: a value or an error."""
 
     host: Host
     value: T | None = None
@@ -30,11 +30,11 @@ async def run_on_each(
     at_once: int = AT_ONCE,
     seconds: float | None = None,
 ) -> AsyncGenerator[FanoutResult[T], None]:
-    """Do `work` on every host, and give what came of it in the order in which it came.
+    """Run `work` on every host and yield the results as they arrive.
 
-    A HerdError of one host is its result and stops no other; anything else is a bug and stops all.
-    After `seconds` the work on a host is cancelled, and that host was not reached. Leaving the loop
-    cancels what is still under way: `async with aclosing(each(...)) as results: async for ...`.
+    A HerdError of one host is its result and stops no other; any other exception is a bug and stops
+    all. After `seconds` the work on a host is cancelled with NotReached. Leaving the loop cancels
+    the rest: `async with aclosing(run_on_each(...)) as results: async for ...`.
     """
     results: asyncio.Queue[FanoutResult[T] | None] = asyncio.Queue()
     slots = asyncio.Semaphore(at_once)
@@ -60,13 +60,13 @@ async def run_on_each(
         parent.cancel()
         await asyncio.wait([parent])
         if not parent.cancelled():
-            parent.exception()  # raised above already, where it was not the caller who left
+            parent.exception()  # already raised above, unless the caller left early
 
 
 async def try_host(
     host: Host, work: Callable[[Host], Awaitable[T]], seconds: float | None
 ) -> FanoutResult[T]:
-    """The work on one host, in its time."""
+    """Run the work on one host with a time limit."""
     limit = nullcontext() if seconds is None else asyncio.timeout(seconds)
     try:
         async with limit:
@@ -84,7 +84,7 @@ async def run_on_all(
     at_once: int = AT_ONCE,
     seconds: float | None = None,
 ) -> list[FanoutResult[T]]:
-    """The same, all results together, in the order of the hosts."""
+    """Run `work` on every host and return all results in the order of the hosts."""
     results = {
         done.host: done async for done in run_on_each(hosts, work, at_once=at_once, seconds=seconds)
     }
@@ -92,18 +92,18 @@ async def run_on_all(
 
 
 def host_names(hosts: Iterable[Host]) -> str:
-    """gpt-[0-2]/w[0-7]"""
+    """The names of the hosts, folded: gpt-[0-2]/w[0-7]."""
     return fold_names(host_labels(list(hosts)))
 
 
 def failure_lines(results: Iterable[FanoutResult[T]]) -> list[str]:
-    """A line for every reason, with whom it befell: `gpt/w[3,9]: no answer in 10 s`."""
-    befell: dict[tuple[str, str], list[Host]] = {}
+    """One line per reason with its hosts: `gpt/w[3,9]: no answer in 10 s`."""
+    affected: dict[tuple[str, str], list[Host]] = {}
     for done in results:
         if done.error is not None:
             reason = (done.error.sentence, done.error.hint)
-            befell.setdefault(reason, []).append(done.host)
+            affected.setdefault(reason, []).append(done.host)
     return [
         f"{host_names(hosts)}: {sentence}{f' ({hint})' if hint else ''}"
-        for (sentence, hint), hosts in befell.items()
+        for (sentence, hint), hosts in affected.items()
     ]

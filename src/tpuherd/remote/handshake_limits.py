@@ -1,4 +1,4 @@
-"""How many handshakes at once, and how long they are waited for."""
+"""Limits concurrent handshakes, and waits longer while others still make progress."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -6,20 +6,20 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
-TURNS = 5  #: so often a patience begins anew
+TURNS = 5  #: how often a timeout may be extended
 
 
 def unreachable_sentence(error: OSError, port: int) -> str:
-    """The sentence for what the network said."""
+    """The message for a network error."""
     if isinstance(error, ConnectionRefusedError):
-        return f"nobody listens on its port {port}"
+        return f"nothing listens on its port {port}"
     if isinstance(error, ConnectionResetError):
-        return "it hung up before it let us in"
+        return "it closed the connection before login"
     return (error.strerror or str(error)).lower()
 
 
 class HandshakeLimiter:
-    """Lets so many greetings be under way; whoever takes long gives its place to the next."""
+    """Bounds the handshakes under way; one that takes long no longer counts."""
 
     def __init__(self, many: int, seconds: float) -> None:
         self._places = asyncio.Semaphore(many)
@@ -27,7 +27,7 @@ class HandshakeLimiter:
 
     @asynccontextmanager
     async def handshake_slot(self) -> AsyncIterator[None]:
-        """Greet within the block."""
+        """Wait for a place; it is given back after the block, or after a while."""
         await self._places.acquire()
         given = asyncio.get_running_loop().call_later(self._seconds, self._places.release)
         try:
@@ -39,14 +39,17 @@ class HandshakeLimiter:
 
 
 class SharedTimeout:
-    """Waits for many as long as any of them comes: a slow machine takes long for all together."""
+    """A timeout that many waiters share: while any of them succeeds, all keep waiting.
+
+    On a slow machine many agents take long to start together, but none of them is dead.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._came = 0
 
     async def wait_for(self, coming: Awaitable[T]) -> T:
-        """What comes; TimeoutError where nobody at all has come for so long, or it never does."""
+        """The result; TimeoutError if no waiter succeeded for a whole timeout, or after TURNS."""
         task = asyncio.ensure_future(coming)
         try:
             for _ in range(TURNS):

@@ -1,4 +1,4 @@
-"""Which host key belongs to which worker of which incarnation, kept in a file."""
+"""Remembers the host keys of each incarnation of a worker, in a file."""
 
 import json
 import os
@@ -13,16 +13,16 @@ PINS_MAX = 20_000  #: the oldest go first
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pin:
-    """The keys by which a host is known."""
+    """The pinned keys of one incarnation of a host."""
 
     incarnation: str
     worker: int
-    name: str  #: gpt-0/w3, for sentences
+    name: str  #: gpt-0/w3, for messages
     keys: tuple[str, ...]
 
 
 class Pins:
-    """The file and what is in it. Several of us may append at once; the last word counts."""
+    """The file of pins. Several processes may append at once; the last line of a host counts."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -31,18 +31,17 @@ class Pins:
         self._owners: dict[str, Pin] = {}
 
     def pinned_keys(self, host: Host) -> tuple[str, ...]:
-        """The keys that are pinned for a host: none if it was never seen."""
+        """The pinned keys of a host; empty if we never connected to it."""
         self._read_new_lines()
         pin = self._pins.get((host.incarnation, host.worker))
         return pin.keys if pin else ()
 
     def key_owner(self, key: str) -> Pin | None:
-        """Whose key this is."""
+        """The host that has this key."""
         self._read_new_lines()
         return self._owners.get(key)
 
     def pin_keys(self, host: Host, keys: Sequence[str]) -> None:
-        """Pin these keys to this incarnation of the host."""
         if self.pinned_keys(host) == tuple(keys):
             return
         line = [host.incarnation, host.worker, host.name, *keys]
@@ -53,7 +52,7 @@ class Pins:
         self._read_new_lines()
 
     def _read_new_lines(self) -> None:
-        """Take what was appended since."""
+        """Read the lines that were appended since the last read."""
         try:
             size = self.file.stat().st_size
         except FileNotFoundError:
@@ -74,7 +73,7 @@ class Pins:
     def _add_line(self, line: bytes) -> None:
         try:
             incarnation, worker, name, *keys = json.loads(line)
-        except ValueError:  # somebody's half line
+        except ValueError:  # a partly written line
             return
         pin = Pin(incarnation=incarnation, worker=worker, name=name, keys=tuple(keys))
         self._pins.pop((incarnation, worker), None)

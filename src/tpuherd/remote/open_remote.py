@@ -1,10 +1,9 @@
-"""Puts the adapters together: the ways to the hosts of a place.
+"""Creates the REST client and the connection pool of a project or world.
 
-place = meant.place(os.environ, world=None)
-async with app.reaching(place, WallClock()) as reach:      # Reach: keep it as long as you like
-    hosts = await reach.hosts("gpt-[0-3]/w0,other")        # [Host]; NotFound with near misses
-    async for done in fanout.each(hosts, work, seconds=30):        # Done(host, value, error)
-        ...                                        # in `work`: await reach.ways.link(host)
+async with open_remote_session(access, WallClock()) as session:  # keep it as long as you like
+    hosts = await session.resolve_hosts("gpt-[0-3]/w0,other")    # NotFound names near misses
+    async for done in run_on_each(hosts, work, seconds=30):      # FanoutResult
+        ...                                # in `work`: await session.ways.get_link(host)
 """
 
 import resource
@@ -34,7 +33,10 @@ DESCRIPTORS = 65_536
 async def open_remote_session(
     place: ProjectAccess, clock: Clock, *, epoch: int = 0
 ) -> AsyncIterator[RemoteSession]:
-    """The ways to the hosts of a place, open as long as the block lasts. Engines have an epoch."""
+    """A session for the hosts of a project or world, closed after the block.
+
+    `epoch` is that of an engine; 0 for commands.
+    """
     raise_descriptor_limit()
     keys = key_pair(place.folders.config)
     hello = {
@@ -68,11 +70,11 @@ async def open_remote_session(
 
 
 def raise_descriptor_limit() -> None:
-    """Hundreds of connections need as many descriptors: take as many as we may."""
+    """Raise the limit of open files: each connection needs a descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (ValueError, OSError):
-            return  # macOS says "unlimited" and means otherwise
+            return  # macOS reports "unlimited" but refuses large values

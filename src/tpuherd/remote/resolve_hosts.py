@@ -1,4 +1,4 @@
-"""From what a user calls hosts to hosts, and what the cloud says of them along the way."""
+"""Resolves targets such as gpt/w0 to hosts, and looks hosts up in the cloud."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -25,17 +25,17 @@ from tpuherd.targets import parse_target_names as parse_targets
 
 T = TypeVar("T")
 NO_WORDS: Mapping[str, str] = {}
-FRESH_S = 2.0  #: so long a survey, or a look at a node, is as good as a new one
-YOUNG_S = 600.0  #: a node's age up to which its host keys may still be on their way
-LATE_KEYS_S = 20.0  #: so long they are waited for
+FRESH_S = 2.0  #: how long an answer of the cloud is reused
+YOUNG_S = 600.0  #: the age of a node up to which its host keys may still be missing
+LATE_KEYS_S = 20.0  #: how long to wait for them
 LATE_KEYS_LOOK_S = 1.0
-PROOF_S = 2.0  #: while one that was seen before proves itself in each, the others are waited for
-#: Of a node in one of these states no host can answer.
+PROOF_S = 2.0  #: wait for cached hosts as long as one connects within this time
+#: States of nodes whose hosts can't answer.
 OFF = frozenset({"PREEMPTED", "TERMINATED", "STOPPED", "STOPPING", "SUSPENDED", "HIDDEN"})
 
 
 class SingleFlightCache:
-    """Answers of a moment ago: many who ask the same at once ask the cloud once."""
+    """Shares one request among concurrent callers, and its answer for a moment after that."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -44,7 +44,7 @@ class SingleFlightCache:
     async def get(
         self, key: tuple[str, ...], work: Callable[[], Awaitable[T]], fresh_s: float = FRESH_S
     ) -> T:
-        """The answer of a moment ago, the one that is on its way, or a new one."""
+        """The answer to this key: a recent one, the one under way, or a new one."""
         now = self._clock.now()
         at, task = self._answers.get(key, (0.0, None))
         broken = task is not None and task.done() and (task.cancelled() or task.exception())
@@ -66,7 +66,7 @@ class SingleFlightCache:
 
 
 class CloudNodeDirectory:
-    """The register of the hosts of one place: what `Ways` asks when it meets or loses a host."""
+    """The HostDirectory of a project or world: answers the connection pool from the cloud."""
 
     def __init__(
         self, cloud: Cloud, ssh_port: int, clock: Clock, seen: NodeCache | None = None
@@ -74,13 +74,12 @@ class CloudNodeDirectory:
         self.cloud = cloud
         self.ssh_port = ssh_port
         self.clock = clock
-        self.seen = seen  #: before this process
+        self.seen = seen  #: from earlier processes
         self.survey: NodeList | None = None
         self.surveyed_at = 0.0
         self._memory = SingleFlightCache(clock)
 
     async def list_nodes(self) -> NodeList:
-        """All nodes, as they are now."""
 
         async def work() -> NodeList:
             now = self.clock.now()
@@ -93,19 +92,19 @@ class CloudNodeDirectory:
         return await self._memory.get(("survey",), work, fresh_s=0.0)
 
     def find_node(self, host: Host) -> Node | None:
-        """The host's node, as it was seen last."""
+        """The host's node as of the last survey."""
         for node in self.survey.nodes if self.survey else ():
             if node.incarnation == host.incarnation:
                 return node
         return None
 
     def unreachable_reason(self, host: Host) -> str | None:
-        """Why it makes no sense to try, if it doesn't."""
+        """Why connecting is pointless, if it is."""
         node = self.find_node(host)
         return f"its node is {node.state}" if node is not None and node.state in OFF else None
 
     async def look_up_host(self, host: Host) -> tuple[Host, str]:
-        """With its host keys, which come late on a young node, or never: then there are none."""
+        """With its host keys, for which a young node is polled; they may be missing."""
         node = self.find_node(host)
         now = self.clock.now()
         young = node is not None and now - node.created < YOUNG_S
@@ -117,7 +116,6 @@ class CloudNodeDirectory:
             await self.clock.sleep(LATE_KEYS_LOOK_S)
 
     async def find_current(self, host: Host) -> Host | None:
-        """Where the host is now."""
         node = await self._memory.get(
             ("node", host.zone, host.node), lambda: self.cloud.get_node(host.zone, host.node)
         )
@@ -129,7 +127,6 @@ class CloudNodeDirectory:
         return replace(found, foreign=host.foreign)
 
     async def install_key(self, host: Host, login: str, public: str) -> None:
-        """Let this key in."""
         await self._memory.get(
             ("admit", host.zone, host.node, login, public),
             lambda: self.cloud.install_key(host.zone, host.node, login, public),
@@ -143,7 +140,7 @@ class CloudNodeDirectory:
 
 
 class RemoteSession:
-    """A place in use: what its hosts are called, and the ways to them."""
+    """The hosts of a project or world: resolves targets and holds the connections."""
 
     def __init__(
         self,
@@ -155,50 +152,51 @@ class RemoteSession:
         self.registrar = registrar
         self.ways = ways
         self.clock = clock
-        self.owners = owners  #: whose marks are the user's: jobs and slots are called by them alone
+        self.owners = (
+            owners  #: owner ids that are ours: only their nodes can be named by job and slot
+        )
 
     @property
     def cloud(self) -> Cloud:
-        """The cloud of this place."""
         return self.registrar.cloud
 
     async def resolve_hosts(
         self, target: str, without: Callable[[], Mapping[str, str]] = dict
     ) -> list[Host]:
-        """The hosts that a target means, in its order; NotFound if any of its names means none,
-        in words of `without` for jobs and slots that have no node now.
+        """The hosts of a target, in its order; NotFound if a name matches nothing. `without` says
+        why jobs and slots have no node now.
 
-        The cloud is not asked again for nodes that are named themselves as long as there is a
-        link to each of their hosts: that proves that they are there.
+        For targets that name nodes, the cloud is not asked again while we have a link to each of
+        their hosts: that proves that the nodes exist.
         """
         try:
-            wished = parse_targets(target)
+            names = parse_targets(target)
         except BadTarget as error:
             raise InvalidInput(str(error)) from error
         known = self.registrar.survey
         if known is not None:
-            hosts, missing = self._select_hosts(wished, known)
+            hosts, missing = self._select_hosts(names, known)
             fresh = self.clock.now() - self.registrar.surveyed_at < FRESH_S
             linked = all(self.ways.is_alive(host) for host in hosts)
-            if not missing and linked and (fresh or has_only_node_names(wished, known.nodes)):
+            if not missing and linked and (fresh or has_only_node_names(names, known.nodes)):
                 return hosts
         elif self.registrar.seen is not None:
-            hosts = await self._hosts_from_cache(wished, self.registrar.seen)
+            hosts = await self._hosts_from_cache(names, self.registrar.seen)
             if hosts:
                 return hosts
         survey = await self.registrar.list_nodes()
-        hosts, missing = self._select_hosts(wished, survey)
+        hosts, missing = self._select_hosts(names, survey)
         if missing:
-            missing = self._select_hosts(wished, survey, without())[1]
+            missing = self._select_hosts(names, survey, without())[1]
             raise NotFound("; ".join(missing), hint=silent_zones_hint(survey))
         return hosts
 
-    async def _hosts_from_cache(self, wished: Sequence[TargetName], seen: NodeCache) -> list[Host]:
-        """As they were seen last: named themselves, each with a link by the key that we know."""
+    async def _hosts_from_cache(self, names: Sequence[TargetName], seen: NodeCache) -> list[Host]:
+        """The hosts from the last survey, if all names are nodes and all hosts can be connected."""
         survey = seen.load_nodes()
-        if survey is None or not has_only_node_names(wished, survey.nodes):
+        if survey is None or not has_only_node_names(names, survey.nodes):
             return []
-        hosts, missing = self._select_hosts(wished, survey)
+        hosts, missing = self._select_hosts(names, survey)
         if missing or not all(map(self.ways.has_pinned_key, hosts)):
             return []
         pending = {asyncio.ensure_future(self.ways.get_link(host)) for host in hosts}
@@ -217,11 +215,11 @@ class RemoteSession:
         return hosts
 
     def _select_hosts(
-        self, wished: Sequence[TargetName], survey: NodeList, without: Mapping[str, str] = NO_WORDS
+        self, names: Sequence[TargetName], survey: NodeList, without: Mapping[str, str] = NO_WORDS
     ) -> tuple[list[Host], list[str]]:
         owners = self.owners()
         nodes = {known_node(node, owners): node for node in survey.nodes}
-        chosen = choose_workers(wished, nodes, without)
+        chosen = choose_workers(names, nodes, without)
         port = self.registrar.ssh_port
         hosts = [
             replace(parse.worker_host(nodes[there], worker, port), foreign=there.foreign)
@@ -231,7 +229,7 @@ class RemoteSession:
 
 
 def known_node(node: Node, owners: Collection[str]) -> KnownNode:
-    """A node as targets name it."""
+    """A node in the form that targets match."""
     return KnownNode(
         name=node.name,
         zone=node.zone,
@@ -241,14 +239,14 @@ def known_node(node: Node, owners: Collection[str]) -> KnownNode:
     )
 
 
-def has_only_node_names(wished: Iterable[TargetName], nodes: Iterable[Node]) -> bool:
-    """Whether all are names of nodes themselves; what a slot or a job means may change."""
+def has_only_node_names(targets: Iterable[TargetName], nodes: Iterable[Node]) -> bool:
+    """Whether all targets name nodes; the nodes of a job or slot may change at any time."""
     names = {node.name for node in nodes}
-    return all(one.name in names and split_bid_name(one.name) is None for one in wished)
+    return all(one.name in names and split_bid_name(one.name) is None for one in targets)
 
 
 def silent_zones_hint(survey: NodeList) -> str:
-    """What to say of zones that did not answer."""
+    """The hint that names zones that did not answer."""
     if not survey.unknown:
         return ""
     return f"it may be in {', '.join(sorted(survey.unknown))}, which did not answer"
