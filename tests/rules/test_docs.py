@@ -3,6 +3,7 @@
 import re
 import runpy
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +142,13 @@ def test_examples_call_the_python_that_hosts_have() -> None:
     lines += [(name, f"run: {field.example}") for name, field in FIELDS.items()]
     said = [where for where in lines if re.search(r"(run: |-- |^ +)python (?!-m tests)", where[1])]
     assert said == []
+
+
+def test_the_architecture_page_names_every_layer() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contract = project["tool"]["importlinter"]["contracts"][0]
+    names = re.findall(r"(?<!\()tpuherd\.(\w+)", " ".join(contract["layers"]))
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
+    picture = re.findall(r"^```text\n(.*?)^```", page, re.M | re.S)[0]
+    shown = set(re.findall(r"(\w+)(?:\.py|/)", picture))
+    assert [name for name in names if name not in {*shown, "front", "_version"}] == []
