@@ -19,12 +19,12 @@ from tpuherd.jobfile.yaml_with_lines import YamlDocument
 from tpuherd.jobs import engine_control, job_queries, submit
 from tpuherd.jobs.adopt_resources import adopt_resources
 from tpuherd.jobs.cloud_inventory import survey_cloud
+from tpuherd.jobs.job_queries import sweep_status
 from tpuherd.jobs.open_project import Session
 from tpuherd.jobs.orphans import collect_orphans
 from tpuherd.jobs.preview_plan import preview_plan
 from tpuherd.jobs.remove import removal_preview, remove_jobs, wait_until_gone
 from tpuherd.jobs.submit import SubmitResult
-from tpuherd.jobs.sweep_queries import sweep_status
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.remote import open_remote
 from tpuherd.remote.resolve_hosts import RemoteSession

@@ -12,7 +12,7 @@ from tpuherd.ports import Host
 from tpuherd.remote.client_key import key_pair
 from tpuherd.settings import host_routes, project_access
 from tpuherd.settings.endpoints import CredentialSource
-from tpuherd.settings.login_name import host_login
+from tpuherd.settings.project_access import host_login
 
 LOGIN = ("client_id", "client_secret", "refresh_token")
 FACTS = {"project": "demo", "url": "http://127.0.0.1:1", "ssh_port": 2222, "pid": 1}

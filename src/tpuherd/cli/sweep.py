@@ -130,7 +130,7 @@ async def run_sweep_status(
 ) -> int:
     """All trials."""
     from tpuherd.cli.store_session import open_store_session
-    from tpuherd.jobs.sweep_queries import sweep_status
+    from tpuherd.jobs.job_queries import sweep_status
 
     async with open_store_session(console) as here:
         page, _ = sweep_status(here.store, here.now, name)
@@ -147,7 +147,7 @@ def csv_text(page: Any) -> str:
 async def run_sweep_best(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
     """The best one."""
     from tpuherd.cli.store_session import open_store_session
-    from tpuherd.jobs.sweep_queries import sweep_status
+    from tpuherd.jobs.job_queries import sweep_status
 
     async with open_store_session(console) as here:
         page, _ = sweep_status(here.store, here.now, name)
@@ -161,7 +161,7 @@ async def run_sweep_best(name: str, json_: bool, console: "Console", home: "Host
 async def run_sweep_plot(name: str, picture: bool, console: "Console", home: "HostAccess") -> int:
     """As a picture, or in letters."""
     from tpuherd.cli.store_session import open_store_session
-    from tpuherd.jobs.sweep_queries import sweep_status
+    from tpuherd.jobs.job_queries import sweep_status
 
     async with open_store_session(console) as here:
         page, search = sweep_status(here.store, here.now, name)

@@ -100,7 +100,7 @@ async def run_sync_job(load: SyncOptions, console: "Console", home: "HostAccess"
     import asyncio
 
     from tpuherd.cli.job_session import open_job_session, print_json, print_lines
-    from tpuherd.jobs.update_code import update_code
+    from tpuherd.jobs.submit import update_code
     from tpuherd.jobs.upload_consent import ask_upload_consent
     from tpuherd.sync.snapshot_store import open_archive
 

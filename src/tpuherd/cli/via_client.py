@@ -26,7 +26,7 @@ from tpuherd.cli.via_layout import DIGEST, LETTER, ROOT, RUNNING, SHOWN
 from tpuherd.errors import HerdError, InvalidInput, NotReached, OperationFailed
 from tpuherd.settings import contexts_file, project_access, project_settings
 from tpuherd.settings.folders import resolve_folders
-from tpuherd.settings.login_name import host_login
+from tpuherd.settings.project_access import host_login
 
 #: Done here: what is about this machine, and what carries many files.
 HERE = frozenset(("context", "sim", "cp", "sync", "daemon", "keeper"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tpuherd.commands.command_types import confirm_foreign_hosts, resolve_hosts
 from tpuherd.jobs.open_project import Session
-from tpuherd.jobs.update_code import update_code
+from tpuherd.jobs.submit import update_code
 from tpuherd.jobs.upload_consent import ask_upload_consent
 from tpuherd.remote.resolve_hosts import RemoteSession
 from tpuherd.sync.ship import Shipment, ship

@@ -7,11 +7,15 @@ from typing import Any
 from tpuherd.accounting.accounts import Ledger, current_accounts
 from tpuherd.accounting.goodput import GoodputState, SlotAccount
 from tpuherd.clock import Clock
-from tpuherd.errors import NotFound
+from tpuherd.errors import InvalidInput, NotFound
+from tpuherd.history import apply_trial_events
 from tpuherd.history.event_kinds import FREQUENT_KINDS
+from tpuherd.jobfile.job_spec import JobSpec
+from tpuherd.jobfile.read_job import read_fields
 from tpuherd.jobs import engine_control
 from tpuherd.jobs.ledger_cache import load_ledger, read_new_events
 from tpuherd.jobs.open_project import no_job_message
+from tpuherd.model.search import Search
 from tpuherd.model.slot_history import Verdict
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
@@ -20,6 +24,7 @@ from tpuherd.views.capacity_table import KINDS as OF_CAPACITY
 from tpuherd.views.capacity_table import capacity_rows as learnt
 from tpuherd.views.event_lines import event_json
 from tpuherd.views.job_rows import StoreView, job_page, job_row, job_slot_names, wanted_slots
+from tpuherd.views.sweep_table import sweep_page
 from tpuherd.views.trouble_line import problem_rows
 
 RECENT = 6  #: events in `herd why`
@@ -197,3 +202,21 @@ def slot_ending(wish: StoredJob, account: SlotAccount | None) -> tuple[int, str]
     failed = last is not None and last.verdict is Verdict.FAILURE
     status = last.exit if last is not None and failed and last.exit else ENDED
     return status, f"{account.slot} gave up: {account.over_why}"
+
+
+def sweep_status(store: Database, now: float, name: str) -> tuple[dict[str, Any], Search | None]:
+    """Return what `herd sweep status` shows, and the search if the job still has one."""
+    job, _ = resolve_name(store, name)
+    found = apply_trial_events.build_sweep(
+        event for _, event in store.read_events(job=job, kinds=tuple(apply_trial_events.SWEEPS))
+    )
+    search = sweep_search(store.stored_jobs().get(job))
+    if search is None and not found.trials:
+        raise InvalidInput(f"{job} is not a sweep: its job file has no `sweep:`")
+    return sweep_page(job, found, search, now), search
+
+
+def sweep_search(wish: StoredJob | None) -> Search | None:
+    """Return how trials are chosen; None if the job was removed or another version wrote it."""
+    job = read_fields(wish.document) if wish is not None else None
+    return job.sweep if isinstance(job, JobSpec) else None

@@ -20,16 +20,16 @@ from tpuherd.jobfile.read_job import (
 )
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
 from tpuherd.jobs import secret_values, via_parcel
-from tpuherd.jobs.check_access import check_access
 from tpuherd.jobs.load_history import has_finished, refused_zones, slot_histories
 from tpuherd.jobs.open_project import Session, job_event, user_at_machine
 from tpuherd.jobs.preflight import check_job, check_shipped
 from tpuherd.jobs.upload_consent import ask_upload_consent
 from tpuherd.model.slots_and_plan import Goal, Offer, Slot
 from tpuherd.model.stored_job import StoredJob
+from tpuherd.model.trouble import CLOUD
 from tpuherd.settings import project_settings
 from tpuherd.sweeps import optuna_sampler
-from tpuherd.sync.snapshot_store import open_archive
+from tpuherd.sync.snapshot_store import Archive, open_archive
 from tpuherd.sync.take_snapshot import snapshot_commit, snapshot_folder
 
 RUN_MISSING = "run is missing: write run: python3 train.py, or append -- python3 train.py"
@@ -42,6 +42,12 @@ BY_RUN: Mapping[str, str] = {
 }
 ASKED_AGAIN = "retried the refused requests"
 BY_COMMAND = "use `herd run FILE` for a job with a command, `herd up FILE` for nodes without one"
+SHORT_ID = 12
+CODE_APPLIES = {
+    Goal.RUN: "from the next attempt on",
+    Goal.IDLE: "on its nodes at once",
+    Goal.GONE: "when it is resumed",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,6 +193,22 @@ async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult
     return write_job(made, before, found, here)
 
 
+async def check_access(here: Session) -> bool:
+    """Get a token and one list. False: the cloud does not answer now. Raises NotAllowed."""
+    cloud = await here.cloud()
+    try:
+        await cloud.check_access()
+    except (NotReached, OperationFailed) as error:
+        note = here.store.troubles.record_trouble
+        note(CLOUD, error.sentence, hint=error.hint, now=here.clock.now())
+        await here.talk.show_message(
+            f"{error.sentence}; the job is saved; nodes are requested when the cloud answers"
+        )
+        return False
+    here.store.troubles.end_trouble(CLOUD)
+    return True
+
+
 async def snapshot_code(found: CheckedJob, here: Session) -> str | None:
     """Take a snapshot of the code and return its id; "" without code, None if the user says no."""
     job, environ = found.job, here.talk.environ
@@ -327,3 +349,17 @@ def append_job_event(kind: str, why: str, wish: StoredJob, here: Session) -> Non
 def set_goal(wish: StoredJob, goal: Goal, kind: str, why: str, here: Session) -> None:
     fresh = replace(wish, goal=goal, changed_at=here.clock.now(), who=user_at_machine())
     here.store.put_job(fresh, [job_event(kind, fresh, why)], expected=wish.revision)
+
+
+def update_code(wish: StoredJob, snapshot: str, archive: Archive, here: Session) -> str:
+    """Store the snapshot as the job's code; return a message for the user."""
+    short = snapshot[:SHORT_ID]
+    if snapshot == wish.snapshot:
+        return f"{wish.job} already has snapshot {short}"
+    archive.pin_snapshots(wish.job, [snapshot, *([wish.snapshot] if wish.snapshot else [])])
+    fresh = replace(
+        wish, snapshot=snapshot, patient=True, changed_at=here.clock.now(), who=user_at_machine()
+    )
+    line = job_event("job.changed", fresh, f"gave it snapshot {short}, {CODE_APPLIES[wish.goal]}")
+    here.store.put_job(fresh, [line], expected=wish.revision)
+    return f"{wish.job} has snapshot {short}, {CODE_APPLIES[wish.goal]}"

@@ -22,10 +22,11 @@ from tpuherd.errors import InvalidInput, NoLogin, NotFound, NotReached
 from tpuherd.settings import contexts_file, host_routes, project_settings
 from tpuherd.settings.endpoints import HINT, CredentialSource, ServiceUrls
 from tpuherd.settings.folders import LocalFolders, logs_folder, resolve_folders
-from tpuherd.settings.login_name import host_login
 
 GOOGLE = ServiceUrls(tpu="https://tpu.googleapis.com", compute="https://compute.googleapis.com")
 SSH_PORT = 22
+FALLBACK_LOGIN = "herd"  #: login if the local name is root or not valid on a host
+LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 OWNER_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 OWNER_LENGTH = 3
 #: Variables that gcloud reads: its configuration, Python and proxy.
@@ -274,3 +275,11 @@ def local_user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # not in /etc/passwd
         return ""
+
+
+def host_login(user: str) -> str:
+    """Return a valid Linux login for a local user, never root."""
+    plain = re.sub(r"[^a-z0-9_-]", "_", user.lower())[:32]
+    if plain == "root" or not LOGIN.fullmatch(plain):
+        return FALLBACK_LOGIN
+    return plain
