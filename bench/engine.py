@@ -1,14 +1,14 @@
-"""How soon the engine acts, how fast it fills, and what a thousand nodes cost it.
+"""How soon the engine reacts, how fast it requests nodes, and what a thousand nodes cost.
 
     .venv/bin/python bench/engine.py [--parts react,start,ramp,many] [--hosts 64] [--nodes 1000]
 
-react   on a loopback world with real hosts: from a preemption to the replacement's create being
-        taken by the cloud: by the hosts' notice, by their links, and by looking at the cloud alone
-start   on a loopback world with real hosts, all set up before: from the changed wish to its command
-        running on all of them; and from READY on hosts that were never seen
-ramp    in virtual time: so many slots at once, by 60 creates a minute
-many    in virtual time: the engine, its world and the agents' own step(), all in this process: CPU
-        seconds a minute, memory, and requests a minute
+react   in a world with real hosts: from a preemption until the cloud accepts the request for a
+        replacement: by the hosts' notice, by their links, and by surveys of the cloud alone
+start   in a world with real hosts that were set up before: from the changed job until its command
+        runs on all of them; and from READY on new hosts
+ramp    in virtual time: many slots at once, with 60 creates per minute
+many    in virtual time: the engine, its world and the agents' state machines in this process: CPU
+        seconds, memory, and requests per minute
 """
 
 import argparse
@@ -31,7 +31,7 @@ CORES_OF_A_HOST = 8  #: of v4, as its types count
 LOOK_S = 5.0  #: as the engine does while it holds nodes
 SLEEP = "sleep 100000"
 SUDDEN: dict[str, object] = {"notice_s": 0, "flag": False, "acpi": False}
-#: How it is told, the preemption, and whether the hosts' links say nothing of it.
+#: How the engine learns of it, the preemption, and whether the hosts' links are silent.
 REACTIONS: tuple[tuple[str, dict[str, object], bool], ...] = (
     ("with notice", {}, False),
     ("hosts gone", SUDDEN, False),
@@ -40,7 +40,7 @@ REACTIONS: tuple[tuple[str, dict[str, object], bool], ...] = (
 
 
 def react(rounds: int) -> None:
-    """From a preemption to the create of the next node."""
+    """Measure the time from a preemption to the request for the next node."""
     for title, said, mute in REACTIONS:
         with owner("--time-scale", "60") as user:
             user.job("gpt", SLEEP)
@@ -63,7 +63,7 @@ def react(rounds: int) -> None:
 
 
 def start(hosts: int) -> None:
-    """From READY hosts, set up before, to the command on all of them."""
+    """Measure the time from prepared hosts until the command runs on all of them."""
     with owner("--time-scale", "60") as user:
         kind = f"v4-{CORES_OF_A_HOST * hosts}"
         step = "test -e ready || sleep 1; touch ready"
@@ -84,7 +84,7 @@ def start(hosts: int) -> None:
 
 
 def ramp(slots: int) -> None:
-    """So many at once."""
+    """Measure how fast many slots are requested."""
 
     async def plot(play: Play) -> float:
         play.wish(Wished(copies=slots, zones=("us-east5-a",), setup=False))
@@ -99,7 +99,7 @@ def ramp(slots: int) -> None:
 
 
 def many(nodes: int) -> None:
-    """A thousand nodes for a while."""
+    """Measure what a thousand nodes cost."""
 
     async def plot(play: Play) -> dict[str, float]:
         play.look_s = LOOK_S
@@ -123,19 +123,19 @@ def many(nodes: int) -> None:
 
 
 def long_ones() -> dict[str, Script]:
-    """Commands without an end."""
+    """Return a world whose commands do not end."""
     script = Script(steps=1_000_000, step_s=30.0, setup_s=1.0)
     return {"*": script}
 
 
 def cpu_s() -> float:
-    """What this process has used."""
+    """Return the CPU seconds and memory of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
-    """Each part by itself."""
+    """Run the chosen parts, each in its own process."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", default="react,start,ramp,many")
     parser.add_argument("--hosts", type=int, default=64)

@@ -2,14 +2,14 @@
 
     .venv/bin/python bench/exec.py [--hosts 1,8,64,256] [--rounds 5] [--peers FOLDER] [--late]
 
-A simulated pod; client, hosts and their SSH server share this machine's cores, so only the ratios
-of one run mean something. Rounds alternate. Client CPU is that of all processes of a tool: what the
-keeper and the ControlMasters spend is counted. Same key exchange and cipher for all.
+The pod is simulated: client, hosts and their SSH server share this machine's cores, so only the
+ratios of one run are meaningful. Rounds alternate. Client CPU includes all processes of a tool,
+also the daemon and the ControlMasters. All use the same key exchange and cipher.
 
-bare      no keeper, no agent on the hosts          connect  keeper up, agents up, no connection yet
-cold      no keeper, agents up                      warm     connections held
---late    warm only, with 30 ms between here and there; 50 calls to one host, and pings within
-FOLDER    where clush is, and pssh if you like: the bin of a venv of your own with clustershell
+bare      no daemon, no agent on the hosts          connect  daemon and agents run, no connection
+cold      no daemon, agents run                     warm     connections are open
+--late    warm only, with 30 ms of delay; 50 calls to one host, and pings within
+FOLDER    the bin folder of a venv with clustershell (clush), and pssh if you like
 """
 
 import argparse
@@ -59,7 +59,7 @@ FORGET = "pkill -9 -f '[p]yz serve'; rm -rf .tpuherd; true"
 
 @dataclass
 class Tool:
-    """One way to run `true` on some hosts."""
+    """One way to run `true` on hosts."""
 
     name: str
     run: Act
@@ -151,7 +151,7 @@ class Pod:
         return call([path, "-p", "64", *hosts, *more, "true"])
 
     def masters(self, ips: Sequence[str]) -> list[int]:
-        """A ControlMaster to each, as long as this runs."""
+        """Keep a ControlMaster to each host."""
         place = f"{self.sockets}/{self.port}-%h"
         for ip in ips:
             words = ["ssh", *self.words("-S", place, "-M", "-N", "-f"), ip]
@@ -168,12 +168,12 @@ class Pod:
         return [pid] if pid else []
 
     def keeper_gone(self) -> None:
-        self.user.herd("keeper", "stop", "--now")
+        self.user.herd("daemon", "stop", "--now")
         while self.keeper():
             pass
 
     def keeper_new(self) -> None:
-        """A keeper that has connected to nobody."""
+        """Start a daemon without connections."""
         self.keeper_gone()
         self.user.herd("exec", "nobody", "--", "true")
 
@@ -193,7 +193,7 @@ def call(words: Sequence[str | Path], env: dict[str, str] | None = None) -> Act:
 def tools(
     pod: Pod, many: int, peers: Path | None, kinds: set[str]
 ) -> Iterator[tuple[str, list[Tool]]]:
-    """By what is there already; the first of each is ours."""
+    """Return the tools by what already runs; the first of each is ours."""
     ips = pod.ips[:many]
     if "warm" in kinds:
         masters = pod.masters(ips)
@@ -228,7 +228,7 @@ def tools(
 
 
 async def pings(pod: Pod, many: int, rounds: int) -> list[float]:
-    """How long the agents of all hosts take to answer, within a process that holds the links."""
+    """Measure how long the agents of all hosts take to answer over open links."""
     times = []
     place = project_access.resolve_access(pod.user.env)
     async with open_remote.open_remote_session(place, WallClock()) as reach:

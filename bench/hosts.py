@@ -1,4 +1,4 @@
-"""How fast 64 hosts of a world are up, what they cost while idle, and how fast they are gone."""
+"""How fast 64 simulated hosts start, what they cost while idle, and how fast they stop."""
 
 import asyncio
 import os

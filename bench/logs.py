@@ -1,14 +1,14 @@
-"""What the output of many hosts costs on its way here, beside as many ssh's and a select loop.
+"""What the output of many hosts costs the client, compared with ssh and a select loop.
 
     .venv/bin/python bench/logs.py [--hosts 64] [--megabytes 10] [--rounds 3]
 
-Each host writes lines of 102 bytes as fast as they are taken. Ours: `herd exec --output stream`,
-which keeps the log, cuts lines and puts the host before each. Theirs: an `ssh` to each; one process
-reads from them, 256 kB at a time, and counts lines. The least: asyncssh alone, which reads and
-throws away. Client CPU is that of all processes on this side, the keeper's included, connecting
-on theirs too; same key exchange and cipher. Before that the keeper's memory while a reader sleeps.
-Hosts are real sshd's in a network namespace of this machine and share its cores: no times. Needs
-root.
+Each host writes lines of 102 bytes as fast as they are read. Ours: `herd exec --output stream`,
+which keeps the log, splits lines and prefixes each with its host. Theirs: one `ssh` per host, and
+one process that reads from them, 256 kB at a time, and counts lines. The minimum: asyncssh alone,
+which discards what it reads. Client CPU includes all processes on this side (also the daemon) and
+connecting; all use the same key exchange and cipher. First, the daemon's memory is measured while a
+reader sleeps. Hosts are real sshds in a network namespace of this machine and share its cores, so
+no times. Needs root.
 """
 
 import argparse
@@ -118,7 +118,7 @@ def memory(pid: int, row: str) -> float:
 
 
 def peak(pod: Crowd, many: int, sleep_s: float) -> tuple[float, float]:
-    """The keeper's memory before, and its highest while a reader sleeps and then reads all."""
+    """Return the daemon's memory before, and its peak while a reader sleeps and then reads all."""
     base = memory(pod.pid, "VmRSS")
     Path(f"/proc/{pod.pid}/clear_refs").write_text("5")  # from now on: the highest
     words = pod.herd("-n", "--output", "stream", "-c", text(many))
@@ -147,10 +147,10 @@ def main() -> int:
         return 0
     with crowd(said.hosts) as pod:
         subprocess.run(pod.herd("--", "true"), env=pod.env, check=True)  # agents come up
-        for sleep_s in (SLEEP_S, 0):  # first, while the keeper is small
+        for sleep_s in (SLEEP_S, 0):  # first, while the daemon is small
             base, top = peak(pod, many, sleep_s)
             print(
-                f"keeper, reader sleeps {sleep_s} s: {base:.0f} MB before, {top:.0f} MB at most:"
+                f"daemon, reader sleeps {sleep_s} s: {base:.0f} MB before, {top:.0f} MB at most:"
                 f" {(top - base) / said.hosts:.2f} MB a host"
             )
         acts = {"herd exec, stream": ours(pod, many, "stream")}

@@ -1,4 +1,4 @@
-"""How long the judgement of a large fleet takes: `.venv/bin/python bench/plan.py`."""
+"""How long planning a large fleet takes: `.venv/bin/python bench/plan.py`."""
 
 import sys
 import time
@@ -15,7 +15,7 @@ SLOTS, ROUNDS = 1000, 40
 
 
 def best(toy: Toy) -> float:
-    """Milliseconds of the quickest of some rounds."""
+    """Return the milliseconds of the fastest of several rounds."""
     observed, trails, wishes, now = toy.observed(), toy.trails, toy.wishes, toy.now
     took = []
     for _ in range(ROUNDS):
@@ -26,7 +26,7 @@ def best(toy: Toy) -> float:
 
 
 def main() -> None:
-    """All running, all waiting in three zones, and nothing asked for yet."""
+    """Plan slots that run, that wait in three zones, and that have no request yet."""
     slots = [slot(f"gpt-{number}", limits=Limits(lifetime_s=1e6)) for number in range(SLOTS)]
     toy = Toy(*slots)
     toy.wishes = replace(toy.wishes, creates_per_min=10**6)

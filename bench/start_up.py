@@ -1,8 +1,8 @@
-"""What `herd --help` and commands that only read cost beside a bare interpreter and other tools.
+"""What `herd --help` and reading commands cost, compared with bare Python and other tools.
 
     .venv/bin/python bench/start_up.py [--times 15]
 
-Medians of runs that alternate with each other, so that a busy machine disturbs all alike.
+Medians of alternating runs, so that other load affects all alike.
 """
 
 import argparse

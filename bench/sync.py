@@ -1,13 +1,13 @@
-"""What a sync costs beside rsync on the same hosts: bytes up, client CPU and wall time.
+"""What a sync costs compared with rsync on the same hosts: bytes sent, client CPU and wall time.
 
-The hosts are real sshd's in a network namespace of this machine, so they share its cores with the
-client. The uplink is a TCP proxy in a process of its own: 20 Mbit/s up, 100 Mbit/s down for all
-connections together, 15 ms each way; then again, as fast as it carries. Ours is a resident process
-with its connections open, as the keeper is; in a cold round it knows nothing of the files either.
-rsync has the same key exchange and cipher, cold by new connections, warm by ControlMasters, whose
-CPU counts. Needs root, sshd and rsync. Both alternate; the median is shown, and the ratio ours /
-rsync. Bytes are TCP's payload. At the end the targets, where walls of ours have the start of the
-command line added, as long as `herd --version` takes. A TMPDIR in memory keeps the disk out of it.
+The hosts are real sshds in a network namespace of this machine, so they share its cores with the
+client. The uplink is a TCP proxy in its own process: 20 Mbit/s up, 100 Mbit/s down for all
+connections together, 15 ms each way; then again without a limit. Ours is a resident process with
+open connections, like the daemon; in a cold round it does not know the files either. rsync uses the
+same key exchange and cipher, cold with new connections, warm with ControlMasters, whose CPU counts.
+Needs root, sshd and rsync. Both alternate; the output is the median, and the ratio ours / rsync.
+Bytes are TCP payload. At the end come the targets; there, our wall times include the start of the
+command line, as long as `herd --version` takes. A TMPDIR in memory avoids the disk.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""Node reads per second and a list of 5,000 nodes over TCP, with the start of the world timed.
+"""Node reads per second and a list of 5,000 nodes over TCP, and the time to start a world.
 
     .venv/bin/python bench/tcp_world.py [--nodes 5000] [--seconds 5]
 
-The world runs in a process of its own, pinned to one core; the client, on the other, is a bare loop
-over one keep-alive connection. The same loop against a server that answers a constant on the same
-event loop and HTTP stack is the limit to compare with.
+The world runs in its own process, pinned to one core; the client, on the other, is a bare loop over
+one keep-alive connection. The limit is the same loop against a server that answers a constant on
+the same event loop and HTTP stack.
 """
 
 import argparse

@@ -1,18 +1,18 @@
-"""What a training pays for `tpuherd_host.train`, and what it gets back in bad weather.
+"""What `tpuherd_host.train` costs a training, and what it gains in bad weather.
 
     .venv/bin/python bench/training.py [--parts step,loader,save,start,notice,storm] [--rounds 5]
 
 step    microseconds that `Run` adds to a step
-loader  samples a second from tars: ours, webdataset, Grain; in one process, rounds alternate
+loader  samples per second from tars: ours, webdataset, Grain; in one process, rounds alternate
 save    how long an asynchronous save of 100 MB blocks the training
-start   examples/charlm in four processes with two chips each: from their start to the first step's
-        end, with nothing compiled before, and with all of it
-notice  the same: from SIGTERM in one of them to a whole checkpoint, and to the end of the last one
+start   examples/charlm in four processes with two chips each: from their start to the end of the
+        first step, with an empty and with a full compilation cache
+notice  the same: from SIGTERM in one of them to a complete checkpoint, and to the end of the last
 storm   examples/charlm on a v5litepod-16 of a world with its engine: calm, and preempted three
-        times, the second time without notice; the ratio of what `herd status` calls goodput
+        times, the second time without notice; the ratio of the goodput in `herd status`
 
-Of rates and of what runs on a busy machine only the ratios mean something. Wants the environments
-train and inside of tests/integration/clients/make_venv.sh.
+Rates, and results from a busy machine, are meaningful as ratios only. Needs the environments train
+and inside of tests/integration/clients/make_venv.sh.
 """
 
 import argparse

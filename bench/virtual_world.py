@@ -2,9 +2,9 @@
 
     .venv/bin/python bench/virtual_world.py [--nodes 300] [--hours 24] [--every 10]
 
-One client, through the ASGI app in this process, asks for one list of every zone each time. The run
-is done twice: equal digests of every byte that was answered show that it is the same run. A third
-run also reads the JSON with the standard library, which then takes most of the time.
+One client, through the ASGI app in this process, requests one list of every zone each time. Two
+runs must have equal digests of every byte of the responses. A third run also parses the JSON with
+the standard library, which then takes most of the time.
 """
 
 import argparse

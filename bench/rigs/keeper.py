@@ -1,4 +1,4 @@
-"""Real sshd's as the hosts of `herd exec`: a keeper that knows them without any cloud."""
+"""Real sshds as the hosts of `herd exec`: a daemon that knows them without a cloud."""
 
 import asyncio
 import gc
@@ -34,7 +34,7 @@ IDLE_S = 600.0
 
 
 class Known:
-    """The register of hosts that are there and stay."""
+    """A directory of fixed hosts."""
 
     def unreachable_reason(self, host: Host) -> str | None:
         return None
@@ -50,7 +50,7 @@ class Known:
 
 
 class Near(RemoteSession):
-    """Whatever the target: all of them."""
+    """Resolve any target to all hosts."""
 
     def __init__(self, hosts: list[Host], ways: ConnectionPool, clock: Clock) -> None:
         self.everyone, self.ways, self.clock = hosts, ways, clock
@@ -62,7 +62,7 @@ class Near(RemoteSession):
 
 
 class Here(Daemon):
-    """The keeper, in a place without a cloud."""
+    """The daemon, without a cloud."""
 
     def __init__(self, hosts: list[Host], home: Path, clock: Clock) -> None:
         super().__init__(clock, IDLE_S)
@@ -83,7 +83,7 @@ class Here(Daemon):
 
 
 def keep(pipe: Connection, hosts: list[Host], home: Path) -> None:
-    """As the keeper's own process does."""
+    """Run the daemon, as its own process does."""
     os.setsid()
     os.chdir(resolve_folders({"HOME": str(home)}).runtime)
     gc.freeze()
@@ -108,7 +108,7 @@ class Crowd:
     ips: list[str]
     env: dict[str, str]
     key: Path
-    pid: int  #: the keeper's
+    pid: int  #: the daemon's
     port: int = PORT
     login: str = Town.login
 
@@ -125,7 +125,7 @@ class Crowd:
 
 @contextmanager
 def crowd(many: int) -> Iterator[Crowd]:
-    """So many hosts, and a keeper."""
+    """Start `many` hosts and a daemon."""
     with town() as place:
         home = place.folder / "user"
         folders = resolve_folders({"HOME": str(home)})

@@ -1,4 +1,4 @@
-"""Lines to hosts that are far away: late both ways, and thin where that is wanted."""
+"""Connections to distant hosts: with delay both ways, and limited bandwidth."""
 
 import asyncio
 import multiprocessing
@@ -12,7 +12,7 @@ AHEAD = 256  #: pieces under way
 
 
 class Line:
-    """One direction of all connections: so late, and so many bytes a second."""
+    """One direction of all connections, with its delay and bytes per second."""
 
     def __init__(
         self, delay_s: float, rate: float = inf, piece: int = PIECE, ahead: int = AHEAD

@@ -1,4 +1,4 @@
-"""Where the bench of `herd sync` is done: a thin uplink, and rsync at the same hosts."""
+"""The rig of the `herd sync` benchmark: a slow uplink, and rsync to the same hosts."""
 
 import asyncio
 import multiprocessing

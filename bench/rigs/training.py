@@ -1,4 +1,4 @@
-"""What runs in an environment with JAX and the peers: a step, samples, saves; prints JSON."""
+"""What runs in an environment with JAX and other libraries: a step, samples, saves; prints JSON."""
 
 import io
 import json
