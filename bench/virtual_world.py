@@ -13,11 +13,14 @@ import hashlib
 import json
 import sys
 import time
+from pathlib import Path
 
 import httpx2
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.simulated import virtual_loop
 from tpuherd.clock import LoopClock
-from tpuherd_sim import virtual_loop
 from tpuherd_sim.handle import new_world
 from tpuherd_sim.http.app import create_app
 from tpuherd_sim.live_world import LiveWorld

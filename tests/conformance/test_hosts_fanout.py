@@ -5,12 +5,12 @@ from contextlib import aclosing
 
 import pytest
 
+from tests.simulated.virtual_loop import run
 from tpuherd.clock import LoopClock
 from tpuherd.errors import InvalidInput, NotReached
 from tpuherd.ports import Host
 from tpuherd.remote import fanout
 from tpuherd.remote.fanout import FanoutResult
-from tpuherd_sim.virtual_loop import run
 
 CLOCK = LoopClock(0.0)  #: of the virtual loop that every test here runs in: no wait takes time
 

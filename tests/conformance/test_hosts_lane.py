@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.simulated.virtual_loop import run
 from tpuherd.clock import LoopClock
 from tpuherd.errors import (
     HerdError,
@@ -22,7 +23,6 @@ from tpuherd.remote import agent_channel as lanes
 from tpuherd.remote.agent_channel import Multiplexer
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.frames import Frame
-from tpuherd_sim.virtual_loop import run
 
 PORT = frames.STDOUT
 CLOCK = LoopClock(0.0)  #: of the virtual loop that every test here runs in

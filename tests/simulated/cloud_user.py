@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from tests.simulated.asking import START
+from tests.simulated.virtual_loop import run
 from tpuherd.clock import LoopClock
 from tpuherd.cloud.auth import AnonymousAuth
 from tpuherd.cloud.nodes_api import Cloud
@@ -19,7 +20,6 @@ from tpuherd_sim.handle import handle_request, new_world
 from tpuherd_sim.model.http_types import Request
 from tpuherd_sim.model.world import World
 from tpuherd_sim.model.world_parts import Settings
-from tpuherd_sim.virtual_loop import run
 
 T = TypeVar("T")
 ZONE = "us-central2-b"

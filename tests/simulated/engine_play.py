@@ -17,6 +17,7 @@ from tests.simulated.engine_play_parts import SetClock, desire, told
 from tests.simulated.engine_ports import Hosts, Life, Spoil, Store, Wire
 from tests.simulated.engine_programs import Script
 from tests.simulated.engine_wishes import Wished, slots
+from tests.simulated.virtual_loop import run
 from tpuherd.clock import SteadyClock
 from tpuherd.cloud.auth import AnonymousAuth
 from tpuherd.cloud.bids_api import BidsApi
@@ -36,7 +37,6 @@ from tpuherd.store.database import Database
 from tpuherd.store.log_store import LogStore
 from tpuherd.sweeps.scheduler import OURS, SweepAdvisor
 from tpuherd_sim.model.http_types import Request
-from tpuherd_sim.virtual_loop import run
 
 URL = "http://world"
 TTL_S = 30.0

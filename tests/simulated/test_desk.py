@@ -8,15 +8,15 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.simulated.in_process_http import InProcessTransport
+from tests.simulated.virtual_loop import run
 from tpuherd.clock import LoopClock
 from tpuherd_sim.handle import new_world
 from tpuherd_sim.http.app import create_app
-from tpuherd_sim.http.in_process_http import InProcessTransport
 from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.http_types import Request, Response
 from tpuherd_sim.model.world import World
 from tpuherd_sim.model.world_parts import Settings
-from tpuherd_sim.virtual_loop import run
 
 START = 1_800_000_000.0
 NODES = "/v2/projects/demo/locations/us-central2-b/nodes"

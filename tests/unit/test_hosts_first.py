@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from tests.simulated.virtual_loop import run
 from tpuherd.clock import LoopClock
 from tpuherd.remote.handshake_limits import TURNS, SharedTimeout
-from tpuherd_sim.virtual_loop import run
 
 CLOCK = LoopClock(0.0)  #: of the virtual loop
 

@@ -1,4 +1,4 @@
-"""The world for an HTTP client in the same process: no socket, no thread, any clock."""
+"""An HTTP transport to a world in the same process: no socket, no thread, any clock."""
 
 import httpx2
 
@@ -6,7 +6,7 @@ from tpuherd_sim.http.app import App, LostAnswer
 
 
 class InProcessTransport(httpx2.AsyncBaseTransport):
-    """Carries requests to the app; an answer that is lost breaks the connection, as over TCP."""
+    """Sends requests to the app; a lost response is a broken connection, as over TCP."""
 
     def __init__(self, app: App) -> None:
         self._inner = httpx2.ASGITransport(app=app)

@@ -9,14 +9,14 @@ Result = TypeVar("Result")
 
 
 class Deadlock(RuntimeError):
-    """Every task waits and nothing is scheduled: in virtual time that can never end."""
+    """Every task waits and no timer is set, so virtual time can't advance."""
 
 
 class VirtualSelector(selectors.BaseSelector):
-    """Never blocks: being asked to wait for so long moves the clock by so much.
+    """Never blocks: a wait advances the clock instead.
 
-    The loop registers its own wake-up socket here; no other descriptor ever becomes ready, so
-    sockets and threads have no place in a virtual loop.
+    The loop registers its wake-up socket here; no other descriptor ever becomes ready, so a
+    virtual loop supports neither sockets nor threads.
     """
 
     def __init__(self) -> None:
@@ -42,13 +42,11 @@ class VirtualSelector(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An asyncio loop on virtual time."""
-
     def __init__(self) -> None:
         self.selector = VirtualSelector()
         super().__init__(self.selector)
-        # With the usual resolution of nanoseconds a timer can stay a rounding error ahead of the
-        # clock, and the loop would turn without end.
+        # With the default resolution of nanoseconds a timer can stay a rounding error ahead of the
+        # clock, and the loop would never end.
         self._clock_resolution = 1e-6
 
     def time(self) -> float:
@@ -56,6 +54,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run to the end in virtual time, then cancel whatever is left."""
+    """Run to the end in virtual time, then cancel the remaining tasks."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
