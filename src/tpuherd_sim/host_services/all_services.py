@@ -9,16 +9,22 @@ from pathlib import Path
 from socket import socket
 
 from tpuherd.clock import Clock, WallClock
-from tpuherd_sim.host_services import bucket_gateway, libtpu_metrics, metadata_server, packages
+from tpuherd_sim.host_services import libtpu_metrics, metadata_server, packages
 from tpuherd_sim.host_services.accept import accept_connections
 from tpuherd_sim.host_services.guest_agent import GuestAgent
+from tpuherd_sim.host_services.http1 import serve_http
 from tpuherd_sim.host_services.libtpu_metrics import RuntimeMetrics
 from tpuherd_sim.host_services.metadata_server import MetadataServer
 from tpuherd_sim.host_services.package_proxy import PackageProxy
 from tpuherd_sim.host_services.packages import PackageSources, write_package_config
+from tpuherd_sim.hosts.bucket_address import STORAGE_PORT
 from tpuherd_sim.hosts.host_protocols import Host, WorldApi
+from tpuherd_sim.http.app import UPLOAD_BYTES_MAX
+from tpuherd_sim.http.gcs_objects import TREES, ObjectStore
+from tpuherd_sim.model.http_types import Request, Response
 
 log = logging.getLogger(__name__)
+BUCKETS_ADDRESS = ("169.254.169.254", STORAGE_PORT)  #: named by the hosts' environment
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,9 +54,7 @@ async def run_host_services(
         ).serve_connection,
     }
     if around.objects is not None:
-        places[bucket_gateway.ADDRESS] = bucket_gateway.BucketGateway(
-            desk, around.objects, clock
-        ).serve_connection
+        places[BUCKETS_ADDRESS] = BucketGateway(desk, around.objects, clock).serve_connection
     agent = GuestAgent(host, desk, around.keys_folder, clock)
     tasks: list[asyncio.Task[None]] = []
     try:
@@ -84,3 +88,21 @@ async def try_listen(host: Host, place: tuple[str, int]) -> socket | None:
         return await host.open_listener(*place)
     except OSError:
         return None
+
+
+class BucketGateway:
+    """Cloud Storage as hosts reach it."""
+
+    def __init__(self, desk: WorldApi, folder: Path, clock: Clock) -> None:
+        self.desk = desk
+        self.objects = ObjectStore(desk, folder)
+        self.clock = clock
+
+    async def serve_connection(self, end: socket) -> None:
+        await serve_http(end, self.answer_request, self.clock.now, UPLOAD_BYTES_MAX)
+
+    async def answer_request(self, request: Request) -> Response:
+        """Answer requests for objects and buckets; refuse everything else."""
+        if not request.path.startswith(TREES):
+            return Response(status=404, body=b"Not Found")
+        return await self.objects.answer_request(request) or self.desk.handle_request(request)

@@ -5,6 +5,7 @@ Hosts are started by the zygote (`zygote`); a running one is a `RunningHost`.
 """
 
 import asyncio
+import hashlib
 import json
 import os
 import signal
@@ -16,7 +17,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpuherd_sim.hosts.boot_config import make_boot_config
 from tpuherd_sim.hosts.channel import Channel, int_field
 from tpuherd_sim.hosts.host_protocols import Host, WorldApi
 from tpuherd_sim.hosts.isolation_modes import MODES, refusal_sentence
@@ -29,6 +29,8 @@ from tpuherd_sim.model.http_types import Request
 
 BOOT_S, DEATH_S = 60.0, 20.0
 UNAVAILABLE = 503
+SUBSYSTEM = {"v2": "0x004e", "v3": "0x004f"}  #: of a chip's PCI device; otherwise 0x0000
+EIGHT = ("v2", "v3")  #: generations with two devices per chip
 AGAIN_S = 1.0  #: until the next attempt to report an event that the world could not store
 DISK_BYTES = 4 << 30
 NO_ENVIRONMENT: dict[str, str] = {}
@@ -400,3 +402,22 @@ def wait_for_zygote(zygote: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         zygote.kill()
         zygote.wait()
+
+
+def make_boot_config(view: HostView) -> Message:
+    """Return what the zygote and the init need to know about a host."""
+    generation = view.accelerator[:2]
+    devices = 8 if generation in EIGHT else view.chips
+    return {
+        "name": view.name,
+        "machine_id": hashlib.blake2b(str(view.uid).encode(), digest_size=16).hexdigest(),
+        "address": view.internal_ip,
+        "external": view.external_ip,
+        "segment": view.segment,
+        "peers": [list(peer) for peer in view.peers],
+        "chips": view.chips,
+        "device": view.device,
+        "pci": view.pci,
+        "subsystem": SUBSYSTEM.get(generation, "0x0000"),
+        "settings": {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)},
+    }

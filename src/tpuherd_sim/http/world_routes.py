@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -12,9 +13,9 @@ from tpuherd_sim.http.app import RouteHandler
 from tpuherd_sim.http.gcs_objects import OBJECTS, TREES, ObjectStore
 from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.http_types import Json, Request, Response
-from tpuherd_sim.model.world import log_length
-from tpuherd_sim.overview import world_overview
+from tpuherd_sim.model.world import World, log_length
 from tpuherd_sim.state_dir import WorldInfo
+from tpuherd_sim.tpu import host_reports
 from tpuherd_sim.tpu.metadata_replies import metadata_response
 
 NEWS_S_MAX = 25.0  #: longest wait for news
@@ -90,3 +91,21 @@ def metadata_tree(facts: WorldInfo) -> Json:
         },
         "universe": {"universe-domain": "googleapis.com"},
     }
+
+
+def world_overview(world: World, now: float) -> Json:
+    return {
+        "now": now,
+        "seed": world.settings.seed,
+        "time_scale": world.settings.time_scale,
+        "nodes": count_states(node.state for node in world.nodes.values()),
+        "queued_resources": count_states(request.state for request in world.requests.values()),
+        "hosts_on": sum(view.on for view in host_reports.host_views(world).values()),
+        "rules": len(world.weather.rules),
+        "planned": sum(due.verb == "weather.do" for due in world.agenda),
+        "log": log_length(world),
+    }
+
+
+def count_states(found: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(found).items()))
