@@ -35,11 +35,11 @@ class HostSetup:
 class HostEnvironment:
     """What hosts need from the world that runs them."""
 
-    desk: LiveWorld
+    live_world: LiveWorld
     folder: Path
     ssh_port: int
     tell: Callable[[str], None]  #: called with each problem
-    doorkeeper: AccessGuard
+    guard: AccessGuard
 
 
 @dataclass(kw_only=True, slots=True)

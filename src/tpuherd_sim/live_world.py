@@ -39,7 +39,7 @@ class LiveWorld:
         self._nap: asyncio.Task[None] | None = None
         self._changes: dict[str, asyncio.Event] = {}  #: by host key
         #: hosts changed since `wait_for_changed_hosts` last returned
-        self._stirred: set[str] = set()
+        self._changed_hosts: set[str] = set()
         self._news = asyncio.Event()
         self._lines = 0  #: of the log, at the last check
         self._written = asyncio.Event()
@@ -87,7 +87,7 @@ class LiveWorld:
         """Wait for changes; return the keys of all hosts changed since the previous call."""
         await self._news.wait()
         self._news.clear()
-        keys, self._stirred = self._stirred, set()
+        keys, self._changed_hosts = self._changed_hosts, set()
         return keys
 
     async def wait_for_log_lines(self, lines: int) -> None:
@@ -119,7 +119,7 @@ class LiveWorld:
         """Wake up those who wait for a change; return the time of the next event."""
         keys = self.world.touched
         if keys:
-            self._stirred |= keys
+            self._changed_hosts |= keys
             self._news.set()
             for key in keys & self._changes.keys():
                 self._changes.pop(key).set()

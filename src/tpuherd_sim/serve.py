@@ -94,10 +94,13 @@ class LocalEndpoints:
 
 
 async def serve_world(
-    options: WorldOptions, clock: Clock, audience: WorldObserver, lodged: Callable[[], HostsRunner]
+    options: WorldOptions,
+    clock: Clock,
+    observer: WorldObserver,
+    load_runner: Callable[[], HostsRunner],
 ) -> None:
-    """Run a world until SIGTERM or SIGINT. `lodged` loads the code that runs hosts, which takes a
-    while.
+    """Run a world until SIGTERM or SIGINT. `load_runner` loads the code that runs hosts, which
+    takes a while.
     """
     state_dir.prepare_folder(options.folder)
     raise_file_limit()
@@ -106,28 +109,28 @@ async def serve_world(
         state = WorldStore(options.folder)
         stack.callback(state.close)
         recovered = state.load()
-        ground = stack.enter_context(reserve_endpoints(options, before, state.world))
+        endpoints = stack.enter_context(reserve_endpoints(options, before, state.world))
         had = state.world and state.world.settings
-        world = restore_or_create_world(options, state.world, ground.network, clock.now())
+        world = restore_or_create_world(options, state.world, endpoints.network, clock.now())
         if recovered is None or recovered.entries or recovered.torn or had != world.settings:
             save_first_snapshot(state, world)
-        desk = LiveWorld(world, clock, state)
-        resume_world(desk, options)
+        live_world = LiveWorld(world, clock, state)
+        resume_world(live_world, options)
         orderly = before is None or before.pid is None
-        facts = make_world_info(world, ground, clock.now())
-        board = WorldStatus(facts=facts, lodging=HostSetup(mode=STARTING))
+        facts = make_world_info(world, endpoints, clock.now())
+        world_status = WorldStatus(facts=facts, lodging=HostSetup(mode=STARTING))
         stop = install_stop_signals()
         try:
             async with (
-                serve_requests(options, desk, ground, board, (clock, audience)),
-                provide_hosts(options, desk, board, audience, lodged),
+                serve_requests(options, live_world, endpoints, world_status, (clock, observer)),
+                provide_hosts(options, live_world, world_status, observer, load_runner),
             ):
-                audience.on_ready(board.current_info(), recovered, orderly=orderly)
+                observer.on_ready(world_status.current_info(), recovered, orderly=orderly)
                 await stop.wait()
         except BaseExceptionGroup as group:
             raise unwrap_world_error(group) from group
         finally:
-            save_final_state(state, world, board, audience)
+            save_final_state(state, world, world_status, observer)
 
 
 @contextlib.contextmanager
@@ -179,19 +182,19 @@ def save_first_snapshot(state: WorldStore, world: World) -> None:
         raise WorldError(f"Can't write the world to {state.folder} ({error.strerror})") from error
 
 
-def resume_world(desk: LiveWorld, options: WorldOptions) -> None:
+def resume_world(live_world: LiveWorld, options: WorldOptions) -> None:
     """Power off the machines of the previous run and start a scenario."""
     event = "rebooted" if options.wish.hosts != NONE else "up"
-    for key, view in desk.host_views().items():
+    for key, view in live_world.host_views().items():
         if view.on:
-            desk.handle_request(
+            live_world.handle_request(
                 make_post_request(
                     f"/sim/v1/hosts/{key}:report", {"event": event, "boot": view.boot}
                 )
             )
     if options.steps:
-        desk.handle_request(Request(method="DELETE", path="/sim/v1/scenario"))
-        answer = desk.handle_request(
+        live_world.handle_request(Request(method="DELETE", path="/sim/v1/scenario"))
+        answer = live_world.handle_request(
             make_post_request("/sim/v1/scenario", {"steps": list(options.steps)})
         )
         if answer.status >= 400:
@@ -203,17 +206,17 @@ def make_post_request(path: str, body: Json) -> Request:
     return Request(method="POST", path=path, headers=headers, body=json.dumps(body).encode())
 
 
-def make_world_info(world: World, ground: LocalEndpoints, now: float) -> WorldInfo:
+def make_world_info(world: World, endpoints: LocalEndpoints, now: float) -> WorldInfo:
     """Return the world's address; its hosts are not known yet."""
-    port = ground.rest.getsockname()[1]
+    port = endpoints.rest.getsockname()[1]
     return WorldInfo(
         format=FORMAT,
         version=__version__,
         url=f"http://127.0.0.1:{port}",
         port=port,
-        ssh_port=ground.ssh_port,
-        tunnel_port=ground.tunnel.getsockname()[1],
-        network=ground.network,
+        ssh_port=endpoints.ssh_port,
+        tunnel_port=endpoints.tunnel.getsockname()[1],
+        network=endpoints.network,
         project=world.settings.project,
         project_number=world.settings.project_number,
         hosts=STARTING,
@@ -223,36 +226,38 @@ def make_world_info(world: World, ground: LocalEndpoints, now: float) -> WorldIn
     )
 
 
-def make_doorkeeper(board: WorldStatus) -> AccessGuard:
-    return AccessGuard(watches=BLIND not in board.facts.missing)
+def make_access_guard(world_status: WorldStatus) -> AccessGuard:
+    return AccessGuard(watches=BLIND not in world_status.facts.missing)
 
 
 @contextlib.asynccontextmanager
 async def serve_requests(
     options: WorldOptions,
-    desk: LiveWorld,
-    ground: LocalEndpoints,
-    board: WorldStatus,
-    outside: tuple[Clock, WorldObserver],
+    live_world: LiveWorld,
+    endpoints: LocalEndpoints,
+    world_status: WorldStatus,
+    surroundings: tuple[Clock, WorldObserver],
 ) -> AsyncIterator[None]:
     """Serve requests and apply due events."""
-    clock, audience = outside
+    clock, observer = surroundings
     try:
         front = tls_context(ensure_certificates(options.folder / "tls", clock.now()))
-        write_client_files(options.folder, board.facts, options.path)
-        state_dir.write_world_info(options.folder, board.current_info())
+        write_client_files(options.folder, world_status.facts, options.path)
+        state_dir.write_world_info(options.folder, world_status.current_info())
     except OSError as error:
         raise WorldError(f"Can't write to {options.folder} ({error.strerror})") from error
-    doorkeeper = make_doorkeeper(board)
-    world_app = create_app(desk, clock, world_routes(desk, board, options.folder))
+    guard = make_access_guard(world_status)
+    world_app = create_app(
+        live_world, clock, world_routes(live_world, world_status, options.folder)
+    )
     async with (
         asyncio.TaskGroup() as group,
-        serve_app(world_app, ground.rest, doorkeeper, desk.current_time),
-        serve_proxy(ground.tunnel, front, board.facts.port, (doorkeeper, audience.on_problem)),
+        serve_app(world_app, endpoints.rest, guard, live_world.current_time),
+        serve_proxy(endpoints.tunnel, front, world_status.facts.port, (guard, observer.on_problem)),
     ):
         lasting = [
-            group.create_task(desk.run()),
-            group.create_task(follow_log(desk, audience.on_log_entry)),
+            group.create_task(live_world.run()),
+            group.create_task(follow_log(live_world, observer.on_log_entry)),
         ]
         try:
             yield
@@ -264,41 +269,41 @@ async def serve_requests(
 @contextlib.asynccontextmanager
 async def provide_hosts(
     options: WorldOptions,
-    desk: LiveWorld,
-    board: WorldStatus,
-    audience: WorldObserver,
-    lodged: Callable[[], HostsRunner],
+    live_world: LiveWorld,
+    world_status: WorldStatus,
+    observer: WorldObserver,
+    load_runner: Callable[[], HostsRunner],
 ) -> AsyncIterator[None]:
     """Run hosts and publish their mode."""
     async with contextlib.AsyncExitStack() as stack:
         if options.wish.hosts == NONE:
-            board.lodging = HostSetup()
+            world_status.lodging = HostSetup()
         else:
-            enter = await asyncio.to_thread(lodged)
-            port, tell = board.facts.ssh_port, audience.on_problem
+            enter = await asyncio.to_thread(load_runner)
+            port, tell = world_status.facts.ssh_port, observer.on_problem
             site = HostEnvironment(
-                desk=desk,
+                live_world=live_world,
                 folder=options.folder,
                 ssh_port=port,
                 tell=tell,
-                doorkeeper=make_doorkeeper(board),
+                guard=make_access_guard(world_status),
             )
-            board.lodging = await stack.enter_async_context(enter(options.wish, site))
-        state_dir.write_world_info(options.folder, board.current_info())
+            world_status.lodging = await stack.enter_async_context(enter(options.wish, site))
+        state_dir.write_world_info(options.folder, world_status.current_info())
         yield
 
 
 def save_final_state(
-    state: WorldStore, world: World, board: WorldStatus, audience: WorldObserver
+    state: WorldStore, world: World, world_status: WorldStatus, observer: WorldObserver
 ) -> None:
     """Save the world, so that the next start has nothing to recover."""
     try:
         state.save(world)
         state_dir.write_world_info(
-            state.folder, dataclasses.replace(board.current_info(), pid=None)
+            state.folder, dataclasses.replace(world_status.current_info(), pid=None)
         )
     except OSError as error:
-        audience.on_problem(f"could not write a snapshot ({error.strerror}); keeping the journal")
+        observer.on_problem(f"could not write a snapshot ({error.strerror}); keeping the journal")
 
 
 def unwrap_world_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -326,11 +331,11 @@ def install_stop_signals() -> asyncio.Event:
     return stop
 
 
-async def follow_log(desk: LiveWorld, line: Callable[[LogEntry], None]) -> None:
+async def follow_log(live_world: LiveWorld, line: Callable[[LogEntry], None]) -> None:
     """Pass every new line of the log to `line`."""
-    told = log_length(desk.world)
+    told = log_length(live_world.world)
     while True:
-        await desk.wait_for_log_lines(told)
-        for note in log_entries_from(desk.world, told)[1]:
+        await live_world.wait_for_log_lines(told)
+        for note in log_entries_from(live_world.world, told)[1]:
             line(note)
-        told = log_length(desk.world)
+        told = log_length(live_world.world)

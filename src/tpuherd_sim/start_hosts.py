@@ -20,47 +20,47 @@ NAMED_MAX = 3  #: of the other users
 
 @contextlib.asynccontextmanager
 async def run_hosts(
-    packages: PackageSources, wish: HostOptions, site: HostEnvironment
+    packages: PackageSources, options: HostOptions, site: HostEnvironment
 ) -> AsyncIterator[HostSetup]:
     """Run hosts as the model wants them until the context ends; then end all."""
     keys = site.folder / "host_keys"
-    around = ServiceSettings(
+    shared = ServiceSettings(
         keys_folder=keys,
-        internet=wish.internet,
+        internet=options.internet,
         packages=packages,
         objects=site.folder / OBJECTS,
-        admit=lambda end: rack.mode != PROCESSES or not site.doorkeeper.refusal_reason(end),
+        admit=lambda end: pool.mode != PROCESSES or not site.guard.refusal_reason(end),
     )
-    mode = PROCESSES if wish.hosts == PROCESSES else None
+    mode = PROCESSES if options.hosts == PROCESSES else None
     make = PoolSettings(
-        offer=wish.offer, mode=mode, services=partial(run_host_services, around=around)
+        offer=options.offer, mode=mode, services=partial(run_host_services, settings=shared)
     )
-    rack = HostPool(site.desk, site.folder / "hosts", make)
+    pool = HostPool(site.live_world, site.folder / "hosts", make)
     try:
-        await rack.start()
+        await pool.start()
     except OSError as error:
         raise WorldError(f"Can't run hosts here ({error}); `--hosts none` works without") from error
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(rack.close)
-        if wish.hosts == "namespaces" and rack.mode == PROCESSES:
-            why = "; ".join(rack.missing)
+        stack.push_async_callback(pool.close)
+        if options.hosts == "namespaces" and pool.mode == PROCESSES:
+            why = "; ".join(pool.missing)
             raise WorldError(
                 f"Namespaces are not available ({why}); `--hosts processes` works without them"
             )
-        if rack.mode == PROCESSES and os.getuid() != 0:
-            check_other_users(wish, rack.missing, find_other_people())
-            rack.note_problem(REACHABLE)
-        door = SshServer(site.desk, site.ssh_port, rack.hosts.get, keys)
-        stack.push_async_callback(door.close)
+        if pool.mode == PROCESSES and os.getuid() != 0:
+            check_other_users(options, pool.missing, find_other_people())
+            pool.note_problem(REACHABLE)
+        ssh_server = SshServer(site.live_world, site.ssh_port, pool.hosts.get, keys)
+        stack.push_async_callback(ssh_server.close)
         group = await stack.enter_async_context(asyncio.TaskGroup())
-        keeper = group.create_task(reconcile_hosts(site, rack, door))
-        yield HostSetup(mode=rack.mode, missing=rack.missing)
-        keeper.cancel()
+        reconciler = group.create_task(reconcile_hosts(site, pool, ssh_server))
+        yield HostSetup(mode=pool.mode, missing=pool.missing)
+        reconciler.cancel()
 
 
-def check_other_users(wish: HostOptions, missing: Sequence[str], people: Sequence[str]) -> None:
+def check_other_users(options: HostOptions, missing: Sequence[str], people: Sequence[str]) -> None:
     """Refuse process hosts on a shared machine unless the user asked for them."""
-    if wish.hosts != PROCESSES and people:
+    if options.hosts != PROCESSES and people:
         named = ", ".join(people[:NAMED_MAX])
         raise WorldError(
             f"Can't isolate hosts here ({'; '.join(missing)}), and others use this machine "
@@ -69,22 +69,22 @@ def check_other_users(wish: HostOptions, missing: Sequence[str], people: Sequenc
         )
 
 
-async def reconcile_hosts(site: HostEnvironment, rack: HostPool, door: SshServer) -> None:
+async def reconcile_hosts(site: HostEnvironment, pool: HostPool, ssh_server: SshServer) -> None:
     """Update hosts and addresses whenever they change."""
 
     async def match(keys: set[str]) -> None:
         """Apply views; booting takes a while, so each call runs in its own task."""
         try:
-            await rack.apply_views({key: site.desk.host_view(key) for key in keys})
+            await pool.apply_views({key: site.live_world.host_view(key) for key in keys})
         except OSError as error:
             site.tell(f"could not update a host ({error.strerror or error})")
 
     async with asyncio.TaskGroup() as group:
-        keys = set(site.desk.host_views())
+        keys = set(site.live_world.host_views())
         while True:
             group.create_task(match(keys))
             try:
-                await door.apply_views({key: site.desk.host_view(key) for key in keys})
+                await ssh_server.apply_views({key: site.live_world.host_view(key) for key in keys})
             except OSError as error:
                 site.tell(str(error))
-            keys = await site.desk.wait_for_changed_hosts()
+            keys = await site.live_world.wait_for_changed_hosts()

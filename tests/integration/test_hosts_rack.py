@@ -61,7 +61,7 @@ def test_power_off_ends_everything_at_once_and_is_no_news(mode: str) -> None:
             (host,) = await here.wish(view())
             stubborn = "trap '' TERM HUP INT; (setsid setsid nohup sleep 60 >&- 2>&- &) ; sleep 60"
             working = asyncio.create_task(run(host, stubborn))
-            room = here.rack.berths["a-0"].room
+            room = here.rack.entries["a-0"].running
             assert room is not None and await becomes(lambda: bool(room.jobs))
             assert await here.change("a-0", on=False) is None
             assert host.gone.is_set() and (await working).code == -signal.SIGKILL
@@ -140,7 +140,7 @@ def test_a_hung_host_does_not_answer_but_can_be_killed(
             host, other = await here.wish(view(0), view(1))
             monkeypatch.setattr(channel, "ANSWER_S", 1.0)
             await here.change("a-0", hung=True)
-            with pytest.raises(TimeoutError, match="no answer"):
+            with pytest.raises(TimeoutError, match="no response"):
                 await host.ensure_account("alice")
             assert (await other.ensure_account("alice")).name == "alice"
             await here.change("a-0", hung=False)
@@ -192,7 +192,7 @@ def test_a_node_that_is_gone_takes_its_disks_along(walled: str) -> None:
             (host,) = await here.wish(view())
             await run(host, "echo mine > /root/mine")
             await here.rack.apply_views({"a-0": None})
-            assert host.gone.is_set() and not here.rack.berths
+            assert host.gone.is_set() and not here.rack.entries
             (fresh,) = await here.wish(view())
             assert (await run(fresh, "cat /root/mine")).code == 1
 
@@ -225,7 +225,7 @@ def test_the_death_of_the_zygote_is_survived(mode: str) -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())
             busy = asyncio.create_task(run(host, "trap '' TERM HUP; sleep 60"))
-            room = here.rack.berths["a-0"].room
+            room = here.rack.entries["a-0"].running
             assert room is not None and await becomes(lambda: bool(room.jobs))
             assert here.rack.zygote is not None
             everybody = process_family(here.rack.zygote.pid)
@@ -259,7 +259,7 @@ def test_a_machine_that_is_slow_to_end_hosts_ends_them_all_the_same(
                 os.kill(here.rack.zygote.pid, signal.SIGCONT)
             async with asyncio.timeout(20):
                 await ending
-            assert here.rack.hosts == {} and here.rack.berths == {}
+            assert here.rack.hosts == {} and here.rack.entries == {}
             assert "no response to kill within 0.2 s" in " ".join(here.rack.missing)
 
     asyncio.run(story())
@@ -271,7 +271,7 @@ def test_a_lying_init_is_not_believed(walled: str) -> None:
     async def story() -> None:
         async with floor(walled) as here:
             host, other = await here.wish(view(0), view(1))
-            room = here.rack.berths["a-0"].room
+            room = here.rack.entries["a-0"].running
             assert room is not None
             lies: list[dict[str, object]] = [
                 {"event": "exit", "pid": "x"},

@@ -209,6 +209,6 @@ def test_weather_and_death(mode: str, tmp_path: Path) -> None:
         assert (await run(keys)).out == key
         await here.change(0, on=False)
         assert "Connection refused" in (await run(quick)).err
-        assert await becomes(lambda: not here.door.gates.get(view(0).key))
+        assert await becomes(lambda: not here.door.listeners.get(view(0).key))
 
     at_home(mode, tmp_path, work)

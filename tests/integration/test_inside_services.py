@@ -65,7 +65,7 @@ async def served(
     }
     surroundings = ServiceSettings(keys_folder=folder / "keys", **around)
     make = PoolSettings(
-        mode=mode, offer=offer, services=partial(run_host_services, around=surroundings)
+        mode=mode, offer=offer, services=partial(run_host_services, settings=surroundings)
     )
     with tempfile.TemporaryDirectory(prefix="hosts-") as ground:
         Path(ground).chmod(0o755)

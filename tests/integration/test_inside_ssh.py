@@ -308,7 +308,7 @@ def test_a_client_that_drops(tmp_path: Path) -> None:
         await until(lambda: not alive(pids[0]))
         assert alive(pids[1])
         pipes = await left(f"sleep 300 & echo $! >>{tmp_path}/p; wait", "p")
-        await until(lambda: not here.door.gates[VIEW.key].visits)
+        await until(lambda: not here.door.listeners[VIEW.key].connections)
         assert alive(pipes[0])
         for pid in (pids[1], pipes[0]):
             os.kill(pid, signal.SIGKILL)

@@ -10,8 +10,8 @@ from tpuherd_sim.model.strike_rules import is_rule_match
 from tpuherd_sim.model.world_parts import LogEntry
 from tpuherd_sim.weather import arguments
 from tpuherd_sim.weather.arguments import TYPES, InvalidWeather
-from tpuherd_sim.weather.kinds import KINDS, RULE, RULES, STROKES
-from tpuherd_sim.weather.log_text import TOLD, format_duration, log_sentence
+from tpuherd_sim.weather.kinds import KINDS, ONE_OFFS, RULE, RULES
+from tpuherd_sim.weather.log_text import SENTENCES, format_duration, log_sentence
 from tpuherd_sim.weather.match_hosts import is_spelled
 from tpuherd_sim.weather.reference import kind_rows, reference_page
 
@@ -27,7 +27,7 @@ def samples() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_names_are_unique_and_each_has_what_it_takes() -> None:
-    assert len(KINDS) == len(RULES) + len(STROKES)
+    assert len(KINDS) == len(RULES) + len(ONE_OFFS)
     for kind in KINDS.values():
         assert kind.example.split()[0] == kind.name
         own = [argument.name for argument in kind.own]
@@ -102,7 +102,7 @@ def test_every_kind_has_a_row_and_a_section() -> None:
 
 def test_every_stroke_has_a_sentence_of_its_own() -> None:
     strokes = {kind.name for kind in KINDS.values() if kind.family != RULE}
-    assert strokes <= {name.removeprefix("weather.") for name in TOLD}
+    assert strokes <= {name.removeprefix("weather.") for name in SENTENCES}
 
 
 @pytest.mark.parametrize(

@@ -42,28 +42,28 @@ class ServiceSettings:
 
 @asynccontextmanager
 async def run_host_services(
-    host: Host, desk: WorldApi, around: ServiceSettings
+    host: Host, world_api: WorldApi, settings: ServiceSettings
 ) -> AsyncIterator[None]:
     """Run metadata, metrics, packages and the guest agent; stop all of them on exit."""
-    clock = around.clock
+    clock = settings.clock
     places: dict[tuple[str, int], Callable[[socket], Awaitable[None]]] = {
-        metadata_server.ADDRESS: MetadataServer(desk, host.view.key, clock).serve_connection,
+        metadata_server.ADDRESS: MetadataServer(world_api, host.view.key, clock).serve_connection,
         libtpu_metrics.ADDRESS: RuntimeMetrics(host, clock).serve_connection,
         packages.PROXY_ADDRESS: PackageProxy(
-            around.packages, internet=around.internet
+            settings.packages, internet=settings.internet
         ).serve_connection,
     }
-    if around.objects is not None:
-        places[BUCKETS_ADDRESS] = BucketGateway(desk, around.objects, clock).serve_connection
-    agent = GuestAgent(host, desk, around.keys_folder, clock)
+    if settings.objects is not None:
+        places[BUCKETS_ADDRESS] = BucketGateway(world_api, settings.objects, clock).serve_connection
+    agent = GuestAgent(host, world_api, settings.keys_folder, clock)
     tasks: list[asyncio.Task[None]] = []
     try:
         for place, serve in places.items():
             listener = await try_listen(host, place)
             if listener is not None:
-                tasks.append(asyncio.create_task(accept_connections(listener, serve, around)))
+                tasks.append(asyncio.create_task(accept_connections(listener, serve, settings)))
         with suppress(OSError):  # a host with a full disk still boots
-            await write_package_config(host, around.packages)
+            await write_package_config(host, settings.packages)
         tasks.append(asyncio.create_task(run_logged(agent.run)))
         yield
     finally:
@@ -93,9 +93,9 @@ async def try_listen(host: Host, place: tuple[str, int]) -> socket | None:
 class BucketGateway:
     """Cloud Storage as hosts reach it."""
 
-    def __init__(self, desk: WorldApi, folder: Path, clock: Clock) -> None:
-        self.desk = desk
-        self.objects = ObjectStore(desk, folder)
+    def __init__(self, world_api: WorldApi, folder: Path, clock: Clock) -> None:
+        self.world_api = world_api
+        self.objects = ObjectStore(world_api, folder)
         self.clock = clock
 
     async def serve_connection(self, end: socket) -> None:
@@ -105,4 +105,4 @@ class BucketGateway:
         """Answer requests for objects and buckets; refuse everything else."""
         if not request.path.startswith(TREES):
             return Response(status=404, body=b"Not Found")
-        return await self.objects.answer_request(request) or self.desk.handle_request(request)
+        return await self.objects.answer_request(request) or self.world_api.handle_request(request)

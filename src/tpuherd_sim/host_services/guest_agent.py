@@ -22,9 +22,9 @@ RETRY_S = 5.0  #: until the next call to a host that did not respond
 class GuestAgent:
     """Does from outside what Google's guest agent does inside a VM."""
 
-    def __init__(self, host: Host, desk: WorldApi, keys_folder: Path, clock: Clock) -> None:
+    def __init__(self, host: Host, world_api: WorldApi, keys_folder: Path, clock: Clock) -> None:
         self.host = host
-        self.desk = desk
+        self.world_api = world_api
         self.keys_folder = keys_folder
         self.clock = clock
         self.key = host.view.key
@@ -38,7 +38,7 @@ class GuestAgent:
             group.create_task(self.run_startup_script())
             while True:
                 if await self.apply_changes():
-                    await self.desk.wait_for_change(self.key)
+                    await self.world_api.wait_for_change(self.key)
                 else:
                     await self.clock.sleep(RETRY_S)
 
@@ -46,12 +46,12 @@ class GuestAgent:
         """Publish the host's name and key unless the world already knows them."""
         kind, public = public_host_key(self.keys_folder, self.key)
         known = find_entry(
-            self.desk.metadata_tree(self.key), ["instance", "guest-attributes", "hostkeys"]
+            self.world_api.metadata_tree(self.key), ["instance", "guest-attributes", "hostkeys"]
         )
         for name, value in ((kind, public), ("hostname", self.host.view.name)):
             if known is not None and known.value.get(name) == value:
                 continue
-            self.desk.handle_request(
+            self.world_api.handle_request(
                 Request(
                     method="PUT",
                     path=f"/sim/v1/hosts/{self.key}/guest-attributes/hostkeys/{quote(name)}",
@@ -62,11 +62,11 @@ class GuestAgent:
     async def apply_changes(self) -> bool:
         """Apply the latest change; return False if the host did not respond."""
         try:
-            view = self.desk.host_view(self.key)
+            view = self.world_api.host_view(self.key)
             if view is not None and view.soft_off > self.soft_off:
                 self.soft_off = view.soft_off
                 await self.shut_down(view.shutdown_script)
-            for name in set(self.desk.login_keys(self.key)) - self.accounts:
+            for name in set(self.world_api.login_keys(self.key)) - self.accounts:
                 await self.make_account(name)
         except OSError:
             return False

@@ -18,8 +18,8 @@ GUEST = f"{ROOT}/instance/guest-attributes/"
 class MetadataServer:
     """One host's view of the world's metadata."""
 
-    def __init__(self, desk: WorldApi, key: str, clock: Clock) -> None:
-        self.desk = desk
+    def __init__(self, world_api: WorldApi, key: str, clock: Clock) -> None:
+        self.world_api = world_api
         self.key = key
         self.clock = clock
 
@@ -28,14 +28,14 @@ class MetadataServer:
 
     def host_time(self) -> float:
         """Return the time with this host's clock skew."""
-        view = self.desk.host_view(self.key)
+        view = self.world_api.host_view(self.key)
         return self.clock.now() + (view.clock_skew_s if view else 0.0)
 
     async def answer_request(self, request: Request) -> Response:
         """Answer a request; wait for a change if the request asks for it."""
         if request.method in ("PUT", "DELETE") and request.path.startswith(GUEST):
             return self.write_guest_attribute(request)
-        response = metadata_response(self.desk.metadata_tree(self.key), request)
+        response = metadata_response(self.world_api.metadata_tree(self.key), request)
         wait = requested_wait(request)
         if wait is None or response.status != 200:
             return response
@@ -43,8 +43,8 @@ class MetadataServer:
         try:
             async with asyncio.timeout(wait.timeout_s):
                 while response_etag(response) == known:
-                    await self.desk.wait_for_change(self.key)
-                    response = metadata_response(self.desk.metadata_tree(self.key), request)
+                    await self.world_api.wait_for_change(self.key)
+                    response = metadata_response(self.world_api.metadata_tree(self.key), request)
         except TimeoutError:
             pass  # the client gets the current value and asks again
         return response
@@ -61,7 +61,7 @@ class MetadataServer:
             return metadata_response({}, Request(method="GET", path=GUEST, headers=request.headers))
         path = f"/sim/v1/hosts/{self.key}/guest-attributes/{quote(namespace)}/{quote(name)}"
         value = json.dumps({"value": request.body.decode("utf-8", "replace")}).encode()
-        done = self.desk.handle_request(Request(method=request.method, path=path, body=value))
+        done = self.world_api.handle_request(Request(method=request.method, path=path, body=value))
         return Response(
             status=done.status if done.status >= 400 else 200, headers=allowed.headers[:4]
         )

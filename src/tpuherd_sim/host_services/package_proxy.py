@@ -67,8 +67,8 @@ class PackageProxy:
         try:
             try:
                 async with asyncio.timeout(PATIENCE_S):
-                    wish = parse_request(await reader.readuntil(b"\r\n\r\n"))
-                    far = await self.connect_to_server(wish)
+                    wanted = parse_request(await reader.readuntil(b"\r\n\r\n"))
+                    far = await self.connect_to_server(wanted)
             except ProxyRefusal as no:
                 writer.write(refusal_response(no.status, str(no)))
             except TimeoutError:
@@ -76,50 +76,52 @@ class PackageProxy:
             except (asyncio.LimitOverrunError, OSError) as error:
                 writer.write(refusal_response(502, f"the server can't be reached: {error}"))
             else:
-                await self.relay_both_ways(wish, (reader, writer), far)
+                await self.relay_both_ways(wanted, (reader, writer), far)
             await writer.drain()
         finally:
             await close_writer(writer)
 
     async def relay_both_ways(
         self,
-        wish: ProxyRequest,
+        wanted: ProxyRequest,
         near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> None:
         try:
-            if wish.method == "CONNECT":
+            if wanted.method == "CONNECT":
                 near[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
                 async with asyncio.TaskGroup() as group:
                     group.create_task(copy_stream(near[0], far[1]))
                     group.create_task(copy_stream(far[0], near[1]))
                 return
             async with asyncio.TaskGroup() as group:
-                group.create_task(copy_stream(near[0], far[1], wish.body_bytes))
+                group.create_task(copy_stream(near[0], far[1], wanted.body_bytes))
                 group.create_task(copy_stream(far[0], near[1]))
         finally:
             await close_writer(far[1])
 
     async def connect_to_server(
-        self, wish: ProxyRequest
+        self, wanted: ProxyRequest
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to the requested server if it is allowed."""
         if not self.internet:
             raise ProxyRefusal(403, "this world was started with --no-internet")
-        mirror = (wish.host, wish.port) in self.packages.mirrors
-        if wish.port not in PORTS and not mirror:
-            raise ProxyRefusal(403, f"hosts can reach only ports 80 and 443, not {wish.port}")
-        addresses = await resolve_addresses(wish.host, wish.port)
+        mirror = (wanted.host, wanted.port) in self.packages.mirrors
+        if wanted.port not in PORTS and not mirror:
+            raise ProxyRefusal(403, f"hosts can reach only ports 80 and 443, not {wanted.port}")
+        addresses = await resolve_addresses(wanted.host, wanted.port)
         if not mirror and any(is_private(address) for address in addresses):
-            raise ProxyRefusal(403, f"hosts can't reach {wish.host}, which is in a private network")
-        direct = any(f".{wish.host}".endswith(f".{end}") for end in self.packages.direct)
+            raise ProxyRefusal(
+                403, f"hosts can't reach {wanted.host}, which is in a private network"
+            )
+        direct = any(f".{wanted.host}".endswith(f".{end}") for end in self.packages.direct)
         if self.packages.upstream and not direct and "*" not in self.packages.direct:
-            return await connect_via_upstream(self.packages.upstream, wish)
+            return await connect_via_upstream(self.packages.upstream, wanted)
         if not addresses:
-            raise ProxyRefusal(502, f"{wish.host} has no address")
-        far = await connect_first(addresses, wish.port)
-        if wish.method != "CONNECT":
-            far[1].write(wish.forwarded_head(wish.path))
+            raise ProxyRefusal(502, f"{wanted.host} has no address")
+        far = await connect_first(addresses, wanted.port)
+        if wanted.method != "CONNECT":
+            far[1].write(wanted.forwarded_head(wanted.path))
         return far
 
 
@@ -181,7 +183,7 @@ async def connect_first(
 
 
 async def connect_via_upstream(
-    upstream: str, wish: ProxyRequest
+    upstream: str, wanted: ProxyRequest
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect through the proxy that this machine itself uses."""
     url = urlsplit(upstream if "//" in upstream else f"//{upstream}")
@@ -190,16 +192,16 @@ async def connect_via_upstream(
     if url.username:
         pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
         pass_word = [f"Proxy-Authorization: Basic {base64.b64encode(pair.encode()).decode()}"]
-    place = f"{wish.host}:{wish.port}"
-    if wish.method != "CONNECT":
-        writer.write(wish.forwarded_head(f"http://{place}{wish.path}", *pass_word))
+    place = f"{wanted.host}:{wanted.port}"
+    if wanted.method != "CONNECT":
+        writer.write(wanted.forwarded_head(f"http://{place}{wanted.path}", *pass_word))
         return reader, writer
     lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}", *pass_word, "", ""]
     writer.write("\r\n".join(lines).encode("latin-1"))
     status = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1:2]
     if status != [b"200"]:
         await close_writer(writer)
-        raise ProxyRefusal(502, f"the machine's own proxy refused {wish.host}")
+        raise ProxyRefusal(502, f"the machine's own proxy refused {wanted.host}")
     return reader, writer
 
 

@@ -59,8 +59,8 @@ class PoolEntry:
     """A host's entry, which exists as long as its node."""
 
     number: int
-    wish: HostView | None = None
-    room: RunningHost | None = None
+    target: HostView | None = None
+    running: RunningHost | None = None
     ended: int | None = None  #: the boot that ended by itself; not started again
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -68,14 +68,14 @@ class PoolEntry:
 class HostPool:
     """Holds the zygote and all running hosts."""
 
-    def __init__(self, desk: WorldApi, folder: Path, make: PoolSettings | None = None) -> None:
-        self.desk = desk
+    def __init__(self, world_api: WorldApi, folder: Path, make: PoolSettings | None = None) -> None:
+        self.world_api = world_api
         self.folder = folder
         self.make = make or PoolSettings()
         self.mode = ""
         self.missing: list[str] = []  #: features that this machine lacks, in sentences
         self.hosts: dict[str, Host] = {}
-        self.berths: dict[str, PoolEntry] = {}
+        self.entries: dict[str, PoolEntry] = {}
         self.made = 0
         self.zygote: subprocess.Popen[bytes] | None = None
         self.line: Channel | None = None
@@ -149,45 +149,47 @@ class HostPool:
             accelerator="v4-8", chips=1, device="accel", pci="0x005e", internal_ip="10.0.0.2",
             external_ip=None, segment="trial", peers=(("trial", "10.0.0.2"),), on=True, boot=0,
         )  # fmt: skip
-        berth = PoolEntry(number=self.next_number(), wish=view)
-        self.berths[view.key] = berth
+        entry = PoolEntry(number=self.next_number(), target=view)
+        self.entries[view.key] = entry
         try:
-            room = await self.start_host(berth, view)
+            running = await self.start_host(entry, view)
             async with asyncio.timeout(BOOT_S):
-                await room.up
-            await self.end_host(room)
+                await running.up
+            await self.end_host(running)
         except TimeoutError:
             raise OSError(110, "a host did not start in time") from None
         finally:
-            del self.berths[view.key]
-        await self.order_zygote("drop", berth.number)
+            del self.entries[view.key]
+        await self.order_zygote("drop", entry.number)
 
     async def apply_views(self, views: Mapping[str, HostView | None]) -> None:
         """Make these hosts match their views; None means the node is deleted."""
         async with asyncio.TaskGroup() as group:
             for key, view in views.items():
-                berth = self.berths.get(key)
-                if berth is None:
+                entry = self.entries.get(key)
+                if entry is None:
                     if view is None:
                         continue
-                    berth = self.berths[key] = PoolEntry(number=self.next_number())
-                berth.wish = view
-                room = berth.room
-                if room is not None and (view is None or not view.on or view.boot != room.boot):
-                    room.expected = True
-                    group.create_task(self.kill_quietly(room))
-                group.create_task(self.update_host(key, berth))
+                    entry = self.entries[key] = PoolEntry(number=self.next_number())
+                entry.target = view
+                running = entry.running
+                if running is not None and (
+                    view is None or not view.on or view.boot != running.boot
+                ):
+                    running.expected = True
+                    group.create_task(self.kill_quietly(running))
+                group.create_task(self.update_host(key, entry))
 
     def next_number(self) -> int:
         """Return a number that no host had before."""
         self.made += 1
         return self.made
 
-    async def update_host(self, key: str, berth: PoolEntry) -> None:
+    async def update_host(self, key: str, entry: PoolEntry) -> None:
         """Apply a host's view; its errors do not affect other hosts."""
         while not self.closing.is_set():
             try:
-                await self.update_until_done(key, berth)
+                await self.update_until_done(key, entry)
                 return
             except TimeoutError as error:  # the machine is busy: try again
                 self.note_problem(f"{key}: {error.strerror or error}")
@@ -195,119 +197,119 @@ class HostPool:
                 self.note_problem(f"{key}: {error.strerror or error}")
                 return
 
-    async def update_until_done(self, key: str, berth: PoolEntry) -> None:
+    async def update_until_done(self, key: str, entry: PoolEntry) -> None:
         """Apply a host's view until there is nothing left to change."""
-        async with berth.lock:
+        async with entry.lock:
             while not self.closing.is_set():
-                wish, room = berth.wish, berth.room
-                if wish is None:
-                    await self.remove_host(key, berth)
+                target, running = entry.target, entry.running
+                if target is None:
+                    await self.remove_host(key, entry)
                     return
-                if room is not None and (not wish.on or wish.boot != room.boot):
-                    await self.end_host(room)
-                elif not wish.on or (room is None and berth.ended == wish.boot):
+                if running is not None and (not target.on or target.boot != running.boot):
+                    await self.end_host(running)
+                elif not target.on or (running is None and entry.ended == target.boot):
                     return
-                elif room is None:
-                    await self.boot_host(berth, wish)
+                elif running is None:
+                    await self.boot_host(entry, target)
                 else:
-                    room.view = wish
+                    running.view = target
                     try:
-                        await self.apply_faults(room, wish)
+                        await self.apply_faults(running, target)
                     # its own root user may have broken what we want to break
                     except OSError as error:
-                        self.note_problem(f"{wish.name}: {error.strerror or error}")
-                    if berth.wish is wish:
+                        self.note_problem(f"{target.name}: {error.strerror or error}")
+                    if entry.target is target:
                         return
 
-    async def remove_host(self, key: str, berth: PoolEntry) -> None:
+    async def remove_host(self, key: str, entry: PoolEntry) -> None:
         """Remove a host and its disk, because its node is deleted."""
-        if berth.room is not None:
-            await self.end_host(berth.room)
-        if self.berths.get(key) is berth:
-            del self.berths[key]
+        if entry.running is not None:
+            await self.end_host(entry.running)
+        if self.entries.get(key) is entry:
+            del self.entries[key]
             if self.line is not None:
-                await self.order_zygote("drop", berth.number)
+                await self.order_zygote("drop", entry.number)
 
-    async def boot_host(self, berth: PoolEntry, wish: HostView) -> None:
+    async def boot_host(self, entry: PoolEntry, target: HostView) -> None:
         """Start a host and its services, then report it to the world."""
-        room = None
+        running = None
         try:
-            room = await self.start_host(berth, wish)
+            running = await self.start_host(entry, target)
             async with asyncio.timeout(BOOT_S):
-                await room.up
+                await running.up
         except (OSError, TimeoutError) as error:
-            berth.ended = wish.boot
-            if room is not None:
-                wanted = room.expected
-                await self.end_host(room)
+            entry.ended = target.boot
+            if running is not None:
+                wanted = running.expected
+                await self.end_host(running)
                 if wanted:
-                    berth.ended = None
+                    entry.ended = None
                     return
-            self.report_event(wish, "failed", str(error) or "it did not start in time")
+            self.report_event(target, "failed", str(error) or "it did not start in time")
             return
-        self.hosts[wish.key] = room
+        self.hosts[target.key] = running
         served = asyncio.Event()
         assert self.lives is not None
-        self.lives.create_task(self.run_services(room, served))
+        self.lives.create_task(self.run_services(running, served))
         await served.wait()
-        if not room.gone.is_set():
-            self.report_event(wish, "up")
+        if not running.gone.is_set():
+            self.report_event(target, "up")
 
-    async def start_host(self, berth: PoolEntry, wish: HostView) -> RunningHost:
+    async def start_host(self, entry: PoolEntry, target: HostView) -> RunningHost:
         """Ask the zygote to start the host."""
         line = await self.ensure_zygote()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        room = berth.room = RunningHost(wish, berth.number, ours, self.end_broken_host)
+        running = entry.running = RunningHost(target, entry.number, ours, self.end_broken_host)
         try:
             with theirs:
-                message = {"number": berth.number, "plan": make_boot_config(wish)}
+                message = {"number": entry.number, "plan": make_boot_config(target)}
                 reply, _ = await line.send_request(
                     "boot", message, [theirs.fileno()], within_s=BOOT_S
                 )
         except OSError:
-            berth.room = None
-            room.mark_dead()
+            entry.running = None
+            running.mark_dead()
             raise
         int_field(reply, "pid")
-        return room
+        return running
 
-    def end_broken_host(self, room: RunningHost) -> None:
+    def end_broken_host(self, running: RunningHost) -> None:
         """End a host that closed its channel although it is alive."""
         if self.lives is not None and not self.closing.is_set():
-            self.lives.create_task(self.kill_quietly(room))
+            self.lives.create_task(self.kill_quietly(running))
 
-    async def kill_quietly(self, room: RunningHost) -> None:
+    async def kill_quietly(self, running: RunningHost) -> None:
         """End a host; log errors, and report its death as usual."""
         try:
-            if not room.gone.is_set():
-                await self.order_zygote("kill", room.number)
+            if not running.gone.is_set():
+                await self.order_zygote("kill", running.number)
         except OSError as error:
-            self.note_problem(f"{room.view.name}: {error.strerror or error}")
+            self.note_problem(f"{running.view.name}: {error.strerror or error}")
 
-    async def run_services(self, room: RunningHost, served: asyncio.Event) -> None:
+    async def run_services(self, running: RunningHost, served: asyncio.Event) -> None:
         """Run the services of a host while it is up."""
         try:
-            async with self.make.services(room, self.desk):
+            async with self.make.services(running, self.world_api):
                 served.set()
-                await room.gone.wait()
+                await running.gone.wait()
         except OSError as error:
-            if not room.gone.is_set():
-                self.report_event(room.view, "failed", str(error))
+            if not running.gone.is_set():
+                self.report_event(running.view, "failed", str(error))
         finally:
             served.set()
 
-    async def apply_faults(self, room: RunningHost, wish: HostView) -> None:
+    async def apply_faults(self, running: RunningHost, target: HostView) -> None:
         """Apply the view's network, hang and disk faults to a running host."""
-        network, hung, full = room.weather
-        if hung and not wish.hung:
-            await self.order_zygote("hang", room.number, hung=False)
-        if network != wish.network:
-            await self.order_zygote("network", room.number, network=wish.network)
-        if full != wish.disk_full:
-            await self.order_zygote("disk", room.number, full=wish.disk_full)
-        if wish.hung and not hung:
-            await self.order_zygote("hang", room.number, hung=True)
-        room.weather = (wish.network, wish.hung, wish.disk_full)
+        network, hung, full = running.weather
+        if hung and not target.hung:
+            await self.order_zygote("hang", running.number, hung=False)
+        if network != target.network:
+            await self.order_zygote("network", running.number, network=target.network)
+        if full != target.disk_full:
+            await self.order_zygote("disk", running.number, full=target.disk_full)
+        if target.hung and not hung:
+            await self.order_zygote("hang", running.number, hung=True)
+        running.weather = (target.network, target.hung, target.disk_full)
 
     def note_problem(self, sentence: str) -> None:
         """Record a problem for `herd sim status`."""
@@ -322,46 +324,46 @@ class HostPool:
         except (ProcessLookupError, ConnectionError):
             pass
 
-    async def kill_host(self, room: RunningHost) -> None:
+    async def kill_host(self, running: RunningHost) -> None:
         """Cut the power."""
-        room.expected = True
-        if not room.gone.is_set():
-            await self.order_zygote("kill", room.number)
+        running.expected = True
+        if not running.gone.is_set():
+            await self.order_zygote("kill", running.number)
 
-    async def end_host(self, room: RunningHost) -> None:
+    async def end_host(self, running: RunningHost) -> None:
         """Cut the power and wait until the host is gone."""
-        await self.kill_host(room)
+        await self.kill_host(running)
         async with asyncio.timeout(DEATH_S):
-            await room.gone.wait()
+            await running.gone.wait()
 
     def on_host_died(self, news: Message) -> None:
-        for berth in list(self.berths.values()):
-            room = berth.room
-            if room is not None and news.get("host") == room.number:
-                self.record_death(berth, room, int_field(news, "status"))
+        for entry in list(self.entries.values()):
+            running = entry.running
+            if running is not None and news.get("host") == running.number:
+                self.record_death(entry, running, int_field(news, "status"))
 
-    def record_death(self, berth: PoolEntry, room: RunningHost, status: int) -> None:
+    def record_death(self, entry: PoolEntry, running: RunningHost, status: int) -> None:
         """Record that a host ended: ended by us, rebooted by itself, or crashed."""
-        berth.room = None
-        if self.hosts.get(room.view.key) is room:
-            del self.hosts[room.view.key]
-        started = room.up.done() and room.up.exception() is None
-        room.mark_dead()
-        if room.expected or not started:
+        entry.running = None
+        if self.hosts.get(running.view.key) is running:
+            del self.hosts[running.view.key]
+        started = running.up.done() and running.up.exception() is None
+        running.mark_dead()
+        if running.expected or not started:
             return
-        berth.ended = room.boot
+        entry.ended = running.boot
         ends = {int(signal.SIGHUP): "rebooted", int(signal.SIGINT): "off"}
         event = ends.get(os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, "failed")
-        self.report_event(room.view, event, f"wait status {status}", boot=room.boot)
+        self.report_event(running.view, event, f"wait status {status}", boot=running.boot)
 
     def on_zygote_died(self) -> None:
         """Record that the zygote ended, and all hosts with it. The next boot starts a new one."""
         self.line = None
         if self.zygote is not None:
             wait_for_zygote(self.zygote)
-        for berth in list(self.berths.values()):
-            if berth.room is not None:
-                self.record_death(berth, berth.room, int(signal.SIGKILL))
+        for entry in list(self.entries.values()):
+            if entry.running is not None:
+                self.record_death(entry, entry.running, int(signal.SIGKILL))
 
     def report_event(
         self, view: HostView, event: str, why: str = "", boot: int | None = None
@@ -370,7 +372,10 @@ class HostPool:
         body = {"event": event, "boot": view.boot if boot is None else boot, "why": why}
         path = f"/sim/v1/hosts/{view.key}:report"
         request = Request(method="POST", path=path, body=json.dumps(body).encode())
-        if self.desk.handle_request(request).status == UNAVAILABLE and not self.closing.is_set():
+        if (
+            self.world_api.handle_request(request).status == UNAVAILABLE
+            and not self.closing.is_set()
+        ):
             # The world can't store the report now. Without it the node would never be READY.
             asyncio.get_running_loop().call_later(
                 AGAIN_S, self.report_event, view, event, why, boot
@@ -378,9 +383,9 @@ class HostPool:
 
     async def close(self) -> None:
         self.closing.set()
-        for berth in self.berths.values():
-            if berth.room is not None:
-                berth.room.expected = True
+        for entry in self.entries.values():
+            if entry.running is not None:
+                entry.running.expected = True
         await self.end_zygote()
         if self.keeper is not None:
             await self.keeper

@@ -22,7 +22,7 @@ from tpuherd_sim.hosts.messages import Message
 class Zygote:
     def __init__(self, link: socket.socket) -> None:
         self.link = link
-        self.ground: namespace_backend.NamespaceBackend | process_backend.ProcessBackend | None = (
+        self.backend: namespace_backend.NamespaceBackend | process_backend.ProcessBackend | None = (
             None
         )
         self.hosts: dict[int, int] = {}  #: number → pid
@@ -91,15 +91,15 @@ class Zygote:
 
     def get_backend(self) -> namespace_backend.NamespaceBackend | process_backend.ProcessBackend:
         """Return the backend, once prepared."""
-        if self.ground is None:
+        if self.backend is None:
             raise OSError(22, "not prepared yet")
-        return self.ground
+        return self.backend
 
     def prepare_backend(self, order: Message, _: list[int]) -> Message:
         if order["libraries"]:
             sftp_server.load_library(order["libraries"])
         shared = order["mode"] == "processes"
-        self.ground = (
+        self.backend = (
             process_backend.ProcessBackend(order)
             if shared
             else namespace_backend.NamespaceBackend(order)
@@ -161,5 +161,5 @@ def main() -> None:
     try:
         zygote.serve_requests()
     finally:
-        if zygote.ground is not None:
-            zygote.ground.close()
+        if zygote.backend is not None:
+            zygote.backend.close()

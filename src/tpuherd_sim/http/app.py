@@ -39,7 +39,7 @@ class ClientGone(Exception):
 
 
 def create_app(
-    desk: LiveWorld, clock: Clock, sides: Mapping[str, RouteHandler] | None = None
+    live_world: LiveWorld, clock: Clock, sides: Mapping[str, RouteHandler] | None = None
 ) -> App:
     """Return the app of one world.
 
@@ -57,13 +57,13 @@ def create_app(
             request = await read_request(scope, receive)
         except ClientGone:
             return
-        response = await aside(request) or desk.handle_request(request)
+        response = await aside(request) or live_world.handle_request(request)
         if response.delay_s > 0:
             await clock.sleep(response.delay_s)
         if response.lost:
             await cut_connection(scope, receive)
         else:
-            await write_response(send, response, desk.current_time())
+            await write_response(send, response, live_world.current_time())
 
     async def aside(request: Request) -> Response | None:
         if len(request.body) > max_body_bytes(request.path):

@@ -62,8 +62,8 @@ class ObjectRequest:
 class ObjectStore:
     """Answers requests about objects; requests about buckets are left to the model."""
 
-    def __init__(self, desk: WorldApi, folder: Path) -> None:
-        self.desk = desk
+    def __init__(self, live_world: WorldApi, folder: Path) -> None:
+        self.live_world = live_world
         self.folder = folder
         self.writing = Lock()  #: keeps preconditions valid until the write is done
         self.newest = 0  #: the highest generation so far
@@ -83,7 +83,7 @@ class ObjectStore:
             query=query,
         )
         bucket = Request(method="GET", path=f"/storage/v1/b/{wanted.bucket}")
-        known = self.desk.handle_request(bucket)
+        known = self.live_world.handle_request(bucket)
         if known.status != 200:
             return known
         try:

@@ -20,7 +20,7 @@ PREFACE = b"PRI * HTTP/2.0"
 
 @contextlib.asynccontextmanager
 async def serve_proxy(
-    door: socket.socket,
+    listener: socket.socket,
     front: ssl.SSLContext,
     port: int,
     outside: tuple[AccessGuard, Callable[[str], None]],
@@ -30,12 +30,12 @@ async def serve_proxy(
     The guard checks who connects, because to the world's port all of them look like this process.
     `tell` receives problems.
     """
-    doorkeeper, tell = outside
+    guard, tell = outside
     async with asyncio.TaskGroup() as group:
         visitors: set[asyncio.Task[None]] = set()
 
         def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            refused = doorkeeper.refusal_reason(writer.get_extra_info("socket"))
+            refused = guard.refusal_reason(writer.get_extra_info("socket"))
             if refused:
                 task = group.create_task(turn_away(writer, refused))
             else:
@@ -43,7 +43,7 @@ async def serve_proxy(
             visitors.add(task)
             task.add_done_callback(visitors.discard)
 
-        server = await asyncio.start_server(welcome, sock=door, limit=HEAD_BYTES_MAX)
+        server = await asyncio.start_server(welcome, sock=listener, limit=HEAD_BYTES_MAX)
         try:
             yield
         finally:

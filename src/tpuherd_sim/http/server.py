@@ -22,12 +22,12 @@ REFUSED = "tpuherd.refused"
 class GuardedConnection(HttpToolsProtocol):
     """A connection that the app can cut, with the result of the access check."""
 
-    doorkeeper: AccessGuard
+    guard: AccessGuard
     refused = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.refused = self.doorkeeper.refusal_reason(transport.get_extra_info("socket"))
+        self.refused = self.guard.refusal_reason(transport.get_extra_info("socket"))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -53,7 +53,7 @@ def guard_app(app: App, now: Callable[[], float]) -> App:
 
 @contextlib.asynccontextmanager
 async def serve_app(
-    app: App, door: socket.socket, doorkeeper: AccessGuard, now: Callable[[], float]
+    app: App, listener: socket.socket, guard: AccessGuard, now: Callable[[], float]
 ) -> AsyncIterator[None]:
     """Serve the app on this socket; uvicorn's own Server would handle signals and exit
     the process.
@@ -75,10 +75,10 @@ async def serve_app(
 
     def welcome() -> GuardedConnection:
         connection = GuardedConnection(config, state, {})
-        connection.doorkeeper = doorkeeper
+        connection.guard = guard
         return connection
 
-    server = await loop.create_server(welcome, sock=door, backlog=BACKLOG)
+    server = await loop.create_server(welcome, sock=listener, backlog=BACKLOG)
     try:
         yield
     finally:

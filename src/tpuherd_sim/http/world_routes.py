@@ -26,28 +26,33 @@ TOKEN_S = 3599
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
-def world_routes(desk: LiveWorld, board: WorldStatus, folder: Path) -> Mapping[str, RouteHandler]:
+def world_routes(
+    live_world: LiveWorld, world_status: WorldStatus, folder: Path
+) -> Mapping[str, RouteHandler]:
     """Return the handlers by path or path prefix."""
-    facts = board.facts
-    objects = ObjectStore(desk, folder / OBJECTS)
+    facts = world_status.facts
+    objects = ObjectStore(live_world, folder / OBJECTS)
 
     async def world(request: Request) -> Response:
         return json_response(
-            {**asdict(board.current_info()), **world_overview(desk.world, desk.current_time())}
+            {
+                **asdict(world_status.current_info()),
+                **world_overview(live_world.world, live_world.current_time()),
+            }
         )
 
     async def nodes(request: Request) -> Response:
-        return json_response({"nodes": sorted(desk.world.nodes)})
+        return json_response({"nodes": sorted(live_world.world.nodes)})
 
     async def news(request: Request) -> Response:
         """Answer once the log has more lines than the client knows."""
         since = parse_qs(request.query).get("since", ["0"])[0]
         try:
             async with asyncio.timeout(NEWS_S_MAX):
-                await desk.wait_for_log_lines(int(since) if since.isdecimal() else 0)
+                await live_world.wait_for_log_lines(int(since) if since.isdecimal() else 0)
         except TimeoutError:
             pass  # no news; the client may ask again
-        return json_response({"lines": log_length(desk.world)})
+        return json_response({"lines": log_length(live_world.world)})
 
     async def metadata(request: Request) -> Response:
         """Answer google-auth on this machine, whose GCE_METADATA_HOST names the world."""

@@ -27,7 +27,7 @@ class ConnectionOwner(Protocol):
     """The address that the client connected to."""
 
     host: Host
-    visits: set["ClientConnection"]
+    connections: set["ClientConnection"]
 
     @property
     def is_paused(self) -> bool:
@@ -38,9 +38,9 @@ class ConnectionOwner(Protocol):
 
 
 class ClientConnection(asyncssh.SSHServer):
-    def __init__(self, gate: ConnectionOwner) -> None:
-        self.gate = gate
-        self.host = gate.host
+    def __init__(self, listener: ConnectionOwner) -> None:
+        self.listener = listener
+        self.host = listener.host
         self.user = ""
         self.bridges: set[Bridge] = set()
         self.sessions: list[Session] = []
@@ -51,10 +51,10 @@ class ClientConnection(asyncssh.SSHServer):
         self.connection = conn
         client, here = conn.get_extra_info("peername"), conn.get_extra_info("sockname")
         self.ends = (client[0], client[1], here[0], here[1])
-        self.gate.visits.add(self)
+        self.listener.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.gate.visits.discard(self)
+        self.listener.connections.discard(self)
         for task in self.tasks:
             task.cancel()
 
@@ -66,7 +66,7 @@ class ClientConnection(asyncssh.SSHServer):
         return True
 
     async def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        return await self.gate.may_log_in(username, key.public_data)
+        return await self.listener.may_log_in(username, key.public_data)
 
     def auth_completed(self) -> None:
         self.stranger = False
@@ -100,7 +100,7 @@ class ClientConnection(asyncssh.SSHServer):
 
     def add_bridge(self, bridge: Bridge) -> None:
         self.bridges.add(bridge)
-        if self.gate.is_paused:
+        if self.listener.is_paused:
             bridge.pause_transfer()
 
     def remove_bridge(self, bridge: Bridge) -> None:

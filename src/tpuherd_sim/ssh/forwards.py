@@ -20,16 +20,16 @@ PATIENCE_S = 30.0  #: limit for connecting inside a host
 class Tunnel(asyncssh.SSHTCPSession[bytes], asyncssh.SSHUNIXSession[bytes]):
     """Joins a channel of the client and a socket of the host until both have ended."""
 
-    def __init__(self, visit: SessionOwner, end: socket.socket) -> None:
-        self.visit = visit
+    def __init__(self, owner: SessionOwner, end: socket.socket) -> None:
+        self.owner = owner
         self.end = end
-        self.heard = False  #: the client will send no more
-        self.said = False  #: the host will send no more
+        self.client_ended = False  #: the client will send no more
+        self.host_ended = False  #: the host will send no more
 
     def connection_made(self, chan: Any) -> None:
         self.channel = chan
         self.bridge = Bridge(chan, self.on_host_ended)
-        self.visit.add_bridge(self.bridge)
+        self.owner.add_bridge(self.bridge)
 
     def session_started(self) -> None:
         descriptor = self.end.detach()
@@ -39,7 +39,7 @@ class Tunnel(asyncssh.SSHTCPSession[bytes], asyncssh.SSHUNIXSession[bytes]):
         self.bridge.add_input(data)
 
     def eof_received(self) -> bool:
-        self.heard = True
+        self.client_ended = True
         self.bridge.end_input()
         self.close_if_done()
         return True
@@ -51,27 +51,27 @@ class Tunnel(asyncssh.SSHTCPSession[bytes], asyncssh.SSHUNIXSession[bytes]):
         self.bridge.resume_output()
 
     def on_host_ended(self) -> None:
-        self.said = True
+        self.host_ended = True
         if not self.channel.is_closing():
             self.channel.write_eof()
         self.close_if_done()
 
     def close_if_done(self) -> None:
         """Close when both sides have ended."""
-        if self.heard and self.said:
+        if self.client_ended and self.host_ended:
             self.channel.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.end.close()
         self.bridge.close()
-        self.visit.remove_bridge(self.bridge)
+        self.owner.remove_bridge(self.bridge)
 
 
-async def open_tunnel(visit: SessionOwner, name: str, port: int) -> Tunnel:
+async def open_tunnel(owner: SessionOwner, name: str, port: int) -> Tunnel:
     """Connect to the client's target, as seen from inside the host."""
     try:
         async with asyncio.timeout(PATIENCE_S):
-            return Tunnel(visit, await open_connection(visit.host, name, port))
+            return Tunnel(owner, await open_connection(owner.host, name, port))
     except OSError as error:  # includes timeouts
         raise channel_error(error) from error
 
@@ -87,10 +87,10 @@ async def open_connection(host: Host, name: str, port: int) -> socket.socket:
     return end
 
 
-async def open_unix_tunnel(visit: SessionOwner, path: str) -> Tunnel:
+async def open_unix_tunnel(owner: SessionOwner, path: str) -> Tunnel:
     """Connect to a unix socket inside the host."""
     try:
-        return Tunnel(visit, await visit.host.connect_unix(path, visit.user))
+        return Tunnel(owner, await owner.host.connect_unix(path, owner.user))
     except OSError as error:
         raise channel_error(error) from error
 
@@ -146,20 +146,20 @@ class ReverseListener(asyncssh.SSHListener):
 
 
 async def open_reverse_listener(
-    visit: SessionOwner, connection: asyncssh.SSHServerConnection, name: str, port: int
+    owner: SessionOwner, connection: asyncssh.SSHServerConnection, name: str, port: int
 ) -> ReverseListener:
     """Listen inside the host on loopback only, which is sshd's default."""
-    listener = await visit.host.open_listener("127.0.0.1", port)
+    listener = await owner.host.open_listener("127.0.0.1", port)
     asked = port or int(listener.getsockname()[1])
 
     async def call_home(end: socket.socket, origin: tuple[str, int]) -> None:
-        make: Callable[[], Tunnel] = lambda: Tunnel(visit, end)  # noqa: E731
+        make: Callable[[], Tunnel] = lambda: Tunnel(owner, end)  # noqa: E731
         try:
             await connection.create_connection(make, name, asked, origin[0], origin[1])
         except (asyncssh.Error, OSError):
             end.close()
 
     def welcome(end: socket.socket, origin: tuple[str, int]) -> None:
-        visit.start_task(call_home(end, origin))
+        owner.start_task(call_home(end, origin))
 
     return ReverseListener(listener, welcome)

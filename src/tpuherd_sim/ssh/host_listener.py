@@ -42,14 +42,14 @@ def listen_state(view: HostView | None, host: Host | None) -> ListenState:
 class HostListener:
     """The listening sockets and connections of one running host."""
 
-    def __init__(self, desk: WorldApi, key: str, host: Host, clock: Clock) -> None:
-        self.desk = desk
+    def __init__(self, world_api: WorldApi, key: str, host: Host, clock: Clock) -> None:
+        self.world_api = world_api
         self.key = key
         self.host = host
         self.clock = clock
-        self.manner = ListenState.SHUT
+        self.state = ListenState.SHUT
         self.options: asyncssh.SSHServerConnectionOptions
-        self.visits: set[ClientConnection] = set()
+        self.connections: set[ClientConnection] = set()
         self.address: tuple[str, int] | None = None
         self.outside: socket.socket | None = None
         self.inside: socket.socket | None = None
@@ -83,12 +83,12 @@ class HostListener:
             self.inside = await self.host.open_listener(*INSIDE)
         except OSError:  # used by the user's own sshd
             return
-        if self.manner is ListenState.OPEN:
+        if self.state is ListenState.OPEN:
             self.accepting.append(Acceptor(self.inside, self.accept_client))
 
     @property
     def is_paused(self) -> bool:
-        return self.manner is not ListenState.OPEN
+        return self.state is not ListenState.OPEN
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
@@ -101,14 +101,14 @@ class HostListener:
         await self.host.gone.wait()
         self.set_state(ListenState.SHUT, None)
 
-    def set_state(self, manner: ListenState, address: tuple[str, int] | None) -> None:
+    def set_state(self, state: ListenState, address: tuple[str, int] | None) -> None:
         """Change to another state or address; no effect if both are the same."""
-        if (manner, address) == (self.manner, self.address) and (self.outside or not address):
+        if (state, address) == (self.state, self.address) and (self.outside or not address):
             return
-        if address != self.address or self.manner is ListenState.DARK:
+        if address != self.address or self.state is ListenState.DARK:
             self.stop_listening()
-        self.manner, self.address = manner, address
-        if manner is ListenState.SHUT:
+        self.state, self.address = state, address
+        if state is ListenState.SHUT:
             self.shut_down()
             return
         self.stop_accepting()
@@ -120,17 +120,17 @@ class HostListener:
 
     def apply_state(self) -> None:
         """Accept, freeze or resume connections as the state demands."""
-        if self.manner is ListenState.OPEN:
+        if self.state is ListenState.OPEN:
             for listener in (self.outside, self.inside):
                 if listener is not None:
                     self.accepting.append(Acceptor(listener, self.accept_client))
-        elif self.manner is ListenState.DARK:
+        elif self.state is ListenState.DARK:
             self.fill_backlog()
-        for visit in self.visits:
-            if self.manner is ListenState.OPEN:
-                visit.resume_transfer()
+        for owner in self.connections:
+            if self.state is ListenState.OPEN:
+                owner.resume_transfer()
             else:
-                visit.pause_transfer()
+                owner.pause_transfer()
 
     def shut_down(self) -> None:
         """Refuse new connections and close the others."""
@@ -138,8 +138,8 @@ class HostListener:
         if self.inside is not None:
             self.inside.close()
             self.inside = None
-        for visit in list(self.visits):
-            visit.reset_connection()
+        for owner in list(self.connections):
+            owner.reset_connection()
 
     def fill_backlog(self) -> None:
         """Make the kernel drop new connections: a listen queue of length zero with one connection
@@ -169,7 +169,7 @@ class HostListener:
 
     def accept_client(self, end: socket.socket, _: object) -> None:
         """Accept a connection; authentication follows."""
-        if sum(visit.stranger for visit in self.visits) >= STRANGERS_MAX:
+        if sum(owner.stranger for owner in self.connections) >= STRANGERS_MAX:
             end.close()
         else:
             self.start_task(self.serve_connection(end))
@@ -188,7 +188,7 @@ class HostListener:
         if not NAME.fullmatch(user):
             return False
         now = self.clock.now()
-        if is_key_listed(self.desk.login_keys(self.key).get(user, ()), public, now):
+        if is_key_listed(self.world_api.login_keys(self.key).get(user, ()), public, now):
             return True
         try:
             entry = passwd_entry(await read_text(self.host, "/etc/passwd"), user)

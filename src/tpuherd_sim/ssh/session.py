@@ -35,8 +35,8 @@ class SessionOwner(Protocol):
 class Session(asyncssh.SSHServerSession[bytes]):
     """Passes bytes, sizes and signals to a program in the host, and its end back to the client."""
 
-    def __init__(self, visit: SessionOwner) -> None:
-        self.visit = visit
+    def __init__(self, owner: SessionOwner) -> None:
+        self.owner = owner
         self.command: str | None = None
         self.transfers_files = False  #: by SFTP
         self.task: asyncio.Task[None] | None = None
@@ -50,7 +50,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         # The client learns the end of the outputs only with the exit status: OpenSSH closes a
         # channel that has ended both ways, and asyncssh then accepts no status any more.
         self.bridge = Bridge(chan, self.silent.set)
-        self.visit.add_bridge(self.bridge)
+        self.owner.add_bridge(self.bridge)
 
     def pty_requested(
         self, term_type: str, term_size: tuple[int, int, int, int], term_modes: Mapping[int, int]
@@ -69,7 +69,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         return self.transfers_files
 
     def session_started(self) -> None:
-        self.task = self.visit.start_task(self.run())
+        self.task = self.owner.start_task(self.run())
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         self.bridge.add_input(data)
@@ -92,7 +92,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         return self.terminal is not None
 
     def signal_received(self, signal: str) -> None:
-        self.visit.start_task(self.forward_signal(signal))
+        self.owner.start_task(self.forward_signal(signal))
 
     def connection_lost(self, exc: Exception | None) -> None:
         # Closing the last descriptor of its master hangs up the terminal, and its programs get
@@ -103,7 +103,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         self.bridge.close()
         if self.task is not None:
             self.task.cancel()
-        self.visit.remove_bridge(self.bridge)
+        self.owner.remove_bridge(self.bridge)
 
     def change_terminal(self, change: Callable[[int], None]) -> None:
         """Apply a change to the terminal, if it still exists."""
@@ -117,12 +117,12 @@ class Session(asyncssh.SSHServerSession[bytes]):
         """Send the client's signal to the program and its children."""
         number = getattr(signal, f"SIG{name}", None)
         if isinstance(number, signal.Signals) and self.process is not None:
-            await self.visit.host.send_signal(self.process.pid, number, whole_session=True)
+            await self.owner.host.send_signal(self.process.pid, number, whole_session=True)
 
     async def run(self) -> None:
         """Run the program from start to end."""
         try:
-            account = await self.visit.host.ensure_account(self.visit.user)
+            account = await self.owner.host.ensure_account(self.owner.user)
             process = await self.start_program(await build_program(self, account))
         except OSError as error:
             if not self.over:
@@ -144,7 +144,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         if self.channel.get_terminal_type() is None:
             return await self.start_on_pipes(program)
         columns, rows, width, height = self.channel.get_terminal_size()
-        process, master = await self.visit.host.spawn_on_terminal(
+        process, master = await self.owner.host.spawn_on_terminal(
             program, (rows, columns, width, height)
         )
         if self.over:
@@ -166,7 +166,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
             # Any user of the host may reopen its own /dev/stderr, whoever created the pipe.
             os.fchmod(descriptor, 0o666)
         try:
-            process = await self.visit.host.spawn_program(program, theirs)
+            process = await self.owner.host.spawn_program(program, theirs)
         except BaseException:
             for descriptor in ours:
                 os.close(descriptor)
@@ -185,7 +185,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         """Send the exit status and close. A host that died sends nothing: its
         connections are cut.
         """
-        if self.over or self.visit.host.gone.is_set():
+        if self.over or self.owner.host.gone.is_set():
             return
         if os.WIFSIGNALED(status):
             name = signal.Signals(os.WTERMSIG(status)).name.removeprefix("SIG")
@@ -196,12 +196,12 @@ class Session(asyncssh.SSHServerSession[bytes]):
 
 async def build_program(session: Session, account: Account) -> Program:
     """Return what to start: the user's shell, with the environment of sshd and PAM."""
-    visit, channel = session.visit, session.channel
+    owner, channel = session.owner, session.channel
     passwd, environment = await asyncio.gather(
-        read_text(visit.host, "/etc/passwd"), read_text(visit.host, "/etc/environment")
+        read_text(owner.host, "/etc/passwd"), read_text(owner.host, "/etc/environment")
     )
     shell = login_shell(passwd, account.name)
-    ends = visit.ends
+    ends = owner.ends
     env = {
         **accepted_variables(channel.get_environment()),
         "USER": account.name,

@@ -16,19 +16,19 @@ class SshServer:
 
     def __init__(
         self,
-        desk: WorldApi,
+        world_api: WorldApi,
         port: int,
         hosts: Callable[[str], Host | None],
         keys_folder: Path,
         *,
         clock: Clock | None = None,
     ) -> None:
-        self.desk = desk
+        self.world_api = world_api
         self.port = port
         self.hosts = hosts
         self.keys_folder = keys_folder
         self.clock = clock or WallClock()
-        self.gates: dict[str, HostListener] = {}
+        self.listeners: dict[str, HostListener] = {}
 
     async def apply_views(self, views: Mapping[str, HostView | None]) -> None:
         """Make the addresses of these hosts match their views; None means the node is deleted."""
@@ -50,26 +50,26 @@ class SshServer:
     async def apply_view(self, key: str, view: HostView | None) -> None:
         host = self.hosts(key)
         wanted = listen_state(view, host)
-        gate = self.gates.get(key)
-        if gate is not None and (wanted is ListenState.SHUT or gate.host is not host):
-            del self.gates[key]
-            await gate.close()
-            gate = None
+        listener = self.listeners.get(key)
+        if listener is not None and (wanted is ListenState.SHUT or listener.host is not host):
+            del self.listeners[key]
+            await listener.close()
+            listener = None
         if view is None:
             delete_host_key(self.keys_folder, key)
         if wanted is ListenState.SHUT or view is None or host is None:
             return
         address = (view.external_ip, self.port) if view.external_ip else None
-        if gate is not None:
-            gate.set_state(wanted, address)
+        if listener is not None:
+            listener.set_state(wanted, address)
             return
-        gate = self.gates[key] = HostListener(self.desk, key, host, self.clock)
-        await gate.open(host_key(self.keys_folder, key))
+        listener = self.listeners[key] = HostListener(self.world_api, key, host, self.clock)
+        await listener.open(host_key(self.keys_folder, key))
         try:
-            gate.set_state(wanted, address)
+            listener.set_state(wanted, address)
         finally:
-            await gate.open_inside()
+            await listener.open_inside()
 
     async def close(self) -> None:
-        gates, self.gates = list(self.gates.values()), {}
-        await asyncio.gather(*(gate.close() for gate in gates))
+        listeners, self.listeners = list(self.listeners.values()), {}
+        await asyncio.gather(*(listener.close() for listener in listeners))

@@ -27,7 +27,7 @@ def apply_weather(world: World, name: str, given: ArgumentValues, now: float) ->
         return [begin_rule(world, name, given, now)]
     shared = {field: value for field, value in given.items() if field not in ASIDE}
     hits = []
-    for hit in STROKES[name](world, given, now):
+    for hit in ONE_OFFS[name](world, given, now):
         hits.append({**hit, **shared})
         log_event(world, now, f"weather.{name}", **hits[-1])
         if "for" in given:
@@ -147,7 +147,7 @@ def same_hit(hit: HitFacts) -> HitFacts:
 
 
 OneOffFunction = Callable[[World, ArgumentValues, float], Iterator[HitFacts]]
-STROKES: Mapping[str, OneOffFunction] = MappingProxyType(
+ONE_OFFS: Mapping[str, OneOffFunction] = MappingProxyType(
     {
         "preempt": preempt_nodes,
         "maintain": maintain_nodes,

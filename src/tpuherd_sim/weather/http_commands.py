@@ -46,8 +46,8 @@ def run_command(world: World, call: ApiCall, now: float) -> Json:
     try:
         row = arguments.find_kind(call.path["kind"])
         hits = apply_weather(world, row.name, arguments.fill_arguments(row, call.body), now)
-    except InvalidWeather as unfit:
-        raise argument_error(unfit) from unfit
+    except InvalidWeather as invalid:
+        raise argument_error(invalid) from invalid
     return {"done": hits}
 
 
@@ -55,8 +55,8 @@ def end_rule(world: World, call: ApiCall, now: float) -> Json:
     """End a rule."""
     try:
         return {"done": apply_weather(world, "clear", {"rule": call.path["rule"]}, now)}
-    except InvalidWeather as unfit:
-        raise ApiError(404, "NOT_FOUND", unfit.sentence) from unfit
+    except InvalidWeather as invalid:
+        raise ApiError(404, "NOT_FOUND", invalid.sentence) from invalid
 
 
 def schedule_scenario(world: World, call: ApiCall, now: float) -> Json:
@@ -70,10 +70,10 @@ def schedule_scenario(world: World, call: ApiCall, now: float) -> Json:
     for number, step in enumerate(steps, 1):
         try:
             read.append(parse_step(step))
-        except InvalidWeather as unfit:
+        except InvalidWeather as invalid:
             raise argument_error(
-                InvalidWeather(unfit.field, f"step {number}: {unfit.sentence}")
-            ) from unfit
+                InvalidWeather(invalid.field, f"step {number}: {invalid.sentence}")
+            ) from invalid
     for timing, name, given in read:
         times = {field: scale_duration(world, timing[field]) for field in timing}
         until = {"until": now + times["until_s"]} if "until_s" in times else {}
@@ -143,8 +143,8 @@ def run_step(world: World, due: AgendaItem) -> None:
     given, every = due.args["given"], due.args.get("every")
     try:
         apply_weather(world, due.target, given, due.at)
-    except InvalidWeather as unfit:
-        log_event(world, due.at, "weather.missed", kind=due.target, why=unfit.sentence)
+    except InvalidWeather as invalid:
+        log_event(world, due.at, "weather.missed", kind=due.target, why=invalid.sentence)
     again = due.at + (every or 0.0)
     if every and again <= due.args.get("until", again):
         schedule_event(world, again, DO, due.target, **due.args)
@@ -171,13 +171,13 @@ def rule_json(rule: Rule) -> Json:
     }
 
 
-def argument_error(unfit: InvalidWeather) -> ApiError:
+def argument_error(invalid: InvalidWeather) -> ApiError:
     """Return the API's error with the invalid field."""
     detail = {
         "@type": "type.googleapis.com/google.rpc.BadRequest",
-        "fieldViolations": [{"field": unfit.field, "description": unfit.sentence}],
+        "fieldViolations": [{"field": invalid.field, "description": invalid.sentence}],
     }
-    return ApiError(400, "INVALID_ARGUMENT", unfit.sentence, details=(detail,))
+    return ApiError(400, "INVALID_ARGUMENT", invalid.sentence, details=(detail,))
 
 
 ROUTES: tuple[Route, ...] = (

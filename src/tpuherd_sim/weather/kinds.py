@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 RULE = "rule"  #: stays in force and applies to everything it matches
-STROKE = "stroke"  #: happens once
+ONE_OFF = "stroke"  #: happens once
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +54,7 @@ def one_off_kind(
     name: str, meaning: str, example: str, *own: Argument, undo: str = ""
 ) -> WeatherKind:
     return WeatherKind(
-        name=name, family=STROKE, meaning=meaning, example=example, own=own, undo=undo
+        name=name, family=ONE_OFF, meaning=meaning, example=example, own=own, undo=undo
     )
 
 
@@ -246,7 +246,7 @@ RULES = (
     ),
 )
 
-STROKES = (
+ONE_OFFS = (
     one_off_kind(
         "preempt",
         "preempts nodes, as a cloud does with spot capacity",
@@ -381,5 +381,5 @@ STROKES = (
 )
 
 KINDS: Mapping[str, WeatherKind] = MappingProxyType(
-    {kind.name: kind for kind in (*RULES, *STROKES)}
+    {kind.name: kind for kind in (*RULES, *ONE_OFFS)}
 )

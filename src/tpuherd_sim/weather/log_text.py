@@ -11,7 +11,7 @@ EventFacts = Mapping[str, Any]
 
 def log_sentence(note: LogEntry) -> str:
     """Return the sentence; a name without one is shown with its facts."""
-    told = TOLD.get(note.name)
+    told = SENTENCES.get(note.name)
     try:
         said = told(note.facts) if callable(told) else told.format_map(note.facts) if told else ""
     except (KeyError, ValueError, TypeError):
@@ -97,7 +97,7 @@ def node_ready_text(facts: EventFacts) -> str:
     return f"{facts['node']} is READY{ill}"
 
 
-TOLD: Mapping[str, str | Callable[[EventFacts], str]] = MappingProxyType(
+SENTENCES: Mapping[str, str | Callable[[EventFacts], str]] = MappingProxyType(
     {
         "weather.preempt": preempt_text,
         "weather.maintain": maintain_text,

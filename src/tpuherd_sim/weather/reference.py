@@ -1,7 +1,7 @@
 """The table of weather as JSON and as a page of the docs."""
 
 from tpuherd_sim.model.http_types import Json
-from tpuherd_sim.weather.kinds import LASTING, RULE, RULES, STROKES, Argument, WeatherKind
+from tpuherd_sim.weather.kinds import LASTING, ONE_OFFS, RULE, RULES, Argument, WeatherKind
 
 HEAD = """# Weather
 
@@ -29,7 +29,7 @@ Patterns narrow it, `for` and `times` limit it, and it applies with the probabil
 answer to the command names the rule (`http-error-1`); `herd sim weather clear http-error-1` ends
 it.
 """
-STROKES_HEAD = """## One-off events
+ONE_OFFS_HEAD = """## One-off events
 
 These happen once. Those with a `for` are undone automatically after that time.
 """
@@ -86,7 +86,7 @@ def kind_rows() -> list[Json]:
                 for argument in kind.arguments.values()
             ],
         }
-        for kind in (*RULES, *STROKES)
+        for kind in (*RULES, *ONE_OFFS)
     ]
 
 
@@ -94,8 +94,8 @@ def reference_page() -> str:
     """Return docs/reference/weather.md."""
     parts = [HEAD, RULES_HEAD]
     parts += [kind_section(kind) for kind in RULES]
-    parts += [STROKES_HEAD]
-    parts += [kind_section(kind) for kind in STROKES]
+    parts += [ONE_OFFS_HEAD]
+    parts += [kind_section(kind) for kind in ONE_OFFS]
     return "\n".join([*parts, SCENARIO])
 
 

@@ -106,11 +106,11 @@ def parse_scenario(text: str, *, read: FileReader) -> Scenario:
                 name,
                 f"{name!r} is not a part of a scenario{unknown_name_hint(name, PARTS)}",
             )
-    calm: list[Json] = []
+    initial: list[Json] = []
     if "capacity" in found:
-        calm += capacity_steps(found["capacity"].node)
+        initial += capacity_steps(found["capacity"].node)
     if "weather" in found:
-        calm += [parse_rule(node) for node in sequence_items(found["weather"].node, "weather")]
+        initial += [parse_rule(node) for node in sequence_items(found["weather"].node, "weather")]
     steps = (
         [parse_step(node) for node in sequence_items(found["steps"].node, "steps")]
         if "steps" in found
@@ -118,11 +118,11 @@ def parse_scenario(text: str, *, read: FileReader) -> Scenario:
     )
     measured = sequence_items(found["traces"].node, "traces") if "traces" in found else []
     seed = read_value(file_part("a scenario", SEED), found["seed"], SEED) if "seed" in found else 0
-    if not calm and not steps and not measured and "storm" not in found:
+    if not initial and not steps and not measured and "storm" not in found:
         raise ScenarioError(line_number(root), "", EMPTY)
     return Scenario(
         seed=seed,
-        steps=(*calm, *steps),
+        steps=(*initial, *steps),
         traces=tuple(parse_trace(node, read) for node in measured),
         storm=parse_storm(found["storm"].node) if "storm" in found else None,
     )
@@ -134,8 +134,10 @@ def scenario_steps(scenario: Scenario) -> list[Json]:
     for one in scenario.traces:
         every += traces.trace_steps(one, scenario.seed)
     if scenario.storm is not None:
-        wild = scenario.storm
-        every += storm_steps(scenario.seed, wild.zones, wild.hours, wild.strength, nodes=wild.nodes)
+        options = scenario.storm
+        every += storm_steps(
+            scenario.seed, options.zones, options.hours, options.strength, nodes=options.nodes
+        )
     return sorted(every, key=lambda one: float(one["at_s"]))
 
 
@@ -147,8 +149,8 @@ def capacity_steps(node: yaml.Node) -> Iterator[Json]:
         if isinstance(field.node, yaml.MappingNode):
             types = mapping_fields(field.node, f"capacity of {zone}")
         for type_, many in types.items():
-            said = {"zone": zone, "type": type_, "nodes": scalar_value(many.node, zone)}
-            yield {"at_s": 0.0, "do": row.name, **fill_arguments(row, said, {}, many.line)}
+            values = {"zone": zone, "type": type_, "nodes": scalar_value(many.node, zone)}
+            yield {"at_s": 0.0, "do": row.name, **fill_arguments(row, values, {}, many.line)}
 
 
 def parse_rule(node: yaml.Node) -> Json:
@@ -159,20 +161,20 @@ def parse_rule(node: yaml.Node) -> Json:
         raise ScenarioError(
             found["do"].line, "do", f"{row.name!r} happens once: put it under 'steps' with a time"
         )
-    said = {name: scalar_value(found[name].node, name) for name in found if name != "do"}
-    return {"at_s": 0.0, "do": row.name, **fill_arguments(row, said, found, line_number(node))}
+    values = {name: scalar_value(found[name].node, name) for name in found if name != "do"}
+    return {"at_s": 0.0, "do": row.name, **fill_arguments(row, values, found, line_number(node))}
 
 
 def parse_step(node: yaml.Node) -> Json:
     found = mapping_fields(node, "a step")
     row = read_kind(found, node)
-    said = {name: scalar_value(found[name].node, name) for name in found if name != "do"}
+    values = {name: scalar_value(found[name].node, name) for name in found if name != "do"}
     known = [*TIMES.arguments, *row.arguments]
-    for name in said:
+    for name in values:
         if name not in known:
             sentence = f"{name!r} is not an argument of {row.name}{unknown_name_hint(name, known)}"
             raise ScenarioError(found[name].line, name, sentence)
-    times = {name: said.pop(name) for name in TIMES.arguments if name in said}
+    times = {name: values.pop(name) for name in TIMES.arguments if name in values}
     times = fill_arguments(TIMES, times, found, line_number(node))
     if not times.keys() & {"at", "every"}:
         raise ScenarioError(line_number(node), "at", "a step needs 'at' or 'every'")
@@ -186,15 +188,15 @@ def parse_step(node: yaml.Node) -> Json:
         "at_s": at,
         "do": row.name,
         **again,
-        **fill_arguments(row, said, found, line_number(node)),
+        **fill_arguments(row, values, found, line_number(node)),
     }
 
 
 def parse_trace(node: yaml.Node, read: FileReader) -> Trace:
     """Return one trace with its file."""
     found = mapping_fields(node, "a trace")
-    said = {name: scalar_value(found[name].node, name) for name in found}
-    given = fill_arguments(TRACE, said, found, line_number(node))
+    values = {name: scalar_value(found[name].node, name) for name in found}
+    given = fill_arguments(TRACE, values, found, line_number(node))
     path, line = given["file"], found["file"].line
     try:
         gap_s, levels = traces.parse_trace(read(path))
@@ -217,13 +219,13 @@ def parse_trace(node: yaml.Node, read: FileReader) -> Trace:
 
 def parse_storm(node: yaml.Node) -> StormOptions:
     found = mapping_fields(node, "storm")
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         name: [scalar_value(one, name) for one in field.node.value]
         if isinstance(field.node, yaml.SequenceNode)
         else scalar_value(field.node, name)
         for name, field in found.items()
     }
-    return StormOptions(**fill_arguments(STORM, {"zones": "*", **said}, found, line_number(node)))
+    return StormOptions(**fill_arguments(STORM, {"zones": "*", **values}, found, line_number(node)))
 
 
 def read_kind(found: dict[str, ScenarioField], node: yaml.Node) -> WeatherKind:
@@ -232,24 +234,24 @@ def read_kind(found: dict[str, ScenarioField], node: yaml.Node) -> WeatherKind:
         raise ScenarioError(line_number(node), "do", "'do' is missing: which kind of weather?")
     try:
         return arguments.find_kind(scalar_value(found["do"].node, "do"))
-    except InvalidWeather as unfit:
-        raise ScenarioError(found["do"].line, "do", unfit.sentence) from unfit
+    except InvalidWeather as invalid:
+        raise ScenarioError(found["do"].line, "do", invalid.sentence) from invalid
 
 
 def fill_arguments(
-    row: WeatherKind, said: Json, found: dict[str, ScenarioField], line: int
+    row: WeatherKind, values: Json, found: dict[str, ScenarioField], line: int
 ) -> Json:
     """Return typed and complete arguments; errors name the line of their field if possible."""
     try:
-        return arguments.fill_arguments(row, said)
-    except InvalidWeather as unfit:
-        at = found[unfit.field].line if unfit.field in found else line
-        raise ScenarioError(at, unfit.field, unfit.sentence) from unfit
+        return arguments.fill_arguments(row, values)
+    except InvalidWeather as invalid:
+        at = found[invalid.field].line if invalid.field in found else line
+        raise ScenarioError(at, invalid.field, invalid.sentence) from invalid
 
 
 def read_value(row: WeatherKind, field: ScenarioField, argument: Argument) -> Any:
-    said = {argument.name: scalar_value(field.node, argument.name)}
-    return fill_arguments(row, said, {argument.name: field}, field.line)[argument.name]
+    values = {argument.name: scalar_value(field.node, argument.name)}
+    return fill_arguments(row, values, {argument.name: field}, field.line)[argument.name]
 
 
 def compose_yaml(text: str) -> yaml.Node | None:

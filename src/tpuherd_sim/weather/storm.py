@@ -61,7 +61,7 @@ class Fault:
 
     do: str
     per_day: float
-    said: Mapping[str, Any]
+    arguments: Mapping[str, Any]
 
 
 #: Faults that also affect calls for all zones.
@@ -70,47 +70,61 @@ SOME = UniformRange(low=0.2, high=0.9, digits=2)
 MOMENT = UniformRange(low=30, high=300)
 WHILE = UniformRange(low=300, high=2400)
 FAULTS = (
-    Fault(do="http-error", per_day=4, said={"http": 503, "share": SOME, "for": MOMENT}),
-    Fault(do="http-error", per_day=3, said={"http": 429, "share": SOME, "for": MOMENT}),
-    Fault(do="http-error", per_day=1, said={"http": 500, "share": SOME, "for": MOMENT}),
-    Fault(do="lost-response", per_day=4, said={"times": UniformRange(low=1, high=3), "for": HOUR}),
-    Fault(do="delay", per_day=2, said={"seconds": UniformRange(low=2, high=20), "for": MOMENT}),
+    Fault(do="http-error", per_day=4, arguments={"http": 503, "share": SOME, "for": MOMENT}),
+    Fault(do="http-error", per_day=3, arguments={"http": 429, "share": SOME, "for": MOMENT}),
+    Fault(do="http-error", per_day=1, arguments={"http": 500, "share": SOME, "for": MOMENT}),
     Fault(
-        do="stale-list", per_day=3, said={"age_s": UniformRange(low=20, high=120), "for": MOMENT}
+        do="lost-response", per_day=4, arguments={"times": UniformRange(low=1, high=3), "for": HOUR}
     ),
-    Fault(do="unreachable-zone", per_day=2, said={"for": MOMENT}),
-    Fault(do="conflict", per_day=2, said={"times": 1, "for": HOUR}),
-    Fault(do="operation-error", per_day=2, said={"code": 13, "times": 1, "for": HOUR}),
     Fault(
-        do="slow-operation", per_day=2, said={"factor": UniformRange(low=3, high=20), "for": WHILE}
+        do="delay", per_day=2, arguments={"seconds": UniformRange(low=2, high=20), "for": MOMENT}
     ),
-    Fault(do="endless-operation", per_day=2, said={"times": 1, "for": HOUR}),
-    Fault(do="born-unhealthy", per_day=1, said={"times": 1, "for": 6 * HOUR}),
-    Fault(do="no-external-ip", per_day=0.5, said={"times": 1, "for": 6 * HOUR}),
-    Fault(do="unreachable-worker", per_day=1, said={"times": 1, "for": 6 * HOUR}),
-    Fault(do="stuck-suspending", per_day=1, said={"times": 1, "for": 6 * HOUR}),
-    Fault(do="late-fill", per_day=1, said={"after_s": MOMENT, "times": 1, "for": 6 * HOUR}),
-    Fault(do="recycle-ip", per_day=2, said={"times": 2, "for": 6 * HOUR}),
     Fault(
-        do="slow-keys", per_day=2, said={"seconds": UniformRange(low=20, high=180), "for": WHILE}
+        do="stale-list",
+        per_day=3,
+        arguments={"age_s": UniformRange(low=20, high=120), "for": MOMENT},
+    ),
+    Fault(do="unreachable-zone", per_day=2, arguments={"for": MOMENT}),
+    Fault(do="conflict", per_day=2, arguments={"times": 1, "for": HOUR}),
+    Fault(do="operation-error", per_day=2, arguments={"code": 13, "times": 1, "for": HOUR}),
+    Fault(
+        do="slow-operation",
+        per_day=2,
+        arguments={"factor": UniformRange(low=3, high=20), "for": WHILE},
+    ),
+    Fault(do="endless-operation", per_day=2, arguments={"times": 1, "for": HOUR}),
+    Fault(do="born-unhealthy", per_day=1, arguments={"times": 1, "for": 6 * HOUR}),
+    Fault(do="no-external-ip", per_day=0.5, arguments={"times": 1, "for": 6 * HOUR}),
+    Fault(do="unreachable-worker", per_day=1, arguments={"times": 1, "for": 6 * HOUR}),
+    Fault(do="stuck-suspending", per_day=1, arguments={"times": 1, "for": 6 * HOUR}),
+    Fault(do="late-fill", per_day=1, arguments={"after_s": MOMENT, "times": 1, "for": 6 * HOUR}),
+    Fault(do="recycle-ip", per_day=2, arguments={"times": 2, "for": 6 * HOUR}),
+    Fault(
+        do="slow-keys",
+        per_day=2,
+        arguments={"seconds": UniformRange(low=20, high=180), "for": WHILE},
     ),
     Fault(
         do="slow-provisioning",
         per_day=2,
-        said={"factor": UniformRange(low=2, high=6), "for": WHILE},
+        arguments={"factor": UniformRange(low=2, high=6), "for": WHILE},
     ),
-    Fault(do="preempt", per_day=1, said={"notice_s": 30.0}),
-    Fault(do="preempt", per_day=0.5, said={"notice_s": 0.0}),
-    Fault(do="maintain", per_day=0.5, said={"notice_s": MOMENT, "duration_s": MOMENT}),
-    Fault(do="reboot", per_day=0.5, said={}),
-    Fault(do="crash", per_day=1, said={}),
-    Fault(do="hang", per_day=0.5, said={"for": WHILE}),
-    Fault(do="network", per_day=1, said={"state": "down", "for": MOMENT}),
-    Fault(do="network", per_day=1, said={"state": "slow", "for": WHILE}),
-    Fault(do="unreachable", per_day=0.5, said={"for": WHILE}),
-    Fault(do="fill-disk", per_day=0.5, said={"for": WHILE}),
-    Fault(do="skew", per_day=0.5, said={"seconds": UniformRange(low=-600, high=600), "for": WHILE}),
-    Fault(do="unhealthy", per_day=0.5, said={"for": WHILE}),
+    Fault(do="preempt", per_day=1, arguments={"notice_s": 30.0}),
+    Fault(do="preempt", per_day=0.5, arguments={"notice_s": 0.0}),
+    Fault(do="maintain", per_day=0.5, arguments={"notice_s": MOMENT, "duration_s": MOMENT}),
+    Fault(do="reboot", per_day=0.5, arguments={}),
+    Fault(do="crash", per_day=1, arguments={}),
+    Fault(do="hang", per_day=0.5, arguments={"for": WHILE}),
+    Fault(do="network", per_day=1, arguments={"state": "down", "for": MOMENT}),
+    Fault(do="network", per_day=1, arguments={"state": "slow", "for": WHILE}),
+    Fault(do="unreachable", per_day=0.5, arguments={"for": WHILE}),
+    Fault(do="fill-disk", per_day=0.5, arguments={"for": WHILE}),
+    Fault(
+        do="skew",
+        per_day=0.5,
+        arguments={"seconds": UniformRange(low=-600, high=600), "for": WHILE},
+    ),
+    Fault(do="unhealthy", per_day=0.5, arguments={"for": WHILE}),
 )
 
 
@@ -210,8 +224,8 @@ def fault_steps(dice: Dice, fault: Fault, zone: str, end: float, strength: float
         whom = (
             {"zone": zone} if KINDS[fault.do].family == RULE else {"target": f"{zone}/*", "pick": 1}
         )
-        said = {name: draw_value(dice, value) for name, value in fault.said.items()}
-        yield {"at_s": round(at, 1), "do": fault.do, **whom, **said}
+        arguments = {name: draw_value(dice, value) for name, value in fault.arguments.items()}
+        yield {"at_s": round(at, 1), "do": fault.do, **whom, **arguments}
 
 
 def draw_value(dice: Dice, value: object) -> object:
