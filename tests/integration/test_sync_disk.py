@@ -75,7 +75,7 @@ def test_a_snapshot_that_has_no_room_here_says_whose_disk_is_full(
     code = tmp_path / "tree"
     write(code, {f"f{n}": random.Random(n).randbytes(SIZE // 8) for n in range(10)})
     with pytest.raises(
-        OperationFailed, match=r"this machine's disk is full: .*/archive can't"
+        OperationFailed, match=r"this machine's disk is full: can't write to .*/archive"
     ) as told:
         snapshot_folder(code, archive, ENVIRONMENT)
     assert "free some space" in told.value.hint

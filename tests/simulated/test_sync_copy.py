@@ -101,7 +101,7 @@ def test_what_is_no_file_is_left_out_and_told(here: Path, tmp_path: Path) -> Non
     os.mkfifo(pipe)
     done = to([here / "tree"], "x", hosts)
     assert (done.failed, done.skipped) == ({}, (str(pipe),))
-    with pytest.raises(InvalidInput, match="pipe: neither a file nor a folder"):
+    with pytest.raises(InvalidInput, match="pipe: not a file or folder"):
         to([pipe], "y", hosts)
     os.mkfifo(hosts[0].home / "queue")
     told = fetched(["queue"], hosts, tmp_path / "back").failed["pod/w0"]
@@ -119,9 +119,9 @@ def test_two_nodes_of_one_name_are_told_apart(here: Path, tmp_path: Path) -> Non
 
 def test_nothing_to_copy_is_one_sentence(here: Path, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 1)
-    with pytest.raises(NotFound, match="nothing is not there"):
+    with pytest.raises(NotFound, match="nothing does not exist"):
         to([here / "nothing"], "x", hosts)
-    with pytest.raises(InvalidInput, match="beside the others"):
+    with pytest.raises(InvalidInput, match="with the others"):
         to([here / "one", here / "tree" / ".." / "one"], "x", hosts)
 
 

@@ -317,15 +317,15 @@ def test_a_file_that_changes_while_it_is_read_is_read_again_or_refused(
     assert content(shot(code, archive), archive, "log") == b"ymoremore"
     grow[0] = 99
     write(code, {"log": "z"})
-    with pytest.raises(InvalidInput, match="log changes while it is read"):
+    with pytest.raises(InvalidInput, match="log keeps changing"):
         shot(code, archive)
 
 
 def test_bad_paths_are_one_sentence(tmp_path: Path, code: Path, archive: Archive) -> None:
-    with pytest.raises(InvalidInput, match="is not there"):
+    with pytest.raises(InvalidInput, match="does not exist"):
         shot(tmp_path / "nowhere", archive)
     write(tmp_path, {"file": ""})
-    with pytest.raises(InvalidInput, match="is no folder"):
+    with pytest.raises(InvalidInput, match="is not a folder"):
         shot(tmp_path / "file", archive)
     with pytest.raises(InvalidInput, match="nothing to ship"):
         shot(code, archive)
@@ -335,7 +335,7 @@ def test_bad_paths_are_one_sentence(tmp_path: Path, code: Path, archive: Archive
 def test_what_cannot_be_read_is_refused(code: Path, archive: Archive) -> None:
     write(code, {"a": "", "b/c": ""})
     (code / "a").chmod(0)
-    with pytest.raises(InvalidInput, match="a cannot be read"):
+    with pytest.raises(InvalidInput, match="can't read a"):
         shot(code, archive)
     (code / "a").chmod(0o644)
     (code / "b").chmod(0)
@@ -419,7 +419,7 @@ def test_a_commit_that_is_not_there(code: Path, archive: Archive) -> None:
     with pytest.raises(InvalidInput):
         snapshot_commit(f"file://{code}", "--upload-pack=x", archive, ENVIRONMENT)
     with pytest.raises(
-        OperationFailed, match=r"nope could not be fetched: .*'nope' does not appear to be"
+        OperationFailed, match=r"can't fetch .*nope: .*'nope' does not appear to be"
     ):
         snapshot_commit("nope", "HEAD", archive, ENVIRONMENT)
 

@@ -1,1 +1,1 @@
-"""Snapshots of code and their way to hosts."""
+"""Takes snapshots of code, ships them to hosts, and copies files to and from hosts."""

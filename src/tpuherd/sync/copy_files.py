@@ -1,4 +1,4 @@
-"""Copying files and folders as they are: to many hosts, and from them."""
+"""Copies files and folders to and from many hosts."""
 
 import asyncio
 import hashlib
@@ -47,16 +47,16 @@ from tpuherd_host.agent.snapshots.tree import (
 )
 
 PIECE = 1 << 20
-AT_ONCE = 8  #: hosts that are copied from at a time
+AT_ONCE = 8  #: hosts to copy from at the same time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CopyResult:
-    """What became of a copy from hosts."""
+    """The result of a copy from hosts."""
 
-    got: dict[str, Path]  #: where what each gave is now
-    failed: dict[str, str]  #: and why
-    skipped: dict[str, tuple[str, ...]]  #: what is neither file, folder nor symlink
+    got: dict[str, Path]  #: by host, where its files are now
+    failed: dict[str, str]  #: by host, the reason
+    skipped: dict[str, tuple[str, ...]]  #: by host, what is neither file, folder nor symlink
     bytes_down: int
 
 
@@ -70,11 +70,12 @@ async def copy_to(
     *,
     report: ProgressCallback = lambda progress: None,
 ) -> Shipment:
-    """Files and folders, with modes and times, by cp's rules: into a folder that is there, else
-    under the new name. What else is there stays. Nothing is in its place before all have all of it.
+    """Copy files and folders with modes and times by cp's rules: into an existing folder, else
+    under the new name. Other files there stay. No host puts files in place
+    before all hosts have all of them.
     """
     if not paths or not links:
-        raise InvalidInput("there is nothing to copy, or no host to copy to")
+        raise InvalidInput("nothing to copy, or no host to copy to")
     found, skipped = await asyncio.to_thread(collect_files, paths)
     rows = sorted(found)
     places = {parse_row(each).id: found[each] for each in rows if not parse_row(each).is_folder}
@@ -87,7 +88,7 @@ async def copy_to(
 
 
 def collect_files(paths: Sequence[Path]) -> tuple[dict[bytes, Path], list[Path]]:
-    """Rows with where each is; and what is neither file, folder nor symlink."""
+    """Manifest rows with their local paths, and what is neither file, folder nor symlink."""
     found: dict[bytes, Path] = {}
     skipped: list[Path] = []
     tops: set[str] = set()
@@ -95,24 +96,24 @@ def collect_files(paths: Sequence[Path]) -> tuple[dict[bytes, Path], list[Path]]
         whole = Path(os.path.realpath(path))
         top = path.absolute().name if path.name != ".." else whole.name
         if not os.path.lexists(path):
-            raise NotFound(f"{path} is not there")
+            raise NotFound(f"{path} does not exist")
         if not top or top in tops:
             raise InvalidInput(
-                f"{path} cannot be copied beside the others: it has no name of its own"
+                f"{path} can't be copied with the others: its name is empty or not unique"
             )
         tops.add(top)
         try:
             for each, inner in walk_tree(whole, os.fsencode(top), skipped):
                 found[hashed_row(each, inner)] = each
         except OSError as error:
-            raise InvalidInput(f"{path} cannot be read: {error_text(error)}") from None
+            raise InvalidInput(f"can't read {path}: {error_text(error)}") from None
     if not found:
-        raise InvalidInput(f"{', '.join(map(str, paths))}: neither a file nor a folder")
+        raise InvalidInput(f"{', '.join(map(str, paths))}: not a file or folder")
     return found, skipped
 
 
 def walk_tree(whole: Path, path: bytes, skipped: list[Path]) -> Iterator[tuple[Path, bytes]]:
-    """A file, or a folder with all that is in it; what is neither is skipped."""
+    """A file, or a folder with everything in it; other kinds of files are added to `skipped`."""
     waiting = [(whole, path)]
     while waiting:
         whole, path = waiting.pop()
@@ -126,7 +127,7 @@ def walk_tree(whole: Path, path: bytes, skipped: list[Path]) -> Iterator[tuple[P
 
 
 def hashed_row(whole: Path, path: bytes) -> bytes:
-    """A row, with the content's id."""
+    """The manifest row of a file, with the hash of its content."""
     facts = whole.lstat()
     if stat.S_ISDIR(facts.st_mode):
         return pack_row(path, facts.st_mode, 0, NOBODY, facts.st_mtime_ns or 1)
@@ -138,7 +139,7 @@ def hashed_row(whole: Path, path: bytes) -> bytes:
 
 
 def read_pieces(whole: Path) -> Iterator[bytes]:
-    """A content, piece by piece. If it changes after it was hashed, no host takes it."""
+    """A file's content in pieces. If it changed after it was hashed, hosts reject it."""
     if whole.is_symlink():
         yield os.fsencode(os.readlink(whole))  # noqa: PTH115 - a Path would tidy it up
         return
@@ -151,9 +152,9 @@ def read_pieces(whole: Path) -> Iterator[bytes]:
 
 
 async def copy_from(paths: Sequence[str], links: Sequence[Link], into: Path) -> CopyResult:
-    """Files, folders and patterns: of one host by cp's rules, of several into a folder each."""
+    """Copy files, folders and patterns; from several hosts each into a folder of its own."""
     if not paths or not links:
-        raise InvalidInput("there is nothing to copy, or no host to copy from")
+        raise InvalidInput("nothing to copy, or no host to copy from")
     lanes = asyncio.Semaphore(AT_ONCE)
     got: dict[str, Path] = {}
     failed: dict[str, str] = {}
@@ -184,8 +185,8 @@ async def copy_from(paths: Sequence[str], links: Sequence[Link], into: Path) -> 
 async def fetch_files(
     paths: Sequence[str], link: Link, into: Path, *, new: bool = False
 ) -> tuple[int, tuple[str, ...]]:
-    """From one host: how many bytes came, and what was left out; `new`: `into` is to be a folder,
-    made where it is missing."""
+    """Copy from one host; returns the bytes received and what was skipped. With `new`, `into` is a
+    folder, created if missing."""
     verb = RpcRequest(name="give", arguments={"paths": list(paths)})
     many, reply = await receive_stream(link, verb, lambda come: unpack_files(come, into, new))
     return many, tuple(reply.get("skipped", ()))
@@ -194,7 +195,7 @@ async def fetch_files(
 async def receive_stream(
     link: Link, verb: RpcRequest, take: Callable[[Callable[[], bytes]], None]
 ) -> tuple[int, Mapping[str, Any]]:
-    """What a host gives, taken piece by piece in a thread: how many bytes, and its answer."""
+    """Receive a stream from a host in a thread; returns the bytes received and the reply."""
     loop = asyncio.get_running_loop()
     many = 0
     async with link.open_stream(verb) as stream:
@@ -208,14 +209,14 @@ async def receive_stream(
         try:
             await asyncio.to_thread(take, come)
         except (BrokenStream, BadRows, CorruptBlob) as error:
-            reply = await stream.reply()  # says why, if the host knows
-            raise OperationFailed(f"what came makes no sense: {error}; {dict(reply)}") from None
+            reply = await stream.reply()  # raises the reason, if the host knows it
+            raise OperationFailed(f"the host sent malformed data: {error}; {dict(reply)}") from None
         reply = await stream.reply()
     return many, reply
 
 
 async def next_piece(stream: Stream) -> bytes:
-    """The next bytes of it; none at the end."""
+    """The next bytes of the stream; empty at the end."""
     while (come := await stream.read()) is not None:
         if come[0] == BLOBS:
             return come[1]
@@ -223,7 +224,8 @@ async def next_piece(stream: Stream) -> bytes:
 
 
 def unpack_files(come: Callable[[], bytes], place: Path, new: bool) -> None:
-    """Out of the stream into a folder beside, then to its place: not half, should it be cut."""
+    """Unpack the stream into a temporary folder, then move it in place, so that an interrupted copy
+    leaves nothing half written."""
     source = ContentReader(decode_blocks(read_blocks(come)))
     head = source.read_head()
     rows = check_rows(unpack_rows(source.read_bytes(int(head["body"]))))
@@ -241,7 +243,7 @@ def unpack_files(come: Callable[[], bytes], place: Path, new: bool) -> None:
 
 
 def write_files(tree: bytes, source: ContentReader, give: int, rows: Sequence[ManifestRow]) -> None:
-    """Every file where its row says."""
+    """Write every received file to the path of its row."""
     make_folders(tree, rows)
     for _ in range(give):
         one = rows[source.read_number()]

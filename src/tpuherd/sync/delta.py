@@ -1,4 +1,4 @@
-"""What must travel so that hosts have a snapshot, by what they say they have. Pure."""
+"""Computes what to send so that hosts have a snapshot, from what they report to have. Pure."""
 
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,48 +14,50 @@ from tpuherd_host.agent.snapshots.manifest import (
 )
 from tpuherd_host.agent.snapshots.stream import LIKE_MAX, StreamContent
 
-BASE_LETTERS = 16  #: of a snapshot's id: enough to find it, for what comes of it is checked whole
+BASE_LETTERS = (
+    16  #: letters of a snapshot's id that are sent; the result is verified by the whole id
+)
 
 LoadRows = Callable[[str], Sequence[bytes] | None]
 LoadPieces = Callable[[bytes], Iterable[bytes]]
 
 
 class SentContent(NamedTuple):
-    """A content that travels."""
+    """A content to send."""
 
-    number: int  #: of the row that has it
+    number: int  #: of its row
     id: bytes
     size: int
-    old: bytes | None = None  #: the content that it replaces, of which all have a copy
+    old: bytes | None = None  #: the content that it replaces, which all hosts have
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delta:
-    """What must travel so that all of some hosts have a snapshot."""
+    """What to send so that all hosts of a group have a snapshot."""
 
-    base: str | None  #: told as changes to this one, which all have
+    base: str | None  #: the snapshot that the changes refer to, which all hosts have
     gone: tuple[bytes, ...]
     put: tuple[bytes, ...]
-    give: tuple[SentContent, ...]  #: contents that one of them lacks
+    give: tuple[SentContent, ...]  #: contents that any of the hosts lacks
 
     @property
     def size(self) -> int:
-        """Bytes of content, before they are compressed."""
+        """Bytes of content before compression."""
         return sum(gift.size for gift in self.give)
 
     def stream_head(self) -> dict[str, Any]:
-        """What stands at the front of the stream."""
+        """The header of the stream."""
         base = self.base and self.base[:BASE_LETTERS]
         return {"base": base, "gone": len(pack_rows(self.gone)), "give": len(self.give)}
 
     def stream_body(self) -> bytes:
-        """The rows, or the changes."""
+        """The changed rows: removed ones, then added ones."""
         return pack_rows(self.gone) + pack_rows(self.put)
 
     def iter_contents(
         self, pieces: LoadPieces, kept: Callable[[bytes], bool]
     ) -> Iterator[StreamContent]:
-        """All that is given, with what it replaces where we have kept that too."""
+        """The contents to send, each with the content it replaces if we still have that."""
         for number, id, size, old in self.give:
             like = b"".join(pieces(old)) if old and kept(old) else b""
             yield StreamContent(number, size, pieces(id), like)
@@ -64,7 +66,7 @@ class Delta:
 def compute_delta(
     rows: Sequence[bytes], haves: Sequence[Mapping[str, Any]], rows_of: LoadRows
 ) -> Delta:
-    """What those hosts lack, by what each says it has. `rows_of` knows snapshots by their ids."""
+    """What these hosts lack, given what each reports. `rows_of` loads a snapshot by its id."""
     base, base_rows = common_base(haves, rows_of)
     found = [parse_row(each) for each in rows]
     wanted = content_sizes(found)
@@ -87,7 +89,7 @@ def compute_delta(
 def common_base(
     haves: Sequence[Mapping[str, Any]], rows_of: LoadRows
 ) -> tuple[str | None, Sequence[bytes]]:
-    """The latest snapshot that all of them have whole, and that we know too."""
+    """The latest snapshot that all hosts have completely and that we know, with its rows."""
     everywhere = set.intersection(*(set(have.get("whole", ())) for have in haves))
     for id in haves[0].get("whole", ()):
         if id in everywhere and (rows := rows_of(id)) is not None:
@@ -98,7 +100,7 @@ def common_base(
 def contents_on_host(
     have: Mapping[str, Any], wanted: Sequence[bytes], base: Sequence[bytes], rows_of: LoadRows
 ) -> set[bytes]:
-    """Of the wanted contents those that a host has for sure."""
+    """The wanted contents that a host certainly has."""
     if have.get("held"):
         bits = base64.b64decode(have["held"])
         return {id for n, id in enumerate(wanted) if bits[n // 8] >> n % 8 & 1}

@@ -1,4 +1,4 @@
-"""Who passes a snapshot on to whom. Pure."""
+"""Plans which host passes a snapshot on to which. Pure."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,41 +7,40 @@ from typing import Any
 from tpuherd.ports import Host
 
 FANOUT = 4
-NODES = 8  #: other nodes that a host feeds: wide, for each is tried, and trying takes a while
-DIRECT_AFTER = 2  #: rounds in which nothing came through the other hosts
+NODES = 8  #: nodes that a host sends to; many, because failed attempts take a while
+DIRECT_AFTER = 2  #: rounds without success through other hosts, after which we send directly
 
-NodePair = frozenset[str]  #: of nodes
+NodePair = frozenset[str]  #: two node keys
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RelayHost:
-    """A host that listens, and to whom it passes on."""
+    """A host that listens for a snapshot, and the hosts that it passes it on to."""
 
     name: str
     address: str
     port: int
-    token: str  #: by which both ends know each other
-    node: str = ""  #: of which creation
+    token: str  #: authenticates both ends
+    node: str = ""  #: its node's key
     children: tuple["RelayHost", ...] = ()
 
     def iter_subtree(self) -> Iterator["RelayHost"]:
-        """Itself, and all that are below it."""
+        """Itself and all its descendants."""
         yield self
         for child in self.children:
             yield from child.iter_subtree()
 
     def descendant_names(self) -> set[str]:
-        """Of those below it."""
         return {child.name for child in self.iter_subtree()} - {self.name}
 
     def to_json(self) -> list[Any]:
-        """As the agents take it."""
+        """The form that agents expect."""
         below = [child.to_json() for child in self.children]
         return [self.address, self.port, self.token, below]
 
 
 def build_tree(hosts: Sequence[RelayHost], fanout: int = FANOUT) -> tuple[RelayHost, ...]:
-    """Hosts as a tree: at most `fanout` more below each, all branches of about the same depth."""
+    """Arrange hosts in a balanced tree with at most `fanout` additional children each."""
     branches = (hosts[start::fanout] for start in range(min(fanout, len(hosts))))
     return tuple(
         replace(first, children=(*build_tree(rest, fanout), *first.children))
@@ -51,15 +50,15 @@ def build_tree(hosts: Sequence[RelayHost], fanout: int = FANOUT) -> tuple[RelayH
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RelayTree:
-    """A tree of hosts, and the one at its top."""
+    """A tree of hosts with the host at its top."""
 
     host: str
-    up: bool  #: it gets it over the user's uplink; else it has it, and passes it on
+    up: bool  #: we send it over the user's uplink; else the host has it and passes it on
     children: tuple[RelayHost, ...] = ()
-    alone: bool = False  #: nothing came to it through others: this is its last try
+    alone: bool = False  #: relaying to it failed: this is its last try
 
     def iter_descendants(self) -> Iterator[RelayHost]:
-        """All that get it through others."""
+        """All hosts that get it from other hosts."""
         for child in self.children:
             yield from child.iter_subtree()
 
@@ -72,9 +71,9 @@ def plan_relays(
     strays: Container[str] = (),
     apart: Container[NodePair] = (),
 ) -> list[RelayTree]:
-    """Who gets it from whom. Within a node always from a host of that node: from its source, else
-    from its first, which alone gets it from outside: from another node, unless they are known not
-    to meet or its node is a stray; then over the user's uplink."""
+    """Which host gets it from which. Within a node, hosts get it from the source, a host of the
+    node that has it, else from the node's first host. The first host gets it from another node, or
+    over the user's uplink if the node is a stray or can't reach the others (`apart`)."""
     feeds = [RelayTree(host=one.name, up=True, alone=True) for one in waiting if one.name in alone]
     nodes: dict[str, list[RelayHost]] = {}
     for one in waiting:
@@ -94,7 +93,7 @@ def plan_relays(
 
 
 def rooted_at_first(hosts: Sequence[RelayHost]) -> RelayHost:
-    """The hosts of a node, below its first."""
+    """The hosts of a node as a tree below its first host."""
     first, *others = hosts
     return replace(first, children=build_tree(others))
 
@@ -105,35 +104,35 @@ def reachable_groups(
     strays: Container[str],
     apart: Container[NodePair],
 ) -> list[list[str]]:
-    """Nodes that may reach each other, by crowds; the first of each has it, or gets it first."""
-    found = [[source] for source in sources]
+    """Groups of nodes that may reach each other; the first of each has it or gets it first."""
+    groups = [[source] for source in sources]
     for node in nodes:
         if node in sources:
             continue
         fits = (
-            crowd
-            for crowd in found
-            if node not in strays and not any(frozenset((node, one)) in apart for one in crowd)
+            group
+            for group in groups
+            if node not in strays and not any(frozenset((node, one)) in apart for one in group)
         )
-        crowd = next(fits, None)
-        if crowd is None:
-            found.append([node])
+        group = next(fits, None)
+        if group is None:
+            groups.append([node])
         else:
-            crowd.append(node)
-    return found
+            group.append(node)
+    return groups
 
 
 def detour_reasons(feed: RelayTree, *, stray: bool, again: bool) -> dict[str, str]:
-    """Who gets it another way than it should, and which."""
+    """Hosts that get it in another way than planned, with a description of that way."""
     if not feed.up:
-        return {one.name: f"from {feed.host}, at another try" for one in feed.iter_descendants()}
+        return {one.name: f"from {feed.host}, at a later try" for one in feed.iter_descendants()}
     if feed.alone:
         return {feed.host: "over its own link"}
     if stray:
-        return {feed.host: "over its own link: the hosts of other nodes don't reach its node"}
-    return {feed.host: "sent once more over its own link"} if again else {}
+        return {feed.host: "over its own link: other nodes can't reach its node"}
+    return {feed.host: "sent again over its own link"} if again else {}
 
 
 def node_key(host: Host) -> str:
-    """The node of a host: a recreated one is another."""
+    """Identifies the node of a host; a recreated node gets another key."""
     return f"{host.zone}/{host.node} {host.incarnation}"

@@ -1,4 +1,4 @@
-"""Shipping a snapshot: once over the user's uplink, and all hosts filled before any switches."""
+"""Ships a snapshot once over the user's uplink; all hosts receive it before any switches to it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,9 +33,9 @@ async def ship(
     report: ProgressCallback = lambda progress: None,
     terms: ShipOptions = TERMS,
 ) -> Shipment:
-    """A snapshot to a destination on all these hosts. If one can't be filled none switches."""
+    """Ship a snapshot to all hosts. If one host can't receive it, none switches."""
     if not links:
-        raise InvalidInput("there is no host to ship to")
+        raise InvalidInput("no host to ship to")
     blobs = archive.blobs
     with blobs.shared_lock():
         cargo = Payload(
@@ -49,16 +49,18 @@ async def ship(
 
 
 async def ship_stored(id: str, dest: str, links: Sequence[Link], *, archive: Archive) -> Shipment:
-    """The same with one that was taken before, exactly as it was; NotFound if it is here no more.
-    It may be asked as often as one likes: a host that has it says so."""
+    """Ship a snapshot from the archive; NotFound if it is no longer there. Repeating this is cheap,
+    as hosts that have it say so."""
     snapshot = await asyncio.to_thread(load_snapshot, id, archive)
     if snapshot is None:
-        raise NotFound(f"the snapshot {id[:12]} is here no more", hint="take another: herd sync")
+        raise NotFound(
+            f"the snapshot {id[:12]} is no longer on this machine", hint="take a new one: herd sync"
+        )
     return await ship(snapshot, dest, links, archive=archive)
 
 
 def links_by_label(links: Sequence[Link]) -> dict[str, Link]:
-    """By what users call their hosts."""
+    """The links by their hosts' labels, such as gpt/w0."""
     return dict(zip(host_labels([link.host for link in links]), links, strict=True))
 
 
@@ -70,7 +72,7 @@ async def deliver_payload(
     report: ProgressCallback,
     terms: ShipOptions,
 ) -> Shipment:
-    """The same for anything that can be shipped."""
+    """Ship a snapshot or a copy: fill all hosts, then switch them, or abandon it on all."""
     begun = asyncio.get_running_loop().time()
     voyage = Transfer(cargo, dest, links_by_label(links), report, terms)
     try:

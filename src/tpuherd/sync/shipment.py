@@ -1,4 +1,4 @@
-"""What is agreed on a shipment, what is said of it while it is under way, and what became of it."""
+"""The options, progress and result of a shipment."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from tpuherd.sync.delta import LoadPieces, LoadRows
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How far it is."""
+    """How far a shipment is."""
 
     stage: str  #: ask, send, fill, switch
     sent: int = 0  #: bytes over the user's uplink
@@ -21,12 +21,12 @@ ProgressCallback = Callable[[Progress], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShipOptions:
-    """How it is to be done."""
+    """How to ship."""
 
-    relay: bool = True  #: hosts pass it on; else each gets it over its own SSH link
-    force: bool = False  #: mix it with what stands at the destination
-    partial: bool = False  #: switch those that are filled though others are not
-    tops: tuple[str, ...] | None = None  #: a copy's topmost names; None: a snapshot
+    relay: bool = True  #: hosts pass it on to each other; else each gets it over its own SSH link
+    force: bool = False  #: also if the destination is a folder that herd did not create
+    partial: bool = False  #: switch hosts that received it even if others failed
+    tops: tuple[str, ...] | None = None  #: the top-level names of a copy; None for a snapshot
 
 
 TERMS = ShipOptions()
@@ -34,27 +34,29 @@ TERMS = ShipOptions()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Payload:
-    """What is shipped, and where its contents are."""
+    """What is shipped, and how to read its contents."""
 
     id: str
     rows: Sequence[bytes]
     pieces: LoadPieces
     rows_of: LoadRows = lambda id: None
-    kept: Callable[[bytes], bool] = lambda id: False  #: whether a content is here, also an old one
+    kept: Callable[[bytes], bool] = lambda id: False  #: whether we have a content, even an old one
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shipment:
-    """What became of it."""
+    """The result of a shipment."""
 
     id: str
     dest: str
     got: tuple[str, ...]  #: hosts that switched to it, or had it already
     unchanged: tuple[str, ...]  #: of these, those that had it already
-    failed: Mapping[str, str]  #: hosts that have not got it, and why; laggards too
-    unsure: tuple[str, ...]  #: of these, those that may have switched all the same
-    slow: Mapping[str, str]  #: who got it another way than planned, and which
-    kept: Mapping[str, tuple[str, ...]]  #: what hosts made that is in the way, and stays beside
+    failed: Mapping[str, str]  #: hosts without it, with the reason
+    unsure: tuple[str, ...]  #: of these, hosts that may have switched anyway
+    slow: Mapping[str, str]  #: hosts that got it in another way than planned, with a description
+    kept: Mapping[
+        str, tuple[str, ...]
+    ]  #: files on hosts that were in the way and were kept beside it
     bytes_up: int
     seconds: float
-    skipped: tuple[str, ...] = ()  #: what is neither file, folder nor symlink, and stays here
+    skipped: tuple[str, ...] = ()  #: what is neither file, folder nor symlink and was not shipped

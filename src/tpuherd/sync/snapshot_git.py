@@ -1,4 +1,4 @@
-"""Asking git: which files it would ship, and what a commit holds."""
+"""Asks git which files to ship and what a commit contains."""
 
 import hashlib
 import os
@@ -16,32 +16,32 @@ HERDIGNORE = ".herdignore"
 PIECE = 1 << 20
 SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
-#: As hooks of another repository have them.
+#: Set in hooks of another repository; git must ignore them here.
 ELSEWHERE = {
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_LITERAL_PATHSPECS",
 }  # fmt: skip
 
-#: Whatever the user has set, git compares times of change and inodes, and looks for itself.
+#: Overrides of user settings, so that git compares ctimes and inodes and scans by itself.
 STRICT = (
     "-c", "core.trustctime=true", "-c", "core.checkStat=default", "-c", "core.fsmonitor=false",
 )  # fmt: skip
-CHECKSUM = 20  #: bytes at the end of an index
-ITSELF = (b"H 100", b"H 120")  #: files and symlinks that git does not take on trust
+CHECKSUM = 20  #: bytes at the end of an index file
+ITSELF = (b"H 100", b"H 120")  #: tags of files and symlinks that git does compare
 
 Environment = Mapping[str, str]
 
 
 class Listing(NamedTuple):
-    """What git would ship."""
+    """The files to ship according to git."""
 
-    found: bytes  #: paths that end in a zero byte each
-    left: bytes  #: the same of those to leave out
-    tracked: frozenset[bytes] = frozenset()  #: paths that are not among those that were found
+    found: bytes  #: paths, each ending in a zero byte
+    left: bytes  #: the same for paths to leave out
+    tracked: frozenset[bytes] = frozenset()  #: tracked paths, if `found` does not contain them
 
 
 class IndexStamp(NamedTuple):
-    """By what git's index is known again."""
+    """Identifies a version of git's index."""
 
     mtime_ns: int
     ctime_ns: int
@@ -52,13 +52,13 @@ class IndexStamp(NamedTuple):
 
 
 def clean_environment(environment: Environment) -> dict[str, str]:
-    """Without what points git elsewhere; it answers in English and asks nobody."""
+    """The environment for git: no other repository, English output, no prompts."""
     kept = {name: value for name, value in environment.items() if name not in ELSEWHERE}
     return {**kept, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 
 
 def run_git(*words: str | Path, folder: Path, environment: Environment) -> bytes:
-    """What git says; Broken with the line that tells why when it fails."""
+    """Git's output; OperationFailed with the line that names the cause if it fails."""
     try:
         done = subprocess.run(
             ["git", *words],
@@ -69,39 +69,40 @@ def run_git(*words: str | Path, folder: Path, environment: Environment) -> bytes
         )
     except FileNotFoundError:
         hint = "install git"
-        raise InvalidInput("git is needed to know which files to ship", hint=hint) from None
-    said = done.stderr.decode(errors="replace").strip()
+        raise InvalidInput("herd needs git to find out which files to ship", hint=hint) from None
+    stderr = done.stderr.decode(errors="replace").strip()
     if done.returncode:
-        raise OperationFailed(f"git: {error_cause(said) or done.returncode}")
-    if "could not open directory" in said:
-        raise InvalidInput(f"not all of {folder} can be read: {said.splitlines()[-1]}")
+        raise OperationFailed(f"git: {error_cause(stderr) or done.returncode}")
+    if "could not open directory" in stderr:
+        raise InvalidInput(f"some folders in {folder} can't be read: {stderr.splitlines()[-1]}")
     return done.stdout
 
 
-def error_cause(said: str) -> str:
-    """Of all that git complains of the cause, which it names first."""
-    lines = [line for line in said.splitlines() if not line.startswith(("warning:", "hint:"))]
-    return lines[0].removeprefix("fatal: ") if lines else said
+def error_cause(stderr: str) -> str:
+    """The cause among git's complaints: the first line that is neither warning nor hint."""
+    lines = [line for line in stderr.splitlines() if not line.startswith(("warning:", "hint:"))]
+    return lines[0].removeprefix("fatal: ") if lines else stderr
 
 
 def is_work_tree(folder: Path) -> bool:
-    """Whether git looks after this folder."""
+    """Whether the folder is inside a git work tree."""
     return any((above / ".git").exists() for above in (folder, *folder.parents))
 
 
 def split_paths(listed: bytes) -> set[bytes]:
-    """Paths that end in a zero byte each."""
+    """The paths of a list in which each ends in a zero byte."""
     return {path for path in listed.split(b"\0") if path}
 
 
-def listed_paths(said: Listing) -> set[bytes]:
-    """The paths of a listing. Repositories inside may end in "/"."""
-    return (split_paths(said.found) | said.tracked) - split_paths(said.left)
+def listed_paths(listing: Listing) -> set[bytes]:
+    """The paths of a listing; those of nested repositories may end in "/"."""
+    return (split_paths(listing.found) | listing.tracked) - split_paths(listing.left)
 
 
 def list_files(folder: Path, empty: Path, environment: Environment, kinds: str = "-co") -> Listing:
-    """Paths below a folder: what git would ship, or all where there is no git, and what .herdignore
-    names. `empty` is where an empty repository may stand; `kinds` is "-o" without what git tracks.
+    """The paths to ship: those git does not ignore, or all outside of git, without .herdignore's.
+
+    `empty` is the path for an empty repository; `kinds` is "-o" to leave out tracked files.
     """
     ignore = folder / HERDIGNORE
     excluded: list[str | Path] = ["-X", HERDIGNORE] if ignore.is_file() else []
@@ -118,20 +119,20 @@ def list_files(folder: Path, empty: Path, environment: Environment, kinds: str =
 
 
 def index_path(folder: Path, environment: Environment) -> Path:
-    """Where git keeps what it knows of the files that it tracks."""
+    """The path of git's index."""
     said = run_git("rev-parse", "--git-path", "index", folder=folder, environment=environment)
     return folder / os.fsdecode(said.removesuffix(b"\n"))
 
 
 def stamp_index(index: Path) -> IndexStamp | None:
-    """Of an index as it is now; None where one can't know it again."""
+    """The stamp of the index as it is now; None if it has no checksum."""
     try:
         with index.open("rb") as file:
             file.seek(-CHECKSUM, os.SEEK_END)
             checksum, found = file.read(), os.fstat(file.fileno())
-    except OSError:  # none was written yet
+    except OSError:  # not written yet
         return None
-    if not any(checksum):  # as index.skipHash has it
+    if not any(checksum):  # with index.skipHash
         return None
     times = found.st_mtime_ns, found.st_ctime_ns
     return IndexStamp(*times, found.st_size, found.st_ino, found.st_dev, checksum)
@@ -140,8 +141,8 @@ def stamp_index(index: Path) -> IndexStamp | None:
 def tracked_paths(
     folder: Path, environment: Environment
 ) -> tuple[frozenset[bytes], frozenset[bytes]]:
-    """Paths of the index; and those of them that git looks at itself: no submodules, and nothing
-    that it was told to overlook.
+    """The paths of the index, and those of them that git compares with the work tree: no submodules
+    and no paths marked assume-unchanged or skip-worktree.
     """
     said = run_git("ls-files", "-s", "-v", "-z", folder=folder, environment=environment)
     lines = said.split(b"\0")[:-1]
@@ -151,29 +152,29 @@ def tracked_paths(
 
 
 def changed_paths(folder: Path, environment: Environment) -> set[bytes]:
-    """Paths of the index that are not as git has written them down there."""
+    """The paths whose files differ from the index."""
     words = [*STRICT, "diff-files", "--name-only", "-z", "--relative", "--ignore-submodules=all"]
     return split_paths(run_git(*words, "--", ".", folder=folder, environment=environment))
 
 
 def ensure_bare_repo(folder: Path, environment: Environment) -> None:
-    """A repository without a work tree, made if it isn't there."""
+    """Create a bare repository if it does not exist."""
     if not (folder / "HEAD").exists():
         folder.mkdir(parents=True, exist_ok=True)
         run_git("init", "-q", "--bare", folder, folder=folder, environment=environment)
 
 
 def redact_url(url: str) -> str:
-    """A URL without who asks, and with which password."""
+    """The URL without user name and password."""
     return re.sub(r"(?<=://)[^/@]*@", "", url)
 
 
 def fetch_commit(
     url: str, ref: str, repositories: Path, environment: Environment
 ) -> tuple[Path, str]:
-    """A repository that has a commit, and that commit's full name."""
+    """A local repository that has the commit, and the commit's full hash."""
     if ref.startswith("-") or url.startswith("-") or not ref:
-        raise InvalidInput(f"{ref or url!r} names no commit")
+        raise InvalidInput(f"{ref or url!r} is not a commit")
     folder = repositories / hashlib.sha256(url.encode()).hexdigest()[:16]
     ensure_bare_repo(folder, environment)
 
@@ -195,25 +196,25 @@ def fetch_commit(
         run_git("fetch", "-q", "--prune", url, *every, folder=folder, environment=environment)
     except OperationFailed as error:
         raise OperationFailed(
-            f"{redact_url(url)} could not be fetched: {redact_url(error.sentence)}"
+            f"can't fetch {redact_url(url)}: {redact_url(error.sentence)}"
         ) from None
     for name in (f"refs/remotes/it/{ref}", f"refs/tags/{ref}", ref):
         if found := ask("rev-parse", "-q", "--verify", f"{name}^{{commit}}"):
             return folder, found
-    raise NotFound(f"{redact_url(url)} has no {ref}", hint="push it, or name another commit")
+    raise NotFound(f"{redact_url(url)} has no {ref}", hint="push it or choose another commit")
 
 
 class CommitEntry(NamedTuple):
-    """Something that a commit holds."""
+    """A file or submodule of a commit."""
 
     path: bytes
     mode: int
-    name: str  #: git's, of the content
+    name: str  #: git's hash of the content
     size: int
 
 
 def list_commit(folder: Path, commit: str, environment: Environment) -> list[CommitEntry]:
-    """All that a commit holds, by path."""
+    """All entries of a commit, sorted by path."""
     found = []
     words = ["ls-tree", "-r", "-l", "-z", "--full-tree", commit]
     for each in split_paths(run_git(*words, folder=folder, environment=environment)):
@@ -227,7 +228,7 @@ def list_commit(folder: Path, commit: str, environment: Environment) -> list[Com
 def read_contents(
     folder: Path, wanted: Sequence[str], environment: Environment
 ) -> Iterator[Iterator[Iterator[bytes]]]:
-    """Those contents, one after the other; each is to be read to its end."""
+    """The contents of these objects, one after the other; read each to its end."""
     with tempfile.TemporaryFile() as asked:
         asked.write("".join(f"{name}\n" for name in wanted).encode())
         asked.seek(0)
@@ -247,15 +248,15 @@ def read_contents(
 
 
 def read_object(said: IO[bytes]) -> Iterator[bytes]:
-    """The next content, piece by piece."""
+    """The next content in pieces."""
     head = said.readline().split()
     if len(head) != 3:
-        raise OperationFailed("git has lost a content of the commit")
+        raise OperationFailed("git does not have all contents of the commit")
     left = int(head[2])
     while left:
         piece = said.read(min(left, PIECE))
         if not piece:
-            raise OperationFailed("git ended too early")
+            raise OperationFailed("git ended unexpectedly")
         left -= len(piece)
         yield piece
     said.read(1)

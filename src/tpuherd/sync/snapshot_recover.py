@@ -1,4 +1,4 @@
-"""Bringing a snapshot back that was lost here: from a host it was shipped to, exactly as it was."""
+"""Recovers a snapshot that is missing here from a host it was shipped to."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ from tpuherd_host.agent.snapshots.stream import (
 
 
 async def recover_snapshot(id: str, link: Link, archive: Archive) -> None:
-    """From this host into the archive, every content checked. NotFound: it has not got it."""
+    """Copy it from this host into the archive and verify it; NotFound if the host lacks it."""
 
     def taken(come: Callable[[], bytes]) -> None:
         store_snapshot(id, ContentReader(decode_blocks(read_blocks(come))), archive)
@@ -29,11 +29,11 @@ async def recover_snapshot(id: str, link: Link, archive: Archive) -> None:
 
 
 def store_snapshot(id: str, source: ContentReader, archive: Archive) -> None:
-    """Out of its stream. What is not what its id says is not kept, and ends it."""
+    """Store a snapshot from its stream; raises if contents do not match their ids."""
     head = source.read_head()
     rows = unpack_rows(source.read_bytes(int(head["body"])))
     if rows_id(rows).hex() != id:
-        raise BadRows("this is another snapshot")
+        raise BadRows("it is another snapshot")
     wanted = content_sizes(check_rows(rows))
     ids = [row[-32:] for row in rows]
     with archive.blobs.shared_lock():

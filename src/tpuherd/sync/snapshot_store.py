@@ -1,4 +1,4 @@
-"""Snapshots kept on this machine, so that any of them can be shipped again exactly."""
+"""The archive of snapshots on this machine, so that any of them can be shipped again exactly."""
 
 import contextlib
 import errno
@@ -22,7 +22,7 @@ from tpuherd_host.agent.snapshots.manifest import (
     unpack_rows,
 )
 
-FOLDER = "snapshots"  #: within our folder for data
+FOLDER = "snapshots"  #: within our data folder
 AGE_MAX_S = 90 * 86_400
 BYTES_MAX = 10_000_000_000
 TREES_MAX = 4
@@ -34,7 +34,7 @@ Signature = tuple[int, int, int, int, int]  #: mtime_ns, ctime_ns, size, inode, 
 
 
 class FileStamp(NamedTuple):
-    """A file as it was when it was read last."""
+    """The state of a file when it was last read."""
 
     signature: Signature
     row: bytes
@@ -42,28 +42,28 @@ class FileStamp(NamedTuple):
 
 
 class StoredSnapshot(NamedTuple):
-    """A snapshot that is in the archive."""
+    """A snapshot in the archive."""
 
     id: str
     rows: tuple[bytes, ...]
     size: int
     findings: tuple[Finding, ...]
-    ids: frozenset[bytes]  #: of all contents
-    seen: Mapping[bytes, FileStamp]  #: the files it is of
-    listing: Listing | None = None  #: what git says where it names exactly these
+    ids: frozenset[bytes]  #: ids of all contents
+    seen: Mapping[bytes, FileStamp]  #: the files it was taken from
+    listing: Listing | None = None  #: git's listing, if it names exactly these files
 
 
 class GitIndexTrust(NamedTuple):
-    """How far git's word is good for a tree: as long as its index is the same."""
+    """For which files of a tree git's answer can be trusted while its index is unchanged."""
 
-    seen: Mapping[bytes, FileStamp]  #: the tree's files
+    seen: Mapping[bytes, FileStamp]  #: the tree's known files
     stamp: IndexStamp
-    tracked: frozenset[bytes]  #: all paths of the index
-    doubted: frozenset[bytes]  #: files that may have changed though git says that they did not
+    tracked: frozenset[bytes]  #: all paths in the index
+    doubted: frozenset[bytes]  #: files that may have changed even if git reports no change
 
 
 class Archive:
-    """The folder with all snapshots, their contents, and what is known of the trees they are of."""
+    """The folder with all snapshots, their contents, and the file stamps of their trees."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -74,17 +74,13 @@ class Archive:
         for each in (self.rows_folder, self.seen_folder, self.repositories, self.pins_folder):
             each.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.blobs = BlobStore(folder / "blobs")
-        self.last: dict[
-            Path, StoredSnapshot
-        ] = {}  #: of the trees that were taken last, the last one
+        self.last: dict[Path, StoredSnapshot] = {}  #: by tree, its last snapshot
         self.grounds: dict[Path, GitIndexTrust] = {}
         self._seen: dict[Path, tuple[int, dict[bytes, FileStamp]]] = {}
 
     @contextlib.contextmanager
     def handle_full_disk(self) -> Iterator[None]:
-        """Broken where this machine has no room for what is written in here; what no snapshot needs
-        goes, so that the disk is not left full.
-        """
+        """Raise OperationFailed if the disk is full, after removing unneeded contents."""
         try:
             yield
         except OSError as error:
@@ -92,15 +88,13 @@ class Archive:
                 raise
             with contextlib.suppress(OSError):
                 self.prune_old((self.folder / "tick").stat().st_mtime)
-            sentence = f"this machine's disk is full: {self.folder} can't be written"
-            raise OperationFailed(
-                sentence, hint="free some space there, and say it again"
-            ) from None
+            sentence = f"this machine's disk is full: can't write to {self.folder}"
+            raise OperationFailed(sentence, hint="free some space and try again") from None
 
     # ---- snapshots -------------------------------------------------------------------------------
 
     def load_rows(self, id: str) -> list[bytes] | None:
-        """A snapshot's rows; None when it isn't here."""
+        """A snapshot's rows; None if it is not in the archive."""
         try:
             return unpack_rows((self.rows_folder / id).read_bytes())
         except FileNotFoundError:
@@ -112,7 +106,7 @@ class Archive:
         findings: tuple[Finding, ...] = (),
         seen: Mapping[bytes, FileStamp] | None = None,
     ) -> "StoredSnapshot":
-        """Keep a snapshot whose contents are here."""
+        """Add a snapshot whose contents are already stored."""
         ordered = tuple(sorted(rows))
         piece = pack_rows(ordered)
         id = hashlib.sha256(piece).hexdigest()
@@ -123,7 +117,7 @@ class Archive:
         return StoredSnapshot(id, ordered, size, findings, ids, seen or {})
 
     def mark_used(self, id: str) -> bool:
-        """The age by which it goes counts from now on; whether it is here."""
+        """Reset its age; returns whether it is in the archive."""
         try:
             os.utime(self.rows_folder / id)
         except FileNotFoundError:
@@ -131,9 +125,9 @@ class Archive:
         return True
 
     def pin_snapshots(self, who: str, ids: Iterable[str]) -> None:
-        """These stay, however old, as long as this job wants them; what it wanted before may go."""
+        """Keep these for this job however old they are, instead of those it pinned before."""
         if not re.fullmatch(r"[\w.-]+", who) or who.startswith("."):
-            raise ValueError(f"{who!r} can't be the name of who wants a snapshot")
+            raise ValueError(f"{who!r} is not a valid name of a job")
         file, wanted = self.pins_folder / who, sorted(ids)
         if wanted:
             write_atomically(file, "\n".join(wanted).encode())
@@ -141,15 +135,15 @@ class Archive:
             file.unlink(missing_ok=True)
 
     def pinned_ids(self) -> frozenset[str]:
-        """What anybody wants."""
+        """The snapshots that any job has pinned."""
         found: set[str] = set()
         for file in self.pins_folder.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # just now
+            with contextlib.suppress(FileNotFoundError):  # unpinned right now
                 found.update(file.read_text().split())
         return frozenset(found)
 
     def prune_old(self, now: float) -> None:
-        """Old snapshots go, and the oldest where all are too much; those that are pinned stay."""
+        """Remove old snapshots, and the oldest beyond BYTES_MAX; pinned ones stay."""
         pinned = self.pinned_ids()
         files = sorted(self.rows_folder.iterdir(), key=lambda file: -file.stat().st_mtime)
         live: dict[bytes, int] = {}
@@ -167,10 +161,10 @@ class Archive:
         with contextlib.suppress(BlobsInUse):
             self.blobs.keep_only(live)
 
-    # ---- what trees looked like ------------------------------------------------------------------
+    # ---- file stamps of trees --------------------------------------------------------------------
 
     def known_files(self, tree: Path) -> dict[bytes, FileStamp]:
-        """What is known of a tree's files, by their path."""
+        """The stamps of a tree's files, by path."""
         file = self._stamp_file(tree)
         try:
             stamp = file.stat().st_mtime_ns
@@ -179,12 +173,12 @@ class Archive:
         known = self._seen.pop(tree, None)
         if known is None or known[0] != stamp:
             known = (stamp, unpack_stamps(file.read_bytes()))
-        self._seen[tree] = known  # the latest
+        self._seen[tree] = known  # moved to the end: used last
         self._evict_old_trees()
         return known[1]
 
     def remember_files(self, tree: Path, seen: dict[bytes, FileStamp]) -> None:
-        """This is how its files are now."""
+        """Save the stamps of a tree's files."""
         file = self._stamp_file(tree)
         write_atomically(file, MAGIC + b"".join(pack_stamp(each) for each in seen.values()))
         self._seen.pop(tree, None)
@@ -192,7 +186,7 @@ class Archive:
         self._evict_old_trees()
 
     def _evict_old_trees(self) -> None:
-        """What is known of a tree may be large: only that of a few stays in memory."""
+        """Keep the stamps of only a few trees in memory, as they may be large."""
         while len(self._seen) > TREES_MAX:
             tree = next(iter(self._seen))
             self._seen.pop(tree, None)
@@ -203,7 +197,7 @@ class Archive:
         return self.seen_folder / hashlib.sha256(os.fsencode(tree)).hexdigest()[:24]
 
     def file_system_time(self) -> int:
-        """The time by this machine's file systems."""
+        """The current time of the file system's clock, in ns."""
         file = self.folder / "tick"
         file.touch()
         os.utime(file)
@@ -212,12 +206,11 @@ class Archive:
     # ---- approvals -------------------------------------------------------------------------------
 
     def approve_findings(self, findings: Iterable[Finding]) -> None:
-        """These may be shipped: do not ask again."""
+        """Remember that these may be shipped without asking again."""
         with open(self.folder / "approved", "a") as file:
             file.writelines(f"{each.id}\n" for each in findings)
 
     def approved_ids(self) -> frozenset[str]:
-        """What was approved."""
         try:
             return frozenset((self.folder / "approved").read_text().splitlines())
         except FileNotFoundError:
@@ -226,7 +219,7 @@ class Archive:
 
 @cache
 def open_archive(state: Path) -> Archive:
-    """The archive in our folder for data; whoever lives long remembers what it knows of trees."""
+    """The archive in our data folder; a process opens it once, so that stamps stay in memory."""
     return Archive(state / FOLDER)
 
 
@@ -238,12 +231,11 @@ def write_atomically(file: Path, piece: bytes) -> None:
 
 
 def pack_stamp(seen: FileStamp) -> bytes:
-    """One file, as bytes."""
     return SEEN.pack(*seen.signature, seen.verdict, len(seen.row)) + seen.row
 
 
 def unpack_stamps(piece: bytes) -> dict[bytes, FileStamp]:
-    """All files of a tree; none where they were written by another version, or cut."""
+    """The stamps of a tree; empty if another version wrote them or the file is cut."""
     found: dict[bytes, FileStamp] = {}
     if not piece.startswith(MAGIC):
         return found

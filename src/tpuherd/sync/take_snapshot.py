@@ -1,4 +1,4 @@
-"""Taking a snapshot: of a folder as it is now, or of a commit."""
+"""Takes a snapshot of a folder as it is now, or of a commit."""
 
 import os
 import stat
@@ -15,29 +15,29 @@ from tpuherd_host.agent.snapshots.blobs import PIECE, PackWriter
 from tpuherd_host.agent.snapshots.manifest import pack_row
 
 TRIES = 3
-RACY_NS = 2_000_000_000  #: a file may change twice within its file system's tick
+RACY_NS = 2_000_000_000  #: a file may change twice within one tick of the file system's clock
 EXECUTABLE, PLAIN, LINK = stat.S_IFREG | 0o755, stat.S_IFREG | 0o644, stat.S_IFLNK | 0o777
 SUBMODULE = 0o160000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """Code as it is shipped: always the same under the same id."""
+    """Code to ship; its id is the hash of its rows."""
 
-    id: str  #: "" while it is not read: it is asked about first
+    id: str  #: "" if the files were not read yet because the user must be asked first
     rows: tuple[bytes, ...]
     size: int  #: bytes of all files
-    source: str  #: where it is from, for people
-    findings: tuple[Finding, ...] = ()  #: what to ask about before it leaves this machine
-    notes: tuple[str, ...] = ()  #: what was left out though somebody may expect it
+    source: str  #: where it comes from, for people
+    findings: tuple[Finding, ...] = ()  #: what to ask the user about before shipping
+    notes: tuple[str, ...] = ()  #: what was left out unexpectedly
 
 
 class FileChanged(Exception):
-    """A file is being written just now."""
+    """A file changed while it was read."""
 
 
 def snapshot_folder(path: Path, archive: Archive, environment: Mapping[str, str]) -> Snapshot:
-    """Of a folder: what git would ship, as it is now, kept in the archive; Unfit where it can't."""
+    """Take a snapshot of the files in a folder that git does not ignore, and archive it."""
     with archive.handle_full_disk():
         return scan_and_store(resolve_root(path), str(path), archive, environment)
 
@@ -45,7 +45,7 @@ def snapshot_folder(path: Path, archive: Archive, environment: Mapping[str, str]
 def scan_and_store(
     root: Path, source: str, archive: Archive, environment: Mapping[str, str]
 ) -> Snapshot:
-    """The same; what is very much is not read unless that was agreed to."""
+    """Scan and archive a folder; an oversized one is not read until the user approved it."""
     now = archive.file_system_time()
     before = archive.known_files(root)
     last = archive.last.get(root)
@@ -62,8 +62,8 @@ def scan_and_store(
             return make_snapshot(last, source, look.notes, archive)
         shot = store_contents(root, look, archive)
     if not shot.rows:
-        hint = "is all of it ignored? herd ships what git would, and what .herdignore leaves"
-        raise InvalidInput(f"{source} holds nothing to ship", hint=hint)
+        hint = "herd ships files that neither git nor .herdignore ignores"
+        raise InvalidInput(f"{source} contains nothing to ship", hint=hint)
     if look.fresh or shot.seen.keys() != before.keys():
         young = now - RACY_NS
         before = {p: each for p, each in shot.seen.items() if max(each.signature[:2]) < young}
@@ -78,8 +78,8 @@ def scan_and_store(
 def remember_git_trust(
     root: Path, seen: Mapping[bytes, FileStamp], look: TreeScan, archive: Archive
 ) -> None:
-    """Remember how far git's word is good, now that these are its files; what has been read just
-    now is doubted. Where that is most of them they are looked at once more.
+    """Remember for which files git's answer can be trusted; files that were just read are doubted.
+    If those are most files, remember nothing, so that the next scan compares all again.
     """
     archive.grounds.pop(root, None)
     if look.ground and 2 * len(look.fresh) <= len(seen):
@@ -88,7 +88,7 @@ def remember_git_trust(
 
 
 def store_contents(root: Path, look: TreeScan, archive: Archive) -> StoredSnapshot:
-    """What was looked at, with all contents in the archive."""
+    """Read changed files into the archive and add the snapshot."""
     seen = look.seen
     absent = archive.blobs.missing_ids(each.row[-32:] for each in seen.values())
     lost = [path for path, each in seen.items() if each.row[-32:] in absent] if absent else []
@@ -97,7 +97,7 @@ def store_contents(root: Path, look: TreeScan, archive: Archive) -> StoredSnapsh
         for path in sorted(look.fresh):
             try:
                 seen[path] = read_file(root, path, pack)
-            except FileNotFoundError:  # deleted just now
+            except FileNotFoundError:  # deleted meanwhile
                 seen.pop(path, None)
     bad = sorted(path for path, each in seen.items() if each.verdict)
     findings = (
@@ -107,7 +107,7 @@ def store_contents(root: Path, look: TreeScan, archive: Archive) -> StoredSnapsh
 
 
 def oversize_snapshot(size: int, source: str, archive: Archive) -> Snapshot | None:
-    """What is to be asked about before so much is read; None where that needs no asking."""
+    """A snapshot that only asks about its size; None if the size is fine or approved."""
     heavy = tuple(
         one for one in upload_check.size_findings(size) if one.id not in archive.approved_ids()
     )
@@ -117,7 +117,7 @@ def oversize_snapshot(size: int, source: str, archive: Archive) -> Snapshot | No
 def make_snapshot(
     shot: StoredSnapshot, source: str, notes: Iterable[str], archive: Archive
 ) -> Snapshot:
-    """The noun, with what has not been approved yet."""
+    """The snapshot with the findings that are not approved yet."""
     approved = archive.approved_ids()
     asked = (*shot.findings, *upload_check.size_findings(shot.size))
     return Snapshot(
@@ -131,34 +131,36 @@ def make_snapshot(
 
 
 def load_snapshot(id: str, archive: Archive) -> Snapshot | None:
-    """One that was taken before; None when it is here no more."""
+    """A snapshot from the archive; None if it is no longer complete there."""
     rows = archive.load_rows(id)
     if rows is None:
         return None
     ids = [each[-32:] for each in rows]
     if archive.blobs.missing_ids(ids):
-        archive.blobs.reload_indexes()  # another process has taken it since we looked last
+        archive.blobs.reload_indexes()  # another process may have added it meanwhile
     if archive.blobs.missing_ids(ids):
         return None
     return make_snapshot(archive.add(rows), id[:12], (), archive)
 
 
 def resolve_root(path: Path) -> Path:
-    """The folder itself; Unfit when it is none."""
+    """The resolved folder; InvalidInput if it is not a folder."""
     try:
         root = path.resolve(strict=True)
         os.scandir(root).close()
     except FileNotFoundError:
-        raise InvalidInput(f"{path} is not there") from None
+        raise InvalidInput(f"{path} does not exist") from None
     except NotADirectoryError:
-        raise InvalidInput(f"{path} is no folder", hint=f"herd cp {path} … copies a file") from None
+        raise InvalidInput(
+            f"{path} is not a folder", hint=f"to copy a file: herd cp {path} …"
+        ) from None
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from None
+        raise InvalidInput(f"can't read {path}: {error.strerror}") from None
     return root
 
 
 def read_file(root: Path, path: bytes, pack: PackWriter) -> FileStamp:
-    """A file's content into the archive, again where it changes meanwhile."""
+    """Read a file into the archive; retries if it changes meanwhile."""
     for _ in range(TRIES):
         try:
             return read_once(os.fsencode(root) + b"/" + path, path, pack)
@@ -167,16 +169,16 @@ def read_file(root: Path, path: bytes, pack: PackWriter) -> FileStamp:
         except FileNotFoundError:
             raise
         except OSError as error:
-            if error.errno in FULL:  # that is of the archive
+            if error.errno in FULL:  # the archive's disk, not the file
                 raise
-            raise InvalidInput(f"{os.fsdecode(path)} cannot be read: {error.strerror}") from None
+            raise InvalidInput(f"can't read {os.fsdecode(path)}: {error.strerror}") from None
     raise InvalidInput(
-        f"{os.fsdecode(path)} changes while it is read; sync again when it is at rest"
+        f"{os.fsdecode(path)} keeps changing while herd reads it; sync again when it is complete"
     )
 
 
 def read_once(whole: bytes, path: bytes, pack: PackWriter) -> FileStamp:
-    """The same, once; Changing if it did."""
+    """Read a file once; raises FileChanged if it changed meanwhile."""
     found = os.lstat(whole)
     if stat.S_ISLNK(found.st_mode):
         id, size = pack.add([os.readlink(whole)])  # noqa: PTH115 - a Path would tidy it up
@@ -198,14 +200,14 @@ def read_once(whole: bytes, path: bytes, pack: PackWriter) -> FileStamp:
 
 
 def shipped_mode(mode: int) -> int:
-    """Of a mode, what git would keep."""
+    """The mode reduced to what git stores."""
     if stat.S_ISLNK(mode):
         return LINK
     return EXECUTABLE if mode & 0o100 else PLAIN
 
 
 def read_pieces(file: int, head: list[bytes]) -> Iterator[bytes]:
-    """What a file holds; its first piece is put aside too."""
+    """The content in pieces; the first piece is also added to `head`."""
     while piece := os.read(file, PIECE):
         if not head:
             head.append(piece)
@@ -215,7 +217,7 @@ def read_pieces(file: int, head: list[bytes]) -> Iterator[bytes]:
 def snapshot_commit(
     url: str, ref: str, archive: Archive, environment: Mapping[str, str]
 ) -> Snapshot:
-    """Of a commit in somebody's repository; who asks for it, and how, stays on this machine."""
+    """Take a snapshot of a commit; credentials in the URL stay on this machine."""
     folder, commit = snapshot_git.fetch_commit(url, ref, archive.repositories, environment)
     source = f"{snapshot_git.redact_url(url)}@{commit[:12]}"
     entries = snapshot_git.list_commit(folder, commit, environment)
@@ -223,7 +225,7 @@ def snapshot_commit(
     notes = [f"submodule {path} is left out: sync a checkout to ship it" for path in inner]
     entries = [one for one in entries if one.mode != SUBMODULE]
     if not entries:
-        raise InvalidInput(f"{ref} of {snapshot_git.redact_url(url)} holds no files")
+        raise InvalidInput(f"{ref} of {snapshot_git.redact_url(url)} contains no files")
     if unread := oversize_snapshot(sum(one.size for one in entries), source, archive):
         return unread
     rows, findings = [], []
@@ -243,7 +245,7 @@ def snapshot_commit(
 
 
 def keep_first_piece(content: Iterator[bytes], head: list[bytes]) -> Iterator[bytes]:
-    """The same; its first piece is put aside too."""
+    """The same pieces; the first piece is also added to `head`."""
     for piece in content:
         if not head:
             head.append(piece)

@@ -1,4 +1,13 @@
-"""One shipment that is under way: hosts are asked, filled and switched."""
+"""Carries out one shipment: asks, fills and switches hosts.
+
+1. `ask_hosts`: each host reports what it has (`have`) and where it listens. If we know what a host
+   has at the destination, a small change is sent along with the question (`collect_hints`).
+2. `fill_hosts`: in rounds, until every host is ready or has failed. Each round plans trees
+   (relay_tree.py): we send the difference (delta.py, upload_blocks.py) to the top of a tree and the
+   hosts relay it. A host that relaying missed too often gets it over its own link.
+3. `switch_hosts`: all ready hosts switch (`commit`) at once, or, if one failed, `abandon_all`.
+The agent's side is in tpuherd_host/agent/snapshots*; recent_cache.py remembers what was learned.
+"""
 
 import asyncio
 import secrets
@@ -28,11 +37,11 @@ from tpuherd_host.agent.snapshots.stream import encode_stream
 
 HAVE_S = 30.0
 COMMIT_S = 120.0
-PATIENCE_S = 20.0  #: the others get so much longer than the first, or as long again
-GRACE_S = 5.0  #: after the one that feeds them failed
+PATIENCE_S = 20.0  #: how much longer the others may take than the first, at least
+GRACE_S = 5.0  #: after the host that relays to them failed
 FIRST_S = 1800.0
-#: Changes so small go along with the first question, to each host over its own link: that costs
-#: no more than to ask each, and a round trip less.
+#: Changes up to this size are sent with the first question, to each host over its own link: this
+#: saves a round trip and costs no more than asking.
 HINT_MAX, HINTS_MAX = 2048, 65_536
 HINT_PLAIN_MAX, HINT_ROWS_MAX = 1 << 20, 20_000
 
@@ -41,7 +50,7 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class Transfer:
-    """One shipment that is under way."""
+    """The state of one shipment."""
 
     def __init__(
         self,
@@ -56,40 +65,45 @@ class Transfer:
         self.links = links
         self.report = report
         self.terms = terms
-        self.tokens: dict[str, str] = {}  #: another for each host and try
+        self.tokens: dict[str, str] = {}  #: a new one for each host and try
         self.haves: dict[str, Mapping[str, Any]] = {}
         self.unchanged: set[str] = set()
         self.ready: list[str] = []
         self.switched: set[str] = set()
-        self.silent: set[str] = set()  #: their last answer is missing
+        self.silent: set[str] = set()  #: hosts whose last reply is missing
         self.unsure: set[str] = set()
-        self.alone = len(links) == 1 and terms.tops is None  #: it waits for no other: one call less
+        self.alone = (
+            len(links) == 1 and terms.tops is None
+        )  #: a single host switches by itself: one call less
         self.failed: dict[str, str] = {}
         self.slow: dict[str, str] = {}
         self.kept: dict[str, tuple[str, ...]] = {}
         self.nodes = {name: node_key(link.host) for name, link in links.items()}
-        self.tries: Counter[str] = Counter()  #: of hosts, while another of their node had it
-        self.misses: Counter[str] = Counter()  #: of nodes of which none has it, in rounds
-        self.apart: set[NodePair] = set()  #: nodes seen not to reach each other
-        self.strays: set[str] = set()  #: the nodes that were not reached
+        self.tries: Counter[str] = (
+            Counter()
+        )  #: by host: rounds in which another host of its node had it
+        self.misses: Counter[str] = (
+            Counter()
+        )  #: by node: rounds after which none of its hosts had it
+        self.apart: set[NodePair] = set()  #: pairs of nodes that could not reach each other
+        self.strays: set[str] = set()  #: nodes that other nodes could not reach
         self.whys: dict[str, str] = {}
-        self.below: dict[str, set[str]] = {}  #: who gets it through whom
-        self.orphans: set[str] = set()  #: those to whom it can't come any more in this round
+        self.below: dict[str, set[str]] = {}  #: the descendants of each host in this round
+        self.orphans: set[str] = set()  #: hosts that can't get it any more in this round
         self.sent = 0
 
     def make_verb(self, verb: str, host: str, **more: Any) -> RpcRequest:
-        """A verb about this shipment, for a host that knows it by its token."""
+        """A request about this shipment with the host's token."""
         return RpcRequest(name=f"snapshot.{verb}", arguments={"token": self.tokens[host], **more})
 
     def report_progress(self, stage: str) -> None:
-        """To whoever watches."""
         ready = len(self.ready) + len(self.unchanged)
         self.report(Progress(stage=stage, sent=self.sent, ready=ready, hosts=len(self.links)))
 
     async def call_each(
         self, names: Iterable[str], ask: AskHost, limit_s: float
     ) -> dict[str, Mapping[str, Any]]:
-        """Ask all of them at once; those that fail or are late are out."""
+        """Ask all hosts at once; those that fail or are late count as failed."""
 
         async def one(name: str) -> None:
             try:
@@ -108,7 +122,6 @@ class Transfer:
         return found
 
     def mark_failed(self, name: str, error: HerdError) -> None:
-        """A host failed, and is out."""
         self.failed[name] = error.sentence
         if isinstance(error, NotReached):
             self.silent.add(name)
@@ -116,7 +129,7 @@ class Transfer:
     # ---- fill ------------------------------------------------------------------------------------
 
     async def fill_hosts(self) -> None:
-        """Until every host is ready, or is known not to become so."""
+        """Fill hosts in rounds until every host is ready or has failed."""
         self.report_progress("ask")
         waiting = await self.ask_hosts(self.links, await self.collect_hints())
         for name in list(waiting):
@@ -130,17 +143,18 @@ class Transfer:
         while waiting and (self.terms.partial or not self.failed):
             waiting = await self.run_round(waiting)
         reached = {self.nodes[name] for name in self.ready}
-        lone = map(frozenset, combinations(sorted(self.strays), 2))  # not tried, but most likely
+        lone = map(
+            frozenset, combinations(sorted(self.strays), 2)
+        )  # not tried, but likely apart too
         for pair in {*self.apart, *lone}:
             if pair <= reached:
                 APART.put(pair, None, self.loop_time())
 
     def loop_time(self) -> float:
-        """By the loop's clock."""
         return asyncio.get_running_loop().time()
 
     async def collect_hints(self) -> dict[str, tuple[str, bytes]]:
-        """To whom the changes can be told at once, as far as we know what stands there."""
+        """By host, the small changes to send with the question, and their base snapshot."""
         if self.terms.tops is not None or len(self.cargo.rows) > HINT_ROWS_MAX:
             return {}
         stands = {
@@ -153,7 +167,7 @@ class Transfer:
         return {n: (id, found[id]) for n, id in stands.items() if id and found.get(id)}
 
     def encode_hint(self, base: str) -> bytes:
-        """The whole stream by which a host gets from that snapshot to this; none if it is long."""
+        """The stream that turns the base snapshot into this one; empty if it is too long."""
         offered = compute_delta(self.cargo.rows, [{"whole": [base]}], self.cargo.rows_of)
         if offered.base is None or offered.size > HINT_PLAIN_MAX:
             return b""
@@ -162,13 +176,13 @@ class Transfer:
         return found if len(found) <= most else b""
 
     def destination_key(self, name: str) -> tuple[str, str, str]:
-        """Where it goes on that host."""
+        """The key of this destination in STANDS."""
         return self.nodes[name], name, self.dest
 
     async def ask_hosts(
         self, names: Iterable[str], hints: Mapping[str, tuple[str, bytes]] = NOTHING
     ) -> list[str]:
-        """What they have, and where they listen; changes go along where it is known from what."""
+        """Ask what the hosts have and where they listen; returns those that answered."""
 
         async def one(name: str) -> Mapping[str, Any]:
             self.tokens[name] = secrets.token_hex(12)
@@ -181,11 +195,11 @@ class Transfer:
                 order["address"] = self.links[name].host.internal_ip
             if name not in hints:
                 return await self.links[name].call(self.make_verb("have", name, **order))
-            base, said = hints[name]
+            base, changes = hints[name]
             order |= {"base": base[:BASE_LETTERS], **self.switch_flag()}
             async with self.links[name].open_stream(self.make_verb("have", name, **order)) as call:
-                await call.write(BLOBS, said)
-                self.sent += len(said)
+                await call.write(BLOBS, changes)
+                self.sent += len(changes)
                 return await call.reply()
 
         found = await self.call_each(names, one, HAVE_S)
@@ -193,7 +207,7 @@ class Transfer:
         return [name for name in names if name in found]
 
     async def run_round(self, waiting: list[str]) -> list[str]:
-        """One try to fill all that wait; those that still wait after it."""
+        """Try once to fill all waiting hosts; returns those that still wait."""
         if self.tries or self.misses:
             waiting = await self.ask_hosts(waiting)
         feeds = self.plan_round(waiting)
@@ -207,9 +221,8 @@ class Transfer:
         return self.remaining_hosts(waiting, feeds)
 
     def plan_round(self, waiting: Sequence[str]) -> list[RelayTree]:
-        """Who gets it from whom in this round."""
         sources = {self.nodes[name]: name for name in reversed(self.ready)}
-        copies = self.terms.tops is not None  # hosts keep none to pass on
+        copies = self.terms.tops is not None  # hosts do not keep copies to pass on
         spent = {node for node in self.misses if self.misses[node] >= 2 * DIRECT_AFTER}
         spent |= sources.keys() if copies else set()
         spent |= set() if self.terms.relay else set(self.nodes.values())
@@ -223,7 +236,7 @@ class Transfer:
         )
 
     def remaining_hosts(self, waiting: Sequence[str], feeds: Sequence[RelayTree]) -> list[str]:
-        """Those that have not got it; who had its last try is out."""
+        """The hosts without it; those that had their last try count as failed."""
         left = [name for name in waiting if name not in self.ready and name not in self.failed]
         for feed in feeds:
             node = self.nodes[feed.host]
@@ -232,16 +245,15 @@ class Transfer:
                 self.slow.update((name, way) for name, way in ways.items() if name in self.ready)
             if feed.alone and feed.host in left:
                 left.remove(feed.host)
-                self.failed[feed.host] = self.whys.get(feed.host, "took too long to be filled")
+                self.failed[feed.host] = self.whys.get(feed.host, "took too long to receive it")
         reached = {self.nodes[name] for name in self.ready}
         self.tries.update(name for name in left if self.nodes[name] in reached)
         missed = {self.nodes[name] for name in left} - reached
         fed = missed & {self.nodes[feed.host] for feed in feeds}
-        self.misses.update([*missed, *fed])  # twice where we fed it ourselves
+        self.misses.update([*missed, *fed])  # counts twice if we sent it ourselves
         return left
 
     def relay_host(self, name: str) -> RelayHost:
-        """A host that listens."""
         return RelayHost(
             name=name,
             address=self.links[name].host.internal_ip,
@@ -251,13 +263,12 @@ class Transfer:
         )
 
     def delta_for_hosts(self, names: Sequence[str]) -> Delta:
-        """What they lack."""
         return compute_delta(
             self.cargo.rows, [self.haves[name] for name in names], self.cargo.rows_of
         )
 
     async def send_to_host(self, feed: RelayTree) -> Mapping[str, Any]:
-        """The stream to one host, which passes it on."""
+        """Send the stream to one host, which passes it on."""
         offered = self.delta_for_hosts([feed.host, *(one.name for one in feed.iter_descendants())])
         up = UploadMeter()
 
@@ -273,29 +284,28 @@ class Transfer:
             return await await_reply(call)
 
     def encode_blocks(self, offered: Delta, up: UploadMeter) -> Iterator[bytes]:
-        """The stream."""
         contents = offered.iter_contents(self.cargo.pieces, self.cargo.kept)
         return encode_stream(
             offered.stream_head(), offered.stream_body(), contents, up.compression_level, COMPRESSOR
         )
 
     def switch_flag(self) -> dict[str, Any]:
-        """A host that waits for no other switches as soon as it is filled."""
+        """The flag that lets a single host switch as soon as it has everything."""
         return {"switch": True} if self.alone else {}
 
     async def pass_on(self, feed: RelayTree) -> Mapping[str, Any]:
-        """From one that is ready to others."""
+        """Let a host that is ready pass it on to others."""
         verb = self.make_verb("pass", feed.host, children=[one.to_json() for one in feed.children])
         async with self.links[feed.host].open_stream(verb) as call:
             return await await_reply(call)
 
     async def await_relayed(self, name: str) -> Mapping[str, Any]:
-        """A host that is fed by another."""
+        """Wait for a host that gets it from another host."""
         async with self.links[name].open_stream(self.make_verb("relay", name)) as call:
             return await await_reply(call)
 
     def record_reply(self, name: str, reply: Mapping[str, Any]) -> None:
-        """A host has said how it went, for itself and for those whom it could not reach."""
+        """Record a host's reply: its own result, and the hosts that it could not reach."""
         names = {token: name for name, token in self.tokens.items()}
         for lost in filter(None, map(names.get, reply.get("lost", ()))):
             self.orphans |= {lost, *self.below.get(lost, ())}
@@ -310,7 +320,8 @@ class Transfer:
             self.mark_switched(name, reply)
 
     async def run_relay_tree(self, feed: RelayTree) -> None:
-        """Wait for all; not much longer than for the first, nor when their feeder failed."""
+        """Fill a tree. Waits for the others not much longer than for the first, nor after their
+        parent failed."""
         loop = asyncio.get_running_loop()
         first = (feed.host, self.send_to_host(feed)) if feed.up else ("", self.pass_on(feed))
         calls = [
@@ -345,7 +356,7 @@ class Transfer:
         feed: RelayTree,
         begun: float,
     ) -> float:
-        """What one of them said; how long the others may still take."""
+        """Handle one result; returns how long the others may still take."""
         error = task.exception()
         if error is None:
             self.record_reply(name or feed.host, task.result())
@@ -360,7 +371,6 @@ class Transfer:
     # ---- switch ----------------------------------------------------------------------------------
 
     async def switch_hosts(self) -> None:
-        """All that are ready, at once."""
         self.report_progress("switch")
         ready = [name for name in self.ready if name not in self.switched]
         found = await self.call_each(
@@ -371,20 +381,19 @@ class Transfer:
                 self.mark_switched(name, found[name])
             else:
                 self.unsure.add(name)
-                self.failed[name] = f"filled, but not switched for sure: {self.failed[name]}"
+                self.failed[name] = f"received it but may not have switched: {self.failed[name]}"
         for name in self.unchanged:
             STANDS.put(self.destination_key(name), self.cargo.id, self.loop_time())
 
     def mark_switched(self, name: str, reply: Mapping[str, Any]) -> None:
-        """A host has switched."""
         self.switched.add(name)
         STANDS.put(self.destination_key(name), self.cargo.id, self.loop_time())
         if reply.get("stays"):
             self.kept[name] = tuple(reply["stays"])
 
     async def abandon_all(self) -> None:
-        """None switches; nothing stays behind where it can be reached. A host alone may have
-        switched when its answer was lost: it is asked."""
+        """Discard it on all reachable hosts, so that none switches. A single host whose reply was
+        lost may have switched, so it is asked."""
         failed = dict(self.failed)
         for name in failed:
             STANDS.remove(self.destination_key(name))

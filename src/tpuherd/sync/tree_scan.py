@@ -1,9 +1,9 @@
-"""Looking at a folder: what git would ship of it, and which files are as they were read last.
+"""Scans a folder: which files to ship, and which are unchanged since they were last read.
 
-Git compares files with its index sooner than we can, by all that we compare but parts of a second.
-So its word is taken for a file that was looked at by us after git, while both agreed, and whose
-times are of a second before the index was written: whatever has happened to it since then has given
-it a later one. All others we look at ourselves, and all of them where the index was written anew.
+Git compares files with its index faster than we can, but without fractions of a second. So we trust
+git for a file if we compared it after git did and both agreed, and if its times are older than the
+second in which the index was written: any later change gives it a later time. All other files we
+compare ourselves, and all files if the index was rewritten.
 """
 
 import os
@@ -24,14 +24,14 @@ SECOND_NS = 1_000_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeScan:
-    """A folder as it is now."""
+    """The state of a folder."""
 
-    seen: dict[bytes, FileStamp]  #: files that are as they were when they were read last
-    fresh: dict[bytes, int]  #: those that must be read, with their size
+    seen: dict[bytes, FileStamp]  #: files that are unchanged since they were last read
+    fresh: dict[bytes, int]  #: files that must be read, with their size
     notes: list[str]
-    listing: Listing  #: what git said
-    names: int  #: how many paths that are
-    ground: GitIndexTrust | None  #: how far git's word is good from now on
+    listing: Listing  #: git's listing
+    names: int  #: the number of paths in it
+    ground: GitIndexTrust | None  #: for which files git can be trusted from now on
 
     @property
     def size(self) -> int:
@@ -42,7 +42,7 @@ class TreeScan:
 def scan_tree(
     root: Path, before: Mapping[bytes, FileStamp], archive: Archive, now: int, env: Environment
 ) -> TreeScan:
-    """What git would ship, and what is known of it; `now` is in nanoseconds, as of files."""
+    """Scan a folder; `now` is the file system's time in ns."""
     same, listing, ground = compare_with_git(root, before, archive, now, env)
     last = archive.last.get(root)
     if last and last.seen is before and last.listing == listing and len(same) == len(before):
@@ -59,11 +59,11 @@ def scan_tree(
         try:
             found = place.lstat()
         except (FileNotFoundError, NotADirectoryError):
-            continue  # deleted, but not for git yet
+            continue  # deleted, but still in git's index
         if stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode):
             fresh[path] = found.st_size
         elif not stat.S_ISDIR(found.st_mode):
-            notes.append(f"{os.fsdecode(path)} is neither file nor symlink: left out")
+            notes.append(f"left out {os.fsdecode(path)}: it is neither a file nor a symlink")
         elif (place / ".git").exists():
             inner = shipped_paths(
                 place, snapshot_git.list_files(place, empty_repo_path(archive), env)
@@ -71,7 +71,7 @@ def scan_tree(
             paths |= {path + b"/" + each for each in inner}
             waiting += {path + b"/" + each for each in inner} - same.keys()
         else:
-            notes.append(f"submodule {os.fsdecode(path)} is not checked out: left out")
+            notes.append(f"left out the submodule {os.fsdecode(path)}: it is not checked out")
     seen = same
     if not same.keys() <= paths:
         seen = {path: one for path, one in same.items() if path in paths}
@@ -81,9 +81,7 @@ def scan_tree(
 
 
 def shipped_paths(root: Path, listing: Listing) -> set[bytes]:
-    """The paths of a listing, without those that only a symlink leads to by now: what git has there
-    is deleted.
-    """
+    """The paths of a listing, without those below a symlink: what git tracks there was deleted."""
     paths = snapshot_git.listed_paths(listing)
     folders: set[bytes] = set()
     above = {path.rpartition(b"/")[0] for path in paths}
@@ -95,15 +93,15 @@ def shipped_paths(root: Path, listing: Listing) -> set[bytes]:
 
 
 def empty_repo_path(archive: Archive) -> Path:
-    """Where an empty repository may stand."""
     return archive.repositories / "empty"
 
 
 def compare_with_git(
     root: Path, before: Mapping[bytes, FileStamp], archive: Archive, now: int, env: Environment
 ) -> tuple[dict[bytes, FileStamp], Listing, GitIndexTrust | None]:
-    """Files that are as they were, and what git says. It is asked twice at the same time: for what
-    it does not track, and for what is not as its index has it.
+    """The unchanged files, git's listing, and for which files git can be trusted.
+
+    Asks git for untracked files and for changed files at the same time.
     """
     index = snapshot_git.index_path(root, env) if snapshot_git.is_work_tree(root) else None
     stamp = snapshot_git.stamp_index(index) if index else None
@@ -122,14 +120,16 @@ def compare_with_git(
             same = unchanged_files(root, before, before)
             sure = git_trusted_paths(root, same, agreed - changed, stamp)
             ground = GitIndexTrust(before, stamp, tracked, frozenset(before.keys() - sure))
-        elif 2 * len(known.doubted) > len(before):  # git's word would spare us little
+        elif 2 * len(known.doubted) > len(before):  # git would save us little
             same, ground = unchanged_files(root, before, before), known
         else:
             changed = snapshot_git.changed_paths(root, env)
             doubted = known.doubted | (before.keys() & changed)
             same, ground = unchanged_files(root, before, doubted), known._replace(doubted=doubted)
         listing = said.result()
-    if snapshot_git.stamp_index(index) != stamp:  # written meanwhile: who knows which one git read
+    if (
+        snapshot_git.stamp_index(index) != stamp
+    ):  # rewritten meanwhile: unknown which version git read
         listing = snapshot_git.list_files(root, empty_repo_path(archive), env)
         return unchanged_files(root, before, before), listing, None
     return same, listing._replace(tracked=ground.tracked), ground
@@ -141,15 +141,15 @@ def git_trusted_paths(
     agreed: Collection[bytes],
     stamp: snapshot_git.IndexStamp,
 ) -> Collection[bytes]:
-    """Of the files that are as they were those that can't change without git's noticing; none where
-    folders have another clock than the index.
+    """The unchanged files that can't change without git noticing; none if a folder is on another
+    device than the index, and so may have another clock.
     """
     second = stamp.ctime_ns // SECOND_NS * SECOND_NS
     sure = {p for p, one in same.items() if p in agreed and max(one.signature[:2]) < second}
     folders = {path.rpartition(b"/")[0] for path in sure}
     try:
         devices = {os.lstat(os.fsencode(root) + b"/" + each).st_dev for each in folders}
-    except OSError:  # gone just now
+    except OSError:  # deleted meanwhile
         return ()
     return sure if devices <= {stamp.device} else ()
 
@@ -157,10 +157,10 @@ def git_trusted_paths(
 def unchanged_files(
     root: Path, before: Mapping[bytes, FileStamp], doubted: Collection[bytes]
 ) -> dict[bytes, FileStamp]:
-    """Of the files that are known, those that are as they were; only the doubted are looked at."""
+    """The known files that are unchanged; compares only the doubted ones."""
     prefix = os.fsencode(root) + b"/"
     known = map(itemgetter(0), map(before.__getitem__, doubted))
-    try:  # as a rule all are there: no line of Python for each, and nothing of them is kept
+    try:  # usually all exist: this runs no Python code per file
         other = list(map(ne, map(signature, map(os.lstat, map(prefix.__add__, doubted))), known))
     except OSError:
         other = [path_signature(prefix + path) != before[path].signature for path in doubted]
@@ -170,14 +170,14 @@ def unchanged_files(
     return same
 
 
-#: What changes when a file does.
+#: The attributes that change with a file.
 signature: Callable[[os.stat_result], Signature] = attrgetter(
     "st_mtime_ns", "st_ctime_ns", "st_size", "st_ino", "st_mode"
 )
 
 
 def path_signature(whole: bytes) -> Signature | None:
-    """The same of a path; None where nothing is."""
+    """The signature of a path; None if it does not exist."""
     try:
         return signature(os.lstat(whole))
     except OSError:

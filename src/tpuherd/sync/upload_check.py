@@ -1,37 +1,37 @@
-"""What should not leave this machine unasked: keys, credentials, and very much of anything."""
+"""Finds what herd should not upload without asking: keys, credentials and very large snapshots."""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 BYTES_MAX = 2_000_000_000
-LOOKED_AT = 256_000  #: keys are small; a file is looked at so far
+LOOKED_AT = 256_000  #: bytes checked at the start of a file; keys are small
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """Something to ask about before it is shipped."""
+    """Something to ask the user about before it is shipped."""
 
     path: str
     why: str
-    id: str  #: what an approval is for: the content, wherever it stands
+    id: str  #: what an approval applies to: the content, at any path
 
 
-#: File names that keys and credentials have; those that end in .pub never have them.
+#: File names of keys and credentials; names that end in .pub are public keys.
 NAMES = (
     (
         re.compile(rb"(?:^|/)id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?$"),
         "an SSH private key",
     ),
     (re.compile(rb"(?:^|/)[._]netrc$"), "passwords for hosts (.netrc)"),
-    (re.compile(rb"(?:^|/)\.(?:pgpass|git-credentials|htpasswd)$"), "passwords by its name"),
-    (re.compile(rb"\.(?:p12|pfx|jks|keystore|kdbx)$"), "a store of keys by its name"),
+    (re.compile(rb"(?:^|/)\.(?:pgpass|git-credentials|htpasswd)$"), "a password file"),
+    (re.compile(rb"\.(?:p12|pfx|jks|keystore|kdbx)$"), "a key store"),
     (re.compile(rb"(?:^|/)\.aws/credentials$"), "AWS credentials"),
     (re.compile(rb"(?:^|/)application_default_credentials\.json$"), "Google credentials"),
-    (re.compile(rb"(?:^|/)\.(?:kube/config|docker/config\.json)$"), "credentials by its name"),
+    (re.compile(rb"(?:^|/)\.(?:kube/config|docker/config\.json)$"), "a credentials file"),
 )
 
-#: What stands in them: a piece that is quick to look for, then the whole, then what it is.
+#: Their contents: a piece that is fast to search for, the whole pattern, and what it is.
 CONTENTS = (
     (b"PRIVATE KEY", rb"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----\s", "a private key"),
     (b"service_account", rb'"type"\s*:\s*"service_account"', "a Google service account's key"),
@@ -56,12 +56,12 @@ ENV_WHY = "an .env file with secrets"
 Look = Callable[[bytes], bool]
 _CONTENTS = tuple((piece, re.compile(whole), why) for piece, whole, why in CONTENTS)
 
-#: Every reason there is; a cache keeps the number. 0: none.
+#: All reasons; file stamps store the number. 0: no reason.
 REASONS = ("", ENV_WHY, *(why for _, why in NAMES), *(why for _, _, why in CONTENTS))
 
 
 def reason_number(path: bytes, head: bytes) -> int:
-    """The number of the reason for which to ask; `head` is what the file begins with."""
+    """The number of the reason to ask, or 0; `head` is the start of the file."""
     for number, (pattern, _) in enumerate(NAMES, 2):
         if pattern.search(path):
             return number
@@ -74,13 +74,13 @@ def reason_number(path: bytes, head: bytes) -> int:
 
 
 def make_finding(path: bytes, number: int, id: bytes) -> Finding:
-    """That reason, for a file."""
+    """A finding with this reason for a file."""
     name = path.decode(errors="replace")
     return Finding(path=name, why=f"{name} looks like {REASONS[number]}", id=id.hex())
 
 
 def size_findings(bytes: int) -> tuple[Finding, ...]:
-    """Whether it is very much. An approval holds until it is a gigabyte more."""
+    """A finding if it is very large. An approval holds until it grows by a gigabyte."""
     if bytes <= BYTES_MAX:
         return ()
     giga = bytes / 1e9
