@@ -423,7 +423,7 @@ def test_the_sentences() -> None:
         toy.tick()
     assert state(toy) == "waiting for capacity in a, b for 2 min"
     toy.run(until=lambda toy: any(one.node for one in toy.things.values()))
-    assert state(toy) == "gpt-0-g1-me in a has been creating for less than a minute"
+    assert state(toy) == "gpt-0-g1-me in a is being created (less than a minute so far)"
     name = "gpt-0-g1-me"
     toy.things[name].cut = True
     toy.run(until=lambda toy: toy.things[name].node is NodeState.READY)
@@ -449,12 +449,12 @@ def test_the_sentences() -> None:
     assert state(toy).endswith(f"runs; not responding: {name}/w0, {name}/w1")
     toy.home.cut = False
     toy.wish(goal=Goal.GONE)
-    assert state(toy) == "not wanted; attempt 1 is being stopped"
+    assert state(toy) == "not needed; attempt 1 is being stopped"
     toy.tick()
     toy.tick()
-    assert state(toy) == f"not wanted; deleting {name} (LEAVING)"
+    assert state(toy) == f"not needed; deleting {name} (LEAVING)"
     toy.run()
-    assert state(toy) == "not wanted; nothing is left"
+    assert state(toy) == "not needed; nothing is left"
 
 
 def test_the_sentences_of_trouble() -> None:

@@ -102,9 +102,8 @@ def granted_node_message(case: SlotContext, seat: BidStatus, shape: GangState) -
     name, bid = seat.bid.name, seat.bid
     where = f"{name} in {bid.offer.zone}"
     if bid.ready_at is None and bid.sick_at is None:
-        return (
-            f"{where} has been creating for {format_age(case.now - (bid.granted_at or case.now))}"
-        )
+        age = format_age(case.now - (bid.granted_at or case.now))
+        return f"{where} is being created ({age} so far)"
     if seat.stage is BidPhase.UNKNOWN:
         return f"{where} is in a state that herd does not know ({seat.sight and seat.sight.state})"
     if bid.sick_at is not None:
