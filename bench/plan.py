@@ -16,11 +16,11 @@ SLOTS, ROUNDS = 1000, 40
 
 def best(toy: Toy) -> float:
     """Return the milliseconds of the fastest of several rounds."""
-    observed, trails, wishes, now = toy.observed(), toy.trails, toy.wishes, toy.now
+    observed, history, wishes, now = toy.observed(), toy.history, toy.wishes, toy.now
     took = []
     for _ in range(ROUNDS):
         begun = time.process_time()
-        plan(wishes, observed, trails, now)
+        plan(wishes, observed, history, now)
         took.append(time.process_time() - begun)
     return min(took) * 1000
 
@@ -39,7 +39,7 @@ def main() -> None:
     toy.grants = lambda zone: 20.0
     for _ in range(24):
         toy.tick()
-    running = sum(trail.attempt is not None for trail in toy.trails.slots.values())
+    running = sum(slot_history.attempt is not None for slot_history in toy.history.slots.values())
     print(f"{running} slots, running, 2 hosts each      {best(toy):6.1f} ms")
 
 

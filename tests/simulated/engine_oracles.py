@@ -123,16 +123,16 @@ def warned(machine: Machine) -> bool:
 # ---- at the end ----------------------------------------------------------------------------------
 
 
-def unmet(ground: Ground, slots: Mapping[str, Slot], trails: Mapping[str, Any]) -> Iterator[str]:
+def unmet(ground: Ground, slots: Mapping[str, Slot], history: Mapping[str, Any]) -> Iterator[str]:
     """What is not as it was wished."""
     for slot in slots.values():
         nodes, requests = ground.nodes(slot.name), ground.requests(slot.name)
-        trail = trails.get(slot.name)
+        slot_history = history.get(slot.name)
         finished = slot.trials or slot.name in ground.fleet.bucket.finished
         if slot.goal is Goal.RUN:
             if not finished:
                 yield f"{slot.name} has not run to its end"
-            if trail is None or trail.done_at is None:
+            if slot_history is None or slot_history.done_at is None:
                 yield f"{slot.name} is not told to be done"
             if (nodes or requests) and not slot.limits.done_keep_s:
                 yield f"{slot.name} is done and has {nodes} {requests}"

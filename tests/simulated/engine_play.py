@@ -131,7 +131,7 @@ class Play:
         aside = [n for n, event in enumerate(events) if event.kind == SET_ASIDE]
         return [*self.kept, *events[aside[-1] :]] if aside else events
 
-    def trails(self) -> History:
+    def folded_history(self) -> History:
         """What is remembered."""
         for seq, event in self.store.read_events(after=self.folded):
             self.remembered = apply_event(self.remembered, event)
@@ -303,10 +303,10 @@ class Play:
 
     def unmet(self) -> list[str]:
         """What is not as it was wished."""
-        slots, trails = self.watch.slots, self.trails()
+        slots, history = self.watch.slots, self.folded_history()
         return [
-            *unmet(self.ground, slots, trails.slots),
-            *untried(slots.values(), trails.sweeps),
+            *unmet(self.ground, slots, history.slots),
+            *untried(slots.values(), history.sweeps),
         ]
 
     def verdict(self) -> list[str]:

@@ -120,7 +120,7 @@ def test_of_jobs_long_dropped_only_the_routine_is_forgotten() -> None:
         play.wish(Wished())
         assert await play.until(lambda: len(play.events("attempt.saved")) > 2, 3600.0)
         play.down("gpt")
-        assert await play.until(lambda: not play.trails().slots["gpt-0"].bids, 3600.0)
+        assert await play.until(lambda: not play.folded_history().slots["gpt-0"].bids, 3600.0)
         play.wanted = False
         play.kill()
         before = log(play)
@@ -135,13 +135,19 @@ def test_of_jobs_long_dropped_only_the_routine_is_forgotten() -> None:
     before, after = perform(plot, scripts=LONG)
     assert before != after == [event for event in before if event.kind not in FREQUENT_KINDS]
     whole, pruned = (reduce(apply_event, events, History()) for events in (before, after))
-    assert whole.seasons == pruned.seasons
+    assert whole.zone_stats == pruned.zone_stats
     assert names(whole.slots["gpt-0"]) == names(pruned.slots["gpt-0"])
 
 
-def names(trail: SlotHistory) -> tuple[object, ...]:
+def names(slot_history: SlotHistory) -> tuple[object, ...]:
     """What must never be used again."""
-    return trail.generation, trail.attempts, trail.gone, trail.dropped, trail.bids
+    return (
+        slot_history.generation,
+        slot_history.attempts,
+        slot_history.gone,
+        slot_history.dropped,
+        slot_history.bids,
+    )
 
 
 def test_what_another_left_on_a_host_is_stopped_before_ours_begins() -> None:

@@ -130,7 +130,7 @@ def test_what_a_users_clean_has_ended_is_no_failure_of_the_job(hosts: list[int])
         assert await play.until(lambda: len(play.events("attempt.ended")) > 0, 300.0)
         end = play.events("attempt.ended")[0]
         assert await play.until(lambda: bool(play.events("slot.done")), 1800.0)
-        slot = play.trails().slots["gpt-0"]
+        slot = play.folded_history().slots["gpt-0"]
         return [str(end.facts["verdict"])], [str(end.facts["why"])], slot.failures
 
     verdict, why, failures = perform(plot, scripts={"*": Script(steps=60, on_term="die")})

@@ -16,7 +16,7 @@ TRIALS = 6
 
 
 def sweep_of(play: Play) -> Sweep:
-    return play.trails().sweeps.get("gpt", Sweep())
+    return play.folded_history().sweeps.get("gpt", Sweep())
 
 
 def over(play: Play) -> bool:

@@ -570,16 +570,16 @@ def test_what_is_listed_no_more_is_gone_if_it_was_given_back_before() -> None:
     withdrawn_at = story.now
     story.wait(5, GoodputState.CAPACITY_WAIT)
     story.ask()
-    trails = reduce(apply_event, story.events, History())
+    history = reduce(apply_event, story.events, History())
 
     def listed(jobs: list[str], at: float) -> list[str]:
-        return [one.facts["bid"] for one in gone_events(jobs, trails, at, at)]
+        return [one.facts["bid"] for one in gone_events(jobs, history, at, at)]
 
     assert listed(["gpt"], withdrawn_at) == listed(["gp"], withdrawn_at + 9) == []
     assert listed(["gpt"], withdrawn_at + 9) == ["gpt-0-g1-7kq"]
-    assert (not_yet_returned(["gpt"], trails), not_yet_returned(["gp"], trails)) == (
+    assert (not_yet_returned(["gpt"], history), not_yet_returned(["gp"], history)) == (
         ["gpt-0-g2-7kq"],
         [],
     )
-    left = reduce(apply_event, gone_events(["gpt"], trails, withdrawn_at + 9, story.now), trails)
+    left = reduce(apply_event, gone_events(["gpt"], history, withdrawn_at + 9, story.now), history)
     assert list(left.slots["gpt-0"].bids) == ["gpt-0-g2-7kq"]

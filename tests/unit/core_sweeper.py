@@ -39,13 +39,13 @@ class Sweeper(Toy):
 
     @property
     def sweep(self) -> Sweep:
-        return self.trails.sweeps.get("gpt", Sweep())
+        return self.history.sweeps.get("gpt", Sweep())
 
     def observed(self) -> ObservedState:
         seen = super().observed()
         turn = SweepStep(
             job="gpt", search=self.search, slots=tuple(self.wishes.slots.values()),
-            observed=seen, trails=self.trails, now=self.now, advice=self.advice,
+            observed=seen, history=self.history, now=self.now, advice=self.advice,
         )  # fmt: skip
         run_step(turn)
         for event in turn.events:

@@ -98,7 +98,7 @@ class Toy:
     def __init__(self, *slots: Slot, grants: Callable[[str], float] = lambda zone: 20.0) -> None:
         self.now = 1000.0
         self.wishes = DesiredSlots(slots={one.name: one for one in slots}, owner="me")
-        self.trails = History()
+        self.history = History()
         self.things: dict[str, Thing] = {}
         self.events: list[HistoryEvent] = []
         self.grants = grants  #: seconds until a zone grants; inf: never
@@ -152,7 +152,7 @@ class Toy:
         return {
             name: tuple(self.host(name, thing, worker) for worker in range(2))
             for name, thing in self.things.items()
-            if thing.node in {NodeState.READY, NodeState.SICK}
+            if thing.node in {NodeState.READY, NodeState.UNHEALTHY}
         }
 
     def host(self, name: str, thing: Thing, worker: int) -> HostStatus:
@@ -197,7 +197,7 @@ class Toy:
     def tick(self, seconds: float = 5.0) -> EnginePlan:
         self.now += seconds
         self.advance()
-        found = plan(self.wishes, self.observed(), self.trails, self.now)
+        found = plan(self.wishes, self.observed(), self.history, self.now)
         for step in found.steps:
             for event in events_before_step(step, self.now):
                 self.note(event)
@@ -214,7 +214,7 @@ class Toy:
 
     def note(self, event: HistoryEvent) -> None:
         self.events.append(event)
-        self.trails = apply_event(self.trails, event)
+        self.history = apply_event(self.history, event)
 
     def tell(self, kind: str, step: PlannedStep, **facts: object) -> None:
         if type(step.action) in self.deafened:
@@ -296,20 +296,24 @@ class Toy:
                 return self
         raise AssertionError(f"not there after {many} ticks: {self.last.states}")
 
-    def trail(self, name: str = "gpt-0") -> SlotHistory:
-        return self.trails.slots.get(name, SlotHistory())
+    def slot_history(self, name: str = "gpt-0") -> SlotHistory:
+        return self.history.slots.get(name, SlotHistory())
 
     def kinds(self, kind: str) -> list[HistoryEvent]:
         return [event for event in self.events if event.kind == kind]
 
     @property
     def home(self) -> Thing:
-        attempt = self.trail().attempt
+        attempt = self.slot_history().attempt
         assert attempt is not None
         return self.things[attempt.bid]
 
+    def has_ended_attempt(self) -> bool:
+        attempt = self.slot_history().attempt
+        return attempt is not None and attempt.ended_at is not None
+
     def running(self) -> bool:
-        attempt = self.trail().attempt
+        attempt = self.slot_history().attempt
         return attempt is not None and attempt.ended_at is None and attempt.started_at is not None
 
     def wish(self, **changes: object) -> None:

@@ -62,18 +62,18 @@ ATTEMPT = AttemptRecord(id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", l
 
 
 def case(
-    *standings: BidStatus, observed: ObservedState | None = None, **changes: Any
+    *bid_statuses: BidStatus, observed: ObservedState | None = None, **changes: Any
 ) -> SlotContext:
     world = PlanContext(
-        wishes=DesiredSlots(slots={}, owner="me"), observed=observed or seen(), trails=History(),
+        wishes=DesiredSlots(slots={}, owner="me"), observed=observed or seen(), history=History(),
             now=NOW,
         sure=True, frozen="", unknown={}, probed=set(),
     )  # fmt: skip
     base: dict[str, Any] = {
         "slot": slot(),
-        "trail": SlotHistory(bids={one.bid.name: one.bid for one in standings}),
+        "slot_history": SlotHistory(bids={one.bid.name: one.bid for one in bid_statuses}),
     }
-    base |= {"world": world, "now": NOW, "standings": list(standings)}
+    base |= {"world": world, "now": NOW, "bid_statuses": list(bid_statuses)}
     return SlotContext(**base | changes)
 
 
@@ -95,7 +95,7 @@ def running(**changes: Any) -> Toy:
     toy = Toy(slot(**changes))
     toy.now = 50_000.0
     toy.lasts = 1e9
-    toy.run(until=lambda toy: any(bid.prepared for bid in toy.trail().bids.values()))
+    toy.run(until=lambda toy: any(bid.prepared for bid in toy.slot_history().bids.values()))
     for _ in range(14):
         toy.tick()
     assert len(toy.things) == 1
@@ -115,7 +115,7 @@ def swarm(many: int, lasts: float, ticks: int) -> Toy:
 def again(toy: Toy, **changes: Any) -> EnginePlan:
     """What would be done now, if this were seen."""
     observed = replace(toy.observed(), **changes)
-    return plan(toy.wishes, observed, toy.trails, toy.now)
+    return plan(toy.wishes, observed, toy.history, toy.now)
 
 
 def with_works(toy: Toy, **changes: Any) -> EnginePlan:

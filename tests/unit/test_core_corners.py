@@ -72,9 +72,9 @@ def test_hosts_that_were_heard_are_silent_and_others_are_still_coming() -> None:
         (stood(stage=BidPhase.HIDDEN), GangState.BARE),
         (stood(hosts=far, whole=False), GangState.SILENT),
         (stood(hosts=never, whole=False), GangState.BOOTING),
-        (stood(hosts=never, whole=False, stage=BidPhase.SICK), GangState.SILENT),
+        (stood(hosts=never, whole=False, stage=BidPhase.UNHEALTHY), GangState.SILENT),
         (stood(hosts=never, whole=False, stage=BidPhase.HIDDEN), GangState.SILENT),
-        (stood(stage=BidPhase.SICK), GangState.SILENT),
+        (stood(stage=BidPhase.UNHEALTHY), GangState.SILENT),
         (stood(bid=sick), GangState.SILENT),
         (stood(bid=bid(granted_at=1.0)), GangState.BOOTING),
         (stood(stage=BidPhase.UNKNOWN), GangState.UNKNOWN),
@@ -86,11 +86,13 @@ def test_hosts_that_were_heard_are_silent_and_others_are_still_coming() -> None:
 
 def test_who_has_told_nothing_yet_is_quiet_since_every_host_knew_of_it() -> None:
     toy = running()
-    attempt = toy.trail().attempt
+    attempt = toy.slot_history().attempt
     assert attempt
     for ago, stalls in ((2700.0, True), (2699.0, False)):
         young = replace(attempt, started_at=toy.now - ago, launched_at=toy.now - 9000)
-        toy.trails = replace(toy.trails, slots={"gpt-0": replace(toy.trail(), attempt=young)})
+        toy.history = replace(
+            toy.history, slots={"gpt-0": replace(toy.slot_history(), attempt=young)}
+        )
         mute = {"started": None, "logged_at": None, "stepped_at": None}
         assert bool(actions(with_works(toy, **mute), Stop)) == stalls
 
@@ -114,12 +116,12 @@ def test_a_successor_that_is_sick_is_not_set_up_beside() -> None:
     old = toy.home.ask.bid
     toy.losing = {Prepare}
     toy.wish(offers=(offer("a", type="v5"),))
-    toy.run(until=lambda toy: any(one.ready_at for one in toy.trail().bids.values()
+    toy.run(until=lambda toy: any(one.ready_at for one in toy.slot_history().bids.values()
                                   if one.name != old))  # fmt: skip
     toy.tick()
     new = next(one for name, one in toy.things.items() if name != old)
     assert [one.bid for one in actions(again(toy), Prepare)] == [new.ask.bid]
-    for word in (NodeState.SICK, NodeState.MAKING, NodeState.UNKNOWN):
+    for word in (NodeState.UNHEALTHY, NodeState.MAKING, NodeState.UNKNOWN):
         new.node = word
         assert not actions(again(toy, hosts=toy.hosts()), Prepare), word
     new.node = NodeState.READY
@@ -132,7 +134,7 @@ def test_an_attempt_on_a_node_that_is_not_heard_at_all_may_live() -> None:
         here, attempt = stood(**changes), replace(ATTEMPT, ended_at=NOW - 9, sure=False)
         new = stood(bid=bid(name="gpt-0-g2-me", generation=2))
         one = case(here, new, home=here)
-        one.trail = replace(one.trail, attempt=attempt)
+        one.slot_history = replace(one.slot_history, attempt=attempt)
         return gang_actions.may_still_run_elsewhere(one, new)
 
     runs = HostRun(attempt=ATTEMPT.id, word=RunState.RUNNING)
@@ -200,8 +202,8 @@ def judged(work: HostRun, attempt: AttemptRecord = ATTEMPT, **changes: Any) -> A
     """What two hosts that say the same come to."""
     hosts = tuple(host(one, works=(work,)) for one in range(2))
     observed = replace(seen(hosts={NAME: hosts}), **changes)
-    trail = SlotHistory(attempt=replace(attempt, started_at=NOW - 40, boots=("b0", "b1")))
-    return judge_attempt(slot(), trail, bid(granted_at=1.0, ready_at=2.0), observed, NOW)
+    slot_history = SlotHistory(attempt=replace(attempt, started_at=NOW - 40, boots=("b0", "b1")))
+    return judge_attempt(slot(), slot_history, bid(granted_at=1.0, ready_at=2.0), observed, NOW)
 
 
 def test_a_look_at_the_cloud_counts_when_it_was_begun_after_the_end() -> None:
@@ -224,8 +226,8 @@ def test_after_a_notice_the_cloud_is_looked_at_soon() -> None:
     runs = HostRun(attempt=ATTEMPT.id, word=RunState.RUNNING)
     hosts = tuple(host(one, works=(runs,)) for one in range(2))
     mine = bid(granted_at=1.0, ready_at=2.0, noticed_at=NOW - 1)
-    trail = SlotHistory(attempt=replace(ATTEMPT, started_at=NOW - 40, boots=("b0", "b1")))
-    found = judge_attempt(slot(), trail, mine, seen(hosts={NAME: hosts}), NOW)
+    slot_history = SlotHistory(attempt=replace(ATTEMPT, started_at=NOW - 40, boots=("b0", "b1")))
+    found = judge_attempt(slot(), slot_history, mine, seen(hosts={NAME: hosts}), NOW)
     assert isinstance(found, Pending) and found.held and found.wake_at == NOW - 1 + 25 + 5
 
 
@@ -252,7 +254,7 @@ def test_a_run_that_ended_while_its_stop_was_on_its_way_is_done(change: dict[str
         process.ended, process.exit = toy.now, 0
     toy.run()
     assert len(toy.launches) == 1
-    assert toy.trail().done_at is not None
+    assert toy.slot_history().done_at is not None
 
 
 # ---- bids ----------------------------------------------------------------------------------------
@@ -264,7 +266,7 @@ def test_two_slots_that_ask_at_once_after_a_refusal_ask_once() -> None:
         toy = Toy(slot("gpt-0", offers=offers), slot("gpt-1", offers=offers))
         toy.refuses = {"a": Refusal.STOCKOUT}
         toy.tick()
-        toy.run(until=lambda toy: not any(one.bids for one in toy.trails.slots.values()))
+        toy.run(until=lambda toy: not any(one.bids for one in toy.history.slots.values()))
         toy.now += 7200
         assert len(actions(again(toy), Ask)) == many
 
@@ -281,7 +283,10 @@ def test_where_nodes_ever_lived_goes_before_where_nobody_knows() -> None:
 
 def test_whoever_insists_on_a_name_gives_the_old_node_back_first() -> None:
     silent = (host(0, reached=False, heard_at=1.0), host(1))
-    for exact, outdated, worn in ((True, Role.HUSK, Role.HUSK), (False, Role.OUTDATED, Role.WORN)):
+    for exact, outdated, worn in (
+        (True, Role.DEAD, Role.DEAD),
+        (False, Role.OUTDATED, Role.UNHEALTHY),
+    ):
         wish = slot(exact=exact, node_digest="m")
         assert bidding.fixed_role(case(slot=wish), stood())[0] is outdated
         wish = slot(exact=exact)
@@ -325,12 +330,12 @@ def test_what_cannot_be_prepared_is_not_tried_again_at_once() -> None:
 def test_while_frozen_it_is_thought_of_again_within_a_minute() -> None:
     toy = running()
     names = [f"x-{number}-g1-me" for number in range(3)]
-    (mine,) = toy.trail().bids.values()
+    (mine,) = toy.slot_history().bids.values()
     others = {
         name[:3]: SlotHistory(bids={name: replace(mine, name=name, slot=name[:3])})
         for name in names
     }
-    toy.trails = replace(toy.trails, slots={**toy.trails.slots, **others})
+    toy.history = replace(toy.history, slots={**toy.history.slots, **others})
     toy.home.cut = True
     found = again(toy, sights={}, hosts={})
     assert found.frozen and found.survey_s == 5
@@ -345,9 +350,9 @@ def test_only_who_still_waits_tries_for_the_others() -> None:
         (replace(direct, refusal=Refusal.STOCKOUT), False),
         (replace(direct, withdrawn_at=1.0), False),
     ]:  # fmt: skip
-        trail = SlotHistory(bids={NAME: one})
+        slot_history = SlotHistory(bids={NAME: one})
         wishes = DesiredSlots(slots={}, owner="me")
-        found = build_plan_context(wishes, seen(), History(slots={"gpt-0": trail}), NOW)
+        found = build_plan_context(wishes, seen(), History(slots={"gpt-0": slot_history}), NOW)
         assert (("a", "v4-16", "spot") in found.probed) == tries, one
 
 
@@ -356,18 +361,18 @@ def test_what_is_kept_for_a_while_is_thought_of_when_that_is_over() -> None:
     for exit_code in (0, 1):
         toy = Toy(slot(limits=keeps))
         toy.exit = exit_code
-        toy.run(until=lambda toy: bool(toy.trail().done_at or toy.trail().gave_up_at))
+        toy.run(until=lambda toy: bool(toy.slot_history().done_at or toy.slot_history().gave_up_at))
         for _ in range(20):
             toy.tick()
-        end = toy.trail().done_at or toy.trail().gave_up_at
+        end = toy.slot_history().done_at or toy.slot_history().gave_up_at
         assert end is not None
         assert toy.last.wake_at == end + 777
 
 
 def test_an_attempt_whose_bid_is_forgotten_is_lost() -> None:
-    trail = SlotHistory(attempt=replace(ATTEMPT, started_at=NOW - 40), attempts=1)
+    slot_history = SlotHistory(attempt=replace(ATTEMPT, started_at=NOW - 40), attempts=1)
     wishes = DesiredSlots(slots={"gpt-0": slot()}, owner="me")
-    found = plan(wishes, seen(), History(slots={"gpt-0": trail}), NOW)
+    found = plan(wishes, seen(), History(slots={"gpt-0": slot_history}), NOW)
     (record, *asks) = (step.action for step in found.steps)
     assert isinstance(record, RecordEvent) and record.event.facts["verdict"] == "lost"
     assert len(asks) == 3
@@ -380,9 +385,11 @@ def test_a_success_on_a_node_that_is_lost_is_done_and_says_what_is_missing() -> 
         (False, False, [lost], False), (True, False, [], True), (False, False, [], False),
     ]:  # fmt: skip
         attempt = replace(ATTEMPT, ended_at=NOW - 5, verdict=Verdict.SUCCESS)
-        trail = SlotHistory(attempt=attempt, attempts=1, bids={one.name: one for one in bids})
+        slot_history = SlotHistory(
+            attempt=attempt, attempts=1, bids={one.name: one for one in bids}
+        )
         wishes = DesiredSlots(slots={"gpt-0": slot(outputs=outputs)}, owner="me")
-        found = plan(wishes, seen(), History(slots={"gpt-0": trail}), NOW)
+        found = plan(wishes, seen(), History(slots={"gpt-0": slot_history}), NOW)
         (done,) = (one for one in actions(found, RecordEvent) if one.event.kind == "slot.done")
         assert ("before its outputs" in done.event.facts["why"]) == missing, (outputs, collected)
 
@@ -403,10 +410,10 @@ def test_a_limit_waits_for_what_is_to_be_brought_back_be_there_other_nodes_or_no
     assert len(toy.things) == 2
     for _ in range(20):
         toy.tick()
-    assert old in toy.things and toy.trail().gave_up_at is None
+    assert old in toy.things and toy.slot_history().gave_up_at is None
     toy.losing = set()
     toy.run()
-    assert toy.kinds("slot.collected") and "lifetime" in toy.trail().gave_up_why
+    assert toy.kinds("slot.collected") and "lifetime" in toy.slot_history().gave_up_why
 
 
 def test_siblings_that_are_waited_for_are_thought_of_when_that_is_over() -> None:

@@ -21,7 +21,7 @@ from tpuherd.model.slots_and_plan import (
     Stop,
 )
 from tpuherd.planner import bidding, deletion_guard, gang_actions, gang_progress, step_events
-from tpuherd.planner.bid_status import STUMBLES_MAX, BidStatus, NodeNeed
+from tpuherd.planner.bid_status import NODE_FAILURES_MAX, BidStatus, NodeNeed
 from tpuherd.planner.bidding import COLLECT_S_MAX
 from tpuherd.planner.plan import plan
 from tpuherd.planner.policy import GANG, BidPhase, GangAction, GangState, Role
@@ -31,15 +31,15 @@ from tpuherd.planner.verdict import judge_attempt
 STALL_S = 600.0
 
 
-def case(*standings: BidStatus, **changes: Any) -> SlotContext:
+def case(*bid_statuses: BidStatus, **changes: Any) -> SlotContext:
     """A slot whose bids have their roles."""
     world = PlanContext(
-        wishes=DesiredSlots(slots={}, owner="me"), observed=seen(), trails=History(), now=NOW,
+        wishes=DesiredSlots(slots={}, owner="me"), observed=seen(), history=History(), now=NOW,
         sure=True, frozen="", unknown={}, probed=set(),
     )  # fmt: skip
     base: dict[str, Any] = {
-        "world": world, "now": NOW, "standings": list(standings), "slot": slot(),
-            "trail": SlotHistory(),
+        "world": world, "now": NOW, "bid_statuses": list(bid_statuses), "slot": slot(),
+            "slot_history": SlotHistory(),
     }  # fmt: skip
     return SlotContext(**base | changes)
 
@@ -67,9 +67,9 @@ def works(**changes: Any) -> HostRun:
 def test_a_gang_stalls_on_its_own_node_though_a_successor_is_there() -> None:
     quiet = works(stepped_at=NOW - STALL_S, logged_at=NOW - STALL_S, started=1.0)
     hosts = tuple(host(worker, works=(quiet,)) for worker in (0, 1))
-    old, new = stood(role=Role.WORN, hosts=hosts), stood("gpt-0-g2-me")
+    old, new = stood(role=Role.UNHEALTHY, hosts=hosts), stood("gpt-0-g2-me")
     judged = case(
-        old, new, incumbent=new, home=old, trail=SlotHistory(attempt=launched(), attempts=1),
+        old, new, incumbent=new, home=old, slot_history=SlotHistory(attempt=launched(), attempts=1),
         slot=slot(limits=Limits(stall_s=STALL_S)),
     )  # fmt: skip
     assert gang_actions.gang_bid(judged) is old
@@ -81,7 +81,7 @@ def test_outputs_are_brought_back_if_and_only_if_the_table_says_so() -> None:
         ended = launched(ended_at=NOW - 9, verdict=verdict)
         here = stood()
         judged = case(
-            here, incumbent=here, home=here, trail=SlotHistory(attempt=ended, attempts=1),
+            here, incumbent=here, home=here, slot_history=SlotHistory(attempt=ended, attempts=1),
             slot=slot(goal=goal, outputs=True),
         )  # fmt: skip
         shape = gang_actions.choose_gang_action(judged)
@@ -93,10 +93,10 @@ def test_an_attempt_of_a_lost_store_is_taken_up_with_the_boots_of_a_whole_gang()
     for reached in (True, False):
         hosts = (host(0, works=(works(),)), host(1, works=(works(),), reached=reached))
         mine = stood().bid
-        trails = History(slots={"gpt-0": SlotHistory(bids={NAME: mine}, generation=1)})
+        history = History(slots={"gpt-0": SlotHistory(bids={NAME: mine}, generation=1)})
         observed = seen(sights={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
         wishes = DesiredSlots(slots={"gpt-0": slot()}, owner="me")
-        found = plan(wishes, observed, trails, NOW)
+        found = plan(wishes, observed, history, NOW)
         events = [getattr(step.action, "event", None) for step in found.steps]
         (taken,) = [one for one in events if one is not None and one.kind == "attempt.launched"]
         assert taken.facts["boots"] == (["b0", "b1"] if reached else [])
@@ -105,20 +105,22 @@ def test_an_attempt_of_a_lost_store_is_taken_up_with_the_boots_of_a_whole_gang()
 
 def test_that_every_host_knows_of_an_attempt_is_written_down_once() -> None:
     toy = Toy(slot())
-    toy.run(until=lambda toy: toy.trail().attempts == 1)
+    toy.run(until=lambda toy: toy.slot_history().attempts == 1)
     for _ in range(5):
         toy.tick()
     told = [event for event in toy.events if event.kind == "attempt.started"]
     assert [event.facts["attempt"] for event in told] == ["gpt-0-a1-me"]
-    attempt = toy.trail().attempt
+    attempt = toy.slot_history().attempt
     assert attempt is not None and attempt.started_at == told[0].at
 
 
-def notes(trail: SlotHistory, hosts: tuple[HostStatus, ...] = (), **changes: Any) -> EnginePlan:
+def notes(
+    slot_history: SlotHistory, hosts: tuple[HostStatus, ...] = (), **changes: Any
+) -> EnginePlan:
     """The plan for a slot on one READY node, with these hosts."""
     observed = seen(sights={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
     wishes = DesiredSlots(slots={"gpt-0": slot(**changes)}, owner="me")
-    return plan(wishes, observed, History(slots={"gpt-0": trail}), NOW)
+    return plan(wishes, observed, History(slots={"gpt-0": slot_history}), NOW)
 
 
 def kinds(found: EnginePlan) -> list[str]:
@@ -132,25 +134,25 @@ def test_a_start_that_nobody_wrote_down_is_written_down_when_every_host_knows_of
         )
         attempt = replace(launched(), started_at=None, launched_at=NOW - 99)
         mine = stood().bid
-        trail = SlotHistory(bids={NAME: mine}, generation=1, attempt=attempt, attempts=1)
-        assert ("attempt.started" in kinds(notes(trail, hosts))) == (knowing == 2)
+        slot_history = SlotHistory(bids={NAME: mine}, generation=1, attempt=attempt, attempts=1)
+        assert ("attempt.started" in kinds(notes(slot_history, hosts))) == (knowing == 2)
 
 
 def test_a_node_that_has_just_failed_once_too_often_is_replaced_at_once() -> None:
     hosts = (host(0, boot="new"), host(1, boot="new"))
-    for before in (STUMBLES_MAX - 2, STUMBLES_MAX - 1):
-        mine = replace(stood().bid, stumbles=before)
-        trail = SlotHistory(bids={NAME: mine}, generation=1, attempt=launched(), attempts=1)
-        found = notes(trail, hosts)
+    for before in (NODE_FAILURES_MAX - 2, NODE_FAILURES_MAX - 1):
+        mine = replace(stood().bid, node_failures=before)
+        slot_history = SlotHistory(bids={NAME: mine}, generation=1, attempt=launched(), attempts=1)
+        found = notes(slot_history, hosts)
         assert "attempt.ended" in kinds(found)
-        assert bool(actions(found, Ask)) == (before == STUMBLES_MAX - 1)
+        assert bool(actions(found, Ask)) == (before == NODE_FAILURES_MAX - 1)
 
 
 def test_what_is_done_does_not_give_up_any_more() -> None:
     for done in (None, NOW - 9):
         limits = Limits(lifetime_s=50.0, done_keep_s=1e6)
-        trail = SlotHistory(bids={NAME: stood().bid}, first_launch_at=NOW - 99, done_at=done)
-        found = kinds(notes(trail, (host(0), host(1)), limits=limits))
+        slot_history = SlotHistory(bids={NAME: stood().bid}, first_launch_at=NOW - 99, done_at=done)
+        found = kinds(notes(slot_history, (host(0), host(1)), limits=limits))
         assert ("slot.gave_up" in found) == (done is None)
 
 
@@ -166,7 +168,7 @@ def test_the_shape_on_a_prepared_node_is_that_of_the_last_attempt_there() -> Non
             (here, None, ended, GangState.PREPARED),
             (here, None, None, GangState.PREPARED),
         ]:
-            judged = case(seat, home=home, trail=SlotHistory(attempt=attempt))
+            judged = case(seat, home=home, slot_history=SlotHistory(attempt=attempt))
             assert gang_actions.gang_state(judged, seat) is shape
 
 
@@ -181,7 +183,7 @@ def test_what_a_whole_gang_came_to_is_its_shape_unless_it_is_to_be_set_up_again(
             home=here if home else None,
             need=need,
             limit=limit,
-            trail=SlotHistory(attempt=ended),
+            slot_history=SlotHistory(attempt=ended),
         )
         works = whole and stage in {BidPhase.READY, BidPhase.HIDDEN}
         known = stage not in {BidPhase.UNKNOWN, BidPhase.CALLING}
@@ -246,7 +248,7 @@ def test_what_is_aimed_at_and_why_if_that_is_not_what_is_wished() -> None:
     for limit, need, goal, done, gave_up in space:
         judged = case(
             limit=limit, need=need, slot=slot(goal=goal),
-            trail=SlotHistory(done_at=done, gave_up_at=gave_up),
+            slot_history=SlotHistory(done_at=done, gave_up_at=gave_up),
         )  # fmt: skip
         if limit:
             expected = (Goal.GONE, limit)
@@ -262,13 +264,13 @@ def test_what_is_aimed_at_and_why_if_that_is_not_what_is_wished() -> None:
 def test_a_gang_ends_with_its_node_for_the_reason_that_the_node_has() -> None:
     for role, why in product(Role, ("", "it is sick")):
         home = stood(role=role, why=why)
-        judged = case(home, home=home, trail=SlotHistory(attempt=launched()))
-        goes = role in {Role.HUSK, Role.LOSER, Role.WITHDRAWN}
+        judged = case(home, home=home, slot_history=SlotHistory(attempt=launched()))
+        goes = role in {Role.DEAD, Role.SURPLUS, Role.WITHDRAWN}
         expected = (Goal.IDLE, why or "its node is going away")
         assert gang_actions.gang_goal(judged) == (
             expected if goes else (Goal.RUN, "the job should not run now")
         )
-    homeless = case(trail=SlotHistory(attempt=launched()))
+    homeless = case(slot_history=SlotHistory(attempt=launched()))
     assert gang_actions.gang_goal(homeless) == (Goal.IDLE, "its node is going away")
 
 
@@ -285,7 +287,11 @@ def test_a_stall_is_of_all_hosts_and_before_the_first_step_of_any_it_takes_longe
             here = stood(hosts=hosts)
             attempt = replace(launched(), first_step_at=told)
             judged = case(
-                here, incumbent=here, home=here, trail=SlotHistory(attempt=attempt), slot=wish
+                here,
+                incumbent=here,
+                home=here,
+                slot_history=SlotHistory(attempt=attempt),
+                slot=wish,
             )
             begun = told is not None or one is not None
             begun = begun or (two is not None and word is RunState.RUNNING)
@@ -307,7 +313,7 @@ def test_there_is_something_to_bring_back_if_and_only_if_outputs_are_or_lines_ar
         here.bid = replace(here.bid, collected=collected, lost_at=lost)
         judged = case(
             here, home=here, need=need, limit=limit, slot=slot(outputs=outputs),
-            trail=SlotHistory(attempt=launched(ended_at=NOW - 9, verdict=Verdict.SUCCESS)),
+            slot_history=SlotHistory(attempt=launched(ended_at=NOW - 9, verdict=Verdict.SUCCESS)),
         )  # fmt: skip
         left = (outputs or not drained) and not collected and lost is None
         assert bidding.needs_collecting(judged, here) == left
@@ -322,7 +328,7 @@ def test_a_checkpoint_is_noted_when_a_minute_or_a_share_of_the_run_has_passed_si
             begun = launched(saved=1, saved_at=NOW - ago)
             attempt = replace(begun, launched_at=NOW - ran)
             here = stood(hosts=(host(0, works=(works(saved=2),)),))
-            judged = case(here, trail=SlotHistory(attempt=attempt))
+            judged = case(here, slot_history=SlotHistory(attempt=attempt))
             step_events.record_progress(judged)
             assert len(judged.steps) == (ago == pause)
             assert judged.wake_at == (inf if ago == pause else NOW + 1)
@@ -330,7 +336,7 @@ def test_a_checkpoint_is_noted_when_a_minute_or_a_share_of_the_run_has_passed_si
 
 def test_hosts_are_silent_by_themselves_only_where_the_cloud_calls_every_node_well() -> None:
     bids = {f"gpt-{one}": bid(name=f"gpt-{one}-g1-me", granted_at=1.0) for one in range(3)}
-    trails = History(slots={name: SlotHistory(bids={one.name: one}) for name, one in bids.items()})
+    history = History(slots={name: SlotHistory(bids={one.name: one}) for name, one in bids.items()})
     far = tuple(host(worker, reached=False) for worker in (0, 1))
     for second in NodeState:
         shown = sight(NodeState.READY, second)
@@ -338,12 +344,13 @@ def test_hosts_are_silent_by_themselves_only_where_the_cloud_calls_every_node_we
             sights={one.name: shown for one in bids.values()},
             hosts={one.name: far for one in bids.values()},
         )
-        assert bool(deletion_guard.silence_reason(observed, trails)) == (second is NodeState.READY)
+        assert bool(deletion_guard.silence_reason(observed, history)) == (second is NodeState.READY)
 
 
 def test_where_there_is_no_node_there_is_nobody_to_be_told() -> None:
     homeless = case(
-        trail=SlotHistory(attempt=launched()), open=gang_progress.Pending(absent="w0", deaf=True)
+        slot_history=SlotHistory(attempt=launched()),
+        open=gang_progress.Pending(absent="w0", deaf=True),
     )
     gang_actions.stop_attempt(homeless, GangState.RUNNING, "so")
     gang_actions.resend_to_hosts(homeless)
@@ -357,7 +364,7 @@ def test_a_start_that_is_said_again_resumes_if_it_is_not_the_first_attempt() -> 
     for number in (1, 2, 3):
         here = stood()
         judged = case(
-            here, home=here, trail=SlotHistory(attempt=launched(number=number)),
+            here, home=here, slot_history=SlotHistory(attempt=launched(number=number)),
             open=gang_progress.Pending(absent="w0"),
         )  # fmt: skip
         gang_actions.resend_to_hosts(judged)
@@ -377,7 +384,7 @@ def test_the_reason_of_a_stop_is_that_of_its_shape() -> None:
             (GangState.RUNNING, "so"),
         ):
             judged = case(
-                here, home=here, trail=SlotHistory(attempt=attempt),
+                here, home=here, slot_history=SlotHistory(attempt=attempt),
                 open=gang_progress.Pending(broken="a part is over"),
             )  # fmt: skip
             gang_actions.stop_attempt(judged, shape, "so")
@@ -393,7 +400,7 @@ def test_what_is_given_back_waits_ten_minutes_for_hosts_that_are_not_all_heard()
             home=here,
             need=NodeNeed.NONE,
             slot=slot(outputs=True),
-            trail=SlotHistory(attempt=ended),
+            slot_history=SlotHistory(attempt=ended),
         )
         assert bidding.needs_collecting(judged, here) == (ago < COLLECT_S_MAX)
         assert judged.wake_at == (NOW + 1 if ago < COLLECT_S_MAX else inf)
@@ -412,9 +419,11 @@ def test_what_can_never_be_had_is_given_up_when_nothing_is_held_any_more() -> No
     for held in (True, False):
         here = stood(role=Role.WITHDRAWN)
         bids = {NAME: here.bid} if held else {}
-        judged = case(slot=slot(offers=(), no_offer="no zone has it"), trail=SlotHistory(bids=bids))
+        judged = case(
+            slot=slot(offers=(), no_offer="no zone has it"), slot_history=SlotHistory(bids=bids)
+        )
         bidding.ask_for_nodes(judged)
-        assert (judged.trail.gave_up_at is not None) == (not held)
+        assert (judged.slot_history.gave_up_at is not None) == (not held)
 
 
 def test_that_another_attempt_runs_there_says_nothing_of_this_one() -> None:
@@ -434,7 +443,7 @@ def test_while_an_older_attempt_is_told_to_stop_nothing_else_is_done() -> None:
     wait_s = slot().limits.grace_s + gang_progress.NOTICE_S
     for halted, steps in ((None, 1), (NOW - wait_s + 1, 0), (NOW - wait_s, 1)):
         here = stood(hosts=(host(0, works=(old,)), host(1)))
-        judged = case(here, incumbent=here, trail=SlotHistory(halted_at=halted))
+        judged = case(here, incumbent=here, slot_history=SlotHistory(halted_at=halted))
         gang_actions.choose_gang_action(judged)
         assert [type(step.action) for step in judged.steps] == [Stop] * steps
         assert judged.wake_at == (inf if steps else NOW + 1)

@@ -60,7 +60,7 @@ def test_of_those_that_want_a_node_the_one_that_has_sought_longest_asks_first() 
             f"gpt-{one}": SlotHistory(searching_at=None if ago is None else NOW - ago)
             for one, ago in enumerate(seeks)
         }
-        toy.trails = History(slots=slots)
+        toy.history = History(slots=slots)
         assert [ask.slot for ask in actions(again(toy), Ask)] == [asks]
 
 
@@ -71,7 +71,7 @@ def test_a_request_that_queues_is_no_probe_for_those_that_create() -> None:
     )
     toy.refuses = {"a": Refusal.STOCKOUT}
     toy.tick()
-    toy.run(until=lambda toy: not any(one.bids for one in toy.trails.slots.values()))
+    toy.run(until=lambda toy: not any(one.bids for one in toy.history.slots.values()))
     toy.now += 7200
     assert len(actions(again(toy), Ask)) == 2
 
@@ -83,7 +83,7 @@ def test_a_pause_is_over_at_its_end() -> None:
     for now, launches in ((NOW, True), (NOW - 0.5, False)):
         seat = stood(bid=bid(faults=1))
         one = case(seat, now=now)
-        one.trail = replace(one.trail, failed_at=NOW - CHIPS_PAUSE_S)
+        one.slot_history = replace(one.slot_history, failed_at=NOW - CHIPS_PAUSE_S)
         gang_actions.launch_attempt(one, seat)
         assert bool(one.steps) == launches
         assert one.wake_at == (float("inf") if launches else NOW)
@@ -98,7 +98,7 @@ def test_a_launch_says_why() -> None:
         (over, 1.0, f"{plain}, and attempt 1 ended: failure"),
     ]:
         one, seat = case(stood()), stood()
-        one.trail = replace(one.trail, attempt=attempt, first_launch_at=first)
+        one.slot_history = replace(one.slot_history, attempt=attempt, first_launch_at=first)
         gang_actions.launch_attempt(one, seat)
         assert [step.why for step in one.steps] == [why]
         (action,) = (step.action for step in one.steps)
@@ -107,7 +107,7 @@ def test_a_launch_says_why() -> None:
 
 def test_only_slots_of_sweeps_work_on_trials() -> None:
     one, seat = case(stood()), stood()
-    one.trail = replace(one.trail, trial=3)
+    one.slot_history = replace(one.slot_history, trial=3)
     gang_actions.launch_attempt(one, seat)
     (action,) = (step.action for step in one.steps)
     assert isinstance(action, Launch) and action.trial is None
@@ -120,7 +120,9 @@ def test_an_attempt_that_lives_on_one_host_of_two_may_live() -> None:
         here = stood(hosts=(host(0, works=(first,)), host(1, works=(second,))))
         new = stood(bid=bid(name="gpt-0-g2-me", generation=2))
         one = case(here, new, home=here)
-        one.trail = replace(one.trail, attempt=replace(ATTEMPT, ended_at=NOW - 9, sure=False))
+        one.slot_history = replace(
+            one.slot_history, attempt=replace(ATTEMPT, ended_at=NOW - 9, sure=False)
+        )
         assert gang_actions.may_still_run_elsewhere(one, new) == lives
 
 
@@ -133,7 +135,7 @@ def test_what_could_not_be_brought_back_is_tried_again_when_its_pause_is_over() 
         seat = stood(bid=bid(uncollected=1, uncollected_at=NOW - 50, ready_at=2.0))
         one = case(seat, slot=slot(outputs=True), now=now, home=seat)
         attempt = replace(ATTEMPT, ended_at=NOW - 60, verdict=Verdict.SUCCESS)
-        one.trail = replace(one.trail, attempt=attempt)
+        one.slot_history = replace(one.slot_history, attempt=attempt)
         gang_actions.collect_outputs(one, seat)
         assert bool(one.steps) == tries
         assert one.wake_at == (float("inf") if tries else due)
@@ -160,24 +162,24 @@ def test_a_trial_that_is_over_burns_nothing_of_the_next() -> None:
     attempt = replace(ATTEMPT, trial=1)
     ended = event("attempt.ended", attempt=attempt.id, verdict="failure", why="w")
     for trial, failures in ((1, 1), (2, 0), (None, 0)):
-        trails = History(slots={"gpt-0": replace(WELL, attempt=attempt, trial=trial)})
-        found = apply_event(trails, ended).slots["gpt-0"]
+        history = History(slots={"gpt-0": replace(WELL, attempt=attempt, trial=trial)})
+        found = apply_event(history, ended).slots["gpt-0"]
         assert (found.failures, found.failed_at) == (failures, NOW if failures else None)
 
 
 @pytest.mark.parametrize("kind", ["trial.ended", "trial.waiting"])
 def test_the_end_of_another_trial_takes_nothing_from_a_slot(kind: str) -> None:
-    trails = History(slots={"gpt-0": SlotHistory(trial=2, failures=1)})
+    history = History(slots={"gpt-0": SlotHistory(trial=2, failures=1)})
     said = {"trial": 1, "outcome": "failed", "why": "w", "usage": {}}
-    assert apply_event(trails, event(kind, **said)).slots["gpt-0"].trial == 2
-    assert apply_event(trails, event(kind, **said | {"trial": 2})).slots["gpt-0"].trial is None
+    assert apply_event(history, event(kind, **said)).slots["gpt-0"].trial == 2
+    assert apply_event(history, event(kind, **said | {"trial": 2})).slots["gpt-0"].trial is None
 
 
 # ---- standings -----------------------------------------------------------------------------------
 
 
 def test_five_times_in_a_row_are_too_often() -> None:
-    for what in ("stumbles", "unprepared"):
+    for what in ("node_failures", "unprepared"):
         for many, too_often in ((4, False), (5, True)):
             found, _ = bid_status.needs_replacement(
                 stood(bid=bid(**{what: many})), seen(), History(), NOW
@@ -204,12 +206,12 @@ def test_of_two_that_are_held_the_one_that_is_used_fills_the_slot() -> None:
         for number, granted, code in ((1, 50.0, ""), (2, 60.0, "c"), (3, 40.0, ""))
     ]
     attempt = replace(ATTEMPT, bid="g1")
-    for trail, name in ((SlotHistory(attempt=attempt), "g1"), (SlotHistory(), "g2")):
+    for slot_history, name in ((SlotHistory(attempt=attempt), "g1"), (SlotHistory(), "g2")):
         for order in (both, both[::-1]):
-            assert bid_status.choose_incumbent(order, trail).bid.name == name
+            assert bid_status.choose_incumbent(order, slot_history).bid.name == name
     assert bid_status.choose_incumbent([both[0], both[2]], SlotHistory()).bid.name == "g3"
     assert bid_status.choose_incumbent([both[0]], SlotHistory()) is both[0]
-    assert case(both[0], need=NodeNeed.NONE).standings[0].role is Role.INCUMBENT
+    assert case(both[0], need=NodeNeed.NONE).bid_statuses[0].role is Role.INCUMBENT
 
 
 # ---- verdicts ------------------------------------------------------------------------------------

@@ -46,14 +46,14 @@ def event(kind: str, at: float = 100.0, **facts: Any) -> HistoryEvent:
     return HistoryEvent(at=at, kind=kind, job="gpt", slot="gpt-0", facts=facts)
 
 
-def after(*events: HistoryEvent, trails: History | None = None) -> History:
-    trails = trails or History()
+def after(*events: HistoryEvent, history: History | None = None) -> History:
+    history = history or History()
     for one in events:
-        trails = apply_event(trails, one)
-    return trails
+        history = apply_event(history, one)
+    return history
 
 
-def trail(*events: HistoryEvent) -> SlotHistory:
+def slot_history(*events: HistoryEvent) -> SlotHistory:
     return after(*events).slots["gpt-0"]
 
 
@@ -69,7 +69,7 @@ def asked(at: float = 10.0, bid: str = BID, **changes: Any) -> HistoryEvent:
 
 
 def bid_after(*events: HistoryEvent) -> BidRecord:
-    return trail(asked(), *events).bids[BID]
+    return slot_history(asked(), *events).bids[BID]
 
 
 def launched(number: int = 1, at: float = 50.0, **facts: Any) -> HistoryEvent:
@@ -85,15 +85,15 @@ REQUIRED = {name: kind.facts for name, kind in EVENT_KINDS.items()}
 
 
 def test_unknown_kinds_and_events_without_their_facts_are_passed_over() -> None:
-    trails = after(asked())
-    assert apply_event(trails, event("bid.renamed", bid=BID)) is trails
+    history = after(asked())
+    assert apply_event(history, event("bid.renamed", bid=BID)) is history
     for kind, facts in REQUIRED.items():
         if facts:
-            assert apply_event(trails, event(kind)) is trails
+            assert apply_event(history, event(kind)) is history
 
 
 def test_what_is_not_remembered_changes_nothing() -> None:
-    trails = after(asked(), launched())
+    history = after(asked(), launched())
     others: dict[str, Any] = {
         "bid": "gpt-0-g7-me", "attempt": "gpt-0-a7-me", "state": "S", "host": "h", "notice": "w",
         "cause": "gone", "code_digest": "c", "message": "s", "hosts": [], "why": "",
@@ -103,7 +103,7 @@ def test_what_is_not_remembered_changes_nothing() -> None:
         if kind in {"bid.withdrawn", "slot.done", "slot.gave_up", "attempt.stopping"}:
             continue
         if facts and facts <= others.keys() and not kind.startswith(("engine", "node", "job")):
-            assert apply_event(trails, event(kind, **others)).slots == trails.slots, kind
+            assert apply_event(history, event(kind, **others)).slots == history.slots, kind
 
 
 def test_every_event_is_json() -> None:
@@ -119,22 +119,22 @@ def test_every_event_is_json() -> None:
         )  # fmt: skip
         assert REQUIRED[again.kind] <= again.facts.keys()
         copy = apply_event(copy, again)
-    assert copy == toy.trails
+    assert copy == toy.history
 
 
 def test_an_ask_is_remembered_with_its_offer_and_counted_again_under_the_same_name() -> None:
-    found = trail(asked(10.0))
+    found = slot_history(asked(10.0))
     bid = found.bids[BID]
     assert bid.offer == offer("a") and bid.generation == found.generation == 1
     assert (bid.asked_at, bid.sent_at, found.searching_at) == (10.0, 10.0, 10.0)
-    found = trail(asked(10.0), asked(70.0))
+    found = slot_history(asked(10.0), asked(70.0))
     assert (found.bids[BID].asked_at, found.bids[BID].sent_at) == (10.0, 70.0)
     assert found.bids[BID].sends == 2
     assert len(found.bids) == 1
     assert found.searching_at == 10.0
-    later = trail(asked(10.0), replace(asked(20.0, "gpt-0-g2-me")))
+    later = slot_history(asked(10.0), replace(asked(20.0, "gpt-0-g2-me")))
     assert later.searching_at == 10.0
-    assert trail(asked(), event("bid.granted", bid=BID)).searching_at is None
+    assert slot_history(asked(), event("bid.granted", bid=BID)).searching_at is None
     assert after(asked(10.0), asked(30.0), asked(80.0)).asks == (30.0, 80.0)
 
 
@@ -200,20 +200,20 @@ def test_withdrawn_again_keeps_the_first_reason_and_the_latest_time() -> None:
 def test_what_is_gone_is_remembered_by_its_number_and_costs_no_more() -> None:
     ready = event("bid.ready", 3600.0, bid=BID)
     gone = event("bid.deleted", 10800.0, bid=BID)
-    found = trail(asked(), ready, gone)
+    found = slot_history(asked(), ready, gone)
     assert (dict(found.bids), found.gone, found.spent) == ({}, (1,), 2.0)
     again = event("bid.withdrawn", 20000.0, bid=BID, zone="b", why="there again")
-    bid = trail(asked(), ready, gone, again).bids[BID]
+    bid = slot_history(asked(), ready, gone, again).bids[BID]
     assert (bid.offer.zone, bid.generation, bid.withdrawn_at) == ("b", 1, 20000.0)
-    found = trail(asked(), ready, gone, again, event("bid.deleted", 30000.0, bid=BID))
+    found = slot_history(asked(), ready, gone, again, event("bid.deleted", 30000.0, bid=BID))
     assert (found.gone, found.spent) == ((1,), 2.0)
     assert (
         apply_event(History(), event("bid.withdrawn", bid="what")).slots["gpt-0"] == SlotHistory()
     )
-    stray = trail(event("bid.withdrawn", bid="gpt-0-g9-me", zone="b", why=""))
+    stray = slot_history(event("bid.withdrawn", bid="gpt-0-g9-me", zone="b", why=""))
     assert stray.generation == 9
     many = SlotHistory(gone=tuple(range(2, GONE_KEPT + 2)), bids={BID: bid})
-    kept = after(gone, trails=History(slots={"gpt-0": many})).slots["gpt-0"].gone
+    kept = after(gone, history=History(slots={"gpt-0": many})).slots["gpt-0"].gone
     assert len(kept) == GONE_KEPT and kept[-1] == 1 and kept[0] == 3
 
 
@@ -231,8 +231,10 @@ def test_the_cost_runs_from_ready_or_granted_to_lost_or_now() -> None:
 
 def test_refusals_of_a_bid() -> None:
     taken = event("bid.refused", bid=BID, refusal="taken", message="s")
-    assert trail(asked(), taken) == replace(trail(asked()), bids={})
-    unfit = trail(asked(), event("bid.refused", bid=BID, refusal="configuration", message="s"))
+    assert slot_history(asked(), taken) == replace(slot_history(asked()), bids={})
+    unfit = slot_history(
+        asked(), event("bid.refused", bid=BID, refusal="configuration", message="s")
+    )
     assert dict(unfit.unfit) == {unfit_key(offer("a"), "n"): "s"}
     keys = {
         unfit_key(one, digest)
@@ -250,11 +252,11 @@ def test_adoption() -> None:
         "bid": BID, "generation": 4, "offer": asdict(offer("a")), "nodes": 1, "node_digest": "n",
         "asked_at": 3.0, "granted_at": 4.0, "prepared_on": ["x"], "refusal": None, "colour": "blue",
     }  # fmt: skip
-    found = trail(event("bid.adopted", **facts))
+    found = slot_history(event("bid.adopted", **facts))
     bid = found.bids[BID]
     assert (bid.asked_at, bid.granted_at, bid.sent_at, bid.prepared_on) == (3.0, 4.0, 100.0, ("x",))
     assert (found.generation, bid.generation, bid.slot) == (4, 4, "gpt-0")
-    found = trail(event("bid.adopted", **facts | {"refusal": "quota"}))
+    found = slot_history(event("bid.adopted", **facts | {"refusal": "quota"}))
     assert found.bids[BID].refusal is Refusal.QUOTA
 
 
@@ -262,46 +264,48 @@ def test_adoption() -> None:
 
 
 def test_a_launch_and_the_same_once_more() -> None:
-    found = trail(asked(), launched())
+    found = slot_history(asked(), launched())
     assert found.attempt == AttemptRecord(
         id="gpt-0-a1-me", number=1, bid=BID, code_digest="c", launched_at=50.0, boots=("x", "y")
     )
     assert (found.attempts, found.first_launch_at) == (1, 50.0)
-    again = trail(asked(), launched(), launched(at=90.0, boots=["z"]))
+    again = slot_history(asked(), launched(), launched(at=90.0, boots=["z"]))
     assert again.attempt == replace(found.attempt, launched_at=90.0, launches=2, boots=("z",))
     assert (again.attempts, again.first_launch_at) == (1, 50.0)
-    second = trail(asked(), launched(), launched(2, 90.0))
+    second = slot_history(asked(), launched(), launched(2, 90.0))
     assert second.attempt and second.attempt.number == second.attempts == 2
     assert second.first_launch_at == 50.0
     collected = event("slot.collected", bid=BID, attempt="x")
     failed = event("slot.collect_failed", bid=BID, attempt="x", message="s")
-    bid = trail(asked(), launched(), failed, collected, launched(2)).bids[BID]
+    bid = slot_history(asked(), launched(), failed, collected, launched(2)).bids[BID]
     assert (bid.collected, bid.uncollected) == (False, 0)
 
 
 def test_how_an_attempt_goes_on() -> None:
     begin = [asked(), launched()]
     name: dict[str, Any] = {"attempt": "gpt-0-a1-me"}
-    base = trail(*begin).attempt
+    base = slot_history(*begin).attempt
     assert base
-    assert trail(*begin, event("attempt.started", **name)).attempt == replace(
+    assert slot_history(*begin, event("attempt.started", **name)).attempt == replace(
         base, started_at=100.0
     )
-    assert trail(*begin, event("attempt.first_step", **name)).attempt == replace(
+    assert slot_history(*begin, event("attempt.first_step", **name)).attempt == replace(
         base, first_step_at=100.0
     )
     stop = event("attempt.stopping", **name, why="w", grace_s=30)
-    found = trail(*begin, stop)
+    found = slot_history(*begin, stop)
     assert found.attempt == replace(base, stopping_at=100.0, stopping_why="w", stopping_s=30.0)
     stall = event("attempt.stopping", 200.0, **name, why="v", grace_s=9, stacks=True)
-    assert trail(*begin, stop, stall).attempt == replace(
+    assert slot_history(*begin, stop, stall).attempt == replace(
         base, stopping_at=200.0, stopping_why="w", stopping_s=9.0, stalled=True
     )
-    again = trail(*begin, stall, stop).attempt
+    again = slot_history(*begin, stall, stop).attempt
     assert again and again.stalled
-    late = trail(*begin, ended("stopped"), stop)
+    late = slot_history(*begin, ended("stopped"), stop)
     assert late.attempt and late.attempt.stopping_at is None and late.halted_at == 100.0
-    other = trail(*begin, event("attempt.stopping", attempt="gpt-0-a9-me", why="", grace_s=1))
+    other = slot_history(
+        *begin, event("attempt.stopping", attempt="gpt-0-a9-me", why="", grace_s=1)
+    )
     assert other.attempt == base and other.halted_at == 100.0
 
 
@@ -314,49 +318,51 @@ def test_an_end() -> None:
         "sure": False,
         "why": "w",
     }
-    found = trail(asked(), launched(), ended("failure", **facts))
-    base = trail(asked(), launched()).attempt
+    found = slot_history(asked(), launched(), ended("failure", **facts))
+    base = slot_history(asked(), launched()).attempt
     assert base and found.attempt == replace(
         base, ended_at=100.0, verdict=Verdict.FAILURE, host="h", exit=3, lines=("a",), saved=7,
         sure=False,
     )  # fmt: skip
     assert (found.failures, found.saved, found.failed_at, found.failed_why) == (1, 7, 100.0, "w")
-    assert trail(asked(), launched(), ended("failure"), ended("failure")).failures == 1
-    plain = trail(asked(), launched(), ended("success")).attempt
+    assert slot_history(asked(), launched(), ended("failure"), ended("failure")).failures == 1
+    plain = slot_history(asked(), launched(), ended("success")).attempt
     assert plain and plain.sure and plain.host == "" and plain.lines == ()
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_which_budget_an_end_burns(verdict: Verdict) -> None:
-    found = trail(asked(), launched(), ended(verdict))
+    found = slot_history(asked(), launched(), ended(verdict))
     assert found.failures == (verdict is Verdict.FAILURE)
     assert found.preemptions == (verdict is Verdict.PREEMPTED)
     assert found.stalls == (verdict is Verdict.STALLED)
     fault = verdict in {Verdict.NODE_FAULT, Verdict.LOST}
     assert (found.failed_at is not None) == (fault or verdict is Verdict.FAILURE)
-    assert found.bids[BID].stumbles == fault
+    assert found.bids[BID].node_failures == fault
     assert found.bids[BID].faults == 0
     assert found.faults == 0
 
 
 def test_chips_count_for_the_node_and_for_the_slot() -> None:
     chips = [ended("node fault", chips=True)]
-    found = trail(asked(), launched(), *chips, launched(2), ended("node fault", 2, chips=True))
-    assert (found.bids[BID].faults, found.bids[BID].stumbles, found.faults) == (2, 0, 2)
-    other = trail(asked(), launched(), *chips, launched(2), ended("node fault", 2))
-    assert (other.bids[BID].faults, other.bids[BID].stumbles, other.faults) == (0, 1, 1)
+    found = slot_history(
+        asked(), launched(), *chips, launched(2), ended("node fault", 2, chips=True)
+    )
+    assert (found.bids[BID].faults, found.bids[BID].node_failures, found.faults) == (2, 0, 2)
+    other = slot_history(asked(), launched(), *chips, launched(2), ended("node fault", 2))
+    assert (other.bids[BID].faults, other.bids[BID].node_failures, other.faults) == (0, 1, 1)
     for verdict in ("success", "failure", "stalled"):
-        well = trail(asked(), launched(), ended("node fault"), launched(2), ended(verdict, 2)).bids[
-            BID
-        ]
-        assert (well.faults, well.stumbles) == (0, 0)
+        well = slot_history(
+            asked(), launched(), ended("node fault"), launched(2), ended(verdict, 2)
+        ).bids[BID]
+        assert (well.faults, well.node_failures) == (0, 0)
     for verdict in ("preempted", "stopped"):
-        same = trail(asked(), launched(), ended("node fault"), launched(2), ended(verdict, 2)).bids[
-            BID
-        ]
-        assert same.stumbles == 1
+        same = slot_history(
+            asked(), launched(), ended("node fault"), launched(2), ended(verdict, 2)
+        ).bids[BID]
+        assert same.node_failures == 1
     stepped = event("attempt.first_step", attempt="gpt-0-a1-me")
-    assert trail(asked(), launched(), *chips, stepped).faults == 0
+    assert slot_history(asked(), launched(), *chips, stepped).faults == 0
 
 
 def test_a_further_checkpoint_forgives_and_an_equal_one_does_not() -> None:
@@ -365,15 +371,15 @@ def test_a_further_checkpoint_forgives_and_an_equal_one_does_not() -> None:
         launched(3), ended("node fault", 3, chips=True), launched(4),
     ]  # fmt: skip
     saved: dict[str, Any] = {"attempt": "gpt-0-a4-me"}
-    before = trail(*start)
+    before = slot_history(*start)
     assert (before.failures, before.stalls, before.faults, before.saved) == (1, 1, 1, 5)
     for step in (4, 5):
-        assert trail(*start, event("attempt.saved", **saved, step=step)).failures == 1
-    found = trail(*start, event("attempt.saved", **saved, step=6))
+        assert slot_history(*start, event("attempt.saved", **saved, step=step)).failures == 1
+    found = slot_history(*start, event("attempt.saved", **saved, step=6))
     assert (found.failures, found.stalls, found.faults, found.saved) == (0, 0, 0, 6)
     assert found.attempt and found.attempt.saved == 6
-    assert (found.bids[BID].faults, found.bids[BID].stumbles) == (0, 0)
-    again = trail(*start, ended("failure", 4, saved=9))
+    assert (found.bids[BID].faults, found.bids[BID].node_failures) == (0, 0)
+    again = slot_history(*start, ended("failure", 4, saved=9))
     assert (again.failures, again.saved) == (1, 9)
 
 
@@ -381,40 +387,45 @@ def test_setup_that_fails_counts_only_if_a_command_failed() -> None:
     hosts = [{"host": "w0", "exit": 1}, {"host": "w1", "exit": None}]
     facts: dict[str, Any] = {"bid": BID, "message": "pip", "hosts": hosts}
     prepared = event("slot.prepared", bid=BID, code_digest="c", hosts=["x"])
-    found = trail(asked(), prepared, event("slot.setup_failed", **facts))
+    found = slot_history(asked(), prepared, event("slot.setup_failed", **facts))
     assert (found.failures, found.failed_at, found.failed_why) == (1, 100.0, "pip")
     bid = found.bids[BID]
     assert (bid.prepared, bid.prepared_on, bid.unprepared) == ("", (), 1)
     away = event("slot.setup_failed", **facts | {"hosts": [{"host": "w0", "exit": None}]})
-    found = trail(asked(), away, away)
+    found = slot_history(asked(), away, away)
     assert (found.failures, found.bids[BID].unprepared) == (0, 2)
-    assert trail(asked(), away, prepared).bids[BID].unprepared == 0
+    assert slot_history(asked(), away, prepared).bids[BID].unprepared == 0
     lacks = event("slot.setup_failed", **facts | {"hosts": [], "missing": True})
-    found = trail(asked(), lacks, lacks)
+    found = slot_history(asked(), lacks, lacks)
     bid = found.bids[BID]
-    assert (found.failures, found.failed_why, bid.unprepared, bid.lacking) == (0, "pip", 0, 2)
-    assert trail(asked(), lacks, prepared).bids[BID].lacking == 0
+    assert (found.failures, found.failed_why, bid.unprepared, bid.missing_inputs) == (
+        0,
+        "pip",
+        0,
+        2,
+    )
+    assert slot_history(asked(), lacks, prepared).bids[BID].missing_inputs == 0
 
 
 # ---- wishes --------------------------------------------------------------------------------------
 
 
 def burnt() -> History:
-    trails = after(asked(), launched(), ended("success"))
+    history = after(asked(), launched(), ended("success"))
     used = replace(
-        trails.slots["gpt-0"],
+        history.slots["gpt-0"],
         failures=2, stalls=1, faults=1, preemptions=3, done_at=1.0, gave_up_at=2.0, gave_up_why="w",
         failed_at=3.0, failed_why="f", spent=4.0, saved=5, dropped=True, generation=7,
         unfit={"x": "y"},
     )  # fmt: skip
-    return replace(trails, slots={"gpt-0": used, "gpt2-0": used, "gpt-11": used})
+    return replace(history, slots={"gpt-0": used, "gpt2-0": used, "gpt-11": used})
 
 
 @pytest.mark.parametrize("kind", ["job.changed", "job.resumed", "job.submitted"])
 def test_a_wish_that_was_seen_to_forgives(kind: str) -> None:
-    trails = burnt()
-    found = apply_event(trails, HistoryEvent(at=9.0, kind=kind, job="gpt"))
-    assert found.slots["gpt2-0"] == trails.slots["gpt2-0"]
+    history = burnt()
+    found = apply_event(history, HistoryEvent(at=9.0, kind=kind, job="gpt"))
+    assert found.slots["gpt2-0"] == history.slots["gpt2-0"]
     assert found.slots["gpt-11"] == found.slots["gpt-0"]
     now = found.slots["gpt-0"]
     assert (now.failures, now.stalls, now.faults, now.gave_up_at, now.gave_up_why) == (
@@ -429,16 +440,16 @@ def test_a_wish_that_was_seen_to_forgives(kind: str) -> None:
 
 
 def test_a_wish_made_anew_leaves_a_running_attempt_alone() -> None:
-    trails = after(asked(), launched(), HistoryEvent(at=1, kind="job.submitted", job="gpt"))
-    attempt = trails.slots["gpt-0"].attempt
+    history = after(asked(), launched(), HistoryEvent(at=1, kind="job.submitted", job="gpt"))
+    attempt = history.slots["gpt-0"].attempt
     assert attempt and attempt.verdict is None
     fresh = apply_event(after(asked()), HistoryEvent(at=1, kind="job.submitted", job="gpt"))
     assert fresh.slots["gpt-0"].attempt is None
 
 
 def test_ends_of_slots() -> None:
-    assert trail(event("slot.done", why="w")).done_at == 100.0
-    gave_up = trail(event("slot.gave_up", why="w"))
+    assert slot_history(event("slot.done", why="w")).done_at == 100.0
+    gave_up = slot_history(event("slot.gave_up", why="w"))
     assert (gave_up.gave_up_at, gave_up.gave_up_why) == (100.0, "w")
     dropped = apply_event(after(asked()), HistoryEvent(at=1, kind="job.removed", job="gpt"))
     assert dropped.slots["gpt-0"].dropped
@@ -450,7 +461,7 @@ KEY = ("a", "v4-16", "spot")
 
 
 def season(*events: HistoryEvent) -> ZoneStats:
-    return after(asked(), *events).seasons.get(KEY, ZoneStats())
+    return after(asked(), *events).zone_stats.get(KEY, ZoneStats())
 
 
 def refusal(kind: str, at: float = 100.0) -> HistoryEvent:
@@ -484,31 +495,31 @@ def test_what_is_wrong_with_the_ask_says_nothing_of_the_season(kind: str) -> Non
 
 
 def several(*times: tuple[float, float]) -> History:
-    trails = History()
+    history = History()
     for number, (sent, refused) in enumerate(times, 1):
         name = f"gpt-0-g{number}-me"
-        trails = apply_event(trails, asked(sent, name))
+        history = apply_event(history, asked(sent, name))
         said = event("bid.refused", refused, bid=name, refusal="stockout", message="no")
-        trails = apply_event(trails, said)
-    return trails
+        history = apply_event(history, said)
+    return history
 
 
 def test_pauses_double_up_to_a_most_and_once_only_for_what_was_asked_before() -> None:
-    assert several((1, 2), (20, 21)).seasons[KEY].pause_s == 2 * PAUSE_S_MIN
-    assert several((1, 2), (1, 3)).seasons[KEY].pause_s == PAUSE_S_MIN
-    many = several(*((1000 * n, 1000 * n + 1) for n in range(1, 12))).seasons[KEY]
+    assert several((1, 2), (20, 21)).zone_stats[KEY].pause_s == 2 * PAUSE_S_MIN
+    assert several((1, 2), (1, 3)).zone_stats[KEY].pause_s == PAUSE_S_MIN
+    many = several(*((1000 * n, 1000 * n + 1) for n in range(1, 12))).zone_stats[KEY]
     assert (many.pause_s, many.refusals) == (PAUSE_S_MAX, 11)
     quota = several((1, 2))
-    quota = replace(quota, seasons={KEY: ZoneStats(refusal=Refusal.QUOTA, pause_s=300.0)})
+    quota = replace(quota, zone_stats={KEY: ZoneStats(refusal=Refusal.QUOTA, pause_s=300.0)})
     quota = after(asked(50, "gpt-0-g8-me"), event("bid.refused", 60, bid="gpt-0-g8-me",
-                  refusal="stockout", message="no"), trails=quota)  # fmt: skip
-    assert quota.seasons[KEY].pause_s == PAUSE_S_MIN
+                  refusal="stockout", message="no"), history=quota)  # fmt: skip
+    assert quota.zone_stats[KEY].pause_s == PAUSE_S_MIN
 
 
 def test_a_quota_that_was_used_up_is_no_pause_to_be_doubled() -> None:
     quota = ZoneStats(refusal=Refusal.QUOTA, pause_s=300.0, refused_at=90.0)
-    trails = replace(after(asked(50)), seasons={KEY: quota})
-    assert after(refusal("stockout"), trails=trails).seasons[KEY].pause_s == PAUSE_S_MIN
+    history = replace(after(asked(50)), zone_stats={KEY: quota})
+    assert after(refusal("stockout"), history=history).zone_stats[KEY].pause_s == PAUSE_S_MIN
 
 
 def test_asks_are_counted_for_a_minute() -> None:
@@ -520,18 +531,18 @@ def test_asks_are_counted_for_a_minute() -> None:
 def test_what_was_asked_in_the_second_of_the_refusal_was_asked_after_it() -> None:
     for at, pause in ((100.0, 2 * PAUSE_S_MIN), (99.0, PAUSE_S_MIN)):
         first = after(asked(), refusal("stockout"))
-        (refused_at,) = {one.refused_at for one in first.seasons.values()}
+        (refused_at,) = {one.refused_at for one in first.zone_stats.values()}
         assert refused_at == 100.0
         other = "gpt-0-g2-me"
         again = event("bid.refused", bid=other, refusal="stockout", message="no")
-        assert after(asked(at, bid=other), again, trails=first).seasons[KEY].pause_s == pause
+        assert after(asked(at, bid=other), again, history=first).zone_stats[KEY].pause_s == pause
 
 
 def test_what_is_withdrawn_late_is_one_node_of_which_little_is_known() -> None:
-    late = trail(asked(), event("bid.withdrawn", bid="gpt-0-g1-me", zone="b")).bids[BID]
+    late = slot_history(asked(), event("bid.withdrawn", bid="gpt-0-g1-me", zone="b")).bids[BID]
     assert late.offer.zone == "a"
     other = event("bid.withdrawn", bid="gpt-0-g3-me", zone="b")
-    found = trail(asked(), other).bids["gpt-0-g3-me"]
+    found = slot_history(asked(), other).bids["gpt-0-g3-me"]
     assert (found.nodes, found.generation, found.offer.zone) == (1, 3, "b")
     assert (found.withdrawals, found.withdrawn_at, found.asked_at) == (1, 100.0, 100.0)
 
@@ -539,8 +550,8 @@ def test_what_is_withdrawn_late_is_one_node_of_which_little_is_known() -> None:
 def test_a_grant_eases_the_pause_and_is_counted_once() -> None:
     granted = event("bid.granted", bid=BID)
     before = ZoneStats(refusals=3, pause_s=200.0, refusal=Refusal.STOCKOUT, sentence="no")
-    trails = replace(after(asked()), seasons={KEY: before})
-    found = after(granted, granted, trails=trails).seasons[KEY]
+    history = replace(after(asked()), zone_stats={KEY: before})
+    found = after(granted, granted, history=history).zone_stats[KEY]
     assert found == ZoneStats(grants=1, pause_s=200.0 - PAUSE_LESS_S)
     assert season(granted) == ZoneStats(grants=1)
 
@@ -557,9 +568,9 @@ def test_waits_and_lives_are_learnt() -> None:
 
 
 def test_scripts_are_told_how_long_nodes_like_theirs_last() -> None:
-    trails = after(asked(), event("bid.ready", 70.0, bid=BID))
-    assert lifetime_env(trails, "gpt-0", BID) == {}
-    known = replace(trails, seasons={KEY: ZoneStats(lives_s=(100.0, 401.0))})
+    history = after(asked(), event("bid.ready", 70.0, bid=BID))
+    assert lifetime_env(history, "gpt-0", BID) == {}
+    known = replace(history, zone_stats={KEY: ZoneStats(lives_s=(100.0, 401.0))})
     assert lifetime_env(known, "gpt-0", BID) == {"HERD_LIFE_S": "250"}
     assert lifetime_env(known, "gpt-0", "gpt-0-g9-me") == lifetime_env(known, "gpt-1", BID) == {}
 
@@ -577,11 +588,11 @@ def test_a_notice_ends_a_life_be_it_ever_seen_lost_or_not() -> None:
 
 def test_permissions_are_tried_again_when_the_user_has_seen_to_it() -> None:
     for kind, forgiven in (("permission", True), ("quota", True), ("stockout", False)):
-        trails = apply_event(
+        history = apply_event(
             after(asked(), refusal(kind)), HistoryEvent(at=1, kind="job.changed", job="x")
         )
-        assert (trails.seasons[KEY].pause_s == 0) == forgiven
-        assert (trails.seasons[KEY].refusal is None) == forgiven
+        assert (history.zone_stats[KEY].pause_s == 0) == forgiven
+        assert (history.zone_stats[KEY].refusal is None) == forgiven
 
 
 def test_quarantine_ends_with_the_node() -> None:
@@ -593,10 +604,10 @@ def test_quarantine_ends_with_the_node() -> None:
 
 def test_what_the_engine_says_of_itself() -> None:
     frozen = HistoryEvent(at=5.0, kind="engine.deletions_paused", facts={"why": "w"})
-    trails = after(HistoryEvent(at=4.0, kind="engine.started"), frozen)
-    assert (trails.started_at, trails.frozen_at, trails.frozen_why) == (4.0, 5.0, "w")
-    trails = after(HistoryEvent(at=6.0, kind="engine.deletions_resumed"), trails=trails)
-    assert (trails.frozen_at, trails.frozen_why) == (None, "")
+    history = after(HistoryEvent(at=4.0, kind="engine.started"), frozen)
+    assert (history.started_at, history.frozen_at, history.frozen_why) == (4.0, 5.0, "w")
+    history = after(HistoryEvent(at=6.0, kind="engine.deletions_resumed"), history=history)
+    assert (history.frozen_at, history.frozen_why) == (None, "")
 
 
 # ---- the journal ---------------------------------------------------------------------------------

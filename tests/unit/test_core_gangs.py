@@ -112,9 +112,9 @@ def test_what_the_user_wants_gone_is_brought_back_in_three_tries_at_most() -> No
 def test_silent_hosts_are_waited_for_before_giving_up_but_not_for_ever() -> None:
     toy = running(outputs=True)
     toy.wish(goal=Goal.GONE)
-    toy.run(until=lambda toy: bool(toy.trail().attempt and toy.trail().attempt.ended_at))  # type: ignore[union-attr]
+    toy.run(until=Toy.has_ended_attempt)
     toy = running(outputs=True)
-    (bid,) = toy.trail().bids
+    (bid,) = toy.slot_history().bids
     toy.losing = {Collect}
     toy.wish(goal=Goal.GONE)
     for _ in range(20):
@@ -132,7 +132,7 @@ def test_silent_hosts_are_waited_for_before_giving_up_but_not_for_ever() -> None
         toy.tick()
     assert bid in toy.things
     toy.run(until=lambda toy: not toy.things)
-    ended = toy.trail().attempt
+    ended = toy.slot_history().attempt
     assert ended and ended.ended_at
     assert 600 <= toy.now - ended.ended_at <= 660
 
@@ -179,9 +179,9 @@ def test_an_ask_without_answer_is_sent_again_under_its_name_when_a_newer_look_mi
     toy.losing = {Ask}
     toy.tick()
     seen = replace(toy.observed(), surveyed_at=toy.now - 1)
-    assert not plan(toy.wishes, seen, toy.trails, toy.now).steps
+    assert not plan(toy.wishes, seen, toy.history, toy.now).steps
     calling = replace(toy.observed(), surveyed_at=toy.now + 1, calling=frozenset(["gpt-0-g1-me"]))
-    assert not plan(toy.wishes, calling, toy.trails, toy.now).steps
+    assert not plan(toy.wishes, calling, toy.history, toy.now).steps
     for _ in range(200):
         toy.tick()
     assert {event.facts["bid"] for event in toy.kinds("bid.requested")} == {"gpt-0-g1-me"}
@@ -214,12 +214,12 @@ def test_a_ghost_of_an_older_attempt_is_stopped_before_anything_else() -> None:
     found = again(toy)
     (stop,) = actions(found, Stop)
     assert (stop.attempt, stop.bid, stop.grace_s) == ("gpt-0-a1-me", toy.home.ask.bid, 30)
-    stopped = toy.trail().attempt
+    stopped = toy.slot_history().attempt
     toy.losing = {Stop}
     toy.check = lambda: None  # type: ignore[method-assign]
     for _ in range(14):
         toy.tick()
-    assert toy.trail().attempt == stopped
+    assert toy.slot_history().attempt == stopped
     times = [event.at for event in toy.kinds("attempt.stopping")]
     assert [after - before for before, after in pairwise(times)] == [35.0]
 
@@ -229,10 +229,10 @@ def test_a_stop_goes_before_what_else_is_done_in_the_slot_but_not_before_its_sta
     toy.wish(goal=Goal.GONE)
     busy = frozenset(["gpt-0"])
     assert len(actions(again(toy, working=busy), Stop)) == 1
-    attempt = toy.trail().attempt
+    attempt = toy.slot_history().attempt
     assert attempt
-    young = replace(toy.trail(), attempt=replace(attempt, started_at=None))
-    toy.trails = replace(toy.trails, slots={"gpt-0": young})
+    young = replace(toy.slot_history(), attempt=replace(attempt, started_at=None))
+    toy.history = replace(toy.history, slots={"gpt-0": young})
     assert not actions(again(toy, working=busy), Stop)
     assert len(actions(again(toy), Stop)) == 1
 
@@ -243,13 +243,14 @@ def test_no_launch_while_the_last_attempt_may_live_elsewhere() -> None:
     toy.home.cut = True
     toy.run(1000, until=lambda toy: len(toy.things) > 1)
     toy.run(
-        1000, until=lambda toy: sum(bool(one.prepared) for one in toy.trail().bids.values()) > 1
+        1000,
+        until=lambda toy: sum(bool(one.prepared) for one in toy.slot_history().bids.values()) > 1,
     )
     toy.losing = {Withdraw}
     for _ in range(60):
         toy.tick()
     assert len(toy.launches) == 1
-    attempt = toy.trail().attempt
+    attempt = toy.slot_history().attempt
     assert attempt and attempt.ended_at and not attempt.sure
     old.cut = False
     toy.run(until=lambda toy: len(toy.launches) == 2)
@@ -280,13 +281,13 @@ def test_what_is_there_again_after_its_withdrawal_is_withdrawn_again() -> None:
     }
     others = {
         f"x-{n}": replace(
-            toy.trail(), attempt=None, attempts=9,
+            toy.slot_history(), attempt=None, attempts=9,
             bids={f"x-{n}-g1-me": replace(bid, name=f"x-{n}-g1-me")},
         )
         for n in range(3)
-        for bid in toy.trail().bids.values()
+        for bid in toy.slot_history().bids.values()
     }  # fmt: skip
-    toy.trails = replace(toy.trails, slots={**toy.trails.slots, **others})
+    toy.history = replace(toy.history, slots={**toy.history.slots, **others})
     hosts = {**toy.hosts(), **silent}
     sights = {**toy.sights(), **{bid: replace(ready, bid=bid) for bid in silent}}
     late = {name: replace(ready, bid=name, zone="b")}
@@ -349,7 +350,7 @@ def test_chips_that_do_not_come_up_twice_replace_the_node_and_not_for_ever() -> 
     assert len(bids) == 5
     assert len(set(bids)) == 3 and bids[0] == bids[1] and bids[2] == bids[3]
     assert [event.facts["node"] for event in toy.kinds("node.quarantined")] == [bids[0], bids[2]]
-    assert "fail to initialize on every node" in toy.trail().gave_up_why
+    assert "fail to initialize on every node" in toy.slot_history().gave_up_why
 
 
 def test_setup_that_fails_is_tried_with_pauses_and_ends() -> None:
@@ -363,7 +364,7 @@ def test_setup_that_fails_is_tried_with_pauses_and_ends() -> None:
     toy.run()
     times = [event.at for event in toy.kinds("slot.setup_failed")]
     assert len(times) == 4
-    assert toy.trail().gave_up_why.endswith("pip failed")
+    assert toy.slot_history().gave_up_why.endswith("pip failed")
     assert times[3] - times[2] >= 40
     assert not toy.things
 
@@ -371,9 +372,9 @@ def test_setup_that_fails_is_tried_with_pauses_and_ends() -> None:
 def test_a_worn_node_works_on_until_its_successor_is_prepared() -> None:
     toy = running()
     old = toy.home
-    old.node = NodeState.SICK
+    old.node = NodeState.UNHEALTHY
     toy.losing = {Prepare}
-    toy.run(until=lambda toy: any(one.ready_at for one in toy.trail().bids.values()
+    toy.run(until=lambda toy: any(one.ready_at for one in toy.slot_history().bids.values()
                                   if one.name != old.ask.bid))  # fmt: skip
     for _ in range(20):
         toy.tick()
@@ -400,7 +401,7 @@ def test_exact_tries_the_next_zone_when_patience_is_over_and_not_before() -> Non
     alone.now += 900
     assert not actions(again(alone), Withdraw)
     worn = running(exact=True)
-    worn.home.node = NodeState.SICK
+    worn.home.node = NodeState.UNHEALTHY
     worn.run(until=lambda toy: bool(toy.kinds("attempt.stopping")))
     assert not worn.kinds("bid.requested")[1:]
 
@@ -460,11 +461,11 @@ def test_the_sentences() -> None:
 def test_the_sentences_of_trouble() -> None:
     toy = running()
     name = toy.home.ask.bid
-    toy.home.node = NodeState.SICK
+    toy.home.node = NodeState.UNHEALTHY
     toy.reboot()
     toy.tick()
     toy.tick()
-    assert state(toy).startswith(f"{name} in a is unhealthy (SICK), for less than a minute")
+    assert state(toy).startswith(f"{name} in a is unhealthy (UNHEALTHY), for less than a minute")
     toy.home.node = NodeState.UNKNOWN
     toy.tick()
     assert "in a state that herd does not know" in state(toy)
@@ -480,18 +481,18 @@ def test_the_sentences_of_trouble() -> None:
 
 def test_the_sentences_of_what_is_kept() -> None:
     toy = Toy(slot(limits=Limits(done_keep_s=300)))
-    toy.run(until=lambda toy: toy.trail().done_at is not None)
+    toy.run(until=lambda toy: toy.slot_history().done_at is not None)
     assert state(toy) == "done; the node is kept for 5 min more"
     toy.run()
     assert state(toy) == "done; nothing is left"
     toy = Toy(slot(limits=Limits(failures=0, failed_keep_s=300)))
     toy.exit = 1
-    toy.run(until=lambda toy: toy.trail().gave_up_at is not None)
+    toy.run(until=lambda toy: toy.slot_history().gave_up_at is not None)
     assert state(toy).endswith("the node is kept for 5 min more")
     assert len(toy.things) >= 1
     toy.run()
     toy = Toy(slot(goal=Goal.IDLE))
-    toy.run(until=lambda toy: any(bid.prepared for bid in toy.trail().bids.values()))
+    toy.run(until=lambda toy: any(bid.prepared for bid in toy.slot_history().bids.values()))
     assert state(toy) == "gpt-0-g1-me in a is ready for use"
 
 
@@ -529,7 +530,7 @@ def test_an_attempt_that_failed_waits_its_pause_and_says_why() -> None:
 
 
 def test_a_wish_without_slots_is_at_rest() -> None:
-    found = plan(DesiredSlots(slots={}, owner="me"), ObservedState(), Toy().trails, 1.0)
+    found = plan(DesiredSlots(slots={}, owner="me"), ObservedState(), Toy().history, 1.0)
     assert found.rest and not found.steps and found.survey_s == 60
 
 
@@ -537,7 +538,7 @@ def test_the_verdict_of_a_user_s_stop_names_it() -> None:
     toy = running()
     toy.wish(goal=Goal.IDLE)
     toy.run(until=lambda toy: not toy.running())
-    attempt = toy.trail().attempt
+    attempt = toy.slot_history().attempt
     assert attempt and attempt.verdict is Verdict.STOPPED
     assert attempt.stopping_why == "the job should not run now"
 
@@ -565,12 +566,12 @@ def test_the_cloud_is_looked_at_often_while_anything_is_open() -> None:
     ended = with_works(toy, ended=toy.now, exit=0, word=RunState.ENDED)
     assert ended.survey_s == 3
     idle = Toy(slot(goal=Goal.IDLE))
-    idle.run(until=lambda toy: any(bid.prepared for bid in toy.trail().bids.values()))
+    idle.run(until=lambda toy: any(bid.prepared for bid in toy.slot_history().bids.values()))
     for _ in range(12):
         idle.tick()
     assert idle.last.survey_s == 60
     (thing,) = idle.things.values()
-    for word, survey_s in ((NodeState.READY, 60), (NodeState.SICK, 5), (NodeState.MAKING, 5)):
+    for word, survey_s in ((NodeState.READY, 60), (NodeState.UNHEALTHY, 5), (NodeState.MAKING, 5)):
         thing.node = word
         assert again(idle).survey_s == survey_s
     thing.node, thing.cut = NodeState.READY, True

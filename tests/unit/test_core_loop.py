@@ -27,7 +27,7 @@ from tpuherd.planner.bid_status import SICK_S_MAX
 def test_a_job_runs_once_and_leaves_nothing() -> None:
     toy = Toy(slot()).run()
     assert len(toy.launches) == 1
-    assert toy.trail().done_at is not None
+    assert toy.slot_history().done_at is not None
     assert not toy.things
     assert toy.most == 1
 
@@ -35,14 +35,14 @@ def test_a_job_runs_once_and_leaves_nothing() -> None:
 def test_a_preempted_job_goes_on_elsewhere() -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
-    lost = toy.trail().attempt
+    lost = toy.slot_history().attempt
     toy.preempt()
     toy.run()
-    last = toy.trail().attempt
+    last = toy.slot_history().attempt
     assert lost and last and lost.bid != last.bid
     assert len(toy.launches) == 2
-    assert toy.trail().preemptions == 1
-    assert toy.trail().done_at is not None
+    assert toy.slot_history().preemptions == 1
+    assert toy.slot_history().done_at is not None
 
 
 def test_a_notice_asks_and_stops_in_one_plan() -> None:
@@ -56,7 +56,7 @@ def test_a_notice_asks_and_stops_in_one_plan() -> None:
     assert stop.grace_s == Limits().notice_grace_s
     assert Withdraw not in kinds
     toy.run()
-    assert toy.trail().preemptions == 1
+    assert toy.slot_history().preemptions == 1
     assert not toy.things
 
 
@@ -65,7 +65,7 @@ def test_a_failing_command_gives_up_after_its_budget() -> None:
     toy.exit = 3
     toy.run()
     assert len(toy.launches) == 4
-    assert toy.trail().gave_up_why.startswith("it failed 4 times")
+    assert toy.slot_history().gave_up_why.startswith("it failed 4 times")
     assert not toy.things
 
 
@@ -80,7 +80,7 @@ def test_what_can_not_run_like_this_is_not_tried_again() -> None:
     toy.exit = 78
     toy.run()
     assert len(toy.launches) == 1
-    assert toy.trail().gave_up_why.startswith("it can't run like this: attempt 1 ended: ")
+    assert toy.slot_history().gave_up_why.startswith("it can't run like this: attempt 1 ended: ")
     assert not toy.things
 
 
@@ -91,10 +91,10 @@ def test_a_checkpoint_that_advances_forgives() -> None:
         toy.run(until=lambda toy: len(toy.launches) == number and toy.running())  # noqa: B023
         for process in toy.home.work[toy.launches[-1]].values():
             process.saved = number
-    assert toy.trail().gave_up_at is None
+    assert toy.slot_history().gave_up_at is None
     toy.run()
     assert len(toy.launches) == 7
-    assert toy.trail().gave_up_at is not None
+    assert toy.slot_history().gave_up_at is not None
 
 
 @pytest.mark.parametrize("goal", [Goal.GONE, Goal.IDLE])
@@ -103,7 +103,7 @@ def test_the_goal_changes_while_it_runs(goal: Goal) -> None:
     toy.run(until=Toy.running)
     toy.wish(goal=goal)
     toy.run(until=lambda toy: not toy.running())
-    attempt = toy.trail().attempt
+    attempt = toy.slot_history().attempt
     assert attempt and attempt.verdict is Verdict.STOPPED
     for _ in range(30):
         toy.tick()
@@ -113,7 +113,7 @@ def test_the_goal_changes_while_it_runs(goal: Goal) -> None:
 
 def test_idle_then_run() -> None:
     toy = Toy(slot(goal=Goal.IDLE))
-    toy.run(until=lambda toy: any(bid.prepared for bid in toy.trail().bids.values()))
+    toy.run(until=lambda toy: any(bid.prepared for bid in toy.slot_history().bids.values()))
     assert not toy.launches
     toy.wish(goal=Goal.RUN)
     assert len(toy.run().launches) == 1
@@ -122,7 +122,7 @@ def test_idle_then_run() -> None:
 def test_an_idle_node_is_given_back_after_a_while() -> None:
     toy = Toy(slot(goal=Goal.IDLE, limits=Limits(idle_s=600)))
     toy.run()
-    assert "nothing has run on it for 10 min" in toy.trail().gave_up_why
+    assert "nothing has run on it for 10 min" in toy.slot_history().gave_up_why
     assert not toy.things
 
 
@@ -163,11 +163,11 @@ def test_another_type_runs_on_until_its_successor_is_prepared() -> None:
     old = toy.home.ask.bid
     toy.wish(offers=tuple(offer(zone, type="v5e-16") for zone in "abc"), node_digest="m")
     toy.run(until=lambda toy: bool(toy.kinds("attempt.stopping")))
-    new = next(bid for bid in toy.trail().bids.values() if bid.prepared and bid.name != old)
+    new = next(bid for bid in toy.slot_history().bids.values() if bid.prepared and bid.name != old)
     assert new.offer.type == "v5e-16"
     toy.run()
     assert len(toy.launches) == 2
-    assert toy.trail().done_at is not None
+    assert toy.slot_history().done_at is not None
 
 
 def test_exact_bids_for_one_node_at_a_time() -> None:
@@ -179,7 +179,7 @@ def test_exact_bids_for_one_node_at_a_time() -> None:
         return toy.last.rest
 
     toy.run(1000, until=never_two)
-    assert toy.trail().done_at is not None
+    assert toy.slot_history().done_at is not None
     assert len(toy.kinds("bid.requested")) >= 3
 
 
@@ -203,17 +203,17 @@ def test_no_capacity_anywhere_waits_and_says_so() -> None:
         toy.tick()
     assert 6 <= len(toy.kinds("bid.requested")) <= 30
     assert "no" in toy.last.states["gpt-0"]
-    due = min(one.refused_at + one.pause_s for one in toy.trails.seasons.values())
+    due = min(one.refused_at + one.pause_s for one in toy.history.zone_stats.values())
     assert toy.last.wake_at == max(due, toy.now)
     toy.refuses = {}
-    assert toy.run(800).trail().done_at
+    assert toy.run(800).slot_history().done_at
 
 
 def test_what_can_never_be_had_is_given_up_with_the_sentence() -> None:
     toy = Toy(slot())
     toy.refuses = dict.fromkeys("abc", Refusal.CONFIGURATION)
     toy.run()
-    assert toy.trail().gave_up_why == "no node can be requested: no"
+    assert toy.slot_history().gave_up_why == "no node can be requested: no"
     assert len(toy.kinds("bid.requested")) == 3
 
 
@@ -275,7 +275,7 @@ def test_a_sick_node_is_waited_for_and_then_replaced_beside() -> None:
     toy.lasts = 1e9
     toy.run(until=Toy.running)
     old = toy.home.ask.bid
-    toy.home.node = NodeState.SICK
+    toy.home.node = NodeState.UNHEALTHY
     while toy.now < 1000 + SICK_S_MAX:
         toy.tick()
         assert len(toy.things) == 1
@@ -303,7 +303,7 @@ def test_hosts_that_are_never_reached_are_replaced_after_an_hour() -> None:
         toy.tick()
         assert len(toy.things) == 1
     toy.run()
-    assert toy.trail().done_at is not None
+    assert toy.slot_history().done_at is not None
     assert len(toy.launches) == 1
 
 
@@ -312,7 +312,7 @@ def test_a_node_that_never_becomes_ready_is_replaced() -> None:
     toy.run(until=lambda toy: any(one.node for one in toy.things.values()))
     next(iter(toy.things.values())).ready = 1e9
     toy.run(3000)
-    assert toy.trail().done_at is not None
+    assert toy.slot_history().done_at is not None
 
 
 def test_a_silent_node_that_the_cloud_calls_well_gets_no_second_attempt_beside() -> None:
@@ -333,11 +333,11 @@ def test_deletions_wait_when_half_of_the_hosts_fall_silent_at_once() -> None:
         toy.tick()
         assert toy.last.frozen
         assert len(toy.things) == 4
-    assert toy.trails.frozen_at is not None
+    assert toy.history.frozen_at is not None
     for thing in toy.things.values():
         thing.cut = False
     toy.run(2000)
-    assert toy.trails.frozen_at is None
+    assert toy.history.frozen_at is None
     assert len(toy.launches) == 4
 
 
@@ -404,7 +404,7 @@ def test_a_stray_is_left_alone() -> None:
     for _ in range(100):
         toy.tick()
     assert list(toy.things) == ["gpt-0-g9-me"]
-    toy.trails = replace(toy.trails, slots={})
+    toy.history = replace(toy.history, slots={})
     toy.tick()
     assert {event.facts["generation"] for event in toy.kinds("bid.requested")[-3:]} == {10, 11, 12}
 
@@ -441,8 +441,8 @@ def test_a_lost_store_takes_up_the_attempt_that_runs() -> None:
     toy.run(until=Toy.running)
     for _ in range(20):
         toy.tick()
-    (bid,) = toy.trail().bids.values()
-    toy.trails = replace(toy.trails, slots={})
+    (bid,) = toy.slot_history().bids.values()
+    toy.history = replace(toy.history, slots={})
     toy.note(
         replace(
             toy.events[0],
@@ -459,7 +459,7 @@ def test_a_lost_store_takes_up_the_attempt_that_runs() -> None:
     )  # fmt: skip
     toy.run()
     assert len(toy.launches) == 1
-    assert toy.trail().done_at is not None
+    assert toy.slot_history().done_at is not None
 
 
 def test_after_an_end_it_can_be_wished_anew() -> None:
@@ -473,8 +473,8 @@ def test_after_an_end_it_can_be_wished_anew() -> None:
 
 def test_the_node_is_kept_as_long_as_wished_after_its_end() -> None:
     toy = Toy(slot(limits=Limits(done_keep_s=600)))
-    toy.run(until=lambda toy: toy.trail().done_at is not None)
-    done_at = toy.trail().done_at
+    toy.run(until=lambda toy: toy.slot_history().done_at is not None)
+    done_at = toy.slot_history().done_at
     toy.run(until=lambda toy: not toy.things)
     assert done_at and 600 <= toy.now - done_at <= 640
 
@@ -482,7 +482,7 @@ def test_the_node_is_kept_as_long_as_wished_after_its_end() -> None:
 def test_outputs_are_brought_back_before_the_node_goes() -> None:
     toy = Toy(slot(outputs=True)).run()
     kinds = [event.kind for event in toy.events]
-    attempt = toy.trail().attempt
+    attempt = toy.slot_history().attempt
     assert attempt
     collected = kinds.index("slot.collected")
     gone = max(at for at, event in enumerate(toy.events)
@@ -493,7 +493,7 @@ def test_outputs_are_brought_back_before_the_node_goes() -> None:
 def test_outputs_of_a_lost_node_are_named_as_lost() -> None:
     toy = Toy(slot(outputs=True))
     toy.losing = {Collect}
-    toy.run(until=lambda toy: bool(toy.trail().attempt and toy.trail().attempt.ended_at))  # type: ignore[union-attr]
+    toy.run(until=Toy.has_ended_attempt)
     toy.preempt()
     toy.run()
     assert "lost before its outputs" in toy.kinds("slot.done")[0].facts["why"]
@@ -505,7 +505,7 @@ def test_a_limit_stops_collects_and_gives_back(limits: Limits) -> None:
     toy = Toy(slot(limits=limits, outputs=True))
     toy.lasts = 1e9
     toy.run()
-    assert toy.trail().gave_up_why
+    assert toy.slot_history().gave_up_why
     assert toy.kinds("slot.collected")
     assert not toy.things
 
@@ -515,9 +515,9 @@ def test_a_stall_saves_stacks_and_runs_again_under_its_own_budget() -> None:
     toy.lasts = 1e9
     toy.run(1000)
     assert len(toy.launches) == 2
-    assert toy.trail().gave_up_why.startswith("it stalled twice")
+    assert toy.slot_history().gave_up_why.startswith("it stalled twice")
     assert all(event.facts["stacks"] for event in toy.kinds("attempt.stopping"))
-    assert toy.trail().failures == 0
+    assert toy.slot_history().failures == 0
 
 
 def test_direct_creates_probe_one_by_one_after_a_refusal() -> None:
@@ -571,13 +571,13 @@ class Trouble:
     @staticmethod
     def nodes(toy: Toy, how: str, *, begins: bool) -> None:
         ready = [
-            one for one in toy.things.values() if one.node in {NodeState.READY, NodeState.SICK}
+            one for one in toy.things.values() if one.node in {NodeState.READY, NodeState.UNHEALTHY}
         ]
         for thing in ready[:1]:
             if how == "silent":
                 thing.cut = begins
             elif how == "sick":
-                thing.node = NodeState.SICK if begins else NodeState.READY
+                thing.node = NodeState.UNHEALTHY if begins else NodeState.READY
             elif begins:
                 strike(toy, thing.ask.bid, how)
         if how == "suspending" and not begins:
@@ -633,6 +633,6 @@ def survive(*troubles: Trouble) -> None:
 
     toy.run(900, until=until)
     story = [(trouble.name, trouble.at) for trouble in troubles]
-    assert toy.trail().done_at is not None, story
+    assert toy.slot_history().done_at is not None, story
     assert not toy.things, story
-    assert toy.trail().failures == 0, story
+    assert toy.slot_history().failures == 0, story

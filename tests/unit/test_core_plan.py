@@ -46,12 +46,12 @@ def test_every_shape_and_goal_has_a_deed() -> None:
     assert all(set(row) == set(Goal) for row in GANG.values())
 
 
-GOES = {Role.LOSER, Role.HUSK, Role.UNWANTED, Role.WITHDRAWN}
+GOES = {Role.SURPLUS, Role.DEAD, Role.UNWANTED, Role.WITHDRAWN}
 
 
 def moved(role: Role, stage: BidPhase) -> BidAction:
     """The table of bids, as rules."""
-    if role is Role.STRAY or stage in {BidPhase.CALLING, BidPhase.HIDDEN}:
+    if role is Role.ORPHAN or stage in {BidPhase.CALLING, BidPhase.HIDDEN}:
         return BidAction.LEAVE
     if stage in {BidPhase.ENDING, BidPhase.LEAVING}:
         return BidAction.WAIT  # nothing can be done to what is under way
@@ -62,10 +62,10 @@ def moved(role: Role, stage: BidPhase) -> BidAction:
     if stage is BidPhase.UNSEEN and role in {Role.INCUMBENT, Role.CANDIDATE}:
         return BidAction.ASK
     goes = {
-        BidPhase.QUEUED: GOES | {Role.OUTDATED, Role.WORN},
+        BidPhase.QUEUED: GOES | {Role.OUTDATED, Role.UNHEALTHY},
         BidPhase.GRANTED: GOES | {Role.OUTDATED},
         BidPhase.READY: GOES,  # only what is meant to go is withdrawn while it works
-        BidPhase.SICK: GOES,
+        BidPhase.UNHEALTHY: GOES,
     }.get(stage, set(Role))
     return BidAction.WITHDRAW if role in goes else BidAction.WAIT
 
@@ -140,7 +140,7 @@ def every_state() -> Iterator[State]:
 
 
 WORDS = {
-    "ready": NodeState.READY, "sick": NodeState.SICK, "lost": NodeState.LOST,
+    "ready": NodeState.READY, "sick": NodeState.UNHEALTHY, "lost": NodeState.LOST,
     "leaving": NodeState.LEAVING, "unknown": NodeState.UNKNOWN, "making": NodeState.MAKING,
     "calling": NodeState.READY, "ending": NodeState.READY,
 }  # fmt: skip
@@ -361,9 +361,9 @@ def test_rest_if_and_only_if_nothing_is_held_and_nothing_is_wished() -> None:
     for state in states():
         assert not judged(state).rest, state
     for goal, done, gave_up in product(Goal, [None, NOW], [None, NOW]):
-        trail = SlotHistory(done_at=done, gave_up_at=gave_up)
+        slot_history = SlotHistory(done_at=done, gave_up_at=gave_up)
         wishes = DesiredSlots(slots={"gpt-0": slot(goal=goal)}, owner="me")
-        found = plan(wishes, ObservedState(), History(slots={"gpt-0": trail}), NOW)
+        found = plan(wishes, ObservedState(), History(slots={"gpt-0": slot_history}), NOW)
         over = goal is Goal.GONE or gave_up is not None or (goal is Goal.RUN and done is not None)
         assert found.rest == over
         assert bool(actions(found, Ask)) == (not over)

@@ -21,7 +21,7 @@ def test_nothing_is_told_where_the_command_tells_nothing() -> None:
     for _ in range(30):
         toy.tick()
     assert toy.kinds("attempt.first_step") == toy.kinds("attempt.saved") == []
-    assert toy.trail().attempt is not None
+    assert toy.slot_history().attempt is not None
 
 
 def test_the_first_step_is_noted_once() -> None:
@@ -34,7 +34,7 @@ def test_the_first_step_is_noted_once() -> None:
     (event,) = toy.kinds("attempt.first_step")
     assert event.facts["step"] == 1
     assert event.facts["why"] == "attempt 1 makes progress: step 1"
-    attempt = toy.trail().attempt
+    attempt = toy.slot_history().attempt
     assert attempt is not None
     assert attempt.first_step_at == event.at
 

@@ -33,18 +33,25 @@ FACTS = ("withdrawn", "refused", "lost", "noticed", "outdated", "granted", "worn
 def case(wish: Slot, need: NodeNeed, *bids: BidRecord) -> SlotContext:
     """The bids of one slot, before anybody said what they are."""
     world = PlanContext(
-        wishes=DesiredSlots(slots={}, owner="me"), observed=seen(), trails=History(), now=NOW,
+        wishes=DesiredSlots(slots={}, owner="me"), observed=seen(), history=History(), now=NOW,
         sure=True, frozen="", unknown={}, probed=set(),
     )  # fmt: skip
     both = (host(0), host(1))
-    standings = [
+    bid_statuses = [
         BidStatus(
             bid=one, stage=BidPhase.READY, sight=sight(NodeState.READY), hosts=both, whole=True
         )
         for one in bids
     ]
-    trail = SlotHistory(bids={one.name: one for one in bids})
-    return SlotContext(world=world, slot=wish, trail=trail, now=NOW, need=need, standings=standings)
+    slot_history = SlotHistory(bids={one.name: one for one in bids})
+    return SlotContext(
+        world=world,
+        slot=wish,
+        slot_history=slot_history,
+        now=NOW,
+        need=need,
+        bid_statuses=bid_statuses,
+    )
 
 
 def known(facts: frozenset[str], asked_ago: float) -> BidRecord:
@@ -78,7 +85,7 @@ def test_each_role_of_a_single_bid_if_and_only_if() -> None:
         wish = replace(WISHED, exact=exact, offers=tuple(map(offer, "abc"[:offers])))
         judged = case(wish, need, known(facts, age))
         assign_roles(judged)
-        role = judged.standings[0].role
+        role = judged.bid_statuses[0].role
         gone = facts & {"refused", "lost", "noticed"}
         free = need is not NodeNeed.NONE and "withdrawn" not in facts
         old = need is NodeNeed.SEEK and "outdated" in facts
@@ -89,12 +96,12 @@ def test_each_role_of_a_single_bid_if_and_only_if() -> None:
         assert {
             Role.WITHDRAWN: "withdrawn" in facts,
             Role.UNWANTED: "withdrawn" not in facts and need is NodeNeed.NONE,
-            Role.HUSK: (free and bool(gone or (exact and old) or (tired and not held and not old)))
+            Role.DEAD: (free and bool(gone or (exact and old) or (tired and not held and not old)))
             or (fresh and held and exact and worn),
             Role.OUTDATED: free and not gone and old and not exact,
             Role.CANDIDATE: fresh and not held and not tired and need is NodeNeed.SEEK,
-            Role.LOSER: fresh and not held and not tired and need is NodeNeed.HOLD,
-            Role.WORN: fresh and held and worn and not exact,
+            Role.SURPLUS: fresh and not held and not tired and need is NodeNeed.HOLD,
+            Role.UNHEALTHY: fresh and held and worn and not exact,
             Role.INCUMBENT: fresh and held and not worn,
         }[role], (sorted(facts), need, exact, offers, age, role)
 
@@ -105,14 +112,14 @@ def test_beside_an_incumbent_a_candidate_has_lost() -> None:
         for bids in ((held, waits), (waits, held)):
             judged = case(WISHED, need, *bids)
             assign_roles(judged)
-            roles = {one.bid.name: one.role for one in judged.standings}
-            assert roles == {NAME: Role.INCUMBENT, waits.name: Role.LOSER}
+            roles = {one.bid.name: one.role for one in judged.bid_statuses}
+            assert roles == {NAME: Role.INCUMBENT, waits.name: Role.SURPLUS}
 
 
 def test_hedges_are_given_back_with_their_reason_when_one_is_granted() -> None:
     waits = {"a": 20.0, "b": 1e9, "c": 1e9}
     toy = Toy(slot(), grants=waits.__getitem__)
-    toy.run(until=lambda toy: toy.trail().attempts == 1)
+    toy.run(until=lambda toy: toy.slot_history().attempts == 1)
     told = [event for event in toy.events if event.kind == "bid.withdrawn"]
     assert len(told) == 2
     assert all(event.facts["why"].endswith(": another request was granted") for event in told)
@@ -131,7 +138,7 @@ def test_a_withdrawal_is_sent_to_where_the_node_is_shown_and_thought_of_when_it_
     for shown, withdrawn_ago, sent in (("a", None, True), ("b", None, True), ("a", 4.0, False)):
         gone = bid(withdrawn_at=withdrawn_ago and NOW - withdrawn_ago, withdrawals=1)
         judged = case(slot(goal=Goal.GONE), NodeNeed.NONE, gone)
-        judged.standings[0].sight = sight(NodeState.READY, zone=shown)
+        judged.bid_statuses[0].sight = sight(NodeState.READY, zone=shown)
         assign_roles(judged)
         apply_bid_table(judged)
         assert [step.action for step in judged.steps] == (
@@ -144,4 +151,4 @@ def test_an_event_of_a_slot_that_nobody_remembers_teaches_nothing() -> None:
     for kind in ("bid.granted", "bid.ready", "bid.lost", "bid.refused"):
         facts = {"bid": NAME, "cause": "lost", "refusal": "stockout", "message": "no"}
         told = HistoryEvent(at=NOW, kind=kind, job="gpt", slot="gpt-0", facts=facts)
-        assert not apply_event(History(), told).seasons
+        assert not apply_event(History(), told).zone_stats

@@ -58,12 +58,12 @@ from tpuherd.planner.policy import BidPhase
         (RequestState.GRANTED, (), True, BidPhase.GRANTED),
         (None, (NodeState.READY,), True, BidPhase.READY),
         (None, (NodeState.MAKING,), False, BidPhase.GRANTED),
-        (None, (NodeState.SICK,), True, BidPhase.SICK),
+        (None, (NodeState.UNHEALTHY,), True, BidPhase.UNHEALTHY),
         (None, (NodeState.LOST,), True, BidPhase.LOST),
         (None, (NodeState.LEAVING,), True, BidPhase.LEAVING),
         (None, (NodeState.UNKNOWN,), True, BidPhase.UNKNOWN),
-        (RequestState.ACTIVE, (NodeState.READY, NodeState.SICK), True, BidPhase.SICK),
-        (RequestState.ACTIVE, (NodeState.SICK, NodeState.UNKNOWN), True, BidPhase.UNKNOWN),
+        (RequestState.ACTIVE, (NodeState.READY, NodeState.UNHEALTHY), True, BidPhase.UNHEALTHY),
+        (RequestState.ACTIVE, (NodeState.UNHEALTHY, NodeState.UNKNOWN), True, BidPhase.UNKNOWN),
         (RequestState.ACTIVE, (NodeState.UNKNOWN, NodeState.LEAVING), True, BidPhase.LEAVING),
         (RequestState.ACTIVE, (NodeState.LEAVING, NodeState.LOST), True, BidPhase.LOST),
         (RequestState.QUEUED, (NodeState.MAKING,), False, BidPhase.GRANTED),
@@ -176,8 +176,8 @@ def test_need() -> None:
         (Goal.IDLE, None, None, NOW - 20, NodeNeed.NONE),
         (Goal.GONE, ok, NOW, NOW, NodeNeed.NONE),
     ]:
-        trail = SlotHistory(attempt=attempt, done_at=done, gave_up_at=gave_up)
-        assert bid_status.node_need(slot(goal=goal, limits=keep), trail, NOW) is found
+        slot_history = SlotHistory(attempt=attempt, done_at=done, gave_up_at=gave_up)
+        assert bid_status.node_need(slot(goal=goal, limits=keep), slot_history, NOW) is found
 
 
 def test_outdated() -> None:
@@ -211,7 +211,7 @@ def test_the_incumbent() -> None:
     ]
     attempt = AttemptRecord(id="x", number=1, bid="used", code_digest="c", launched_at=1)
     live, over = SlotHistory(attempt=attempt), SlotHistory(attempt=replace(attempt, ended_at=2.0))
-    for trail, order in [
+    for slot_history, order in [
         (live, ["used", "prepared", "early", "low", "high"]),
         (over, ["prepared", "early", "low", "high", "used"]),
     ]:
@@ -220,14 +220,14 @@ def test_the_incumbent() -> None:
             for one in rows
         ]
         for name in order:
-            assert bid_status.choose_incumbent(left, trail).bid.name == name
+            assert bid_status.choose_incumbent(left, slot_history).bid.name == name
             left = [one for one in left if one.bid.name != name]
 
 
 def worn(
     mine: BidRecord,
     hosts: tuple[HostStatus, ...] = (),
-    trails: History | None = None,
+    history: History | None = None,
     **changes: Any,
 ) -> tuple[str, float | None]:
     shown = sight(NodeState.READY)
@@ -235,7 +235,7 @@ def worn(
         bid=mine, stage=BidPhase.READY, sight=shown, hosts=hosts,
         whole=bid_status.is_fully_reached(mine, shown, hosts),
     )  # fmt: skip
-    return bid_status.needs_replacement(one, seen(**changes), trails or History(), NOW)
+    return bid_status.needs_replacement(one, seen(**changes), history or History(), NOW)
 
 
 def test_worn() -> None:
@@ -244,9 +244,9 @@ def test_worn() -> None:
     assert worn(ready, both) == ("", inf)
     quarantined = History(bad_nodes={NAME: 1.0})
     assert worn(ready, both, quarantined) == ("its chips failed to initialize", None)
-    most = bid_status.STUMBLES_MAX
-    assert worn(replace(ready, stumbles=most - 1), both)[0] == ""
-    assert "failed 5 times" in worn(replace(ready, stumbles=most), both)[0]
+    most = bid_status.NODE_FAILURES_MAX
+    assert worn(replace(ready, node_failures=most - 1), both)[0] == ""
+    assert "failed 5 times" in worn(replace(ready, node_failures=most), both)[0]
     assert "failed 6 times" in worn(replace(ready, unprepared=most + 1), both)[0]
     for ago, over in ((bid_status.SICK_S_MAX, True), (bid_status.SICK_S_MAX - 1, False)):
         why, due = worn(replace(ready, sick_at=NOW - ago), both)
@@ -277,8 +277,8 @@ def test_silence_is_counted_from_when_we_could_have_heard() -> None:
         (NOW - 50_000, 0.0, 0.0, NOW - 9, False),
     ]:
         hosts = (host(0), host(1, reached=False, heard_at=heard))
-        trails = History(started_at=started, frozen_at=frozen)
-        why, due = worn(ready, hosts, trails, awake_at=awake)
+        history = History(started_at=started, frozen_at=frozen)
+        why, due = worn(ready, hosts, history, awake_at=awake)
         assert bool(why) == over, (heard, awake, started, frozen)
         assert (due is None) == over
 
@@ -319,11 +319,11 @@ def test_notes_of_what_the_cloud_shows() -> None:
     assert kinds(known, ready, BidPhase.READY) == []
     assert kinds(replace(known, missed_at=3.0), ready, BidPhase.READY) == ["bid.reappeared"]
     assert kinds(replace(known, sick_at=3.0), ready, BidPhase.READY) == ["bid.healthy"]
-    sick = sight(nodes=(node(), node(NodeState.SICK, state="READY", health="UNHEALTHY_TPU")))
-    (note,) = find_bid_events(known, BidPhase.SICK, sick, ())
+    sick = sight(nodes=(node(), node(NodeState.UNHEALTHY, state="READY", health="UNHEALTHY_TPU")))
+    (note,) = find_bid_events(known, BidPhase.UNHEALTHY, sick, ())
     assert (note.kind, note.facts) == ("bid.unhealthy", {"bid": NAME, "state": "UNHEALTHY_TPU"})
-    assert kinds(replace(known, sick_at=3.0), sick, BidPhase.SICK) == []
-    assert kinds(bid(), sick, BidPhase.SICK) == ["bid.granted", "bid.unhealthy"]
+    assert kinds(replace(known, sick_at=3.0), sick, BidPhase.UNHEALTHY) == []
+    assert kinds(bid(), sick, BidPhase.UNHEALTHY) == ["bid.granted", "bid.unhealthy"]
     assert kinds(bid(), sight(request=RequestState.QUEUED), BidPhase.QUEUED) == []
     assert kinds(bid(), ready, BidPhase.CALLING) == []
     assert kinds(bid(), ready, BidPhase.HIDDEN) == []
@@ -404,8 +404,8 @@ def test_what_was_there_is_missed_first_and_lost_when_missed_again() -> None:
 
 def test_quarantine_after_two() -> None:
     for faults, bad, expected in ((1, False, 0), (2, False, 1), (3, False, 1), (2, True, 0)):
-        trails = History(bad_nodes={NAME: 1.0} if bad else {})
-        found = list(quarantine_events(bid(faults=faults), trails))
+        history = History(bad_nodes={NAME: 1.0} if bad else {})
+        found = list(quarantine_events(bid(faults=faults), history))
         assert len(found) == expected
         assert all(note.facts["node"] == NAME for note in found)
 
@@ -414,47 +414,47 @@ def test_quarantine_after_two() -> None:
 
 
 def fleet(nodes: int, silent: int, hosts: int = 2, **changes: Any) -> tuple[ObservedState, History]:
-    trails, sights, words = {}, {}, {}
+    history, sights, words = {}, {}, {}
     for number in range(nodes):
         name = f"gpt-{number}-g1-me"
         mine = bid(name=name, slot=f"gpt-{number}", granted_at=1.0, **changes)
-        trails[f"gpt-{number}"] = SlotHistory(bids={name: mine})
+        history[f"gpt-{number}"] = SlotHistory(bids={name: mine})
         sights[name] = replace(sight(NodeState.READY), bid=name)
         words[name] = tuple(
             host(worker, node=name, reached=number * hosts + worker >= silent)
             for worker in range(hosts)
         )
-    return seen(sights=sights, hosts=words), History(slots=trails)
+    return seen(sights=sights, hosts=words), History(slots=history)
 
 
 def test_mass_silence_is_more_than_half_and_four_at_least() -> None:
     for nodes, silent in product(range(1, 6), range(11)):
-        observed, trails = fleet(nodes, silent)
+        observed, history = fleet(nodes, silent)
         quiet = min(silent, nodes * 2)
         expected = quiet >= 4 and quiet > nodes
-        assert bool(deletion_guard.silence_reason(observed, trails)) == expected, (nodes, silent)
-        assert deletion_guard.freeze_reason(observed, trails) == deletion_guard.silence_reason(
-            observed, trails
+        assert bool(deletion_guard.silence_reason(observed, history)) == expected, (nodes, silent)
+        assert deletion_guard.freeze_reason(observed, history) == deletion_guard.silence_reason(
+            observed, history
         )
 
 
 def test_silence_that_the_cloud_explains_is_no_mass_silence() -> None:
-    observed, trails = fleet(3, 6)
+    observed, history = fleet(3, 6)
     lost = {name: sight(NodeState.LOST) for name in observed.sights}
-    assert not deletion_guard.silence_reason(replace(observed, sights=lost), trails)
-    assert not deletion_guard.silence_reason(replace(observed, sights={}), trails)
+    assert not deletion_guard.silence_reason(replace(observed, sights=lost), history)
+    assert not deletion_guard.silence_reason(replace(observed, sights={}), history)
     never = {
         name: tuple(replace(one, heard_at=0.0) for one in words)
         for name, words in observed.hosts.items()
     }
-    assert not deletion_guard.silence_reason(replace(observed, hosts=never), trails)
+    assert not deletion_guard.silence_reason(replace(observed, hosts=never), history)
     for changes in ({"lost_at": 1.0}, {"withdrawn_at": 1.0}, {"granted_at": None}):
         mine = {
             name: replace(
-                trail,
-                bids={key: replace(one, **changes) for key, one in trail.bids.items()},
+                slot_history,
+                bids={key: replace(one, **changes) for key, one in slot_history.bids.items()},
             )
-            for name, trail in trails.slots.items()
+            for name, slot_history in history.slots.items()
         }
         assert not deletion_guard.silence_reason(observed, History(slots=mine))
         assert not deletion_guard.empty_list_reason(seen(), History(slots=mine))
@@ -462,17 +462,17 @@ def test_silence_that_the_cloud_explains_is_no_mass_silence() -> None:
 
 def test_an_emptied_list_is_of_two_bids_at_least_and_none_is_left() -> None:
     for nodes, left in product(range(4), range(4)):
-        observed, trails = fleet(nodes, 99)
+        observed, history = fleet(nodes, 99)
         names = list(observed.sights)
         shown = {name: observed.sights[name] for name in names[:left]}
         expected = nodes >= 2 and left == 0
         empty = replace(observed, sights=shown)
-        assert bool(deletion_guard.empty_list_reason(empty, trails)) == expected
-        assert not deletion_guard.empty_list_reason(replace(empty, zones=frozenset()), trails)
-        assert not deletion_guard.empty_list_reason(replace(empty, surveyed_at=NOW - 900), trails)
-    observed, trails = fleet(3, 5)
-    assert not deletion_guard.empty_list_reason(replace(observed, sights={}), trails)
-    assert not deletion_guard.freeze_reason(replace(observed, sights={}), trails)
+        assert bool(deletion_guard.empty_list_reason(empty, history)) == expected
+        assert not deletion_guard.empty_list_reason(replace(empty, zones=frozenset()), history)
+        assert not deletion_guard.empty_list_reason(replace(empty, surveyed_at=NOW - 900), history)
+    observed, history = fleet(3, 5)
+    assert not deletion_guard.empty_list_reason(replace(observed, sights={}), history)
+    assert not deletion_guard.freeze_reason(replace(observed, sights={}), history)
 
 
 def test_what_is_suspect_is_believed_after_a_minute_if_it_is_seen_again() -> None:
@@ -492,7 +492,7 @@ def test_the_numbers_that_the_docs_tell() -> None:
     """docs/explanation/planner.md says these in words."""
     told: dict[ModuleType, dict[str, float]] = {
         bid_status: {"LAG_S": 60, "SICK_S_MAX": 900, "BOOT_S_MAX": 3600, "MAKING_S_MAX": 7200,
-                "FAULTS_MAX": 2, "STUMBLES_MAX": 5},
+                "FAULTS_MAX": 2, "NODE_FAILURES_MAX": 5},
         deletion_guard: {"HOSTS_MIN": 4, "SHARE": 0.5, "BIDS_MIN": 2, "BELIEVED_S": 60},
         gang_progress: {"HOLD_S": 20, "STOP_S": 45, "NOTICE_S": 5, "LAUNCH_S": 10,
                         "LAUNCHES_MAX": 5},
@@ -524,12 +524,12 @@ def test_the_limits_of_a_slot_that_says_nothing() -> None:
 def test_budgets_count_what_is_forgiven(what: str) -> None:
     for many, most in product(range(4), [None, 0, 1, 2]):
         used: dict[str, Any] = {what: many}
-        trail = SlotHistory(**used)
+        slot_history = SlotHistory(**used)
         changes: dict[str, Any] = {what: most}
         wish = slot(limits=replace(Limits(), **changes))
         expected = most is not None and many > most
-        assert bool(retry_limits.reached_limit(wish, trail, NOW)) == expected
-        assert not retry_limits.reached_limit(replace(wish, goal=Goal.IDLE), trail, NOW)
+        assert bool(retry_limits.reached_limit(wish, slot_history, NOW)) == expected
+        assert not retry_limits.reached_limit(replace(wish, goal=Goal.IDLE), slot_history, NOW)
 
 
 def test_life_and_cost() -> None:
@@ -562,19 +562,20 @@ def test_a_script_that_refuses_is_believed_until_something_is_changed() -> None:
         id="a", number=1, bid=NAME, code_digest="", launched_at=NOW, verdict=Verdict.FAILURE,
         exit=78, lines=("loading", "herd: no shards", "herd: too few shards", "bye"), unfit=True,
     )  # fmt: skip
-    trail = SlotHistory(attempt=refused, failed_at=NOW, failed_why="w0 exited with 78")
+    slot_history = SlotHistory(attempt=refused, failed_at=NOW, failed_why="w0 exited with 78")
     assert (
-        retry_limits.reached_limit(slot(), trail, NOW) == "it can't run like this: too few shards"
+        retry_limits.reached_limit(slot(), slot_history, NOW)
+        == "it can't run like this: too few shards"
     )
     own = replace(refused, lines=("loading", "batch must be divisible by 8"))
-    said = retry_limits.reached_limit(slot(), replace(trail, attempt=own), NOW)
+    said = retry_limits.reached_limit(slot(), replace(slot_history, attempt=own), NOW)
     assert said == "it can't run like this: batch must be divisible by 8"
     silent = replace(refused, lines=())
-    said = retry_limits.reached_limit(slot(), replace(trail, attempt=silent), NOW)
+    said = retry_limits.reached_limit(slot(), replace(slot_history, attempt=silent), NOW)
     assert said == "it can't run like this: w0 exited with 78"
-    assert not retry_limits.reached_limit(slot(goal=Goal.IDLE), trail, NOW)
+    assert not retry_limits.reached_limit(slot(goal=Goal.IDLE), slot_history, NOW)
     assert not retry_limits.reached_limit(
-        slot(), replace(trail, failed_at=None), NOW
+        slot(), replace(slot_history, failed_at=None), NOW
     )  # as job.changed does
     for change in (
         {"unfit": False},
@@ -582,7 +583,7 @@ def test_a_script_that_refuses_is_believed_until_something_is_changed() -> None:
         {"verdict": None},
     ):
         other = replace(refused, **change)
-        assert not retry_limits.reached_limit(slot(), replace(trail, attempt=other), NOW)
+        assert not retry_limits.reached_limit(slot(), replace(slot_history, attempt=other), NOW)
 
 
 def test_the_last_failure_stands_in_the_sentence() -> None:
@@ -598,16 +599,16 @@ def test_the_last_failure_stands_in_the_sentence() -> None:
     ("failures", "changes", "pause"),
     [
         (0, {}, 0), (1, {}, 0), (2, {}, 10), (3, {}, 20), (4, {}, 40), (9, {}, 300), (99, {}, 300),
-        (1, {"stumbles": 1}, 10), (0, {"stumbles": 1}, 0), (0, {"stumbles": 3}, 20),
+        (1, {"node_failures": 1}, 10), (0, {"node_failures": 1}, 0), (0, {"node_failures": 3}, 20),
         (0, {"unprepared": 1}, 10), (0, {"unprepared": 2}, 10), (1, {"unprepared": 2}, 20),
-        (0, {"lacking": 1}, 10), (0, {"lacking": 3}, 20),
+        (0, {"missing_inputs": 1}, 10), (0, {"missing_inputs": 3}, 20),
         (0, {"faults": 1}, 15), (1, {"faults": 1}, 15), (2, {"faults": 1}, 20),
     ],
 )  # fmt: skip
 def test_pauses_grow(failures: int, changes: dict[str, Any], pause: float) -> None:
-    trail = SlotHistory(failures=failures, failed_at=NOW)
-    assert retry_limits.pause_until(trail, bid(**changes)) == NOW + pause
-    assert retry_limits.pause_until(replace(trail, failed_at=None), bid(**changes)) == 0.0
+    slot_history = SlotHistory(failures=failures, failed_at=NOW)
+    assert retry_limits.pause_until(slot_history, bid(**changes)) == NOW + pause
+    assert retry_limits.pause_until(replace(slot_history, failed_at=None), bid(**changes)) == 0.0
 
 
 def test_spans_of_time() -> None:
@@ -637,7 +638,7 @@ def test_strays() -> None:
     def found(**sights: BidObservation) -> list[str]:
         named = {name.replace("_", "-"): one for name, one in sights.items()}
         observed = replace(toy.observed(), sights=toy.sights() | named)
-        return [one.bid for one in find_orphans(toy.wishes, observed, toy.trails)]
+        return [one.bid for one in find_orphans(toy.wishes, observed, toy.history)]
 
     def shown(name: str) -> BidObservation:
         return replace(sight(NodeState.READY), bid=name)
@@ -681,11 +682,11 @@ def test_adoption_rebuilds_the_wish_of_the_newest_card_and_every_bid() -> None:
     assert (wish.changed_at, wish.who, wish.document) == (NOW, "me@here", card()["job"])
     assert found.unknown == ("gpt-0-g4-me", "gpt2-0-g1-me", "something")
     assert [event.kind for event in found.events] == ["job.submitted", *["bid.adopted"] * 3]
-    trails = History()
+    history = History()
     for event in found.events:
-        trails = apply_event(trails, event)
-    bids = trails.slots["gpt-0"].bids
-    assert trails.slots["gpt-0"].generation == 3
+        history = apply_event(history, event)
+    bids = history.slots["gpt-0"].bids
+    assert history.slots["gpt-0"].generation == 3
     one = bids[NAME]
     assert (one.asked_at, one.granted_at, one.ready_at, one.answered_at) == (5.0, 5.0, 5.0, NOW)
     assert (one.offer, one.node_digest, one.nodes) == (offer("a"), "n", 1)

@@ -22,7 +22,7 @@ def whole(toy: Sweeper) -> None:
     assert toy.ends() == {number: ["complete"] for number in range(TRIALS)}
     assert [one.params["lr"] for one in toy.sweep.trials] == [1, 2, 3, 4, 5, 6]
     assert not toy.things
-    assert all(one.done_at is not None for one in toy.trails.slots.values())
+    assert all(one.done_at is not None for one in toy.history.slots.values())
 
 
 @pytest.mark.parametrize("copies", [1, 2, 3, 6, 9])
@@ -124,7 +124,7 @@ def test_a_trial_that_fails_too_often_ends_alone() -> None:
     assert {number for number, hows in ends.items() if hows == ["failed"]} == {1, 4}
     assert sum(hows == ["complete"] for hows in ends.values()) == TRIALS - 2
     assert toy.sweep.trials[1].attempts == 2
-    assert all(one.gave_up_at is None for one in toy.trails.slots.values())
+    assert all(one.gave_up_at is None for one in toy.history.slots.values())
     assert not toy.things
 
 
@@ -133,7 +133,7 @@ def test_where_all_trials_fail_the_job_gives_up() -> None:
     toy.fails = lambda trial: True
     settled(toy)
     assert toy.ends() == {number: ["failed"] for number in range(TRIALS)}
-    whys = [one.gave_up_why for one in toy.trails.slots.values() if one.gave_up_at]
+    whys = [one.gave_up_why for one in toy.history.slots.values() if one.gave_up_at]
     assert whys and all(why.startswith("no trial has succeeded: it failed once") for why in whys)
     assert not toy.things
 
@@ -197,7 +197,7 @@ def test_fewer_copies_in_mid_sweep() -> None:
 def test_a_slot_that_can_not_be_set_up_leaves_its_trial_to_others() -> None:
     toy = Sweeper(2, search(), limits=Limits(cost=0.15))  # each node costs a dollar an hour
     toy.lasts = 200.0
-    toy.run(until=lambda toy: any(one.gave_up_at for one in toy.trails.slots.values()), many=2000)
+    toy.run(until=lambda toy: any(one.gave_up_at for one in toy.history.slots.values()), many=2000)
     for _ in range(100):
         toy.tick()
     assert all(one.how in {None, TrialEnd.COMPLETE} for one in toy.sweep.trials)
@@ -240,6 +240,6 @@ def test_an_engine_that_starts_remembers_the_sweep() -> None:
     toy.losses = lambda trial, age: float("nan") if trial.number == 1 else 1.0
     for _ in range(40):
         toy.tick()
-        kept = json.loads(json.dumps(history_codec.encode_history(toy.trails)))
-        assert history_codec.decode_history(kept) == toy.trails
+        kept = json.loads(json.dumps(history_codec.encode_history(toy.history)))
+        assert history_codec.decode_history(kept) == toy.history
     assert toy.sweep.trials[1].lost

@@ -92,8 +92,8 @@ def concluded(
         surveyed_at=NOW - 1 if scene.cloud else NOW - 100,
         hosts={NAME: told},
     )
-    trail = replace(SlotHistory(attempt=attempt), **changes)
-    return judge_attempt(slot(), trail, bid, observed, NOW)
+    slot_history = replace(SlotHistory(attempt=attempt), **changes)
+    return judge_attempt(slot(), slot_history, bid, observed, NOW)
 
 
 SCENES = [
@@ -414,7 +414,7 @@ def test_a_program_that_no_host_has_is_not_tried_again() -> None:
         )["unfit"]
 
 
-def lacking(worker: int, *said: str, **changes: Any) -> HostStatus:
+def missing_inputs(worker: int, *said: str, **changes: Any) -> HostStatus:
     """A host whose Python ended with these lines."""
     tail = ("Traceback (most recent call last):", '  File "train.py", line 1, in <module>', *said)
     return replace(missing(1, tail=tail, took_s=2.0, **changes), worker=worker)
@@ -422,15 +422,15 @@ def lacking(worker: int, *said: str, **changes: Any) -> HostStatus:
 
 def test_a_module_that_no_host_has_is_not_tried_again() -> None:
     no_jax = "ModuleNotFoundError: No module named 'jax'"
-    found = concluded(Scene(), (lacking(0, no_jax), lacking(1, no_jax)))
+    found = concluded(Scene(), (missing_inputs(0, no_jax), missing_inputs(1, no_jax)))
     assert isinstance(found, AttemptEnd) and found.verdict is Verdict.FAILURE and found.unfit
     assert found.why.endswith(f": {no_jax}")
     for other in (
-        lacking(1, "OSError: the disk was slow"),
-        lacking(1, no_jax, step=3),
-        lacking(1, no_jax, termed=True),
+        missing_inputs(1, "OSError: the disk was slow"),
+        missing_inputs(1, no_jax, step=3),
+        missing_inputs(1, no_jax, termed=True),
     ):
-        found = concluded(Scene(), (lacking(0, no_jax), other))
+        found = concluded(Scene(), (missing_inputs(0, no_jax), other))
         assert isinstance(found, AttemptEnd) and not found.unfit
 
 

@@ -40,13 +40,13 @@ def test_a_slot_that_lost_its_node_waits_from_then_on() -> None:
     """It has run for a day: it does not go before one that has waited for an hour."""
     lost = bid(slot="z-0", name="z-0-g1-me", granted_at=1.0, ready_at=2.0, lost_at=NOW - 10,
                lost_how="preempted", withdrawn_at=NOW - 9)  # fmt: skip
-    trails = History(slots={"z-0": SlotHistory(bids={lost.name: lost}, generation=1)})
+    history = History(slots={"z-0": SlotHistory(bids={lost.name: lost}, generation=1)})
     slots = [
         slot("z-0", offers=(offer("a"),), wished_at=NOW - 86400),
         slot("a-0", offers=(offer("a"),), wished_at=NOW - 3600),
     ]
     wishes = DesiredSlots(slots={one.name: one for one in slots}, owner="me", creates_per_min=1)
-    found = plan(wishes, seen(), trails, NOW)
+    found = plan(wishes, seen(), history, NOW)
     assert [s.action.slot for s in found.steps if isinstance(s.action, Ask)] == ["a-0"]
 
 
@@ -78,7 +78,7 @@ def test_a_slot_whose_own_quota_is_free_again_does_not_wait_for_its_siblings_pau
 def sicken(toy: Toy, name: str) -> None:
     """It never becomes READY."""
     thing = toy.things[name]
-    thing.request, thing.node = RequestState.ACTIVE, NodeState.SICK
+    thing.request, thing.node = RequestState.ACTIVE, NodeState.UNHEALTHY
 
 
 def born_unhealthy(*zones: str) -> tuple[Toy, str]:
@@ -97,7 +97,7 @@ def test_another_node_is_asked_for_at_once_where_one_is_born_unhealthy() -> None
     sick_at = toy.now
     toy.tick()
     assert len(toy.kinds("bid.requested")) == before + 1
-    assert "unhealthy (SICK)" in toy.last.states["gpt-0"]
+    assert "unhealthy (UNHEALTHY)" in toy.last.states["gpt-0"]
     toy.run(until=lambda t: first not in t.things)
     assert toy.now < sick_at + 300.0
     toy.run(until=lambda t: t.running())
@@ -142,7 +142,7 @@ def test_of_several_unhealthy_nodes_only_the_newest_is_kept() -> None:
     toy.grants = lambda zone: float("inf")
     for _ in range(8):
         toy.tick()
-    assert len([one for one in toy.things.values() if one.node is NodeState.SICK]) == 1
+    assert len([one for one in toy.things.values() if one.node is NodeState.UNHEALTHY]) == 1
 
 
 def test_zones_without_an_unhealthy_node_are_asked_before() -> None:
@@ -169,16 +169,16 @@ def suspending(*nodes: NodeState) -> BidObservation:
     return sight(*nodes, request=RequestState.ENDING, state="SUSPENDING")
 
 
-def events_of(observed: ObservedState, trails: History) -> list[HistoryEvent]:
-    found = plan(DesiredSlots(slots={}, owner="me"), observed, trails, NOW)
+def events_of(observed: ObservedState, history: History) -> list[HistoryEvent]:
+    found = plan(DesiredSlots(slots={}, owner="me"), observed, history, NOW)
     return [step.action.event for step in found.steps if hasattr(step.action, "event")]
 
 
 def test_a_withdrawn_request_without_a_node_costs_nothing_from_then_on() -> None:
-    trails = lingering()
-    (event,) = events_of(seen(sights={sight().bid: suspending()}), trails)
+    history = lingering()
+    (event,) = events_of(seen(sights={sight().bid: suspending()}), history)
     assert (event.kind, event.facts["bid"]) == ("bid.nodes_deleted", sight().bid)
-    after = apply_event(trails, event)
+    after = apply_event(history, event)
     one = after.slots["gpt-0"].bids[sight().bid]
     assert bid_cost(one, NOW + 9 * 3600) == bid_cost(one, NOW) > 0
     assert total_cost(after.slots["gpt-0"], NOW + 9 * 3600) == total_cost(after.slots["gpt-0"], NOW)
@@ -191,9 +191,9 @@ def test_it_costs_as_long_as_its_node_is_listed() -> None:
 
 
 def test_it_is_deleted_when_the_cloud_lets_it() -> None:
-    trails = lingering(freed_at=NOW - 500)
+    history = lingering(freed_at=NOW - 500)
     gone = replace(suspending(), request=RequestState.LOST, state="SUSPENDED")
-    found = plan(DesiredSlots(slots={}, owner="me"), seen(sights={gone.bid: gone}), trails, NOW)
+    found = plan(DesiredSlots(slots={}, owner="me"), seen(sights={gone.bid: gone}), history, NOW)
     assert [s.action.bid for s in found.steps if isinstance(s.action, Withdraw)] == [gone.bid]
 
 
@@ -208,5 +208,7 @@ def test_nothing_has_stalled_in_the_time_before_the_engine_woke_up() -> None:
     one = stood(hosts=(host(0, works=(work,)), host(1, works=(work,))))
     attempt = replace(ATTEMPT, started_at=long_ago, first_step_at=long_ago)
     for awake_at, stalls in ((0.0, True), (NOW - 599, False), (NOW - 601, True)):
-        found = case(one, observed=seen(awake_at=awake_at), trail=SlotHistory(attempt=attempt))
+        found = case(
+            one, observed=seen(awake_at=awake_at), slot_history=SlotHistory(attempt=attempt)
+        )
         assert bool(stall_reason(found, one)) is stalls

@@ -19,13 +19,15 @@ from tpuherd.planner.retry_limits import limit_times, reached_limit
 from tpuherd.planner.slot_input import PlanContext, SlotContext
 
 
-def blank(trail: SlotHistory | None = None) -> SlotContext:
+def blank(slot_history: SlotHistory | None = None) -> SlotContext:
     """A slot of which nothing was judged yet."""
     world = PlanContext(
-        wishes=DesiredSlots(slots={}, owner="me"), observed=seen(), trails=History(), now=NOW,
+        wishes=DesiredSlots(slots={}, owner="me"), observed=seen(), history=History(), now=NOW,
         sure=True, frozen="", unknown={}, probed=set(),
     )  # fmt: skip
-    return SlotContext(world=world, slot=slot(), trail=trail or SlotHistory(), now=NOW)
+    return SlotContext(
+        world=world, slot=slot(), slot_history=slot_history or SlotHistory(), now=NOW
+    )
 
 
 def test_what_is_past_is_thought_of_now_and_of_the_rest_the_soonest_counts() -> None:
@@ -55,20 +57,20 @@ def test_a_slot_that_gives_up_is_thought_of_at_once() -> None:
 def test_a_limit_to_come_is_thought_of_when_it_is_reached() -> None:
     for limits in (Limits(lifetime_s=500.0), Limits(cost=0.5)):
         toy = running(limits=limits)
-        trail = toy.trail()
-        assert trail.first_launch_at is not None
-        (mine,) = trail.bids.values()
+        slot_history = toy.slot_history()
+        assert slot_history.first_launch_at is not None
+        (mine,) = slot_history.bids.values()
         assert mine.ready_at is not None and mine.offer.price is not None
         due = min(
-            trail.first_launch_at + limits.lifetime_s,
-            mine.ready_at + 3600.0 * (limits.cost - trail.spent) / mine.offer.price,
+            slot_history.first_launch_at + limits.lifetime_s,
+            mine.ready_at + 3600.0 * (limits.cost - slot_history.spent) / mine.offer.price,
         )
         assert abs(again(toy).wake_at - due) < 1e-6
 
 
 def test_while_frozen_the_cloud_is_looked_at_often_and_soon_believed() -> None:
     far = {f"gpt-{number}-g1-me": f"gpt-{number}" for number in range(3)}
-    trails = History(
+    history = History(
         slots={
             where: SlotHistory(
                 bids={name: bid(name=name, slot=where, granted_at=1.0, ready_at=2.0, prepared="c")}
@@ -88,8 +90,8 @@ def test_while_frozen_the_cloud_is_looked_at_often_and_soon_believed() -> None:
         (begun, 3.0, NOW - 1 + LAUNCH_S),
     ]:
         slots = {where: slot(where) for where in far.values()}
-        held = replace(trails.slots["gpt-0"], attempt=attempt)
-        lived = replace(trails, slots={**trails.slots, "gpt-0": held})
+        held = replace(history.slots["gpt-0"], attempt=attempt)
+        lived = replace(history, slots={**history.slots, "gpt-0": held})
         found = plan(DesiredSlots(slots=slots, owner="me"), observed, lived, NOW)
         assert found.frozen
         assert (found.survey_s, found.wake_at) == (survey_s, wake_at)
@@ -128,34 +130,39 @@ def test_what_nobody_wishes_is_given_back_if_and_only_if_that_was_said() -> None
             replace(one, withdrawn_at=NOW - 50, withdrawals=1) if place < taken_back else one
             for place, one in enumerate(bids)
         ]
-        trail = SlotHistory(bids={one.name: one for one in known}, dropped=dropped, generation=2)
+        slot_history = SlotHistory(
+            bids={one.name: one for one in known}, dropped=dropped, generation=2
+        )
         slots = {"gpt-1": slot("gpt-1", goal=Goal.IDLE)} if wished else {}
         sights = {one.name: replace(sight(NodeState.READY), bid=one.name) for one in known}
-        wishes, trails = DesiredSlots(slots=slots, owner="me"), History(slots={"gpt-0": trail})
+        wishes, history = (
+            DesiredSlots(slots=slots, owner="me"),
+            History(slots={"gpt-0": slot_history}),
+        )
         observed = seen(sights=sights)
-        found = plan(wishes, observed, trails, NOW)
+        found = plan(wishes, observed, history, NOW)
         mine = taken_back == len(bids) or dropped or wished
         assert ("gpt-0" in found.states) == mine
-        assert {one.bid for one in find_orphans(wishes, observed, trails)} == (
+        assert {one.bid for one in find_orphans(wishes, observed, history)} == (
             set() if mine else set(sights)
         )
 
 
 def test_of_a_slot_that_is_over_only_what_is_shown_again_is_spoken_of() -> None:
-    trails = History(slots={"gpt-0": SlotHistory(gone=(1,), generation=1, dropped=True)})
+    history = History(slots={"gpt-0": SlotHistory(gone=(1,), generation=1, dropped=True)})
     ghost = {NAME: sight(NodeState.READY)}
     for sights, told in (({}, False), (ghost, True)):
-        found = plan(DesiredSlots(slots={}, owner="me"), seen(sights=sights), trails, NOW)
+        found = plan(DesiredSlots(slots={}, owner="me"), seen(sights=sights), history, NOW)
         assert ("gpt-0" in found.states) == told
         assert bool(actions(found, Withdraw)) == told
 
 
 def test_a_withdrawn_node_that_is_being_deleted_is_left_alone() -> None:
-    trails = History(slots={"gpt-0": SlotHistory(gone=(1,), generation=1, dropped=True)})
+    history = History(slots={"gpt-0": SlotHistory(gone=(1,), generation=1, dropped=True)})
     found = plan(
         DesiredSlots(slots={}, owner="me"),
         seen(sights={NAME: sight(NodeState.LEAVING)}),
-        trails,
+        history,
         NOW,
     )
     assert not actions(found, Withdraw)
@@ -177,9 +184,9 @@ def test_what_is_kept_for_a_while_is_thought_of_when_that_is_over() -> None:
         (Goal.GONE, NOW - 1, NOW - 1, inf),
     ]:
         one = slot(goal=goal, limits=keep)
-        trail = SlotHistory(done_at=done, gave_up_at=gave_up)
+        slot_history = SlotHistory(done_at=done, gave_up_at=gave_up)
         wishes = DesiredSlots(slots={one.name: one}, owner="me")
-        found = plan(wishes, seen(), History(slots={one.name: trail}), NOW)
+        found = plan(wishes, seen(), History(slots={one.name: slot_history}), NOW)
         assert found.wake_at == wake_at, (goal, done, gave_up)
 
 
@@ -194,8 +201,8 @@ def test_a_slot_is_thought_of_when_all_its_nodes_have_cost_what_they_may() -> No
             )
             for place, price in enumerate(prices, 1)
         ]
-        trail = SlotHistory(bids={one.name: one for one in bids}, spent=1.0)
-        assert min(limit_times(wish, trail, NOW), default=inf) == NOW + due_s
+        slot_history = SlotHistory(bids={one.name: one for one in bids}, spent=1.0)
+        assert min(limit_times(wish, slot_history, NOW), default=inf) == NOW + due_s
 
 
 def test_how_much_is_forgiven_is_said_as_people_say_it() -> None:

@@ -33,12 +33,14 @@ def bid(one: Offer, **changes: Any) -> BidRecord:
 def zones(
     *offers: Offer,
     live: tuple[BidRecord, ...] = (),
-    trail: SlotHistory | None = None,
-    seasons: dict[tuple[str, str, str], ZoneStats] | None = None,
+    slot_history: SlotHistory | None = None,
+    zone_stats: dict[tuple[str, str, str], ZoneStats] | None = None,
     probed: set[object] | None = None,
 ) -> list[str]:
     wish = slot(offers=offers, limits=Limits(patience_s=600))
-    found = choose_offers(wish, trail or SlotHistory(), live, seasons or {}, probed or set(), NOW)
+    found = choose_offers(
+        wish, slot_history or SlotHistory(), live, zone_stats or {}, probed or set(), NOW
+    )
     return [one.zone for one in found.offers]
 
 
@@ -51,8 +53,8 @@ def test_one_bid_a_zone() -> None:
 def test_the_order_is_by_rank_then_refusals_then_wait_then_life_then_price() -> None:
     offers = [offer("d"), offer("c"), offer("b"), offer("a")]
 
-    def order(**seasons: ZoneStats) -> str:
-        learnt = {zone_stats_key(offer(zone)): one for zone, one in seasons.items()}
+    def order(**zone_stats: ZoneStats) -> str:
+        learnt = {zone_stats_key(offer(zone)): one for zone, one in zone_stats.items()}
         return "".join(one.zone for one in sort_offers(offers, learnt))
 
     assert order() == "abcd"
@@ -85,43 +87,43 @@ def test_a_pause_is_kept_to_the_second(refusal: Refusal) -> None:
 
 def test_a_grant_ends_the_pause() -> None:
     season = ZoneStats(refused_at=NOW, pause_s=100)
-    assert zones(offer("a"), seasons={zone_stats_key(offer("a")): season}) == ["a"]
+    assert zones(offer("a"), zone_stats={zone_stats_key(offer("a")): season}) == ["a"]
 
 
 def test_where_we_may_not_all_types_wait() -> None:
     denied = ZoneStats(
         refusal=Refusal.PERMISSION, refused_at=NOW - 10, pause_s=86400, sentence="ask"
     )
-    seasons = {zone_stats_key(offer("a", type="other")): denied}
-    assert zones(offer("a"), offer("b"), seasons=seasons) == ["b"]
+    zone_stats = {zone_stats_key(offer("a", type="other")): denied}
+    assert zones(offer("a"), offer("b"), zone_stats=zone_stats) == ["b"]
     wish = slot(offers=(offer("a"),))
-    found = choose_offers(wish, SlotHistory(), [], seasons, set(), NOW)
+    found = choose_offers(wish, SlotHistory(), [], zone_stats, set(), NOW)
     assert (found.wake_at, found.why_not) == (
         NOW - 10 + 86400, (f"a: ask{ADVICE[Refusal.PERMISSION]}; next request in 23 h",),
     )  # fmt: skip
-    old = {key: replace(one, refused_at=NOW - 86400) for key, one in seasons.items()}
-    assert zones(offer("a"), seasons=old) == ["a"]
-    full = {key: replace(one, refusal=Refusal.STOCKOUT) for key, one in seasons.items()}
-    assert zones(offer("a"), seasons=full) == ["a"]  # of another type there may be some
+    old = {key: replace(one, refused_at=NOW - 86400) for key, one in zone_stats.items()}
+    assert zones(offer("a"), zone_stats=old) == ["a"]
+    full = {key: replace(one, refusal=Refusal.STOCKOUT) for key, one in zone_stats.items()}
+    assert zones(offer("a"), zone_stats=full) == ["a"]  # of another type there may be some
 
 
 def test_after_a_refusal_one_alone_probes_a_direct_offer() -> None:
     direct = offer("a", kind=RequestKind.DIRECT)
     season = ZoneStats(refusal=Refusal.STOCKOUT, refused_at=NOW - 100, pause_s=50, sentence="full")
-    seasons = {zone_stats_key(direct): season}
+    zone_stats = {zone_stats_key(direct): season}
     probed: set[object] = {zone_stats_key(direct)}
-    assert zones(direct, seasons=seasons) == ["a"]
-    assert zones(direct, seasons=seasons, probed=probed) == []
+    assert zones(direct, zone_stats=zone_stats) == ["a"]
+    assert zones(direct, zone_stats=zone_stats, probed=probed) == []
     assert zones(direct, probed=probed) == ["a"]
-    assert zones(offer("a"), seasons=seasons, probed=probed) == ["a"]
-    found = choose_offers(slot(offers=(direct,)), SlotHistory(), [], seasons, probed, NOW)
+    assert zones(offer("a"), zone_stats=zone_stats, probed=probed) == ["a"]
+    found = choose_offers(slot(offers=(direct,)), SlotHistory(), [], zone_stats, probed, NOW)
     assert found.wake_at == NOW + 51
     assert found.why_not == ("a: another slot is trying it",)
 
 
 def test_what_does_not_fit_is_never_asked_again() -> None:
     unfit = {unfit_key(offer("a"), "n"): "no such runtime"}
-    assert zones(offer("a"), offer("b"), trail=SlotHistory(unfit=unfit)) == ["b"]
+    assert zones(offer("a"), offer("b"), slot_history=SlotHistory(unfit=unfit)) == ["b"]
     for wish, fatal in (
         (slot(offers=(offer("a"),)), "no such runtime"),
         (slot(offers=(offer("a"),), node_digest="m"), ""),
@@ -135,25 +137,27 @@ def test_a_worse_rank_opens_when_patience_is_over() -> None:
     good, poor, worst = offer("a"), offer("b", rank=3), offer("c", rank=7)
     live = (bid(good),)
     for waited, opened in ((599, []), (600, ["b"]), (1199, ["b"]), (1200, ["b", "c"])):
-        trail = SlotHistory(searching_at=NOW - waited)
+        slot_history = SlotHistory(searching_at=NOW - waited)
         wish = slot(offers=(good, poor, worst))
-        found = choose_offers(wish, trail, live, {}, set(), NOW)
+        found = choose_offers(wish, slot_history, live, {}, set(), NOW)
         assert [one.zone for one in found.offers] == opened, waited
         assert (found.wake_at < inf) == (waited < 1200)
     # The same zone may be bid for once a rank.
-    trail = SlotHistory(searching_at=NOW - 600)
-    assert zones(good, offer("a", rank=1), live=live, trail=trail) == ["a"]
+    slot_history = SlotHistory(searching_at=NOW - 600)
+    assert zones(good, offer("a", rank=1), live=live, slot_history=slot_history) == ["a"]
     taken = (*live, bid(offer("a", rank=1)))
-    assert zones(good, offer("a", rank=1), live=taken, trail=trail) == []
+    assert zones(good, offer("a", rank=1), live=taken, slot_history=slot_history) == []
 
 
 def test_a_worse_rank_opens_at_once_if_no_better_one_can_be_had_within_patience() -> None:
     for left, opened in ((599.0, []), (601.0, ["b"])):
         season = ZoneStats(refusal=Refusal.QUOTA, refused_at=NOW, pause_s=left, sentence="full")
-        found = zones(offer("a"), offer("b", rank=1), seasons={zone_stats_key(offer("a")): season})
+        found = zones(
+            offer("a"), offer("b", rank=1), zone_stats={zone_stats_key(offer("a")): season}
+        )
         assert found == opened
     unfit = {unfit_key(offer("a"), "n"): "no"}
-    assert zones(offer("a"), offer("b", rank=1), trail=SlotHistory(unfit=unfit)) == ["b"]
+    assert zones(offer("a"), offer("b", rank=1), slot_history=SlotHistory(unfit=unfit)) == ["b"]
 
 
 def test_how_many_at_once() -> None:
@@ -187,7 +191,7 @@ def test_what_holds_a_worse_rank_back_is_a_better_one_alone() -> None:
     good, poor, same = offer("a"), offer("b", rank=1), offer("c", rank=1)
     for left, opened in ((599.0, []), (600.0, ["c"])):
         shut = ZoneStats(refusal=Refusal.QUOTA, refused_at=NOW, pause_s=left, sentence="full")
-        found = zones(good, poor, same, live=(bid(poor),), seasons={zone_stats_key(good): shut})
+        found = zones(good, poor, same, live=(bid(poor),), zone_stats={zone_stats_key(good): shut})
         assert found == opened
 
 
@@ -196,4 +200,4 @@ def test_at_the_second_when_a_pause_is_over_one_alone_probes_as_well() -> None:
     season = ZoneStats(refusal=Refusal.STOCKOUT, refused_at=NOW - 60, pause_s=60.0, sentence="no")
     for probed, found in ((False, ["a"]), (True, [])):
         tries: set[object] = {zone_stats_key(direct)} if probed else set()
-        assert zones(direct, seasons={zone_stats_key(direct): season}, probed=tries) == found
+        assert zones(direct, zone_stats={zone_stats_key(direct): season}, probed=tries) == found

@@ -65,7 +65,7 @@ def test_errors_are_read_by_word_status_or_code() -> None:
 def test_states_that_nobody_has_met_are_unknown() -> None:
     assert request_state("LEVITATING") is RequestState.UNKNOWN
     assert node_state("LEVITATING", "HEALTHY") is NodeState.UNKNOWN
-    assert node_state("READY", "UNHEALTHY_MAINTENANCE") is NodeState.SICK
+    assert node_state("READY", "UNHEALTHY_MAINTENANCE") is NodeState.UNHEALTHY
     assert node_state("PREEMPTED", "UNHEALTHY_MAINTENANCE") is NodeState.LOST
     assert set(REQUESTS.values()) == set(RequestState) - {RequestState.UNKNOWN}
     assert set(NODES.values()) == set(NodeState) - {NodeState.UNKNOWN}
@@ -231,14 +231,14 @@ def test_the_memory_is_read_back_as_it_was() -> None:
         ("attempt.ended", {"attempt": "a1", "verdict": "preempted", "lines": ["x"]}),
         ("bid.lost", {"bid": "gpt-0-g1-abc", "cause": "preempted"}),
     ]
-    trails = History()
+    history = History()
     for at, (kind, facts) in enumerate(events):
         event = HistoryEvent(at=float(at), kind=kind, job="gpt", slot="gpt-0", facts=facts)
-        trails = apply_event(trails, event)
-    document = history_codec.encode_history(trails)
+        history = apply_event(history, event)
+    document = history_codec.encode_history(history)
     found = history_codec.decode_history(document)
     assert found is not None
     assert history_codec.encode_history(found) == document
-    assert found.slots["gpt-0"].attempt == trails.slots["gpt-0"].attempt
-    assert found.seasons == trails.seasons
+    assert found.slots["gpt-0"].attempt == history.slots["gpt-0"].attempt
+    assert found.zone_stats == history.zone_stats
     assert history_codec.decode_history({**document, "shape": "of tomorrow"}) is None

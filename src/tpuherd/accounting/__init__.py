@@ -1,1 +1,1 @@
-"""Where time and money went: pure."""
+"""Account for where time and money went; pure."""

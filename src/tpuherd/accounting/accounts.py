@@ -1,4 +1,4 @@
-"""Keeps the books of all slots, as the event log is read. accounting/goodput.py has the nouns."""
+"""Build the accounts of all slots from the event log."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

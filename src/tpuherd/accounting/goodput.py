@@ -1,7 +1,7 @@
-"""Where the time and the money of a slot went: every second is in exactly one state.
+"""Where a slot's time and money went: every second is in exactly one state.
 
-The states follow the accounting of docs/reference/events.md. What is PRODUCTIVE is so until an
-attempt resumes from an earlier step: then the work beyond that step turns out WASTED.
+The states are listed in docs/reference/events.md. PRODUCTIVE time turns into WASTED time when a
+later attempt resumes from an earlier step.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
-"""The book of one slot: its part of the event log, folded into where its time went.
+"""The account of one slot, folded from its events.
 
-What an event tells is true from then on, and some tell what was true before: an end names the last
-sign of life, a first step the checkpoint that it came from. Then the time since is painted over.
+Some events also tell what was true before them: an end names the last sign of life, a first step
+the checkpoint it came from. Then the time since is relabeled.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ class AccountBuilder:
     at: float
     goal: Goal = Goal.RUN
     stopped: bool = False
-    trail: SlotHistory = field(default_factory=SlotHistory)
+    slot_history: SlotHistory = field(default_factory=SlotHistory)
     spans: list[StateSpan] = field(default_factory=list)
     runs: list[AttemptAccount] = field(default_factory=list)
     points: list[list[tuple[float, int]]] = field(default_factory=list)  #: of each run
@@ -70,12 +70,15 @@ def add_event(book: AccountBuilder, event: HistoryEvent) -> None:
 
 def has_ended(book: AccountBuilder) -> bool:
     """Nothing is wanted of the slot any more, and nothing of it is left."""
-    trail = book.trail
+    slot_history = book.slot_history
     over = (
-        book.stopped or trail.dropped or trail.done_at is not None or trail.gave_up_at is not None
+        book.stopped
+        or slot_history.dropped
+        or slot_history.done_at is not None
+        or slot_history.gave_up_at is not None
     )
-    runs = trail.attempt is not None and trail.attempt.ended_at is None
-    return over and not runs and not trail.bids
+    runs = slot_history.attempt is not None and slot_history.attempt.ended_at is None
+    return over and not runs and not slot_history.bids
 
 
 def read_event(book: AccountBuilder, event: HistoryEvent) -> None:
@@ -85,11 +88,11 @@ def read_event(book: AccountBuilder, event: HistoryEvent) -> None:
         return
     if event.kind == "attempt.launched":
         handle_launched(book, event)
-    book.trail = apply_slot_event(book.trail, event)
-    if book.runs and book.trail.attempt is not None:
+    book.slot_history = apply_slot_event(book.slot_history, event)
+    if book.runs and book.slot_history.attempt is not None:
         last = book.runs[-1]
-        if last.attempt.id == book.trail.attempt.id:
-            book.runs[-1] = replace(last, attempt=book.trail.attempt)
+        if last.attempt.id == book.slot_history.attempt.id:
+            book.runs[-1] = replace(last, attempt=book.slot_history.attempt)
     if event.kind in TELLS:
         TELLS[event.kind](book, event)
 
@@ -112,22 +115,22 @@ def add_span(book: AccountBuilder, until: float, now: GoodputState) -> None:
 
 def current_state(book: AccountBuilder) -> GoodputState:
     """What the slot's time is spent on, as far as the events tell by now."""
-    trail = book.trail
-    if book.stopped or trail.dropped:
+    slot_history = book.slot_history
+    if book.stopped or slot_history.dropped:
         return GoodputState.STOPPED
-    if trail.done_at is not None:
+    if slot_history.done_at is not None:
         return GoodputState.DONE
-    if trail.gave_up_at is not None:
+    if slot_history.gave_up_at is not None:
         return GoodputState.GAVE_UP
     return attempt_state(book) or bids_state(book)
 
 
 def attempt_state(book: AccountBuilder) -> GoodputState | None:
     """What its attempt does; None if it has none, or its node is lost."""
-    attempt = book.trail.attempt
+    attempt = book.slot_history.attempt
     if attempt is None or attempt.ended_at is not None:
         return None
-    bid = book.trail.bids.get(attempt.bid)
+    bid = book.slot_history.bids.get(attempt.bid)
     if bid is None or bid.lost_at is not None:
         return None
     if attempt.stopping_at is not None:
@@ -139,14 +142,14 @@ def attempt_state(book: AccountBuilder) -> GoodputState | None:
 
 def bids_state(book: AccountBuilder) -> GoodputState:
     """What its bids do, where no attempt runs."""
-    there = live_bids(book.trail.bids.values())
+    there = live_bids(book.slot_history.bids.values())
     ready = [bid for bid in there if bid.ready_at is not None]
     if any(bid.prepared for bid in ready):
         if book.goal is Goal.IDLE or not book.runs:
             return GoodputState.IDLE
-        last = book.trail.attempt
+        last = book.slot_history.attempt
         here = last is not None and any(bid.name == last.bid for bid in ready)
-        failed = here and last is not None and last.trial == book.trail.trial
+        failed = here and last is not None and last.trial == book.slot_history.trial
         return GoodputState.PROCESS_DOWN if failed else GoodputState.CONTROLLER_GAP
     if ready:
         return GoodputState.HOST_SETUP
@@ -167,13 +170,13 @@ def handle_launched(book: AccountBuilder, event: HistoryEvent) -> None:
     """Another attempt begins; the same one sent again does not."""
     if book.runs and book.runs[-1].attempt.id == event.facts["attempt"]:
         return
-    trail = apply_slot_event(book.trail, event)
-    bid = trail.bids.get(event.facts["bid"])
+    slot_history = apply_slot_event(book.slot_history, event)
+    bid = slot_history.bids.get(event.facts["bid"])
     zone, type = (bid.offer.zone, bid.offer.type) if bid else ("", "")
-    assert trail.attempt is not None
-    if book.runs and book.runs[-1].attempt.trial != trail.attempt.trial:
+    assert slot_history.attempt is not None
+    if book.runs and book.runs[-1].attempt.trial != slot_history.attempt.trial:
         book.reached = book.saved = None  # of a sweep: steps are counted anew
-    book.runs.append(AttemptAccount(attempt=trail.attempt, zone=zone, type=type))
+    book.runs.append(AttemptAccount(attempt=slot_history.attempt, zone=zone, type=type))
     book.points.append([])
 
 
@@ -316,9 +319,9 @@ def relabel_spans(
 def build_account(book: AccountBuilder, now: float) -> SlotAccount:
     """The account as it stands now; a wish that was taken back has ended then."""
     book = replace(book, spans=list(book.spans))  # what comes next may tell of before
-    if not book.trail.dropped and not has_ended(book):
+    if not book.slot_history.dropped and not has_ended(book):
         pass_time(book, now)
-    bids = tuple(book.trail.bids.values())
+    bids = tuple(book.slot_history.bids.values())
     billed = [bid for bid in bids if is_billed(bid)]
     return SlotAccount(
         slot=book.slot,
@@ -335,7 +338,7 @@ def build_account(book: AccountBuilder, now: float) -> SlotAccount:
         step=book.reached,
         saved=book.saved,
         steps_lost=book.lost,
-        cost=book.trail.spent + sum(bid_cost(bid, now) for bid in bids),
+        cost=book.slot_history.spent + sum(bid_cost(bid, now) for bid in bids),
         per_hour=sum(bid.offer.price or 0.0 for bid in billed),
         priced=all(bid.offer.price is not None for bid in billed),
         over_why=book.why,

@@ -25,7 +25,7 @@ NODES: Mapping[str, NodeState] = {
     "RESTARTING": NodeState.MAKING,
     "REIMAGING": NodeState.MAKING,
     "READY": NodeState.READY,
-    "REPAIRING": NodeState.SICK,
+    "REPAIRING": NodeState.UNHEALTHY,
     "PREEMPTED": NodeState.LOST,
     "TERMINATED": NodeState.LOST,
     "STOPPED": NodeState.LOST,
@@ -53,7 +53,7 @@ RULES: tuple[tuple[frozenset[int], str, Refusal], ...] = (
 def node_state(state: str, health: str) -> NodeState:
     """The planner's state of a node; UNKNOWN for a state that is not in the table."""
     word = NODES.get(state, NodeState.UNKNOWN)
-    return NodeState.SICK if word is NodeState.READY and health not in WELL else word
+    return NodeState.UNHEALTHY if word is NodeState.READY and health not in WELL else word
 
 
 def request_state(state: str) -> RequestState:

@@ -1,1 +1,1 @@
-"""The engine: looks, asks the judgement what to do, does it, and remembers."""
+"""The engine: observes, plans, records and acts."""

@@ -1,4 +1,4 @@
-"""One function an action: it is done once, and what came of it is events."""
+"""Carry out each planned action once, and return the outcome as events."""
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -47,7 +47,7 @@ class ActionContext:
     secrets: Callable[[str], Mapping[str, str]]  #: by job
     owner: str
     outputs: Path
-    trails: History = field(default_factory=History)
+    history: History = field(default_factory=History)
 
     def new_event(self, kind: str, slot: str, **facts: Any) -> HistoryEvent:
         """Something that has happened just now."""
@@ -142,9 +142,11 @@ async def try_prepare(bench: ActionContext, prepare: Prepare) -> list[HostFailur
 async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list[HistoryEvent]:
     """The command on all hosts, or on none."""
     order, job = bench.launch_spec(launch.slot), launch.slot.rpartition("-")[0]
-    order = replace(order, env={**lifetime_env(bench.trails, launch.slot, launch.bid), **order.env})
+    order = replace(
+        order, env={**lifetime_env(bench.history, launch.slot, launch.bid), **order.env}
+    )
     if launch.trial is not None:
-        order = launch_spec_for_trial(order, bench.trails.sweeps[job].trials[launch.trial])
+        order = launch_spec_for_trial(order, bench.history.sweeps[job].trials[launch.trial])
     values = bench.secrets(job)
     secrets = {name: values[name] for name in order.secrets if name in values}
     write_attempt_info(bench, launch.slot, launch.attempt, launch.number, launch.bid)

@@ -1,4 +1,4 @@
-"""What agents say of attempts and of their hosts, in the words of the judgement. Pure."""
+"""Translate what agents report into the planner's types; pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How an engine tells people of trouble: as an event now and then, and first in what they read."""
+"""Report an engine's problems to people: as events, and at the top of what they read."""
 
 from math import inf
 

@@ -1,4 +1,4 @@
-"""An engine that crashed or was killed: an event, a line in `herd why`, and pauses that grow."""
+"""Record an engine's crash: an event, a problem in `herd why`, and growing pauses."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Puts an engine together: its store, its cloud, its hosts, and what is wished."""
+"""Build an engine from its store, its cloud, its hosts and the submitted jobs."""
 
 import os
 import socket

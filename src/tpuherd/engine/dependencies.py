@@ -1,4 +1,4 @@
-"""What an engine is made of, and how it can end."""
+"""What an engine is made of, and the reasons it can end."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What is wished, as the engine needs it: the slots, and how to make and to start each."""
+"""The desired state as the engine needs it: slots, and how to create and launch each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

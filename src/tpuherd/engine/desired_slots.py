@@ -1,4 +1,4 @@
-"""From the wishes that are kept to the slots that the engine fills, and what runs on them."""
+"""Expand stored jobs into the slots that the engine fills, and what runs on them."""
 
 from collections.abc import Mapping
 

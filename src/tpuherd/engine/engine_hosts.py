@@ -1,4 +1,4 @@
-"""The hosts of a place as the engine uses them: links, code by its id, files brought back."""
+"""The engine's access to hosts: links, code by snapshot id, and fetched files."""
 
 import asyncio
 import re

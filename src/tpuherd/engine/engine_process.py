@@ -1,4 +1,4 @@
-"""The life of the engine's process: it takes the lease, works, and gives it back."""
+"""The engine's process: it takes the lease, runs the loop, and releases the lease."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What is remembered: written down before it counts, and read again by the next engine."""
+"""The event log and the history folded from it; events are written before they count."""
 
 from collections.abc import Sequence
 from math import inf
@@ -26,7 +26,7 @@ class EventLog:
     """The log, and what it comes to."""
 
     def __init__(self, store: Store, epoch: int, note: LogFunction) -> None:
-        self.trails = History()
+        self.history = History()
         self.pending: list[HistoryEvent] = []  #: happened, and not written down yet
         self._store = store
         self._epoch = epoch
@@ -47,7 +47,7 @@ class EventLog:
         first = self._seq is None
         read = self._load_history() if self._seq is None else self._seq
         for seq, event in self._store.read_events(after=read):
-            self.trails = apply_event(self.trails, event)
+            self.history = apply_event(self.history, event)
             self._seq = read = seq
             if not first:
                 self._note(event.kind, {"of": event.slot or event.job, **event.facts})
@@ -59,7 +59,7 @@ class EventLog:
         found = history_codec.decode_history(document)
         if found is None:
             return 0
-        self.trails = found
+        self.history = found
         return seq
 
     def save(self, now: float) -> frozenset[str]:
@@ -67,7 +67,7 @@ class EventLog:
         jobs that were dropped so long ago that only their names matter.
         """
         if self._seq is not None:
-            self._store.save_history(self._seq, history_codec.encode_history(self.trails))
+            self._store.save_history(self._seq, history_codec.encode_history(self.history))
         if now < self._pruned_at + DAY_S:
             return frozenset()
         gone = self._store.prune_events(FREQUENT_KINDS, before=now - KEEP_S, most=PRUNED)

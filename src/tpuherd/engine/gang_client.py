@@ -1,4 +1,4 @@
-"""All hosts of our bids: watched, prepared, and told to start and to stop as one gang."""
+"""All hosts of our bids: watched, prepared, and started and stopped as one gang."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What each host of a gang is told of its place in it, afresh at every launch. Pure."""
+"""The environment variables that tell each host its place in the gang; pure."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,8 +1,8 @@
-"""What agents and scripts say, parsed once: typed and bounded, or refused with a sentence. Pure.
+"""Parse what agents and scripts send, once: typed and bounded, or refused with a sentence. Pure.
 
-An agent runs where users' commands run, and a script may send what it likes to its agent. So
-nothing that comes from a host is used before it has gone through here: numbers are finite, words
-are known, names have the letters that agents' names have, and texts have an end.
+Agents run where users' commands run, and a script may send its agent anything. So all data from a
+host passes through here before it is used: numbers are finite, words are known, names have valid
+letters, and texts are limited.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""One host of ours: its link, brought up again whenever it is lost, and what it says."""
+"""One host: its link, restored whenever it is lost, and what its agent reports."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,4 @@
-"""Looks at the cloud, again and again: two lists each time, however many nodes there are."""
+"""Survey the cloud periodically: two lists each time, however many nodes there are."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,15 @@
-"""The engine's loop: look, judge, write down, do, and wait for news. The only one that decides."""
+"""The engine's loop: observe, plan, record, act, and wait for news.
+
+It is the only loop that decides. `Engine.run` holds the lease and its helpers; `_plan_once` is one
+round:
+1. read jobs and new events from the store (desired_slots.py, event_log.py),
+2. join the cloud's survey and the hosts' reports (informer.py, host_watcher.py, observe.py),
+3. let every sweep assign its trials (sweep_step.py), and call planner/plan.py,
+4. write the planned steps to the event log before acting, then start them (actions.py),
+5. wait for news or for the time that the plan names.
+The outcome of an action is an event, which the next round reads. Nothing is retried here: the plan
+decides again. engine_process.py is the process around it; start reading at planner/plan.py.
+"""
 
 import asyncio
 from collections import Counter
@@ -189,14 +200,14 @@ class Engine:
         turn_at = sweep_step.run_sweep_steps(
             self.parts, self._desired, self.past, observed, self._shout
         )
-        self.plan = judge(self._desired.wishes, observed, self.past.trails, now)
+        self.plan = judge(self._desired.wishes, observed, self.past.history, now)
         self._start_steps(self.plan.steps, now)
         self._wake_at = max(min(self.plan.wake_at, turn_at), now + SOON_S)
         if not self.plan.rest:
             self._resting_at = inf
         elif self._resting_at == inf:
             self._resting_at = now
-        look_s = self.parts.look_s if observe.has_granted_node(self.past.trails) else inf
+        look_s = self.parts.look_s if observe.has_granted_node(self.past.history) else inf
         self._informer.set_period(min(self.plan.survey_s, look_s))
         if self.plan.states != self._states:
             self.parts.store.put_slot_messages(self.plan.states)
@@ -217,7 +228,7 @@ class Engine:
 
     def _watch_hosts(self) -> None:
         """The hosts of all that we hold, where they can be reached."""
-        survey, held = self._informer.survey, observe.slots_by_bid(self.past.trails)
+        survey, held = self._informer.survey, observe.slots_by_bid(self.past.history)
         if self._held is None or self._held[0] is not survey or self._held[1] != held:
             self._held = survey, held
             self._crew.watch_bids(held, observe.reachable_hosts(self.parts.cloud, survey, held))
@@ -271,7 +282,7 @@ class Engine:
             secrets=parts.secrets.get,
             owner=parts.owner,
             outputs=parts.outputs,
-            trails=self.past.trails,
+            history=self.past.history,
         )
 
     def _start_step(self, bench: ActionContext, step: PlannedStep) -> None:
@@ -342,13 +353,13 @@ class Engine:
 
     def _zones_to_survey(self) -> frozenset[str]:
         """Those that we must hear of; what a lost store has forgotten may be anywhere."""
-        wishes, trails = self._desired.wishes, self.past.trails
-        return EVERYWHERE if self._blank else observe.zones_to_survey(wishes, trails)
+        wishes, history = self._desired.wishes, self.past.history
+        return EVERYWHERE if self._blank else observe.zones_to_survey(wishes, history)
 
     def _check_creations(self) -> None:
         """Of creations that show nothing."""
         bench = self._action_context()
-        for bid in observe.unlisted_creations(self._informer.survey, self.past.trails):
+        for bid in observe.unlisted_creations(self._informer.survey, self.past.history):
             if not self._calling[bid.name]:
                 self._start_action(actions.check_creation(bench, bid), self._calling, bid.name)
 

@@ -1,4 +1,4 @@
-"""What is seen, joined: the cloud's word, the hosts' word, and what is under way. Pure."""
+"""Join what the cloud, the hosts and pending actions show into one observed state; pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -11,30 +11,30 @@ from tpuherd.targets import split_bid_name
 
 Key = TypeVar("Key")
 
-STANDING = {NodeState.READY, NodeState.SICK}
+STANDING = {NodeState.READY, NodeState.UNHEALTHY}
 NOTHING = Survey(sights={}, zones=frozenset(), begun_at=0.0)
 
 
-def zones_to_survey(wishes: DesiredSlots, trails: History) -> frozenset[str]:
+def zones_to_survey(wishes: DesiredSlots, history: History) -> frozenset[str]:
     """Those that we must hear of: where we may ask, and where we have asked."""
     offered = {offer.zone for slot in wishes.slots.values() for offer in slot.offers}
-    return frozenset(offered | {bid.offer.zone for bid in held_bids(trails)})
+    return frozenset(offered | {bid.offer.zone for bid in held_bids(history)})
 
 
-def held_bids(trails: History) -> Iterator[BidRecord]:
+def held_bids(history: History) -> Iterator[BidRecord]:
     """All that we hold, or may hold."""
-    for trail in trails.slots.values():
-        yield from trail.bids.values()
+    for slot_history in history.slots.values():
+        yield from slot_history.bids.values()
 
 
-def slots_by_bid(trails: History) -> Mapping[str, str]:
+def slots_by_bid(history: History) -> Mapping[str, str]:
     """Slots by bid."""
-    return {bid.name: bid.slot for bid in held_bids(trails)}
+    return {bid.name: bid.slot for bid in held_bids(history)}
 
 
-def has_granted_node(trails: History) -> bool:
+def has_granted_node(history: History) -> bool:
     """Whether there is a node of ours that could be taken from us, links silent or not."""
-    return any(bid.granted_at is not None and bid.lost_at is None for bid in held_bids(trails))
+    return any(bid.granted_at is not None and bid.lost_at is None for bid in held_bids(history))
 
 
 def reachable_hosts(
@@ -61,9 +61,9 @@ def own_observations(survey: Survey, owner: str) -> list[BidObservation]:
     return found
 
 
-def unlisted_creations(survey: Survey, trails: History) -> Iterator[BidRecord]:
+def unlisted_creations(survey: Survey, history: History) -> Iterator[BidRecord]:
     """Creations that were taken and show nothing: how they came out stands elsewhere."""
-    for bid in held_bids(trails):
+    for bid in held_bids(history):
         unsettled = bid.ready_at is None and bid.refusal is None and bid.withdrawn_at is None
         if (
             bid.offer.kind is RequestKind.DIRECT

@@ -1,4 +1,4 @@
-"""A store that was lost or damaged gets what the cloud shows under our name, all of it at once."""
+"""Rebuild a lost or damaged store from what the cloud shows under our names, all at once."""
 
 from collections.abc import Callable, Mapping
 
@@ -61,9 +61,9 @@ def is_unknown(sight: BidObservation, past: EventLog, known: Mapping[str, Stored
     wish, made = known.get(named.job), sight.card.get("made_at")
     if wish is None:
         return True
-    trail = past.trails.slots.get(named.slot)
+    slot_history = past.history.slots.get(named.slot)
     other_job = isinstance(made, int | float) and made != wish.made_at
-    return not other_job and (trail is None or sight.bid not in trail.bids)
+    return not other_job and (slot_history is None or sight.bid not in slot_history.bids)
 
 
 def was_dropped(

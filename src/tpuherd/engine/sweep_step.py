@@ -1,4 +1,4 @@
-"""The engine's part in sweeps: before each judgement, every sweep takes its turn."""
+"""Run each sweep's step before the planner runs."""
 
 from collections.abc import Callable
 from math import inf
@@ -26,7 +26,7 @@ def run_sweep_steps(
             search=search,
             slots=slots,
             observed=observed,
-            trails=past.trails,
+            history=past.history,
             now=parts.clock.now(),
             advice=parts.advice,
         )

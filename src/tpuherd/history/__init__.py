@@ -1,1 +1,1 @@
-"""What events make of what is remembered: pure."""
+"""Fold events into what is remembered; pure."""

@@ -1,4 +1,4 @@
-"""How events change what is remembered of a bid."""
+"""Apply events to the record of a bid."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -20,11 +20,11 @@ def read_offer(document: Mapping[str, Any]) -> Offer:
     return Offer(**kept | {"kind": RequestKind(kept.get("kind", RequestKind.QUEUED))})
 
 
-def apply_asked(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
+def apply_asked(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     facts = event.facts
-    old = trail.bids.get(facts["bid"])
+    old = slot_history.bids.get(facts["bid"])
     if old is not None:
-        return with_bid(trail, replace(old, sent_at=event.at, sends=old.sends + 1))
+        return with_bid(slot_history, replace(old, sent_at=event.at, sends=old.sends + 1))
     bid = BidRecord(
         name=facts["bid"],
         slot=event.slot,
@@ -35,12 +35,12 @@ def apply_asked(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
         asked_at=event.at,
         sent_at=event.at,
     )
-    since = event.at if trail.searching_at is None else trail.searching_at
-    generation = max(trail.generation, bid.generation)
-    return with_bid(replace(trail, generation=generation, searching_at=since), bid)
+    since = event.at if slot_history.searching_at is None else slot_history.searching_at
+    generation = max(slot_history.generation, bid.generation)
+    return with_bid(replace(slot_history, generation=generation, searching_at=since), bid)
 
 
-def apply_adopted(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
+def apply_adopted(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     facts = event.facts
     known = {one.name for one in fields(BidRecord)} - {"name", "slot", "offer"}
     kept = {name: value for name, value in facts.items() if name in known}
@@ -55,13 +55,15 @@ def apply_adopted(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
         slot=event.slot,
         offer=read_offer(facts["offer"]),
     )
-    return with_bid(replace(trail, generation=max(trail.generation, bid.generation)), bid)
+    return with_bid(
+        replace(slot_history, generation=max(slot_history.generation, bid.generation)), bid
+    )
 
 
-def apply_withdrawn(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
+def apply_withdrawn(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     name, facts = event.facts["bid"], event.facts
     named = split_bid_name(name)
-    bid = trail.bids.get(name)
+    bid = slot_history.bids.get(name)
     if bid is None and named is not None:
         # One that was gone and has shown up again: only its name and its zone still matter.
         offer = Offer(zone=str(facts.get("zone", "")), type="", runtime="", tier="")
@@ -75,37 +77,39 @@ def apply_withdrawn(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
             asked_at=event.at,
         )
     if bid is None:
-        return trail
-    trail = replace(trail, generation=max(trail.generation, bid.generation))
+        return slot_history
+    slot_history = replace(slot_history, generation=max(slot_history.generation, bid.generation))
     why = bid.withdrawn_why or str(facts.get("why", ""))
     many = bid.withdrawals + 1
-    return with_bid(trail, replace(bid, withdrawn_at=event.at, withdrawn_why=why, withdrawals=many))
+    return with_bid(
+        slot_history, replace(bid, withdrawn_at=event.at, withdrawn_why=why, withdrawals=many)
+    )
 
 
-def apply_gone(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    bid = trail.bids.get(event.facts["bid"])
+def apply_gone(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    bid = slot_history.bids.get(event.facts["bid"])
     if bid is None:
-        return trail
-    left = bids_without(trail, bid.name)
-    memory = (*(one for one in trail.gone if one != bid.generation), bid.generation)
-    spent = trail.spent + bid_cost(bid, event.at)
-    trail = give_back_quota(trail, bid, event.at)
-    return replace(trail, bids=left, gone=memory[-GONE_KEPT:], spent=spent)
+        return slot_history
+    left = bids_without(slot_history, bid.name)
+    memory = (*(one for one in slot_history.gone if one != bid.generation), bid.generation)
+    spent = slot_history.spent + bid_cost(bid, event.at)
+    slot_history = give_back_quota(slot_history, bid, event.at)
+    return replace(slot_history, bids=left, gone=memory[-GONE_KEPT:], spent=spent)
 
 
-def apply_lost(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    bid = trail.bids.get(event.facts["bid"])
+def apply_lost(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    bid = slot_history.bids.get(event.facts["bid"])
     if bid is None:
-        return trail
-    trail = give_back_quota(trail, bid, event.at)
-    return with_bid(trail, replace(bid, lost_at=event.at, lost_how=event.facts["cause"]))
+        return slot_history
+    slot_history = give_back_quota(slot_history, bid, event.at)
+    return with_bid(slot_history, replace(bid, lost_at=event.at, lost_how=event.facts["cause"]))
 
 
-def give_back_quota(trail: SlotHistory, bid: BidRecord, now: float) -> SlotHistory:
+def give_back_quota(slot_history: SlotHistory, bid: BidRecord, now: float) -> SlotHistory:
     """A node that is gone uses no quota: its own slot need not wait until others were refused."""
     if bid.granted_at is None:
-        return trail
-    return replace(trail, freed={**trail.freed, quota_key(bid.offer): now})
+        return slot_history
+    return replace(slot_history, freed={**slot_history.freed, quota_key(bid.offer): now})
 
 
 def quota_key(offer: Offer) -> str:
@@ -113,18 +117,20 @@ def quota_key(offer: Offer) -> str:
     return f"{offer.zone} {offer.type} {offer.tier}"
 
 
-def apply_refused(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
+def apply_refused(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     refusal, sentence = Refusal(event.facts["refusal"]), event.facts["message"]
-    bid = trail.bids.get(event.facts["bid"])
+    bid = slot_history.bids.get(event.facts["bid"])
     if bid is None:
-        return trail
+        return slot_history
     if refusal is Refusal.TAKEN:
         # What bears the name is not known to be ours: it is forgotten, and never withdrawn.
-        return replace(trail, bids=bids_without(trail, bid.name))
-    trail = with_bid(trail, replace(bid, refusal=refusal, sentence=sentence))
+        return replace(slot_history, bids=bids_without(slot_history, bid.name))
+    slot_history = with_bid(slot_history, replace(bid, refusal=refusal, sentence=sentence))
     if refusal is not Refusal.CONFIGURATION:
-        return trail
-    return replace(trail, unfit={**trail.unfit, unfit_key(bid.offer, bid.node_digest): sentence})
+        return slot_history
+    return replace(
+        slot_history, unfit={**slot_history.unfit, unfit_key(bid.offer, bid.node_digest): sentence}
+    )
 
 
 def unfit_key(offer: Offer, node_digest: str) -> str:
@@ -132,20 +138,20 @@ def unfit_key(offer: Offer, node_digest: str) -> str:
     return " ".join((offer.zone, offer.type, offer.runtime, offer.tier, offer.kind, node_digest))
 
 
-def apply_granted(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    if event.facts["bid"] not in trail.bids:
-        return trail
-    return replace(bid_setter(granted_at="$at")(trail, event), searching_at=None)
+def apply_granted(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    if event.facts["bid"] not in slot_history.bids:
+        return slot_history
+    return replace(bid_setter(granted_at="$at")(slot_history, event), searching_at=None)
 
 
 def bid_setter(**changes: Any) -> SlotEventHandler:
     """A change of the bid that the event names; "$at" is the time, "$name" a fact."""
 
-    def change(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
-        bid = trail.bids.get(event.facts["bid"])
+    def change(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+        bid = slot_history.bids.get(event.facts["bid"])
         if bid is None:
-            return trail
-        return with_bid(trail, replace(bid, **resolve_values(changes, event)))
+            return slot_history
+        return with_bid(slot_history, replace(bid, **resolve_values(changes, event)))
 
     return change
 
@@ -159,19 +165,19 @@ def resolve_values(changes: Mapping[str, Any], event: HistoryEvent) -> dict[str,
     }
 
 
-def bids_without(trail: SlotHistory, name: str) -> dict[str, BidRecord]:
+def bids_without(slot_history: SlotHistory, name: str) -> dict[str, BidRecord]:
     """All bids but this one."""
-    return {other: bid for other, bid in trail.bids.items() if other != name}
+    return {other: bid for other, bid in slot_history.bids.items() if other != name}
 
 
-def with_bid(trail: SlotHistory, bid: BidRecord) -> SlotHistory:
-    return replace(trail, bids={**trail.bids, bid.name: bid})
+def with_bid(slot_history: SlotHistory, bid: BidRecord) -> SlotHistory:
+    return replace(slot_history, bids={**slot_history.bids, bid.name: bid})
 
 
-def apply_prepared(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    bid = trail.bids.get(event.facts["bid"])
+def apply_prepared(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    bid = slot_history.bids.get(event.facts["bid"])
     if bid is None:
-        return trail
+        return slot_history
     facts = event.facts
     bid = replace(
         bid,
@@ -179,16 +185,18 @@ def apply_prepared(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
         prepared_on=tuple(facts["hosts"]),
         prepared_at=event.at,
         unprepared=0,
-        lacking=0,
+        missing_inputs=0,
     )
-    return with_bid(trail, bid)
+    return with_bid(slot_history, bid)
 
 
-def apply_uncollected(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    bid = trail.bids.get(event.facts["bid"])
+def apply_uncollected(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    bid = slot_history.bids.get(event.facts["bid"])
     if bid is None:
-        return trail
-    return with_bid(trail, replace(bid, uncollected=bid.uncollected + 1, uncollected_at=event.at))
+        return slot_history
+    return with_bid(
+        slot_history, replace(bid, uncollected=bid.uncollected + 1, uncollected_at=event.at)
+    )
 
 
 BIDS: Mapping[str, SlotEventHandler] = {

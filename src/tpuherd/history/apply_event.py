@@ -1,4 +1,4 @@
-"""What the event log comes to: each event changes what is remembered, and each step is an event."""
+"""Apply an event to the history, and turn planned steps into events."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -23,40 +23,40 @@ from tpuherd.model.sweep_trials import Sweep
 FOLDS: Mapping[str, SlotEventHandler] = {**BIDS, **SLOTS}
 
 
-def apply_event(trails: History, event: HistoryEvent) -> History:
+def apply_event(history: History, event: HistoryEvent) -> History:
     """What is remembered after this event; what a newer engine wrote is passed over."""
     if not has_required_facts(event):
-        return trails
+        return history
     if event.kind in LEARNS:
-        trails = LEARNS[event.kind](trails, event)
+        history = LEARNS[event.kind](history, event)
     if event.kind in SWEEPS:
-        trails = apply_to_sweep(trails, event)
+        history = apply_to_sweep(history, event)
     if event.kind not in FOLDS:
-        return trails
-    names = (event.slot,) if event.slot else slots_of_job(trails, event)
-    slots = dict(trails.slots)
+        return history
+    names = (event.slot,) if event.slot else slots_of_job(history, event)
+    slots = dict(history.slots)
     for name in names:
         slots[name] = apply_slot_event(slots.get(name, SlotHistory()), event)
-    return replace(trails, slots=slots)
+    return replace(history, slots=slots)
 
 
-def apply_to_sweep(trails: History, event: HistoryEvent) -> History:
+def apply_to_sweep(history: History, event: HistoryEvent) -> History:
     """With what it tells of its job's sweep, if that has any trials."""
-    before = trails.sweeps.get(event.job, Sweep())
+    before = history.sweeps.get(event.job, Sweep())
     after = apply_trial_event(before, event)
-    return trails if after == before else replace(
-        trails, sweeps={**trails.sweeps, event.job: after}
+    return history if after == before else replace(
+        history, sweeps={**history.sweeps, event.job: after}
     )  # fmt: skip
 
 
-def apply_slot_event(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
+def apply_slot_event(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     """The same for the one slot that it tells of."""
-    return FOLDS[event.kind](trail, event) if event.kind in FOLDS else trail
+    return FOLDS[event.kind](slot_history, event) if event.kind in FOLDS else slot_history
 
 
-def slots_of_job(trails: History, event: HistoryEvent) -> tuple[str, ...]:
+def slots_of_job(history: History, event: HistoryEvent) -> tuple[str, ...]:
     """All slots that the wish's job ever had."""
-    return tuple(name for name in trails.slots if name.rpartition("-")[0] == event.job)
+    return tuple(name for name in history.slots if name.rpartition("-")[0] == event.job)
 
 
 def events_before_step(step: PlannedStep, now: float) -> tuple[HistoryEvent, ...]:

@@ -1,4 +1,4 @@
-"""How events change what is remembered of a slot: its attempts, its budgets, its end."""
+"""Apply events to a slot's history: its attempts, its retry limits, its end."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,12 +10,12 @@ from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.sweep_trials import TrialUsage
 
 
-def apply_launched(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    facts, last = event.facts, trail.attempt
+def apply_launched(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    facts, last = event.facts, slot_history.attempt
     boots = tuple(facts.get("boots", ()))
     if last is not None and last.id == facts["attempt"]:
         again = replace(last, launched_at=event.at, launches=last.launches + 1, boots=boots)
-        return replace(trail, attempt=again)
+        return replace(slot_history, attempt=again)
     attempt = AttemptRecord(
         id=facts["attempt"],
         number=facts["number"],
@@ -25,16 +25,16 @@ def apply_launched(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
         boots=boots,
         trial=facts.get("trial"),
     )
-    first = event.at if trail.first_launch_at is None else trail.first_launch_at
-    many = max(trail.attempts, attempt.number)
-    trail = replace(trail, attempt=attempt, attempts=many, first_launch_at=first)
-    return bid_setter(collected=False, uncollected=0)(trail, event)
+    first = event.at if slot_history.first_launch_at is None else slot_history.first_launch_at
+    many = max(slot_history.attempts, attempt.number)
+    slot_history = replace(slot_history, attempt=attempt, attempts=many, first_launch_at=first)
+    return bid_setter(collected=False, uncollected=0)(slot_history, event)
 
 
-def apply_stopping(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    attempt, facts = trail.attempt, event.facts
+def apply_stopping(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    attempt, facts = slot_history.attempt, event.facts
     if attempt is None or attempt.id != facts["attempt"] or attempt.ended_at is not None:
-        return replace(trail, halted_at=event.at)
+        return replace(slot_history, halted_at=event.at)
     attempt = replace(
         attempt,
         stopping_at=event.at,
@@ -44,45 +44,47 @@ def apply_stopping(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
         node_fault=attempt.node_fault or bool(facts.get("node_fault")),
         last_at=attempt.last_at if attempt.stopping_at is not None else facts.get("last_at"),
     )
-    return replace(trail, attempt=attempt)
+    return replace(slot_history, attempt=attempt)
 
 
 def attempt_setter(**changes: Any) -> SlotEventHandler:
     """A change of the latest attempt, if it is the one that the event names."""
 
-    def change(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
-        attempt = trail.attempt
+    def change(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+        attempt = slot_history.attempt
         if attempt is None or attempt.id != event.facts["attempt"]:
-            return trail
-        return replace(trail, attempt=replace(attempt, **resolve_values(changes, event)))
+            return slot_history
+        return replace(slot_history, attempt=replace(attempt, **resolve_values(changes, event)))
 
     return change
 
 
-def apply_first_step(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    return replace(attempt_setter(first_step_at="$at")(trail, event), faults=0)
+def apply_first_step(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    return replace(attempt_setter(first_step_at="$at")(slot_history, event), faults=0)
 
 
-def apply_saved(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    if trail.attempt is None or trail.attempt.id != event.facts["attempt"]:
-        return trail
+def apply_saved(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    if slot_history.attempt is None or slot_history.attempt.id != event.facts["attempt"]:
+        return slot_history
     return forgive_after_progress(
-        attempt_setter(saved="$step", saved_at="$at")(trail, event), event.facts["step"]
+        attempt_setter(saved="$step", saved_at="$at")(slot_history, event), event.facts["step"]
     )
 
 
-def forgive_after_progress(trail: SlotHistory, step: int | None) -> SlotHistory:
+def forgive_after_progress(slot_history: SlotHistory, step: int | None) -> SlotHistory:
     """A checkpoint that is further than all before forgives what failed until then."""
-    if step is None or (trail.saved is not None and step <= trail.saved):
-        return trail
-    bids = {name: replace(bid, faults=0, stumbles=0) for name, bid in trail.bids.items()}
-    return replace(trail, saved=step, failures=0, stalls=0, faults=0, bids=bids)
+    if step is None or (slot_history.saved is not None and step <= slot_history.saved):
+        return slot_history
+    bids = {
+        name: replace(bid, faults=0, node_failures=0) for name, bid in slot_history.bids.items()
+    }
+    return replace(slot_history, saved=step, failures=0, stalls=0, faults=0, bids=bids)
 
 
-def apply_ended(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    facts, attempt = event.facts, trail.attempt
+def apply_ended(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    facts, attempt = event.facts, slot_history.attempt
     if attempt is None or attempt.id != facts["attempt"] or attempt.ended_at is not None:
-        return trail
+        return slot_history
     verdict = Verdict(facts["verdict"])
     attempt = replace(
         attempt,
@@ -95,20 +97,22 @@ def apply_ended(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
         sure=bool(facts.get("sure", True)),
         unfit=bool(facts.get("unfit")),
     )
-    trail = forgive_after_progress(replace(trail, attempt=attempt), attempt.saved)
-    bid, chips = trail.bids.get(attempt.bid), bool(facts.get("chips"))
+    slot_history = forgive_after_progress(replace(slot_history, attempt=attempt), attempt.saved)
+    bid, chips = slot_history.bids.get(attempt.bid), bool(facts.get("chips"))
     if bid is not None:
-        trail = with_bid(trail, update_node_failures(bid, verdict, chips=chips))
+        slot_history = with_bid(slot_history, update_node_failures(bid, verdict, chips=chips))
     if chips:
-        trail = replace(trail, faults=trail.faults + 1)
-    if attempt.trial != trail.trial:
-        return trail  # of a trial that is over: nobody is to blame any more
+        slot_history = replace(slot_history, faults=slot_history.faults + 1)
+    if attempt.trial != slot_history.trial:
+        return slot_history  # of a trial that is over: nobody is to blame any more
     if verdict in COUNTS:
         name = COUNTS[verdict]
-        trail = replace(trail, **{name: getattr(trail, name) + 1})
+        slot_history = replace(slot_history, **{name: getattr(slot_history, name) + 1})
     if verdict in {Verdict.FAILURE, Verdict.NODE_FAULT, Verdict.LOST}:
-        trail = replace(trail, failed_at=event.at, failed_why=str(facts.get("why", "")))
-    return trail
+        slot_history = replace(
+            slot_history, failed_at=event.at, failed_why=str(facts.get("why", ""))
+        )
+    return slot_history
 
 
 #: Which budget an end burns.
@@ -125,41 +129,41 @@ def update_node_failures(bid: BidRecord, verdict: Verdict, *, chips: bool) -> Bi
         case Verdict.NODE_FAULT | Verdict.LOST if chips:
             return replace(bid, faults=bid.faults + 1)
         case Verdict.NODE_FAULT | Verdict.LOST:
-            return replace(bid, faults=0, stumbles=bid.stumbles + 1)
+            return replace(bid, faults=0, node_failures=bid.node_failures + 1)
         case Verdict.SUCCESS | Verdict.FAILURE | Verdict.STALLED:
-            return replace(bid, faults=0, stumbles=0)
+            return replace(bid, faults=0, node_failures=0)
         case _:
             return bid
 
 
-def apply_unprepared(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
+def apply_unprepared(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     facts = event.facts
-    bid = trail.bids.get(facts["bid"])
+    bid = slot_history.bids.get(facts["bid"])
     if bid is None:
-        return trail
+        return slot_history
     bid = replace(bid, prepared="", prepared_on=())
     if facts.get("missing"):  # a secret, or the code: neither node nor command is to blame
-        bid = replace(bid, lacking=bid.lacking + 1)
+        bid = replace(bid, missing_inputs=bid.missing_inputs + 1)
     else:
         bid = replace(bid, unprepared=bid.unprepared + 1)
-    trail = with_bid(trail, bid)
+    slot_history = with_bid(slot_history, bid)
     # A host that went away is no failure of the user's commands.
     own = any(host.get("exit") for host in facts["hosts"])
     return replace(
-        trail,
-        failures=trail.failures + own,
+        slot_history,
+        failures=slot_history.failures + own,
         failed_at=event.at,
         failed_why=str(facts["message"]),
     )
 
 
-def start_afresh(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
+def start_afresh(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     """A wish that is made anew starts from nothing, save for names that were used."""
-    last = trail.attempt
+    last = slot_history.attempt
     if last is not None and last.ended_at is not None:
         last = replace(last, verdict=Verdict.STOPPED)
     return replace(
-        forgive_failures(trail, event),
+        forgive_failures(slot_history, event),
         attempt=last,
         preemptions=0,
         saved=None,
@@ -170,10 +174,10 @@ def start_afresh(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     )
 
 
-def forgive_failures(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
+def forgive_failures(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     """The user has seen to it: what failed until now is forgiven."""
     return replace(
-        trail,
+        slot_history,
         failures=0,
         stalls=0,
         faults=0,
@@ -186,23 +190,27 @@ def forgive_failures(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
     )
 
 
-def apply_dropped(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    return replace(trail, dropped=True, trial=None)
+def apply_dropped(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    return replace(slot_history, dropped=True, trial=None)
 
 
-def apply_trial_given(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
+def apply_trial_given(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     """A trial of a sweep: what it has used up of its budgets comes with it."""
-    return with_trial(trail, event.facts["trial"], TrialUsage(**event.facts["usage"]))
+    return with_trial(slot_history, event.facts["trial"], TrialUsage(**event.facts["usage"]))
 
 
-def apply_trial_left(trail: SlotHistory, event: HistoryEvent) -> SlotHistory:
+def apply_trial_left(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     """It is over, or is taken up elsewhere."""
-    return with_trial(trail, None, TrialUsage()) if trail.trial == event.facts["trial"] else trail
+    return (
+        with_trial(slot_history, None, TrialUsage())
+        if slot_history.trial == event.facts["trial"]
+        else slot_history
+    )
 
 
-def with_trial(trail: SlotHistory, trial: int | None, spent: TrialUsage) -> SlotHistory:
+def with_trial(slot_history: SlotHistory, trial: int | None, spent: TrialUsage) -> SlotHistory:
     return replace(
-        trail,
+        slot_history,
         trial=trial,
         failures=spent.failures,
         preemptions=spent.preemptions,
@@ -220,9 +228,9 @@ SLOTS: Mapping[str, SlotEventHandler] = {
     "job.resumed": forgive_failures,
     "job.removed": apply_dropped,
     "slot.setup_failed": apply_unprepared,
-    "slot.done": lambda trail, event: replace(trail, done_at=event.at),
-    "slot.gave_up": lambda trail, event: replace(
-        trail, gave_up_at=event.at, gave_up_why=str(event.facts["why"])
+    "slot.done": lambda slot_history, event: replace(slot_history, done_at=event.at),
+    "slot.gave_up": lambda slot_history, event: replace(
+        slot_history, gave_up_at=event.at, gave_up_why=str(event.facts["why"])
     ),
     "trial.assigned": apply_trial_given,
     "trial.waiting": apply_trial_left,

@@ -1,4 +1,4 @@
-"""Events of a sweep change what is known of its trials."""
+"""Apply events to the trials of a sweep."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

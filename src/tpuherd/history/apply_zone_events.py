@@ -1,4 +1,4 @@
-"""What events teach beyond their slot: how each zone answers, what was asked, what is frozen."""
+"""Apply events beyond one slot: zone statistics, recent requests, paused deletions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,30 +25,30 @@ def zone_stats_key(offer: Offer) -> tuple[str, str, str]:
     return offer.zone, offer.type, offer.tier
 
 
-def find_bid(trails: History, event: HistoryEvent) -> BidRecord | None:
+def find_bid(history: History, event: HistoryEvent) -> BidRecord | None:
     """The bid that the event names."""
-    trail = trails.slots.get(event.slot)
-    return trail.bids.get(event.facts["bid"]) if trail else None
+    slot_history = history.slots.get(event.slot)
+    return slot_history.bids.get(event.facts["bid"]) if slot_history else None
 
 
-def with_zone_stats(trails: History, key: tuple[str, str, str], season: ZoneStats) -> History:
-    return replace(trails, seasons={**trails.seasons, key: season})
+def with_zone_stats(history: History, key: tuple[str, str, str], season: ZoneStats) -> History:
+    return replace(history, zone_stats={**history.zone_stats, key: season})
 
 
-def count_ask(trails: History, event: HistoryEvent) -> History:
-    kept = tuple(at for at in trails.asks if at > event.at - 60)
-    return replace(trails, asks=(*kept, event.at))
+def count_ask(history: History, event: HistoryEvent) -> History:
+    kept = tuple(at for at in history.asks if at > event.at - 60)
+    return replace(history, asks=(*kept, event.at))
 
 
-def learn_refusal(trails: History, event: HistoryEvent) -> History:
-    bid = find_bid(trails, event)
+def learn_refusal(history: History, event: HistoryEvent) -> History:
+    bid = find_bid(history, event)
     refusal = Refusal(event.facts["refusal"])
     if bid is None or refusal in {Refusal.TAKEN, Refusal.CONFIGURATION}:
-        return trails
+        return history
     key = zone_stats_key(bid.offer)
-    season = trails.seasons.get(key, ZoneStats())
+    season = history.zone_stats.get(key, ZoneStats())
     if bid.refusal is not None:
-        return trails  # told twice
+        return history  # told twice
     season = replace(
         season,
         refusals=season.refusals + (refusal is Refusal.STOCKOUT),
@@ -58,7 +58,7 @@ def learn_refusal(trails: History, event: HistoryEvent) -> History:
         hint=str(event.facts.get("hint") or ""),
         pause_s=WAITS_S.get(refusal, next_pause(season, bid)),
     )
-    return with_zone_stats(trails, key, season)
+    return with_zone_stats(history, key, season)
 
 
 def next_pause(season: ZoneStats, bid: BidRecord) -> float:
@@ -69,12 +69,12 @@ def next_pause(season: ZoneStats, bid: BidRecord) -> float:
     return min(PAUSE_S_MAX, max(PAUSE_S_MIN, last * 2))
 
 
-def learn_grant(trails: History, event: HistoryEvent) -> History:
-    bid = find_bid(trails, event)
+def learn_grant(history: History, event: HistoryEvent) -> History:
+    bid = find_bid(history, event)
     if bid is None or bid.granted_at is not None:
-        return trails
+        return history
     key = zone_stats_key(bid.offer)
-    season = trails.seasons.get(key, ZoneStats())
+    season = history.zone_stats.get(key, ZoneStats())
     season = replace(
         season,
         refusals=0,
@@ -84,60 +84,60 @@ def learn_grant(trails: History, event: HistoryEvent) -> History:
         grants=season.grants + 1,
         pause_s=max(0.0, min(season.pause_s, PAUSE_S_MAX) - PAUSE_LESS_S),
     )
-    return with_zone_stats(trails, key, season)
+    return with_zone_stats(history, key, season)
 
 
-def learn_wait(trails: History, event: HistoryEvent) -> History:
-    bid = find_bid(trails, event)
+def learn_wait(history: History, event: HistoryEvent) -> History:
+    bid = find_bid(history, event)
     if bid is None or bid.ready_at is not None:
-        return trails
+        return history
     key = zone_stats_key(bid.offer)
-    season = trails.seasons.get(key, ZoneStats())
+    season = history.zone_stats.get(key, ZoneStats())
     waits = (*season.waits_s, event.at - bid.asked_at)[-KEPT:]
-    return with_zone_stats(trails, key, replace(season, waits_s=waits))
+    return with_zone_stats(history, key, replace(season, waits_s=waits))
 
 
-def learn_lifetime(trails: History, event: HistoryEvent) -> History:
+def learn_lifetime(history: History, event: HistoryEvent) -> History:
     """The end of a life: what is told to go may be given back before anybody sees it lost."""
-    bid = find_bid(trails, event)
+    bid = find_bid(history, event)
     if bid is None or bid.ready_at is None:
-        return trails
+        return history
     if bid.noticed_at is not None or bid.lost_at is not None:
-        return trails
+        return history
     key = zone_stats_key(bid.offer)
-    season = trails.seasons.get(key, ZoneStats())
+    season = history.zone_stats.get(key, ZoneStats())
     lives = (*season.lives_s, event.at - bid.ready_at)[-KEPT:]
-    return with_zone_stats(trails, key, replace(season, lives_s=lives))
+    return with_zone_stats(history, key, replace(season, lives_s=lives))
 
 
-def lifetime_env(trails: History, slot: str, bid: str) -> Mapping[str, str]:
+def lifetime_env(history: History, slot: str, bid: str) -> Mapping[str, str]:
     """How long nodes like this one last there, for scripts that save: as a variable, if known."""
-    trail = trails.slots.get(slot)
-    mine = trail.bids.get(bid) if trail else None
-    season = trails.seasons.get(zone_stats_key(mine.offer)) if mine else None
+    slot_history = history.slots.get(slot)
+    mine = slot_history.bids.get(bid) if slot_history else None
+    season = history.zone_stats.get(zone_stats_key(mine.offer)) if mine else None
     return {"HERD_LIFE_S": f"{fmean(season.lives_s):.0f}"} if season and season.lives_s else {}
 
 
-def forget_refusals(trails: History, event: HistoryEvent) -> History:
+def forget_refusals(history: History, event: HistoryEvent) -> History:
     """The user has seen to it: what was not allowed may be by now."""
-    seasons = {
+    zone_stats = {
         key: replace(season, refusal=None, pause_s=0.0, sentence="", hint="")
         if season.refusal in WAITS_S
         else season
-        for key, season in trails.seasons.items()
+        for key, season in history.zone_stats.items()
     }
-    return replace(trails, seasons=seasons)
+    return replace(history, zone_stats=zone_stats)
 
 
-def quarantine_node(trails: History, event: HistoryEvent) -> History:
-    return replace(trails, bad_nodes={**trails.bad_nodes, event.facts["node"]: event.at})
+def quarantine_node(history: History, event: HistoryEvent) -> History:
+    return replace(history, bad_nodes={**history.bad_nodes, event.facts["node"]: event.at})
 
 
-def release_quarantine(trails: History, event: HistoryEvent) -> History:
-    if event.facts["bid"] not in trails.bad_nodes:
-        return trails
-    left = {name: at for name, at in trails.bad_nodes.items() if name != event.facts["bid"]}
-    return replace(trails, bad_nodes=left)
+def release_quarantine(history: History, event: HistoryEvent) -> History:
+    if event.facts["bid"] not in history.bad_nodes:
+        return history
+    left = {name: at for name, at in history.bad_nodes.items() if name != event.facts["bid"]}
+    return replace(history, bad_nodes=left)
 
 
 #: Told before the slot's own trail changes, so that the bid is seen as it was.
@@ -153,11 +153,11 @@ LEARNS: Mapping[str, StatsHandler] = {
     "bid.lost": learn_lifetime,
     "bid.deleted": release_quarantine,
     "node.quarantined": quarantine_node,
-    "engine.started": lambda trails, event: replace(trails, started_at=event.at),
-    "engine.deletions_paused": lambda trails, event: replace(
-        trails, frozen_at=event.at, frozen_why=str(event.facts["why"])
+    "engine.started": lambda history, event: replace(history, started_at=event.at),
+    "engine.deletions_paused": lambda history, event: replace(
+        history, frozen_at=event.at, frozen_why=str(event.facts["why"])
     ),
-    "engine.deletions_resumed": lambda trails, event: replace(
-        trails, frozen_at=None, frozen_why=""
+    "engine.deletions_resumed": lambda history, event: replace(
+        history, frozen_at=None, frozen_why=""
     ),
 }

@@ -1,4 +1,4 @@
-"""What is remembered, as JSON and back: so that a start need not read the whole log. Pure."""
+"""The history as JSON and back, so that an engine need not read the whole log at its start."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -12,9 +12,9 @@ from tpuherd.model.slot_history import History
 VERSION = 1  #: of the nouns in it: another is not read, and the log is folded anew
 
 
-def encode_history(trails: History) -> Any:
+def encode_history(history: History) -> Any:
     """As JSON."""
-    return {"v": VERSION, "shape": type_fingerprint(History), "history": to_plain(trails)}
+    return {"v": VERSION, "shape": type_fingerprint(History), "history": to_plain(history)}
 
 
 def decode_history(document: Any) -> History | None:

@@ -275,7 +275,7 @@ def write_job(
         here.store.secrets.put(made.wish.job, name, value)
     if made.word == "unchanged":
         trails = slot_histories(here.store, made.wish)
-        if any(bid.lacking for trail in trails for bid in trail.bids.values()):
+        if any(bid.missing_inputs for trail in trails for bid in trail.bids.values()):
             append_job_event("job.changed", "provided what was missing", made.wish, here)
         elif refused_zones(here.store):
             append_job_event("job.changed", ASKED_AGAIN, made.wish, here)

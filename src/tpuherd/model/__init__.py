@@ -1,1 +1,1 @@
-"""The judgement and what else is pure: no network, no files, no clock."""
+"""The nouns that planner, engine and views share; no I/O."""

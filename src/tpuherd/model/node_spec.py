@@ -1,4 +1,4 @@
-"""What is asked for with a bid besides its offer, and what is run on the hosts of an attempt."""
+"""What to create for a bid, and what to run on its hosts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
-"""What is seen: the cloud's word for each bid, and the agents' word for each host.
+"""What is observed: the cloud's state of each bid, and the agents' state of each host.
 
-Words of the cloud and of agents are parsed at the edge into the enums here; what has no word is
-UNKNOWN, is shown, and is never acted upon.
+States are parsed at the edge into the enums here. An unknown state becomes UNKNOWN, which is shown
+and never acted upon.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class NodeState(StrEnum):
 
     MAKING = "making"  #: CREATING, STARTING, RESTARTING, REIMAGING
     READY = "ready"
-    SICK = "sick"  #: REPAIRING, under maintenance, or READY and unhealthy
+    UNHEALTHY = "unhealthy"  #: REPAIRING, under maintenance, or READY and unhealthy
     LOST = "lost"  #: PREEMPTED, TERMINATED, STOPPED and its like
     LEAVING = "leaving"  #: DELETING
     UNKNOWN = "unknown"

@@ -1,4 +1,4 @@
-"""What a sweep varies: its parameters, and which of them make a grid."""
+"""The search space of a sweep: its parameters, and which of them form a grid."""
 
 import re
 from collections.abc import Mapping

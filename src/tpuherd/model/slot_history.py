@@ -1,4 +1,4 @@
-"""What was lived through, folded from the event log: only what the world can't be asked again."""
+"""What is remembered of slots, bids, attempts and zones, folded from the event log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -52,9 +52,9 @@ class BidRecord:
     prepared_on: tuple[str, ...] = ()  #: incarnations and boots of the hosts it was prepared on
     prepared_at: float | None = None
     unprepared: int = 0  #: so often in a row that went wrong
-    lacking: int = 0  #: so often in a row what only the user can give was missing
+    missing_inputs: int = 0  #: so often in a row what only the user can give was missing
     faults: int = 0  #: chips that did not come up, in a row
-    stumbles: int = 0  #: attempts that the node ended otherwise, in a row
+    node_failures: int = 0  #: attempts that the node ended otherwise, in a row
     collected: bool = False  #: outputs and logs are here
     uncollected: int = 0  #: so often that went wrong
     uncollected_at: float = 0.0
@@ -141,7 +141,7 @@ class History:
     """All that is remembered."""
 
     slots: Mapping[str, SlotHistory] = field(default_factory=dict)
-    seasons: Mapping[tuple[str, str, str], ZoneStats] = field(default_factory=dict)
+    zone_stats: Mapping[tuple[str, str, str], ZoneStats] = field(default_factory=dict)
     #: by (zone, type, tier)
     asks: tuple[float, ...] = ()  #: when creates were sent, of the last minute
     bad_nodes: Mapping[str, float] = field(default_factory=dict)  #: quarantined, and since when
@@ -151,9 +151,9 @@ class History:
     sweeps: Mapping[str, Sweep] = field(default_factory=dict)  #: by job
 
 
-def has_running_attempt(trail: SlotHistory, bid: str | None = None) -> bool:
+def has_running_attempt(slot_history: SlotHistory, bid: str | None = None) -> bool:
     """An attempt is not known to be over (on this bid)."""
-    attempt = trail.attempt
+    attempt = slot_history.attempt
     return attempt is not None and attempt.ended_at is None and bid in {None, attempt.bid}
 
 

@@ -1,9 +1,9 @@
-"""The nouns of the judgement: what is wished, and what is to be done about it, each with a reason.
+"""The planner's nouns: what is desired, and what to do about it, each step with its reason.
 
-desired   Wishes: slots with their goals; swarms and sweeps are expanded before
-observed  facts.Observed: the cloud's word a bid, the agents' word a host, what is under way
-trails    trail.Trails: folded from the event log, only what the world can't be asked again
-plan      Plan: steps, each with its reason, and when to look again
+desired   DesiredSlots: slots with their goals; copies and sweeps are expanded before
+observed  ObservedState: the cloud's state of each bid, the agents' state of each host
+history   History: folded from the event log, only what cannot be observed again
+plan      EnginePlan: steps, each with its reason, and when to plan again
 """
 
 from collections.abc import Mapping

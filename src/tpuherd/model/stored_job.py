@@ -1,4 +1,4 @@
-"""What a user wished of one job, as it is kept."""
+"""A job as the store keeps it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

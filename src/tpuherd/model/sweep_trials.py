@@ -1,4 +1,4 @@
-"""What a sweep has come to: its trials, folded from the log, and nothing that is not in it."""
+"""The state of a sweep: its trials, folded from the event log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

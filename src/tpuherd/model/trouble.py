@@ -1,4 +1,4 @@
-"""What stands in the way of all jobs at once: the cloud, the store, or the engine itself."""
+"""A problem that affects all jobs: with the cloud, the store, the engine or the login."""
 
 from dataclasses import dataclass
 

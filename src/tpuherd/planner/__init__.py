@@ -1,1 +1,1 @@
-"""What to do now: pure."""
+"""Decide what to do now; pure functions without I/O."""

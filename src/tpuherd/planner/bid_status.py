@@ -1,4 +1,4 @@
-"""Which stage a bid is in and what it is to its slot, read off the facts. Remembers nothing."""
+"""The phase of a bid, read off the facts, and the facts that decide its role."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ SICK_S_MAX = 900.0  #: then a sick or silent node is replaced beside it
 BOOT_S_MAX = 3600.0  #: READY and not reached; twice that from 64 hosts on
 MAKING_S_MAX = 7200.0  #: granted and not READY
 FAULTS_MAX = 2  #: chips that did not come up, in a row: the node is not tried any more
-STUMBLES_MAX = 5  #: other ends by the node's fault, or preparations in vain, in a row
+NODE_FAILURES_MAX = 5  #: other ends by the node's fault, or preparations in vain, in a row
 
 
 class NodeNeed(StrEnum):
@@ -50,36 +50,40 @@ def host_fingerprint(host: HostStatus) -> str:
     return f"{host.incarnation} {host.boot}"
 
 
-def node_need(slot: Slot, trail: SlotHistory, now: float) -> NodeNeed:
+def node_need(slot: Slot, slot_history: SlotHistory, now: float) -> NodeNeed:
     """Whether the slot asks, keeps or gives back."""
     if slot.goal is Goal.GONE:
         return NodeNeed.NONE
-    if trail.gave_up_at is not None:
+    if slot_history.gave_up_at is not None:
         return (
-            NodeNeed.HOLD if now < trail.gave_up_at + slot.limits.failed_keep_s else NodeNeed.NONE
+            NodeNeed.HOLD
+            if now < slot_history.gave_up_at + slot.limits.failed_keep_s
+            else NodeNeed.NONE
         )
     if slot.goal is Goal.IDLE:
         return NodeNeed.SEEK
-    if trail.done_at is not None:
-        return NodeNeed.HOLD if now < trail.done_at + slot.limits.done_keep_s else NodeNeed.NONE
-    return NodeNeed.HOLD if has_succeeded(slot, trail) else NodeNeed.SEEK
+    if slot_history.done_at is not None:
+        return (
+            NodeNeed.HOLD if now < slot_history.done_at + slot.limits.done_keep_s else NodeNeed.NONE
+        )
+    return NodeNeed.HOLD if has_succeeded(slot, slot_history) else NodeNeed.SEEK
 
 
-def has_succeeded(slot: Slot, trail: SlotHistory) -> bool:
+def has_succeeded(slot: Slot, slot_history: SlotHistory) -> bool:
     """The latest attempt did what it should, and what the slot is still to do."""
-    attempt = trail.attempt
+    attempt = slot_history.attempt
     return (
         attempt is not None
         and attempt.verdict is Verdict.SUCCESS
-        and is_current_attempt(slot, trail)
+        and is_current_attempt(slot, slot_history)
     )
 
 
-def is_current_attempt(slot: Slot, trail: SlotHistory) -> bool:
+def is_current_attempt(slot: Slot, slot_history: SlotHistory) -> bool:
     """The latest attempt is of what the slot works on now: in a sweep, of its trial."""
-    if trail.attempt is None or not slot.trials:
-        return trail.attempt is not None
-    return trail.trial is not None and trail.attempt.trial == trail.trial
+    if slot_history.attempt is None or not slot.trials:
+        return slot_history.attempt is not None
+    return slot_history.trial is not None and slot_history.attempt.trial == slot_history.trial
 
 
 def bid_phase(
@@ -112,7 +116,7 @@ NODES = {
     NodeState.LOST: BidPhase.LOST,
     NodeState.LEAVING: BidPhase.LEAVING,
     NodeState.UNKNOWN: BidPhase.UNKNOWN,
-    NodeState.SICK: BidPhase.SICK,
+    NodeState.UNHEALTHY: BidPhase.UNHEALTHY,
 }
 
 
@@ -187,31 +191,31 @@ def is_prepared(standing: BidStatus, code_digest: str) -> bool:
     } == set(bid.prepared_on)
 
 
-def silent_since(standing: BidStatus, observed: ObservedState, trails: History) -> float | None:
+def silent_since(standing: BidStatus, observed: ObservedState, history: History) -> float | None:
     """Since when a host that was heard before is not; None: all are heard, or none ever was."""
     silent = [host.heard_at for host in standing.hosts if not host.reached and host.heard_at]
     if not silent:
         return None
-    return max(min(silent), observed.awake_at, trails.started_at)
+    return max(min(silent), observed.awake_at, history.started_at)
 
 
 def needs_replacement(
-    standing: BidStatus, observed: ObservedState, trails: History, now: float
+    standing: BidStatus, observed: ObservedState, history: History, now: float
 ) -> tuple[str, float | None]:
     """Why a node is to be replaced beside it, and else when it might have to be."""
     bid, dues = standing.bid, list[float]()
-    if observed.surveyed_at < max(observed.awake_at, trails.started_at):
+    if observed.surveyed_at < max(observed.awake_at, history.started_at):
         return "", float("inf")  # how it is now is not known yet: we were away
-    if bid.name in trails.bad_nodes:
+    if bid.name in history.bad_nodes:
         return "its chips failed to initialize", None
-    if bid.stumbles >= STUMBLES_MAX or bid.unprepared >= STUMBLES_MAX:
-        return f"it failed {max(bid.stumbles, bid.unprepared)} times in a row", None
+    if bid.node_failures >= NODE_FAILURES_MAX or bid.unprepared >= NODE_FAILURES_MAX:
+        return f"it failed {max(bid.node_failures, bid.unprepared)} times in a row", None
     if bid.sick_at is not None:
         dues.append(bid.sick_at + SICK_S_MAX)
     if bid.ready_at is None and bid.granted_at is not None:
         dues.append(bid.granted_at + MAKING_S_MAX)
-    if bid.ready_at is not None and trails.frozen_at is None:
-        dues.append(silence_deadline(standing, bid.ready_at, observed, trails))
+    if bid.ready_at is not None and history.frozen_at is None:
+        dues.append(silence_deadline(standing, bid.ready_at, observed, history))
     due = min(dues, default=float("inf"))
     if now < due:
         return "", due
@@ -223,16 +227,16 @@ def needs_replacement(
 
 
 def silence_deadline(
-    standing: BidStatus, ready_at: float, observed: ObservedState, trails: History
+    standing: BidStatus, ready_at: float, observed: ObservedState, history: History
 ) -> float:
     """When the silence of a READY node will have been too long."""
     if standing.whole:
         return float("inf")
-    silent = silent_since(standing, observed, trails)
+    silent = silent_since(standing, observed, history)
     if silent is not None:
         return silent + SICK_S_MAX
     many = expected_hosts(standing.bid, standing.sight) >= 64
-    return max(ready_at, observed.awake_at, trails.started_at) + BOOT_S_MAX * (1 + many)
+    return max(ready_at, observed.awake_at, history.started_at) + BOOT_S_MAX * (1 + many)
 
 
 def is_outdated(bid: BidRecord, slot: Slot) -> bool:
@@ -250,9 +254,13 @@ def is_outdated(bid: BidRecord, slot: Slot) -> bool:
     return True
 
 
-def choose_incumbent(held: Sequence[BidStatus], trail: SlotHistory) -> BidStatus:
+def choose_incumbent(held: Sequence[BidStatus], slot_history: SlotHistory) -> BidStatus:
     """The incumbent: launched on or prepared, else the earliest grant, then the lowest number."""
-    used = trail.attempt.bid if has_running_attempt(trail) and trail.attempt is not None else ""
+    used = (
+        slot_history.attempt.bid
+        if has_running_attempt(slot_history) and slot_history.attempt is not None
+        else ""
+    )
 
     def order(one: BidStatus) -> tuple[bool, bool, float, int]:
         bid = one.bid

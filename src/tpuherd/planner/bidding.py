@@ -1,4 +1,4 @@
-"""What becomes of a slot's bids: their roles, the move for each, and the asks for new ones."""
+"""Assign roles to a slot's bids, apply the bid table, and request new nodes."""
 
 from tpuherd.history.apply_zone_events import zone_stats_key
 from tpuherd.model.observed import BidObservation, NodeState, RequestState
@@ -29,18 +29,18 @@ COLLECTS_MAX = 3  #: so often bringing back is tried when the user wants it gone
 def assign_roles(case: SlotContext) -> None:
     """Gives each bid its role."""
     held: list[BidStatus] = []
-    used = case.trail.attempt.bid if case.trail.attempt is not None else ""
-    for one in case.standings:
+    used = case.slot_history.attempt.bid if case.slot_history.attempt is not None else ""
+    for one in case.bid_statuses:
         one.role, one.why = fixed_role(case, one)
         if one.role is Role.INCUMBENT:
             held.append(one)
         if one.bid.name == used:
             case.home = one
-    case.incumbent = choose_incumbent(held, case.trail) if held else None
-    for one in case.standings:
+    case.incumbent = choose_incumbent(held, case.slot_history) if held else None
+    for one in case.bid_statuses:
         late = one.role is Role.CANDIDATE and (held or case.need is not NodeNeed.SEEK)
         if late or (one.role is Role.INCUMBENT and one is not case.incumbent):
-            one.role = Role.LOSER
+            one.role = Role.SURPLUS
     release_unhealthy(case)
     release_replaced(case)
 
@@ -53,26 +53,26 @@ def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
     if case.need is NodeNeed.NONE:
         return Role.UNWANTED, "no longer needed"
     if bid.refusal is not None:
-        return Role.HUSK, f"refused: {bid.sentence}"
+        return Role.DEAD, f"refused: {bid.sentence}"
     if bid.lost_at is not None:
-        return Role.HUSK, f"it was {bid.lost_how}"
+        return Role.DEAD, f"it was {bid.lost_how}"
     if bid.noticed_at is not None:
-        return Role.HUSK, "it received a preemption notice"
+        return Role.DEAD, "it received a preemption notice"
     if case.need is NodeNeed.SEEK and is_outdated(bid, slot):
         why = "the job asks for another node type now"
-        return (Role.HUSK if slot.exact else Role.OUTDATED), why
+        return (Role.DEAD if slot.exact else Role.OUTDATED), why
     if bid.granted_at is None:
         return candidate_role(case, bid)
     if case.need is not NodeNeed.SEEK:
         return Role.INCUMBENT, ""
     if bid.sick_at is not None and bid.ready_at is None:
         return unhealthy_role(case, one, bid.sick_at)
-    why, worn_at = needs_replacement(one, case.world.observed, case.world.trails, case.now)
+    why, worn_at = needs_replacement(one, case.world.observed, case.world.history, case.now)
     if worn_at is not None:
         case.wake_by(worn_at)
         return Role.INCUMBENT, ""
     one.unfit = True
-    return (Role.HUSK if slot.exact else Role.WORN), why
+    return (Role.DEAD if slot.exact else Role.UNHEALTHY), why
 
 
 def candidate_role(case: SlotContext, bid: BidRecord) -> tuple[Role, str]:
@@ -81,7 +81,7 @@ def candidate_role(case: SlotContext, bid: BidRecord) -> tuple[Role, str]:
     if slot.exact and len(slot.offers) > 1:
         due = bid.asked_at + slot.limits.patience_s
         if case.now >= due:
-            return Role.HUSK, "not granted in time; trying the next zone"
+            return Role.DEAD, "not granted in time; trying the next zone"
         case.wake_by(due)
     return Role.CANDIDATE, ""
 
@@ -92,17 +92,19 @@ def unhealthy_role(case: SlotContext, one: BidStatus, since: float) -> tuple[Rol
     what = f"it is unhealthy ({one.bid.sick_how})"
     case.wake_by(since + SICK_S_MAX)
     if case.slot.exact or case.now >= since + SICK_S_MAX:
-        return Role.HUSK, f"{what} since it was made"
-    return Role.WORN, what
+        return Role.DEAD, f"{what} since it was made"
+    return Role.UNHEALTHY, what
 
 
 def release_unhealthy(case: SlotContext) -> None:
     """A node that was born unhealthy goes when another is granted, or a newer one is there."""
-    never = [one for one in case.standings if one.role is Role.WORN and one.bid.ready_at is None]
+    never = [
+        one for one in case.bid_statuses if one.role is Role.UNHEALTHY and one.bid.ready_at is None
+    ]
     newest = max(never, key=lambda one: one.bid.granted_at or 0.0, default=None)
     for one in never:
         if case.incumbent is not None or one is not newest:
-            one.role = Role.LOSER
+            one.role = Role.SURPLUS
 
 
 def release_replaced(case: SlotContext) -> None:
@@ -111,15 +113,15 @@ def release_replaced(case: SlotContext) -> None:
     if new is None or new.bid.ready_at is None or not new.whole:
         return
     ready = is_prepared(new, case.slot.code_digest)
-    for one in case.standings:
-        old = one.role in {Role.OUTDATED, Role.WORN}
-        if old and (ready or not has_running_attempt(case.trail, one.bid.name)):
-            one.role = Role.LOSER
+    for one in case.bid_statuses:
+        old = one.role in {Role.OUTDATED, Role.UNHEALTHY}
+        if old and (ready or not has_running_attempt(case.slot_history, one.bid.name)):
+            one.role = Role.SURPLUS
 
 
 def apply_bid_table(case: SlotContext) -> None:
     """Carries out the table of bids."""
-    for one in case.standings:
+    for one in case.bid_statuses:
         match BIDS[one.role][one.stage]:
             case BidAction.WITHDRAW if may_withdraw(case, one):
                 why = f"{one.bid.name}: {one.why or 'another request was granted'}"
@@ -138,7 +140,7 @@ def apply_bid_table(case: SlotContext) -> None:
 
 def may_withdraw(case: SlotContext, one: BidStatus) -> bool:
     """Nothing keeps it: no attempt, no freeze, nothing to bring back, no withdrawal under way."""
-    if has_running_attempt(case.trail, one.bid.name):
+    if has_running_attempt(case.slot_history, one.bid.name):
         return False
     if case.world.frozen and case.slot.goal is not Goal.GONE:
         return False
@@ -154,7 +156,7 @@ def may_withdraw(case: SlotContext, one: BidStatus) -> bool:
 
 def is_log_draining(case: SlotContext, one: BidStatus) -> bool:
     """The last lines of its log are on their way."""
-    attempt = case.trail.attempt
+    attempt = case.slot_history.attempt
     if attempt is None or attempt.bid != one.bid.name or one.bid.lost_at is not None:
         return False
     until = (attempt.ended_at or 0.0) + DRAIN_S
@@ -175,7 +177,7 @@ def has_undrained_log(one: BidStatus, attempt: str) -> bool:
 
 def needs_collecting(case: SlotContext, one: BidStatus) -> bool:
     """There is something to bring back before the node goes, and it can be had."""
-    attempt, bid = case.trail.attempt, one.bid
+    attempt, bid = case.slot_history.attempt, one.bid
     if attempt is None or attempt.bid != bid.name or attempt.ended_at is None:
         return False
     if bid.collected or bid.lost_at is not None:
@@ -199,7 +201,7 @@ def needs_collecting(case: SlotContext, one: BidStatus) -> bool:
 def handle_unknown_bid(case: SlotContext, sight: BidObservation) -> None:
     """One that nobody knows: withdrawn again if its withdrawal is recorded, else left alone."""
     named = split_bid_name(sight.bid)
-    if named is None or named.generation not in case.trail.gone:
+    if named is None or named.generation not in case.slot_history.gone:
         return
     case.survey_within(5.0)
     leaving = sight.request in {RequestState.ENDING, RequestState.LEAVING} or (
@@ -238,22 +240,24 @@ def resend_ask(case: SlotContext, bid: BidRecord) -> None:
 
 def ask_for_nodes(case: SlotContext) -> None:
     """Asks for nodes where none fills the slot."""
-    slot, trail, world = case.slot, case.trail, case.world
+    slot, slot_history, world = case.slot, case.slot_history, case.world
     if case.need is not NodeNeed.SEEK or case.incumbent is not None or case.limit:
         return
-    live = [one.bid for one in case.standings if one.role is Role.CANDIDATE]
-    choice = choose_offers(slot, trail, live, world.trails.seasons, world.probed, case.now)
+    live = [one.bid for one in case.bid_statuses if one.role is Role.CANDIDATE]
+    choice = choose_offers(
+        slot, slot_history, live, world.history.zone_stats, world.probed, case.now
+    )
     case.wake_by(choice.wake_at)
     case.waits = choice.why_not
     if choice.fatal:
-        if not trail.bids:
+        if not slot_history.bids:
             case.give_up(f"no node can be requested: {choice.fatal}")
         return
-    many = bid_count(choice, slot, len(live), len(trail.bids), world.wishes.hedge)
-    sick = {one.bid.offer.zone for one in case.standings if one.unfit}
+    many = bid_count(choice, slot, len(live), len(slot_history.bids), world.wishes.hedge)
+    sick = {one.bid.offer.zone for one in case.bid_statuses if one.unfit}
     offers = tuple(sorted(choice.offers, key=lambda offer: offer.zone in sick))
     if slot.exact and offers:
-        first = trail.generation % len(offers)
+        first = slot_history.generation % len(offers)
         offers = offers[first:] + offers[:first]
     since = waiting_since(case)
     generation, instead = highest_generation(case), reason_to_ask(case)
@@ -277,12 +281,12 @@ def ask_for_nodes(case: SlotContext) -> None:
 
 def waiting_since(case: SlotContext) -> float:
     """When the slot began to wait for a node: who waits longest has its request sent first."""
-    trail, attempt = case.trail, case.trail.attempt
-    if trail.searching_at is not None:
-        return trail.searching_at
-    losses = [bid.noticed_at or bid.lost_at or 0.0 for bid in trail.bids.values()]
+    slot_history, attempt = case.slot_history, case.slot_history.attempt
+    if slot_history.searching_at is not None:
+        return slot_history.searching_at
+    losses = [bid.noticed_at or bid.lost_at or 0.0 for bid in slot_history.bids.values()]
     ended_at = attempt.ended_at if attempt is not None else None
-    marks = (case.slot.wished_at, ended_at or 0.0, *losses, *trail.freed.values())
+    marks = (case.slot.wished_at, ended_at or 0.0, *losses, *slot_history.freed.values())
     return min(case.now, max(marks))
 
 
@@ -291,10 +295,12 @@ def highest_generation(case: SlotContext) -> int:
     shown = case.world.unknown.get(case.slot.name, ())
     named = (split_bid_name(sight.bid) for sight in shown)
     numbers = (one.generation for one in named if one is not None)
-    return max(case.trail.generation, *numbers) if shown else case.trail.generation
+    return max(case.slot_history.generation, *numbers) if shown else case.slot_history.generation
 
 
 def reason_to_ask(case: SlotContext) -> str:
     """Why nodes are asked for."""
-    old = next((one for one in case.standings if one.why and one.role is not Role.WITHDRAWN), None)
+    old = next(
+        (one for one in case.bid_statuses if one.why and one.role is not Role.WITHDRAWN), None
+    )
     return "the job needs a node" if old is None else f"instead of {old.bid.name}: {old.why}"

@@ -1,4 +1,4 @@
-"""When so much goes away at once that we suspect our own eyes: then nothing is deleted."""
+"""Pause deletions when so many hosts or nodes disappear at once that our view may be wrong."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,15 +11,15 @@ BIDS_MIN = 2  #: so many bids that vanish together, and none left, are an emptie
 BELIEVED_S = 60.0  #: an emptied list is believed after so long, if it is seen again
 
 
-def freeze_reason(observed: ObservedState, trails: History) -> str:
+def freeze_reason(observed: ObservedState, history: History) -> str:
     """Why nothing should be deleted now, in a sentence; empty: all is plausible."""
-    return silence_reason(observed, trails) or empty_list_reason(observed, trails)
+    return silence_reason(observed, history) or empty_list_reason(observed, history)
 
 
-def silence_reason(observed: ObservedState, trails: History) -> str:
+def silence_reason(observed: ObservedState, history: History) -> str:
     """More than half of the hosts that we hold are silent, though the cloud calls them well."""
     held = silent = 0
-    for bid in known_bids(trails):
+    for bid in known_bids(history):
         hosts = observed.hosts.get(bid.name, ())
         if hosts and has_ready_nodes(observed.sights.get(bid.name)):
             heard = [host for host in hosts if host.heard_at]
@@ -33,10 +33,10 @@ def silence_reason(observed: ObservedState, trails: History) -> str:
     )
 
 
-def empty_list_reason(observed: ObservedState, trails: History) -> str:
+def empty_list_reason(observed: ObservedState, history: History) -> str:
     """All bids that were there are missing from lists that did answer."""
     missing = 0
-    for bid in known_bids(trails):
+    for bid in known_bids(history):
         if bid.offer.zone not in observed.zones or observed.surveyed_at <= bid.sent_at:
             continue
         if bid.name in observed.sights or is_bid_reached(observed.hosts, bid.name):
@@ -50,16 +50,16 @@ def empty_list_reason(observed: ObservedState, trails: History) -> str:
     )
 
 
-def can_trust_absence(observed: ObservedState, trails: History, now: float) -> bool:
+def can_trust_absence(observed: ObservedState, history: History, now: float) -> bool:
     """What the lists don't show is not there: nothing is suspect, or that was long enough ago."""
-    since = trails.frozen_at
+    since = history.frozen_at
     return since is None or (now >= since + BELIEVED_S and observed.surveyed_at > since)
 
 
-def known_bids(trails: History) -> Iterator[BidRecord]:
+def known_bids(history: History) -> Iterator[BidRecord]:
     """The bids whose nodes were there, and are not known to be lost or given back."""
-    for trail in trails.slots.values():
-        for bid in trail.bids.values():
+    for slot_history in history.slots.values():
+        for bid in slot_history.bids.values():
             if bid.granted_at is not None and bid.lost_at is None and bid.withdrawn_at is None:
                 yield bid
 

@@ -1,4 +1,4 @@
-"""What becomes of a slot's gang: its shape, what is aimed at, and the deed for both."""
+"""Choose and plan the next action for a slot's gang, from its state and its goal."""
 
 from math import inf
 from statistics import median
@@ -35,8 +35,8 @@ def choose_gang_action(case: SlotContext) -> GangState:
         # A stop does not wait for what else is done there, unless that is the start itself.
         if (
             deed is GangAction.STOP
-            and case.trail.attempt
-            and case.trail.attempt.started_at is not None
+            and case.slot_history.attempt
+            and case.slot_history.attempt.started_at is not None
         ):
             stop_attempt(case, shape, why)
         return shape
@@ -44,7 +44,7 @@ def choose_gang_action(case: SlotContext) -> GangState:
         return shape
     if deed is GangAction.STOP:
         stop_attempt(case, shape, why)
-    elif has_running_attempt(case.trail):
+    elif has_running_attempt(case.slot_history):
         resend_to_hosts(case)
         prepare_replacement(case)
     elif seat is not None:
@@ -59,20 +59,20 @@ def choose_gang_action(case: SlotContext) -> GangState:
 
 def gang_bid(case: SlotContext) -> BidStatus | None:
     """The bid that the gang is on, or is to be on."""
-    if has_running_attempt(case.trail):
+    if has_running_attempt(case.slot_history):
         return case.home
     if case.incumbent is not None:
         return case.incumbent
     roles = {Role.OUTDATED} if case.need is NodeNeed.SEEK else {Role.UNWANTED}
-    ready = (one for one in case.standings if one.role in roles and one.bid.ready_at is not None)
+    ready = (one for one in case.bid_statuses if one.role in roles and one.bid.ready_at is not None)
     return min(ready, key=lambda one: one is not case.home, default=None)
 
 
 def gang_state(case: SlotContext, seat: BidStatus | None) -> GangState:
     """How far the gang is."""
-    trail = case.trail
-    if trail.attempt is not None and trail.attempt.ended_at is None:
-        if trail.attempt.stopping_at is not None:
+    slot_history = case.slot_history
+    if slot_history.attempt is not None and slot_history.attempt.ended_at is None:
+        if slot_history.attempt.stopping_at is not None:
             return GangState.STOPPING
         if case.open.broken:
             return GangState.DOOMED
@@ -83,7 +83,7 @@ def gang_state(case: SlotContext, seat: BidStatus | None) -> GangState:
         return GangState.UNKNOWN
     if seat.bid.ready_at is None:
         return GangState.BOOTING
-    there, ended = seat.whole, is_current_attempt(case.slot, trail) and seat is case.home
+    there, ended = seat.whole, is_current_attempt(case.slot, slot_history) and seat is case.home
     if there and ended and (case.need is not NodeNeed.SEEK or case.limit):
         return state_after_attempt(case)
     if (
@@ -91,7 +91,7 @@ def gang_state(case: SlotContext, seat: BidStatus | None) -> GangState:
         or seat.stage not in {BidPhase.READY, BidPhase.HIDDEN}
         or seat.bid.sick_at is not None
     ):
-        heard = silent_since(seat, case.world.observed, case.world.trails) is not None
+        heard = silent_since(seat, case.world.observed, case.world.history) is not None
         return (
             GangState.SILENT
             if heard or there or seat.stage is not BidPhase.READY
@@ -104,7 +104,7 @@ def gang_state(case: SlotContext, seat: BidStatus | None) -> GangState:
 
 def state_after_attempt(case: SlotContext) -> GangState:
     """By the verdict on the latest attempt."""
-    attempt = case.trail.attempt
+    attempt = case.slot_history.attempt
     verdict = attempt.verdict if attempt is not None else None
     return (
         AFTER.get(verdict, GangState.INTERRUPTED) if verdict is not None else GangState.INTERRUPTED
@@ -113,20 +113,20 @@ def state_after_attempt(case: SlotContext) -> GangState:
 
 def gang_goal(case: SlotContext) -> tuple[Goal, str]:
     """What is wished of the gang just now, and why if that is not the slot's own goal."""
-    slot, trail = case.slot, case.trail
+    slot, slot_history = case.slot, case.slot_history
     if case.limit:
         return Goal.GONE, case.limit
-    if case.need is NodeNeed.NONE or trail.gave_up_at is not None:
+    if case.need is NodeNeed.NONE or slot_history.gave_up_at is not None:
         return Goal.GONE, "it is no longer needed"
-    if slot.goal is Goal.RUN and trail.done_at is not None:
+    if slot.goal is Goal.RUN and slot_history.done_at is not None:
         return Goal.GONE, "it is done"
-    if has_running_attempt(trail) and trail.attempt is not None:
+    if has_running_attempt(slot_history) and slot_history.attempt is not None:
         here = case.home
-        if not is_current_attempt(slot, trail):
+        if not is_current_attempt(slot, slot_history):
             return Goal.IDLE, "its trial is over"
-        if trail.attempt.code_digest != slot.code_digest and not slot.patient:
+        if slot_history.attempt.code_digest != slot.code_digest and not slot.patient:
             return Goal.IDLE, "its code has changed"
-        if here is None or here.role in {Role.HUSK, Role.LOSER, Role.WITHDRAWN}:
+        if here is None or here.role in {Role.DEAD, Role.SURPLUS, Role.WITHDRAWN}:
             return (
                 Goal.IDLE,
                 here.why if here is not None and here.why else "its node is going away",
@@ -136,18 +136,20 @@ def gang_goal(case: SlotContext) -> tuple[Goal, str]:
 
 def stall_reason(case: SlotContext, seat: BidStatus | None) -> str:
     """Nothing goes on any more, in a sentence; else, when that would be."""
-    trail, limits = case.trail, case.slot.limits
-    if seat is None or trail.attempt is None or not seat.whole:
+    slot_history, limits = case.slot_history, case.slot.limits
+    if seat is None or slot_history.attempt is None or not seat.whole:
         return ""
-    works = [one for one in attempt_runs(seat, trail.attempt.id) if one.word in LIVE]
+    works = [one for one in attempt_runs(seat, slot_history.attempt.id) if one.word in LIVE]
     if len(works) < len(seat.hosts) or not works:
         return ""
-    begun = trail.attempt.first_step_at is not None or any(one.step is not None for one in works)
+    begun = slot_history.attempt.first_step_at is not None or any(
+        one.step is not None for one in works
+    )
     limit_s = limits.first_step_s
     if begun:
         paces = [one.step_s for one in works if one.step_s is not None]
         limit_s = max(limits.stall_s, 20 * median(paces)) if paces else limits.stall_s
-    launched = trail.attempt.started_at or trail.attempt.launched_at
+    launched = slot_history.attempt.started_at or slot_history.attempt.launched_at
     since = max(
         max(one.stepped_at or 0.0, one.logged_at or 0.0, one.started or launched) for one in works
     )
@@ -167,7 +169,7 @@ def attempt_runs(seat: BidStatus, attempt: str) -> list[HostRun]:
 
 def stop_attempt(case: SlotContext, shape: GangState, why: str) -> None:
     """TERM, grace, KILL."""
-    attempt, here = case.trail.attempt, case.home
+    attempt, here = case.slot_history.attempt, case.home
     if attempt is None or here is None:
         return
     doomed = here.bid.lost_at is not None or here.bid.noticed_at is not None
@@ -193,7 +195,7 @@ def stop_attempt(case: SlotContext, shape: GangState, why: str) -> None:
 
 def resend_to_hosts(case: SlotContext) -> None:
     """Says once more what some host has not heard: to start, or to stop."""
-    attempt, here = case.trail.attempt, case.home
+    attempt, here = case.slot_history.attempt, case.home
     if attempt is None or here is None:
         return
     if case.open.absent and not attempt.stopping_at:
@@ -238,7 +240,7 @@ def prepare_replacement(case: SlotContext) -> None:
 
 def prepare_hosts(case: SlotContext, seat: BidStatus) -> None:
     """Ships the code, and sets the hosts up."""
-    until = pause_until(case.trail, seat.bid)
+    until = pause_until(case.slot_history, seat.bid)
     if case.now < until:
         case.wake_by(until)
         return
@@ -249,19 +251,19 @@ def prepare_hosts(case: SlotContext, seat: BidStatus) -> None:
 
 def launch_attempt(case: SlotContext, seat: BidStatus) -> None:
     """Starts the next attempt, when the last one is surely over everywhere."""
-    trail, slot = case.trail, case.slot
-    until = pause_until(trail, seat.bid)
+    slot_history, slot = case.slot_history, case.slot
+    until = pause_until(slot_history, seat.bid)
     if case.now < until:
         case.wake_by(until)
         return
-    if slot.trials and trail.trial is None:
+    if slot.trials and slot_history.trial is None:
         return
     if may_still_run_elsewhere(case, seat):
         return
-    many = trail.attempts + 1
-    last = trail.attempt
+    many = slot_history.attempts + 1
+    last = slot_history.attempt
     why = f"{seat.bid.name} is prepared"
-    if last is not None and last.verdict is not None and trail.first_launch_at is not None:
+    if last is not None and last.verdict is not None and slot_history.first_launch_at is not None:
         why = f"{why}, and attempt {last.number} ended: {last.verdict}"
     case.add_step(
         Launch(
@@ -269,10 +271,10 @@ def launch_attempt(case: SlotContext, seat: BidStatus) -> None:
             slot=slot.name,
             attempt=f"{slot.name}-a{many}-{case.world.wishes.owner}",
             number=many,
-            resume=trail.first_launch_at is not None,
+            resume=slot_history.first_launch_at is not None,
             code_digest=slot.code_digest,
             boots=tuple(host.boot for host in seat.hosts),
-            trial=trail.trial if slot.trials else None,
+            trial=slot_history.trial if slot.trials else None,
         ),
         why,
     )
@@ -280,7 +282,7 @@ def launch_attempt(case: SlotContext, seat: BidStatus) -> None:
 
 def may_still_run_elsewhere(case: SlotContext, seat: BidStatus) -> bool:
     """The last attempt may still be alive on another node that has not gone yet."""
-    attempt, here = case.trail.attempt, case.home
+    attempt, here = case.slot_history.attempt, case.home
     if attempt is None or attempt.sure or here is None or here is seat:
         return False
     if here.stage in GOING:
@@ -292,14 +294,14 @@ def may_still_run_elsewhere(case: SlotContext, seat: BidStatus) -> bool:
 
 def stop_older_attempt(case: SlotContext) -> bool:
     """An attempt that was given up on is found alive: it is stopped before anything else."""
-    attempt = case.trail.attempt
+    attempt = case.slot_history.attempt
     current = attempt.id if attempt is not None and attempt.ended_at is None else ""
-    for one in case.standings:
+    for one in case.bid_statuses:
         for host in one.hosts:
             for work in host.works:
                 if work.attempt == current or work.word not in LIVE or not host.reached:
                     continue
-                last = case.trail.halted_at
+                last = case.slot_history.halted_at
                 due = 0.0 if last is None else last + case.slot.limits.grace_s + NOTICE_S
                 case.wake_by(due)
                 if case.now < due:
@@ -320,7 +322,7 @@ def stop_older_attempt(case: SlotContext) -> bool:
 
 def collect_outputs(case: SlotContext, seat: BidStatus) -> None:
     """Brings outputs and the rest of the logs back."""
-    attempt, bid = case.trail.attempt, seat.bid
+    attempt, bid = case.slot_history.attempt, seat.bid
     if attempt is None or not needs_collecting(case, seat) or not seat.whole:
         return
     if bid.uncollected:
@@ -341,9 +343,9 @@ def idle_limit_reason(case: SlotContext) -> str:
         case.slot.goal is not Goal.IDLE
         or seat is None
         or limit_s == inf
-        or has_running_attempt(case.trail)
+        or has_running_attempt(case.slot_history)
     ):
         return ""
-    due = idle_since(case.trail, seat.bid) + limit_s
+    due = idle_since(case.slot_history, seat.bid) + limit_s
     case.wake_by(due)
     return f"nothing has run on it for {format_age(limit_s)}" if case.now >= due else ""

@@ -1,4 +1,4 @@
-"""A gang under way: what each host says of the attempt, and what is still waited for."""
+"""A running gang: what each host reports of the attempt, and what is still pending."""
 
 from dataclasses import dataclass, replace
 from math import inf

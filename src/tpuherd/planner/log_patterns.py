@@ -1,4 +1,4 @@
-"""What the last lines of a failed host say: its own cause, or only that another host is gone."""
+"""Tell from the last lines of a failed host whether it failed itself or lost a peer."""
 
 import re
 from collections.abc import Sequence

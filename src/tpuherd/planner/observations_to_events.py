@@ -1,4 +1,4 @@
-"""What the newest sights and words mean for a bid, as events: granted, READY, sick, lost, gone."""
+"""Turn new observations of a bid into events: granted, ready, unhealthy, lost, deleted."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tpuherd.planner.bid_status import FAULTS_MAX, has_reached_host
 from tpuherd.planner.policy import BidPhase
 from tpuherd.planner.retry_limits import format_times
 
-THERE = {BidPhase.GRANTED, BidPhase.READY, BidPhase.SICK}
+THERE = {BidPhase.GRANTED, BidPhase.READY, BidPhase.UNHEALTHY}
 OVER = {BidPhase.LOST, BidPhase.ENDING, BidPhase.LEAVING}
 
 
@@ -48,8 +48,10 @@ def observation_events(
         yield make_bid_event("bid.ready", bid, "READY")
     if stage is BidPhase.READY and bid.sick_at is not None:
         yield make_bid_event("bid.healthy", bid, "healthy again")
-    if stage is BidPhase.SICK and bid.sick_at is None:
-        state = next(one.health or one.state for one in sight.nodes if one.word is NodeState.SICK)
+    if stage is BidPhase.UNHEALTHY and bid.sick_at is None:
+        state = next(
+            one.health or one.state for one in sight.nodes if one.word is NodeState.UNHEALTHY
+        )
         yield make_bid_event("bid.unhealthy", bid, f"the cloud reports {state}", state=state)
     if stage is BidPhase.REFUSED and bid.refusal is None:
         refusal, sentence = sight.refusal or Refusal.BROKEN, sight.sentence or sight.state
@@ -109,9 +111,9 @@ def describe_loss(stage: BidPhase, sight: BidObservation) -> str:
     return (sight.state or "lost").lower()
 
 
-def quarantine_events(bid: BidRecord, trails: History) -> Iterator[BidEvent]:
+def quarantine_events(bid: BidRecord, history: History) -> Iterator[BidEvent]:
     """A node whose chips did not come up twice in a row is not tried any more."""
-    if bid.faults >= FAULTS_MAX and bid.name not in trails.bad_nodes:
+    if bid.faults >= FAULTS_MAX and bid.name not in history.bad_nodes:
         why = f"its chips failed to initialize {format_times(bid.faults)} in a row"
         yield BidEvent(kind="node.quarantined", why=why, facts={"node": bid.name, "why": why})
 

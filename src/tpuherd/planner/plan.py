@@ -1,4 +1,16 @@
-"""What to do now: the whole judgement, from wishes, what is seen and what was lived through."""
+"""Decide what to do now: from the desired state, observations and history to a plan.
+
+`plan()` is the entry point and calls `plan_slot()` for every slot. For each slot it
+1. records what is new about its bids as events (observations_to_events.py),
+2. gives the verdict on its latest attempt once all hosts have reported (verdict.py),
+3. checks whether the slot is done or over a limit (retry_limits.py),
+4. assigns a role to every bid and applies the bid table (bidding.py, policy.py),
+5. chooses the gang's action: prepare, launch, stop, collect (gang_actions.py, policy.py),
+6. requests nodes where one is needed (bidding.py, zone_choice.py),
+7. writes the sentence that `herd why` shows (slot_messages.py).
+SlotContext (slot_input.py) carries the slot through these steps. Requests of all slots then share
+one budget of creates per minute. Nothing here does I/O; engine/loop.py carries the plan out.
+"""
 
 from collections.abc import Collection, Iterator
 from math import inf
@@ -43,16 +55,19 @@ DIGITS_MAX = 6  #: of an attempt's number; what a host calls one with more is no
 SURVEY_S, QUICK_S, HELD_S = 60.0, 5.0, 3.0
 
 
-def plan(wishes: DesiredSlots, observed: ObservedState, trails: History, now: float) -> EnginePlan:
+def plan(wishes: DesiredSlots, observed: ObservedState, history: History, now: float) -> EnginePlan:
     """What to do now to bring the world nearer to the wishes."""
-    world = build_plan_context(wishes, observed, trails, now)
+    world = build_plan_context(wishes, observed, history, now)
     steps = list(freeze_steps(world))
     requests: list[PendingAsk] = []
     told: dict[str, str] = {}
     wake, survey, rest = inf, SURVEY_S, True
-    for slot in slots_to_plan(wishes, trails, world.unknown):
+    for slot in slots_to_plan(wishes, history, world.unknown):
         case = SlotContext(
-            world=world, slot=slot, trail=trails.slots.get(slot.name) or SlotHistory(), now=now
+            world=world,
+            slot=slot,
+            slot_history=history.slots.get(slot.name) or SlotHistory(),
+            now=now,
         )
         plan_slot(case)
         steps += case.steps
@@ -60,7 +75,7 @@ def plan(wishes: DesiredSlots, observed: ObservedState, trails: History, now: fl
         told[slot.name] = case.state
         wake, survey = min(wake, case.wake_at), min(survey, case.survey_s)
         rest = rest and is_at_rest(case)
-    now_asked, later, room_at = admit_requests(requests, trails.asks, wishes.creates_per_min, now)
+    now_asked, later, room_at = admit_requests(requests, history.asks, wishes.creates_per_min, now)
     steps += (PlannedStep(action=one.ask, why=one.why) for one in now_asked)
     for one in later:
         told[one.ask.slot] = (
@@ -79,13 +94,13 @@ def plan(wishes: DesiredSlots, observed: ObservedState, trails: History, now: fl
 
 
 def build_plan_context(
-    wishes: DesiredSlots, observed: ObservedState, trails: History, now: float
+    wishes: DesiredSlots, observed: ObservedState, history: History, now: float
 ) -> PlanContext:
     """What all slots share, looked up once."""
     known: set[str] = set()
     probed: set[object] = set()
-    for trail in trails.slots.values():
-        for name, bid in trail.bids.items():
+    for slot_history in history.slots.values():
+        for name, bid in slot_history.bids.items():
             known.add(name)
             waits = bid.granted_at is None and bid.refusal is None and bid.withdrawn_at is None
             if waits and bid.answered_at is None:
@@ -100,10 +115,10 @@ def build_plan_context(
     return PlanContext(
         wishes=wishes,
         observed=observed,
-        trails=trails,
+        history=history,
         now=now,
-        sure=deletion_guard.can_trust_absence(observed, trails, now),
-        frozen=deletion_guard.freeze_reason(observed, trails),
+        sure=deletion_guard.can_trust_absence(observed, history, now),
+        frozen=deletion_guard.freeze_reason(observed, history),
         unknown=unknown,
         probed=probed,
     )
@@ -111,7 +126,7 @@ def build_plan_context(
 
 def freeze_steps(world: PlanContext) -> Iterator[PlannedStep]:
     """Says when deletions stop and when they go on."""
-    if bool(world.frozen) == (world.trails.frozen_at is not None):
+    if bool(world.frozen) == (world.history.frozen_at is not None):
         return
     kind, why = "engine.deletions_paused", world.frozen
     if not world.frozen:
@@ -125,18 +140,18 @@ def freeze_steps(world: PlanContext) -> Iterator[PlannedStep]:
 
 
 def slots_to_plan(
-    wishes: DesiredSlots, trails: History, unknown: Collection[str]
+    wishes: DesiredSlots, history: History, unknown: Collection[str]
 ) -> Iterator[Slot]:
     """Every wished slot, then those that were taken back, or that their job has no more of."""
     yield from wishes.slots.values()
     jobs = {slot.job for slot in wishes.slots.values()}
-    for name, trail in trails.slots.items():
+    for name, slot_history in history.slots.items():
         if name in wishes.slots or not (
-            trail.bids or has_running_attempt(trail) or name in unknown
+            slot_history.bids or has_running_attempt(slot_history) or name in unknown
         ):
             continue
         job = name.rpartition("-")[0]
-        if trail.dropped or job in jobs or is_fully_withdrawn(trail):
+        if slot_history.dropped or job in jobs or is_fully_withdrawn(slot_history):
             yield Slot(
                 name=name,
                 job=job,
@@ -148,9 +163,9 @@ def slots_to_plan(
             )
 
 
-def is_fully_withdrawn(trail: SlotHistory) -> bool:
+def is_fully_withdrawn(slot_history: SlotHistory) -> bool:
     """All that is known of it was taken back, be it ever wished or not."""
-    return all(bid.withdrawn_at is not None for bid in trail.bids.values())
+    return all(bid.withdrawn_at is not None for bid in slot_history.bids.values())
 
 
 def plan_slot(case: SlotContext) -> None:
@@ -158,17 +173,17 @@ def plan_slot(case: SlotContext) -> None:
     record_observations(case)
     conclude_attempt(case)
     check_slot_end(case)
-    case.need = node_need(case.slot, case.trail, case.now)
+    case.need = node_need(case.slot, case.slot_history, case.now)
     bidding.assign_roles(case)
     idle = gang_actions.idle_limit_reason(case)
     if idle:
         case.give_up(idle)
-    for due in retry_limits.limit_times(case.slot, case.trail, case.now):
+    for due in retry_limits.limit_times(case.slot, case.slot_history, case.now):
         case.wake_by(due)
     if case.need is NodeNeed.HOLD:
         keeps = case.slot.limits
-        case.wake_by((case.trail.done_at or inf) + keeps.done_keep_s)
-        case.wake_by((case.trail.gave_up_at or inf) + keeps.failed_keep_s)
+        case.wake_by((case.slot_history.done_at or inf) + keeps.done_keep_s)
+        case.wake_by((case.slot_history.gave_up_at or inf) + keeps.failed_keep_s)
     shape = gang_actions.choose_gang_action(case)
     bidding.apply_bid_table(case)
     bidding.ask_for_nodes(case)
@@ -178,9 +193,9 @@ def plan_slot(case: SlotContext) -> None:
 def record_observations(case: SlotContext) -> None:
     """Notes what is new about the slot's bids."""
     world, observed = case.world, case.world.observed
-    for bid in tuple(case.trail.bids.values()):
+    for bid in tuple(case.slot_history.bids.values()):
         one = build_bid_status(bid, observed, case.now)
-        case.standings.append(one)
+        case.bid_statuses.append(one)
         for note in find_bid_events(bid, one.stage, one.sight, one.hosts):
             case.record_event(note.kind, note.why, note.facts)
         for note in vanishing_events(bid, one.hosts, observed, sure=world.sure):
@@ -192,14 +207,14 @@ def record_observations(case: SlotContext) -> None:
 
 def adopt_running_attempts(case: SlotContext) -> None:
     """An attempt that nobody remembers, on a host of ours: the store was lost, its work was not."""
-    known = case.trail.attempt.id if case.trail.attempt is not None else ""
-    for one in case.standings:
+    known = case.slot_history.attempt.id if case.slot_history.attempt is not None else ""
+    for one in case.bid_statuses:
         for host in one.hosts:
             for work in host.works:
                 if work.attempt == known:
                     continue
                 number = attempt_number(work.attempt, case.slot.name)
-                if number <= case.trail.attempts or one.bid.withdrawn_at is not None:
+                if number <= case.slot_history.attempts or one.bid.withdrawn_at is not None:
                     continue
                 facts = {
                     "attempt": work.attempt,
@@ -221,18 +236,18 @@ def attempt_number(attempt: str, slot: str) -> int:
 
 def refresh_statuses(case: SlotContext) -> None:
     """The bids as they are remembered now."""
-    bids, observed = case.trail.bids, case.world.observed
-    case.standings = [build_bid_status(bid, observed, case.now) for bid in bids.values()]
+    bids, observed = case.slot_history.bids, case.world.observed
+    case.bid_statuses = [build_bid_status(bid, observed, case.now) for bid in bids.values()]
 
 
 def conclude_attempt(case: SlotContext) -> None:
     """The verdict on the latest attempt, if it can be given."""
-    attempt = case.trail.attempt
+    attempt = case.slot_history.attempt
     if attempt is None or attempt.ended_at is not None:
         return
     record_progress(case)
-    bid = case.trail.bids.get(attempt.bid)
-    found = judge_attempt(case.slot, case.trail, bid, case.world.observed, case.now)
+    bid = case.slot_history.bids.get(attempt.bid)
+    found = judge_attempt(case.slot, case.slot_history, bid, case.world.observed, case.now)
     if isinstance(found, Pending):
         case.open = found
         if found.begun:
@@ -245,28 +260,35 @@ def conclude_attempt(case: SlotContext) -> None:
         return
     assert isinstance(found, AttemptEnd)
     case.record_event("attempt.ended", found.why, found.event_facts(attempt))
-    bid = case.trail.bids.get(attempt.bid)
-    for note in quarantine_events(bid, case.world.trails) if bid is not None else ():
+    bid = case.slot_history.bids.get(attempt.bid)
+    for note in quarantine_events(bid, case.world.history) if bid is not None else ():
         case.record_event(note.kind, note.why, note.facts)
     refresh_statuses(case)
 
 
 def check_slot_end(case: SlotContext) -> None:
     """Done, or the end of a budget."""
-    slot, trail = case.slot, case.trail
-    if trail.gave_up_at is not None or slot.goal is Goal.GONE:
+    slot, slot_history = case.slot, case.slot_history
+    if slot_history.gave_up_at is not None or slot.goal is Goal.GONE:
         return
-    over = trail.attempt is not None and trail.attempt.ended_at is not None
-    if slot.goal is Goal.RUN and trail.done_at is None and over and has_succeeded(slot, trail):
+    over = slot_history.attempt is not None and slot_history.attempt.ended_at is not None
+    if (
+        slot.goal is Goal.RUN
+        and slot_history.done_at is None
+        and over
+        and has_succeeded(slot, slot_history)
+    ):
         finish_slot(case)
         return
-    if slot.goal is Goal.RUN and trail.done_at is not None:
+    if slot.goal is Goal.RUN and slot_history.done_at is not None:
         return
-    case.limit = retry_limits.reached_limit(slot, trail, case.now)
-    if not case.limit or has_running_attempt(trail):
+    case.limit = retry_limits.reached_limit(slot, slot_history, case.now)
+    if not case.limit or has_running_attempt(slot_history):
         return
-    if not any(bidding.needs_collecting(case, one) for one in case.standings):
-        if trail.trial is not None and retry_limits.reached_retry_limit(slot, trail, case.now):
+    if not any(bidding.needs_collecting(case, one) for one in case.bid_statuses):
+        if slot_history.trial is not None and retry_limits.reached_retry_limit(
+            slot, slot_history, case.now
+        ):
             case.end_trial(TrialEnd.FAILED, case.limit)
         else:
             case.give_up(case.limit)
@@ -275,55 +297,55 @@ def check_slot_end(case: SlotContext) -> None:
 
 def finish_slot(case: SlotContext) -> None:
     """It has succeeded: done when all is here that should be, or can't be had any more."""
-    attempt = case.trail.attempt
+    attempt = case.slot_history.attempt
     assert attempt is not None
-    bid = case.trail.bids.get(attempt.bid)
+    bid = case.slot_history.bids.get(attempt.bid)
     why = f"attempt {attempt.number} has succeeded"
     if bid is None or bid.lost_at is not None or bid.withdrawn_at is not None:
         if case.slot.outputs and (bid is None or not bid.collected):
             why = f"{why}; its node was lost before its outputs were fetched"
         case.mark_done(why)
         return
-    case.need = node_need(case.slot, case.trail, case.now)
-    one = next(one for one in case.standings if one.bid.name == bid.name)
+    case.need = node_need(case.slot, case.slot_history, case.now)
+    one = next(one for one in case.bid_statuses if one.bid.name == bid.name)
     if not bidding.needs_collecting(case, one):
         case.mark_done(why)
 
 
 def is_at_rest(case: SlotContext) -> bool:
     """Nothing is to come of this slot."""
-    trail = case.trail
-    if trail.bids or has_running_attempt(trail):
+    slot_history = case.slot_history
+    if slot_history.bids or has_running_attempt(slot_history):
         return False
-    over = trail.gave_up_at is not None or (
-        case.slot.goal is Goal.RUN and trail.done_at is not None
+    over = slot_history.gave_up_at is not None or (
+        case.slot.goal is Goal.RUN and slot_history.done_at is not None
     )
     return case.slot.goal is Goal.GONE or over
 
 
 def find_orphans(
-    wishes: DesiredSlots, observed: ObservedState, trails: History
+    wishes: DesiredSlots, observed: ObservedState, history: History
 ) -> tuple[BidObservation, ...]:
     """What bears our name and was neither asked for nor withdrawn as far as is remembered."""
-    world = build_plan_context(wishes, observed, trails, 0.0)
-    named = {slot.name for slot in slots_to_plan(wishes, trails, ())}
+    world = build_plan_context(wishes, observed, history, 0.0)
+    named = {slot.name for slot in slots_to_plan(wishes, history, ())}
     loose = [
         sight
         for slot, sights in world.unknown.items()
         for sight in sights
-        if not was_withdrawn(trails, slot, sight)
+        if not was_withdrawn(history, slot, sight)
     ]
     held = [
         observed.sights[name]
-        for slot, trail in trails.slots.items()
+        for slot, slot_history in history.slots.items()
         if slot not in named
-        for name in trail.bids
+        for name in slot_history.bids
         if name in observed.sights
     ]
     return (*loose, *held)
 
 
-def was_withdrawn(trails: History, slot: str, sight: BidObservation) -> bool:
+def was_withdrawn(history: History, slot: str, sight: BidObservation) -> bool:
     """Its withdrawal is recorded: it will be withdrawn again."""
-    found, trail = split_bid_name(sight.bid), trails.slots.get(slot)
-    return found is not None and trail is not None and found.generation in trail.gone
+    found, slot_history = split_bid_name(sight.bid), history.slots.get(slot)
+    return found is not None and slot_history is not None and found.generation in slot_history.gone

@@ -1,4 +1,4 @@
-"""What is done with a bid in each role, and with a gang in each shape: the two tables."""
+"""The two policy tables: what to do with a bid in each role, and with a gang in each state."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -7,60 +7,60 @@ from tpuherd.model.slots_and_plan import Goal
 
 
 class GangState(StrEnum):
-    """The gang of a slot, as a phase."""
+    """How far a slot's gang is."""
 
     NOWHERE = "nowhere"  #: no bid is granted
-    BOOTING = "booting"  #: granted, hosts not all reached yet
-    BARE = "bare"  #: all hosts there, not prepared for this code
-    PREPARED = "prepared"  #: and nothing launched on it
+    BOOTING = "booting"  #: granted, but not all hosts are reached yet
+    BARE = "bare"  #: all hosts are reached, but not prepared for this code
+    PREPARED = "prepared"  #: prepared, but nothing is launched
     RUNNING = "running"
-    DOOMED = "doomed"  #: running, and a deadly notice came, or the cloud took it
+    DOOMED = "doomed"  #: running on a node that is lost or has a preemption notice
     STALLED = "stalled"
     STOPPING = "stopping"
-    SUCCEEDED = "succeeded"  #: the latest attempt here, by its verdict
+    SUCCEEDED = "succeeded"  #: the latest attempt here has this verdict
     FAILED = "failed"
-    INTERRUPTED = "interrupted"  #: ended by us, by the node or by nobody knows what
-    SILENT = "silent"  #: hosts that were there are not heard of: wait, then see
+    INTERRUPTED = "interrupted"  #: stopped, ended by the node, or for an unknown reason
+    SILENT = "silent"  #: hosts that were reached no longer respond: wait
     UNKNOWN = "unknown"  #: hands off
 
 
 class BidPhase(StrEnum):
-    """How far a bid is, by what is seen of it now."""
+    """How far a bid is, by what is observed now."""
 
     CALLING = "calling"  #: between our call and its answer
-    HIDDEN = "hidden"  #: nothing newer is known: its zone is silent, or the survey too old
-    UNSEEN = "unseen"  #: asked for, and the cloud does not know it
+    HIDDEN = "hidden"  #: its zone did not answer, or the survey is too old
+    UNSEEN = "unseen"  #: requested, but the cloud does not list it
     QUEUED = "queued"
-    GRANTED = "granted"  #: its nodes are being made
+    GRANTED = "granted"  #: its nodes are being created
     READY = "ready"
-    SICK = "sick"  #: repaired, maintained or unhealthy
-    ENDING = "ending"  #: being suspended: it can't be deleted now
+    UNHEALTHY = "unhealthy"  #: under repair or maintenance, or unhealthy
+    ENDING = "ending"  #: being suspended; it cannot be deleted now
     LOST = "lost"
-    VANISHED = "vanished"  #: it was there, and is shown no more
+    VANISHED = "vanished"  #: it was listed, and no longer is
     REFUSED = "refused"
     LEAVING = "leaving"  #: being deleted
-    UNKNOWN = "unknown"  #: a state that we have no word for
+    UNKNOWN = "unknown"  #: a state that herd does not know
 
 
 class Role(StrEnum):
     """What a bid is to its slot."""
 
-    INCUMBENT = "incumbent"  #: the one that fills the slot, or is about to
-    CANDIDATE = "candidate"  #: asked for and not granted yet
-    LOSER = "loser"  #: another was granted, or nothing more is sought
-    OUTDATED = "outdated"  #: healthy, but another type or node is wished now
-    WORN = "worn"  #: sick, silent, unreachable or faulty for too long
-    HUSK = "husk"  #: refused, lost, or about to be: nothing comes of it any more
-    UNWANTED = "unwanted"  #: the slot is gone, done or has given up
+    INCUMBENT = "incumbent"  #: it fills the slot, or is about to
+    CANDIDATE = "candidate"  #: requested and not granted yet
+    SURPLUS = "surplus"  #: another bid was granted, or none is needed
+    OUTDATED = "outdated"  #: healthy, but the job asks for another type or node now
+    UNHEALTHY = "unhealthy"  #: unhealthy, silent, unreachable or faulty for too long
+    DEAD = "dead"  #: refused, lost or about to be lost
+    UNWANTED = "unwanted"  #: the slot is stopped, done or has given up
     WITHDRAWN = "withdrawn"  #: its withdrawal is recorded
-    STRAY = "stray"  #: bears our name, and nobody knows it
+    ORPHAN = "orphan"  #: has a name of ours, but is not in the history
 
 
 class BidAction(StrEnum):
     """What is done with a bid."""
 
-    ASK = "ask"  #: once more, under the same name
-    WAIT = "wait"  #: something is expected of it
+    ASK = "ask"  #: send the request again, under the same name
+    WAIT = "wait"  #: expect a change
     WITHDRAW = "withdraw"
     LEAVE = "leave"
 
@@ -77,8 +77,10 @@ class GangAction(StrEnum):
 
 
 _COLUMNS = tuple(BidPhase)
-_MOVES = {"a": BidAction.ASK, "w": BidAction.WAIT, "x": BidAction.WITHDRAW, ".": BidAction.LEAVE}
-_DEEDS = {
+_BID_ACTIONS = {
+    "a": BidAction.ASK, "w": BidAction.WAIT, "x": BidAction.WITHDRAW, ".": BidAction.LEAVE,
+}  # fmt: skip
+_ACTIONS = {
     "prepare": GangAction.PREPARE, "launch": GangAction.LAUNCH, "wait": GangAction.WAIT,
     "stop": GangAction.STOP,
     "collect": GangAction.COLLECT, "leave": GangAction.LEAVE,
@@ -86,33 +88,33 @@ _DEEDS = {
 
 
 def _bid_row(letters: str) -> Mapping[BidPhase, BidAction]:
-    return dict(zip(_COLUMNS, map(_MOVES.__getitem__, letters.split()), strict=True))
+    return dict(zip(_COLUMNS, map(_BID_ACTIONS.__getitem__, letters.split()), strict=True))
 
 
 def _gang_row(run: str, idle: str, gone: str) -> Mapping[Goal, GangAction]:
-    return {Goal.RUN: _DEEDS[run], Goal.IDLE: _DEEDS[idle], Goal.GONE: _DEEDS[gone]}
+    return {Goal.RUN: _ACTIONS[run], Goal.IDLE: _ACTIONS[idle], Goal.GONE: _ACTIONS[gone]}
 
 
-#: Rows: the bid's role. Columns: its stage. a ask, w wait, x withdraw, . leave. A bid on which an
+#: Rows: the bid's role. Columns: its phase. a ask, w wait, x withdraw, . leave. A bid on which an
 #: attempt is not over is withdrawn only when it is.
 BIDS: Mapping[Role, Mapping[BidPhase, BidAction]] = {
     #                    calling            ready             vanished
-    #                    |   hidden         |   sick          |   refused
+    #                    |   hidden         |   unhealthy     |   refused
     #                    |   |   unseen     |   |   ending    |   |   leaving
     #                    |   |   |   queued |   |   |   lost  |   |   |   unknown
     #                    |   |   |   |   granted|   |   |     |   |   |   |
     Role.INCUMBENT: _bid_row(".   .   a   w   w   .   w   w   x   x   x   w   ."),
     Role.CANDIDATE: _bid_row(".   .   a   w   w   w   w   w   x   x   x   w   ."),
-    Role.LOSER:     _bid_row(".   .   x   x   x   x   x   w   x   x   x   w   ."),
+    Role.SURPLUS:   _bid_row(".   .   x   x   x   x   x   w   x   x   x   w   ."),
     Role.OUTDATED:  _bid_row(".   .   x   x   x   .   .   w   x   x   x   w   ."),
-    Role.WORN:      _bid_row(".   .   x   x   w   .   .   w   x   x   x   w   ."),
-    Role.HUSK:      _bid_row(".   .   x   x   x   x   x   w   x   x   x   w   ."),
+    Role.UNHEALTHY: _bid_row(".   .   x   x   w   .   .   w   x   x   x   w   ."),
+    Role.DEAD:      _bid_row(".   .   x   x   x   x   x   w   x   x   x   w   ."),
     Role.UNWANTED:  _bid_row(".   .   x   x   x   x   x   w   x   x   x   w   x"),
     Role.WITHDRAWN: _bid_row(".   .   w   x   x   x   x   w   x   w   x   w   x"),
-    Role.STRAY:     _bid_row(".   .   .   .   .   .   .   .   .   .   .   .   ."),
+    Role.ORPHAN:    _bid_row(".   .   .   .   .   .   .   .   .   .   .   .   ."),
 }  # fmt: skip
 
-#: Rows: the gang's shape. Columns: what is wished of the slot.
+#: Rows: the gang's state. Columns: the slot's goal.
 GANG: Mapping[GangState, Mapping[Goal, GangAction]] = {
     #                         RUN        IDLE       GONE
     GangState.NOWHERE:     _gang_row("wait",    "wait",    "leave"),

@@ -1,4 +1,4 @@
-"""How much a slot may use up, and how long it pauses before the next try."""
+"""How often a slot may fail, what it may cost, and how long it pauses before the next try."""
 
 from collections.abc import Iterator
 from math import inf
@@ -24,78 +24,89 @@ def format_times(many: int) -> str:
     return {1: "once", 2: "twice"}.get(many, f"{many} times")
 
 
-def total_cost(trail: SlotHistory, now: float) -> float:
+def total_cost(slot_history: SlotHistory, now: float) -> float:
     """Dollars until now, those of the running nodes included."""
-    return trail.spent + sum(bid_cost(bid, now) for bid in trail.bids.values())
+    return slot_history.spent + sum(bid_cost(bid, now) for bid in slot_history.bids.values())
 
 
-def reached_limit(slot: Slot, trail: SlotHistory, now: float) -> str:
+def reached_limit(slot: Slot, slot_history: SlotHistory, now: float) -> str:
     """The limit that ends this slot, in a sentence; empty: it may go on."""
     limits = slot.limits
-    if found := reached_retry_limit(slot, trail, now):
+    if found := reached_retry_limit(slot, slot_history, now):
         return found
-    if limits.cost < inf and total_cost(trail, now) >= limits.cost:
-        return f"it has cost {total_cost(trail, now):.2f} dollars, the limit is {limits.cost:.2f}"
+    if limits.cost < inf and (cost := total_cost(slot_history, now)) >= limits.cost:
+        return f"it has cost {cost:.2f} dollars, the limit is {limits.cost:.2f}"
     return ""
 
 
-def reached_retry_limit(slot: Slot, trail: SlotHistory, now: float) -> str:
+def reached_retry_limit(slot: Slot, slot_history: SlotHistory, now: float) -> str:
     """The limit of what it works on: failures, preemptions, stalls, and time."""
     limits = slot.limits
     if slot.goal is Goal.RUN:
-        if refusal := unfit_reason(trail):
+        if refusal := unfit_reason(slot_history):
             return f"it can't run like this: {refusal}"
         for many, most, what in (
-            (trail.failures, limits.failures, "failed"),
-            (trail.stalls, limits.stalls, "stalled"),
-            (trail.preemptions, limits.preemptions, "was preempted"),
+            (slot_history.failures, limits.failures, "failed"),
+            (slot_history.stalls, limits.stalls, "stalled"),
+            (slot_history.preemptions, limits.preemptions, "was preempted"),
         ):
             if most is not None and many > most:
-                last = f": {trail.failed_why}" if what == "failed" and trail.failed_why else ""
+                last = (
+                    f": {slot_history.failed_why}"
+                    if what == "failed" and slot_history.failed_why
+                    else ""
+                )
                 are = f"{most or 'none'} {'is' if most < 2 else 'are'} forgiven"
                 return f"it {what} {format_times(many)} without progress, {are}{last}"
-        if trail.first_launch_at is not None and now >= trail.first_launch_at + limits.lifetime_s:
+        if (
+            slot_history.first_launch_at is not None
+            and now >= slot_history.first_launch_at + limits.lifetime_s
+        ):
             return f"it has reached its lifetime of {format_age(limits.lifetime_s)}"
     return ""
 
 
-def unfit_reason(trail: SlotHistory) -> str:
+def unfit_reason(slot_history: SlotHistory) -> str:
     """Why no other try can help; empty since something was changed."""
-    last = trail.attempt
-    if last is None or last.verdict is not Verdict.FAILURE or trail.failed_at is None:
+    last = slot_history.attempt
+    if last is None or last.verdict is not Verdict.FAILURE or slot_history.failed_at is None:
         return ""
-    return (find_cause(last.lines) or trail.failed_why) if last.unfit else ""
+    return (find_cause(last.lines) or slot_history.failed_why) if last.unfit else ""
 
 
-def limit_times(slot: Slot, trail: SlotHistory, now: float) -> Iterator[float]:
+def limit_times(slot: Slot, slot_history: SlotHistory, now: float) -> Iterator[float]:
     """When a limit will be reached if nothing changes."""
     limits = slot.limits
-    if trail.first_launch_at is not None and slot.goal is Goal.RUN:
-        yield trail.first_launch_at + limits.lifetime_s
+    if slot_history.first_launch_at is not None and slot.goal is Goal.RUN:
+        yield slot_history.first_launch_at + limits.lifetime_s
     if limits.cost < inf:
         running = [
-            bid for bid in trail.bids.values() if bid_cost(bid, now + 3600) > bid_cost(bid, now)
+            bid
+            for bid in slot_history.bids.values()
+            if bid_cost(bid, now + 3600) > bid_cost(bid, now)
         ]
         rate = sum(bid.offer.price or 0.0 for bid in running)
         if rate > 0:
-            yield now + max(1.0, (limits.cost - total_cost(trail, now)) / rate * 3600)
+            yield now + max(1.0, (limits.cost - total_cost(slot_history, now)) / rate * 3600)
 
 
-def pause_until(trail: SlotHistory, bid: BidRecord) -> float:
+def pause_until(slot_history: SlotHistory, bid: BidRecord) -> float:
     """When to prepare or launch again: at once after one failure, then later and later.
 
     Not at once where preparing failed: what it lacked a moment ago it lacks still.
     """
-    if trail.failed_at is None:
+    if slot_history.failed_at is None:
         return 0.0
-    many = trail.failures + bid.stumbles + bid.faults + bid.unprepared + bid.lacking
-    if bid.unprepared or bid.lacking:
+    many = (
+        slot_history.failures + bid.node_failures + bid.faults + bid.unprepared + bid.missing_inputs
+    )
+    if bid.unprepared or bid.missing_inputs:
         many = max(many, 2)
     pause = min(PAUSE_S_MAX, 10.0 * 2 ** min(many - 2, 10)) if many >= 2 else 0.0
-    return trail.failed_at + max(pause, CHIPS_PAUSE_S if bid.faults else 0.0)
+    return slot_history.failed_at + max(pause, CHIPS_PAUSE_S if bid.faults else 0.0)
 
 
-def idle_since(trail: SlotHistory, bid: BidRecord) -> float:
+def idle_since(slot_history: SlotHistory, bid: BidRecord) -> float:
     """Since when nothing runs on a prepared node."""
-    ended = trail.attempt.ended_at if trail.attempt is not None else None
+    ended = slot_history.attempt.ended_at if slot_history.attempt is not None else None
     return max(bid.prepared_at or inf, ended or 0.0)

@@ -1,4 +1,4 @@
-"""One slot before the judge: its wish, its trail as it is after the newest notes, its bids."""
+"""The planner's working state for one slot: the slot, its history and its bids."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class PlanContext:
 
     wishes: DesiredSlots
     observed: ObservedState
-    trails: History
+    history: History
     now: float
     sure: bool  #: what the lists don't show is not there
     frozen: str  #: why nothing is deleted now
@@ -44,11 +44,11 @@ class SlotContext:
 
     world: PlanContext
     slot: Slot
-    trail: SlotHistory
+    slot_history: SlotHistory
     now: float
     need: NodeNeed = NodeNeed.SEEK
     limit: str = ""  #: the limit that ends it
-    standings: list[BidStatus] = field(default_factory=list)
+    bid_statuses: list[BidStatus] = field(default_factory=list)
     incumbent: BidStatus | None = None
     home: BidStatus | None = None  #: the bid of the latest attempt
     open: Pending = field(default_factory=Pending)
@@ -64,7 +64,7 @@ class SlotContext:
         facts = {**facts, "why": why}
         slot = self.slot
         event = HistoryEvent(at=self.now, kind=kind, job=slot.job, slot=slot.name, facts=facts)
-        self.trail = apply_slot_event(self.trail, event)
+        self.slot_history = apply_slot_event(self.slot_history, event)
         self.steps.append(PlannedStep(action=RecordEvent(event=event), why=why))
 
     def mark_done(self, why: str) -> None:
@@ -81,7 +81,9 @@ class SlotContext:
 
     def end_trial(self, how: TrialEnd, why: str) -> None:
         """The slot is free for another one."""
-        self.record_event("trial.ended", why, {"trial": self.trail.trial, "outcome": str(how)})
+        self.record_event(
+            "trial.ended", why, {"trial": self.slot_history.trial, "outcome": str(how)}
+        )
         self.wake_at = self.now
 
     def add_step(self, action: Action, why: str) -> None:

@@ -1,4 +1,4 @@
-"""The sentence that a user reads for a slot: what it waits for, since when, what comes next."""
+"""The sentence a user reads for a slot: what it is waiting for, since when, and what is next."""
 
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.planner.bid_status import BidStatus, NodeNeed
@@ -14,7 +14,7 @@ def slot_message(case: SlotContext, shape: GangState) -> str:
         return ending_message(case)
     if case.limit:
         return f"is being ended: {case.limit}"
-    if case.trail.attempt is not None and case.trail.attempt.ended_at is None:
+    if case.slot_history.attempt is not None and case.slot_history.attempt.ended_at is None:
         return attempt_message(case, shape)
     if case.need is NodeNeed.HOLD:
         return holding_message(case)
@@ -26,27 +26,33 @@ def slot_message(case: SlotContext, shape: GangState) -> str:
 
 def ending_message(case: SlotContext) -> str:
     """Everything is given back."""
-    trail = case.trail
+    slot_history = case.slot_history
     head = "not needed"
     if case.slot.goal is not Goal.GONE:
-        head = f"gave up: {trail.gave_up_why}" if trail.gave_up_at is not None else "done"
-    if not trail.bids:
+        head = (
+            f"gave up: {slot_history.gave_up_why}"
+            if slot_history.gave_up_at is not None
+            else "done"
+        )
+    if not slot_history.bids:
         return f"{head}; nothing is left"
     if case.world.frozen and case.slot.goal is not Goal.GONE:
         return f"{head}; not deleted now: {case.world.frozen}"
-    if trail.attempt is not None and trail.attempt.ended_at is None:
-        return f"{head}; attempt {trail.attempt.number} is being stopped"
-    if any(needs_collecting(case, one) for one in case.standings):
+    if slot_history.attempt is not None and slot_history.attempt.ended_at is None:
+        return f"{head}; attempt {slot_history.attempt.number} is being stopped"
+    if any(needs_collecting(case, one) for one in case.bid_statuses):
         what = "its outputs and the last lines" if case.slot.outputs else "the last lines"
         return f"{head}; fetching {what} of its log first"
-    seen = {one.bid.name: one.sight.state for one in case.standings if one.sight is not None}
-    names = [f"{name} ({seen[name]})" if seen.get(name) else name for name in sorted(trail.bids)]
+    seen = {one.bid.name: one.sight.state for one in case.bid_statuses if one.sight is not None}
+    names = [
+        f"{name} ({seen[name]})" if seen.get(name) else name for name in sorted(slot_history.bids)
+    ]
     return f"{head}; deleting {', '.join(names)}"
 
 
 def attempt_message(case: SlotContext, shape: GangState) -> str:
     """An attempt is under way."""
-    attempt = case.trail.attempt
+    attempt = case.slot_history.attempt
     assert attempt is not None
     here = case.home
     trial = "" if attempt.trial is None else f"trial {attempt.trial}, "
@@ -70,19 +76,19 @@ def attempt_message(case: SlotContext, shape: GangState) -> str:
 
 def holding_message(case: SlotContext) -> str:
     """Done or given up, and the node is kept for a while."""
-    trail, limits = case.trail, case.slot.limits
-    if trail.gave_up_at is not None:
-        left = trail.gave_up_at + limits.failed_keep_s - case.now
-        return f"gave up: {trail.gave_up_why}; the node is kept for {format_age(left)} more"
-    if trail.done_at is not None:
-        left = trail.done_at + limits.done_keep_s - case.now
+    slot_history, limits = case.slot_history, case.slot.limits
+    if slot_history.gave_up_at is not None:
+        left = slot_history.gave_up_at + limits.failed_keep_s - case.now
+        return f"gave up: {slot_history.gave_up_why}; the node is kept for {format_age(left)} more"
+    if slot_history.done_at is not None:
+        left = slot_history.done_at + limits.done_keep_s - case.now
         return f"done; the node is kept for {format_age(left)} more"
     return "has succeeded; fetching its outputs and logs before the node is deleted"
 
 
 def searching_message(case: SlotContext) -> str:
     """No node is granted."""
-    asked = [one for one in case.standings if one.role is Role.CANDIDATE]
+    asked = [one for one in case.bid_statuses if one.role is Role.CANDIDATE]
     parts: list[str] = []
     if asked:
         since = min(one.bid.asked_at for one in asked)
@@ -92,7 +98,9 @@ def searching_message(case: SlotContext) -> str:
     if new:
         parts.append(f"requesting in {', '.join(new)}")
     parts += case.waits
-    old = [one for one in case.standings if one.role in {Role.HUSK, Role.OUTDATED, Role.WORN}]
+    old = [
+        one for one in case.bid_statuses if one.role in {Role.DEAD, Role.OUTDATED, Role.UNHEALTHY}
+    ]
     parts += [f"{one.bid.name}: {one.why}" for one in old if one.why]
     return "; ".join(parts) or "waiting until its last node is deleted"
 
@@ -114,13 +122,13 @@ def granted_node_message(case: SlotContext, seat: BidStatus, shape: GangState) -
         trouble = next((f": {one.trouble}" for one in seat.hosts if one.trouble), "")
         many = bid.offer.hosts * bid.nodes
         return f"{where} is READY, {reached} of {many} hosts reached{trouble}"
-    until = pause_until(case.trail, bid)
+    until = pause_until(case.slot_history, bid)
     if case.now < until:
-        return f"{where} will be tried again soon: {case.trail.failed_why}"
+        return f"{where} will be tried again soon: {case.slot_history.failed_why}"
     if case.slot.name in case.world.observed.working or shape is GangState.BARE:
         return f"{where} is being set up"
     if case.slot.goal is Goal.IDLE:
         return f"{where} is ready for use"
-    if case.slot.trials and case.trail.trial is None:
+    if case.slot.trials and case.slot_history.trial is None:
         return f"{where} is prepared; waiting for a trial"
     return f"{where} is prepared; starting the command"

@@ -1,4 +1,4 @@
-"""What an attempt tells of its steps, as events: the first one, and checkpoints now and then."""
+"""Turn an attempt's reported steps into events: the first step, and checkpoints."""
 
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -14,11 +14,11 @@ SAVED_S, SAVED_SHARE = 60.0, 0.01
 
 def record_progress(case: SlotContext) -> None:
     """Notes how far the latest attempt is, while it lives."""
-    attempt = case.trail.attempt
+    attempt = case.slot_history.attempt
     assert attempt is not None
     works = [
         work
-        for one in case.standings
+        for one in case.bid_statuses
         if one.bid.name == attempt.bid
         for host in one.hosts
         for work in host.works

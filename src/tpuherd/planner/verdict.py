@@ -1,4 +1,4 @@
-"""How an attempt ended: one verdict for the whole gang, after all have spoken."""
+"""Decide how an attempt ended: one verdict for the whole gang, once all hosts have reported."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,17 +64,21 @@ class AttemptEnd:
 
 
 def judge_attempt(
-    slot: Slot, trail: SlotHistory, bid: BidRecord | None, observed: ObservedState, now: float
+    slot: Slot,
+    slot_history: SlotHistory,
+    bid: BidRecord | None,
+    observed: ObservedState,
+    now: float,
 ) -> AttemptEnd | Pending:
     """The verdict on the latest attempt, or what it still waits for."""
-    attempt = trail.attempt
+    attempt = slot_history.attempt
     assert attempt is not None
     if bid is None:
         return AttemptEnd(verdict=Verdict.LOST, why="its node is no longer known")
     if is_undisturbed(attempt, bid, observed.hosts.get(bid.name, ())):
         return GOING
     gang = build_gang(slot, attempt, bid, observed)
-    return pending_state(gang, now) or gang_verdict(gang, trail.faults)
+    return pending_state(gang, now) or gang_verdict(gang, slot_history.faults)
 
 
 def is_undisturbed(attempt: AttemptRecord, bid: BidRecord, hosts: tuple[HostStatus, ...]) -> bool:

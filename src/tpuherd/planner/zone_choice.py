@@ -1,4 +1,4 @@
-"""Which offers to bid for now: in which order, how many at once, and when to try again."""
+"""Choose the offers to request now: their order, how many at once, and when to try again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ class OfferChoice:
 
 def choose_offers(
     slot: Slot,
-    trail: SlotHistory,
+    slot_history: SlotHistory,
     live: Sequence[BidRecord],
-    seasons: StatsByZone,
+    zone_stats: StatsByZone,
     probed: set[object],
     now: float,
 ) -> OfferChoice:
@@ -43,15 +43,17 @@ def choose_offers(
 
     `probed`: the seasons, and zones, that somebody tries just now after a refusal.
     """
-    fit = fitting_offers(slot, trail)
+    fit = fitting_offers(slot, slot_history)
     if not fit:
-        return OfferChoice(fatal=slot.no_offer or "; ".join(dict.fromkeys(trail.unfit.values())))
+        return OfferChoice(
+            fatal=slot.no_offer or "; ".join(dict.fromkeys(slot_history.unfit.values()))
+        )
     taken = {(bid.offer.zone, bid.offer.rank) for bid in live}
     if all((one.zone, one.rank) in taken for one in fit):
         return OfferChoice()
-    closed = closed_zones(seasons, now)
+    closed = closed_zones(zone_stats, now)
     ranks = sorted({one.rank for one in fit})
-    since = trail.searching_at if trail.searching_at is not None else now
+    since = slot_history.searching_at if slot_history.searching_at is not None else now
     found: list[Offer] = []
     reasons: list[str] = []
     wake = soonest = inf
@@ -62,10 +64,10 @@ def choose_offers(
         if place and now < opens and before:
             wake = min(wake, opens)
             break
-        for offer in sort_offers([one for one in fit if one.rank == rank], seasons):
+        for offer in sort_offers([one for one in fit if one.rank == rank], zone_stats):
             if (offer.zone, rank) in taken:
                 continue
-            due, reason = offer_pause(offer, seasons, closed, probed, trail.freed, now)
+            due, reason = offer_pause(offer, zone_stats, closed, probed, slot_history.freed, now)
             if due > now:
                 wake, soonest = min(wake, due), min(soonest, due)
                 reasons.append(reason)
@@ -75,25 +77,27 @@ def choose_offers(
     return OfferChoice(offers=tuple(found), wake_at=wake, why_not=tuple(reasons))
 
 
-def fitting_offers(slot: Slot, trail: SlotHistory) -> Sequence[Offer]:
+def fitting_offers(slot: Slot, slot_history: SlotHistory) -> Sequence[Offer]:
     """All offers but those that were refused for good."""
-    if not trail.unfit:
+    if not slot_history.unfit:
         return slot.offers
-    return [one for one in slot.offers if unfit_key(one, slot.node_digest) not in trail.unfit]
+    return [
+        one for one in slot.offers if unfit_key(one, slot.node_digest) not in slot_history.unfit
+    ]
 
 
-def closed_zones(seasons: StatsByZone, now: float) -> Mapping[str, ZoneStats]:
+def closed_zones(zone_stats: StatsByZone, now: float) -> Mapping[str, ZoneStats]:
     """The zones where we are not allowed to make anything, with what the cloud said."""
     return {
         zone: season
-        for (zone, _, _), season in seasons.items()
+        for (zone, _, _), season in zone_stats.items()
         if season.refusal is Refusal.PERMISSION and now < season.refused_at + season.pause_s
     }
 
 
 def offer_pause(
     offer: Offer,
-    seasons: StatsByZone,
+    zone_stats: StatsByZone,
     closed: Mapping[str, ZoneStats],
     probed: set[object],
     freed: Mapping[str, float],
@@ -104,7 +108,7 @@ def offer_pause(
     `freed`: when nodes of the slot's own gave quota back.
     """
     key = zone_stats_key(offer)
-    season = closed.get(offer.zone) or seasons.get(key)
+    season = closed.get(offer.zone) or zone_stats.get(key)
     if season is None or season.refusal is None:
         return now, ""
     if season.refusal is Refusal.QUOTA and freed.get(quota_key(offer), 0.0) > season.refused_at:
@@ -121,11 +125,11 @@ def offer_pause(
     return now, ""
 
 
-def sort_offers(offers: Sequence[Offer], seasons: StatsByZone) -> list[Offer]:
+def sort_offers(offers: Sequence[Offer], zone_stats: StatsByZone) -> list[Offer]:
     """Zones that grant soon and let nodes live, first; then the cheap ones."""
 
     def key(offer: Offer) -> tuple[int, float, float, float, str]:
-        season = seasons.get(zone_stats_key(offer), PLAIN)
+        season = zone_stats.get(zone_stats_key(offer), PLAIN)
         wait = median(season.waits_s) if season.waits_s else inf
         life = median(season.lives_s) if season.lives_s else 0.0
         return season.refusals, wait, -life, offer.price or 0.0, offer.zone

@@ -42,7 +42,7 @@ class SweepStep:
     search: Search
     slots: Sequence[Slot]
     observed: ObservedState
-    trails: History
+    history: History
     now: float
     advice: SweepAdvisor = OURS
     events: list[HistoryEvent] = field(default_factory=list)
@@ -51,17 +51,17 @@ class SweepStep:
     @property
     def sweep(self) -> Sweep:
         """The sweep as of the latest event."""
-        return self.trails.sweeps.get(self.job, Sweep())
+        return self.history.sweeps.get(self.job, Sweep())
 
     def slot_history(self, slot: str) -> SlotHistory:
         """Return the slot's history as of the latest event."""
-        return self.trails.slots.get(slot) or SlotHistory()
+        return self.history.slots.get(slot) or SlotHistory()
 
     def record_event(self, kind: str, why: str, slot: str, **facts: Any) -> None:
         """Record an event and apply it to the history."""
         facts["why"] = why
         event = HistoryEvent(at=self.now, kind=kind, job=self.job, slot=slot, facts=facts)
-        self.trails = apply_event(self.trails, event)
+        self.history = apply_event(self.history, event)
         self.events.append(event)
 
 

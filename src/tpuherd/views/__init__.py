@@ -1,1 +1,1 @@
-"""Values become text and JSON: pure."""
+"""Render values as text and JSON; pure."""

@@ -1,4 +1,4 @@
-"""Where values lie in a picture: axes from 0 to 1, and the few numbers written at them."""
+"""The axes of a plot: positions from 0 to 1, and the tick labels."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the log has taught about capacity: how each zone answered, how long nodes lived there."""
+"""What the log shows about capacity: how each zone answered and how long its nodes lived."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""One line an event: what happened, and why."""
+"""One line per event: what happened, and why."""
 
 from collections.abc import Mapping
 from string import Formatter

@@ -1,7 +1,7 @@
-"""Outputs of many hosts as one text: equal lines once, in each host's order, nothing lost.
+"""Fold the output of many hosts into one text: equal lines once, each host's order kept.
 
-`feed`, `end` and `due` give the blocks that are to be shown now; the caller asks `due` again at
-`wake_at`. How a block looks is another matter: `prefixed`, `as_json`.
+`feed`, `end` and `due` return the blocks to show now; the caller calls `due` again at `wake_at`.
+`prefixed` and `as_json` render a block.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""How times, money and tables are written for people."""
+"""Format times, money and tables for people."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

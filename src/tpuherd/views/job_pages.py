@@ -1,4 +1,4 @@
-"""The text of `herd ls`, `herd status` and `herd why`, from the values of view.py."""
+"""The text of `herd ls`, `herd status` and `herd why`, from the values of job_rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,6 +1,6 @@
-"""What `herd ls` and `herd status` show, as plain values: the JSON is these, the text is of these.
+"""What `herd ls` and `herd status` show, as plain values: their JSON, and the base of their text.
 
-Their schemas are in view_schema.py.
+The schemas are in json_schemas.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

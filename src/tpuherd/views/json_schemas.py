@@ -1,4 +1,4 @@
-"""What the JSON of reading commands looks like, as JSON Schema; the docs print it."""
+"""JSON Schemas of the commands that read; the docs print them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

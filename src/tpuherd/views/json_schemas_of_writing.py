@@ -1,4 +1,4 @@
-"""What the JSON of writing commands looks like, as JSON Schema; the docs print it."""
+"""JSON Schemas of the commands that change something; the docs print them."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,7 @@
-"""Text that others wrote, made safe to print: no terminal escape and no direction mark acts.
+"""Make foreign text safe to print: no terminal escapes and no direction marks take effect.
 
 Everything that `herd` shows passes through here. On a terminal colours may stay (`colours=True`);
-every other control character is shown as what it is: \\x1b, \\u202e.
+every other control character is shown escaped: \\x1b, \\u202e.
 """
 
 import codecs

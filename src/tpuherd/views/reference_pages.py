@@ -1,4 +1,4 @@
-"""The pages of docs/reference on events and on JSON, from the tables that are really used."""
+"""The pages of docs/reference on events and JSON, generated from the tables in use."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

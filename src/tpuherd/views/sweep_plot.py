@@ -1,6 +1,6 @@
-"""The picture of a sweep: how its best value came about, and each parameter against the metric.
+"""Plot a sweep: its best value over the trials, and each parameter against the metric.
 
-As SVG for people and papers, and as letters for a terminal.
+As SVG for people and papers, and as characters for a terminal.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

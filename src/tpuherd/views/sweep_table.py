@@ -1,4 +1,4 @@
-"""What `herd sweep status` and `herd sweep best` show, as plain values, as text and as CSV."""
+"""What `herd sweep status` and `herd sweep best` show, as values, text and CSV."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Troubles as text and JSON."""
+"""Problems as text and JSON."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
